@@ -1,0 +1,280 @@
+//! Holding a lock: held, renewing, then released or lost.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::acquire::Won;
+use crate::fence::Fence;
+use crate::name::LeaseId;
+use crate::quorum::{Quorum, Tally};
+use crate::retry::Dice;
+use crate::round::Round;
+use crate::rules::{Rule, Rules};
+use crate::time::{Drift, Moment, Ttl};
+use crate::validity::{self, valid_until};
+use crate::vote::{Outcome, Refusal, Request, Silence, Vote};
+use crate::watchdog::{Renewals, Watchdog};
+
+/// How a lease is kept.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// All nodes, by configuration.
+    pub quorum: Quorum,
+    /// The lifetime asked of the nodes, fixed for the life of the lease.
+    pub ttl: Ttl,
+    /// What is taken off it.
+    pub drift: Drift,
+    /// How long to wait for a node.
+    pub node_deadline: Duration,
+    /// Whether and how often to renew.
+    pub renewals: Renewals,
+    /// Who holds, as text for people.
+    pub holder: String,
+    /// The rules in force.
+    pub rules: Rules,
+}
+
+/// What the driver has to do, or tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Send the request to all nodes; answers come back with this round's number.
+    Ask {
+        /// Names the renewal in [`Hold::take`].
+        round: u32,
+        /// The same for all nodes.
+        request: Request,
+    },
+    /// The renewal succeeded.
+    Renewed {
+        /// Which one.
+        round: u32,
+    },
+    /// The renewal failed; the lease may still be valid for a while.
+    Failed {
+        /// Which one.
+        round: u32,
+        /// Who said what.
+        tally: Tally,
+    },
+    /// The lease is lost, for good.
+    Lost(Loss),
+}
+
+/// Why a lease was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Loss {
+    /// Its validity ran out before a renewal succeeded.
+    Expired,
+    /// So many nodes refuse it that no majority is left.
+    Taken,
+}
+
+/// The machine behind a lease.
+#[derive(Debug)]
+pub struct Hold {
+    terms: Terms,
+    attempt: LeaseId,
+    fence: Option<Fence>,
+    acks: Vec<Option<Moment>>,
+    valid_until: Moment,
+    watchdog: Watchdog,
+    phase: Phase,
+    rounds: u32,
+    renewal: Option<Renewal>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Held,
+    Lost(Loss),
+    Released,
+}
+
+#[derive(Debug)]
+struct Renewal {
+    round: Round,
+    begun: Moment,
+    deadline: Moment,
+}
+
+impl Hold {
+    /// Holds what was won.
+    pub fn new(terms: Terms, won: Won, now: Moment) -> Self {
+        let watchdog = Watchdog::new(terms.renewals, terms.ttl, now);
+        Self {
+            terms,
+            attempt: won.attempt,
+            fence: won.fence,
+            acks: won.acks,
+            valid_until: won.valid_until,
+            watchdog,
+            phase: Phase::Held,
+            rounds: 0,
+            renewal: None,
+        }
+    }
+
+    /// The lease's id.
+    pub fn attempt(&self) -> LeaseId {
+        self.attempt
+    }
+
+    /// The lease's fence; `None` for a plain lock.
+    pub fn fence(&self) -> Option<Fence> {
+        self.fence
+    }
+
+    /// What surely is left at `now`; zero when lost or released.
+    pub fn validity(&self, now: Moment) -> Duration {
+        match self.phase {
+            Phase::Held => validity::left(self.valid_until, now),
+            Phase::Lost(_) | Phase::Released => Duration::ZERO,
+        }
+    }
+
+    /// Why it was lost, if it was.
+    pub fn loss(&self) -> Option<Loss> {
+        match self.phase {
+            Phase::Lost(loss) => Some(loss),
+            Phase::Held | Phase::Released => None,
+        }
+    }
+
+    /// Whether it is neither lost nor released, as far as the last input told.
+    pub fn is_held(&self) -> bool {
+        self.phase == Phase::Held
+    }
+
+    /// The next moment at which [`tick`](Self::tick) has something to do; `None` when it is over.
+    pub fn next_tick(&self) -> Option<Moment> {
+        if self.phase != Phase::Held {
+            return None;
+        }
+        let renewal = match &self.renewal {
+            Some(renewal) => Some(renewal.deadline),
+            None => self.watchdog.due(),
+        };
+        Some(renewal.map_or(self.valid_until, |at| at.min(self.valid_until)))
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if !self.still_valid(now, &mut steps) {
+            return steps;
+        }
+        if let Some(renewal) = self.renewal.as_mut().filter(|renewal| now >= renewal.deadline) {
+            renewal.round.silence_the_rest(&Silence::Late);
+            self.settle(now, dice, &mut steps);
+        }
+        if self.renewal.is_none() && self.watchdog.due().is_some_and(|due| now >= due) {
+            steps.push(self.renew(now));
+        }
+        steps
+    }
+
+    /// Renews now. Returns the number of the round to wait for, which may be one that is already under way;
+    /// `None` when the lease is over.
+    pub fn extend(&mut self, now: Moment) -> (Option<u32>, Vec<Step>) {
+        let mut steps = Vec::new();
+        if !self.still_valid(now, &mut steps) {
+            return (None, steps);
+        }
+        if self.renewal.is_none() {
+            steps.push(self.renew(now));
+        }
+        (Some(self.rounds), steps)
+    }
+
+    /// A node answered a renewal, or will not.
+    ///
+    /// Whichever round an answer belongs to, it tells something about that node, and only about that node: votes of
+    /// different rounds are never added up.
+    pub fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if !self.still_valid(now, &mut steps) || node >= self.acks.len() {
+            return steps;
+        }
+        let outcome = match outcome {
+            Outcome::Voted { vote, .. } if !self.terms.rules.hold(Rule::CountFromSend) => {
+                Outcome::Voted { vote, sent: now }
+            }
+            other => other,
+        };
+        match &outcome {
+            Outcome::Voted { vote: Vote::Grant { .. }, sent } => self.acks[node] = self.acks[node].max(Some(*sent)),
+            // Its memory is gone, and with it our vote; but nobody else gets one there before our ttl is over.
+            Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } | Outcome::Silent(_) => {}
+            Outcome::Voted { vote: Vote::Refusal(_), .. } => self.acks[node] = None,
+        }
+        let majority = self.terms.quorum.majority();
+        let sends = self.acks.iter().flatten().copied();
+        match valid_until(sends, majority, self.terms.ttl, self.terms.drift) {
+            Some(until) => self.valid_until = until,
+            None => return alloc::vec![self.lose(Loss::Taken)],
+        }
+        if !self.still_valid(now, &mut steps) {
+            return steps;
+        }
+        if let Some(renewal) = self.renewal.as_mut().filter(|_| round == self.rounds) {
+            renewal.round.take(node, outcome);
+            self.settle(now, dice, &mut steps);
+        }
+        steps
+    }
+
+    /// The holder is done. `false` when it was over before.
+    pub fn release(&mut self) -> bool {
+        let held = self.phase == Phase::Held;
+        if held {
+            self.phase = Phase::Released;
+        }
+        self.renewal = None;
+        held
+    }
+
+    /// Lost is final: the check comes before anything else is counted.
+    fn still_valid(&mut self, now: Moment, steps: &mut Vec<Step>) -> bool {
+        if self.phase == Phase::Held && now >= self.valid_until {
+            steps.push(self.lose(Loss::Expired));
+        }
+        self.phase == Phase::Held
+    }
+
+    fn lose(&mut self, loss: Loss) -> Step {
+        self.phase = Phase::Lost(loss);
+        self.renewal = None;
+        Step::Lost(loss)
+    }
+
+    fn renew(&mut self, now: Moment) -> Step {
+        self.rounds = self.rounds.wrapping_add(1);
+        let deadline = now + self.terms.node_deadline;
+        self.renewal = Some(Renewal { round: Round::new(self.terms.quorum), begun: now, deadline });
+        let (attempt, ttl) = (self.attempt, self.terms.ttl);
+        let request = match self.fence {
+            Some(fence) => Request::Renew { attempt, fence, ttl, repair: true, holder: self.terms.holder.clone() },
+            None => Request::PlainExtend { attempt, ttl },
+        };
+        Step::Ask { round: self.rounds, request }
+    }
+
+    fn settle(&mut self, now: Moment, dice: &mut dyn Dice, steps: &mut Vec<Step>) {
+        let Some(renewal) = &self.renewal else { return };
+        if renewal.round.grants().count() >= self.terms.quorum.majority() {
+            self.watchdog.renewed(renewal.begun);
+            steps.push(Step::Renewed { round: self.rounds });
+        } else if renewal.round.is_out_of_reach() {
+            self.watchdog.failed(now, self.terms.node_deadline, dice);
+            steps.push(Step::Failed { round: self.rounds, tally: renewal.round.tally() });
+        } else {
+            return;
+        }
+        self.renewal = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

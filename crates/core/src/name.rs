@@ -1,0 +1,150 @@
+//! Names, lease ids and the readable holder.
+
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use core::fmt;
+
+/// The longest name, in bytes of UTF-8.
+pub const NAME_BYTES_MAX: usize = 512;
+/// The longest label, in bytes; longer ones are cut, since a label is only ever looked at.
+pub const LABEL_BYTES_MAX: usize = 128;
+/// The longest host name that is kept, in bytes.
+pub const HOST_BYTES_MAX: usize = 64;
+
+/// What is locked: 1 to [`NAME_BYTES_MAX`] bytes of UTF-8.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`NameError`] when it is empty or too long.
+    pub fn new(name: &str) -> Result<Self, NameError> {
+        match name.len() {
+            0 => Err(NameError::Empty),
+            1..=NAME_BYTES_MAX => Ok(Self(name.into())),
+            bytes => Err(NameError::TooLong { bytes }),
+        }
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &*self.0)
+    }
+}
+
+/// A name that cannot be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// There is nothing to lock.
+    #[error("a name must not be empty")]
+    Empty,
+    /// Longer than [`NAME_BYTES_MAX`].
+    #[error("a name of {bytes} bytes is too long: at most {NAME_BYTES_MAX} bytes of UTF-8")]
+    TooLong {
+        /// How long it was.
+        bytes: usize,
+    },
+}
+
+/// The random value that signs the grants of one attempt, and of the lease that comes of it.
+///
+/// It is a secret of the holder: whoever knows it can release the lock. `Debug` does not show it and there is no
+/// `Display`; [`reveal`](Self::reveal) says what it does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(u128);
+
+impl LeaseId {
+    /// Signs with 128 random bits.
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// The 32 hexadecimal digits that are stored on the nodes.
+    pub fn reveal(self) -> String {
+        alloc::format!("{:032x}", self.0)
+    }
+
+    /// Reads what [`reveal`](Self::reveal) wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        let plain = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        plain.then(|| u128::from_str_radix(text, 16).ok()).flatten().map(Self)
+    }
+}
+
+impl fmt::Debug for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LeaseId(secret)")
+    }
+}
+
+/// Who holds a lock, for people to look at; never for decisions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holder {
+    /// The host's name.
+    pub host: String,
+    /// The process id there.
+    pub pid: u32,
+    /// What the holder calls itself; may be empty.
+    pub label: String,
+}
+
+impl Holder {
+    /// Describes a holder; parts that are too long are cut.
+    pub fn new(host: &str, pid: u32, label: &str) -> Self {
+        let host = cut(host, HOST_BYTES_MAX).replace(|c: char| c.is_whitespace() || c.is_control(), "_");
+        Self {
+            host: if host.is_empty() { "?".to_string() } else { host },
+            pid,
+            label: cut(label, LABEL_BYTES_MAX).replace(char::is_control, " "),
+        }
+    }
+
+    /// One line of text: `pid host label`.
+    pub fn encode(&self) -> String {
+        alloc::format!("{} {} {}", self.pid, self.host, self.label)
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote; `None` for anything else.
+    pub fn decode(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, ' ');
+        let pid = parts.next()?.parse().ok()?;
+        let host = parts.next().filter(|host| !host.is_empty())?;
+        Some(Self::new(host, pid, parts.next()?))
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (pid {}", self.host, self.pid)?;
+        if !self.label.is_empty() {
+            write!(f, ", {}", self.label)?;
+        }
+        f.write_str(")")
+    }
+}
+
+fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests;

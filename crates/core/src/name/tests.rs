@@ -1,0 +1,36 @@
+use super::*;
+use alloc::format;
+
+#[test]
+fn a_name_is_1_to_512_bytes_of_utf8() {
+    assert_eq!(Name::new(""), Err(NameError::Empty));
+    assert!(Name::new(&"é".repeat(256)).is_ok());
+    assert_eq!(Name::new(&"é".repeat(257)), Err(NameError::TooLong { bytes: 514 }));
+}
+
+#[test]
+fn a_lease_id_is_a_secret_that_round_trips() {
+    let id = LeaseId::from_bits(0x2a);
+    assert_eq!(format!("{id:?}"), "LeaseId(secret)");
+    assert_eq!(LeaseId::parse(&id.reveal()), Some(id));
+    for wrong in ["", "2a", "0000000000000000000000000000002A", "+000000000000000000000000000002a"] {
+        assert_eq!(LeaseId::parse(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn a_holder_survives_its_text() {
+    for (host, label) in [("db-3", "backup.sh nightly"), ("db-3", ""), ("two words", "tab\there"), ("", "x")] {
+        let holder = Holder::new(host, 4121, label);
+        assert_eq!(Holder::decode(&holder.encode()), Some(holder));
+    }
+    for wrong in ["", "x y z", "1", "1 ", "1 h"] {
+        assert_eq!(Holder::decode(wrong), None, "{wrong:?}");
+    }
+}
+
+#[test]
+fn long_labels_are_cut_between_characters() {
+    let holder = Holder::new("h", 1, &"ü".repeat(200));
+    assert_eq!(holder.label.len(), LABEL_BYTES_MAX);
+}

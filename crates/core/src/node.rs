@@ -1,0 +1,17 @@
+//! The other side: what a node does with a request.
+//!
+//! Memory and SQLite nodes run this code; the Lua scripts for Redis mirror it line by line, and a test drives both with
+//! the same requests at the same times.
+
+mod apply;
+mod incarnation;
+mod record;
+
+pub use apply::apply;
+pub use incarnation::{
+    Constants, Epoch, Errand, Incarnation, Standing, Trust, WITNESS_STILL, attend, quarantine_micros,
+};
+pub use record::{FENCE_RETENTION_MIN, FenceNote, NodeTime, Record, VoteNote, retention_millis};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! A node's rules for one name.
+
+use core::time::Duration;
+
+use crate::fence::Fence;
+use crate::name::{Holder, LeaseId};
+use crate::node::record::{FenceNote, NodeTime, Record, VoteNote, retention_millis};
+use crate::node::{Epoch, Incarnation};
+use crate::time::Ttl;
+use crate::vote::{Refusal, Request, Vote};
+
+/// Carries out a request, atomically, and votes.
+///
+/// `epoch` is the life of the node that the client shook hands with: unless it is still this one, and ripe, the node has
+/// nothing to say. Releases are exempt, since taking back a vote is right in any life.
+pub fn apply(life: &Incarnation, record: &mut Record, request: &Request, epoch: Epoch, now: NodeTime) -> Vote {
+    record.lapse(now);
+    let floor = match life.floor {
+        Some(floor) if life.epoch == Some(epoch) => floor,
+        _ if !request.may_grant() => Fence::default(),
+        _ => return Vote::Refusal(Refusal::WrongEpoch),
+    };
+    match request {
+        Request::Acquire { attempt, proposal, ttl, holder } => {
+            acquire(life, floor, record, &Bid { attempt: *attempt, fence: *proposal, ttl: *ttl, holder }, now)
+        }
+        Request::Renew { attempt, fence, ttl, repair, holder } => {
+            renew(life, record, &Bid { attempt: *attempt, fence: *fence, ttl: *ttl, holder }, *repair, now)
+        }
+        Request::Release { attempt, tombstone } => {
+            let vote = release(record, *attempt);
+            if let Some(millis) = tombstone {
+                record.tombstone = Some(now.life_millis + millis);
+            }
+            vote
+        }
+        Request::PlainAcquire { attempt, ttl } => match held(record, now) {
+            Some(refusal) => Vote::Refusal(refusal),
+            None => stand(record, *attempt, now.life_millis + ttl.as_millis(), Fence::default()),
+        },
+        Request::PlainExtend { attempt, ttl } if is_own(record, *attempt) => {
+            stand(record, *attempt, now.life_millis + ttl.as_millis(), Fence::default())
+        }
+        Request::PlainExtend { .. } => Vote::Refusal(held(record, now).unwrap_or(Refusal::Absent)),
+        Request::PlainRelease { attempt } => release(record, *attempt),
+    }
+}
+
+struct Bid<'a> {
+    attempt: LeaseId,
+    fence: Fence,
+    ttl: Ttl,
+    holder: &'a str,
+}
+
+fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Vote {
+    if let Some(refusal) = obstacle(record, bid.attempt, now) {
+        return Vote::Refusal(refusal);
+    }
+    if is_too_far_ahead(life, record, bid.fence, now) {
+        return Vote::Refusal(Refusal::TooFarAhead);
+    }
+    let sigma = life.constants.sigma_micros;
+    let stored = record.fence.as_ref().map(|note| note.fence);
+    let fence = match stored {
+        Some(stored) if is_own(record, bid.attempt) => bid.fence.max(stored),
+        Some(stored) => bid.fence.max(floor).max(stored.next()),
+        // The clock enters only where nothing is stored: otherwise every round would end unequal.
+        None => bid.fence.max(floor).max(Fence::new(now.wall_micros.saturating_sub(sigma))),
+    };
+    grant(life, record, bid, fence, now)
+}
+
+fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, now: NodeTime) -> Vote {
+    if let Some(refusal) = obstacle(record, bid.attempt, now) {
+        return Vote::Refusal(refusal);
+    }
+    if !is_own(record, bid.attempt) {
+        if !repair {
+            return Vote::Refusal(Refusal::Absent);
+        }
+        if is_too_far_ahead(life, record, bid.fence, now) {
+            return Vote::Refusal(Refusal::TooFarAhead);
+        }
+    }
+    let fence = record.fence.as_ref().map_or(bid.fence, |note| note.fence.max(bid.fence));
+    grant(life, record, bid, fence, now)
+}
+
+/// What keeps an attempt from getting a vote, whatever it offers.
+fn obstacle(record: &Record, attempt: LeaseId, now: NodeTime) -> Option<Refusal> {
+    if record.tombstone.is_some() {
+        return Some(Refusal::Tombstoned);
+    }
+    if is_own(record, attempt) { None } else { held(record, now) }
+}
+
+fn held(record: &Record, now: NodeTime) -> Option<Refusal> {
+    let vote = record.vote.as_ref()?;
+    let note = record.fence.as_ref();
+    Some(Refusal::Held {
+        holder: note.filter(|note| note.by == vote.attempt).and_then(|note| Holder::decode(&note.holder)),
+        remaining: Duration::from_millis(vote.until - now.life_millis),
+        fence: note.map(|note| note.fence).unwrap_or_default(),
+    })
+}
+
+fn is_own(record: &Record, attempt: LeaseId) -> bool {
+    record.vote.as_ref().is_some_and(|vote| vote.attempt == attempt)
+}
+
+fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: NodeTime) -> bool {
+    let clock = Fence::new(now.wall_micros.saturating_add(life.constants.sigma_micros));
+    let stored = record.fence.as_ref().map(|note| note.fence.next()).unwrap_or_default();
+    fence > clock.max(stored)
+}
+
+fn grant(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -> Vote {
+    let before = record.vote.as_ref().filter(|vote| vote.attempt == bid.attempt);
+    let until = (now.life_millis + bid.ttl.as_millis()).max(before.map_or(0, |vote| vote.until));
+    let since = record.fence.as_ref().filter(|note| before.is_some() && note.by == bid.attempt);
+    record.fence = Some(FenceNote {
+        fence,
+        by: bid.attempt,
+        since_micros: since.map_or(now.wall_micros, |note| note.since_micros),
+        holder: bid.holder.into(),
+        until: now.life_millis + retention_millis(&life.constants),
+    });
+    stand(record, bid.attempt, until, fence)
+}
+
+fn stand(record: &mut Record, attempt: LeaseId, until: u64, fence: Fence) -> Vote {
+    record.vote = Some(VoteNote { attempt, until });
+    Vote::Grant { fence }
+}
+
+fn release(record: &mut Record, attempt: LeaseId) -> Vote {
+    if !is_own(record, attempt) {
+        return Vote::Refusal(Refusal::Absent);
+    }
+    record.vote = None;
+    Vote::Grant { fence: record.fence.as_ref().map(|note| note.fence).unwrap_or_default() }
+}

@@ -1,0 +1,194 @@
+//! One life of a node's memory: when it began, and when it may vote.
+
+use alloc::string::String;
+use core::time::Duration;
+
+use crate::fence::Fence;
+use crate::node::NodeTime;
+
+/// A witness that has not added anything for this long has to let another take over.
+pub const WITNESS_STILL: Duration = Duration::from_secs(2);
+
+/// Names one life of a node's memory: 128 random bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Epoch(pub u128);
+
+/// What everyone who uses a cluster has to agree on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Constants {
+    /// The cluster's random name.
+    pub cluster: String,
+    /// How many nodes it has.
+    pub nodes: usize,
+    /// The longest ttl.
+    pub max_ttl_millis: u64,
+    /// How far the nodes' wall clocks may be apart.
+    pub sigma_micros: u64,
+}
+
+/// How long a node has to be witnessed after it lost its memory: the longest ttl and a tenth, for clocks that run fast.
+pub fn quarantine_micros(constants: &Constants) -> u64 {
+    constants.max_ttl_millis.saturating_mul(1_100)
+}
+
+/// What a node knows about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incarnation {
+    /// The server's own name for its run; another one means that the memory is not the one we knew.
+    pub run: String,
+    /// This life; `None` when something wiped it.
+    pub epoch: Option<Epoch>,
+    /// Set when ripe: below it this node hands out no fence.
+    pub floor: Option<Fence>,
+    /// How much of the quarantine has been witnessed.
+    pub witnessed_micros: u64,
+    /// Who is the witness, and when it was last heard, by the node's wall clock.
+    pub witness: Option<(u128, u64)>,
+    /// The cluster's constants.
+    pub constants: Constants,
+    /// The runs of all nodes at the cluster's founding, sorted and joined by commas.
+    pub founders: String,
+}
+
+/// What a node that comes back may do at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Nothing: it is quarantined until it has been witnessed.
+    Quarantine,
+    /// Vote, with fences from this far behind (negative) or ahead of its clock, in microseconds.
+    Vote {
+        /// Added to the node's clock to give the floor.
+        floor_offset: i64,
+    },
+}
+
+/// What a client asks about the node itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// How do you stand?
+    Look,
+    /// Every connection's first word: notices a new life and starts its epoch.
+    Hello {
+        /// The server's run, as the client read it.
+        run: String,
+        /// The epoch to install if the life is new.
+        fresh: Epoch,
+        /// What the client believes; installed on a blank node.
+        constants: Constants,
+        /// Installed on a blank node.
+        founders: String,
+        /// What a new life may do.
+        trust: Trust,
+    },
+    /// I would count how long this epoch stands.
+    Witness {
+        /// The epoch.
+        epoch: Epoch,
+        /// A fresh random number for each connection, so that a stray [`Errand::Add`] of an old one is refused.
+        witness: u128,
+    },
+    /// It stood for this long, from the receipt of the last reply to the sending of this.
+    Add {
+        /// The epoch.
+        epoch: Epoch,
+        /// Who counted.
+        witness: u128,
+        /// How long, on the witness's clock.
+        micros: u64,
+    },
+    /// It has stood long enough: vote again.
+    Ripen {
+        /// The epoch.
+        epoch: Epoch,
+    },
+    /// An operator's word that no lock can be outstanding: a new epoch, ripe at once.
+    Init {
+        /// The server's run, as the client read it.
+        run: String,
+        /// The epoch to install.
+        fresh: Epoch,
+        /// The constants to install.
+        constants: Constants,
+    },
+}
+
+/// How a node stands, after an errand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether the errand was carried out.
+    pub accepted: bool,
+    /// What the node knows about itself; `None` when it is blank.
+    pub life: Option<Incarnation>,
+    /// Its clock.
+    pub at_micros: u64,
+}
+
+/// Carries out an errand, atomically.
+pub fn attend(life: &mut Option<Incarnation>, errand: &Errand, now: NodeTime) -> Standing {
+    let accepted = match (errand, life.as_mut()) {
+        (Errand::Look, _) => true,
+        (Errand::Hello { run, fresh, constants, founders, trust }, known) => {
+            let is_kin = known.as_ref().is_none_or(|life| life.constants == *constants);
+            let is_new = known.as_ref().is_none_or(|life| life.run != *run || life.epoch.is_none());
+            if is_kin && is_new {
+                let founders = known.map_or_else(|| founders.clone(), |life| life.founders.clone());
+                let floor = match trust {
+                    Trust::Quarantine => None,
+                    Trust::Vote { floor_offset } => {
+                        Some(Fence::new(now.wall_micros.saturating_add_signed(*floor_offset)))
+                    }
+                };
+                *life = Some(begin(run, *fresh, constants, founders, floor));
+            }
+            is_kin
+        }
+        (Errand::Init { run, fresh, constants }, _) => {
+            let floor = Fence::new(now.wall_micros.saturating_sub(constants.sigma_micros));
+            *life = Some(begin(run, *fresh, constants, String::new(), Some(floor)));
+            true
+        }
+        (Errand::Witness { epoch, witness }, Some(life)) if life.is_unripe(*epoch) => {
+            let still = |seen: u64| u128::from(now.wall_micros.abs_diff(seen)) >= WITNESS_STILL.as_micros();
+            let free = life.witness.is_none_or(|(who, seen)| who == *witness || still(seen));
+            if free {
+                life.witness = Some((*witness, now.wall_micros));
+            }
+            free
+        }
+        (Errand::Add { epoch, witness, micros }, Some(life)) if life.is_unripe(*epoch) => {
+            let is_mine = life.witness.is_some_and(|(who, _)| who == *witness);
+            if is_mine {
+                life.witness = Some((*witness, now.wall_micros));
+                life.witnessed_micros = life.witnessed_micros.saturating_add(*micros);
+            }
+            is_mine
+        }
+        (Errand::Ripen { epoch }, Some(life)) if life.is_unripe(*epoch) => {
+            let enough = life.witnessed_micros >= quarantine_micros(&life.constants);
+            if enough {
+                life.floor = Some(Fence::new(now.wall_micros.saturating_sub(life.constants.sigma_micros)));
+            }
+            enough
+        }
+        (Errand::Witness { .. } | Errand::Add { .. } | Errand::Ripen { .. }, _) => false,
+    };
+    Standing { accepted, life: life.clone(), at_micros: now.wall_micros }
+}
+
+impl Incarnation {
+    fn is_unripe(&self, epoch: Epoch) -> bool {
+        self.epoch == Some(epoch) && self.floor.is_none()
+    }
+}
+
+fn begin(run: &str, epoch: Epoch, constants: &Constants, founders: String, floor: Option<Fence>) -> Incarnation {
+    Incarnation {
+        run: run.into(),
+        epoch: Some(epoch),
+        floor,
+        witnessed_micros: 0,
+        witness: None,
+        constants: constants.clone(),
+        founders,
+    }
+}

@@ -1,0 +1,154 @@
+//! Majorities, and the account of who voted how.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::vote::{Refusal, Silence};
+
+/// The most nodes that a cluster can have.
+pub const NODES_MAX: usize = 31;
+
+/// How many nodes there are, by configuration, and how many of them decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quorum {
+    nodes: usize,
+}
+
+impl Quorum {
+    /// A quorum over this many nodes.
+    ///
+    /// # Errors
+    /// [`QuorumError`] when there are none, too many, or two: two nodes stop when either does and are worse than one.
+    pub fn new(nodes: usize) -> Result<Self, QuorumError> {
+        match nodes {
+            0 => Err(QuorumError::None),
+            2 => Err(QuorumError::Two),
+            1..=NODES_MAX => Ok(Self { nodes }),
+            _ => Err(QuorumError::TooMany { nodes }),
+        }
+    }
+
+    /// All nodes, whether or not they can be reached.
+    pub const fn nodes(self) -> usize {
+        self.nodes
+    }
+
+    /// How many have to agree.
+    pub const fn majority(self) -> usize {
+        self.nodes / 2 + 1
+    }
+
+    /// How many may be missing.
+    pub const fn spare(self) -> usize {
+        self.nodes - self.majority()
+    }
+}
+
+/// A number of nodes that cannot decide anything sensibly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuorumError {
+    /// No node at all.
+    #[error("no nodes: at least one is needed")]
+    None,
+    /// Two nodes.
+    #[error("two nodes tolerate no failure (both have to agree): use one, three or five")]
+    Two,
+    /// More than [`NODES_MAX`].
+    #[error("{nodes} nodes are too many: at most {NODES_MAX}")]
+    TooMany {
+        /// How many there were.
+        nodes: usize,
+    },
+}
+
+/// How one node voted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ballot {
+    /// In favour.
+    Granted,
+    /// Against, and why.
+    Refused(Refusal),
+    /// Not at all, and why.
+    Silent(Silence),
+}
+
+impl fmt::Display for Ballot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Granted => f.write_str("granted"),
+            Self::Refused(why) => write!(f, "refused: {why}"),
+            Self::Silent(why) => why.fmt(f),
+        }
+    }
+}
+
+/// Granted, refused and silent, node by node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Each node's ballot, in the order of the configuration.
+    pub ballots: Vec<Ballot>,
+    /// What each node is called, without secrets; filled in by whoever knows.
+    pub nodes: Vec<String>,
+}
+
+impl Tally {
+    /// How many nodes granted.
+    pub fn granted(&self) -> usize {
+        self.ballots.iter().filter(|b| matches!(b, Ballot::Granted)).count()
+    }
+
+    /// How many nodes refused.
+    pub fn refused(&self) -> usize {
+        self.ballots.iter().filter(|b| matches!(b, Ballot::Refused(_))).count()
+    }
+
+    /// How many nodes did not vote.
+    pub fn silent(&self) -> usize {
+        self.ballots.iter().filter(|b| matches!(b, Ballot::Silent(_))).count()
+    }
+
+    /// Each node's name with its ballot.
+    pub fn by_node(&self) -> impl Iterator<Item = (&str, &Ballot)> {
+        let names = self.nodes.iter().map(String::as_str).chain(core::iter::repeat("node"));
+        names.zip(&self.ballots)
+    }
+}
+
+/// `2 of 5 granted, 1 silent, 1 quarantined, 1 refused`.
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} granted", self.granted(), self.ballots.len())?;
+        let silent = |want: fn(&Silence) -> bool| {
+            self.ballots.iter().filter(|b| matches!(b, Ballot::Silent(why) if want(why))).count()
+        };
+        let quarantined = silent(|why| matches!(why, Silence::Quarantined(_)));
+        let unheard = silent(|why| matches!(why, Silence::Unheard));
+        let counts = [
+            (self.refused(), "refused"),
+            (quarantined, "quarantined"),
+            (unheard, "not heard"),
+            (self.silent() - quarantined - unheard, "silent"),
+        ];
+        for (count, what) in counts {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a round came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A majority is ours.
+    Won,
+    /// Somebody else's votes stand in the way.
+    Held,
+    /// Too few nodes voted.
+    NoQuorum,
+    /// A majority granted, but too late for the lease to be of use.
+    TooSlow,
+}

@@ -1,0 +1,82 @@
+//! When to ask again: a random delay, growing within bounds, never in step with others.
+
+use core::time::Duration;
+
+use crate::time::Moment;
+
+/// The only randomness that the core ever sees.
+pub trait Dice {
+    /// 64 fresh random bits.
+    fn bits(&mut self) -> u64;
+
+    /// A duration drawn evenly from `low..=high`.
+    fn between(&mut self, low: Duration, high: Duration) -> Duration {
+        let span = high.saturating_sub(low).as_nanos().min(u128::from(u64::MAX - 1)) as u64;
+        // The high half of a 128-bit product: even enough for jitter, and without a loop.
+        let share = ((u128::from(self.bits()) * (u128::from(span) + 1)) >> 64) as u64;
+        low + Duration::from_nanos(share)
+    }
+}
+
+/// How often and how patiently to ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// The shortest delay: a few rounds, so that whoever won the race is done with it.
+    pub min: Duration,
+    /// The longest delay.
+    pub max: Duration,
+    /// How many attempts in all; `None` for no limit but the caller's deadline.
+    pub attempts: Option<u32>,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { min: Duration::from_millis(5), max: Duration::from_millis(500), attempts: None }
+    }
+}
+
+impl Retry {
+    /// One attempt, no retry.
+    pub const ONCE: Self = Self { min: Duration::ZERO, max: Duration::ZERO, attempts: Some(1) };
+}
+
+/// Where a waiter is in its retries.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    retry: Retry,
+    last_call: Option<Moment>,
+    reach: Duration,
+    tried: u32,
+}
+
+impl Schedule {
+    /// Starts before the first attempt. No attempt begins after the last call.
+    pub fn new(retry: Retry, last_call: Option<Moment>) -> Self {
+        Self { retry, last_call, reach: retry.min, tried: 0 }
+    }
+
+    /// How many attempts have failed.
+    pub fn tried(&self) -> u32 {
+        self.tried
+    }
+
+    /// The moment of the next attempt after one that failed at `now`, or `None` when it is time to give up.
+    ///
+    /// Each delay is drawn between the shortest one and a reach that doubles, up to the longest one. A delay that would
+    /// pass the last call is cut to it, so that a waiter asks once more before it gives up.
+    pub fn next(&mut self, now: Moment, dice: &mut dyn Dice) -> Option<Moment> {
+        self.tried = self.tried.saturating_add(1);
+        if self.retry.attempts.is_some_and(|most| self.tried >= most) {
+            return None;
+        }
+        if self.last_call.is_some_and(|end| now >= end) {
+            return None;
+        }
+        self.reach = self.reach.saturating_mul(2).clamp(self.retry.min, self.retry.max.max(self.retry.min));
+        let at = now + dice.between(self.retry.min, self.reach);
+        Some(self.last_call.map_or(at, |end| at.min(end)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! One request to all nodes, and the votes that come back.
+
+use alloc::vec::Vec;
+
+use crate::fence::Fence;
+use crate::quorum::{Ballot, Quorum, Tally, Verdict};
+use crate::time::Moment;
+use crate::vote::{Outcome, Refusal, Silence, Vote};
+
+/// What is known of one node in a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// Nothing yet.
+    Waiting,
+    /// It granted.
+    Granted {
+        /// The fence that it stored.
+        fence: Fence,
+        /// When the granted request was sent.
+        sent: Moment,
+    },
+    /// It refused.
+    Refused(Refusal),
+    /// It will not vote in this round.
+    Silent(Silence),
+}
+
+/// Counts votes. Each node has one slot; what a slot says may only come from that node.
+#[derive(Clone, Debug)]
+pub struct Round {
+    quorum: Quorum,
+    slots: Vec<Slot>,
+}
+
+impl Round {
+    /// A round in which nobody has voted yet.
+    pub fn new(quorum: Quorum) -> Self {
+        Self { quorum, slots: alloc::vec![Slot::Waiting; quorum.nodes()] }
+    }
+
+    /// Takes a node's outcome. A later one replaces an earlier one, except that silence never unsays a grant.
+    pub fn take(&mut self, node: usize, outcome: Outcome) {
+        let Some(slot) = self.slots.get_mut(node) else { return };
+        *slot = match outcome {
+            Outcome::Voted { vote: Vote::Grant { fence }, sent } => Slot::Granted { fence, sent },
+            // A node that lost its memory has no vote for anybody: silence, and a new handshake for the link.
+            Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } => {
+                Slot::Silent(Silence::Broken(alloc::format!("{}", Refusal::WrongEpoch)))
+            }
+            Outcome::Voted { vote: Vote::Refusal(why), .. } => Slot::Refused(why),
+            Outcome::Silent(_) if matches!(slot, Slot::Granted { .. }) => return,
+            Outcome::Silent(why) => Slot::Silent(why),
+        };
+    }
+
+    /// Everyone who has not answered is silent for this reason.
+    pub fn silence_the_rest(&mut self, why: &Silence) {
+        for slot in &mut self.slots {
+            if *slot == Slot::Waiting {
+                *slot = Slot::Silent(why.clone());
+            }
+        }
+    }
+
+    /// What each node said.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Every grant: node, fence and the moment its request was sent.
+    pub fn grants(&self) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
+        self.slots.iter().enumerate().filter_map(|(node, slot)| match slot {
+            Slot::Granted { fence, sent } => Some((node, *fence, *sent)),
+            _ => None,
+        })
+    }
+
+    /// Whether so many nodes have refused or fallen silent that no majority of grants can come.
+    pub fn is_out_of_reach(&self) -> bool {
+        let gone = self.slots.iter().filter(|s| matches!(s, Slot::Refused(_) | Slot::Silent(_))).count();
+        gone > self.quorum.spare()
+    }
+
+    /// Whether a majority has answered at all, in favour or not: what a release waits for.
+    pub fn is_answered(&self) -> bool {
+        self.answered() >= self.quorum.majority()
+    }
+
+    /// Whether so many nodes are silent that a majority will not answer.
+    pub fn is_unanswerable(&self) -> bool {
+        let silent = self.slots.iter().filter(|s| matches!(s, Slot::Silent(_))).count();
+        silent > self.quorum.spare()
+    }
+
+    fn answered(&self) -> usize {
+        self.slots.iter().filter(|s| matches!(s, Slot::Granted { .. } | Slot::Refused(_))).count()
+    }
+
+    /// Why a round without a majority failed.
+    pub fn defeat(&self) -> Verdict {
+        let contested = self.slots.iter().any(|s| matches!(s, Slot::Refused(Refusal::Held { .. })));
+        if contested && !self.is_unanswerable() { Verdict::Held } else { Verdict::NoQuorum }
+    }
+
+    /// The highest fence that anyone has mentioned.
+    pub fn highest_fence(&self) -> Fence {
+        let mentioned = self.slots.iter().map(|slot| match slot {
+            Slot::Granted { fence, .. } | Slot::Refused(Refusal::Held { fence, .. }) => *fence,
+            _ => Fence::default(),
+        });
+        mentioned.max().unwrap_or_default()
+    }
+
+    /// The account of the round; nodes that were not waited for are named as unheard.
+    pub fn tally(&self) -> Tally {
+        let ballots = self.slots.iter().map(|slot| match slot {
+            Slot::Waiting => Ballot::Silent(Silence::Unheard),
+            Slot::Granted { .. } => Ballot::Granted,
+            Slot::Refused(why) => Ballot::Refused(why.clone()),
+            Slot::Silent(why) => Ballot::Silent(why.clone()),
+        });
+        Tally { ballots: ballots.collect(), nodes: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

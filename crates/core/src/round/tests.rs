@@ -1,0 +1,72 @@
+use super::*;
+use core::time::Duration;
+
+fn grant(fence: u64) -> Outcome {
+    Outcome::Voted { vote: Vote::Grant { fence: Fence::new(fence) }, sent: Moment::from_nanos(1) }
+}
+
+fn refusal(why: Refusal) -> Outcome {
+    Outcome::Voted { vote: Vote::Refusal(why), sent: Moment::from_nanos(1) }
+}
+
+fn held() -> Outcome {
+    refusal(Refusal::Held { holder: None, remaining: Duration::from_secs(1), fence: Fence::new(9) })
+}
+
+fn round(nodes: usize, outcomes: &[Outcome]) -> Round {
+    let mut round = Round::new(Quorum::new(nodes).unwrap());
+    for (node, outcome) in outcomes.iter().enumerate() {
+        round.take(node, outcome.clone());
+    }
+    round
+}
+
+#[test]
+fn silence_is_not_refusal_and_does_not_unsay_a_grant() {
+    let mut round = round(3, &[grant(1), Outcome::Silent(Silence::Late)]);
+    round.take(0, Outcome::Silent(Silence::Late));
+    assert_eq!(round.grants().count(), 1);
+    assert_eq!(round.tally().refused(), 0);
+    assert_eq!(round.tally().silent(), 2);
+}
+
+#[test]
+fn defeat_is_certain_before_everyone_has_answered() {
+    assert!(!round(5, &[held(), held()]).is_out_of_reach());
+    assert!(round(5, &[held(), held(), held()]).is_out_of_reach());
+}
+
+#[test]
+fn a_dead_majority_is_no_quorum_even_if_one_refuses() {
+    let dead = || Outcome::Silent(Silence::Late);
+    assert_eq!(round(5, &[held(), dead(), dead()]).defeat(), Verdict::Held);
+    assert_eq!(round(5, &[held(), dead(), dead(), dead()]).defeat(), Verdict::NoQuorum);
+}
+
+#[test]
+fn a_wrong_epoch_is_silence() {
+    let round = round(1, &[refusal(Refusal::WrongEpoch)]);
+    assert_eq!(round.tally().silent(), 1);
+}
+
+#[test]
+fn a_vote_from_nowhere_is_ignored() {
+    let mut round = round(3, &[]);
+    round.take(7, grant(1));
+    assert_eq!(round.grants().count(), 0);
+}
+
+#[test]
+fn the_tally_reads_well() {
+    let round = round(
+        5,
+        &[
+            grant(1),
+            held(),
+            Outcome::Silent(Silence::Quarantined(Duration::from_secs(3))),
+            Outcome::Silent(Silence::Late),
+        ],
+    );
+    assert_eq!(alloc::format!("{}", round.tally()), "1 of 5 granted, 1 refused, 1 quarantined, 1 not heard, 1 silent");
+    assert_eq!(round.highest_fence(), Fence::new(9));
+}

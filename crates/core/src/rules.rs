@@ -1,0 +1,51 @@
+//! Which rules of the protocol are in force: all of them, always, except in a test that shows what a rule is for.
+
+/// A rule that a test may switch off, to see the check behind it go red.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A node that lost its memory does not vote before `max_ttl` has been witnessed.
+    Quarantine,
+    /// A release goes to all nodes, also to those that did not answer.
+    ReleaseEverywhere,
+    /// Validity counts from before the request was sent, not from the reply.
+    CountFromSend,
+    /// A lease is handed out only when a majority carries one and the same fence.
+    EqualFences,
+}
+
+impl Rule {
+    /// Every rule, with the name that selects it in tests.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("quarantine", Self::Quarantine),
+        ("release-everywhere", Self::ReleaseEverywhere),
+        ("count-from-send", Self::CountFromSend),
+        ("equal-fences", Self::EqualFences),
+    ];
+}
+
+/// The rules in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    #[cfg(feature = "mutants")]
+    without: Option<Rule>,
+}
+
+impl Rules {
+    /// Whether a rule is in force. Without the `mutants` feature the answer is yes, at compile time.
+    #[inline]
+    pub fn hold(self, rule: Rule) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.without != Some(rule);
+        #[cfg(not(feature = "mutants"))]
+        {
+            let _ = rule;
+            true
+        }
+    }
+
+    /// All rules but one: a mutant, for tests only.
+    #[cfg(feature = "mutants")]
+    pub fn without(rule: Rule) -> Self {
+        Self { without: Some(rule) }
+    }
+}

@@ -1,0 +1,28 @@
+//! How long a lease still surely holds: ttl - elapsed - drift, and nothing else.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::time::{Drift, Moment, Ttl};
+
+/// When a lease ends that a majority of nodes granted.
+///
+/// `sends` are the moments at which the granted requests were sent, one for each granting node. A grant lives for the
+/// ttl from some point after its send, so the lease lives until the first of the best `majority` grants may lapse: the
+/// m-th largest send, plus ttl, minus drift. `None` without a majority.
+pub fn valid_until(sends: impl IntoIterator<Item = Moment>, majority: usize, ttl: Ttl, drift: Drift) -> Option<Moment> {
+    let mut sends: Vec<Moment> = sends.into_iter().collect();
+    if sends.len() < majority || majority == 0 {
+        return None;
+    }
+    sends.sort_unstable_by(|a, b| b.cmp(a));
+    Some((sends[majority - 1] + ttl.duration()).before(drift.of(ttl)))
+}
+
+/// What is left of a lease at `now`.
+pub fn left(valid_until: Moment, now: Moment) -> Duration {
+    valid_until.since(now)
+}
+
+#[cfg(test)]
+mod tests;

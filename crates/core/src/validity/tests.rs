@@ -1,0 +1,26 @@
+use super::*;
+
+fn at(ms: u64) -> Moment {
+    Moment::from_nanos(ms * 1_000_000)
+}
+
+fn ttl() -> Ttl {
+    Ttl::new(Duration::from_secs(10), Duration::from_secs(60)).unwrap()
+}
+
+#[test]
+fn the_mth_largest_send_counts() {
+    let until = valid_until([at(5), at(1), at(9)], 2, ttl(), Drift::REDLOCK);
+    assert_eq!(until, Some(at(5 + 10_000 - 102)));
+}
+
+#[test]
+fn a_minority_holds_nothing() {
+    assert_eq!(valid_until([at(5), at(1)], 3, ttl(), Drift::REDLOCK), None);
+}
+
+#[test]
+fn an_ended_lease_has_nothing_left() {
+    assert_eq!(left(at(10), at(4)), Duration::from_millis(6));
+    assert_eq!(left(at(10), at(11)), Duration::ZERO);
+}

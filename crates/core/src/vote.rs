@@ -1,0 +1,192 @@
+//! What travels between a client and a node about one name.
+
+use alloc::string::String;
+use core::fmt;
+use core::time::Duration;
+
+use crate::fence::Fence;
+use crate::name::{Holder, LeaseId};
+use crate::time::{Moment, Ttl};
+
+/// What a client asks of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Vote for this attempt, with a fence of at least the proposal. Repeated under one's own vote it is the seal.
+    Acquire {
+        /// The attempt that asks.
+        attempt: LeaseId,
+        /// The fence that the client would like to get from every node.
+        proposal: Fence,
+        /// How long the vote shall stand.
+        ttl: Ttl,
+        /// Who asks, as text for people.
+        holder: String,
+    },
+    /// Let the vote stand for another ttl.
+    Renew {
+        /// The attempt that holds.
+        attempt: LeaseId,
+        /// The lease's fence, for a node that has to be told.
+        fence: Fence,
+        /// How long from now.
+        ttl: Ttl,
+        /// Vote anew where no vote stands. Only a hold that was never lost may ask for this.
+        repair: bool,
+        /// Who asks, as text for people.
+        holder: String,
+    },
+    /// Take the vote back.
+    Release {
+        /// The attempt that is over.
+        attempt: LeaseId,
+        /// Also refuse requests of this attempt that are still under way, for this many milliseconds.
+        tombstone: Option<u64>,
+    },
+    /// `SET name id NX PX ttl`: the Redlock page to the letter.
+    PlainAcquire {
+        /// The attempt that asks.
+        attempt: LeaseId,
+        /// How long the vote shall stand.
+        ttl: Ttl,
+    },
+    /// The page's compare-and-expire.
+    PlainExtend {
+        /// The attempt that holds.
+        attempt: LeaseId,
+        /// How long from now.
+        ttl: Ttl,
+    },
+    /// The page's compare-and-delete.
+    PlainRelease {
+        /// The attempt that is over.
+        attempt: LeaseId,
+    },
+}
+
+impl Request {
+    /// The attempt that it belongs to.
+    pub fn attempt(&self) -> LeaseId {
+        match self {
+            Self::Acquire { attempt, .. }
+            | Self::Renew { attempt, .. }
+            | Self::Release { attempt, .. }
+            | Self::PlainAcquire { attempt, .. }
+            | Self::PlainExtend { attempt, .. }
+            | Self::PlainRelease { attempt } => *attempt,
+        }
+    }
+
+    /// Whether a vote may stand because of it.
+    pub fn may_grant(&self) -> bool {
+        !matches!(self, Self::Release { .. } | Self::PlainRelease { .. })
+    }
+
+    /// Whether it is one of the Redlock page's own commands, which know nothing of epochs.
+    pub fn is_plain(&self) -> bool {
+        matches!(self, Self::PlainAcquire { .. } | Self::PlainExtend { .. } | Self::PlainRelease { .. })
+    }
+}
+
+/// A node's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Vote {
+    /// In favour. Of a release: the vote stood and is gone.
+    Grant {
+        /// The fence that the node stored; zero for plain requests.
+        fence: Fence,
+    },
+    /// Against. Of a release: there was nothing to take back.
+    Refusal(Refusal),
+}
+
+/// Why a node voted against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Somebody else's vote stands.
+    Held {
+        /// Who, where the node knows it.
+        holder: Option<Holder>,
+        /// How long that vote still stands, unless it is renewed.
+        remaining: Duration,
+        /// The highest fence that the node has stored for the name.
+        fence: Fence,
+    },
+    /// No vote stands that could be extended or taken back.
+    Absent,
+    /// The proposal is further ahead of the node's clock than the cluster's sigma.
+    TooFarAhead,
+    /// The attempt is over here: it was released, or broken.
+    Tombstoned,
+    /// The node lost its memory since the handshake.
+    WrongEpoch,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { holder: Some(holder), remaining, .. } => {
+                write!(f, "held by {holder} for another {remaining:?}")
+            }
+            Self::Held { remaining, .. } => write!(f, "held for another {remaining:?}"),
+            Self::Absent => f.write_str("no vote stands"),
+            Self::TooFarAhead => f.write_str("the proposed fence is too far ahead of the node's clock"),
+            Self::Tombstoned => f.write_str("the attempt was ended here"),
+            Self::WrongEpoch => f.write_str("the node lost its memory"),
+        }
+    }
+}
+
+/// Why there is no vote. It is not a refusal: a grant may exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Silence {
+    /// No connection, and why.
+    Unreachable(String),
+    /// The node lost its memory and has to be witnessed for this much longer before it may vote.
+    Quarantined(Duration),
+    /// The node cannot be used as it is set up.
+    Unfit(String),
+    /// The node's clock is this many microseconds away from the middle of all nodes.
+    Skewed(i64),
+    /// Nothing came back by the node deadline.
+    Late,
+    /// The connection ended before the answer came.
+    Broken(String),
+    /// The node answered with an error.
+    Failed(String),
+    /// The link owes too many releases to take on another request.
+    Owing,
+    /// The decision fell before this node was heard.
+    Unheard,
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(why) => write!(f, "unreachable: {why}"),
+            Self::Quarantined(left) => write!(f, "quarantined: it lost its memory and may vote again in {left:.1?}"),
+            Self::Unfit(why) => write!(f, "unfit: {why}"),
+            Self::Skewed(micros) => write!(f, "skewed: its clock is {:+.1} s off", *micros as f64 / 1e6),
+            Self::Late => f.write_str("silent: no answer by the node deadline"),
+            Self::Broken(why) => write!(f, "broken: {why}"),
+            Self::Failed(why) => write!(f, "failed: {why}"),
+            Self::Owing => f.write_str("owes too many releases"),
+            Self::Unheard => f.write_str("not heard before the decision"),
+        }
+    }
+}
+
+/// What came of one request to one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The node voted.
+    Voted {
+        /// How.
+        vote: Vote,
+        /// When the request left: a grant may be as old as that.
+        sent: Moment,
+    },
+    /// It did not.
+    Silent(Silence),
+}

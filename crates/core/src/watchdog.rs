@@ -1,0 +1,72 @@
+//! When to renew, and when to give up.
+
+use core::time::Duration;
+
+use crate::retry::Dice;
+use crate::time::{Moment, Ttl};
+
+/// How long a lease is renewed at most, unless its owner says otherwise: renewing for ever would break liveness.
+pub const LIFETIME_DEFAULT: Duration = Duration::from_secs(60 * 60);
+
+/// Whether and how a lease is renewed while its holder lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewals {
+    /// By nobody: the lease ends with its ttl unless it is extended by hand.
+    Off,
+    /// By the watchdog.
+    Watchdog {
+        /// How long after a renewal the next one is sent; `None` for a third of the ttl.
+        every: Option<Duration>,
+        /// No renewal is sent later than this after the lock was won.
+        lifetime: Duration,
+    },
+}
+
+impl Default for Renewals {
+    fn default() -> Self {
+        Self::Watchdog { every: None, lifetime: LIFETIME_DEFAULT }
+    }
+}
+
+/// The schedule of one lease's renewals.
+#[derive(Clone, Debug)]
+pub struct Watchdog {
+    every: Duration,
+    end: Moment,
+    due: Option<Moment>,
+}
+
+impl Watchdog {
+    /// Watches over a lease won at `now`.
+    pub fn new(renewals: Renewals, ttl: Ttl, now: Moment) -> Self {
+        match renewals {
+            Renewals::Off => Self { every: Duration::ZERO, end: now, due: None },
+            Renewals::Watchdog { every, lifetime } => {
+                let every = every.unwrap_or(ttl.duration() / 3);
+                let mut watchdog = Self { every, end: now + lifetime, due: None };
+                watchdog.set(now + every);
+                watchdog
+            }
+        }
+    }
+
+    /// When the next renewal is to be sent; `None` when it is off, or has done its last.
+    pub fn due(&self) -> Option<Moment> {
+        self.due
+    }
+
+    /// A round succeeded that began at `begun`.
+    pub fn renewed(&mut self, begun: Moment) {
+        self.set(begun + self.every);
+    }
+
+    /// A round failed at `now`: again soon, until it works or the lease is lost.
+    pub fn failed(&mut self, now: Moment, node_deadline: Duration, dice: &mut dyn Dice) {
+        self.set(now + dice.between(node_deadline / 2, node_deadline));
+    }
+
+    fn set(&mut self, due: Moment) {
+        let on = self.every > Duration::ZERO;
+        self.due = (on && due <= self.end).then_some(due);
+    }
+}
