@@ -1,0 +1,21 @@
+//! Real Redis servers, a faulty network and a movable wall clock, for tests.
+//!
+//! Everything runs on free ports of 127.0.0.1 and in temporary folders, and
+//! stops when its handle is dropped. Nothing outlives the test process, not
+//! even when that is ended by SIGKILL.
+
+#![expect(clippy::missing_panics_doc, reason = "test support panics on every failure, with a message that says why")]
+
+mod clock;
+mod port;
+mod proxy;
+mod redis_server;
+mod reply;
+mod spawner;
+mod wait;
+
+pub use clock::Clock;
+pub use proxy::Proxy;
+pub use redis_server::{Aof, RedisServer, RedisServerBuilder};
+pub use reply::Reply;
+pub use wait::{eventually, eventually_async};

@@ -1,0 +1,46 @@
+//! Ports that stay ours while the server behind them is down.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+/// Below the range Linux takes ephemeral ports from. From inside that range a
+/// client that keeps dialling a dead server can get connected to itself, and
+/// any other program can be given the port before the server is back.
+const FIRST: u16 = 20_000;
+const COUNT: u16 = 12_768;
+
+/// A port of 127.0.0.1 no other test process takes while this value lives.
+///
+/// The mark is an abstract Unix socket named after the port: it is exclusive in
+/// the same network namespace as the port, vanishes with the process, and
+/// leaves no file behind.
+#[derive(Debug)]
+pub(crate) struct Port {
+    number: u16,
+    _mark: UnixListener,
+}
+
+impl Port {
+    pub(crate) fn reserve() -> Self {
+        let seed = RandomState::new().hash_one(std::process::id());
+        let start = (seed % u64::from(COUNT)) as u16;
+        (0..COUNT)
+            .map(|step| FIRST + (start + step) % COUNT)
+            .find_map(Self::reserve_number)
+            .expect("no free port of 127.0.0.1 between 20000 and 32767")
+    }
+
+    fn reserve_number(number: u16) -> Option<Self> {
+        let name = format!("quorlock-testkit-port-{number}");
+        let address = SocketAddr::from_abstract_name(name).expect("the name fits a socket address");
+        let mark = UnixListener::bind_addr(&address).ok()?;
+        TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
+        Some(Self { number, _mark: mark })
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+}

@@ -1,0 +1,48 @@
+//! The client side of a connection through the proxy.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, recv, sockopt::set_socket_linger};
+use tokio::net::TcpStream;
+
+use super::counters::Counters;
+
+/// Counted as open while it exists.
+pub(super) struct Client {
+    pub(super) stream: TcpStream,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Client {
+    pub(super) fn new(stream: TcpStream, counters: Arc<Counters>) -> Self {
+        // A client that is gone already shows when it is read.
+        let _ = stream.set_nodelay(true);
+        counters.connections.add(1);
+        counters.open.add(1);
+        Self { stream, counters }
+    }
+
+    /// What the client has sent and nobody has read. Asks the kernel itself:
+    /// the runtime may not have heard yet.
+    pub(super) fn unread(&self) -> Vec<u8> {
+        let mut sent = Vec::new();
+        let mut bytes = [0; 4096];
+        while let Ok((n @ 1.., _)) = recv(&self.stream, &mut bytes, RecvFlags::DONTWAIT) {
+            sent.extend_from_slice(&bytes[..n]);
+        }
+        sent
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.counters.open.subtract(1);
+    }
+}
+
+/// Makes the closing of this stream a reset instead of an orderly end.
+pub(super) fn reset(stream: &TcpStream) {
+    // It fails only on a stream that is closed already.
+    let _ = set_socket_linger(stream, Some(Duration::ZERO));
+}

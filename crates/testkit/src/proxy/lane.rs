@@ -1,0 +1,62 @@
+//! One direction of a connection through the proxy.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+/// Bytes on their way, each piece with the time it is due.
+#[derive(Default)]
+pub(super) struct Lane {
+    queue: VecDeque<(Instant, Vec<u8>)>,
+    /// No more bytes will come in.
+    pub(super) ended: bool,
+    /// The receiver's socket is full.
+    pub(super) blocked: bool,
+}
+
+impl Lane {
+    pub(super) fn push(&mut self, bytes: Vec<u8>, delay: Duration) {
+        self.queue.push_back((Instant::now() + delay, bytes));
+    }
+
+    /// Writes what is due. Fails when the receiver is gone.
+    pub(super) fn flush(&mut self, to: &TcpStream, even_early: bool) -> io::Result<()> {
+        self.blocked = false;
+        while let Some((due, bytes)) = self.queue.front_mut() {
+            if !even_early && *due > Instant::now() {
+                break;
+            }
+            match to.try_write(bytes) {
+                Ok(n) if n == bytes.len() => drop(self.queue.pop_front()),
+                Ok(n) => drop(bytes.drain(..n)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.blocked = true;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// When the next piece can be written, unless the receiver's socket is full.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let (due, _) = self.queue.front()?;
+        (!self.blocked).then_some(*due)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+    }
+}

@@ -1,0 +1,303 @@
+//! A Redis server of one's own, to stop, break and bring back.
+
+mod builder;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+pub use builder::{Aof, RedisServerBuilder};
+
+use crate::port::Port;
+use crate::reply::{self, Reply};
+use crate::spawner;
+use crate::wait::{DEADLINE, eventually};
+
+const CONFIG_FILE: &str = "redis.conf";
+const LOG_FILE: &str = "redis.log";
+
+/// A real `redis-server` with its own port and folder. Dropping it kills it.
+///
+/// Its port stays reserved while it is down, so a client that dials it then is
+/// refused and never reaches another test's server.
+#[derive(Debug)]
+pub struct RedisServer {
+    setup: RedisServerBuilder,
+    child: Mutex<Option<Child>>,
+    port: Port,
+    dir: TempDir,
+}
+
+/// Another program listens on the port. The reservation binds only testkits.
+#[derive(Debug)]
+struct PortTaken;
+
+impl RedisServer {
+    /// Starts a server without persistence.
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// Starts `n` servers without persistence, at the same time.
+    pub fn start_many(n: usize) -> Vec<Self> {
+        Self::builder().start_many(n)
+    }
+
+    /// Sets up a server.
+    pub fn builder() -> RedisServerBuilder {
+        RedisServerBuilder::default()
+    }
+
+    fn launch_new(setup: &RedisServerBuilder) -> Self {
+        loop {
+            let server = Self {
+                setup: setup.clone(),
+                child: Mutex::new(None),
+                port: Port::reserve(),
+                dir: TempDir::with_prefix("quorlock-redis-").expect("the temporary folder takes a server's folder"),
+            };
+            if server.launch().is_ok() {
+                return server;
+            }
+        }
+    }
+
+    /// The URL for clients, with the password if there is one.
+    pub fn url(&self) -> String {
+        match &self.setup.password {
+            Some(password) => format!("redis://:{password}@{}", self.addr()),
+            None => format!("redis://{}", self.addr()),
+        }
+    }
+
+    /// The port, the same over all restarts.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// The address, the same over all restarts.
+    pub fn addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port()).into()
+    }
+
+    /// The folder with the configuration, the log and the persistence files.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The process id. Panics when the server is down.
+    pub fn pid(&self) -> u32 {
+        self.child().as_ref().expect("the server is up").id()
+    }
+
+    /// Whether the process exists. A frozen server is alive.
+    pub fn is_alive(&self) -> bool {
+        self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Ends the process by SIGKILL, also when it is frozen.
+    pub fn kill(&self) {
+        if let Some(mut child) = self.child().take() {
+            child.kill().expect("a child can be killed");
+            child.wait().expect("a killed child can be reaped");
+        }
+    }
+
+    /// Stops the process as a long pause of its machine would. Its connections
+    /// stay open and the kernel still accepts bytes and connections for it.
+    pub fn freeze(&self) {
+        let pid = self.running_pid();
+        kill_process(pid, Signal::STOP).expect("a running server can be stopped");
+        eventually("the server to be stopped", || process_state(pid) == 'T');
+    }
+
+    /// Ends [`freeze`](Self::freeze).
+    pub fn thaw(&self) {
+        let pid = self.running_pid();
+        kill_process(pid, Signal::CONT).expect("a stopped server can be continued");
+        eventually("the server to go on", || process_state(pid) != 'T');
+    }
+
+    /// Kills the server if it is alive and starts it again with the files it
+    /// left: it comes back empty unless it has persistence.
+    pub fn restart(&self) {
+        self.kill();
+        eventually("the port to be free again", || self.launch().is_ok());
+    }
+
+    /// Like [`restart`](Self::restart), but the persistence files are lost.
+    pub fn restart_empty(&self) {
+        self.kill();
+        for entry in fs::read_dir(self.dir()).expect("the server's folder can be read") {
+            let entry = entry.expect("the server's folder can be read");
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_folder {
+                fs::remove_dir_all(entry.path()).expect("the server's files can be deleted");
+            } else if entry.file_name() != CONFIG_FILE && entry.file_name() != LOG_FILE {
+                fs::remove_file(entry.path()).expect("the server's files can be deleted");
+            }
+        }
+        self.restart();
+    }
+
+    /// Writes a snapshot and ends the server cleanly.
+    pub fn shutdown_save(&self) {
+        match self.try_command(&["SHUTDOWN", "SAVE"]) {
+            // A server that obeys closes the connection instead of answering.
+            Err(_) => {}
+            Ok(reply) => panic!("the server refused to shut down: {reply:?}"),
+        }
+        eventually("the server to shut down", || !self.is_alive());
+        self.kill();
+    }
+
+    /// Writes a snapshot now, which the next start loads if there is no
+    /// append-only file.
+    pub fn save(&self) {
+        assert_eq!(self.command(&["SAVE"]).as_str(), Some("OK"));
+    }
+
+    /// Sends one command over a connection of its own. An error the server
+    /// answers is a [`Reply::Error`]. Panics when no answer comes.
+    #[track_caller]
+    pub fn command(&self, args: &[&str]) -> Reply {
+        match self.try_command(args) {
+            Ok(reply) => reply,
+            Err(error) => panic!("{args:?} got no answer from {}: {error}", self.addr()),
+        }
+    }
+
+    /// Like [`command`](Self::command), for servers that may be unreachable.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be reached, does not answer within 5 seconds, or
+    /// closes the connection.
+    pub fn try_command(&self, args: &[&str]) -> io::Result<Reply> {
+        reply::call(self.addr(), self.setup.password.as_deref(), args)
+    }
+
+    /// All keys that match `pattern`, sorted.
+    pub fn keys(&self, pattern: &str) -> Vec<String> {
+        let mut keys = Vec::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            let reply = self.command(&["SCAN", &cursor, "MATCH", pattern, "COUNT", "1000"]);
+            let Reply::Array(parts) = &reply else {
+                panic!("SCAN answered {reply:?}");
+            };
+            let (next, page) = (&parts[0], &parts[1]);
+            keys.extend(page.strings());
+            next.as_str().expect("a cursor is text").clone_into(&mut cursor);
+            if cursor == "0" {
+                // A scan may show a key twice.
+                keys.sort();
+                keys.dedup();
+                return keys;
+            }
+        }
+    }
+
+    /// What the real `redis-cli` prints for these arguments, trimmed.
+    #[track_caller]
+    pub fn cli(&self, args: &[&str]) -> String {
+        let mut command = Command::new("redis-cli");
+        command.args(["-p", &self.port().to_string()]).args(args);
+        if let Some(password) = &self.setup.password {
+            command.env("REDISCLI_AUTH", password);
+        }
+        let output = command.stdin(Stdio::null()).output().expect("redis-cli is not installed; ./x test installs it");
+        assert!(
+            output.status.success(),
+            "redis-cli {args:?} failed: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// Starts the process and waits until it answers.
+    fn launch(&self) -> Result<(), PortTaken> {
+        let config = self.dir().join(CONFIG_FILE);
+        let log = self.dir().join(LOG_FILE);
+        fs::write(&config, self.setup.config_file(self.port(), self.dir()))
+            .expect("the server's configuration can be written");
+        let log_file = File::create(&log).expect("the server's log can be created");
+        let log_copy = log_file.try_clone().expect("a file handle can be copied");
+
+        let program: OsString = builder::server_program();
+        let mut command = spawner::mortal_command(&program);
+        command.arg(&config).current_dir(self.dir()).stdin(Stdio::null()).stdout(log_file).stderr(log_copy);
+        if let Some(clock) = &self.setup.clock {
+            command.envs(clock.envs());
+        }
+        let child = spawner::spawn(command).expect("redis-server can be started");
+        let pid = child.id();
+        *self.child() = Some(child);
+
+        let start = Instant::now();
+        while !self.answers_as(pid) {
+            let log = || fs::read_to_string(&log).unwrap_or_default();
+            if !self.is_alive() {
+                self.kill();
+                if log().contains("Address already in use") {
+                    return Err(PortTaken);
+                }
+                panic!("redis-server ended at its start:\n{}", log());
+            }
+            assert!(start.elapsed() < DEADLINE, "redis-server does not answer:\n{}", log());
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// PING is refused while files are loaded. The process id tells our server
+    /// from a foreign one that took the port first.
+    fn answers_as(&self, pid: u32) -> bool {
+        let pong = self.try_command(&["PING"]);
+        if !pong.is_ok_and(|reply| reply.as_str() == Some("PONG")) {
+            return false;
+        }
+        let line = format!("process_id:{pid}");
+        self.try_command(&["INFO", "server"])
+            .is_ok_and(|info| info.as_str().is_some_and(|text| text.lines().any(|l| l == line)))
+    }
+
+    #[track_caller]
+    fn running_pid(&self) -> Pid {
+        let child = self.child();
+        Pid::from_child(child.as_ref().expect("the server is up"))
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        // A test that panicked elsewhere must still be able to drop its server.
+        self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // No panic here: it would abort a test process that is unwinding.
+        if let Some(mut child) = self.child().take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The state letter of `/proc/PID/stat`, which follows the name in brackets.
+fn process_state(pid: Pid) -> char {
+    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    let stat = fs::read_to_string(path).expect("a child that is not reaped has a stat file");
+    let (_, fields) = stat.rsplit_once(") ").expect("a stat line holds a name");
+    fields.chars().next().expect("a stat line holds a state")
+}

@@ -1,0 +1,117 @@
+//! How a Redis server under test is set up.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::thread;
+
+use super::RedisServer;
+use crate::clock::Clock;
+use crate::spawner::find_in_path;
+
+/// When the append-only file is synced to disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aof {
+    /// Once a second: a power loss can undo the last second.
+    Everysec,
+    /// Before each reply.
+    Always,
+}
+
+/// The set-up of a [`RedisServer`]. Without any call: no persistence at all.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct RedisServerBuilder {
+    aof: Option<Aof>,
+    rdb: bool,
+    config: Vec<(String, String)>,
+    pub(super) password: Option<String>,
+    pub(super) clock: Option<Clock>,
+}
+
+impl RedisServerBuilder {
+    /// Keeps an append-only file.
+    pub fn aof(mut self, aof: Aof) -> Self {
+        self.aof = Some(aof);
+        self
+    }
+
+    /// Keeps snapshots: hourly, and at each clean shutdown.
+    pub fn rdb(mut self) -> Self {
+        self.rdb = true;
+        self
+    }
+
+    /// Adds a line to the configuration file. `value` is written as it is.
+    pub fn config(mut self, key: &str, value: &str) -> Self {
+        self.config.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Demands a password. It may hold letters, digits, `-`, `.` and `_`, which
+    /// mean themselves in a URL and in a configuration file.
+    pub fn password(mut self, password: &str) -> Self {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        assert!(
+            !password.is_empty() && password.chars().all(plain),
+            "a test password is made of letters, digits, '-', '.' and '_'"
+        );
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Runs the server under this wall clock.
+    pub fn clock(mut self, clock: &Clock) -> Self {
+        self.clock = Some(clock.clone());
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    pub fn start(&self) -> RedisServer {
+        RedisServer::launch_new(self)
+    }
+
+    /// Starts `n` servers at the same time.
+    pub fn start_many(&self, n: usize) -> Vec<RedisServer> {
+        thread::scope(|scope| {
+            let starts: Vec<_> = (0..n).map(|_| scope.spawn(|| RedisServer::launch_new(self))).collect();
+            starts.into_iter().map(|start| start.join().expect("each server starts")).collect()
+        })
+    }
+
+    pub(super) fn config_file(&self, port: u16, dir: &Path) -> String {
+        let (appendonly, appendfsync) = match self.aof {
+            None => ("no", "no"),
+            Some(Aof::Everysec) => ("yes", "everysec"),
+            Some(Aof::Always) => ("yes", "always"),
+        };
+        let save = if self.rdb { "3600 1" } else { "\"\"" };
+        let mut file = format!(
+            "bind 127.0.0.1\n\
+             port {port}\n\
+             dir \"{}\"\n\
+             daemonize no\n\
+             loglevel notice\n\
+             save {save}\n\
+             appendonly {appendonly}\n\
+             appendfsync {appendfsync}\n",
+            dir.display()
+        );
+        let password = self.password.iter().map(|password| ("requirepass", password));
+        let config = self.config.iter().map(|(key, value)| (key.as_str(), value));
+        for (key, value) in password.chain(config) {
+            writeln!(file, "{key} {value}").expect("writing to a string succeeds");
+        }
+        file
+    }
+}
+
+/// `QUORLOCK_REDIS_SERVER` lets the same tests run against Valkey.
+pub(super) fn server_program() -> OsString {
+    if let Some(path) = env::var_os("QUORLOCK_REDIS_SERVER") {
+        assert!(Path::new(&path).is_file(), "QUORLOCK_REDIS_SERVER names no file: {}", path.display());
+        return path;
+    }
+    find_in_path("redis-server").expect("redis-server is not installed; ./x test installs it").into()
+}

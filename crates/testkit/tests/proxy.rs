@@ -1,0 +1,353 @@
+//! Every fault the proxy can cause.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use quorlock_testkit::{Proxy, RedisServer, eventually};
+
+/// Only a failing test waits this long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn network() -> (RedisServer, Proxy) {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    (server, proxy)
+}
+
+/// Connects and waits until the connection reaches through to the server.
+fn connect(proxy: &Proxy) -> TcpStream {
+    let mut client = dial(proxy);
+    assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
+    client
+}
+
+fn dial(proxy: &Proxy) -> TcpStream {
+    let client = TcpStream::connect(proxy.addr()).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client
+}
+
+fn send(client: &mut TcpStream, command: &str) {
+    client.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+}
+
+fn receive(client: &mut TcpStream) -> String {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).unwrap();
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).unwrap()
+}
+
+fn ask(client: &mut TcpStream, command: &str) -> String {
+    send(client, command);
+    receive(client)
+}
+
+/// What ends the stream, when nothing more may come before its end.
+fn end_of(client: &mut TcpStream) -> io::Result<()> {
+    match client.read(&mut [0]) {
+        Ok(0) => Ok(()),
+        Ok(_) => panic!("the client got a byte"),
+        Err(error) => Err(error),
+    }
+}
+
+fn assert_reset(client: &mut TcpStream) {
+    let end = end_of(client).map_err(|error| error.kind());
+    assert_eq!(end, Err(ErrorKind::ConnectionReset));
+}
+
+fn assert_end(client: &mut TcpStream) {
+    assert!(end_of(client).is_ok());
+}
+
+#[test]
+fn bytes_pass_both_ways_and_are_counted() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    assert_eq!(ask(&mut client, "SET key value"), "+OK\r\n");
+    assert_eq!(server.command(&["GET", "key"]).as_str(), Some("value"));
+    assert_eq!(proxy.connections(), 1);
+    assert_eq!(proxy.bytes_up(), "PING\r\nSET key value\r\n".len() as u64);
+    eventually("the replies to be counted", || proxy.bytes_down() == "+PONG\r\n+OK\r\n".len() as u64);
+}
+
+#[test]
+fn a_reply_larger_than_the_socket_buffers_passes_whole() {
+    let (server, proxy) = network();
+    let size = 32 * 1024 * 1024;
+    server.command(&["SETRANGE", "big", &(size - 1).to_string(), "x"]);
+    let mut client = connect(&proxy);
+    assert_eq!(ask(&mut client, "GET big"), format!("${size}\r\n"));
+    let mut value = vec![1; size];
+    client.read_exact(&mut value).unwrap();
+    assert_eq!(value.pop(), Some(b'x'));
+    assert!(value.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_client_that_leaves_is_closed_at_the_server() {
+    let (server, proxy) = network();
+    let client = connect(&proxy);
+    drop(client);
+    eventually("the server to have no client but this one", || {
+        server.command(&["CLIENT", "LIST"]).as_str().unwrap().lines().count() == 1
+    });
+    eventually("the proxy to forget the client", || proxy.open_connections() == 0);
+}
+
+#[test]
+fn a_server_that_dies_ends_the_client_stream() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    server.kill();
+    let _ = end_of(&mut client);
+    assert_eq!(proxy.open_connections(), 0);
+}
+
+#[test]
+fn a_dead_server_ends_new_connections_until_it_is_back() {
+    let (server, proxy) = network();
+    server.kill();
+    let _ = end_of(&mut dial(&proxy));
+    server.restart();
+    connect(&proxy);
+}
+
+#[test]
+fn a_dropped_reply_never_comes_though_the_request_took_effect() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    proxy.drop_replies(true);
+    send(&mut client, "SET key value");
+    eventually("the reply to be dropped", || proxy.dropped_down() > 0);
+    assert_eq!(server.command(&["GET", "key"]).as_str(), Some("value"));
+    proxy.drop_replies(false);
+    assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
+}
+
+#[test]
+fn a_dropped_request_never_arrives() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    proxy.drop_requests(true);
+    send(&mut client, "SET key value");
+    eventually("the request to be dropped", || proxy.dropped_up() > 0);
+    proxy.drop_requests(false);
+    assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
+    assert!(server.command(&["GET", "key"]).is_nil());
+}
+
+#[test]
+fn held_requests_arrive_in_order_after_the_release() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    proxy.hold(true);
+    let script = ["RPUSH list 1", "RPUSH list 2", "RPUSH list 3"];
+    for command in script {
+        let held = proxy.held_up();
+        send(&mut client, command);
+        eventually("the request to be held", || proxy.held_up() > held);
+    }
+    assert_eq!(server.command(&["LLEN", "list"]).as_int(), Some(0));
+    assert_eq!(proxy.open_connections(), 1);
+    proxy.hold(false);
+    for reply in [":1\r\n", ":2\r\n", ":3\r\n"] {
+        assert_eq!(receive(&mut client), reply);
+    }
+    assert_eq!(proxy.held_up(), 0);
+    let list = server.command(&["LRANGE", "list", "0", "-1"]);
+    assert_eq!(list.strings(), ["1", "2", "3"]);
+}
+
+#[test]
+fn a_held_request_arrives_though_its_client_has_left() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    proxy.hold(true);
+    send(&mut client, "SET key value");
+    eventually("the request to be held", || proxy.held_up() > 0);
+    drop(client);
+    proxy.hold(false);
+    eventually("the request to take effect", || server.command(&["GET", "key"]).as_str() == Some("value"));
+}
+
+#[test]
+fn a_delay_slows_both_ways() {
+    let (_server, proxy) = network();
+    let mut client = connect(&proxy);
+    let delay = Duration::from_millis(40);
+    proxy.delay(delay);
+    let start = Instant::now();
+    assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
+    // No upper bound: only the machine's load sets that.
+    assert!(start.elapsed() >= 2 * delay);
+}
+
+#[test]
+fn a_cut_resets_all_connections_and_lets_new_ones_pass() {
+    let (_server, proxy) = network();
+    let mut clients = [connect(&proxy), connect(&proxy), dial(&proxy)];
+    proxy.cut();
+    assert_eq!(proxy.open_connections(), 0);
+    for client in &mut clients {
+        assert_reset(client);
+    }
+    connect(&proxy);
+}
+
+#[test]
+fn a_cut_loses_what_was_held() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    proxy.hold(true);
+    send(&mut client, "SET key value");
+    eventually("the request to be held", || proxy.held_up() > 0);
+    proxy.cut();
+    proxy.hold(false);
+    assert_eq!(proxy.held_up(), 0);
+    connect(&proxy);
+    assert!(server.command(&["GET", "key"]).is_nil());
+}
+
+#[test]
+fn a_cut_after_a_request_lets_it_take_effect_but_no_reply_through() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    proxy.cut_after_requests(1);
+    send(&mut client, "SET key value");
+    assert_reset(&mut client);
+    eventually("the request to take effect", || server.command(&["GET", "key"]).as_str() == Some("value"));
+    connect(&proxy);
+}
+
+#[test]
+fn a_cut_after_two_requests_lets_the_first_be_answered() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    proxy.cut_after_requests(2);
+    assert_eq!(ask(&mut client, "INCR number"), ":1\r\n");
+    send(&mut client, "INCR number");
+    assert_reset(&mut client);
+    eventually("the second request to take effect", || server.command(&["GET", "number"]).as_str() == Some("2"));
+}
+
+#[test]
+fn a_refused_connection_ends_at_once_and_old_ones_go_on() {
+    let (_server, proxy) = network();
+    let mut old = connect(&proxy);
+    proxy.refuse(true);
+    assert_end(&mut dial(&proxy));
+    assert_eq!((proxy.connections(), proxy.refused()), (1, 1));
+    assert_eq!(ask(&mut old, "PING"), "+PONG\r\n");
+    proxy.refuse(false);
+    connect(&proxy);
+}
+
+#[test]
+fn a_retargeted_proxy_sends_new_connections_to_the_new_server() {
+    let (first, proxy) = network();
+    let second = RedisServer::start();
+    let mut old = connect(&proxy);
+    proxy.retarget(second.addr());
+    let mut new = connect(&proxy);
+    ask(&mut old, "SET old 1");
+    ask(&mut new, "SET new 1");
+    assert_eq!(first.keys("*"), ["old"]);
+    assert_eq!(second.keys("*"), ["new"]);
+}
+
+#[test]
+fn a_stranded_request_arrives_when_it_is_delivered() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    proxy.hold(true);
+    send(&mut client, "SET ghost value");
+    eventually("the request to be held", || proxy.held_up() > 0);
+    proxy.strand();
+    proxy.hold(false);
+    assert_end(&mut client);
+
+    let mut new = connect(&proxy);
+    assert_eq!(ask(&mut new, "SET key value"), "+OK\r\n");
+    assert_eq!(server.keys("*"), ["key"]);
+    proxy.cut();
+    assert!(proxy.held_up() > 0);
+
+    proxy.deliver_stranded();
+    assert_eq!(proxy.held_up(), 0);
+    eventually("the ghost to appear", || server.keys("*") == ["ghost", "key"]);
+}
+
+#[test]
+fn a_request_sent_just_before_the_stranding_is_stranded() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    proxy.hold(true);
+    send(&mut client, "SET ghost value");
+    proxy.strand();
+    proxy.hold(false);
+    assert_end(&mut client);
+    assert!(server.command(&["GET", "ghost"]).is_nil());
+    proxy.deliver_stranded();
+    eventually("the ghost to appear", || server.keys("*") == ["ghost"]);
+}
+
+#[test]
+fn the_next_request_is_stranded_on_demand() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    proxy.strand_next_requests();
+    let mut new = connect(&proxy);
+    send(&mut client, "SET ghost value");
+    assert_end(&mut client);
+    assert_eq!(ask(&mut new, "GET ghost"), "$-1\r\n");
+    proxy.deliver_stranded();
+    eventually("the ghost to appear", || server.keys("*") == ["ghost"]);
+}
+
+#[test]
+fn a_stranded_request_dies_with_the_server_it_was_meant_for() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    proxy.strand_next_requests();
+    send(&mut client, "SET ghost value");
+    assert_end(&mut client);
+    server.restart();
+    eventually("the request to be lost", || proxy.held_up() == 0);
+    proxy.deliver_stranded();
+    connect(&proxy);
+    assert!(server.keys("*").is_empty());
+}
+
+#[test]
+fn an_idle_connection_is_closed_on_both_sides_by_a_stranding() {
+    let (server, proxy) = network();
+    let mut client = connect(&proxy);
+    proxy.strand();
+    assert_end(&mut client);
+    eventually("the server to have no client but this one", || {
+        server.command(&["CLIENT", "LIST"]).as_str().unwrap().lines().count() == 1
+    });
+}
+
+#[test]
+fn a_dropped_proxy_ends_its_connections() {
+    let (_server, proxy) = network();
+    let mut client = connect(&proxy);
+    drop(proxy);
+    let _ = end_of(&mut client);
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_proxy_works_for_a_test_under_paused_time() {
+    let (_server, proxy) = network();
+    proxy.delay(Duration::from_millis(1));
+    connect(&proxy);
+}
