@@ -97,7 +97,8 @@ pub struct Acquire {
     plan: Plan,
     schedule: Schedule,
     seen: Fence,
-    reproposed: bool,
+    /// Set once a proposal was too far ahead: from then on only the nodes' clocks are proposed.
+    by_clock_only: bool,
     state: State,
 }
 
@@ -125,7 +126,7 @@ impl Acquire {
         let last_call = plan.give_up.map(|end| end.before(plan.node_deadline));
         let schedule = Schedule::new(plan.retry, last_call);
         let state = State::Resting { until: None };
-        Self { plan, schedule, seen: Fence::default(), reproposed: false, state }
+        Self { plan, schedule, seen: Fence::default(), by_clock_only: false, state }
     }
 
     /// Whether there is nothing left to do.
@@ -211,7 +212,8 @@ impl Acquire {
     fn decide(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
         let State::Asking(asking) = &self.state else { return Vec::new() };
         if let Some(won) = self.won(asking) {
-            if validity::left(won.valid_until, now) < self.plan.min_validity {
+            let left = validity::left(won.valid_until, now);
+            if left.is_zero() || left < self.plan.min_validity {
                 return self.defeat(Verdict::TooSlow, now, dice);
             }
             self.state = State::Finished;
@@ -222,10 +224,17 @@ impl Acquire {
             return self.defeat(verdict, now, dice);
         }
         let unequal = asking.round.grants().count() >= self.plan.quorum.majority();
-        if unequal && asking.sealing.is_empty() {
-            return if asking.seals < SEALS_MAX { self.seal(now) } else { self.defeat(Verdict::TooSlow, now, dice) };
+        // After a seal that did not help, whoever has not answered yet may still complete the majority.
+        let stuck = asking.seals == 0 || !asking.round.slots().contains(&Slot::Waiting);
+        if unequal && asking.sealing.is_empty() && stuck {
+            let seals_left = asking.seals < SEALS_MAX && !self.is_over(now);
+            return if seals_left { self.seal(now) } else { self.defeat(Verdict::TooSlow, now, dice) };
         }
         Vec::new()
+    }
+
+    fn is_over(&self, now: Moment) -> bool {
+        self.plan.give_up.is_some_and(|end| now >= end)
     }
 
     fn won(&self, asking: &Asking) -> Option<Won> {
@@ -272,8 +281,10 @@ impl Acquire {
         let tally = asking.round.tally();
         let ahead = asking.round.slots().iter().any(|slot| matches!(slot, Slot::Refused(Refusal::TooFarAhead)));
         // A fence that one node is alone in having seen must not keep the others out of reach.
-        self.seen = if ahead { Fence::default() } else { self.seen.max(asking.round.highest_fence()) };
-        if ahead && !core::mem::replace(&mut self.reproposed, true) {
+        let again = ahead && !self.by_clock_only && !self.is_over(now);
+        self.by_clock_only |= ahead;
+        self.seen = if self.by_clock_only { Fence::default() } else { self.seen.max(asking.round.highest_fence()) };
+        if again {
             self.state = State::Resting { until: Some(now) };
             steps.push(Step::Wake(now));
             return steps;

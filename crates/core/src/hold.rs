@@ -29,6 +29,8 @@ pub struct Terms {
     pub node_deadline: Duration,
     /// Whether and how often to renew.
     pub renewals: Renewals,
+    /// Whether a node that lost its memory may vote at once. Then a vote that was lost counts for nothing.
+    pub trusting: bool,
     /// Who holds, as text for people.
     pub holder: String,
     /// The rules in force.
@@ -190,8 +192,9 @@ impl Hold {
 
     /// A node answered a renewal, or will not.
     ///
-    /// Whichever round an answer belongs to, it tells something about that node, and only about that node: votes of
-    /// different rounds are never added up.
+    /// Whichever round an answer belongs to, it tells something about that node, and only about that node: it counts
+    /// from its own send, and never completes another round's majority. Answers to the acquire that come after the win
+    /// are round 0.
     pub fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
         let mut steps = Vec::new();
         if !self.still_valid(now, &mut steps) || node >= self.acks.len() {
@@ -205,8 +208,9 @@ impl Hold {
         };
         match &outcome {
             Outcome::Voted { vote: Vote::Grant { .. }, sent } => self.acks[node] = self.acks[node].max(Some(*sent)),
-            // Its memory is gone, and with it our vote; but nobody else gets one there before our ttl is over.
-            Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } | Outcome::Silent(_) => {}
+            // Its memory is gone, and with it our vote; but a quarantined node gives no other before our ttl is over.
+            Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } if !self.terms.trusting => {}
+            Outcome::Silent(_) => {}
             Outcome::Voted { vote: Vote::Refusal(_), .. } => self.acks[node] = None,
         }
         let majority = self.terms.quorum.majority();

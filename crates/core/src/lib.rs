@@ -20,6 +20,8 @@ pub mod quorum;
 pub mod retry;
 pub mod round;
 pub mod rules;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod time;
 pub mod validity;
 pub mod vote;

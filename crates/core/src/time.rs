@@ -60,6 +60,7 @@ impl Ttl {
     /// # Errors
     /// [`TtlError`] names the value and both bounds.
     pub fn new(ttl: Duration, max_ttl: Duration) -> Result<Self, TtlError> {
+        let max_ttl = max_ttl.min(TTL_MAX);
         if ttl < TTL_MIN || ttl > max_ttl {
             return Err(TtlError { ttl, max_ttl });
         }
@@ -109,7 +110,7 @@ impl Drift {
 
     /// What is taken off a ttl.
     pub fn of(self, ttl: Ttl) -> Duration {
-        Duration::from_micros(ttl.as_millis().saturating_mul(u64::from(self.ppm)) / 1_000) + self.fixed
+        Duration::from_micros(ttl.as_millis().saturating_mul(u64::from(self.ppm)) / 1_000).saturating_add(self.fixed)
     }
 }
 

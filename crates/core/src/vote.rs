@@ -92,7 +92,7 @@ impl Request {
 pub enum Vote {
     /// In favour. Of a release: the vote stood and is gone.
     Grant {
-        /// The fence that the node stored; zero for plain requests.
+        /// The fence that the node stored; zero for releases and plain requests.
         fence: Fence,
     },
     /// Against. Of a release: there was nothing to take back.
@@ -107,8 +107,8 @@ pub enum Refusal {
     Held {
         /// Who, where the node knows it.
         holder: Option<Holder>,
-        /// How long that vote still stands, unless it is renewed.
-        remaining: Duration,
+        /// How long that vote still stands, unless it is renewed; unknown to plain requests.
+        remaining: Option<Duration>,
         /// The highest fence that the node has stored for the name.
         fence: Fence,
     },
@@ -125,10 +125,16 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Held { holder: Some(holder), remaining, .. } => {
-                write!(f, "held by {holder} for another {remaining:?}")
+            Self::Held { holder, remaining, .. } => {
+                f.write_str("held")?;
+                if let Some(holder) = holder {
+                    write!(f, " by {holder}")?;
+                }
+                match remaining {
+                    Some(remaining) => write!(f, " for another {remaining:?}"),
+                    None => Ok(()),
+                }
             }
-            Self::Held { remaining, .. } => write!(f, "held for another {remaining:?}"),
             Self::Absent => f.write_str("no vote stands"),
             Self::TooFarAhead => f.write_str("the proposed fence is too far ahead of the node's clock"),
             Self::Tombstoned => f.write_str("the attempt was ended here"),

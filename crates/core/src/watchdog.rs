@@ -70,3 +70,6 @@ impl Watchdog {
         self.due = (on && due <= self.end).then_some(due);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,58 @@
-//! x
+//! Distributed locks by majority vote over independent nodes.
+//!
+//! quorlock starts from [Redlock](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/): a lock is held
+//! by whoever has the votes of a majority of N independent Redis servers, for a time to live. It adds what Redlock is
+//! known to lack: a [fence](Lease::fence) that grows with every lease, a quarantine for servers that lost their memory,
+//! a clock that counts suspensions, and cancellation that never strands a lock.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! use quorlock::Client;
+//!
+//! // One node in memory; `Client::connect(["redis://..", "redis://..", "redis://.."])` for the real thing.
+//! let client = Client::memory().await;
+//! let lease = client.lock("nightly-report").acquire().await?;
+//! println!("only one of me, with fence {}", lease.fence()?);
+//! lease.release().await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+//!
+//! What is promised, under which assumptions, and what is not: see `docs/guarantees.md` in the repository.
+
+mod attempt;
+pub mod blocking;
+mod builder;
+mod client;
+mod clock;
+mod cluster;
+mod entropy;
+mod error;
+mod keeper;
+mod lease;
+mod link;
+mod lock;
+mod membership;
+mod node;
+mod timers;
+
+pub use builder::{BACKSTEP_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAULT};
+pub use client::Client;
+pub use error::{
+    AcquireError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError, InitError, LostError,
+    ReleaseError, RunError,
+};
+pub use lease::Lease;
+pub use lock::Lock;
+pub use node::memory::MemoryNodes;
+
+pub use quorlock_core::fence::Fence;
+pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError};
+pub use quorlock_core::quorum::{Ballot, QuorumError, Tally};
+pub use quorlock_core::retry::Retry;
+#[cfg(feature = "mutants")]
+#[doc(hidden)]
+pub use quorlock_core::rules::{Rule, Rules};
+pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
+pub use quorlock_core::vote::{Refusal, Silence};
+pub use quorlock_core::watchdog::{LIFETIME_DEFAULT, Renewals};

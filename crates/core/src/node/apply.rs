@@ -30,18 +30,21 @@ pub fn apply(life: &Incarnation, record: &mut Record, request: &Request, epoch: 
         Request::Release { attempt, tombstone } => {
             let vote = release(record, *attempt);
             if let Some(millis) = tombstone {
-                record.tombstone = Some(now.life_millis + millis);
+                record.tombstone = record.tombstone.max(Some(now.life_millis.saturating_add(*millis)));
             }
             vote
         }
-        Request::PlainAcquire { attempt, ttl } => match held(record, now) {
-            Some(refusal) => Vote::Refusal(refusal),
-            None => stand(record, *attempt, now.life_millis + ttl.as_millis(), Fence::default()),
-        },
-        Request::PlainExtend { attempt, ttl } if is_own(record, *attempt) => {
-            stand(record, *attempt, now.life_millis + ttl.as_millis(), Fence::default())
+        // The page's commands tell no more than yes or no.
+        Request::PlainAcquire { .. } if record.vote.is_some() => {
+            Vote::Refusal(Refusal::Held { holder: None, remaining: None, fence: Fence::default() })
         }
-        Request::PlainExtend { .. } => Vote::Refusal(held(record, now).unwrap_or(Refusal::Absent)),
+        Request::PlainAcquire { attempt, ttl } => {
+            stand(record, *attempt, now.life_millis.saturating_add(ttl.as_millis()), Fence::default())
+        }
+        Request::PlainExtend { attempt, ttl } if is_own(record, *attempt) => {
+            stand(record, *attempt, now.life_millis.saturating_add(ttl.as_millis()), Fence::default())
+        }
+        Request::PlainExtend { .. } => Vote::Refusal(Refusal::Absent),
         Request::PlainRelease { attempt } => release(record, *attempt),
     }
 }
@@ -64,6 +67,8 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
     let stored = record.fence.as_ref().map(|note| note.fence);
     let fence = match stored {
         Some(stored) if is_own(record, bid.attempt) => bid.fence.max(stored),
+        // There is no fence above the last one.
+        Some(Fence::MAX) => return Vote::Refusal(Refusal::TooFarAhead),
         Some(stored) => bid.fence.max(floor).max(stored.next()),
         // The clock enters only where nothing is stored: otherwise every round would end unequal.
         None => bid.fence.max(floor).max(Fence::new(now.wall_micros.saturating_sub(sigma))),
@@ -83,7 +88,12 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
             return Vote::Refusal(Refusal::TooFarAhead);
         }
     }
-    let fence = record.fence.as_ref().map_or(bid.fence, |note| note.fence.max(bid.fence));
+    let fence = match &record.fence {
+        // The seal has seen to it that a majority carries the lease's fence: a renewal need not raise anything.
+        Some(note) if is_own(record, bid.attempt) => note.fence,
+        Some(note) => note.fence.max(bid.fence),
+        None => bid.fence,
+    };
     grant(life, record, bid, fence, now)
 }
 
@@ -100,7 +110,7 @@ fn held(record: &Record, now: NodeTime) -> Option<Refusal> {
     let note = record.fence.as_ref();
     Some(Refusal::Held {
         holder: note.filter(|note| note.by == vote.attempt).and_then(|note| Holder::decode(&note.holder)),
-        remaining: Duration::from_millis(vote.until - now.life_millis),
+        remaining: Some(Duration::from_millis(vote.until - now.life_millis)),
         fence: note.map(|note| note.fence).unwrap_or_default(),
     })
 }
@@ -117,14 +127,14 @@ fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: Node
 
 fn grant(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -> Vote {
     let before = record.vote.as_ref().filter(|vote| vote.attempt == bid.attempt);
-    let until = (now.life_millis + bid.ttl.as_millis()).max(before.map_or(0, |vote| vote.until));
+    let until = now.life_millis.saturating_add(bid.ttl.as_millis()).max(before.map_or(0, |vote| vote.until));
     let since = record.fence.as_ref().filter(|note| before.is_some() && note.by == bid.attempt);
     record.fence = Some(FenceNote {
         fence,
         by: bid.attempt,
         since_micros: since.map_or(now.wall_micros, |note| note.since_micros),
         holder: bid.holder.into(),
-        until: now.life_millis + retention_millis(&life.constants),
+        until: now.life_millis.saturating_add(retention_millis(&life.constants)),
     });
     stand(record, bid.attempt, until, fence)
 }
@@ -139,5 +149,5 @@ fn release(record: &mut Record, attempt: LeaseId) -> Vote {
         return Vote::Refusal(Refusal::Absent);
     }
     record.vote = None;
-    Vote::Grant { fence: record.fence.as_ref().map(|note| note.fence).unwrap_or_default() }
+    Vote::Grant { fence: Fence::default() }
 }

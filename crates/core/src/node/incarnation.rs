@@ -131,20 +131,22 @@ pub fn attend(life: &mut Option<Incarnation>, errand: &Errand, now: NodeTime) ->
             let is_kin = known.as_ref().is_none_or(|life| life.constants == *constants);
             let is_new = known.as_ref().is_none_or(|life| life.run != *run || life.epoch.is_none());
             if is_kin && is_new {
+                let before = known.as_ref().and_then(|life| life.floor);
                 let founders = known.map_or_else(|| founders.clone(), |life| life.founders.clone());
                 let floor = match trust {
                     Trust::Quarantine => None,
                     Trust::Vote { floor_offset } => {
-                        Some(Fence::new(now.wall_micros.saturating_add_signed(*floor_offset)))
+                        before.max(Some(Fence::new(now.wall_micros.saturating_add_signed(*floor_offset))))
                     }
                 };
                 *life = Some(begin(run, *fresh, constants, founders, floor));
             }
             is_kin
         }
-        (Errand::Init { run, fresh, constants }, _) => {
-            let floor = Fence::new(now.wall_micros.saturating_sub(constants.sigma_micros));
-            *life = Some(begin(run, *fresh, constants, String::new(), Some(floor)));
+        (Errand::Init { run, fresh, constants }, known) => {
+            let before = known.and_then(|life| life.floor);
+            let floor = before.max(Some(Fence::new(now.wall_micros.saturating_sub(constants.sigma_micros))));
+            *life = Some(begin(run, *fresh, constants, String::new(), floor));
             true
         }
         (Errand::Witness { epoch, witness }, Some(life)) if life.is_unripe(*epoch) => {

@@ -10,7 +10,7 @@ fn refusal(why: Refusal) -> Outcome {
 }
 
 fn held() -> Outcome {
-    refusal(Refusal::Held { holder: None, remaining: Duration::from_secs(1), fence: Fence::new(9) })
+    refusal(Refusal::Held { holder: None, remaining: Some(Duration::from_secs(1)), fence: Fence::new(9) })
 }
 
 fn round(nodes: usize, outcomes: &[Outcome]) -> Round {

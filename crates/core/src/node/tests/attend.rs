@@ -1,0 +1,180 @@
+use super::*;
+
+const MINUTE: u64 = 60_000_000;
+
+/// A node that a client talks to about itself.
+#[derive(Default)]
+struct Bench {
+    life: Option<Incarnation>,
+}
+
+impl Bench {
+    /// A node in quarantine.
+    fn unripe() -> Self {
+        let mut bench = Self::default();
+        assert!(bench.send(CLOCK, &hello("run1", 1, Trust::Quarantine)));
+        bench
+    }
+
+    fn send(&mut self, micros: u64, errand: &Errand) -> bool {
+        let standing = attend(&mut self.life, errand, NodeTime::wall(micros));
+        assert_eq!((&standing.life, standing.at_micros), (&self.life, micros), "it tells how it stands");
+        standing.accepted
+    }
+
+    /// Refuses, and nothing changes.
+    fn refuses(&mut self, micros: u64, errand: &Errand) {
+        let before = self.life.clone();
+        assert!(!self.send(micros, errand), "{errand:?}");
+        assert_eq!(self.life, before);
+    }
+
+    fn life(&self) -> &Incarnation {
+        self.life.as_ref().unwrap()
+    }
+
+    fn floor(&self) -> Option<u64> {
+        self.life().floor.map(Fence::get)
+    }
+}
+
+fn hello(run: &str, fresh: u128, trust: Trust) -> Errand {
+    Errand::Hello { run: run.into(), fresh: Epoch(fresh), constants: constants(), founders: "f1,f2".into(), trust }
+}
+
+fn witness(epoch: u128, witness: u128) -> Errand {
+    Errand::Witness { epoch: Epoch(epoch), witness }
+}
+
+fn add(epoch: u128, witness: u128, micros: u64) -> Errand {
+    Errand::Add { epoch: Epoch(epoch), witness, micros }
+}
+
+fn ripen(epoch: u128) -> Errand {
+    Errand::Ripen { epoch: Epoch(epoch) }
+}
+
+#[test]
+fn a_blank_node_is_taken_in() {
+    let mut bench = Bench::default();
+    assert!(bench.send(CLOCK, &Errand::Look));
+    assert_eq!(bench.life, None, "looking changes nothing");
+    for errand in [witness(1, 7), add(1, 7, 1), ripen(1)] {
+        bench.refuses(CLOCK, &errand);
+    }
+    assert!(bench.send(CLOCK, &hello("run1", 1, Trust::Quarantine)));
+    assert_eq!(*bench.life(), Incarnation { floor: None, founders: "f1,f2".into(), ..ripe(0) });
+}
+
+#[test]
+fn the_same_run_keeps_its_life() {
+    let mut bench = Bench::unripe();
+    assert!(bench.send(CLOCK, &witness(1, 7)) && bench.send(CLOCK, &add(1, 7, 5)));
+    let before = bench.life.clone();
+    assert!(bench.send(CLOCK + 1, &hello("run1", 2, Trust::Vote { floor_offset: 0 })));
+    assert_eq!(bench.life, before);
+}
+
+#[test]
+fn a_new_run_or_a_wiped_epoch_starts_another_life() {
+    for (run, wiped) in [("run2", false), ("run1", true)] {
+        let mut bench = Bench { life: Some(Incarnation { founders: "old".into(), ..ripe(5) }) };
+        if wiped {
+            bench.life.as_mut().unwrap().epoch = None;
+        }
+        assert!(bench.send(CLOCK, &hello(run, 2, Trust::Quarantine)));
+        assert_eq!((bench.life().epoch, bench.floor(), bench.life().witnessed_micros), (Some(Epoch(2)), None, 0));
+        assert_eq!((&*bench.life().run, &*bench.life().founders), (run, "old"), "the founding is not rewritten");
+    }
+}
+
+#[test]
+fn other_constants_are_refused() {
+    let others = [
+        Constants { cluster: "c2".into(), ..constants() },
+        Constants { nodes: 5, ..constants() },
+        Constants { max_ttl_millis: 1, ..constants() },
+        Constants { sigma_micros: 1, ..constants() },
+    ];
+    for constants in others {
+        let trust = Trust::Vote { floor_offset: 0 };
+        let (fresh, founders) = (Epoch(2), String::new());
+        let errand = Errand::Hello { run: "run2".into(), fresh, constants, founders, trust };
+        Bench::unripe().refuses(CLOCK, &errand);
+    }
+}
+
+#[test]
+fn a_trusted_restart_votes_at_once_above_its_floor() {
+    for (floor_offset, floor) in [(20_000_000, CLOCK + 20_000_000), (-10_000_000, CLOCK - SIGMA), (i64::MIN, 0)] {
+        let mut bench = Bench { life: Some(ripe(0)) };
+        assert!(bench.send(CLOCK, &hello("run2", 2, Trust::Vote { floor_offset })));
+        assert_eq!(bench.floor(), Some(floor));
+    }
+}
+
+#[test]
+fn a_witness_keeps_its_role_until_it_has_stood_still() {
+    let still = WITNESS_STILL.as_micros() as u64;
+    let mut bench = Bench::unripe();
+    assert!(bench.send(CLOCK, &witness(1, 7)));
+    bench.refuses(CLOCK + still - 1, &witness(1, 8));
+    bench.refuses(CLOCK - still + 1, &witness(1, 8));
+    assert!(bench.send(CLOCK + still - 1, &witness(1, 7)), "the same one may say it again");
+    bench.refuses(CLOCK + 2 * still - 2, &witness(1, 8));
+    assert!(bench.send(CLOCK + 2 * still - 1, &witness(1, 8)));
+    assert!(bench.send(CLOCK + still - 1, &witness(1, 9)), "a clock that stepped back locks nobody out");
+}
+
+#[test]
+fn only_the_current_witness_adds() {
+    let mut bench = Bench::unripe();
+    bench.refuses(CLOCK, &add(1, 7, 5));
+    assert!(bench.send(CLOCK, &witness(1, 7)) && bench.send(CLOCK + 1_999_999, &add(1, 7, 5)));
+    bench.refuses(CLOCK + 2_000_000, &witness(1, 8));
+    assert!(bench.send(CLOCK + 3_999_999, &witness(1, 8)), "an addition is a sign of life");
+    bench.refuses(CLOCK + 4_000_000, &add(1, 7, 5));
+    assert!(bench.send(CLOCK + 4_000_000, &add(1, 8, u64::MAX)));
+    assert_eq!(bench.life().witnessed_micros, u64::MAX, "without overflow");
+}
+
+#[test]
+fn a_node_ripens_when_witnessed_for_long_enough() {
+    assert_eq!(quarantine_micros(&constants()), MINUTE + MINUTE / 10);
+    let mut bench = Bench::unripe();
+    assert!(bench.send(CLOCK, &witness(1, 7)) && bench.send(CLOCK, &add(1, 7, MINUTE)));
+    assert!(bench.send(CLOCK, &add(1, 7, MINUTE / 10 - 1)));
+    bench.refuses(CLOCK, &ripen(1));
+    assert!(bench.send(CLOCK, &add(1, 7, 1)));
+    assert!(bench.send(CLOCK + 5, &ripen(1)));
+    assert_eq!(bench.floor(), Some(CLOCK + 5 - SIGMA));
+    for errand in [ripen(1), witness(1, 7), add(1, 7, 1)] {
+        bench.refuses(CLOCK + 9_000_000, &errand);
+    }
+}
+
+#[test]
+fn nothing_said_about_another_epoch_counts() {
+    let mut bench = Bench::unripe();
+    assert!(bench.send(CLOCK, &witness(1, 7)) && bench.send(CLOCK, &add(1, 7, 2 * MINUTE)));
+    for errand in [witness(2, 7), add(2, 7, 1), ripen(2)] {
+        bench.refuses(CLOCK + 9_000_000, &errand);
+    }
+    assert!(bench.send(CLOCK, &hello("run2", 2, Trust::Quarantine)));
+    bench.refuses(CLOCK, &ripen(1));
+    bench.refuses(CLOCK, &ripen(2));
+    bench.life.as_mut().unwrap().epoch = None;
+    bench.refuses(CLOCK, &ripen(2));
+}
+
+#[test]
+fn an_operators_init_is_ripe_at_once() {
+    for mut bench in [Bench::default(), Bench::unripe(), Bench { life: Some(ripe(0)) }] {
+        let constants = Constants { cluster: "c2".into(), nodes: 5, ..constants() };
+        let errand = Errand::Init { run: "run2".into(), fresh: Epoch(2), constants: constants.clone() };
+        assert!(bench.send(CLOCK, &errand));
+        let floor = Fence::new(CLOCK - SIGMA);
+        let life = Incarnation { run: "run2".into(), epoch: Some(Epoch(2)), floor: Some(floor), constants, ..ripe(0) };
+        assert_eq!(*bench.life(), life);
+    }
+}

@@ -1,0 +1,123 @@
+extern crate std;
+
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+/// One request: how long after the last one, how far the wall clock is off, by whom, and what.
+type Move = (u64, i64, u8, Kind);
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Acquire { ahead: i64, ttl: u64 },
+    Renew { ahead: i64, ttl: u64, repair: bool },
+    Extend { ttl: u64 },
+    Release { tombstone: Option<u64> },
+}
+
+/// The attempts from here on are plain: an attempt is of one kind for all its life.
+const PLAIN: u8 = 3;
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    // Often within the tolerated skew of the clock, sometimes beyond it.
+    let ahead = || prop_oneof![-5..5_i64, -12_000_000..12_000_000_i64];
+    let ttl = || 100..3_000_u64;
+    let kind = prop_oneof![
+        4 => (ahead(), ttl()).prop_map(|(ahead, ttl)| Kind::Acquire { ahead, ttl }),
+        2 => (ahead(), ttl(), any::<bool>()).prop_map(|(ahead, ttl, repair)| Kind::Renew { ahead, ttl, repair }),
+        1 => ttl().prop_map(|ttl| Kind::Extend { ttl }),
+        2 => prop::option::of(0..3_000_u64).prop_map(|tombstone| Kind::Release { tombstone }),
+    ];
+    vec((prop_oneof![0..3_u64, 0..2_000_u64], -5_000_000..5_000_000_i64, 0..5_u8, kind), 1..80)
+}
+
+fn request(who: u8, kind: Kind, wall: u64) -> Request {
+    let (attempt, fence) = (LeaseId::from_bits(who.into()), |ahead| Fence::new(wall.saturating_add_signed(ahead)));
+    let is_plain = who >= PLAIN;
+    match kind {
+        Kind::Acquire { ttl: millis, .. } if is_plain => Request::PlainAcquire { attempt, ttl: ttl(millis) },
+        Kind::Acquire { ahead, ttl: millis } => {
+            Request::Acquire { attempt, proposal: fence(ahead), ttl: ttl(millis), holder: String::new() }
+        }
+        Kind::Renew { ahead, ttl: millis, repair } if !is_plain => {
+            Request::Renew { attempt, fence: fence(ahead), ttl: ttl(millis), repair, holder: String::new() }
+        }
+        Kind::Renew { ttl: millis, .. } | Kind::Extend { ttl: millis } => {
+            Request::PlainExtend { attempt, ttl: ttl(millis) }
+        }
+        Kind::Release { .. } if is_plain => Request::PlainRelease { attempt },
+        Kind::Release { tombstone } => Request::Release { attempt, tombstone },
+    }
+}
+
+/// What the outside knows of a node, from its answers alone.
+struct Outside {
+    floor: Fence,
+    /// Who has a vote, and through which millisecond at least.
+    standing: Option<(LeaseId, u64)>,
+    /// The highest fence that each attempt was granted.
+    highest: BTreeMap<LeaseId, Fence>,
+}
+
+impl Outside {
+    fn new(floor: u64) -> Self {
+        Self { floor: Fence::new(floor), standing: None, highest: BTreeMap::new() }
+    }
+
+    fn sees(&mut self, request: &Request, vote: &Vote, now: u64) {
+        let attempt = request.attempt();
+        self.standing.take_if(|(_, until)| now > *until);
+        let Vote::Grant { fence } = vote else { return };
+        let before = self.standing;
+        assert!(before.is_none_or(|(who, _)| who == attempt), "two attempts have a vote");
+        let until = match request {
+            Request::Acquire { ttl, .. } | Request::Renew { ttl, .. } => {
+                (now + ttl.as_millis()).max(before.map_or(0, |(_, until)| until))
+            }
+            Request::PlainAcquire { ttl, .. } | Request::PlainExtend { ttl, .. } => now + ttl.as_millis(),
+            Request::Release { .. } | Request::PlainRelease { .. } => {
+                assert!(before.is_some(), "nothing stood that could be taken back");
+                self.standing = None;
+                return;
+            }
+        };
+        self.standing = Some((attempt, until));
+        if matches!(request, Request::Acquire { .. }) && before.is_none() {
+            let others = self.highest.iter().filter(|(who, _)| **who != attempt).map(|(_, fence)| *fence).max();
+            assert!(others.is_none_or(|highest| *fence > highest), "{fence} after {others:?}");
+            assert!(*fence >= self.floor, "{fence} below the floor");
+        }
+        if !request.is_plain() {
+            let highest = self.highest.entry(attempt).or_default();
+            assert!(*fence >= *highest, "an attempt's fence sank");
+            *highest = *fence;
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn one_vote_at_a_time_and_fences_only_grow(moves in moves(), floor in 0..2 * CLOCK) {
+        let mut node = Node { life: ripe(floor), ..Node::new() };
+        let (mut outside, mut tombs, mut life_millis) = (Outside::new(floor), BTreeMap::new(), T);
+        for (wait, off, who, kind) in moves {
+            life_millis += wait;
+            let wall_micros = (life_millis * 1_000).saturating_add_signed(off);
+            let stored = node.fence();
+            // A record is what one attempt sees of a name: tombstones are each attempt's own.
+            node.record.tombstone = tombs.remove(&who);
+            let request = request(who, kind, wall_micros);
+            let now = NodeTime { wall_micros, life_millis };
+            let vote = apply(&node.life, &mut node.record, &request, EPOCH, now);
+            tombs.extend(node.record.tombstone.take().map(|until| (who, until)));
+            prop_assert!(node.fence() >= stored, "the stored fence sank");
+            outside.sees(&request, &vote, life_millis);
+            let standing = node.vote().filter(|(_, until)| *until >= life_millis);
+            prop_assert_eq!(standing, outside.standing);
+        }
+    }
+}

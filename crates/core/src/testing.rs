@@ -1,0 +1,64 @@
+//! What the machines' tests share: moments, dice and answers.
+
+use core::time::Duration;
+
+use crate::fence::Fence;
+use crate::retry::Dice;
+use crate::time::{Moment, Ttl};
+use crate::vote::{Outcome, Refusal, Silence, Vote};
+
+/// Dice that never throw the same number twice.
+pub(crate) struct Loaded {
+    next: u64,
+    step: u64,
+}
+
+impl Loaded {
+    /// Every delay is the shortest one.
+    pub(crate) fn low() -> Self {
+        Self { next: 1, step: 1 }
+    }
+
+    /// Every delay is the longest one.
+    pub(crate) fn high() -> Self {
+        Self { next: u64::MAX, step: u64::MAX }
+    }
+}
+
+impl Dice for Loaded {
+    fn bits(&mut self) -> u64 {
+        self.next = self.next.wrapping_add(self.step);
+        self.next
+    }
+}
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The moment so many milliseconds after the clock's origin.
+pub(crate) const fn at(millis: u64) -> Moment {
+    Moment::from_nanos(millis * 1_000_000)
+}
+
+pub(crate) fn ttl(millis: u64) -> Ttl {
+    Ttl::new(ms(millis), Duration::MAX).unwrap()
+}
+
+/// A grant of a request that was sent at so many milliseconds.
+pub(crate) fn grant(fence: u64, sent: u64) -> Outcome {
+    Outcome::Voted { vote: Vote::Grant { fence: Fence::new(fence) }, sent: at(sent) }
+}
+
+pub(crate) fn refuse(why: Refusal) -> Outcome {
+    Outcome::Voted { vote: Vote::Refusal(why), sent: at(0) }
+}
+
+/// Somebody else's vote stands, with this fence.
+pub(crate) fn held(fence: u64) -> Outcome {
+    refuse(Refusal::Held { holder: None, remaining: Some(ms(1_000)), fence: Fence::new(fence) })
+}
+
+pub(crate) fn late() -> Outcome {
+    Outcome::Silent(Silence::Late)
+}

@@ -1,0 +1,228 @@
+//! Feeds the core's acquire machine with votes and time, and wakes the caller once it has decided.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+use quorlock_core::acquire::{Acquire, Defeat, Plan, Step, Won};
+use quorlock_core::name::LeaseId;
+use quorlock_core::time::{Moment, Ttl};
+use quorlock_core::vote::{Outcome, Request};
+
+use crate::clock;
+use crate::cluster::Cluster;
+use crate::entropy::SystemDice;
+use crate::link::{Ask, Mark, Voter};
+use crate::node::place::Place;
+use crate::timers::Timed;
+
+/// Someone who wants a lock. It lives outside the caller's future, so that dropping that future is always clean.
+pub(crate) struct Attempt {
+    cluster: Arc<Cluster>,
+    place: Arc<Place>,
+    ttl: Ttl,
+    plain: bool,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    machine: Acquire,
+    /// The current attempt on its way through the links.
+    mark: Arc<Mark>,
+    outcome: Option<Decision>,
+    waker: Option<Waker>,
+    heir: Heir,
+}
+
+/// Who is told of the answers that come after the win: they are votes for the lease, too.
+enum Heir {
+    /// Nobody yet; they are kept.
+    Unborn(Vec<(usize, Outcome)>),
+    Hold(Weak<dyn Voter>),
+}
+
+/// How it ended.
+pub(crate) enum Decision {
+    Won(Won, Arc<Mark>, Legacy),
+    Lost(Defeat),
+    Closed,
+}
+
+impl Attempt {
+    /// Starts asking; the future gives the decision. Dropped before that, everything is taken back.
+    pub(crate) fn start(cluster: &Arc<Cluster>, place: &Arc<Place>, plan: Plan) -> Deciding {
+        let (ttl, plain) = (plan.ttl, plan.plain);
+        let mark = Arc::new(Mark::new(LeaseId::from_bits(0)));
+        let inner =
+            Inner { machine: Acquire::new(plan), mark, outcome: None, waker: None, heir: Heir::Unborn(Vec::new()) };
+        let attempt = Arc::new(Self {
+            cluster: Arc::clone(cluster),
+            place: Arc::clone(place),
+            ttl,
+            plain,
+            inner: Mutex::new(inner),
+        });
+        Arc::clone(&attempt).tick(clock::now());
+        Deciding { attempt }
+    }
+
+    fn perform(self: &Arc<Self>, inner: &mut Inner, steps: Vec<Step>) {
+        let mut steps = VecDeque::from(steps);
+        while let Some(step) = steps.pop_front() {
+            match step {
+                Step::Wake(at) => {
+                    let this: Weak<Self> = Arc::downgrade(self);
+                    self.cluster.timers.at(at, this);
+                }
+                Step::Ask { nodes, request } => {
+                    for more in self.ask(inner, &nodes, request) {
+                        steps.push_back(more);
+                    }
+                }
+                Step::Release { attempt, nodes } => {
+                    debug_assert!(attempt == inner.mark.attempt);
+                    inner.mark.finish();
+                    for node in nodes {
+                        self.cluster.links[node].release(&inner.mark, &self.place, self.ttl, self.plain, None);
+                    }
+                }
+                Step::Finish(Ok(won)) => {
+                    let legacy = Legacy(Arc::clone(self));
+                    inner.decide(Decision::Won(won, Arc::clone(&inner.mark), legacy));
+                }
+                Step::Finish(Err(defeat)) => inner.decide(Decision::Lost(defeat)),
+            }
+        }
+    }
+
+    /// Asks these nodes. Those that cannot be asked are silent at once.
+    fn ask(self: &Arc<Self>, inner: &mut Inner, nodes: &[usize], request: Request) -> Vec<Step> {
+        let attempt = request.attempt();
+        if inner.mark.attempt != attempt {
+            inner.mark = Arc::new(Mark::new(attempt));
+        }
+        let request = Arc::new(request);
+        let mut steps = Vec::new();
+        for &node in nodes {
+            let ask = Ask {
+                mark: Arc::clone(&inner.mark),
+                place: Arc::clone(&self.place),
+                request: Arc::clone(&request),
+                voter: Arc::clone(self) as Arc<dyn Voter>,
+                round: 0,
+            };
+            let skew = if self.plain { None } else { self.cluster.skew(node) };
+            let asked = skew.map_or_else(|| self.cluster.links[node].ask(ask), Err);
+            if let Err(silence) = asked {
+                let outcome = Outcome::Silent(silence);
+                steps.extend(inner.machine.take(attempt, node, outcome, clock::now(), &mut SystemDice));
+            }
+        }
+        steps
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn decide(&mut self, decision: Decision) {
+        self.outcome = Some(decision);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Voter for Attempt {
+    fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, _round: u32, outcome: Outcome) {
+        let mut inner = self.inner();
+        if inner.machine.is_finished() {
+            let is_done = inner.mark.is_done() || inner.mark.attempt != attempt;
+            let heir = match &mut inner.heir {
+                // Of a lost attempt nothing is kept: its releases are on their way.
+                Heir::Unborn(_) if is_done => None,
+                Heir::Unborn(kept) => return kept.push((node, outcome)),
+                Heir::Hold(heir) => heir.upgrade(),
+            };
+            drop(inner);
+            if let Some(heir) = heir {
+                heir.vote(node, attempt, 0, outcome);
+            }
+            return;
+        }
+        let steps = inner.machine.take(attempt, node, outcome, clock::now(), &mut SystemDice);
+        self.perform(&mut inner, steps);
+    }
+}
+
+impl Timed for Attempt {
+    fn tick(self: Arc<Self>, now: Moment) -> Option<Moment> {
+        let mut inner = self.inner();
+        if self.cluster.is_closed() && !inner.machine.is_finished() {
+            let steps = inner.machine.cancel();
+            self.perform(&mut inner, steps);
+            inner.decide(Decision::Closed);
+            return None;
+        }
+        let node_micros = self.cluster.node_micros(now);
+        let steps = inner.machine.tick(now, node_micros, &mut SystemDice);
+        self.perform(&mut inner, steps);
+        None
+    }
+}
+
+/// The winner's answers that are still to come.
+pub(crate) struct Legacy(Arc<Attempt>);
+
+impl Legacy {
+    /// Hands them to the hold, those that came meanwhile at once.
+    pub(crate) fn pass_to(self, attempt: LeaseId, hold: &Arc<dyn Voter>) {
+        let heir = Heir::Hold(Arc::downgrade(hold));
+        let before = std::mem::replace(&mut self.0.inner().heir, heir);
+        if let Heir::Unborn(kept) = before {
+            for (node, outcome) in kept {
+                Arc::clone(hold).vote(node, attempt, 0, outcome);
+            }
+        }
+    }
+}
+
+/// The future that a caller awaits.
+pub(crate) struct Deciding {
+    attempt: Arc<Attempt>,
+}
+
+impl Future for Deciding {
+    type Output = Decision;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Decision> {
+        let mut inner = self.attempt.inner();
+        match inner.outcome.take() {
+            Some(decision) => Poll::Ready(decision),
+            None => {
+                inner.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Deciding {
+    fn drop(&mut self) {
+        let attempt = &self.attempt;
+        let mut inner = attempt.inner();
+        inner.waker = None;
+        // A lock that was won in the moment in which the caller turned away is given back like any other.
+        let steps = match inner.outcome.take() {
+            Some(Decision::Won(won, ..)) => {
+                let nodes = (0..attempt.cluster.links.len()).collect();
+                vec![Step::Release { attempt: won.attempt, nodes }]
+            }
+            _ => inner.machine.cancel(),
+        };
+        attempt.perform(&mut inner, steps);
+    }
+}

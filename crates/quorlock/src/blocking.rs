@@ -1,0 +1,1 @@
+//! The same names without async.

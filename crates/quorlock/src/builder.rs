@@ -1,0 +1,367 @@
+//! Everything that can be set about a client, checked before anything is opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_core::name::Holder;
+use quorlock_core::node::Trust;
+use quorlock_core::quorum::Quorum;
+use quorlock_core::retry::Retry;
+use quorlock_core::rules::{Rule, Rules};
+use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, Ttl};
+use quorlock_core::watchdog::Renewals;
+
+use crate::client::Client;
+use crate::cluster::{Cluster, NODE_DEADLINE_MAX, Settings};
+use crate::error::{ConfigError, ConnectError};
+use crate::link::{Contact, LinkConfig};
+use crate::node::memory::MemoryNodes;
+use crate::node::place::KeyTemplate;
+use crate::node::redis::RedisNode;
+use crate::node::{Node, Trouble};
+
+/// The longest ttl of a cluster that names none.
+pub const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
+/// How far the nodes' wall clocks may be apart, unless said otherwise.
+pub const SIGMA_DEFAULT: Duration = Duration::from_secs(10);
+/// How far a node's wall clock may step back, unless said otherwise.
+pub const BACKSTEP_DEFAULT: Duration = Duration::from_secs(10);
+/// How often an idle connection is tried.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+/// The least patience with a connection, whatever the node deadline.
+const SILENCE_MIN: Duration = Duration::from_secs(1);
+/// How long `connect` waits for nodes that do not answer.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long it waits for the rest once a majority can vote.
+const STRAGGLER_PATIENCE: Duration = Duration::from_millis(200);
+
+/// Builds a [`Client`].
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use std::time::Duration;
+/// use quorlock::{Client, MemoryNodes, Retry};
+///
+/// let client = Client::builder()
+///     .memory(&MemoryNodes::new(1))
+///     .ttl(Duration::from_secs(10))
+///     .retry(Retry { attempts: Some(20), ..Retry::default() })
+///     .label("billing")
+///     .connect()
+///     .await?;
+/// # drop(client);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing before connect"]
+pub struct ClientBuilder {
+    urls: Vec<String>,
+    memory: Option<MemoryNodes>,
+    ttl: Duration,
+    max_ttl: Duration,
+    sigma: Duration,
+    backstep: Duration,
+    drift: Drift,
+    node_deadline: Option<Duration>,
+    min_validity: Option<Duration>,
+    retry: Retry,
+    renewals: Renewals,
+    template: String,
+    label: String,
+    trust_restarts: bool,
+    rules: Rules,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        Self {
+            urls: Vec::new(),
+            memory: None,
+            ttl: TTL_DEFAULT,
+            max_ttl: MAX_TTL_DEFAULT,
+            sigma: SIGMA_DEFAULT,
+            backstep: BACKSTEP_DEFAULT,
+            drift: Drift::default(),
+            node_deadline: None,
+            min_validity: None,
+            retry: Retry::default(),
+            renewals: Renewals::default(),
+            template: KeyTemplate::DEFAULT.into(),
+            label: String::new(),
+            trust_restarts: false,
+            rules: Rules::default(),
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// The nodes: `redis://`, `rediss://` (TLS), `sqlite:PATH` (alone), `memory:` (alone).
+    pub fn nodes<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
+        self.urls = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
+        self
+    }
+
+    /// Nodes in this process's memory, instead of URLs.
+    pub fn memory(mut self, nodes: &MemoryNodes) -> Self {
+        self.memory = Some(nodes.clone());
+        self
+    }
+
+    /// The ttl of locks that name none: 30 s unless set.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// The longest ttl that the cluster allows: 60 s unless set. All clients of a cluster have to agree on it; a node
+    /// that lost its memory is quarantined for it.
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.max_ttl = max_ttl;
+        self
+    }
+
+    /// How far the nodes' wall clocks may be apart: 10 s unless set. All clients of a cluster have to agree on it.
+    pub fn sigma(mut self, sigma: Duration) -> Self {
+        self.sigma = sigma;
+        self
+    }
+
+    /// How far a node's wall clock may step back: 10 s unless set.
+    pub fn backstep(mut self, backstep: Duration) -> Self {
+        self.backstep = backstep;
+        self
+    }
+
+    /// What is taken off every ttl for clocks that run at different rates.
+    pub fn drift(mut self, drift: Drift) -> Self {
+        self.drift = drift;
+        self
+    }
+
+    /// How long to wait for a node: a twentieth of the ttl, between 5 and 200 ms, unless set.
+    pub fn node_deadline(mut self, deadline: Duration) -> Self {
+        self.node_deadline = Some(deadline);
+        self
+    }
+
+    /// A lease that has less than this left when it is decided is not handed out: half of the ttl unless set.
+    pub fn min_validity(mut self, min_validity: Duration) -> Self {
+        self.min_validity = Some(min_validity);
+        self
+    }
+
+    /// How `acquire` asks again when a lock is held.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Whether and how often leases are renewed.
+    pub fn renewals(mut self, renewals: Renewals) -> Self {
+        self.renewals = renewals;
+        self
+    }
+
+    /// How a name becomes a key: `quorlock:{name}` unless set. `{name}` or `redlock:{name}` shares locks with other
+    /// clients of the Redlock family on the same nodes.
+    pub fn key_template(mut self, template: impl Into<String>) -> Self {
+        self.template = template.into();
+        self
+    }
+
+    /// Shown to whoever finds a lock of ours held.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Lets nodes vote at once that have lost their memory.
+    ///
+    /// With three and more nodes this gives up mutual exclusion whenever a node restarts during a lease, and fences are
+    /// not guaranteed to grow. A single node is always trusted: it has nobody to disagree with.
+    pub fn danger_trust_restarts(mut self) -> Self {
+        self.trust_restarts = true;
+        self
+    }
+
+    /// Switches off a rule of the protocol, to see what it is for. For tests of this crate only.
+    #[cfg(feature = "mutants")]
+    #[doc(hidden)]
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Checks everything, opens the connections and waits for first contact.
+    ///
+    /// # Errors
+    /// [`ConnectError`] when the configuration is at odds with itself or with a node. Nodes that cannot be reached are
+    /// no error.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn connect(self) -> Result<Client, ConnectError> {
+        let settings = self.settings()?;
+        let nodes = self.open_nodes(&settings)?;
+        let node_deadline =
+            settings.node_deadline(Ttl::new(settings.ttl, settings.max_ttl).map_err(ConfigError::from)?);
+        let patience = (node_deadline * 5).max(SILENCE_MIN);
+        let link = LinkConfig {
+            handshake_deadline: patience,
+            silence_limit: patience,
+            heartbeat: HEARTBEAT,
+            trust: Self::trust(&settings),
+        };
+        let client = Client::new(Cluster::start(settings, nodes, &link));
+        first_contact(&client).await?;
+        Ok(client)
+    }
+
+    fn trust(settings: &Settings) -> Trust {
+        let sigma = settings.sigma.as_micros() as i64;
+        if settings.quorum.nodes() == 1 {
+            // Ahead of every fence that was given out before: at most one sigma over the clock, and one for its steps.
+            Trust::Vote { floor_offset: 2 * sigma }
+        } else if settings.trusting {
+            Trust::Vote { floor_offset: -sigma }
+        } else {
+            Trust::Quarantine
+        }
+    }
+
+    fn settings(&self) -> Result<Settings, ConfigError> {
+        let setting = |setting, value: Duration, why: &str| {
+            Err(ConfigError::Setting { setting, value: format!("{value:?}"), why: why.into() })
+        };
+        if self.max_ttl < TTL_MIN || self.max_ttl > TTL_MAX {
+            return setting("a max_ttl", self.max_ttl, "between 100ms and 24h");
+        }
+        if self.max_ttl < self.sigma * 2 + self.backstep {
+            return setting(
+                "a max_ttl",
+                self.max_ttl,
+                &format!("at least twice sigma ({:?}) plus backstep ({:?})", self.sigma, self.backstep),
+            );
+        }
+        let ttl = Ttl::new(self.ttl, self.max_ttl)?;
+        if self.drift.ppm > Drift::PPM_MAX || self.drift.of(ttl) >= ttl.duration() / 2 {
+            return setting("a drift", self.drift.of(ttl), "less than half of the ttl");
+        }
+        if self.min_validity.is_some_and(|least| least + self.drift.of(ttl) >= ttl.duration()) {
+            return setting("a min_validity", self.min_validity.unwrap_or_default(), "less than the ttl minus drift");
+        }
+        if self.node_deadline.is_some_and(|deadline| deadline.is_zero() || deadline > ttl.duration() / 2) {
+            let deadline = self.node_deadline.unwrap_or_default();
+            return setting("a node_deadline", deadline, "more than zero and at most half of the ttl");
+        }
+        check_retry(self.retry)?;
+        let nodes = self.memory.as_ref().map_or(self.urls.len(), |nodes| nodes.iter().count());
+        let settings = Settings {
+            quorum: Quorum::new(nodes)?,
+            ttl: self.ttl,
+            max_ttl: self.max_ttl,
+            sigma: self.sigma,
+            drift: self.drift,
+            node_deadline: self.node_deadline,
+            min_validity: self.min_validity,
+            retry: self.retry,
+            renewals: self.renewals,
+            template: KeyTemplate::new(&self.template)?,
+            holder: Holder::new(&host(), std::process::id(), &self.label),
+            rules: self.rules,
+            trusting: nodes == 1 || self.trust_restarts || !self.rules.hold(Rule::Quarantine),
+            embedded: self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("sqlite:")),
+        };
+        if let Renewals::Watchdog { every: Some(every), .. } = self.renewals {
+            settings.check_pace(every, ttl)?;
+        }
+        Ok(settings)
+    }
+
+    fn open_nodes(&self, settings: &Settings) -> Result<Vec<Arc<dyn Node>>, ConfigError> {
+        if let Some(memory) = &self.memory {
+            return Ok(memory.iter().collect());
+        }
+        self.urls.iter().enumerate().map(|(index, url)| self.open_node(index, url, settings)).collect()
+    }
+
+    fn open_node(&self, index: usize, url: &str, settings: &Settings) -> Result<Arc<dyn Node>, ConfigError> {
+        let invalid = |why: String| ConfigError::Url { position: index + 1, why };
+        let alone = |title: String, why| {
+            if self.urls.len() > 1 { Err(ConfigError::Alone { title, why }) } else { Ok(()) }
+        };
+        let (scheme, rest) = url.split_once(':').ok_or_else(|| invalid(format!("not a URL; {SCHEMES}")))?;
+        match scheme {
+            "redis" | "rediss" | "redis+unix" | "unix" => {
+                let constants = settings.constants(String::new());
+                let node = RedisNode::new(url, constants, NODE_DEADLINE_MAX.max(SILENCE_MIN)).map_err(invalid)?;
+                Ok(Arc::new(node))
+            }
+            "memory" => {
+                alone(url.into(), "it lives in this process only")?;
+                MemoryNodes::new(1).iter().next().ok_or_else(|| invalid("no node".into()))
+            }
+            #[cfg(target_os = "linux")]
+            "sqlite" if !rest.is_empty() => {
+                alone(url.into(), "one file on one machine fails as a whole")?;
+                Ok(Arc::new(crate::node::sqlite::SqliteNode::new(rest.into())))
+            }
+            "sqlite" if rest.is_empty() => Err(invalid("sqlite: needs a path, as in sqlite:/var/lib/locks.db".into())),
+            other => Err(invalid(format!("{other}: is not a kind of node; {SCHEMES}"))),
+        }
+    }
+}
+
+const SCHEMES: &str = "use redis://, rediss://, sqlite:PATH or memory:";
+
+pub(crate) fn check_retry(retry: Retry) -> Result<(), ConfigError> {
+    let wrong = |value: String, why: &str| Err(ConfigError::Setting { setting: "a retry", value, why: why.into() });
+    if retry.min > retry.max {
+        return wrong(format!("{:?} to {:?}", retry.min, retry.max), "the shortest delay is longer than the longest");
+    }
+    if retry.attempts == Some(0) {
+        return wrong("0 attempts".into(), "at least one");
+    }
+    Ok(())
+}
+
+/// Waits until the nodes have been heard: all of them, or a majority and a moment more.
+async fn first_contact(client: &Client) -> Result<(), ConnectError> {
+    let cluster = client.cluster();
+    let links = &cluster.links;
+    let settled = async |count: usize| loop {
+        let news: Vec<_> = links.iter().map(|link| Box::pin(link.news.notified())).collect();
+        let pending = links.iter().filter(|link| link.contact() == Contact::Pending).count();
+        let ready = links.iter().filter(|link| link.trouble().is_none()).count();
+        if pending == 0 || ready >= count {
+            return;
+        }
+        futures_util::future::select_all(news).await;
+    };
+    let everyone = links.len();
+    let _ = tokio::time::timeout(CONNECT_PATIENCE, async {
+        settled(cluster.settings.quorum.majority()).await;
+        let _ = tokio::time::timeout(STRAGGLER_PATIENCE, settled(everyone)).await;
+    })
+    .await;
+    for link in links {
+        let title = link.title.clone();
+        match link.contact() {
+            Contact::Refused(Trouble::Denied(why)) => return Err(ConnectError::Denied { title, why }),
+            Contact::Refused(Trouble::Unfit(why)) => return Err(ConnectError::Unfit { title, why }),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn host() -> String {
+    #[cfg(target_os = "linux")]
+    return rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(target_os = "linux"))]
+    return std::env::var("HOSTNAME").unwrap_or_default();
+}

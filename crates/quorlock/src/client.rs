@@ -1,0 +1,141 @@
+//! The client: a set of nodes, and the locks on them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_core::vote::Silence;
+
+use crate::builder::ClientBuilder;
+use crate::cluster::Cluster;
+use crate::error::{CloseError, ConnectError, InitError};
+use crate::lock::Lock;
+use crate::node::memory::MemoryNodes;
+
+/// A set of nodes, and the locks on them. Clones share everything and are cheap.
+///
+/// Its connections live on the runtime that `connect` ran on. When the last `Client` and [`Lock`] are dropped, every
+/// lease that is still alive is released, and the connections end once they have delivered what they owe. When the
+/// runtime itself is dropped, what was not delivered lapses with its ttl.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorlock::Client;
+///
+/// let client = Client::connect(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]).await?;
+/// let lease = client.lock("nightly-report").acquire().await?;
+/// # drop(lease);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    handle: Arc<Handle>,
+}
+
+impl Client {
+    /// Connects with the default settings: one `redis://`, `rediss://` or `sqlite:` node, or three and more Redis nodes.
+    ///
+    /// Waits until all nodes have been reached or have failed to answer, a majority of them for no longer than a
+    /// moment. Nodes that cannot be reached are no error: the links go on trying.
+    ///
+    /// # Errors
+    /// [`ConnectError`] when the configuration is at odds with itself or with a node.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    pub async fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, ConnectError> {
+        Self::builder().nodes(urls).connect().await
+    }
+
+    /// A client with one node of its own, in memory: for tests and for locks within one process.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    pub async fn memory() -> Self {
+        let connected = Self::builder().memory(&MemoryNodes::new(1)).connect().await;
+        connected.expect("the defaults fit a node of our own")
+    }
+
+    /// Everything that can be set.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
+        &self.handle.cluster
+    }
+
+    pub(crate) fn new(cluster: Arc<Cluster>) -> Self {
+        Self { handle: Arc::new(Handle { cluster }) }
+    }
+
+    /// A lock of this name. Nothing is sent before it is acquired.
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
+    /// Each node's URL, without secrets, and why it cannot vote just now; `None` when it can.
+    pub fn nodes(&self) -> Vec<(String, Option<Silence>)> {
+        let cluster = &self.handle.cluster;
+        let trouble = |node: usize| cluster.links[node].trouble().or_else(|| cluster.skew(node));
+        cluster.links.iter().map(|link| (link.title.clone(), trouble(link.node))).collect()
+    }
+
+    /// Declares that no lock can be outstanding on these nodes: they become one new cluster and may vote at once.
+    ///
+    /// For a new cluster this saves the quarantine of `max_ttl`. For one in use it is dangerous: two holders may come of
+    /// it. Returns when every node can vote.
+    ///
+    /// # Errors
+    /// [`InitError`] names the nodes that could not be reached. If any cannot be, none is changed.
+    ///
+    /// # Cancel safety
+    /// Dropped half-way, some nodes may have been changed and others not: call it again.
+    pub async fn init_cluster(&self) -> Result<(), InitError> {
+        let cluster = &self.handle.cluster;
+        cluster.init().await?;
+        for link in &cluster.links {
+            loop {
+                let news = link.news.notified();
+                if link.trouble().is_none() || link.is_finished() {
+                    break;
+                }
+                news.await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases every lease and waits until all nodes have been told, at most for the deadline.
+    ///
+    /// # Errors
+    /// [`CloseError`] says how many releases were not delivered: what they would free lapses with its ttl.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the waiting, not the closing.
+    pub async fn close(self, deadline: Duration) -> Result<(), CloseError> {
+        let cluster = Arc::clone(&self.handle.cluster);
+        cluster.close();
+        cluster.drained(deadline).await
+    }
+}
+
+/// Held by clients and locks; when the last of them goes, so does everything they hold.
+pub(crate) struct Handle {
+    pub(crate) cluster: Arc<Cluster>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.cluster.close();
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.cluster.links.iter().map(|link| &link.title)).finish()
+    }
+}

@@ -1,0 +1,248 @@
+//! A client's nodes, together: who to ask, what to propose, what is still held.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use quorlock_core::fence::median;
+use quorlock_core::name::{Holder, LeaseId};
+use quorlock_core::node::{Constants, Epoch, Errand};
+use quorlock_core::quorum::{Quorum, Tally};
+use quorlock_core::retry::Retry;
+use quorlock_core::rules::Rules;
+use quorlock_core::time::{Drift, Moment, Ttl};
+use quorlock_core::vote::Silence;
+use quorlock_core::watchdog::Renewals;
+
+use crate::entropy;
+use crate::error::{CloseError, ConfigError, InitError};
+use crate::keeper::Held;
+use crate::link::{Link, LinkConfig};
+use crate::membership::Membership;
+use crate::node::place::KeyTemplate;
+use crate::node::{Node, Trouble};
+use crate::timers::Timers;
+
+/// What a client was built with.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) quorum: Quorum,
+    pub(crate) ttl: Duration,
+    pub(crate) max_ttl: Duration,
+    pub(crate) sigma: Duration,
+    pub(crate) drift: Drift,
+    pub(crate) node_deadline: Option<Duration>,
+    pub(crate) min_validity: Option<Duration>,
+    pub(crate) retry: Retry,
+    pub(crate) renewals: Renewals,
+    pub(crate) template: KeyTemplate,
+    pub(crate) holder: Holder,
+    pub(crate) rules: Rules,
+    /// Whether nodes that lost their memory may vote at once.
+    pub(crate) trusting: bool,
+    /// Local files are slower than a network at its best, and never silent.
+    pub(crate) embedded: bool,
+}
+
+impl Settings {
+    /// How long to wait for a node: small against the ttl, as the Redlock page asks.
+    pub(crate) fn node_deadline(&self, ttl: Ttl) -> Duration {
+        self.node_deadline.unwrap_or_else(|| {
+            if self.embedded {
+                (ttl.duration() / 4).min(Duration::from_secs(5))
+            } else {
+                (ttl.duration() / 20).clamp(NODE_DEADLINE_MIN, NODE_DEADLINE_MAX)
+            }
+        })
+    }
+
+    /// The constants of a cluster of this name.
+    pub(crate) fn constants(&self, cluster: String) -> Constants {
+        Constants {
+            cluster,
+            nodes: self.quorum.nodes(),
+            max_ttl_millis: self.max_ttl.as_millis() as u64,
+            sigma_micros: self.sigma.as_micros() as u64,
+        }
+    }
+
+    /// A renewal that comes too often is a flood, one that comes too late is of no use.
+    pub(crate) fn check_pace(&self, every: Duration, ttl: Ttl) -> Result<(), ConfigError> {
+        let latest = ttl.duration().saturating_sub(self.drift.of(ttl) + self.node_deadline(ttl));
+        if every >= RENEWAL_MIN && every < latest {
+            return Ok(());
+        }
+        let why = format!("between {RENEWAL_MIN:?} and {latest:?}, for a ttl of {:?}", ttl.duration());
+        Err(ConfigError::Setting { setting: "a renewal every", value: format!("{every:?}"), why })
+    }
+
+    pub(crate) fn min_validity(&self, ttl: Ttl) -> Duration {
+        self.min_validity.unwrap_or(ttl.duration() / 2)
+    }
+}
+
+/// The shortest default node deadline.
+pub(crate) const NODE_DEADLINE_MIN: Duration = Duration::from_millis(5);
+/// The shortest time between two renewals of one lease.
+pub(crate) const RENEWAL_MIN: Duration = Duration::from_millis(10);
+/// The longest default node deadline.
+pub(crate) const NODE_DEADLINE_MAX: Duration = Duration::from_millis(200);
+
+/// The nodes of one client.
+pub(crate) struct Cluster {
+    pub(crate) settings: Settings,
+    pub(crate) links: Vec<Arc<Link>>,
+    pub(crate) timers: Arc<Timers>,
+    nodes: Vec<Arc<dyn Node>>,
+    membership: Arc<Membership>,
+    leases: Mutex<HashMap<LeaseId, Weak<Held>>>,
+    closed: AtomicBool,
+}
+
+impl Cluster {
+    /// Starts the links and the timers on the current runtime.
+    pub(crate) fn start(settings: Settings, nodes: Vec<Arc<dyn Node>>, link: &LinkConfig) -> Arc<Self> {
+        let titles: Vec<String> = nodes.iter().map(|node| node.title().to_owned()).collect();
+        let constants = settings.constants(String::new());
+        let membership = Membership::new(settings.quorum, titles, constants.max_ttl_millis, constants.sigma_micros);
+        let links =
+            nodes.iter().enumerate().map(|(index, node)| Arc::new(Link::new(index, node.title(), link.clone())));
+        let cluster = Self {
+            links: links.collect(),
+            settings,
+            timers: Arc::default(),
+            nodes,
+            membership: Arc::new(membership),
+            leases: Mutex::default(),
+            closed: AtomicBool::new(false),
+        };
+        tokio::spawn(Arc::clone(&cluster.timers).run());
+        for (link, node) in cluster.links.iter().zip(&cluster.nodes) {
+            tokio::spawn(Arc::clone(link).run(Arc::clone(node), Arc::clone(&cluster.membership)));
+        }
+        Arc::new(cluster)
+    }
+
+    /// The middle of the nodes' clocks at `now`, in microseconds.
+    pub(crate) fn node_micros(&self, now: Moment) -> Option<i64> {
+        let offset = median(self.links.iter().filter_map(|link| link.clock_offset()))?;
+        Some(offset.saturating_add((now.as_nanos() / 1_000) as i64))
+    }
+
+    /// How far a node's clock is from the middle, if that is too far to propose fences by. Two clocks that differ do
+    /// not tell which of them is wrong.
+    pub(crate) fn skew(&self, node: usize) -> Option<Silence> {
+        if self.links.len() < 3 {
+            return None;
+        }
+        let offsets: Vec<i64> = self.links.iter().filter_map(|link| link.clock_offset()).collect();
+        let own = self.links[node].clock_offset()?;
+        let skew = own.saturating_sub(median(offsets.iter().copied())?);
+        let limit = (self.settings.sigma / 2).as_micros() as u64;
+        (offsets.len() >= 3 && skew.unsigned_abs() > limit).then_some(Silence::Skewed(skew))
+    }
+
+    /// Names the nodes of a tally.
+    pub(crate) fn name_nodes(&self, mut tally: Tally) -> Tally {
+        tally.nodes = self.links.iter().map(|link| link.title.clone()).collect();
+        tally
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Remembers a lease, to be ended with the client. `false` when the client is closed already.
+    pub(crate) fn register(&self, id: LeaseId, held: &Arc<Held>) -> bool {
+        let mut leases = self.leases();
+        // Under the same mutex as in `close`: a lease is either ended by it or refused here.
+        if self.is_closed() {
+            return false;
+        }
+        leases.insert(id, Arc::downgrade(held));
+        true
+    }
+
+    pub(crate) fn forget(&self, id: LeaseId) {
+        self.leases().remove(&id);
+    }
+
+    /// Ends every lease, and every link once it has delivered what it owes.
+    pub(crate) fn close(&self) {
+        let leases = {
+            let mut leases = self.leases();
+            self.closed.store(true, Ordering::Release);
+            std::mem::take(&mut *leases)
+        };
+        for held in leases.into_values().filter_map(|held| held.upgrade()) {
+            held.close();
+        }
+        for link in &self.links {
+            link.close();
+        }
+        self.timers.close();
+    }
+
+    /// Waits until everything owed is delivered, or for the deadline.
+    pub(crate) async fn drained(&self, deadline: Duration) -> Result<(), CloseError> {
+        let wait = async {
+            for link in &self.links {
+                loop {
+                    let news = link.news.notified();
+                    if link.is_finished() || link.owed() == 0 {
+                        break;
+                    }
+                    news.await;
+                }
+            }
+        };
+        if tokio::time::timeout(deadline, wait).await.is_ok() {
+            return Ok(());
+        }
+        Err(CloseError { owed: self.links.iter().map(|link| link.owed()).sum() })
+    }
+
+    /// Declares the cluster anew on every node, on connections of its own.
+    pub(crate) async fn init(&self) -> Result<(), InitError> {
+        let constants = self.settings.constants(format!("{:032x}", entropy::bits()));
+        let mut sessions = Vec::new();
+        let mut failed = Vec::new();
+        // All or none: a cluster that is declared on some of its nodes is worse than one that is not.
+        for node in &self.nodes {
+            match within(INIT_DEADLINE, node.open()).await {
+                Ok(session) => sessions.push((node, session)),
+                Err(trouble) => failed.push((node.title().to_owned(), trouble.as_silence().to_string())),
+            }
+        }
+        if failed.is_empty() {
+            for (node, mut session) in sessions {
+                let run = session.run().to_owned();
+                let errand = Errand::Init { run, fresh: Epoch(entropy::bits()), constants: constants.clone() };
+                if let Err(trouble) = within(INIT_DEADLINE, session.errand(errand)).await {
+                    failed.push((node.title().to_owned(), trouble.as_silence().to_string()));
+                }
+            }
+        }
+        if !failed.is_empty() {
+            return Err(InitError { failed });
+        }
+        self.membership.reset();
+        for link in &self.links {
+            link.reconnect();
+        }
+        Ok(())
+    }
+
+    fn leases(&self) -> MutexGuard<'_, HashMap<LeaseId, Weak<Held>>> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const INIT_DEADLINE: Duration = Duration::from_secs(5);
+
+async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    tokio::time::timeout(limit, work)
+        .await
+        .unwrap_or_else(|_| Err(Trouble::Unreachable(format!("no answer within {limit:?}"))))
+}

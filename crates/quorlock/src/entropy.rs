@@ -1,0 +1,18 @@
+//! The only randomness.
+
+use quorlock_core::retry::Dice;
+
+/// Dice thrown by the operating system.
+#[derive(Debug)]
+pub(crate) struct SystemDice;
+
+impl Dice for SystemDice {
+    fn bits(&mut self) -> u64 {
+        getrandom::u64().expect("the operating system gives random numbers")
+    }
+}
+
+/// 128 fresh random bits.
+pub(crate) fn bits() -> u128 {
+    u128::from(SystemDice.bits()) << 64 | u128::from(SystemDice.bits())
+}

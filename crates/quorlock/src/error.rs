@@ -1,0 +1,280 @@
+//! One error for each operation. Each says which of held, no quorum, too slow, lost or configuration it was.
+
+use std::fmt;
+use std::time::Duration;
+
+use quorlock_core::fence::Fence;
+use quorlock_core::hold::Loss;
+use quorlock_core::name::{Holder, Name, NameError};
+use quorlock_core::quorum::{Ballot, QuorumError, Tally};
+use quorlock_core::time::TtlError;
+use quorlock_core::vote::Refusal;
+
+/// Something that was asked for cannot be: nothing was sent, nothing is held.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The name cannot be one.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The ttl is out of bounds.
+    #[error(transparent)]
+    Ttl(#[from] TtlError),
+    /// So many nodes cannot decide.
+    #[error(transparent)]
+    Quorum(#[from] QuorumError),
+    /// A node's URL cannot be read. The URL is not repeated: it may hold a password.
+    #[error("node {position}: {why}")]
+    Url {
+        /// Its place in the list, from 1.
+        position: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A kind of node that can only stand alone was put into a quorum.
+    #[error("{title} cannot be one of several nodes: {why}")]
+    Alone {
+        /// The node.
+        title: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The key template does not say where the name goes.
+    #[error("the key template {template:?} must contain {{name}} exactly once")]
+    KeyTemplate {
+        /// What it was.
+        template: String,
+    },
+    /// The key is one of quorlock's own.
+    #[error("the key {key:?} is reserved: keys that start with \"quorlock~\" are quorlock's own")]
+    ReservedKey {
+        /// The key that the name would have.
+        key: String,
+    },
+    /// A setting is out of bounds.
+    #[error("{setting} of {value}: {why}")]
+    Setting {
+        /// Which one.
+        setting: &'static str,
+        /// What it was.
+        value: String,
+        /// What it has to be.
+        why: String,
+    },
+}
+
+/// A client could not be set up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The configuration is at odds with itself.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The configuration is at odds with a node: another cluster, other constants, one server twice, a replica.
+    #[error("{title}: {why}")]
+    Unfit {
+        /// The node.
+        title: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A node refuses our password or permissions.
+    #[error("{title}: access denied: {why}")]
+    Denied {
+        /// The node.
+        title: String,
+        /// In the server's words.
+        why: String,
+    },
+}
+
+/// A lock was not acquired. Whatever votes the attempt got are being taken back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// Somebody else holds it.
+    #[error("{0}")]
+    Held(Box<HeldError>),
+    /// Too few nodes voted.
+    #[error("no quorum for {name:?}: {}", Account(tally))]
+    NoQuorum {
+        /// What was to be locked.
+        name: Name,
+        /// Who said what in the last round.
+        tally: Tally,
+    },
+    /// A majority granted, but too late for the lease to be of use.
+    #[error("too slow for {name:?}: a majority granted, but too late for the lease to be of use ({})", Account(tally))]
+    TooSlow {
+        /// What was to be locked.
+        name: Name,
+        /// Who said what in the last round.
+        tally: Tally,
+    },
+    /// The lock was asked for in a way that cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The client was closed.
+    #[error("the client was closed")]
+    Closed,
+}
+
+/// Somebody else holds the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeldError {
+    /// What was to be locked.
+    pub name: Name,
+    /// By whom, where a node knows it.
+    pub holder: Option<Holder>,
+    /// How long that lease lasts at most, unless it is renewed.
+    pub remaining: Option<Duration>,
+    /// The highest fence that was seen.
+    pub fence: Option<Fence>,
+    /// Who said what in the last round.
+    pub tally: Tally,
+}
+
+impl HeldError {
+    pub(crate) fn new(name: Name, tally: Tally) -> Self {
+        let mut error = Self { name, holder: None, remaining: None, fence: None, tally };
+        for ballot in &error.tally.ballots {
+            let Ballot::Refused(Refusal::Held { holder, remaining, fence }) = ballot else { continue };
+            error.holder = error.holder.or_else(|| holder.clone());
+            error.remaining = error.remaining.max(*remaining);
+            error.fence = error.fence.max((*fence > Fence::default()).then_some(*fence));
+        }
+        error
+    }
+}
+
+impl std::error::Error for HeldError {}
+
+impl fmt::Display for HeldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is held", self.name)?;
+        if let Some(holder) = &self.holder {
+            write!(f, " by {holder}")?;
+        }
+        if let Some(remaining) = self.remaining {
+            write!(f, "; its lease ends in {remaining:.1?} unless renewed")?;
+        }
+        write!(f, " ({})", self.tally)
+    }
+}
+
+/// The lease is over: nothing that it protected may be touched any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LostError {
+    /// Its validity ran out before a renewal succeeded.
+    #[error("the lease is lost: its validity ran out before it was renewed")]
+    Expired,
+    /// So many nodes refuse it that no majority is left: it was broken, or its keys were deleted.
+    #[error("the lease is lost: a majority of the nodes no longer has it")]
+    Taken,
+    /// The client that held it was closed or dropped, and the lease released with it.
+    #[error("the lease is over: its client was closed")]
+    Closed,
+    /// It is still held, but not for as long as was asked.
+    #[error("the lease ends in {left:?}, sooner than the {needed:?} asked for")]
+    TooShort {
+        /// What is left.
+        left: Duration,
+        /// What was asked for.
+        needed: Duration,
+    },
+}
+
+impl From<Loss> for LostError {
+    fn from(loss: Loss) -> Self {
+        match loss {
+            Loss::Taken => Self::Taken,
+            _ => Self::Expired,
+        }
+    }
+}
+
+/// There is no fence to hand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FenceError {
+    /// The lease is over.
+    #[error(transparent)]
+    Lost(#[from] LostError),
+    /// A plain lock has none.
+    #[error("a plain lock has no fence")]
+    Plain,
+}
+
+/// A lease was not extended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtendError {
+    /// It is over, and stays so.
+    #[error(transparent)]
+    Lost(#[from] LostError),
+    /// No majority renewed it. It is still held until its validity ends.
+    #[error("not extended: {}", Account(tally))]
+    NoQuorum {
+        /// Who said what.
+        tally: Tally,
+    },
+}
+
+/// It is not known that a majority has taken its votes back. The lease is over all the same: the client goes on trying
+/// as long as it lives, and what cannot be reached lapses with its ttl.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The lease was over before it was released.
+    #[error(transparent)]
+    Lost(#[from] LostError),
+    /// Too few nodes acknowledged by the node deadline.
+    #[error("released, but a majority has not acknowledged it: {}", Account(tally))]
+    NoQuorum {
+        /// Who said what; "granted" means taken back.
+        tally: Tally,
+    },
+}
+
+/// The work was not done under the lock, or not to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// It never began.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+    /// The lease was lost meanwhile, and the work dropped.
+    #[error(transparent)]
+    Lost(#[from] LostError),
+}
+
+/// Some releases could not be delivered before the client was closed: they lapse with their ttl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("closed with {owed} releases undelivered: what they would free lapses with its ttl")]
+pub struct CloseError {
+    /// How many, over all nodes.
+    pub owed: usize,
+}
+
+/// The cluster was not declared anew: nothing was changed, or only on the nodes that are not named.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not all nodes were initialised: {}", .failed.iter().map(|(node, why)| format!("{node}: {why}")).collect::<Vec<_>>().join("; "))]
+pub struct InitError {
+    /// Each node that failed, and why.
+    pub failed: Vec<(String, String)>,
+}
+
+/// A tally with the nodes that did not grant, each with its reason.
+struct Account<'a>(&'a Tally);
+
+impl fmt::Display for Account<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)?;
+        for (node, ballot) in self.0.by_node().filter(|(_, ballot)| **ballot != Ballot::Granted) {
+            write!(f, "; {node} {ballot}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,325 @@
+//! Feeds the core's hold machine: renewals, and the latch that fires when a lease is lost. No task per lease.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use quorlock_core::acquire::Won;
+use quorlock_core::fence::Fence;
+use quorlock_core::hold::{Hold, Step, Terms};
+use quorlock_core::name::LeaseId;
+use quorlock_core::quorum::{Quorum, Tally};
+use quorlock_core::round::Round;
+use quorlock_core::time::{Moment, Ttl};
+use quorlock_core::vote::{Outcome, Request, Silence};
+use tokio::sync::Notify;
+
+use crate::clock;
+use crate::cluster::Cluster;
+use crate::entropy::SystemDice;
+use crate::error::{ExtendError, LostError, ReleaseError};
+use crate::link::{Ask, Mark, Voter};
+use crate::node::place::Place;
+use crate::timers::Timed;
+
+/// A lock that is held: the state behind a lease.
+pub(crate) struct Held {
+    cluster: Arc<Cluster>,
+    pub(crate) place: Arc<Place>,
+    mark: Arc<Mark>,
+    quorum: Quorum,
+    ttl: Ttl,
+    node_deadline: Duration,
+    plain: bool,
+    inner: Mutex<Inner>,
+    changed: Notify,
+}
+
+struct Inner {
+    hold: Hold,
+    /// Set once, when it is over for another reason than its owner's release.
+    end: Option<LostError>,
+    /// The last renewal that came to a verdict: its number, and the tally if it failed.
+    verdict: Option<(u32, Option<Tally>)>,
+    /// The moment of the earliest call that the timers owe us.
+    scheduled: Option<Moment>,
+}
+
+impl Held {
+    /// Keeps what was won. `Err` gives it back: the client was closed meanwhile.
+    pub(crate) fn keep(
+        cluster: &Arc<Cluster>,
+        place: &Arc<Place>,
+        terms: Terms,
+        won: Won,
+        mark: Arc<Mark>,
+    ) -> Result<Arc<Self>, LostError> {
+        let (quorum, ttl, node_deadline) = (terms.quorum, terms.ttl, terms.node_deadline);
+        let plain = won.fence.is_none();
+        let id = won.attempt;
+        let hold = Hold::new(terms, won, clock::now());
+        let held = Arc::new(Self {
+            cluster: Arc::clone(cluster),
+            place: Arc::clone(place),
+            mark,
+            quorum,
+            ttl,
+            node_deadline,
+            plain,
+            inner: Mutex::new(Inner { hold, end: None, verdict: None, scheduled: None }),
+            changed: Notify::new(),
+        });
+        if !cluster.register(id, &held) {
+            held.close();
+            return Err(LostError::Closed);
+        }
+        held.schedule(&mut held.inner());
+        Ok(held)
+    }
+
+    pub(crate) fn id(&self) -> LeaseId {
+        self.mark.attempt
+    }
+
+    /// What surely is left, or why nothing is. Re-checks the clock rather than trust the timer.
+    pub(crate) fn validity(self: &Arc<Self>) -> Result<Duration, LostError> {
+        let now = clock::now();
+        let mut inner = self.inner();
+        let left = inner.hold.validity(now);
+        if left.is_zero() && inner.hold.is_held() {
+            self.advance(&mut inner, now);
+        }
+        match inner.end {
+            Some(end) => Err(end),
+            None => Ok(left),
+        }
+    }
+
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        self.inner().hold.fence()
+    }
+
+    /// Waits until it is over for another reason than its owner's release.
+    pub(crate) async fn lost(self: Arc<Self>) -> LostError {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(end) = self.inner().end {
+                return end;
+            }
+            changed.await;
+        }
+    }
+
+    /// Renews now, and waits for the verdict.
+    pub(crate) async fn extend(self: &Arc<Self>) -> Result<(), ExtendError> {
+        let round = {
+            let mut inner = self.inner();
+            let (round, steps) = inner.hold.extend(clock::now());
+            self.perform(&mut inner, steps);
+            round
+        };
+        loop {
+            let changed = self.changed.notified();
+            {
+                let inner = self.inner();
+                if let Some(end) = inner.end {
+                    return Err(end.into());
+                }
+                // A lease that ended without a reason was released, and then nobody is left to call this.
+                let round = round.ok_or(LostError::Expired)?;
+                match &inner.verdict {
+                    Some((settled, None)) if *settled >= round => return Ok(()),
+                    Some((settled, Some(tally))) if *settled >= round => {
+                        return Err(ExtendError::NoQuorum { tally: self.cluster.name_nodes(tally.clone()) });
+                    }
+                    _ => {}
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Gives the lock back, and waits until a majority has acknowledged it.
+    pub(crate) async fn release(self: &Arc<Self>) -> Result<(), ReleaseError> {
+        let deadline = clock::now() + self.node_deadline;
+        let receipt = Arc::new(Receipt { round: Mutex::new((Round::new(self.quorum), deadline)), news: Notify::new() });
+        let end = self.end(None, Some(&receipt));
+        if let Some(lost) = end {
+            return Err(lost.into());
+        }
+        let weak: Weak<Receipt> = Arc::downgrade(&receipt);
+        self.cluster.timers.at(deadline, weak);
+        receipt.wait().await.map_err(|tally| ReleaseError::NoQuorum { tally: self.cluster.name_nodes(tally) })
+    }
+
+    /// Gives the lock back, without waiting for anything.
+    pub(crate) fn let_go(&self) {
+        self.end(None, None);
+    }
+
+    /// The client is closed, and everything it holds with it.
+    pub(crate) fn close(&self) {
+        self.end(Some(LostError::Closed), None);
+    }
+
+    /// Ends it, once. Returns why it was over before, if it was lost.
+    fn end(&self, reason: Option<LostError>, receipt: Option<&Arc<Receipt>>) -> Option<LostError> {
+        let mut inner = self.inner();
+        if inner.hold.validity(clock::now()).is_zero() && inner.hold.is_held() {
+            // It ran out before anyone noticed.
+            inner.end = Some(LostError::Expired);
+        }
+        let before = inner.end;
+        inner.hold.release();
+        inner.end = before.or(reason);
+        drop(inner);
+        self.take_back(receipt);
+        self.cluster.forget(self.mark.attempt);
+        self.changed.notify_waiters();
+        before
+    }
+
+    /// Marks the attempt done first: nothing of it that is not on its way yet will be sent.
+    fn take_back(&self, receipt: Option<&Arc<Receipt>>) {
+        self.mark.finish();
+        for link in &self.cluster.links {
+            let voter = receipt.map(|receipt| Arc::clone(receipt) as Arc<dyn Voter>);
+            let owed = link.release(&self.mark, &self.place, self.ttl, self.plain, voter);
+            if let Some(receipt) = receipt.filter(|_| !owed) {
+                receipt.take(link.node, Outcome::Silent(Silence::Unheard));
+            }
+        }
+    }
+
+    fn perform(self: &Arc<Self>, inner: &mut Inner, mut steps: Vec<Step>) {
+        let mut at = 0;
+        while at < steps.len() {
+            match steps[at].clone() {
+                Step::Ask { round, request } => {
+                    let more = self.ask(inner, round, request);
+                    steps.extend(more);
+                }
+                Step::Renewed { round } => inner.verdict = Some((round, None)),
+                Step::Failed { round, tally } => inner.verdict = Some((round, Some(tally))),
+                Step::Lost(loss) => {
+                    inner.end = Some(loss.into());
+                    tracing::warn!(name = %self.place.name, reason = %LostError::from(loss), "lease lost");
+                    // The votes that are left are of no use to anyone.
+                    self.take_back(None);
+                    self.cluster.forget(self.mark.attempt);
+                }
+            }
+            at += 1;
+        }
+        if at > 0 {
+            self.changed.notify_waiters();
+        }
+        self.schedule(inner);
+    }
+
+    fn ask(self: &Arc<Self>, inner: &mut Inner, round: u32, request: Request) -> Vec<Step> {
+        let request = Arc::new(request);
+        let mut steps = Vec::new();
+        for link in &self.cluster.links {
+            let ask = Ask {
+                mark: Arc::clone(&self.mark),
+                place: Arc::clone(&self.place),
+                request: Arc::clone(&request),
+                voter: Arc::clone(self) as Arc<dyn Voter>,
+                round,
+            };
+            if let Err(silence) = link.ask(ask) {
+                let outcome = Outcome::Silent(silence);
+                steps.extend(inner.hold.take(round, link.node, outcome, clock::now(), &mut SystemDice));
+            }
+        }
+        steps
+    }
+
+    /// Sees to it that the timers call before the machine has to do something.
+    fn schedule(self: &Arc<Self>, inner: &mut Inner) {
+        let Some(next) = inner.hold.next_tick() else { return };
+        if inner.scheduled.is_none_or(|scheduled| next < scheduled) {
+            inner.scheduled = Some(next);
+            let this: Weak<Self> = Arc::downgrade(self);
+            self.cluster.timers.at(next, this);
+        }
+    }
+
+    fn advance(self: &Arc<Self>, inner: &mut Inner, now: Moment) {
+        let steps = inner.hold.tick(now, &mut SystemDice);
+        self.perform(inner, steps);
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Timed for Held {
+    fn tick(self: Arc<Self>, now: Moment) -> Option<Moment> {
+        let mut inner = self.inner();
+        // Called for a moment that has been replaced by another: that call is still to come.
+        if inner.scheduled.is_some_and(|scheduled| now < scheduled) {
+            return None;
+        }
+        inner.scheduled = None;
+        self.advance(&mut inner, now);
+        None
+    }
+}
+
+impl Voter for Held {
+    fn vote(self: Arc<Self>, node: usize, _attempt: LeaseId, round: u32, outcome: Outcome) {
+        let mut inner = self.inner();
+        let steps = inner.hold.take(round, node, outcome, clock::now(), &mut SystemDice);
+        self.perform(&mut inner, steps);
+    }
+}
+
+/// Counts the acknowledgements of a release.
+struct Receipt {
+    round: Mutex<(Round, Moment)>,
+    news: Notify,
+}
+
+impl Receipt {
+    fn take(&self, node: usize, outcome: Outcome) {
+        self.round.lock().unwrap_or_else(PoisonError::into_inner).0.take(node, outcome);
+        self.news.notify_waiters();
+    }
+
+    async fn wait(&self) -> Result<(), Tally> {
+        loop {
+            let news = self.news.notified();
+            {
+                let guard = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+                if guard.0.is_answered() {
+                    return Ok(());
+                }
+                if guard.0.is_unanswerable() {
+                    return Err(guard.0.tally());
+                }
+            }
+            news.await;
+        }
+    }
+}
+
+impl Voter for Receipt {
+    fn vote(self: Arc<Self>, node: usize, _attempt: LeaseId, _round: u32, outcome: Outcome) {
+        self.take(node, outcome);
+    }
+}
+
+impl Timed for Receipt {
+    fn tick(self: Arc<Self>, now: Moment) -> Option<Moment> {
+        let mut guard = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        if now < guard.1 {
+            return Some(guard.1);
+        }
+        guard.0.silence_the_rest(&Silence::Late);
+        drop(guard);
+        self.news.notify_waiters();
+        None
+    }
+}

@@ -1,0 +1,118 @@
+//! The guard over a won lock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_core::fence::Fence;
+use quorlock_core::name::{LeaseId, Name};
+
+use crate::error::{ExtendError, FenceError, LostError, ReleaseError};
+use crate::keeper::Held;
+
+/// What you get when a lock is won: it is yours until it is released, dropped or lost.
+///
+/// The watchdog renews it in the background. It can still be lost, when the nodes cannot be reached or this process is
+/// held up: watch [`lost`](Self::lost), ask [`ensure`](Self::ensure) before each step, and pass the
+/// [`fence`](Self::fence) to whatever the lock protects, so that it can refuse a step that comes too late.
+///
+/// Dropping a lease gives the lock back, without waiting and without blocking. It ends with its client, too: when the
+/// last [`Client`](crate::Client) and [`Lock`](crate::Lock) are dropped, everything they hold is released.
+#[must_use = "a lease that is dropped at once protects nothing"]
+pub struct Lease {
+    held: Arc<Held>,
+}
+
+impl Lease {
+    pub(crate) fn new(held: Arc<Held>) -> Self {
+        Self { held }
+    }
+
+    /// What is locked.
+    pub fn name(&self) -> &Name {
+        &self.held.place.name
+    }
+
+    /// The random value that signs this lease on the nodes. Whoever knows it can release the lock.
+    pub fn id(&self) -> LeaseId {
+        self.held.id()
+    }
+
+    /// The number that is higher than that of every earlier lease of this name.
+    ///
+    /// # Errors
+    /// [`FenceError::Lost`] when the lease is over, by a look at the clock; [`FenceError::Plain`] for a plain lock.
+    pub fn fence(&self) -> Result<Fence, FenceError> {
+        self.held.validity()?;
+        self.held.fence().ok_or(FenceError::Plain)
+    }
+
+    /// How long the lease still surely holds if nothing renews it; zero when it is over.
+    pub fn validity(&self) -> Duration {
+        self.held.validity().unwrap_or_default()
+    }
+
+    /// Makes sure that at least this much validity is left, by a look at the clock.
+    ///
+    /// # Errors
+    /// [`LostError::TooShort`] when less is left, or why the lease is over.
+    pub fn ensure(&self, needed: Duration) -> Result<(), LostError> {
+        let left = self.held.validity()?;
+        if left < needed { Err(LostError::TooShort { left, needed }) } else { Ok(()) }
+    }
+
+    /// Waits until the lease is lost. It fires at the end of validity at the latest, from a timer of its own; it never
+    /// fires for a lease that is released.
+    ///
+    /// # Cancel safety
+    /// The future changes nothing and may be dropped.
+    pub fn lost(&self) -> impl Future<Output = LostError> + Send + Sync + 'static {
+        Arc::clone(&self.held).lost()
+    }
+
+    /// Renews now: a majority of the nodes restarts the ttl.
+    ///
+    /// # Errors
+    /// [`ExtendError::Lost`] when the lease is over: nothing revives it. [`ExtendError::NoQuorum`] when no majority
+    /// renewed it in time; it still holds until its validity ends.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop a renewal that is under way; the lease stays held.
+    pub async fn extend(&self) -> Result<(), ExtendError> {
+        self.held.extend().await
+    }
+
+    /// Gives the lock back, and waits until a majority of the nodes has acknowledged it.
+    ///
+    /// Dropping the lease gives it back as well; this is for those who want to know.
+    ///
+    /// # Errors
+    /// [`ReleaseError`] when the lease was lost before, or when too few nodes acknowledged by the node deadline. The
+    /// lease is over in either case; what could not be delivered is delivered later, or lapses with its ttl.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop the release.
+    pub async fn release(self) -> Result<(), ReleaseError> {
+        self.held.release().await
+    }
+
+    /// Releases after the work was done; whether a majority acknowledged makes no difference to it.
+    pub(crate) async fn finish(self) {
+        if let Err(error) = self.held.release().await {
+            tracing::debug!(name = %self.held.place.name, %error, "released");
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.held.let_go();
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lease = &mut f.debug_struct("Lease");
+        lease.field("name", self.name()).field("fence", &self.held.fence()).field("validity", &self.validity()).finish()
+    }
+}

@@ -1,0 +1,269 @@
+//! The connection to one node: ordered batches out, votes in, a handshake before anything, releases owed until delivered.
+
+mod handshake;
+mod mark;
+mod outbox;
+mod serve;
+mod vigil;
+
+pub(crate) use mark::Mark;
+pub(crate) use outbox::{Ask, Owed};
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quorlock_core::name::LeaseId;
+use quorlock_core::node::Trust;
+use quorlock_core::retry::Dice;
+use quorlock_core::time::{Moment, Ttl};
+use quorlock_core::vote::{Outcome, Silence};
+use tokio::sync::Notify;
+
+use crate::clock;
+use crate::entropy::SystemDice;
+use crate::membership::Membership;
+use crate::node::place::Place;
+use crate::node::{Node, Trouble};
+use outbox::{Outbox, State};
+
+/// Who waits for a node's answer.
+pub(crate) trait Voter: Send + Sync {
+    /// What came of a request to this node.
+    fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome);
+}
+
+/// How a link behaves.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkConfig {
+    /// How long a handshake may take, each of its steps.
+    pub(crate) handshake_deadline: Duration,
+    /// A connection that owes an answer for longer than this is replaced.
+    pub(crate) silence_limit: Duration,
+    /// An idle connection is tried this often.
+    pub(crate) heartbeat: Duration,
+    /// What a node may do that has lost its memory.
+    pub(crate) trust: Trust,
+}
+
+/// How the first contact with a node went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Contact {
+    /// Not known yet.
+    Pending,
+    /// It was reached, or not; either way the link goes on by itself.
+    Settled,
+    /// It will not do: the operator has to look.
+    Refused(Trouble),
+}
+
+/// One node's link.
+pub(crate) struct Link {
+    pub(crate) node: usize,
+    pub(crate) title: String,
+    config: LinkConfig,
+    outbox: Mutex<Outbox>,
+    contact: Mutex<Contact>,
+    wake: Notify,
+    /// Fires when something changed that others may wait for: contact, state, releases delivered.
+    pub(crate) news: Notify,
+    /// The node's clock minus ours, in microseconds.
+    clock_offset: AtomicI64,
+    /// Set when the connection shall be replaced, whatever its state.
+    stale: AtomicBool,
+    finished: AtomicBool,
+}
+
+const OFFSET_UNKNOWN: i64 = i64::MIN;
+const BACKOFF_MIN: Duration = Duration::from_millis(10);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+impl Link {
+    pub(crate) fn new(node: usize, title: &str, config: LinkConfig) -> Self {
+        Self {
+            node,
+            title: title.into(),
+            config,
+            outbox: Mutex::new(Outbox::new()),
+            contact: Mutex::new(Contact::Pending),
+            wake: Notify::new(),
+            news: Notify::new(),
+            clock_offset: AtomicI64::new(OFFSET_UNKNOWN),
+            stale: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+        }
+    }
+
+    /// Puts a request on its way. If the node cannot be asked, that is said at once.
+    pub(crate) fn ask(&self, ask: Ask) -> Result<(), Silence> {
+        self.outbox().ask(ask)?;
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Takes an attempt's vote back, now or as soon as the node can be reached. The mark must say that it is done.
+    ///
+    /// `false` if nothing of the attempt has ever left for this node: then there is nothing to take back.
+    pub(crate) fn release(
+        &self,
+        mark: &Arc<Mark>,
+        place: &Arc<Place>,
+        ttl: Ttl,
+        plain: bool,
+        voter: Option<Arc<dyn Voter>>,
+    ) -> bool {
+        debug_assert!(mark.is_done(), "marked done before its releases are sent");
+        let mut outbox = self.outbox();
+        if !mark.is_sent(self.node) {
+            return false;
+        }
+        let lapses = Owed::until(clock::now(), ttl);
+        outbox.owe(Owed { mark: Arc::clone(mark), place: Arc::clone(place), plain, ttl, voter, lapses });
+        drop(outbox);
+        self.wake.notify_one();
+        true
+    }
+
+    /// Why the node cannot be asked; `None` when it can.
+    pub(crate) fn trouble(&self) -> Option<Silence> {
+        match &self.outbox().state {
+            State::Up(_) => None,
+            State::Down(why) => Some(why.clone()),
+        }
+    }
+
+    /// How the first contact went.
+    pub(crate) fn contact(&self) -> Contact {
+        self.contact.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Delivers what is owed, then ends.
+    pub(crate) fn close(&self) {
+        self.outbox().closing = true;
+        self.wake.notify_one();
+    }
+
+    /// Shakes hands anew: the node has been told something that this connection does not know.
+    pub(crate) fn reconnect(&self) {
+        self.stale.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    fn is_stale(&self) -> bool {
+        self.stale.swap(false, Ordering::AcqRel)
+    }
+
+    /// How many releases are undelivered; none when the link has ended with nothing owed.
+    pub(crate) fn owed(&self) -> usize {
+        self.outbox().owed()
+    }
+
+    /// Whether the link's task has ended.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire)
+    }
+
+    /// The node's clock minus ours, in microseconds, where known.
+    pub(crate) fn clock_offset(&self) -> Option<i64> {
+        Some(self.clock_offset.load(Ordering::Relaxed)).filter(|offset| *offset != OFFSET_UNKNOWN)
+    }
+
+    /// The link's task: connections, one after the other, until closed.
+    pub(crate) async fn run(self: Arc<Self>, node: Arc<dyn Node>, membership: Arc<Membership>) {
+        let mut backoff = BACKOFF_MIN;
+        while !self.is_idle_and_closing() {
+            let (trouble, served) = self.connect_and_serve(&*node, &membership).await;
+            if served {
+                backoff = BACKOFF_MIN;
+            }
+            self.go_down(&trouble);
+            let pause = SystemDice.between(backoff / 2, backoff);
+            backoff = match trouble {
+                Trouble::Unfit(_) | Trouble::Denied(_) => BACKOFF_MAX,
+                Trouble::Unreachable(_) | Trouble::Broken(_) => (backoff * 2).min(BACKOFF_MAX),
+            };
+            self.pause(pause).await;
+        }
+        self.go_down(&Trouble::Unreachable("the client was closed".into()));
+        self.finished.store(true, Ordering::Release);
+        self.news.notify_waiters();
+    }
+
+    async fn connect_and_serve(&self, node: &dyn Node, membership: &Membership) -> (Trouble, bool) {
+        let opened = tokio::time::timeout(self.config.handshake_deadline, node.open()).await;
+        let mut session = match opened {
+            Ok(Ok(session)) => session,
+            Ok(Err(trouble)) => return (trouble, false),
+            Err(_) => {
+                let why = format!("no answer within {:?}", self.config.handshake_deadline);
+                return (Trouble::Unreachable(why), false);
+            }
+        };
+        match self.shake_hands(&mut *session, membership).await {
+            Ok(life) => {
+                tracing::debug!(node = %self.title, ripe = life.floor.is_some(), "connected");
+                (self.serve(&mut *session, life).await, true)
+            }
+            Err(trouble) => (trouble, false),
+        }
+    }
+
+    /// Waits before the next connection, unless closing has nothing left to wait for.
+    async fn pause(&self, pause: Duration) {
+        let until = tokio::time::Instant::now() + pause;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => return,
+                () = self.wake.notified() => if self.is_stale() || self.is_idle_and_closing() { return },
+            }
+        }
+    }
+
+    fn is_idle_and_closing(&self) -> bool {
+        let mut outbox = self.outbox();
+        if outbox.closing {
+            outbox.owe_again(clock::now());
+        }
+        outbox.closing && outbox.owed() == 0
+    }
+
+    /// Nothing can be asked any more. Whoever still waits to be sent hears of it; releases stay owed.
+    fn go_down(&self, trouble: &Trouble) {
+        let why = trouble.as_silence();
+        tracing::debug!(node = %self.title, reason = %why, "no connection");
+        let abandoned = {
+            let mut outbox = self.outbox();
+            outbox.state = State::Down(why.clone());
+            outbox.abandon()
+        };
+        for ask in abandoned {
+            ask.voter.vote(self.node, ask.mark.attempt, ask.round, Outcome::Silent(why.clone()));
+        }
+        self.settle_contact(match trouble {
+            Trouble::Unfit(_) | Trouble::Denied(_) => Contact::Refused(trouble.clone()),
+            Trouble::Unreachable(_) | Trouble::Broken(_) => Contact::Settled,
+        });
+    }
+
+    fn set_state(&self, state: State) {
+        self.outbox().state = state;
+        self.news.notify_waiters();
+    }
+
+    fn settle_contact(&self, contact: Contact) {
+        let mut current = self.contact.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = contact;
+        drop(current);
+        self.news.notify_waiters();
+    }
+
+    fn note_clock(&self, at_micros: u64, now: Moment) {
+        let ours = (now.as_nanos() / 1_000) as i64;
+        let offset = i64::try_from(at_micros).unwrap_or(i64::MAX).saturating_sub(ours);
+        self.clock_offset.store(offset, Ordering::Relaxed);
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

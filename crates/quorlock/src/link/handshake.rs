@@ -1,0 +1,63 @@
+//! Every connection's beginning: whose node is this, is its memory the one we knew, and may it vote?
+
+use quorlock_core::node::{Epoch, Errand, Incarnation, Standing};
+
+use super::Link;
+use super::outbox::State;
+use crate::membership::{Admission, Membership};
+use crate::node::{Session, Trouble};
+use crate::{clock, entropy};
+use quorlock_core::vote::Silence;
+
+impl Link {
+    /// Looks, waits for admission, says hello. What comes back is one life of the node's memory, ripe or not.
+    pub(super) async fn shake_hands(
+        &self,
+        session: &mut dyn Session,
+        membership: &Membership,
+    ) -> Result<Incarnation, Trouble> {
+        let run = session.run().to_owned();
+        loop {
+            let look = self.errand(session, Errand::Look).await?;
+            let changed = membership.changed();
+            membership.note(self.node, &run, look.life.as_ref()).map_err(Trouble::Unfit)?;
+            match membership.admit(self.node) {
+                Admission::Refused(why) => return Err(Trouble::Unfit(why)),
+                Admission::Wait(why) => {
+                    self.set_state(State::Down(Silence::Unfit(why)));
+                    if self.outbox().closing {
+                        return Err(Trouble::Broken("the client was closed".into()));
+                    }
+                    // Whatever was learned meanwhile, the node itself may have changed too.
+                    tokio::select! {
+                        () = changed => {}
+                        () = self.wake.notified() => {}
+                        () = tokio::time::sleep(self.config.heartbeat) => {}
+                    }
+                }
+                Admission::Hello { constants, founders } => {
+                    let fresh = Epoch(entropy::bits());
+                    let trust = self.config.trust;
+                    let hello = Errand::Hello { run: run.clone(), fresh, constants, founders, trust };
+                    let Standing { accepted, life, .. } = self.errand(session, hello).await?;
+                    membership.note(self.node, &run, life.as_ref()).map_err(Trouble::Unfit)?;
+                    match life {
+                        Some(life) if accepted => return Ok(life),
+                        // Somebody else was quicker, with another name: look again.
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks about the node itself, and takes down its clock.
+    pub(super) async fn errand(&self, session: &mut dyn Session, errand: Errand) -> Result<Standing, Trouble> {
+        let limit = self.config.handshake_deadline;
+        let standing = tokio::time::timeout(limit, session.errand(errand))
+            .await
+            .map_err(|_| Trouble::Broken(format!("silent for {limit:?}")))??;
+        self.note_clock(standing.at_micros, clock::now());
+        Ok(standing)
+    }
+}

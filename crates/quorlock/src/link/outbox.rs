@@ -1,0 +1,171 @@
+//! What a link has to send, and the releases that it owes.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_core::name::LeaseId;
+use quorlock_core::time::{Moment, Ttl};
+use quorlock_core::vote::{Request, Silence};
+
+use crate::link::Voter;
+use crate::link::mark::Mark;
+use crate::node::place::Place;
+use crate::node::{Letter, Life};
+
+/// The most releases that a link keeps. One that owes so many takes on no new requests.
+pub(crate) const OWED_MAX: usize = 65_536;
+/// The most requests in one batch.
+pub(crate) const BATCH_MAX: usize = 512;
+/// How long after its attempt's ttl a release is still kept, for requests that were slow to arrive.
+const OWED_SLACK: Duration = Duration::from_secs(1);
+
+/// A link's shared state, under its mutex.
+pub(crate) struct Outbox {
+    pub(crate) state: State,
+    queue: VecDeque<Item>,
+    owed: HashMap<LeaseId, Owed>,
+    pub(crate) closing: bool,
+}
+
+/// Whether the node can be asked.
+pub(crate) enum State {
+    /// Not now, and why.
+    Down(Silence),
+    /// The connection has shaken hands with a ripe node.
+    Up(Life),
+}
+
+enum Item {
+    Ask(Ask),
+    Release(LeaseId),
+}
+
+/// A request that wants a vote.
+pub(crate) struct Ask {
+    pub(crate) mark: Arc<Mark>,
+    pub(crate) place: Arc<Place>,
+    pub(crate) request: Arc<Request>,
+    pub(crate) voter: Arc<dyn Voter>,
+    pub(crate) round: u32,
+}
+
+/// A release that has not been acknowledged.
+pub(crate) struct Owed {
+    pub(crate) mark: Arc<Mark>,
+    pub(crate) place: Arc<Place>,
+    pub(crate) plain: bool,
+    pub(crate) ttl: Ttl,
+    pub(crate) voter: Option<Arc<dyn Voter>>,
+    /// After this, whatever it would free has lapsed by itself.
+    pub(crate) lapses: Moment,
+}
+
+/// A letter that was sent, and who waits for the answer.
+pub(crate) enum Sent {
+    Ask(Ask),
+    Release(LeaseId),
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: State::Down(Silence::Unreachable("not connected yet".into())),
+            queue: VecDeque::new(),
+            owed: HashMap::new(),
+            closing: false,
+        }
+    }
+
+    /// Queues a request, if the node can be asked.
+    pub(crate) fn ask(&mut self, ask: Ask) -> Result<(), Silence> {
+        if let State::Down(why) = &self.state {
+            return Err(why.clone());
+        }
+        if self.closing {
+            return Err(Silence::Unreachable("the client was closed".into()));
+        }
+        if self.owed.len() >= OWED_MAX {
+            return Err(Silence::Owing);
+        }
+        self.queue.push_back(Item::Ask(ask));
+        Ok(())
+    }
+
+    /// Owes a release, from now until it is acknowledged or lapsed.
+    pub(crate) fn owe(&mut self, owed: Owed) {
+        let attempt = owed.mark.attempt;
+        self.owed.insert(attempt, owed);
+        self.queue.push_back(Item::Release(attempt));
+    }
+
+    /// The next batch, in order. Requests of attempts that are over are dropped here: nothing of them has left.
+    pub(crate) fn drain(&mut self, node: usize, now: Moment) -> (Vec<Letter>, Vec<Sent>) {
+        let (mut letters, mut sent) = (Vec::new(), Vec::new());
+        while letters.len() < BATCH_MAX {
+            match self.queue.pop_front() {
+                None => break,
+                Some(Item::Ask(ask)) if ask.mark.is_done() => {}
+                Some(Item::Ask(ask)) => {
+                    ask.mark.set_sent(node);
+                    letters.push(Letter { place: Arc::clone(&ask.place), request: Arc::clone(&ask.request) });
+                    sent.push(Sent::Ask(ask));
+                }
+                Some(Item::Release(attempt)) => {
+                    let Some(owed) = self.owed.get(&attempt) else { continue };
+                    if now >= owed.lapses {
+                        self.owed.remove(&attempt);
+                        continue;
+                    }
+                    letters.push(owed.letter(node));
+                    sent.push(Sent::Release(attempt));
+                }
+            }
+        }
+        (letters, sent)
+    }
+
+    /// A release was acknowledged.
+    pub(crate) fn settle(&mut self, attempt: LeaseId) -> Option<Owed> {
+        self.owed.remove(&attempt)
+    }
+
+    /// Queues every release that is owed once more, and forgets those that have lapsed.
+    pub(crate) fn owe_again(&mut self, now: Moment) {
+        self.queue.retain(|item| matches!(item, Item::Ask(_)));
+        self.owed.retain(|_, owed| now < owed.lapses);
+        self.queue.extend(self.owed.keys().map(|attempt| Item::Release(*attempt)));
+    }
+
+    /// Takes out the requests that were never sent; releases stay owed.
+    pub(crate) fn abandon(&mut self) -> Vec<Ask> {
+        let queue = std::mem::take(&mut self.queue);
+        queue.into_iter().filter_map(|item| if let Item::Ask(ask) = item { Some(ask) } else { None }).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn owed(&self) -> usize {
+        self.owed.len()
+    }
+}
+
+impl Owed {
+    pub(crate) fn until(now: Moment, ttl: Ttl) -> Moment {
+        now + ttl.duration() * 2 + OWED_SLACK
+    }
+
+    fn letter(&self, node: usize) -> Letter {
+        let attempt = self.mark.attempt;
+        let request = if self.plain {
+            Request::PlainRelease { attempt }
+        } else {
+            // Something of this attempt may still arrive, behind this: leave a note that it is over.
+            let tombstone = self.mark.is_stray(node).then(|| self.ttl.as_millis() * 2);
+            Request::Release { attempt, tombstone }
+        };
+        Letter { place: Arc::clone(&self.place), request: Arc::new(request) }
+    }
+}

@@ -1,0 +1,209 @@
+//! Nodes in this process's memory: the core's rules under a mutex, for tests and embedding.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use quorlock_core::name::LeaseId;
+use quorlock_core::node::{Errand, Incarnation, NodeTime, Record, Standing, apply, attend};
+use quorlock_core::vote::Request;
+
+use crate::node::{BoxFuture, Letter, Life, Node, Reply, Session, Trouble};
+use crate::{clock, entropy};
+
+/// Nodes that live in this process and are shared by every client that is given a clone.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use quorlock::{Client, MemoryNodes};
+///
+/// let nodes = MemoryNodes::new(3);
+/// let ours = Client::builder().memory(&nodes).connect().await?;
+/// ours.init_cluster().await?;
+/// let theirs = Client::builder().memory(&nodes).connect().await?;
+/// let lease = ours.lock("report").acquire().await?;
+/// assert!(theirs.lock("report").try_acquire().await?.is_none());
+/// # drop(lease);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct MemoryNodes {
+    nodes: Vec<MemoryNode>,
+}
+
+impl MemoryNodes {
+    /// This many blank nodes.
+    pub fn new(nodes: usize) -> Self {
+        Self { nodes: (0..nodes).map(MemoryNode::new).collect() }
+    }
+
+    /// The node loses its memory and every connection, as a server does that restarts empty.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn restart_empty(&self, node: usize) {
+        let mut state = self.nodes[node].state();
+        *state = State { generation: state.generation + 1, ..State::new() };
+    }
+
+    /// The node loses every connection and takes no new ones, until it is [up](Self::up) again.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn down(&self, node: usize) {
+        let mut state = self.nodes[node].state();
+        state.generation += 1;
+        state.down = true;
+    }
+
+    /// The node can be reached again, with its memory.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn up(&self, node: usize) {
+        self.nodes[node].state().down = false;
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<dyn Node>> + '_ {
+        self.nodes.iter().map(|node| Arc::new(node.clone()) as Arc<dyn Node>)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn votes(&self, node: usize) -> usize {
+        let now = time();
+        self.nodes[node]
+            .state()
+            .records
+            .values()
+            .filter(|record| record.vote.as_ref().is_some_and(|v| v.until >= now.life_millis))
+            .count()
+    }
+}
+
+#[derive(Clone, Debug)]
+struct MemoryNode {
+    title: String,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    run: String,
+    /// Sessions of an earlier generation have lost their connection.
+    generation: u64,
+    down: bool,
+    life: Option<Incarnation>,
+    records: HashMap<String, Record>,
+    tombstones: HashMap<LeaseId, u64>,
+    /// How many records there were when lapsed ones were last swept out.
+    swept: usize,
+}
+
+impl State {
+    fn new() -> Self {
+        Self {
+            run: format!("{:032x}", entropy::bits()),
+            generation: 0,
+            down: false,
+            life: None,
+            records: HashMap::new(),
+            tombstones: HashMap::new(),
+            swept: 0,
+        }
+    }
+
+    fn answer(&mut self, life: Option<Life>, letter: &Letter, now: NodeTime) -> Reply {
+        let Some(known) = &self.life else { return Reply::Failed("the node is blank".into()) };
+        let attempt = letter.request.attempt();
+        let record = self.records.entry(letter.place.key.clone()).or_default();
+        record.tombstone = self.tombstones.get(&attempt).copied();
+        let epoch = life.map_or(quorlock_core::node::Epoch(0), |life| life.epoch);
+        let vote = apply(known, record, &letter.request, epoch, now);
+        if let Request::Release { tombstone: Some(_), .. } = &*letter.request {
+            self.tombstones.extend(record.tombstone.map(|until| (attempt, until)));
+        }
+        record.tombstone = None;
+        Reply::Voted { vote, at_micros: Some(now.wall_micros) }
+    }
+
+    /// Forgets what has lapsed, whenever the table has doubled since the last time.
+    fn sweep(&mut self, now: NodeTime) {
+        let size = self.records.len() + self.tombstones.len();
+        if size < self.swept * 2 + 1_024 {
+            return;
+        }
+        self.records.retain(|_, record| {
+            record.lapse(now);
+            record.vote.is_some() || record.fence.is_some()
+        });
+        self.tombstones.retain(|_, until| *until >= now.life_millis);
+        self.swept = self.records.len() + self.tombstones.len();
+    }
+}
+
+impl MemoryNode {
+    fn new(index: usize) -> Self {
+        Self { title: format!("memory:{index}"), state: Arc::new(Mutex::new(State::new())) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node for MemoryNode {
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn open(&self) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+        let state = self.state();
+        let opened: Result<Box<dyn Session>, Trouble> = if state.down {
+            Err(Trouble::Unreachable("it is down".into()))
+        } else {
+            let (run, generation) = (state.run.clone(), state.generation);
+            drop(state);
+            Ok(Box::new(MemorySession { node: self.clone(), run, generation }))
+        };
+        Box::pin(std::future::ready(opened))
+    }
+}
+
+struct MemorySession {
+    node: MemoryNode,
+    run: String,
+    generation: u64,
+}
+
+impl MemorySession {
+    fn with<T: Send + 'static>(&self, act: impl FnOnce(&mut State, NodeTime) -> T) -> BoxFuture<Result<T, Trouble>> {
+        let mut state = self.node.state();
+        let result = if state.generation == self.generation {
+            Ok(act(&mut state, time()))
+        } else {
+            Err(Trouble::Broken("the node closed the connection".into()))
+        };
+        Box::pin(std::future::ready(result))
+    }
+}
+
+impl Session for MemorySession {
+    fn run(&self) -> &str {
+        &self.run
+    }
+
+    fn errand(&mut self, errand: Errand) -> BoxFuture<Result<Standing, Trouble>> {
+        self.with(|state, now| attend(&mut state.life, &errand, now))
+    }
+
+    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) -> BoxFuture<Result<Vec<Reply>, Trouble>> {
+        self.with(|state, now| {
+            state.sweep(now);
+            batch.iter().map(|letter| state.answer(life, letter, now)).collect()
+        })
+    }
+}
+
+fn time() -> NodeTime {
+    NodeTime { wall_micros: clock::wall_micros(), life_millis: clock::now().as_nanos() / 1_000_000 }
+}

@@ -1,0 +1,200 @@
+//! One queue of moments for everything that a client has to do at a time: deadlines, retries, renewals, lost latches.
+//!
+//! On Linux it is driven by a timer on the boot-time clock, which is due the moment a suspended machine wakes up.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use quorlock_core::time::Moment;
+use tokio::sync::Notify;
+
+use crate::clock;
+
+/// Something that wants to be told when its time has come.
+pub(crate) trait Timed: Send + Sync {
+    /// Its time has come, or it was called early. Returns when to be called again.
+    fn tick(self: Arc<Self>, now: Moment) -> Option<Moment>;
+}
+
+/// The queue. [`run`](Self::run) is its task.
+#[derive(Default)]
+pub(crate) struct Timers {
+    queue: Mutex<Queue>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    heap: BinaryHeap<Reverse<Entry>>,
+    sequence: u64,
+    /// The moment for which the task sleeps; `None` while it is awake, or sleeps without end.
+    armed: Option<Moment>,
+    closed: bool,
+}
+
+struct Entry {
+    at: Moment,
+    sequence: u64,
+    whom: Weak<dyn Timed>,
+}
+
+impl Timers {
+    /// Calls `whom` at `at`, if it still exists then.
+    pub(crate) fn at(&self, at: Moment, whom: Weak<dyn Timed>) {
+        let mut queue = self.queue();
+        queue.push(at, whom);
+        let earlier = queue.armed.is_none_or(|armed| at < armed);
+        if earlier {
+            // Whoever comes next need not wake the task again for a later moment.
+            queue.armed = Some(at);
+        }
+        drop(queue);
+        if earlier {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Ends the task, once nobody waits to be called any more.
+    pub(crate) fn close(&self) {
+        self.queue().closed = true;
+        self.wake.notify_one();
+    }
+
+    /// Calls everyone whose time has come, until closed.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let mut alarm = Alarm::new();
+        loop {
+            let woken = self.wake.notified();
+            let next = {
+                let mut queue = self.queue();
+                let next = queue.heap.peek().map(|Reverse(entry)| entry.at);
+                queue.armed = next;
+                if queue.closed && next.is_none() {
+                    return;
+                }
+                next
+            };
+            match next {
+                Some(at) if at <= clock::now() => self.call_due(),
+                Some(at) => {
+                    tokio::select! {
+                        () = alarm.ring_after(at.since(clock::now())) => {}
+                        () = woken => {}
+                    }
+                }
+                None => woken.await,
+            }
+        }
+    }
+
+    fn call_due(&self) {
+        let now = clock::now();
+        loop {
+            let due = {
+                let mut queue = self.queue();
+                match queue.heap.peek() {
+                    Some(Reverse(entry)) if entry.at <= now => queue.heap.pop(),
+                    _ => None,
+                }
+            };
+            let Some(Reverse(entry)) = due else { return };
+            let Some(timed) = entry.whom.upgrade() else { continue };
+            if let Some(again) = timed.tick(now) {
+                self.queue().push(again, entry.whom);
+            }
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn push(&mut self, at: Moment, whom: Weak<dyn Timed>) {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        self.heap.push(Reverse(Entry { at, sequence, whom }));
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+/// A suspend-proof sleep; where the system has none to offer, the runtime's own.
+struct Alarm {
+    #[cfg(target_os = "linux")]
+    timer: Option<tokio::net::unix::pipe::Receiver>,
+}
+
+#[cfg(target_os = "linux")]
+impl Alarm {
+    fn new() -> Self {
+        use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
+            .map_err(std::io::Error::from)
+            // To the runtime a timer is a pipe out of which eight bytes come when it rings.
+            .and_then(tokio::net::unix::pipe::Receiver::from_owned_fd_unchecked);
+        if let Err(error) = &timer {
+            tracing::warn!(%error, "no boot-time timer: a suspended machine notices a lost lease late");
+        }
+        Self { timer: timer.ok() }
+    }
+
+    /// Cancel safe: a ring that nobody waits for is forgotten with the next one.
+    async fn ring_after(&mut self, delay: Duration) {
+        use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
+        let Some(timer) = &self.timer else { return tokio::time::sleep(delay).await };
+        // A zero would switch the timer off.
+        let delay = delay.max(Duration::from_nanos(1));
+        let it_value = Timespec {
+            tv_sec: i64::try_from(delay.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: delay.subsec_nanos().into(),
+        };
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        if timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).is_err() {
+            return tokio::time::sleep(delay).await;
+        }
+        loop {
+            let mut expirations = [0; 8];
+            match timer.readable().await.and_then(|()| timer.try_read(&mut expirations)) {
+                // Stale readiness, of a ring that was replaced by this one.
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Alarm {
+    fn new() -> Self {
+        Self {}
+    }
+
+    async fn ring_after(&mut self, delay: Duration) {
+        tokio::time::sleep(delay).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;
