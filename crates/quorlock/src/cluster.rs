@@ -8,7 +8,7 @@ use std::time::Duration;
 use quorlock_core::fence::median;
 use quorlock_core::name::{Holder, LeaseId};
 use quorlock_core::node::{Constants, Epoch, Errand};
-use quorlock_core::quorum::{Quorum, Tally};
+use quorlock_core::quorum::{Ballot, Quorum, Tally};
 use quorlock_core::retry::Retry;
 use quorlock_core::rules::Rules;
 use quorlock_core::time::{Drift, Moment, Ttl};
@@ -143,8 +143,15 @@ impl Cluster {
         (offsets.len() >= 3 && skew.unsigned_abs() > limit).then_some(Silence::Skewed(skew))
     }
 
-    /// Names the nodes of a tally.
+    /// Names the nodes of a tally, and says of those that were not heard what is wrong with them, if anything is.
     pub(crate) fn name_nodes(&self, mut tally: Tally) -> Tally {
+        for (ballot, link) in tally.ballots.iter_mut().zip(&self.links) {
+            if *ballot == Ballot::Silent(Silence::Unheard)
+                && let Some(why) = link.trouble()
+            {
+                *ballot = Ballot::Silent(why);
+            }
+        }
         tally.nodes = self.links.iter().map(|link| link.title.clone()).collect();
         tally
     }
