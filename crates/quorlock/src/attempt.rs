@@ -200,13 +200,11 @@ impl Future for Deciding {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Decision> {
         let mut inner = self.attempt.inner();
-        match inner.outcome.take() {
-            Some(decision) => Poll::Ready(decision),
-            None => {
-                inner.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
+        if let Some(decision) = inner.outcome.take() {
+            return Poll::Ready(decision);
         }
+        inner.waker = Some(context.waker().clone());
+        Poll::Pending
     }
 }
 

@@ -13,7 +13,7 @@ use quorlock_core::watchdog::Renewals;
 
 use crate::client::Client;
 use crate::cluster::{Cluster, NODE_DEADLINE_MAX, Settings};
-use crate::error::{ConfigError, ConnectError};
+use crate::error::{ConfigError, ConnectError, InitError};
 use crate::link::{Contact, LinkConfig};
 use crate::node::memory::MemoryNodes;
 use crate::node::place::KeyTemplate;
@@ -205,10 +205,32 @@ impl ClientBuilder {
     /// # Panics
     /// Outside of a tokio runtime.
     pub async fn connect(self) -> Result<Client, ConnectError> {
+        let client = self.start()?;
+        first_contact(&client).await?;
+        Ok(client)
+    }
+
+    /// Connects, and [declares](Client::init_cluster) that no lock can be outstanding on these nodes: whatever they
+    /// were before, they become one new cluster and may vote at once.
+    ///
+    /// # Errors
+    /// [`InitError`] names the nodes that cannot be used. If any cannot be, none is changed.
+    ///
+    /// # Cancel safety
+    /// Dropped half-way, some nodes may have been changed and others not: call it again.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn init_cluster(self) -> Result<Client, InitError> {
+        let client = self.start()?;
+        client.init_cluster().await?;
+        Ok(client)
+    }
+
+    fn start(&self) -> Result<Client, ConfigError> {
         let settings = self.settings()?;
         let nodes = self.open_nodes(&settings)?;
-        let node_deadline =
-            settings.node_deadline(Ttl::new(settings.ttl, settings.max_ttl).map_err(ConfigError::from)?);
+        let node_deadline = settings.node_deadline(Ttl::new(settings.ttl, settings.max_ttl)?);
         let patience = (node_deadline * 5).max(SILENCE_MIN);
         let link = LinkConfig {
             handshake_deadline: patience,
@@ -216,9 +238,7 @@ impl ClientBuilder {
             heartbeat: HEARTBEAT,
             trust: Self::trust(&settings),
         };
-        let client = Client::new(Cluster::start(settings, nodes, &link));
-        first_contact(&client).await?;
-        Ok(client)
+        Ok(Client::new(Cluster::start(settings, nodes, &link)))
     }
 
     fn trust(settings: &Settings) -> Trust {

@@ -95,18 +95,7 @@ impl Client {
     /// # Cancel safety
     /// Dropped half-way, some nodes may have been changed and others not: call it again.
     pub async fn init_cluster(&self) -> Result<(), InitError> {
-        let cluster = &self.handle.cluster;
-        cluster.init().await?;
-        for link in &cluster.links {
-            loop {
-                let news = link.news.notified();
-                if link.trouble().is_none() || link.is_finished() {
-                    break;
-                }
-                news.await;
-            }
-        }
-        Ok(())
+        self.handle.cluster.init().await
     }
 
     /// Releases every lease and waits until all nodes have been told, at most for the deadline.

@@ -21,7 +21,7 @@ use crate::keeper::Held;
 use crate::link::{Link, LinkConfig};
 use crate::membership::Membership;
 use crate::node::place::KeyTemplate;
-use crate::node::{Node, Trouble};
+use crate::node::{Node, Session, Trouble};
 use crate::timers::Timers;
 
 /// What a client was built with.
@@ -191,6 +191,32 @@ impl Cluster {
         self.timers.close();
     }
 
+    /// Waits until every node can vote.
+    async fn all_up(&self) {
+        for link in &self.links {
+            loop {
+                let news = link.news.notified();
+                if link.trouble().is_none() || link.is_finished() {
+                    break;
+                }
+                news.await;
+            }
+        }
+    }
+
+    /// Waits until every link has ended: after `close`, when all that is owed is delivered or lapsed.
+    pub(crate) async fn finished(&self) {
+        for link in &self.links {
+            loop {
+                let news = link.news.notified();
+                if link.is_finished() {
+                    break;
+                }
+                news.await;
+            }
+        }
+    }
+
     /// Waits until everything owed is delivered, or for the deadline.
     pub(crate) async fn drained(&self, deadline: Duration) -> Result<(), CloseError> {
         let wait = async {
@@ -213,31 +239,39 @@ impl Cluster {
     /// Declares the cluster anew on every node, on connections of its own.
     pub(crate) async fn init(&self) -> Result<(), InitError> {
         let constants = self.settings.constants(format!("{:032x}", entropy::bits()));
-        let mut sessions = Vec::new();
+        let mut sessions: Vec<(&str, Box<dyn Session>)> = Vec::new();
         let mut failed = Vec::new();
         // All or none: a cluster that is declared on some of its nodes is worse than one that is not.
         for node in &self.nodes {
-            match within(INIT_DEADLINE, node.open()).await {
-                Ok(session) => sessions.push((node, session)),
-                Err(trouble) => failed.push((node.title().to_owned(), trouble.as_silence().to_string())),
+            let title = node.title();
+            let opened = within(INIT_DEADLINE, node.open()).await.map_err(|trouble| trouble.as_silence().to_string());
+            let twin = |session: &dyn Session| sessions.iter().find(|(_, other)| other.run() == session.run());
+            let checked = opened.and_then(|session| match twin(&*session) {
+                Some((other, _)) => Err(format!("it is the same server as {other}")),
+                None => Ok(session),
+            });
+            match checked {
+                Ok(session) => sessions.push((title, session)),
+                Err(why) => failed.push((title.to_owned(), why)),
             }
         }
         if failed.is_empty() {
-            for (node, mut session) in sessions {
+            for (title, mut session) in sessions {
                 let run = session.run().to_owned();
                 let errand = Errand::Init { run, fresh: Epoch(entropy::bits()), constants: constants.clone() };
                 if let Err(trouble) = within(INIT_DEADLINE, session.errand(errand)).await {
-                    failed.push((node.title().to_owned(), trouble.as_silence().to_string()));
+                    failed.push((title.to_owned(), trouble.as_silence().to_string()));
                 }
             }
         }
         if !failed.is_empty() {
-            return Err(InitError { failed });
+            return Err(InitError::Failed { failed });
         }
         self.membership.reset();
         for link in &self.links {
             link.reconnect();
         }
+        self.all_up().await;
         Ok(())
     }
 

@@ -258,12 +258,23 @@ pub struct CloseError {
     pub owed: usize,
 }
 
-/// The cluster was not declared anew: nothing was changed, or only on the nodes that are not named.
+/// The cluster was not declared anew.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not all nodes were initialised: {}", .failed.iter().map(|(node, why)| format!("{node}: {why}")).collect::<Vec<_>>().join("; "))]
-pub struct InitError {
-    /// Each node that failed, and why.
-    pub failed: Vec<(String, String)>,
+#[non_exhaustive]
+pub enum InitError {
+    /// The configuration is at odds with itself.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Some nodes cannot be used. Nothing was changed, unless they failed after all of them had answered.
+    #[error("not all nodes can be used: {}", list(failed))]
+    Failed {
+        /// Each node that failed, and why.
+        failed: Vec<(String, String)>,
+    },
+}
+
+fn list(failed: &[(String, String)]) -> String {
+    failed.iter().map(|(node, why)| format!("{node}: {why}")).collect::<Vec<_>>().join("; ")
 }
 
 /// A tally with the nodes that did not grant, each with its reason.

@@ -67,17 +67,6 @@ impl MemoryNodes {
     pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<dyn Node>> + '_ {
         self.nodes.iter().map(|node| Arc::new(node.clone()) as Arc<dyn Node>)
     }
-
-    #[cfg(test)]
-    pub(crate) fn votes(&self, node: usize) -> usize {
-        let now = time();
-        self.nodes[node]
-            .state()
-            .records
-            .values()
-            .filter(|record| record.vote.as_ref().is_some_and(|v| v.until >= now.life_millis))
-            .count()
-    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,6 +1,8 @@
 //! Redis and Valkey servers as nodes: redis-rs speaks, the scripts decide.
 
 mod codec;
+#[cfg(test)]
+mod differential;
 mod scripts;
 
 use std::collections::HashMap;

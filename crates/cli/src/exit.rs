@@ -1,0 +1,121 @@
+//! Exit codes, and what is said along with them.
+
+use std::process::ExitCode;
+
+use quorlock::{AcquireError, Ballot, ConnectError, HeldError, InitError, LostError};
+
+use crate::duration::show;
+
+/// An exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exit(pub(crate) u8);
+
+impl Exit {
+    pub(crate) const OK: Self = Self(0);
+    pub(crate) const USAGE: Self = Self(64);
+    pub(crate) const NO_QUORUM: Self = Self(69);
+    pub(crate) const INTERNAL: Self = Self(70);
+    pub(crate) const HELD: Self = Self(75);
+    pub(crate) const DENIED: Self = Self(77);
+    pub(crate) const CONFIG: Self = Self(78);
+    pub(crate) const LOST: Self = Self(79);
+    pub(crate) const NOT_EXECUTABLE: Self = Self(126);
+    pub(crate) const NOT_FOUND: Self = Self(127);
+
+    /// Killed, or interrupted, by this signal.
+    pub(crate) fn signal(number: i32) -> Self {
+        Self(u8::try_from(128 + number).unwrap_or(Self::INTERNAL.0))
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.0.into()
+    }
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Config(String),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("{}", held(.0))]
+    Held(Box<HeldError>),
+    #[error("{}", acquire(.0))]
+    Acquire(AcquireError),
+    #[error("{0}")]
+    Lost(LostError),
+    #[error(transparent)]
+    Init(#[from] InitError),
+    #[error("cannot run {command}: {error}")]
+    Spawn { command: String, error: std::io::Error },
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl From<AcquireError> for Failure {
+    fn from(error: AcquireError) -> Self {
+        match error {
+            AcquireError::Held(held) => Self::Held(held),
+            other => Self::Acquire(other),
+        }
+    }
+}
+
+impl Failure {
+    /// Says it, and gives the code.
+    pub(crate) fn report(&self) -> ExitCode {
+        eprintln!("quorlock: {self}");
+        self.exit().into()
+    }
+
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) => Exit::USAGE,
+            Self::Config(_) | Self::Connect(_) if !self.is_denied() => Exit::CONFIG,
+            Self::Connect(_) | Self::Config(_) => Exit::DENIED,
+            Self::Held(_) => Exit::HELD,
+            Self::Acquire(AcquireError::Config(_)) => Exit::USAGE,
+            Self::Init(InitError::Config(_)) => Exit::CONFIG,
+            Self::Acquire(_) | Self::Init(_) => Exit::NO_QUORUM,
+            Self::Lost(_) => Exit::LOST,
+            Self::Spawn { error, .. } if error.kind() == std::io::ErrorKind::NotFound => Exit::NOT_FOUND,
+            Self::Spawn { .. } => Exit::NOT_EXECUTABLE,
+            Self::Internal(_) => Exit::INTERNAL,
+        }
+    }
+
+    fn is_denied(&self) -> bool {
+        matches!(self, Self::Connect(ConnectError::Denied { .. }))
+    }
+}
+
+/// Who holds it, until when, and what to do.
+fn held(error: &HeldError) -> String {
+    let mut text = format!("{} is held", error.name);
+    if let Some(holder) = &error.holder {
+        text += &format!(" by {holder}");
+    }
+    if let Some(remaining) = error.remaining {
+        text += &format!("; its lease ends in {} unless renewed", show(remaining));
+    }
+    text + &format!("\n  wait for it: quorlock run {} --wait 5m", error.name)
+}
+
+/// Without a quorum, one line for each node.
+fn acquire(error: &AcquireError) -> String {
+    let AcquireError::NoQuorum { name, tally } = error else { return error.to_string() };
+    let mut text = format!("no quorum for {name}: {tally}");
+    for (node, ballot) in tally.by_node() {
+        text += &format!("\n  {node}  {ballot}");
+    }
+    let quarantined = |ballot: &Ballot| matches!(ballot, Ballot::Silent(quorlock::Silence::Quarantined(_)));
+    if tally.ballots.iter().all(quarantined) {
+        text += "\n  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init";
+    }
+    text
+}

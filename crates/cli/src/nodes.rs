@@ -1,0 +1,28 @@
+//! `quorlock nodes`: how they are, and the founding of a cluster.
+
+use crate::args::{NodesAction, NodesArgs, PlaceArgs};
+use crate::exit::{Exit, Failure};
+
+/// Shows the nodes, or declares them a cluster.
+pub(crate) async fn nodes(place: &PlaceArgs, args: &NodesArgs) -> crate::Outcome {
+    match &args.action {
+        None => {
+            let nodes = place.builder()?.connect().await?.nodes();
+            let able = nodes.iter().filter(|(_, trouble)| trouble.is_none()).count();
+            for (node, trouble) in &nodes {
+                println!("{node}  {}", trouble.as_ref().map_or_else(|| "ready".into(), ToString::to_string));
+            }
+            Ok(if able > nodes.len() / 2 { Exit::OK } else { Exit::NO_QUORUM })
+        }
+        Some(NodesAction::Init { yes: false }) => Err(Failure::Usage(
+            "nodes init gives up every lock that may be outstanding on these nodes.\n  \
+             If there is none, for the cluster is new or all its users have stopped: quorlock nodes init --yes"
+                .into(),
+        )),
+        Some(NodesAction::Init { yes: true }) => {
+            let nodes = place.builder()?.init_cluster().await?.nodes().len();
+            println!("{nodes} nodes are one new cluster and may vote");
+            Ok(Exit::OK)
+        }
+    }
+}
