@@ -1,4 +1,5 @@
 //! What can be typed.
+#![expect(clippy::doc_markdown, reason = "doc comments are help texts here")]
 
 use std::ffi::OsString;
 use std::time::Duration;

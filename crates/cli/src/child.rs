@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 
 /// A running command. Without a terminal it leads a process group of its own, which is signalled as a whole.
 pub(crate) struct Child {
-    child: tokio::process::Child,
+    process: tokio::process::Child,
     pid: Option<Pid>,
     leads_group: bool,
 }
@@ -26,15 +26,15 @@ impl Child {
         if leads_group {
             child.process_group(0);
         }
-        let child =
+        let process =
             child.spawn().map_err(|error| Failure::Spawn { command: program.to_string_lossy().into_owned(), error })?;
-        let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        Ok(Self { child, pid, leads_group })
+        let pid = process.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        Ok(Self { process, pid, leads_group })
     }
 
     /// Waits for its end.
     pub(crate) async fn wait(&mut self) -> Result<Exit, Failure> {
-        let status = self.child.wait().await;
+        let status = self.process.wait().await;
         let status = status.map_err(|error| Failure::Internal(format!("cannot wait for the command: {error}")))?;
         Ok(match (status.code(), status.signal()) {
             (Some(code), _) => Exit(u8::try_from(code).unwrap_or(Exit::INTERNAL.0)),
@@ -65,7 +65,7 @@ impl Child {
     /// Ends it for sure, and waits until it is gone.
     pub(crate) async fn kill(&mut self) {
         self.signal(Signal::KILL);
-        let _ = self.child.wait().await;
+        let _ = self.process.wait().await;
     }
 }
 
