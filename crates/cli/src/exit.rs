@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use quorlock::{AcquireError, Ballot, ConnectError, HeldError, InitError, LostError};
+use quorlock::{AcquireError, Ballot, ConnectError, HeldError, InitError, LostError, Silence};
 
 use crate::duration::show;
 
@@ -75,12 +75,10 @@ impl Failure {
 
     fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) => Exit::USAGE,
-            Self::Config(_) | Self::Connect(_) if !self.is_denied() => Exit::CONFIG,
-            Self::Connect(_) | Self::Config(_) => Exit::DENIED,
+            Self::Usage(_) | Self::Acquire(AcquireError::Config(_)) => Exit::USAGE,
+            Self::Connect(ConnectError::Denied { .. }) => Exit::DENIED,
+            Self::Config(_) | Self::Connect(_) | Self::Init(InitError::Config(_)) => Exit::CONFIG,
             Self::Held(_) => Exit::HELD,
-            Self::Acquire(AcquireError::Config(_)) => Exit::USAGE,
-            Self::Init(InitError::Config(_)) => Exit::CONFIG,
             Self::Acquire(_) | Self::Init(_) => Exit::NO_QUORUM,
             Self::Lost(_) => Exit::LOST,
             Self::Spawn { error, .. } if error.kind() == std::io::ErrorKind::NotFound => Exit::NOT_FOUND,
@@ -88,34 +86,22 @@ impl Failure {
             Self::Internal(_) => Exit::INTERNAL,
         }
     }
-
-    fn is_denied(&self) -> bool {
-        matches!(self, Self::Connect(ConnectError::Denied { .. }))
-    }
 }
 
 /// Who holds it, until when, and what to do.
 fn held(error: &HeldError) -> String {
-    let mut text = format!("{} is held", error.name);
-    if let Some(holder) = &error.holder {
-        text += &format!(" by {holder}");
-    }
-    if let Some(remaining) = error.remaining {
-        text += &format!("; its lease ends in {} unless renewed", show(remaining));
-    }
-    text + &format!("\n  wait for it: quorlock run {} --wait 5m", error.name)
+    let by = error.holder.as_ref().map_or_else(String::new, |holder| format!(" by {holder}"));
+    let end = error.remaining.map(|left| format!("; its lease ends in {} unless renewed", show(left)));
+    format!("{0} is held{by}{1}\n  wait for it: quorlock run {0} --wait 5m", error.name, end.unwrap_or_default())
 }
 
 /// Without a quorum, one line for each node.
 fn acquire(error: &AcquireError) -> String {
     let AcquireError::NoQuorum { name, tally } = error else { return error.to_string() };
-    let mut text = format!("no quorum for {name}: {tally}");
-    for (node, ballot) in tally.by_node() {
-        text += &format!("\n  {node}  {ballot}");
+    let mut lines = vec![format!("no quorum for {name}: {tally}")];
+    lines.extend(tally.by_node().map(|(node, ballot)| format!("  {node}  {ballot}")));
+    if tally.ballots.iter().all(|ballot| matches!(ballot, Ballot::Silent(Silence::Quarantined(_)))) {
+        lines.push("  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init".into());
     }
-    let quarantined = |ballot: &Ballot| matches!(ballot, Ballot::Silent(quorlock::Silence::Quarantined(_)));
-    if tally.ballots.iter().all(quarantined) {
-        text += "\n  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init";
-    }
-    text
+    lines.join("\n")
 }

@@ -107,7 +107,7 @@ async fn supervise(place: &PlaceArgs, args: &RunArgs, lease: &Lease, interrupts:
             child.signal(rustix::process::Signal::TERM);
             asked_to_end = true;
         }
-        let next = if asked_to_end { left - MARGIN } else { left - MARGIN - args.kill_grace };
+        let notice = if asked_to_end { MARGIN } else { MARGIN + args.kill_grace };
         tokio::select! {
             exit = child.wait() => return exit.map(|exit| if asked_to_end { Exit::LOST } else { exit }),
             signal = interrupts.next() => child.pass_on(signal),
@@ -115,7 +115,7 @@ async fn supervise(place: &PlaceArgs, args: &RunArgs, lease: &Lease, interrupts:
                 child.kill().await;
                 return Err(Failure::Lost(lost));
             }
-            () = tokio::time::sleep(next) => {}
+            () = tokio::time::sleep(left.saturating_sub(notice)) => {}
         }
     }
 }

@@ -103,6 +103,7 @@ impl Attempt {
             inner.mark = Arc::new(Mark::new(attempt));
         }
         let request = Arc::new(request);
+        let middle = if self.plain { None } else { self.cluster.middle() };
         let mut steps = Vec::new();
         for &node in nodes {
             let ask = Ask {
@@ -112,7 +113,7 @@ impl Attempt {
                 voter: Arc::clone(self) as Arc<dyn Voter>,
                 round: 0,
             };
-            let skew = if self.plain { None } else { self.cluster.skew(node) };
+            let skew = self.cluster.skew(node, middle);
             let asked = skew.map_or_else(|| self.cluster.links[node].ask(ask), Err);
             if let Err(silence) = asked {
                 let outcome = Outcome::Silent(silence);

@@ -11,6 +11,7 @@ use crate::cluster::Cluster;
 use crate::error::{CloseError, ConnectError, InitError};
 use crate::lock::Lock;
 use crate::node::memory::MemoryNodes;
+use crate::stats::Stats;
 
 /// A set of nodes, and the locks on them. Clones share everything and are cheap.
 ///
@@ -80,8 +81,14 @@ impl Client {
     /// Each node's URL, without secrets, and why it cannot vote just now; `None` when it can.
     pub fn nodes(&self) -> Vec<(String, Option<Silence>)> {
         let cluster = &self.handle.cluster;
-        let trouble = |node: usize| cluster.links[node].trouble().or_else(|| cluster.skew(node));
+        let middle = cluster.middle();
+        let trouble = |node: usize| cluster.links[node].trouble().or_else(|| cluster.skew(node, middle));
         cluster.links.iter().map(|link| (link.title.clone(), trouble(link.node))).collect()
+    }
+
+    /// What this client has done so far, in numbers. Clones count together.
+    pub fn stats(&self) -> Stats {
+        self.handle.cluster.counters.read()
     }
 
     /// Declares that no lock can be outstanding on these nodes: they become one new cluster and may vote at once.

@@ -22,6 +22,7 @@ use crate::link::{Link, LinkConfig};
 use crate::membership::Membership;
 use crate::node::place::KeyTemplate;
 use crate::node::{Node, Session, Trouble};
+use crate::stats::Counters;
 use crate::timers::Timers;
 
 /// What a client was built with.
@@ -94,6 +95,7 @@ pub(crate) struct Cluster {
     pub(crate) settings: Settings,
     pub(crate) links: Vec<Arc<Link>>,
     pub(crate) timers: Arc<Timers>,
+    pub(crate) counters: Counters,
     nodes: Vec<Arc<dyn Node>>,
     membership: Arc<Membership>,
     leases: Mutex<HashMap<LeaseId, Weak<Held>>>,
@@ -112,6 +114,7 @@ impl Cluster {
             links: links.collect(),
             settings,
             timers: Arc::default(),
+            counters: Counters::default(),
             nodes,
             membership: Arc::new(membership),
             leases: Mutex::default(),
@@ -126,21 +129,25 @@ impl Cluster {
 
     /// The middle of the nodes' clocks at `now`, in microseconds.
     pub(crate) fn node_micros(&self, now: Moment) -> Option<i64> {
-        let offset = median(self.links.iter().filter_map(|link| link.clock_offset()))?;
+        let offset = median(self.clock_offsets())?;
         Some(offset.saturating_add((now.as_nanos() / 1_000) as i64))
     }
 
-    /// How far a node's clock is from the middle, if that is too far to propose fences by. Two clocks that differ do
-    /// not tell which of them is wrong.
-    pub(crate) fn skew(&self, node: usize) -> Option<Silence> {
-        if self.links.len() < 3 {
-            return None;
-        }
-        let offsets: Vec<i64> = self.links.iter().filter_map(|link| link.clock_offset()).collect();
-        let own = self.links[node].clock_offset()?;
-        let skew = own.saturating_sub(median(offsets.iter().copied())?);
+    fn clock_offsets(&self) -> impl Iterator<Item = i64> + '_ {
+        self.links.iter().filter_map(|link| link.clock_offset())
+    }
+
+    /// The middle of the nodes' clocks as an offset from ours, if there are enough of them to call one skewed: two clocks
+    /// that differ do not tell which of them is wrong.
+    pub(crate) fn middle(&self) -> Option<i64> {
+        if self.clock_offsets().count() < 3 { None } else { median(self.clock_offsets()) }
+    }
+
+    /// How far a node's clock is from the middle, if that is too far for its fences to be counted.
+    pub(crate) fn skew(&self, node: usize, middle: Option<i64>) -> Option<Silence> {
+        let skew = self.links[node].clock_offset()?.saturating_sub(middle?);
         let limit = (self.settings.sigma / 2).as_micros() as u64;
-        (offsets.len() >= 3 && skew.unsigned_abs() > limit).then_some(Silence::Skewed(skew))
+        (skew.unsigned_abs() > limit).then_some(Silence::Skewed(skew))
     }
 
     /// Names the nodes of a tally, and says of those that were not heard what is wrong with them, if anything is.
@@ -271,8 +278,11 @@ impl Cluster {
         for link in &self.links {
             link.reconnect();
         }
-        self.all_up().await;
-        Ok(())
+        if tokio::time::timeout(INIT_DEADLINE, self.all_up()).await.is_ok() {
+            return Ok(());
+        }
+        let stuck = self.links.iter().filter_map(|link| Some((link.title.clone(), link.trouble()?.to_string())));
+        Err(InitError::Failed { failed: stuck.collect() })
     }
 
     fn leases(&self) -> MutexGuard<'_, HashMap<LeaseId, Weak<Held>>> {

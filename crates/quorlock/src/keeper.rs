@@ -167,14 +167,18 @@ impl Held {
         if inner.hold.validity(clock::now()).is_zero() && inner.hold.is_held() {
             // It ran out before anyone noticed.
             inner.end = Some(LostError::Expired);
+            self.cluster.counters.lost();
         }
         let before = inner.end;
-        inner.hold.release();
+        let was_held = inner.hold.release();
         inner.end = before.or(reason);
         drop(inner);
-        self.take_back(receipt);
-        self.cluster.forget(self.mark.attempt);
-        self.changed.notify_waiters();
+        // Whoever ended it before has taken the votes back.
+        if was_held {
+            self.take_back(receipt);
+            self.cluster.forget(self.mark.attempt);
+            self.changed.notify_waiters();
+        }
         before
     }
 
@@ -202,6 +206,7 @@ impl Held {
                 Step::Failed { round, tally } => inner.verdict = Some((round, Some(tally))),
                 Step::Lost(loss) => {
                     inner.end = Some(loss.into());
+                    self.cluster.counters.lost();
                     tracing::warn!(name = %self.place.name, reason = %LostError::from(loss), "lease lost");
                     // The votes that are left are of no use to anyone.
                     self.take_back(None);

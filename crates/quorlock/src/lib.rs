@@ -34,6 +34,7 @@ mod link;
 mod lock;
 mod membership;
 mod node;
+mod stats;
 mod timers;
 
 pub use builder::{BACKSTEP_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAULT};
@@ -45,6 +46,7 @@ pub use error::{
 pub use lease::Lease;
 pub use lock::Lock;
 pub use node::memory::MemoryNodes;
+pub use stats::Stats;
 
 pub use quorlock_core::fence::Fence;
 pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError};

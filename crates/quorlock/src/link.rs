@@ -222,7 +222,7 @@ impl Link {
     fn is_idle_and_closing(&self) -> bool {
         let mut outbox = self.outbox();
         if outbox.closing {
-            outbox.owe_again(clock::now());
+            outbox.owe_again(self.node, clock::now());
         }
         outbox.closing && outbox.owed() == 0
     }

@@ -232,12 +232,16 @@ impl Lock {
         };
         match Attempt::start(cluster, &recipe.place, plan).await {
             Decision::Won(won, mark, legacy) => {
+                cluster.counters.won(&won);
                 let id = won.attempt;
                 let held = Held::keep(cluster, &recipe.place, terms, won, mark).map_err(|_| AcquireError::Closed)?;
                 legacy.pass_to(id, &(Arc::clone(&held) as Arc<dyn Voter>));
                 Ok(Lease::new(held))
             }
-            Decision::Lost(defeat) => Err(self.explain(recipe.place.name.clone(), defeat)),
+            Decision::Lost(defeat) => {
+                cluster.counters.defeated(defeat.verdict);
+                Err(self.explain(recipe.place.name.clone(), defeat))
+            }
             Decision::Closed => Err(AcquireError::Closed),
         }
     }

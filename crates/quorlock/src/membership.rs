@@ -1,6 +1,7 @@
 //! Which nodes belong together: who may join a cluster, and who may not.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use quorlock_core::node::{Constants, Incarnation};
 use quorlock_core::quorum::Quorum;
@@ -166,10 +167,12 @@ impl Membership {
             return differs("a number of nodes of", ours.nodes.to_string(), theirs.nodes.to_string());
         }
         if ours.max_ttl_millis != theirs.max_ttl_millis {
-            return differs("a max_ttl of", millis(ours.max_ttl_millis), millis(theirs.max_ttl_millis));
+            let spell = |millis| format!("{:?}", Duration::from_millis(millis));
+            return differs("a max_ttl of", spell(ours.max_ttl_millis), spell(theirs.max_ttl_millis));
         }
         if ours.sigma_micros != theirs.sigma_micros {
-            return differs("a sigma of", millis(ours.sigma_micros / 1_000), millis(theirs.sigma_micros / 1_000));
+            let spell = |micros| format!("{:?}", Duration::from_micros(micros));
+            return differs("a sigma of", spell(ours.sigma_micros), spell(theirs.sigma_micros));
         }
         Ok(())
     }
@@ -177,10 +180,6 @@ impl Membership {
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn millis(millis: u64) -> String {
-    format!("{:?}", std::time::Duration::from_millis(millis))
 }
 
 #[cfg(test)]

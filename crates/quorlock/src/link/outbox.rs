@@ -100,7 +100,7 @@ impl Outbox {
     }
 
     /// The next batch, in order. Requests of attempts that are over are dropped here: nothing of them has left.
-    pub(crate) fn drain(&mut self, node: usize, now: Moment) -> (Vec<Letter>, Vec<Sent>) {
+    pub(crate) fn drain(&mut self, node: usize) -> (Vec<Letter>, Vec<Sent>) {
         let (mut letters, mut sent) = (Vec::new(), Vec::new());
         while letters.len() < BATCH_MAX {
             match self.queue.pop_front() {
@@ -113,10 +113,6 @@ impl Outbox {
                 }
                 Some(Item::Release(attempt)) => {
                     let Some(owed) = self.owed.get(&attempt) else { continue };
-                    if now >= owed.lapses {
-                        self.owed.remove(&attempt);
-                        continue;
-                    }
                     letters.push(owed.letter(node));
                     sent.push(Sent::Release(attempt));
                 }
@@ -131,9 +127,13 @@ impl Outbox {
     }
 
     /// Queues every release that is owed once more, and forgets those that have lapsed.
-    pub(crate) fn owe_again(&mut self, now: Moment) {
+    ///
+    /// A request that may still be under way to a node that does not answer lapses only after it has arrived: as long as
+    /// the client lives, its release is kept.
+    pub(crate) fn owe_again(&mut self, node: usize, now: Moment) {
         self.queue.retain(|item| matches!(item, Item::Ask(_)));
-        self.owed.retain(|_, owed| now < owed.lapses);
+        let closing = self.closing;
+        self.owed.retain(|_, owed| now < owed.lapses || (owed.mark.is_stray(node) && !closing));
         self.queue.extend(self.owed.keys().map(|attempt| Item::Release(*attempt)));
     }
 

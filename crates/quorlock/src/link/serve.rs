@@ -66,7 +66,7 @@ impl Link {
         let epoch = life.epoch.ok_or_else(lost_memory)?;
         let mut vigil = self.take_up(epoch, life);
         self.settle_contact(Contact::Settled);
-        self.outbox().owe_again(clock::now());
+        self.outbox().owe_again(self.node, clock::now());
         let mut heard = Instant::now();
         let mut duty = heard + self.pace(vigil.as_ref());
         loop {
@@ -99,7 +99,7 @@ impl Link {
                         }
                         // Releases that were answered with an error are tried again at this pace.
                         if flight.batches.is_empty() {
-                            self.outbox().owe_again(clock::now());
+                            self.outbox().owe_again(self.node, clock::now());
                         }
                         duty = Instant::now() + self.pace(vigil.as_ref());
                     }
@@ -113,7 +113,7 @@ impl Link {
         let (letters, sent, life) = {
             let mut outbox = self.outbox();
             let life = if let State::Up(life) = outbox.state { Some(life) } else { None };
-            let (letters, sent) = outbox.drain(self.node, now);
+            let (letters, sent) = outbox.drain(self.node);
             (letters, sent, life)
         };
         if letters.is_empty() {

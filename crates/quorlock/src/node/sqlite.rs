@@ -1,15 +1,128 @@
-use crate::node::*;
-pub(crate) struct SqliteNode;
+//! An SQLite file as a node: the core's rules, one transaction at a time, for all processes of one machine.
+//!
+//! Votes lapse by the time since the machine started, which all its processes share and nobody can set. It begins anew
+//! with each boot, so a new boot is a new life: its votes are void, and its fences start above a number, the reserve,
+//! that was on the disk before any fence below it was granted.
+
+mod database;
+mod fault;
+mod file;
+mod reserve;
+mod store;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+
+use quorlock_core::node::{Errand, NodeTime, Standing};
+use tokio::sync::oneshot;
+
+use crate::clock;
+use crate::node::{BoxFuture, Letter, Life, Node, Reply, Session, Trouble};
+use worker::{Asked, Job, Worker};
+
+/// The kernel's name for the time since it started.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Reads a node's clocks.
+type Clock = Arc<dyn Fn() -> NodeTime + Send + Sync>;
+
+/// A file that can be opened.
+pub(crate) struct SqliteNode {
+    title: String,
+    path: PathBuf,
+    /// What to take for the boot id, in tests.
+    boot: Option<String>,
+    clock: Clock,
+}
+
 impl SqliteNode {
-    pub(crate) fn new(_: std::path::PathBuf) -> Self {
-        SqliteNode
+    /// The node that is kept in this file. Nothing is opened yet.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        let title = format!("sqlite:{}", path.display());
+        // A process that changes its directory must not find another file when it opens this one again.
+        let path = std::path::absolute(&path).unwrap_or(path);
+        Self { title, path, boot: None, clock: Arc::new(time) }
     }
 }
+
 impl Node for SqliteNode {
     fn title(&self) -> &str {
-        "x"
+        &self.title
     }
+
     fn open(&self) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
-        Box::pin(std::future::ready(Err(Trouble::Unfit("stub".into()))))
+        let boot = self.boot.clone().map_or_else(|| boot_id(Path::new(BOOT_ID)), Ok);
+        let run = match boot {
+            Ok(run) => run,
+            Err(trouble) => return Box::pin(std::future::ready(Err(trouble))),
+        };
+        let (jobs, queue) = mpsc::channel();
+        let (opened, opening) = oneshot::channel();
+        let (path, boot, clock) = (self.path.clone(), run.clone(), Arc::clone(&self.clock));
+        let thread = std::thread::Builder::new().name("quorlock-sqlite".into()).spawn(move || {
+            match Worker::open(path, boot, clock) {
+                Ok(mut worker) => {
+                    // Whoever has stopped waiting has dropped the other end of the queue as well.
+                    let _ = opened.send(Ok(()));
+                    worker.run(&queue);
+                }
+                Err(trouble) => drop(opened.send(Err(trouble))),
+            }
+        });
+        Box::pin(async move {
+            thread.map_err(|error| Trouble::Unreachable(format!("no thread could be started: {error}")))?;
+            opening.await.unwrap_or_else(|_| Err(ended()))?;
+            Ok(Box::new(SqliteSession { run, jobs }) as Box<dyn Session>)
+        })
     }
 }
+
+struct SqliteSession {
+    run: String,
+    jobs: mpsc::Sender<Job>,
+}
+
+impl SqliteSession {
+    /// Queues a question at once: the order of these calls is the order of execution.
+    fn ask<Q, A: Send + 'static>(&self, question: Q, job: fn(Asked<Q, A>) -> Job) -> BoxFuture<Result<A, Trouble>> {
+        let (reply, answer) = oneshot::channel();
+        // If the thread is gone, the job is dropped and its reply with it.
+        let _ = self.jobs.send(job(Asked::new(question, reply)));
+        Box::pin(async move { answer.await.unwrap_or_else(|_| Err(ended())) })
+    }
+}
+
+impl Session for SqliteSession {
+    fn run(&self) -> &str {
+        &self.run
+    }
+
+    fn errand(&mut self, errand: Errand) -> BoxFuture<Result<Standing, Trouble>> {
+        self.ask(errand, |asked| Job::Errand(Box::new(asked)))
+    }
+
+    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) -> BoxFuture<Result<Vec<Reply>, Trouble>> {
+        self.ask((life, batch), Job::Letters)
+    }
+}
+
+fn boot_id(path: &Path) -> Result<String, Trouble> {
+    let unfit = |why: String| Trouble::Unfit(format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| unfit(error.to_string()))?;
+    match text.trim() {
+        "" => Err(unfit("the kernel does not tell its boot id".into())),
+        boot => Ok(boot.into()),
+    }
+}
+
+fn time() -> NodeTime {
+    NodeTime { wall_micros: clock::wall_micros(), life_millis: clock::boot_millis() }
+}
+
+fn ended() -> Trouble {
+    Trouble::Broken("its thread has ended".into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -74,7 +74,7 @@ fn vote_command(
     command
 }
 
-/// What the epoch key holds while this life is ripe. No life, no mark: nothing is equal to it.
+/// What the epoch key holds while this life is ripe. No life, no mark: nothing that was ever stored is equal to it.
 fn mark(life: Option<Life>) -> String {
     life.map_or_else(String::new, |life| format!("{} {}", hex(life.epoch), life.floor))
 }
@@ -89,7 +89,7 @@ pub(super) fn replies(life: Option<Life>, letters: &[Letter], values: Vec<Value>
     if values.len() != letters.len() + usize::from(plain) {
         return Err(malformed("a batch"));
     }
-    let same_life = !plain || values.last().and_then(text).is_some_and(|found| found == mark(life));
+    let same_life = !plain || life.is_some() && values.last().and_then(text) == Some(mark(life));
     letters.iter().zip(values).map(|(letter, value)| reply(letter, value, same_life)).collect()
 }
 
@@ -118,7 +118,7 @@ fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Troubl
             Value::Int(0) => Ok(plain(Some(Refusal::Absent))),
             _ => Err(malformed("a plain script")),
         },
-        _ => scripted(&value).ok_or_else(|| malformed("a script")),
+        request => scripted(request, &value).ok_or_else(|| malformed("a script")),
     }
 }
 
@@ -127,13 +127,14 @@ fn plain(refusal: Option<Refusal>) -> Reply {
     Reply::Voted { vote, at_micros: None }
 }
 
-fn scripted(value: &Value) -> Option<Reply> {
+fn scripted(request: &Request, value: &Value) -> Option<Reply> {
     let Value::Array(parts) = value else { return None };
     let number = |index: usize| parts.get(index).and_then(unsigned);
     let code = parts.first().and_then(|part| if let Value::Int(code) = part { Some(*code) } else { None })?;
     let at_micros = Some(number(1)?);
     let vote = match code {
-        1 => Vote::Grant { fence: Fence::new(if parts.len() > 2 { number(2)? } else { 0 }) },
+        1 if request.may_grant() => Vote::Grant { fence: Fence::new(number(2)?) },
+        1 => Vote::Grant { fence: Fence::default() },
         0 => Vote::Refusal(Refusal::Held {
             // A key without an expiry, which nobody but a stranger would set, has no end that could be told.
             remaining: parts.get(2).and_then(unsigned).map(Duration::from_millis),
@@ -245,3 +246,6 @@ fn text(value: &Value) -> Option<String> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

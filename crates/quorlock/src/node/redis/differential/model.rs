@@ -1,0 +1,263 @@
+//! A node as the core has it, in step with the server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_core::fence::Fence;
+use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::node::{
+    Constants, Epoch, Errand, FenceNote, Incarnation, NodeTime, Record, Standing, Trust, WITNESS_STILL, apply, attend,
+    quarantine_micros,
+};
+use quorlock_core::time::Ttl;
+use quorlock_core::vote::{Refusal, Request, Vote};
+
+use super::steps::{ATTEMPTS, Bid, CONSTANTS, Jump, Kind, Known, Letter, NAMES, RUNS, Span, Visit};
+use crate::node::Life;
+use crate::node::place::{KeyTemplate, Place};
+
+const START: i64 = 1_700_000_000_123_456;
+const NOBODY: Epoch = Epoch(0);
+
+/// What the nodes of five clusters agree on: each but the first differs from it in one thing.
+pub(super) fn constants(which: usize) -> Constants {
+    let first = Constants { cluster: "c1".into(), nodes: 3, max_ttl_millis: 3_000, sigma_micros: 1_000_000 };
+    let all: [Constants; CONSTANTS] = [
+        first.clone(),
+        Constants { cluster: "c2".into(), ..first.clone() },
+        Constants { nodes: 5, ..first.clone() },
+        // The longest that there is, so that fences are kept for longer than a day.
+        Constants { max_ttl_millis: 86_400_000, ..first.clone() },
+        Constants { sigma_micros: 1_000_001, ..first },
+    ];
+    all[which].clone()
+}
+
+pub(super) fn attempts() -> impl Iterator<Item = LeaseId> {
+    (0..ATTEMPTS).map(LeaseId::from_bits)
+}
+
+/// What one node holds, by the core's rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) life: Option<Incarnation>,
+    pub(super) records: [Record; NAMES],
+    pub(super) tombstones: BTreeMap<LeaseId, u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) state: State,
+    pub(super) places: [Arc<Place>; NAMES],
+    pub(super) micros: i64,
+    /// The last ripe life but the current one.
+    earlier: Option<Life>,
+    current: Option<Life>,
+    epochs: u128,
+}
+
+impl Model {
+    pub(super) fn new() -> Self {
+        let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
+        let place = |name| Arc::new(template.place(&Name::new(name).unwrap()).unwrap());
+        Self {
+            state: State { life: None, records: Default::default(), tombstones: BTreeMap::new() },
+            places: [place("plain"), place("with spaces, \u{9501} and a\nnew line")],
+            micros: START,
+            earlier: None,
+            current: None,
+            epochs: 0,
+        }
+    }
+
+    fn time(&self) -> NodeTime {
+        NodeTime::wall(self.micros.unsigned_abs())
+    }
+
+    pub(super) fn pass(&mut self, jump: &Jump) {
+        match jump {
+            Jump::By(micros) => self.micros += micros,
+            Jump::ToTheEndOf { what, offset } => {
+                let votes = self.state.records.iter().filter_map(|record| Some(record.vote.as_ref()?.until));
+                let fences = self.state.records.iter().filter_map(|record| Some(record.fence.as_ref()?.until));
+                let lapses = votes.chain(self.state.tombstones.values().copied()).chain(fences);
+                let mut ends: Vec<i64> = lapses.map(|millis| millis.cast_signed() * 1_000).collect();
+                if let Some((_, seen)) = self.state.life.as_ref().and_then(|life| life.witness) {
+                    let still = WITNESS_STILL.as_micros() as i64;
+                    ends.extend([seen.cast_signed() + still, seen.cast_signed() - still]);
+                }
+                if !ends.is_empty() {
+                    self.micros = what.get(&ends) + offset;
+                }
+            }
+        }
+    }
+
+    /// Which set of constants a client of this node would have.
+    pub(super) fn kin(&self) -> usize {
+        self.state
+            .life
+            .as_ref()
+            .map_or(0, |life| (0..CONSTANTS).position(|set| constants(set) == life.constants).unwrap())
+    }
+
+    pub(super) fn life(&self, known: Known) -> Option<Life> {
+        match known {
+            Known::Current => self.current,
+            Known::Earlier => self.earlier,
+            Known::None => None,
+        }
+    }
+
+    fn epoch(&self, known: Known) -> Epoch {
+        let current = self.state.life.as_ref().and_then(|life| life.epoch);
+        match known {
+            Known::Current => current.unwrap_or(NOBODY),
+            Known::Earlier => self.earlier.map_or(NOBODY, |life| life.epoch),
+            Known::None => NOBODY,
+        }
+    }
+
+    pub(super) fn request(&self, letter: &Letter) -> Request {
+        let attempt = LeaseId::from_bits(letter.who);
+        let ttl = |millis| Ttl::new(Duration::from_millis(millis), Duration::MAX).unwrap();
+        match letter.kind {
+            Kind::Acquire { fence, ttl: millis, holder } => {
+                let proposal = self.fence(letter.name, fence);
+                Request::Acquire { attempt, proposal, ttl: ttl(millis), holder: holder.into() }
+            }
+            Kind::Renew { fence, ttl: millis, holder, repair } => {
+                let fence = self.fence(letter.name, fence);
+                Request::Renew { attempt, fence, ttl: ttl(millis), repair, holder: holder.into() }
+            }
+            Kind::Release { tombstone } => Request::Release { attempt, tombstone },
+            Kind::PlainAcquire { ttl: millis } => Request::PlainAcquire { attempt, ttl: ttl(millis) },
+            Kind::PlainExtend { ttl: millis } => Request::PlainExtend { attempt, ttl: ttl(millis) },
+            Kind::PlainRelease => Request::PlainRelease { attempt },
+        }
+    }
+
+    fn fence(&self, name: usize, bid: Bid) -> Fence {
+        let clock = self.micros.unsigned_abs();
+        let sigma = constants(self.kin()).sigma_micros;
+        let stored = self.state.records[name].fence.as_ref().map_or(clock, |note| note.fence.get());
+        Fence::new(match bid {
+            Bid::Clock(ahead) => clock.saturating_add_signed(ahead),
+            Bid::Limit(ahead) => (clock + sigma).saturating_add_signed(ahead),
+            Bid::Stored(ahead) => stored.saturating_add_signed(ahead),
+        })
+    }
+
+    pub(super) fn answer(&mut self, life: Option<Life>, name: usize, request: &Request) -> Vote {
+        let now = self.time();
+        let (attempt, epoch) = (request.attempt(), life.map_or(NOBODY, |life| life.epoch));
+        let State { life, records, tombstones } = &mut self.state;
+        let record = &mut records[name];
+        // A record is what one attempt sees of a name: tombstones are each attempt's own.
+        record.tombstone = tombstones.remove(&attempt);
+        let life = life.clone().unwrap_or_else(|| stranger(None));
+        let is_stranger = life.epoch != Some(epoch) || life.floor.is_none();
+        let vote = if is_stranger && request.is_plain() && request.may_grant() {
+            // The page's commands know nothing of lives: the server obeys, and the client does not count it.
+            apply(&stranger(Some(epoch)), record, request, epoch, now);
+            Vote::Refusal(Refusal::WrongEpoch)
+        } else {
+            apply(&life, record, request, epoch, now)
+        };
+        tombstones.extend(record.tombstone.take().map(|until| (attempt, until)));
+        vote
+    }
+
+    pub(super) fn errand(&mut self, visit: &Visit) -> Errand {
+        let run = |which: usize| ["first/run", "second/run"].map(str::to_owned)[which % RUNS].clone();
+        let mut fresh = || {
+            self.epochs += 1;
+            Epoch(self.epochs << 64)
+        };
+        match *visit {
+            Visit::Look => Errand::Look,
+            Visit::Hello { run: which, constants: set, founders, trust } => Errand::Hello {
+                run: run(which),
+                fresh: fresh(),
+                constants: constants(set),
+                founders: founders.into(),
+                trust: trust.map_or(Trust::Quarantine, |floor_offset| Trust::Vote { floor_offset }),
+            },
+            Visit::Init { run: which, constants: set } => {
+                Errand::Init { run: run(which), fresh: fresh(), constants: constants(set) }
+            }
+            Visit::Witness { life, who } => Errand::Witness { epoch: self.epoch(life), witness: who },
+            Visit::Add { life, who, micros } => {
+                Errand::Add { epoch: self.epoch(life), witness: who, micros: self.span(micros) }
+            }
+            Visit::Ripen { life } => Errand::Ripen { epoch: self.epoch(life) },
+        }
+    }
+
+    fn span(&self, span: Span) -> u64 {
+        match span {
+            Span::Micros(micros) => micros,
+            Span::Rest(more) => {
+                let left =
+                    |life: &Incarnation| quarantine_micros(&life.constants).saturating_sub(life.witnessed_micros);
+                self.state.life.as_ref().map_or(0, left).saturating_add_signed(more)
+            }
+        }
+    }
+
+    pub(super) fn attend(&mut self, errand: &Errand) -> Standing {
+        let now = self.time();
+        let standing = attend(&mut self.state.life, errand, now);
+        let ripe = |life: &Incarnation| Some(Life { epoch: life.epoch?, floor: life.floor? });
+        let current = self.state.life.as_ref().and_then(ripe);
+        if current.is_some() && current != self.current {
+            self.earlier = std::mem::replace(&mut self.current, current);
+        }
+        standing
+    }
+
+    pub(super) fn wipe_epoch(&mut self) {
+        if let Some(life) = &mut self.state.life {
+            (life.epoch, life.floor) = (None, None);
+        }
+    }
+
+    pub(super) fn wipe_all(&mut self) {
+        self.state = State { life: None, records: Default::default(), tombstones: BTreeMap::new() };
+    }
+
+    pub(super) fn plant(&mut self, name: usize, below: u64) -> &FenceNote {
+        let now = self.time();
+        self.state.records[name].fence.insert(FenceNote {
+            fence: Fence::new(Fence::MAX.get() - below),
+            by: LeaseId::from_bits(0),
+            since_micros: now.wall_micros,
+            holder: "7 host late".into(),
+            until: now.life_millis + 60_000,
+        })
+    }
+
+    /// What there is to see now: without what has lapsed.
+    pub(super) fn visible(&mut self) -> State {
+        let now = self.time();
+        for record in &mut self.state.records {
+            record.lapse(now);
+        }
+        self.state.tombstones.retain(|_, until| now.life_millis <= *until);
+        self.state.clone()
+    }
+}
+
+/// A node that is ripe in this life, or blank.
+fn stranger(epoch: Option<Epoch>) -> Incarnation {
+    Incarnation {
+        run: String::new(),
+        epoch,
+        floor: epoch.map(|_| Fence::default()),
+        witnessed_micros: 0,
+        witness: None,
+        constants: constants(0),
+        founders: String::new(),
+    }
+}

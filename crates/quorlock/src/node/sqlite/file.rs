@@ -1,0 +1,122 @@
+//! The file before SQLite sees it: made with care, and refused where locks do not work.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, CWD, FileType, Mode, access, mknodat, statfs};
+use rustix::io::Errno;
+
+use crate::node::Trouble;
+
+/// The smallest page that SQLite knows.
+const DATABASE_BYTES_MIN: u64 = 512;
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// Makes the file and its directories where they are missing.
+///
+/// The file is never opened here. POSIX locks belong to a process: closing any descriptor of a file drops them all,
+/// also those of another session in this process.
+pub(super) fn prepare(path: &Path) -> Result<(), Trouble> {
+    let directory = directory(path);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(DIRECTORY_MODE)
+        .create(directory)
+        .map_err(|error| trouble(directory, "cannot make the directory", &error))?;
+    refuse_network(directory)?;
+    match mknodat(CWD, path, FileType::RegularFile, FILE_MODE, 0) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(trouble(path, "cannot make the file", &error.into())),
+    }
+    refuse_network(path)?;
+    let found = std::fs::metadata(path).map_err(|error| trouble(path, "cannot look at the file", &error))?;
+    if !found.is_file() {
+        return Err(unfit(path, "it is not a regular file"));
+    }
+    if (1..DATABASE_BYTES_MIN).contains(&found.len()) && !companion(path, "-journal").exists() {
+        // SQLite takes such a file for an empty one.
+        return Err(unfit(path, "it is not an SQLite database"));
+    }
+    if found.nlink() > 1 {
+        // SQLite keeps its log under the file's name, and would keep two.
+        return Err(unfit(path, "it has several names (hard links), and locks need it to have one"));
+    }
+    Ok(())
+}
+
+/// Whether the lack of a permission explains why the file, or its companions beside it, cannot be opened.
+pub(super) fn is_forbidden(path: &Path) -> bool {
+    let lacks = |path: &Path, needed| {
+        matches!(access(path, needed), Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NOENT | Errno::NOTDIR))
+    };
+    lacks(path, Access::READ_OK | Access::WRITE_OK) || lacks(directory(path), Access::WRITE_OK | Access::EXEC_OK)
+}
+
+/// Puts the file's name on the disk, and those of its directories, as far as we may: any of them may be new.
+pub(super) fn sync_names(path: &Path) -> io::Result<()> {
+    File::open(directory(path))?.sync_all()?;
+    for ancestor in path.ancestors().skip(2) {
+        // Best effort: a directory that we may not read is not one that we made.
+        let _ = File::open(ancestor).and_then(|directory| directory.sync_all());
+    }
+    Ok(())
+}
+
+fn companion(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+fn refuse_network(path: &Path) -> Result<(), Trouble> {
+    let found = statfs(path).map_err(|error| trouble(path, "cannot look at the file system", &error.into()))?;
+    match network(i128::from(found.f_type)) {
+        None => Ok(()),
+        Some(name) => Err(unfit(
+            path,
+            &format!(
+                "it is on a network file system ({name}), where locks and shared memory do not work: use a local one"
+            ),
+        )),
+    }
+}
+
+/// The name of a network file system, by the magic number that `statfs` gives.
+pub(super) fn network(magic: i128) -> Option<&'static str> {
+    // The kernel's numbers have 32 bits; how they are signed depends on the machine.
+    Some(match magic as u32 {
+        0x6969 => "NFS",
+        0x517b => "SMB",
+        0xff53_4d42 => "CIFS",
+        0xfe53_4d42 => "SMB2",
+        0x5346_414f | 0x6b41_4653 => "AFS",
+        0x00c3_6400 => "Ceph",
+        0x0102_1997 => "9P",
+        0x0bd0_0bd0 => "Lustre",
+        0x4750_4653 => "GPFS",
+        0x7375_7245 => "Coda",
+        _ => return None,
+    })
+}
+
+fn unfit(path: &Path, why: &str) -> Trouble {
+    Trouble::Unfit(format!("{}: {why}", path.display()))
+}
+
+/// Whether an error will pass by itself.
+fn trouble(path: &Path, what: &str, error: &io::Error) -> Trouble {
+    use io::ErrorKind::{Interrupted, OutOfMemory, QuotaExceeded, ResourceBusy, StorageFull};
+    let text = format!("{}: {what}: {error}", path.display());
+    match error.kind() {
+        Interrupted | OutOfMemory | QuotaExceeded | ResourceBusy | StorageFull => Trouble::Unreachable(text),
+        _ if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Trouble::Unreachable(text),
+        _ => Trouble::Unfit(text),
+    }
+}

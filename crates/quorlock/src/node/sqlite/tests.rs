@@ -1,0 +1,207 @@
+//! What is promised of an SQLite node.
+
+mod crash;
+mod damage;
+mod model;
+mod opening;
+mod voting;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use quorlock_core::fence::Fence;
+use quorlock_core::name::{Holder, LeaseId, Name};
+use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, NodeTime, Standing, Trust};
+use quorlock_core::time::Ttl;
+use quorlock_core::vote::{Refusal, Request, Vote};
+
+use super::*;
+use crate::node::place::{KeyTemplate, Place};
+
+/// When the tests begin, by the wall clock: 2025-01-01.
+const START_MICROS: u64 = 1_735_689_600_000_000;
+const HOUR_MILLIS: u64 = 3_600_000;
+const SIGMA_MICROS: u64 = 10_000_000;
+
+impl SqliteNode {
+    fn with_boot_id(path: &Path, boot: &str, clock: &Hands) -> Self {
+        let clock = clock.clone();
+        let clock: Clock = Arc::new(move || clock.read());
+        Self { boot: Some(boot.into()), clock, ..Self::new(path.into()) }
+    }
+}
+
+/// A clock that stands still unless it is moved, and counts how often it was read.
+#[derive(Clone, Default)]
+struct Hands {
+    millis: Arc<AtomicU64>,
+    read: Arc<AtomicU64>,
+}
+
+impl Hands {
+    fn read(&self) -> NodeTime {
+        self.read.fetch_add(1, Ordering::SeqCst);
+        self.peek()
+    }
+
+    fn peek(&self) -> NodeTime {
+        let millis = self.millis.load(Ordering::SeqCst);
+        NodeTime { wall_micros: START_MICROS + millis * 1_000, life_millis: 1_000 + millis }
+    }
+
+    fn pass(&self, millis: u64) {
+        self.millis.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    fn readings(&self) -> u64 {
+        self.read.load(Ordering::SeqCst)
+    }
+}
+
+/// A directory with a file in it that is a node.
+struct Ground {
+    directory: tempfile::TempDir,
+    clock: Hands,
+}
+
+impl Ground {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), clock: Hands::default() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("locks.db")
+    }
+
+    /// A session that has said hello.
+    fn session(&self, boot: &str) -> Handled {
+        Handled::new(self.open(boot).unwrap())
+    }
+
+    fn open(&self, boot: &str) -> Result<Box<dyn Session>, Trouble> {
+        wait(SqliteNode::with_boot_id(&self.path(), boot, &self.clock).open())
+    }
+
+    /// Another program's view of the file.
+    fn other(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.path()).unwrap()
+    }
+}
+
+/// A session after its handshake.
+struct Handled {
+    session: Box<dyn Session>,
+    known: Incarnation,
+}
+
+impl Handled {
+    fn new(mut session: Box<dyn Session>) -> Self {
+        let known = hello(&mut *session).life.unwrap();
+        Self { session, known }
+    }
+
+    fn life(&self) -> Life {
+        Life { epoch: self.known.epoch.unwrap(), floor: self.known.floor.unwrap() }
+    }
+
+    fn send(&mut self, letters: Vec<Letter>) -> BoxFuture<Result<Vec<Reply>, Trouble>> {
+        self.session.send(Some(self.life()), letters)
+    }
+
+    fn ask(&mut self, name: &str, request: Request) -> Vote {
+        let replies = wait(self.send(vec![letter(name, request)])).unwrap();
+        vote(&replies[0])
+    }
+
+    fn acquire(&mut self, name: &str, attempt: u128) -> Vote {
+        self.ask(name, acquire(attempt))
+    }
+
+    /// Acquires and releases, and gives the fence.
+    fn fence(&mut self, name: &str, attempt: u128) -> Fence {
+        let vote = self.acquire(name, attempt);
+        self.ask(name, release(attempt));
+        granted(&vote)
+    }
+}
+
+fn hello(session: &mut dyn Session) -> Standing {
+    let errand = Errand::Hello {
+        run: session.run().into(),
+        fresh: Epoch(crate::entropy::bits()),
+        constants: constants(),
+        founders: "run".into(),
+        trust: Trust::Vote { floor_offset: 2 * SIGMA_MICROS.cast_signed() },
+    };
+    let standing = wait(session.errand(errand)).unwrap();
+    assert!(standing.accepted);
+    standing
+}
+
+fn constants() -> Constants {
+    Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 60_000, sigma_micros: SIGMA_MICROS }
+}
+
+fn ttl(millis: u64) -> Ttl {
+    Ttl::new(Duration::from_millis(millis), Duration::from_secs(60)).unwrap()
+}
+
+fn holder() -> String {
+    Holder::new("host", 7, "test").encode()
+}
+
+fn acquire(attempt: u128) -> Request {
+    let attempt = LeaseId::from_bits(attempt);
+    Request::Acquire { attempt, proposal: Fence::default(), ttl: ttl(30_000), holder: holder() }
+}
+
+fn release(attempt: u128) -> Request {
+    Request::Release { attempt: LeaseId::from_bits(attempt), tombstone: None }
+}
+
+fn letter(name: &str, request: Request) -> Letter {
+    Letter { place: Arc::new(place(name)), request: Arc::new(request) }
+}
+
+fn place(name: &str) -> Place {
+    KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().place(&Name::new(name).unwrap()).unwrap()
+}
+
+fn vote(reply: &Reply) -> Vote {
+    match reply {
+        Reply::Voted { vote, .. } => vote.clone(),
+        Reply::Failed(why) => panic!("no vote: {why}"),
+    }
+}
+
+fn granted(vote: &Vote) -> Fence {
+    match vote {
+        Vote::Grant { fence } => *fence,
+        Vote::Refusal(refusal) => panic!("refused: {refusal}"),
+    }
+}
+
+fn is_held(vote: &Vote) -> bool {
+    matches!(vote, Vote::Refusal(Refusal::Held { .. }))
+}
+
+/// Waits for a future that needs no runtime.
+fn wait<T>(future: BoxFuture<T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = future;
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Votes, lives and fences.
+
+use super::*;
+
+#[test]
+fn two_sessions_see_each_others_votes() {
+    let ground = Ground::new();
+    let (mut ours, mut theirs) = (ground.session("boot"), ground.session("boot"));
+    assert_eq!(ours.known, theirs.known);
+    granted(&ours.acquire("a", 1));
+    assert!(is_held(&theirs.acquire("a", 2)));
+    granted(&theirs.acquire("b", 2));
+    granted(&ours.ask("a", release(1)));
+    granted(&theirs.acquire("a", 2));
+}
+
+#[test]
+fn a_refusal_tells_holder_and_time_left() {
+    let ground = Ground::new();
+    let mut session = ground.session("boot");
+    let fence = granted(&session.acquire("a", 1));
+    ground.clock.pass(10_000);
+    let held =
+        Refusal::Held { holder: Some(Holder::new("host", 7, "test")), remaining: Some(Duration::from_secs(20)), fence };
+    assert_eq!(session.acquire("a", 2), Vote::Refusal(held));
+}
+
+#[test]
+fn votes_lapse() {
+    let ground = Ground::new();
+    let mut session = ground.session("boot");
+    granted(&session.acquire("a", 1));
+    ground.clock.pass(30_000);
+    assert!(is_held(&session.acquire("a", 2)));
+    ground.clock.pass(1);
+    granted(&session.acquire("a", 2));
+}
+
+#[test]
+fn a_tombstone_refuses_its_attempt_until_it_lapses() {
+    let ground = Ground::new();
+    let mut session = ground.session("boot");
+    session.ask("a", Request::Release { attempt: LeaseId::from_bits(1), tombstone: Some(500) });
+    assert_eq!(session.acquire("a", 1), Vote::Refusal(Refusal::Tombstoned));
+    granted(&session.acquire("b", 2));
+    ground.clock.pass(501);
+    granted(&session.acquire("a", 1));
+    session.ask("a", Request::Release { attempt: LeaseId::from_bits(1), tombstone: Some(u64::MAX) });
+    ground.clock.pass(1_000 * HOUR_MILLIS);
+    assert_eq!(session.acquire("a", 1), Vote::Refusal(Refusal::Tombstoned));
+}
+
+#[test]
+fn the_same_boot_keeps_votes_over_reopening() {
+    let ground = Ground::new();
+    let mut session = ground.session("boot");
+    granted(&session.acquire("a", 1));
+    let known = session.known.clone();
+    drop(session);
+    let mut session = ground.session("boot");
+    assert_eq!(session.known, known);
+    assert!(is_held(&session.acquire("a", 2)));
+}
+
+#[test]
+fn a_reboot_voids_votes_and_tombstones() {
+    let ground = Ground::new();
+    let mut session = ground.session("first");
+    granted(&session.acquire("a", 1));
+    session.ask("b", Request::Release { attempt: LeaseId::from_bits(2), tombstone: Some(60_000) });
+    drop(session);
+    let mut session = ground.session("second");
+    granted(&session.acquire("a", 3));
+    granted(&session.acquire("b", 2));
+}
+
+#[test]
+fn a_session_of_another_boot_grants_nothing_before_its_hello() {
+    let ground = Ground::new();
+    let life = ground.session("first").life();
+    let mut session = ground.open("second").unwrap();
+    let replies = wait(session.send(Some(life), vec![letter("a", acquire(1))])).unwrap();
+    assert_eq!(vote(&replies[0]), Vote::Refusal(Refusal::WrongEpoch));
+}
+
+#[test]
+fn fences_grow_over_reboots_that_lose_all_ordinary_rows() {
+    let ground = Ground::new();
+    let mut last = Fence::default();
+    for boot in 0..5_u128 {
+        let mut session = ground.session(&format!("boot {boot}"));
+        for attempt in 0..3 {
+            let fence = session.fence("a", boot * 3 + attempt);
+            assert!(fence > last, "{fence} after {last}");
+            last = fence;
+        }
+        drop(session);
+        // What a power failure may do: everything but the reserve is as it was before.
+        let forget = "DELETE FROM record; DELETE FROM tombstone; UPDATE node SET sure = 0, run = NULL, epoch = NULL";
+        ground.other().execute_batch(forget).unwrap();
+        // The wall clock need not even get ahead.
+        ground.clock.pass(u64::from(boot % 2 == 0) * 1_000);
+    }
+}
+
+#[test]
+fn every_fence_is_below_the_reserve_on_the_disk() {
+    let ground = Ground::new();
+    let mut session = ground.session("boot");
+    let other = ground.other();
+    for attempt in 0..48 {
+        let fence = session.fence("a", attempt);
+        let read = |column: &str| {
+            other.query_row(&format!("SELECT {column} FROM node"), [], |row| row.get::<_, i64>(0)).unwrap() as u64
+        };
+        assert!(fence.get() < read("sure") && read("sure") <= read("reserve"));
+        assert!(read("reserve") < ground.clock.peek().wall_micros + 3 * HOUR_MILLIS * 1_000, "it runs away");
+        ground.clock.pass(HOUR_MILLIS / 3);
+    }
+}
+
+#[test]
+fn a_grant_at_the_reserve_fails_alone() {
+    let ground = Ground::new();
+    let mut session = ground.session("boot");
+    // A vote without a fence is the one that a renewal may give any fence to.
+    granted(&session.ask("a", Request::PlainAcquire { attempt: LeaseId::from_bits(1), ttl: ttl(1_000) }));
+    let wild = Request::Renew {
+        attempt: LeaseId::from_bits(1),
+        fence: Fence::new(START_MICROS * 2),
+        ttl: ttl(1_000),
+        repair: false,
+        holder: holder(),
+    };
+    let replies = wait(session.send(vec![letter("a", wild), letter("b", acquire(2))])).unwrap();
+    assert!(matches!(&replies[0], Reply::Failed(why) if why.contains("reserve")), "{replies:?}");
+    granted(&vote(&replies[1]));
+    assert!(session.fence("c", 3).get() < START_MICROS * 2);
+}
+
+#[test]
+fn an_operators_new_life_keeps_votes_and_lifts_the_floor() {
+    let ground = Ground::new();
+    let mut session = ground.session("boot");
+    let fence = granted(&session.acquire("a", 1));
+    let init = Errand::Init { run: "boot".into(), fresh: Epoch(9), constants: constants() };
+    session.known = wait(session.session.errand(init)).unwrap().life.unwrap();
+    assert_eq!(session.known.epoch, Some(Epoch(9)));
+    assert!(session.known.floor.unwrap() > fence);
+    assert!(is_held(&session.acquire("a", 2)));
+    assert!(session.fence("b", 3) >= session.known.floor.unwrap());
+}
+
+#[test]
+fn ripening_lifts_the_floor_over_the_reserve() {
+    let ground = Ground::new();
+    let fence = ground.session("first").fence("a", 1);
+    let mut session = ground.open("second").unwrap();
+    let (epoch, witness) = (Epoch(5), 6);
+    let micros = 66_000_000;
+    let mut errand = |errand| wait(session.errand(errand)).unwrap();
+    let (run, founders) = ("second".into(), String::new());
+    let life = errand(Errand::Hello { run, fresh: epoch, constants: constants(), founders, trust: Trust::Quarantine });
+    assert_eq!(life.life.unwrap().floor, None);
+    assert!(errand(Errand::Witness { epoch, witness }).accepted);
+    assert!(errand(Errand::Add { epoch, witness, micros }).accepted);
+    let ripe = errand(Errand::Ripen { epoch });
+    assert!(ripe.accepted && ripe.life.unwrap().floor.unwrap() > fence);
+}
+
+#[test]
+fn a_fence_ahead_of_the_clock_is_not_forgotten() {
+    let ground = Ground::new();
+    drop(ground.session("first"));
+    // A machine whose clock was right once and now starts years behind.
+    ground.other().execute("UPDATE node SET reserve = reserve + 100000000000000", []).unwrap();
+    let mut session = ground.session("second");
+    let (first, second) = (session.fence("a", 1), session.fence("a", 2));
+    assert!(second > first && first.get() > START_MICROS + 100_000_000_000_000);
+    ground.clock.pass(25 * HOUR_MILLIS);
+    assert!(session.fence("a", 3) > second);
+    ground.clock.pass(25 * HOUR_MILLIS);
+    for attempt in 0..2_000 {
+        session.ask("b", release(attempt));
+    }
+    assert!(session.fence("a", 4) > second);
+}
+
+#[test]
+fn what_has_lapsed_is_removed_in_bounded_steps() {
+    let ground = Ground::new();
+    let mut session = ground.session("boot");
+    let count = |table: &str| -> i64 {
+        ground.other().query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    for hundred in 0..20_u128 {
+        let ids = hundred * 100..hundred * 100 + 100;
+        let tombstone = |id| Request::Release { attempt: LeaseId::from_bits(id), tombstone: Some(1_000) };
+        let letters = ids.flat_map(|id| [letter(&format!("{id}"), acquire(id)), letter("x", tombstone(id + 100_000))]);
+        wait(session.send(letters.collect())).unwrap();
+    }
+    assert_eq!((count("record"), count("tombstone")), (2_000, 2_000));
+    granted(&session.acquire("kept", 1));
+    ground.clock.pass(25 * HOUR_MILLIS);
+    granted(&session.acquire("kept", 1));
+    for _ in 0..6 {
+        let letters = (0..500).map(|id| letter("x", release(id)));
+        wait(session.send(letters.collect())).unwrap();
+    }
+    assert_eq!((count("record"), count("tombstone")), (1, 0));
+    assert!(is_held(&session.acquire("kept", 2)));
+}
+
+#[test]
+fn all_that_has_queued_up_goes_into_one_commit_in_order() {
+    let ground = Ground::new();
+    let mut session = ground.session("boot");
+    granted(&session.acquire("warm", 1));
+    let other = ground.other();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let before = ground.clock.readings();
+    let replies: Vec<_> = (0..50)
+        .map(|attempt| {
+            drop(session.send(vec![letter("a", acquire(attempt))]));
+            session.send(vec![letter("a", release(attempt)), letter("warm", acquire(attempt))])
+        })
+        .collect();
+    other.execute_batch("COMMIT").unwrap();
+    for (attempt, reply) in replies.into_iter().enumerate() {
+        let replies = wait(reply).unwrap();
+        // The acquire whose future nobody polled went first: there was a vote to take back.
+        assert_eq!(granted(&vote(&replies[0])), Fence::default());
+        assert_eq!(is_held(&vote(&replies[1])), attempt != 1);
+    }
+    assert_eq!(ground.clock.readings() - before, 1, "one transaction reads the clock once");
+}
+
+#[test]
+fn a_file_that_stays_locked_fails_everything_that_waits_and_nothing_else() {
+    let ground = Ground::new();
+    let mut session = ground.session("boot");
+    granted(&session.acquire("a", 1));
+    let other = ground.other();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let first = session.send(vec![letter("a", acquire(2))]);
+    let second = session.send(vec![letter("b", acquire(2)), letter("c", acquire(2))]);
+    let third = session.session.errand(Errand::Look);
+    let (first, second, third) = (wait(first).unwrap(), wait(second).unwrap(), wait(third));
+    assert!(matches!(&first[..], [Reply::Failed(why)] if why.contains("locked")), "{first:?}");
+    assert!(matches!(&second[..], [Reply::Failed(_), Reply::Failed(_)]));
+    assert!(matches!(third, Err(Trouble::Unreachable(_))));
+    other.execute_batch("COMMIT").unwrap();
+    assert!(is_held(&session.acquire("a", 2)));
+    granted(&session.acquire("b", 3));
+}
+
+#[test]
+fn the_thread_ends_with_its_session() {
+    let ground = Ground::new();
+    let mut session = ground.session("boot");
+    let pending = session.send(vec![letter("a", acquire(1))]);
+    let held = Arc::downgrade(&ground.clock.read);
+    let ours = held.strong_count();
+    drop(session);
+    granted(&vote(&wait(pending).unwrap()[0]));
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while held.strong_count() == ours {
+        assert!(std::time::Instant::now() < deadline, "it still runs");
+        std::thread::yield_now();
+    }
+}
