@@ -38,11 +38,11 @@ pub(crate) struct PlaceArgs {
     pub(crate) nodes: Vec<String>,
 
     /// How a name becomes a Redis key; {name} shares locks with other Redlock clients.
-    #[arg(long, global = true, value_name = "TEMPLATE", env = "QUORLOCK_KEY_TEMPLATE")]
+    #[arg(long, global = true, value_name = "TEMPLATE", env = "QUORLOCK_KEY_TEMPLATE", hide_env_values = true)]
     pub(crate) key_template: Option<String>,
 
     /// The longest ttl that the cluster allows; all its clients have to agree on it [default: 60s].
-    #[arg(long, global = true, value_name = "DURATION", env = "QUORLOCK_MAX_TTL", value_parser = parse_duration)]
+    #[arg(long, global = true, value_name = "DURATION", env = "QUORLOCK_MAX_TTL", hide_env_values = true, value_parser = parse_duration)]
     pub(crate) max_ttl: Option<Duration>,
 }
 

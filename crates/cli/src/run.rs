@@ -17,7 +17,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 
 /// Acquires, runs, releases.
 pub(crate) async fn run(place: &PlaceArgs, args: RunArgs) -> crate::Outcome {
-    check(&args)?;
+    check(place, &args)?;
     let mut interrupts = Interrupts::listen().map_err(|error| Failure::Internal(format!("no signals: {error}")))?;
     let client = place.builder()?.connect().await?;
     let label = args
@@ -43,7 +43,12 @@ pub(crate) async fn run(place: &PlaceArgs, args: RunArgs) -> crate::Outcome {
     }
 }
 
-fn check(args: &RunArgs) -> Result<(), Failure> {
+fn check(place: &PlaceArgs, args: &RunArgs) -> Result<(), Failure> {
+    if place.nodes.iter().any(|url| url.starts_with("memory:")) {
+        return Err(Failure::Config(
+            "memory: is gone with the process, so it locks nobody else out: not for run".into(),
+        ));
+    }
     let least = (args.kill_grace + Duration::from_secs(1)) * 3;
     if args.ttl < least {
         return Err(Failure::Usage(format!(

@@ -80,17 +80,17 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
     if let Some(refusal) = obstacle(record, bid.attempt, now) {
         return Vote::Refusal(refusal);
     }
-    if !is_own(record, bid.attempt) {
-        if !repair {
-            return Vote::Refusal(Refusal::Absent);
-        }
-        if is_too_far_ahead(life, record, bid.fence, now) {
-            return Vote::Refusal(Refusal::TooFarAhead);
-        }
+    let is_own = is_own(record, bid.attempt);
+    if !is_own && !repair {
+        return Vote::Refusal(Refusal::Absent);
+    }
+    let keeps_its_fence = is_own && record.fence.is_some();
+    if !keeps_its_fence && is_too_far_ahead(life, record, bid.fence, now) {
+        return Vote::Refusal(Refusal::TooFarAhead);
     }
     let fence = match &record.fence {
         // The seal has seen to it that a majority carries the lease's fence: a renewal need not raise anything.
-        Some(note) if is_own(record, bid.attempt) => note.fence,
+        Some(note) if is_own => note.fence,
         Some(note) => note.fence.max(bid.fence),
         None => bid.fence,
     };

@@ -5,7 +5,7 @@ use quorlock_core::node::{Epoch, Errand, Incarnation, Standing};
 use super::Link;
 use super::outbox::State;
 use crate::membership::{Admission, Membership};
-use crate::node::{Session, Trouble};
+use crate::node::{BoxFuture, Session, Trouble};
 use crate::{clock, entropy};
 use quorlock_core::vote::Silence;
 
@@ -51,13 +51,23 @@ impl Link {
         }
     }
 
-    /// Asks about the node itself, and takes down its clock.
-    pub(super) async fn errand(&self, session: &mut dyn Session, errand: Errand) -> Result<Standing, Trouble> {
-        let limit = self.config.handshake_deadline;
-        let standing = tokio::time::timeout(limit, session.errand(errand))
-            .await
-            .map_err(|_| Trouble::Broken(format!("silent for {limit:?}")))??;
+    async fn errand(&self, session: &mut dyn Session, errand: Errand) -> Result<Standing, Trouble> {
+        let standing = self.send_errand(session, errand).await?;
         self.note_clock(standing.at_micros, clock::now());
         Ok(standing)
+    }
+
+    /// Asks about the node itself: when this returns, the question is on its way.
+    pub(super) fn send_errand(
+        &self,
+        session: &mut dyn Session,
+        errand: Errand,
+    ) -> BoxFuture<Result<Standing, Trouble>> {
+        let limit = self.config.handshake_deadline;
+        let answer = session.errand(errand);
+        Box::pin(async move {
+            let in_time = tokio::time::timeout(limit, answer).await;
+            in_time.unwrap_or_else(|_| Err(Trouble::Broken(format!("silent for {limit:?}"))))
+        })
     }
 }

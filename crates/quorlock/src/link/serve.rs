@@ -11,7 +11,7 @@ use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
 use tokio::time::Instant;
 
 use super::outbox::{Sent, State};
-use super::vigil::{Vigil, lost_memory};
+use super::vigil::{Watch, lost_memory};
 use super::{Contact, Link};
 use crate::clock;
 use crate::node::{BoxFuture, Reply, Session, Trouble};
@@ -64,11 +64,11 @@ impl Link {
         flight: &mut Flight,
     ) -> Result<(), Trouble> {
         let epoch = life.epoch.ok_or_else(lost_memory)?;
-        let mut vigil = self.take_up(epoch, life);
+        let mut watch = self.take_up(epoch, life);
         self.settle_contact(Contact::Settled);
         self.outbox().owe_again(self.node, clock::now());
         let mut heard = Instant::now();
-        let mut duty = heard + self.pace(vigil.as_ref());
+        let mut duty = heard + self.pace(&watch);
         loop {
             if self.is_stale() {
                 return Err(Trouble::Broken("it is being replaced".into()));
@@ -86,6 +86,10 @@ impl Link {
                     heard = Instant::now();
                     self.arrived(flight, number, replies)?;
                 }
+                standing = watch.answer() => {
+                    heard = Instant::now();
+                    self.watched(session, &mut watch, standing?)?;
+                }
                 () = self.wake.notified(), if flight.batches.len() < IN_FLIGHT_MAX => {}
                 () = tokio::time::sleep_until(patience.unwrap_or(duty).min(duty)) => {
                     if patience.is_some_and(|end| Instant::now() >= end) {
@@ -93,15 +97,14 @@ impl Link {
                     }
                     if Instant::now() >= duty {
                         let idle = heard.elapsed() >= self.config.heartbeat;
-                        if vigil.is_some() || idle {
-                            vigil = self.watch(session, epoch, vigil.take()).await?;
-                            heard = Instant::now();
+                        if watch.is_vigil() || idle {
+                            self.look_after(session, &mut watch);
                         }
                         // Releases that were answered with an error are tried again at this pace.
                         if flight.batches.is_empty() {
                             self.outbox().owe_again(self.node, clock::now());
                         }
-                        duty = Instant::now() + self.pace(vigil.as_ref());
+                        duty = Instant::now() + self.pace(&watch);
                     }
                 }
             }
@@ -168,7 +171,7 @@ impl Link {
         outbox.closing && outbox.is_empty() && outbox.owed() == 0
     }
 
-    fn pace(&self, vigil: Option<&Vigil>) -> Duration {
-        vigil.map_or(self.config.heartbeat, |vigil| vigil.pace)
+    fn pace(&self, watch: &Watch) -> Duration {
+        watch.pace().unwrap_or(self.config.heartbeat)
     }
 }

@@ -2,81 +2,113 @@
 
 use std::time::Duration;
 
-use quorlock_core::node::{Epoch, Errand, Incarnation, quarantine_micros};
+use quorlock_core::node::{Epoch, Errand, Incarnation, Standing, quarantine_micros};
 use quorlock_core::vote::Silence;
 
 use super::Link;
 use super::outbox::State;
-use crate::clock::Stopwatch;
+use crate::clock::{self, Stopwatch};
 use crate::entropy;
-use crate::node::{Life, Session, Trouble};
+use crate::node::{BoxFuture, Life, Session, Trouble};
 
 /// How often a witness adds up, at most and at least.
 const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
+/// The watch over the memory behind one connection.
+pub(super) struct Watch {
+    epoch: Epoch,
+    /// While the node is not ripe.
+    vigil: Option<Vigil>,
+    /// The errand that is under way. Votes come and go meanwhile: they must not wait for it.
+    under_way: Option<BoxFuture<Result<Standing, Trouble>>>,
+}
+
 /// One connection's part in witnessing an unripe node.
-pub(super) struct Vigil {
+struct Vigil {
     /// Fresh for each connection: what an old one still had under way must not count.
     witness: u128,
     /// Runs since the last accepted word, while this connection is the witness.
     since: Option<Stopwatch>,
-    pub(super) pace: Duration,
+    pace: Duration,
+}
+
+impl Watch {
+    pub(super) fn is_vigil(&self) -> bool {
+        self.vigil.is_some()
+    }
+
+    /// How often a vigil wants to be looked after.
+    pub(super) fn pace(&self) -> Option<Duration> {
+        self.vigil.as_ref().map(|vigil| vigil.pace)
+    }
+
+    /// The answer to the errand that is under way, once there is one.
+    pub(super) async fn answer(&mut self) -> Result<Standing, Trouble> {
+        let Some(under_way) = &mut self.under_way else { return std::future::pending().await };
+        let answer = under_way.await;
+        self.under_way = None;
+        answer
+    }
 }
 
 impl Link {
     /// Ready at once, or on watch until the node is ripe.
-    pub(super) fn take_up(&self, epoch: Epoch, life: &Incarnation) -> Option<Vigil> {
+    pub(super) fn take_up(&self, epoch: Epoch, life: &Incarnation) -> Watch {
         if let Some(floor) = life.floor {
             self.set_state(State::Up(Life { epoch, floor }));
-            return None;
+            return Watch { epoch, vigil: None, under_way: None };
         }
         self.set_state(State::Down(Silence::Quarantined(quarantine_left(life))));
         let pace = Duration::from_micros(quarantine_micros(&life.constants) / 20).clamp(PACE.0, PACE.1);
-        Some(Vigil { witness: entropy::bits(), since: None, pace })
+        let vigil = Vigil { witness: entropy::bits(), since: None, pace };
+        Watch { epoch, vigil: Some(vigil), under_way: None }
     }
 
-    /// Looks after the node. An error means that its memory is another one, or that it does not answer.
-    pub(super) async fn watch(
-        &self,
-        session: &mut dyn Session,
-        epoch: Epoch,
-        vigil: Option<Vigil>,
-    ) -> Result<Option<Vigil>, Trouble> {
-        let Some(mut vigil) = vigil else {
-            let life = self.same_life(session, epoch, Errand::Look).await?.1;
-            return if life.floor.is_some() { Ok(None) } else { Err(lost_memory()) };
-        };
-        let witness = vigil.witness;
-        let errand = match vigil.since {
+    /// Sends the next word about the node's memory, unless one is under way.
+    pub(super) fn look_after(&self, session: &mut dyn Session, watch: &mut Watch) {
+        if watch.under_way.is_some() {
+            return;
+        }
+        let epoch = watch.epoch;
+        let errand = match &watch.vigil {
+            None => Errand::Look,
+            Some(Vigil { witness, since: None, .. }) => Errand::Witness { epoch, witness: *witness },
             // From the receipt of the last word to the sending of this one: no more than that is known to have stood.
-            Some(since) => Errand::Add { epoch, witness, micros: since.at_least().as_micros() as u64 },
-            None => Errand::Witness { epoch, witness },
+            Some(Vigil { witness, since: Some(since), .. }) => {
+                Errand::Add { epoch, witness: *witness, micros: since.at_least().as_micros() as u64 }
+            }
         };
-        let (accepted, mut life) = self.same_life(session, epoch, errand).await?;
-        vigil.since = accepted.then(Stopwatch::start);
-        if life.floor.is_none() && quarantine_left(&life).is_zero() {
-            life = self.same_life(session, epoch, Errand::Ripen { epoch }).await?.1;
-        }
-        if let Some(floor) = life.floor {
-            tracing::info!(node = %self.title, "out of quarantine");
-            self.set_state(State::Up(Life { epoch, floor }));
-            return Ok(None);
-        }
-        self.set_state(State::Down(Silence::Quarantined(quarantine_left(&life))));
-        Ok(Some(vigil))
+        watch.under_way = Some(self.send_errand(session, errand));
     }
 
-    async fn same_life(
+    /// Takes the answer. An error means that the node's memory is another one.
+    pub(super) fn watched(
         &self,
         session: &mut dyn Session,
-        epoch: Epoch,
-        errand: Errand,
-    ) -> Result<(bool, Incarnation), Trouble> {
-        let standing = self.errand(session, errand).await?;
-        match standing.life {
-            Some(life) if life.epoch == Some(epoch) => Ok((standing.accepted, life)),
-            _ => Err(lost_memory()),
+        watch: &mut Watch,
+        standing: Standing,
+    ) -> Result<(), Trouble> {
+        self.note_clock(standing.at_micros, clock::now());
+        let epoch = watch.epoch;
+        let life = standing.life.filter(|life| life.epoch == Some(epoch)).ok_or_else(lost_memory)?;
+        match (&mut watch.vigil, life.floor) {
+            (None, Some(_)) => {}
+            (None, None) => return Err(lost_memory()),
+            (Some(_), Some(floor)) => {
+                tracing::info!(node = %self.title, "out of quarantine");
+                self.set_state(State::Up(Life { epoch, floor }));
+                watch.vigil = None;
+            }
+            (Some(vigil), None) => {
+                vigil.since = standing.accepted.then(Stopwatch::start);
+                let left = quarantine_left(&life);
+                self.set_state(State::Down(Silence::Quarantined(left)));
+                if left.is_zero() {
+                    watch.under_way = Some(self.send_errand(session, Errand::Ripen { epoch }));
+                }
+            }
         }
+        Ok(())
     }
 }
 

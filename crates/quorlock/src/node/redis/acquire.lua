@@ -23,7 +23,7 @@ if got[2] and not own then
 end
 local mode, asked, sigma = ARGV[8], tonumber(ARGV[3]), tonumber(ARGV[5])
 if mode == 'renew' and not own then return {-4, now} end
-if not own or mode == 'acquire' then
+if not (own and fence) or mode == 'acquire' then
   if asked > math.max(now + sigma, fence and fence + 1 or 0) then return {-3, now} end
 end
 if mode == 'acquire' and own and fence or mode ~= 'acquire' and not (own and fence) then

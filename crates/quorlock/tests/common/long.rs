@@ -1,0 +1,136 @@
+//! Clusters whose leases outlast every wait of a test: a key that disappears was taken back, it cannot have lapsed.
+
+use std::time::Duration;
+
+use quorlock::{Ballot, Client, ClientBuilder, Fence, Silence, Tally};
+use quorlock_testkit::{Proxy, RedisServer, eventually_async};
+
+use super::observe::trouble;
+
+/// Longer than any test waits for anything.
+pub const LONG: Duration = Duration::from_secs(120);
+/// Half of what a client with [`PATIENT`] would wait for a node.
+const SOON: Duration = Duration::from_secs(30);
+/// A node deadline that nobody can wait for and still be [`soon`].
+pub const PATIENT: Duration = Duration::from_secs(60);
+/// For draining: more than links need to come back to nodes that have come back.
+pub const DRAINING: Duration = Duration::from_secs(30);
+
+/// Real servers, each behind a network of its own.
+pub struct Wired {
+    pub servers: Vec<RedisServer>,
+    pub proxies: Vec<Proxy>,
+}
+
+impl Wired {
+    /// Starts this many servers and declares them a cluster of long leases.
+    pub async fn ready(nodes: usize) -> Self {
+        Self::over(RedisServer::start_many(nodes)).await
+    }
+
+    /// Declares these servers a cluster of long leases.
+    pub async fn over(servers: Vec<RedisServer>) -> Self {
+        let proxies = servers.iter().map(|server| Proxy::start(server.addr())).collect();
+        let cluster = Self { servers, proxies };
+        cluster.direct().connect().await.unwrap().init_cluster().await.unwrap();
+        cluster
+    }
+
+    /// A builder for clients past the proxies.
+    pub fn direct(&self) -> ClientBuilder {
+        super::builder().ttl(LONG).max_ttl(LONG).nodes(self.servers.iter().map(RedisServer::url))
+    }
+
+    /// A builder for clients through the proxies.
+    pub fn builder(&self) -> ClientBuilder {
+        self.direct().nodes(self.proxies.iter().map(Proxy::url))
+    }
+
+    /// The keys of locks on all nodes, one list for each.
+    pub fn standing(&self) -> Vec<Vec<String>> {
+        self.servers.iter().map(super::lock_keys).collect()
+    }
+
+    /// Waits until a lock's key stands on exactly these nodes.
+    pub async fn stands_on(&self, key: &str, nodes: &[usize]) {
+        let there = |node: &usize| self.servers[*node].command(&["EXISTS", key]).as_int() == Some(1);
+        let all: Vec<usize> = (0..self.servers.len()).collect();
+        let what = format!("{key} to stand on the nodes {nodes:?}");
+        eventually_async(&what, async || all.iter().filter(|node| there(node)).eq(nodes)).await;
+    }
+
+    /// Waits until no lock's key stands anywhere.
+    pub async fn cleared(&self) {
+        eventually_async("all locks to be gone", async || self.standing().concat().is_empty()).await;
+    }
+
+    /// Closes the client, which must deliver everything it owes, and looks once: nothing may stand after that.
+    pub async fn drained(&self, client: Client) {
+        client.close(DRAINING).await.expect("all nodes are back: everything owed can be delivered");
+        assert_eq!(self.standing().concat(), Vec::<String>::new(), "left behind by a client that owes nothing");
+    }
+}
+
+/// A client whose nodes can all vote.
+pub async fn connected(builder: ClientBuilder) -> Client {
+    let client = builder.connect().await.expect("the cluster is fit");
+    voting(&client).await;
+    client
+}
+
+/// Waits until all nodes of a client can vote.
+pub async fn voting(client: &Client) {
+    eventually_async("all nodes to vote", async || client.nodes().iter().all(|(_, trouble)| trouble.is_none())).await;
+}
+
+/// Waits until a client has noticed such a trouble with a node, and returns it.
+pub async fn noticed(client: &Client, node: usize, fits: impl Fn(&Silence) -> bool) -> Silence {
+    let mut found = None;
+    eventually_async(&format!("the trouble with node {node} to be noticed"), async || {
+        found = trouble(client, node).filter(|why| fits(why));
+        found.is_some()
+    })
+    .await;
+    found.expect("waited for")
+}
+
+/// Waits for something that must not wait for nodes that do not answer.
+pub async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, work).await.expect("this must not wait for nodes that do not answer")
+}
+
+/// Acquires, extends and releases, waiting for no node that does not answer.
+pub async fn take_a_turn(client: &Client, name: &str) -> Fence {
+    let lease = soon(client.lock(name).acquire()).await.expect("a majority can vote");
+    soon(lease.extend()).await.expect("a majority can renew");
+    let fence = lease.fence().expect("it is held");
+    soon(lease.release()).await.expect("a majority can acknowledge");
+    fence
+}
+
+/// The nodes of a tally that were heard to have something wrong with them.
+pub fn missing(tally: &Tally) -> Vec<&str> {
+    let is_missing = |ballot: &Ballot| !matches!(ballot, Ballot::Granted | Ballot::Silent(Silence::Unheard));
+    tally.by_node().filter(|(_, ballot)| is_missing(ballot)).map(|(node, _)| node).collect()
+}
+
+/// How many acquires and renewals a server has carried out: each begins with an MGET, and nothing else does.
+pub fn votes(server: &RedisServer) -> u64 {
+    calls(server, ["mget"])[0]
+}
+
+/// How many releases a server has carried out: each has one GET; errands have as many GETs as HMGETs.
+pub fn releases(server: &RedisServer) -> u64 {
+    let [gets, errands] = calls(server, ["get", "hmget"]);
+    gets - errands
+}
+
+fn calls<const N: usize>(server: &RedisServer, commands: [&str; N]) -> [u64; N] {
+    let info = server.command(&["INFO", "commandstats"]);
+    let text = info.as_str().expect("INFO answers with text");
+    commands.map(|command| {
+        let start = format!("cmdstat_{command}:calls=");
+        let line = text.lines().find_map(|line| line.strip_prefix(&start));
+        line.map_or(0, |line| line.split(',').next().and_then(|count| count.parse().ok()).expect("a number of calls"))
+    })
+}

@@ -1,0 +1,34 @@
+//! Three nodes. A votes for a client and the reply is lost; B and C are taken by somebody else.
+
+use quorlock::{AcquireError, Retry};
+use quorlock_testkit::{Proxy, eventually_async};
+
+use super::{LONG, NAME, Recipe, Stage};
+use crate::common::lock_keys;
+
+/// Tells it, and says whether A's vote is left behind once the client has delivered everything that it owes.
+pub async fn leaves_a_vote(recipe: Recipe<'_>) -> bool {
+    let stage = Stage::new(3, recipe).await;
+    let proxies: Vec<Proxy> = stage.servers.iter().map(|server| Proxy::start(server.addr())).collect();
+    for server in &stage.servers[1..] {
+        server.command(&["SET", &format!("quorlock:{NAME}"), "somebody else"]);
+    }
+    let builder = stage.builder().retry(Retry::ONCE).nodes(proxies.iter().map(Proxy::url));
+    let client = builder.connect().await.expect("the cluster is fit");
+
+    proxies[0].drop_replies(true);
+    // B and C answer only after A has voted.
+    proxies[1..].iter().for_each(|proxy| proxy.hold(true));
+    let lock = client.lock(NAME);
+    let attempt = tokio::spawn(async move { lock.acquire().await });
+    eventually_async("A to vote", async || !lock_keys(&stage.servers[0]).is_empty()).await;
+    proxies[1..].iter().for_each(|proxy| proxy.hold(false));
+    let outcome = attempt.await.expect("an attempt does not panic");
+    assert!(matches!(outcome, Err(AcquireError::Held(_))), "{outcome:?}");
+
+    // The lost reply takes its connection along.
+    proxies[0].cut();
+    proxies[0].drop_replies(false);
+    client.close(LONG).await.expect("all nodes can be reached");
+    !lock_keys(&stage.servers[0]).is_empty()
+}
