@@ -123,15 +123,10 @@ fn every_fence_is_below_the_reserve_on_the_disk() {
 fn a_grant_at_the_reserve_fails_alone() {
     let ground = Ground::new();
     let mut session = ground.session("boot");
-    // A vote without a fence is the one that a renewal may give any fence to.
-    granted(&session.ask("a", Request::PlainAcquire { attempt: LeaseId::from_bits(1), ttl: ttl(1_000) }));
-    let wild = Request::Renew {
-        attempt: LeaseId::from_bits(1),
-        fence: Fence::new(START_MICROS * 2),
-        ttl: ttl(1_000),
-        repair: false,
-        holder: holder(),
-    };
+    granted(&session.acquire("a", 1));
+    granted(&session.ask("a", release(1)));
+    ground.other().execute("UPDATE record SET fence = ?1", [(START_MICROS * 2).cast_signed()]).unwrap();
+    let wild = acquire(1);
     let replies = wait(session.send(vec![letter("a", wild), letter("b", acquire(2))])).unwrap();
     assert!(matches!(&replies[0], Reply::Failed(why) if why.contains("reserve")), "{replies:?}");
     granted(&vote(&replies[1]));
