@@ -37,6 +37,11 @@ mod node;
 mod stats;
 mod timers;
 
+/// The README's example has to compile, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
+
 pub use builder::{BACKSTEP_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAULT};
 pub use client::Client;
 pub use error::{
