@@ -73,7 +73,10 @@ impl Attempt {
             match step {
                 Step::Wake(at) => {
                     let this: Weak<Self> = Arc::downgrade(self);
-                    self.cluster.timers.at(at, this);
+                    if !self.cluster.timers.at(at, this) {
+                        steps.extend(inner.machine.cancel());
+                        inner.decide(Decision::Closed);
+                    }
                 }
                 Step::Ask { nodes, request } => {
                     for more in self.ask(inner, &nodes, request) {

@@ -17,7 +17,7 @@ use crate::stats::Stats;
 ///
 /// Its connections live on the runtime that `connect` ran on. When the last `Client` and [`Lock`] are dropped, every
 /// lease that is still alive is released, and the connections end once they have delivered what they owe. When the
-/// runtime itself is dropped, what was not delivered lapses with its ttl.
+/// runtime itself is dropped, the client is closed as well, and what was not delivered lapses with its ttl.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

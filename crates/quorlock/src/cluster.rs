@@ -120,11 +120,17 @@ impl Cluster {
             leases: Mutex::default(),
             closed: AtomicBool::new(false),
         };
-        tokio::spawn(Arc::clone(&cluster.timers).run());
+        let cluster = Arc::new(cluster);
+        let timers = Arc::clone(&cluster.timers);
+        let with_its_end = EndOfTime(Arc::downgrade(&cluster));
+        tokio::spawn(async move {
+            let _end = with_its_end;
+            timers.run().await;
+        });
         for (link, node) in cluster.links.iter().zip(&cluster.nodes) {
             tokio::spawn(Arc::clone(link).run(Arc::clone(node), Arc::clone(&cluster.membership)));
         }
-        Arc::new(cluster)
+        cluster
     }
 
     /// The middle of the nodes' clocks at `now`, in microseconds.
@@ -237,10 +243,11 @@ impl Cluster {
                 }
             }
         };
-        if tokio::time::timeout(deadline, wait).await.is_ok() {
-            return Ok(());
+        let _ = tokio::time::timeout(deadline, wait).await;
+        match self.links.iter().map(|link| link.owed()).sum() {
+            0 => Ok(()),
+            owed => Err(CloseError { owed }),
         }
-        Err(CloseError { owed: self.links.iter().map(|link| link.owed()).sum() })
     }
 
     /// Declares the cluster anew on every node, on connections of its own.
@@ -287,6 +294,19 @@ impl Cluster {
 
     fn leases(&self) -> MutexGuard<'_, HashMap<LeaseId, Weak<Held>>> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Dropped with the task of the timers, if need be because the runtime is: nobody is left then who would renew a lease,
+/// or tell that it is lost.
+struct EndOfTime(Weak<Cluster>);
+
+impl Drop for EndOfTime {
+    fn drop(&mut self) {
+        if let Some(cluster) = self.0.upgrade() {
+            cluster.close();
+            cluster.timers.end();
+        }
     }
 }
 

@@ -147,7 +147,9 @@ impl Held {
             return Err(lost.into());
         }
         let weak: Weak<Receipt> = Arc::downgrade(&receipt);
-        self.cluster.timers.at(deadline, weak);
+        if !self.cluster.timers.at(deadline, weak) {
+            Arc::clone(&receipt).tick(deadline);
+        }
         receipt.wait().await.map_err(|tally| ReleaseError::NoQuorum { tally: self.cluster.name_nodes(tally) })
     }
 
@@ -246,7 +248,8 @@ impl Held {
         if inner.scheduled.is_none_or(|scheduled| next < scheduled) {
             inner.scheduled = Some(next);
             let this: Weak<Self> = Arc::downgrade(self);
-            self.cluster.timers.at(next, this);
+            // Without the timers there is no client either, and the lease ends with it.
+            let _ = self.cluster.timers.at(next, this);
         }
     }
 

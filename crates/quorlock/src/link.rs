@@ -69,7 +69,7 @@ pub(crate) struct Link {
     pub(crate) news: Notify,
     /// The node's clock minus ours, in microseconds.
     clock_offset: AtomicI64,
-    /// Set when the connection shall be replaced, whatever its state.
+    /// Set when the connection shall be replaced, whatever its state; until then it is of no use.
     stale: AtomicBool,
     finished: AtomicBool,
 }
@@ -127,6 +127,7 @@ impl Link {
     /// Why the node cannot be asked; `None` when it can.
     pub(crate) fn trouble(&self) -> Option<Silence> {
         match &self.outbox().state {
+            State::Up(_) if self.is_stale() => Some(Silence::Broken("it is being replaced".into())),
             State::Up(_) => None,
             State::Down(why) => Some(why.clone()),
         }
@@ -150,7 +151,7 @@ impl Link {
     }
 
     fn is_stale(&self) -> bool {
-        self.stale.swap(false, Ordering::AcqRel)
+        self.stale.load(Ordering::Acquire)
     }
 
     /// How many releases are undelivered; none when the link has ended with nothing owed.
@@ -170,6 +171,7 @@ impl Link {
 
     /// The link's task: connections, one after the other, until closed.
     pub(crate) async fn run(self: Arc<Self>, node: Arc<dyn Node>, membership: Arc<Membership>) {
+        let _end = Ending(&self);
         let mut backoff = BACKOFF_MIN;
         while !self.is_idle_and_closing() {
             let (trouble, served) = self.connect_and_serve(&*node, &membership).await;
@@ -184,12 +186,10 @@ impl Link {
             };
             self.pause(pause).await;
         }
-        self.go_down(&Trouble::Unreachable("the client was closed".into()));
-        self.finished.store(true, Ordering::Release);
-        self.news.notify_waiters();
     }
 
     async fn connect_and_serve(&self, node: &dyn Node, membership: &Membership) -> (Trouble, bool) {
+        self.stale.store(false, Ordering::Release);
         let opened = tokio::time::timeout(self.config.handshake_deadline, node.open()).await;
         let mut session = match opened {
             Ok(Ok(session)) => session,
@@ -211,10 +211,10 @@ impl Link {
     /// Waits before the next connection, unless closing has nothing left to wait for.
     async fn pause(&self, pause: Duration) {
         let until = tokio::time::Instant::now() + pause;
-        loop {
+        while !self.is_stale() {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => return,
-                () = self.wake.notified() => if self.is_stale() || self.is_idle_and_closing() { return },
+                () = self.wake.notified() => if self.is_idle_and_closing() { return },
             }
         }
     }
@@ -265,5 +265,16 @@ impl Link {
 
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Dropped with the link's task: when it is done, or with its runtime.
+struct Ending<'a>(&'a Link);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.go_down(&Trouble::Unreachable("the client was closed".into()));
+        self.0.finished.store(true, Ordering::Release);
+        self.0.news.notify_waiters();
     }
 }

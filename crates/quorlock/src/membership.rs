@@ -26,14 +26,14 @@ struct Seen {
     cluster: Option<String>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct Member {
     run: String,
     /// The cluster that it belongs to; `None` when it is blank.
     kin: Option<Kin>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct Kin {
     cluster: String,
     founders: String,
@@ -81,12 +81,16 @@ impl Membership {
             self.compare(&life.constants)?;
         }
         let kin = life.map(|life| Kin { cluster: life.constants.cluster.clone(), founders: life.founders.clone() });
-        seen.nodes[node] = Some(Member { run: run.into(), kin });
+        let member = Some(Member { run: run.into(), kin });
+        let before = std::mem::replace(&mut seen.nodes[node], member.clone());
         if let Some(cluster) = self.majority(&seen) {
             seen.cluster = Some(cluster);
         }
         drop(seen);
-        self.changed.notify_waiters();
+        // Only news: links that wait look again for each, and would wake each other for ever.
+        if before != member {
+            self.changed.notify_waiters();
+        }
         Ok(())
     }
 

@@ -32,6 +32,8 @@ struct Queue {
     /// The moment for which the task sleeps; `None` while it is awake, or sleeps without end.
     armed: Option<Moment>,
     closed: bool,
+    /// The task is gone: nobody will be called any more.
+    ended: bool,
 }
 
 struct Entry {
@@ -41,9 +43,13 @@ struct Entry {
 }
 
 impl Timers {
-    /// Calls `whom` at `at`, if it still exists then.
-    pub(crate) fn at(&self, at: Moment, whom: Weak<dyn Timed>) {
+    /// Calls `whom` at `at`, if it still exists then. `false` when nobody will be called any more.
+    #[must_use]
+    pub(crate) fn at(&self, at: Moment, whom: Weak<dyn Timed>) -> bool {
         let mut queue = self.queue();
+        if queue.ended {
+            return false;
+        }
         queue.push(at, whom);
         let earlier = queue.armed.is_none_or(|armed| at < armed);
         if earlier {
@@ -54,12 +60,25 @@ impl Timers {
         if earlier {
             self.wake.notify_one();
         }
+        true
     }
 
     /// Ends the task, once nobody waits to be called any more.
     pub(crate) fn close(&self) {
         self.queue().closed = true;
         self.wake.notify_one();
+    }
+
+    /// The task is gone, and with it the time: calls everyone who still waits as if theirs had come.
+    pub(crate) fn end(&self) {
+        let waiting = {
+            let mut queue = self.queue();
+            queue.ended = true;
+            std::mem::take(&mut queue.heap)
+        };
+        for timed in waiting.into_iter().filter_map(|Reverse(entry)| entry.whom.upgrade()) {
+            timed.tick(Moment::from_nanos(u64::MAX));
+        }
     }
 
     /// Calls everyone whose time has come, until closed.

@@ -1,5 +1,6 @@
 //! Many processes, one SQLite file: nobody else protects the counter, and some of them are killed.
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};

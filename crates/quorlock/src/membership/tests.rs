@@ -92,3 +92,18 @@ fn other_constants_are_refused_with_both_values() {
     let why = m.note(0, "a", Some(&life(&other, "a", "X", ""))).unwrap_err();
     assert!(why.contains("60s") && why.contains("90s"), "{why}");
 }
+
+#[test]
+fn what_was_known_before_wakes_nobody() {
+    use futures_util::FutureExt;
+    let m = membership(3);
+    m.note(0, "a", None).unwrap();
+    let changed = m.changed();
+    m.note(0, "a", None).unwrap();
+    assert!(changed.now_or_never().is_none());
+    for (run, life) in [("a2", None), ("a2", Some(life(&m, "a2", "X", "")))] {
+        let changed = m.changed();
+        m.note(0, run, life.as_ref()).unwrap();
+        assert!(changed.now_or_never().is_some());
+    }
+}

@@ -9,10 +9,9 @@ use super::observe::trouble;
 
 /// Longer than any test waits for anything.
 pub const LONG: Duration = Duration::from_secs(120);
-/// Half of what a client with [`PATIENT`] would wait for a node.
+/// How long these clients would wait for a node: nobody can do that and still be [`soon`].
+const PATIENT: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(30);
-/// A node deadline that nobody can wait for and still be [`soon`].
-pub const PATIENT: Duration = Duration::from_secs(60);
 /// For draining: more than links need to come back to nodes that have come back.
 pub const DRAINING: Duration = Duration::from_secs(30);
 
@@ -32,13 +31,14 @@ impl Wired {
     pub async fn over(servers: Vec<RedisServer>) -> Self {
         let proxies = servers.iter().map(|server| Proxy::start(server.addr())).collect();
         let cluster = Self { servers, proxies };
-        cluster.direct().connect().await.unwrap().init_cluster().await.unwrap();
+        let client = cluster.direct().connect().await.expect("the servers are fit");
+        client.init_cluster().await.expect("a new cluster can be declared");
         cluster
     }
 
     /// A builder for clients past the proxies.
     pub fn direct(&self) -> ClientBuilder {
-        super::builder().ttl(LONG).max_ttl(LONG).nodes(self.servers.iter().map(RedisServer::url))
+        builder().nodes(self.servers.iter().map(RedisServer::url))
     }
 
     /// A builder for clients through the proxies.
@@ -69,6 +69,11 @@ impl Wired {
         client.close(DRAINING).await.expect("all nodes are back: everything owed can be delivered");
         assert_eq!(self.standing().concat(), Vec::<String>::new(), "left behind by a client that owes nothing");
     }
+}
+
+/// A builder with long constants.
+pub fn builder() -> ClientBuilder {
+    super::builder().ttl(LONG).max_ttl(LONG).node_deadline(PATIENT)
 }
 
 /// A client whose nodes can all vote.
@@ -112,6 +117,17 @@ pub async fn take_a_turn(client: &Client, name: &str) -> Fence {
 pub fn missing(tally: &Tally) -> Vec<&str> {
     let is_missing = |ballot: &Ballot| !matches!(ballot, Ballot::Granted | Ballot::Silent(Silence::Unheard));
     tally.by_node().filter(|(_, ballot)| is_missing(ballot)).map(|(node, _)| node).collect()
+}
+
+/// What each of the servers has counted.
+pub fn each(servers: &[RedisServer], count: fn(&RedisServer) -> u64) -> Vec<u64> {
+    servers.iter().map(count).collect()
+}
+
+/// Waits until each of the servers has counted at least so many more.
+pub async fn more(servers: &[RedisServer], count: fn(&RedisServer) -> u64, before: &[u64], by: u64) {
+    let has_more = || servers.iter().zip(before).all(|(server, before)| count(server) >= before + by);
+    eventually_async("the servers to have done more", async || has_more()).await;
 }
 
 /// How many acquires and renewals a server has carried out: each begins with an MGET, and nothing else does.

@@ -7,18 +7,18 @@ use quorlock_testkit::RedisServer;
 use tempfile::TempDir;
 
 use crate::common;
-pub use crate::common::long::LONG;
+pub(crate) use crate::common::long::LONG;
 
 /// What to run on.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub(crate) enum Kind {
     Memory(usize),
     Sqlite,
     Redis(usize),
 }
 
 /// Nodes that are up and ready to vote.
-pub struct Backend {
+pub(crate) struct Backend {
     nodes: Nodes,
     count: usize,
 }
@@ -29,12 +29,9 @@ enum Nodes {
     Redis(Vec<RedisServer>),
 }
 
-/// How long a test waits for what must come. Only a failing test waits this long; a lease lasts longer by itself.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 impl Backend {
     /// Starts the nodes and lets them vote at once.
-    pub async fn start(kind: Kind) -> Self {
+    pub(crate) async fn start(kind: Kind) -> Self {
         let (nodes, count) = match kind {
             Kind::Memory(count) => (Nodes::Memory(MemoryNodes::new(count)), count),
             Kind::Sqlite => (Nodes::Sqlite(tempfile::tempdir().unwrap()), 1),
@@ -46,7 +43,7 @@ impl Backend {
     }
 
     /// A builder for leases that outlast the test, and retries that do not hold it up.
-    pub fn builder(&self) -> ClientBuilder {
+    pub(crate) fn builder(&self) -> ClientBuilder {
         let retry = Retry { min: Duration::from_millis(1), max: Duration::from_millis(20), attempts: None };
         let builder =
             common::builder().ttl(LONG).max_ttl(LONG).node_deadline(Duration::from_secs(10)).retry(retry).label("us");
@@ -58,39 +55,39 @@ impl Backend {
     }
 
     /// A client with connections of its own.
-    pub async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         self.builder().connect().await.unwrap()
     }
 
     /// Two clients that compete.
-    pub async fn rivals(&self) -> (Client, Client) {
+    pub(crate) async fn rivals(&self) -> (Client, Client) {
         tokio::join!(self.client(), self.client())
     }
 
     /// How many nodes there are, and how many of them decide.
-    pub fn quorum(&self) -> (usize, usize) {
+    pub(crate) fn quorum(&self) -> (usize, usize) {
         (self.count, self.count / 2 + 1)
     }
 
     /// What locks have left on the nodes, where that can be seen from outside.
-    pub fn traces(&self) -> Vec<String> {
+    pub(crate) fn traces(&self) -> Vec<String> {
         let Nodes::Redis(servers) = &self.nodes else { return Vec::new() };
         let is_of_a_lock = |key: &String| !["quorlock~epoch", "quorlock~meta"].contains(&key.as_str());
         servers.iter().flat_map(|server| server.keys("*")).filter(is_of_a_lock).collect()
     }
 }
 
-/// Waits for a lock that is about to be given back. It would not lapse for longer than this.
-pub async fn takes_over(client: &Client, name: &str) -> Lease {
-    client.lock(name).acquire_within(PATIENCE).await.unwrap()
+/// Waits for a lock that is about to be given back: by itself it would outlast the test.
+pub(crate) async fn takes_over(client: &Client, name: &str) -> Lease {
+    client.lock(name).acquire().await.unwrap()
 }
 
 /// Makes sure that somebody else holds the lock.
-pub async fn is_held(client: &Client, name: &str) {
+pub(crate) async fn is_held(client: &Client, name: &str) {
     assert!(client.lock(name).try_acquire().await.unwrap().is_none(), "{name} is free");
 }
 
 /// Makes sure that nobody holds the lock, without a wait.
-pub async fn is_free(client: &Client, name: &str) {
+pub(crate) async fn is_free(client: &Client, name: &str) {
     assert!(client.lock(name).try_acquire().await.unwrap().is_some(), "{name} is held");
 }

@@ -7,19 +7,19 @@ use quorlock::{AcquireError, LostError};
 
 use crate::backend::{Backend, LONG, is_free, is_held, takes_over};
 
-pub async fn release_frees(backend: &Backend) {
+pub(crate) async fn release_frees(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     for lock in [ours.lock("a"), ours.lock("a").plain()] {
         lock.acquire().await.unwrap().release().await.unwrap();
         is_free(&theirs, "a").await;
-        lock.acquire_within(LONG).await.unwrap().release().await.unwrap();
+        lock.acquire().await.unwrap().release().await.unwrap();
     }
 }
 
-pub async fn release_is_idempotent(backend: &Backend) {
+pub(crate) async fn release_is_idempotent(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     for lock in [ours.lock("a"), ours.lock("a").plain()] {
-        let lease = lock.acquire_within(LONG).await.unwrap();
+        let lease = lock.acquire().await.unwrap();
         // Twice: by the future's first step, and by the drop of what it holds. The nodes may hear of it even later.
         let mut releasing = Box::pin(lease.release());
         let _ = releasing.as_mut().now_or_never();
@@ -32,15 +32,15 @@ pub async fn release_is_idempotent(backend: &Backend) {
     }
 }
 
-pub async fn drop_frees(backend: &Backend) {
+pub(crate) async fn drop_frees(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     for lock in [ours.lock("a"), ours.lock("a").plain()] {
-        drop(lock.acquire_within(LONG).await.unwrap());
+        drop(lock.acquire().await.unwrap());
         takes_over(&theirs, "a").await.release().await.unwrap();
     }
 }
 
-pub async fn a_dropped_release_still_frees(backend: &Backend) {
+pub(crate) async fn a_dropped_release_still_frees(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("a").acquire().await.unwrap();
     drop(lease.release());
@@ -49,7 +49,7 @@ pub async fn a_dropped_release_still_frees(backend: &Backend) {
     takes_over(&ours, "a").await.release().await.unwrap();
 }
 
-pub async fn closing_ends_leases_and_delivers_releases(backend: &Backend) {
+pub(crate) async fn closing_ends_leases_and_delivers_releases(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let (a, b) = (ours.lock("a").acquire().await.unwrap(), ours.lock("b").plain().acquire().await.unwrap());
     ours.close(LONG).await.unwrap();
@@ -65,7 +65,7 @@ pub async fn closing_ends_leases_and_delivers_releases(backend: &Backend) {
     is_free(&theirs, "b").await;
 }
 
-pub async fn a_closed_client_acquires_nothing(backend: &Backend) {
+pub(crate) async fn a_closed_client_acquires_nothing(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = theirs.lock("a").acquire().await.unwrap();
     let lock = ours.lock("a");
@@ -80,7 +80,7 @@ pub async fn a_closed_client_acquires_nothing(backend: &Backend) {
     is_free(&theirs, "a").await;
 }
 
-pub async fn the_last_client_or_lock_takes_its_leases_along(backend: &Backend) {
+pub(crate) async fn the_last_client_or_lock_takes_its_leases_along(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.lock("a");
     let lease = lock.acquire().await.unwrap();

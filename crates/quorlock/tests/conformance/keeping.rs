@@ -11,7 +11,7 @@ const SHORT: Duration = Duration::from_millis(300);
 /// Short enough to wait for a multiple of it, long enough to be renewed by a machine that is busy.
 const BRISK: Duration = Duration::from_millis(1_500);
 
-pub async fn extending_by_hand_keeps_a_lease(backend: &Backend) {
+pub(crate) async fn extending_by_hand_keeps_a_lease(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let extend = async |lock: Lock| {
         let lease = lock.ttl(BRISK).renewals(Renewals::Off).acquire().await.unwrap();
@@ -30,7 +30,7 @@ pub async fn extending_by_hand_keeps_a_lease(backend: &Backend) {
     plain.ensure(Duration::ZERO).unwrap();
 }
 
-pub async fn an_unrenewed_lease_lapses(backend: &Backend) {
+pub(crate) async fn an_unrenewed_lease_lapses(backend: &Backend) {
     let client = backend.client().await;
     let check = async |lock: Lock| {
         let lapsed = lapse(&lock).await;
@@ -40,12 +40,12 @@ pub async fn an_unrenewed_lease_lapses(backend: &Backend) {
         assert_eq!(lapsed.fence(), Err(FenceError::Lost(LostError::Expired)));
         assert_eq!(lapsed.extend().await, Err(ExtendError::Lost(LostError::Expired)));
         assert_eq!(lapsed.release().await, Err(ReleaseError::Lost(LostError::Expired)));
-        lock.acquire().await.unwrap();
+        lock.acquire().await.unwrap().release().await.unwrap();
     };
     tokio::join!(check(client.lock("fenced")), check(client.lock("plain").plain()));
 }
 
-pub async fn a_lapsed_lease_is_no_danger_to_the_next(backend: &Backend) {
+pub(crate) async fn a_lapsed_lease_is_no_danger_to_the_next(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let check = async |name: &str, kind: fn(Lock) -> Lock| {
         let lock = kind(ours.lock(name)).ttl(SHORT).renewals(Renewals::Off);
@@ -64,7 +64,7 @@ pub async fn a_lapsed_lease_is_no_danger_to_the_next(backend: &Backend) {
     tokio::join!(check("fenced", |lock| lock), check("plain", Lock::plain));
 }
 
-pub async fn the_watchdog_keeps_a_lease(backend: &Backend) {
+pub(crate) async fn the_watchdog_keeps_a_lease(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let (fenced, plain) = (ours.lock("fenced").ttl(BRISK), ours.lock("plain").plain().ttl(BRISK));
     let (fenced, plain) = (fenced.acquire().await.unwrap(), plain.acquire().await.unwrap());
@@ -78,7 +78,7 @@ pub async fn the_watchdog_keeps_a_lease(backend: &Backend) {
     plain.ensure(Duration::ZERO).unwrap();
 }
 
-pub async fn the_lifetime_cap_ends_a_lease(backend: &Backend) {
+pub(crate) async fn the_lifetime_cap_ends_a_lease(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     // Time enough for one renewal, at a third of the ttl.
     let renewals = Renewals::Watchdog { every: None, lifetime: BRISK / 2 };
@@ -86,7 +86,7 @@ pub async fn the_lifetime_cap_ends_a_lease(backend: &Backend) {
     let unrenewed = Instant::now() + lease.validity();
     assert_eq!(lease.lost().await, LostError::Expired);
     assert!(Instant::now() > unrenewed, "it was never renewed");
-    theirs.lock("a").acquire().await.unwrap();
+    theirs.lock("a").acquire().await.unwrap().release().await.unwrap();
 }
 
 /// A lease of this lock that is over.

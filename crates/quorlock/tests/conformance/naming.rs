@@ -6,7 +6,7 @@ use quorlock::{AcquireError, ConfigError, ConnectError, Lock, NAME_BYTES_MAX, Na
 
 use crate::backend::{Backend, LONG, is_held};
 
-pub async fn every_name_that_fits_is_a_name(backend: &Backend) {
+pub(crate) async fn every_name_that_fits_is_a_name(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let longest = "x".repeat(NAME_BYTES_MAX);
     let longest_wide = "\u{e9}".repeat(NAME_BYTES_MAX / 2);
@@ -21,7 +21,7 @@ pub async fn every_name_that_fits_is_a_name(backend: &Backend) {
     }
 }
 
-pub async fn names_are_told_apart_to_the_byte(backend: &Backend) {
+pub(crate) async fn names_are_told_apart_to_the_byte(backend: &Backend) {
     let client = backend.client().await;
     let mut leases = Vec::new();
     // The two last ones look the same: one letter, or a letter and its accent.
@@ -33,7 +33,7 @@ pub async fn names_are_told_apart_to_the_byte(backend: &Backend) {
     }
 }
 
-pub async fn a_name_that_does_not_fit_is_refused(backend: &Backend) {
+pub(crate) async fn a_name_that_does_not_fit_is_refused(backend: &Backend) {
     let client = backend.client().await;
     let too_long = NAME_BYTES_MAX + 1;
     for (name, why) in [
@@ -48,9 +48,10 @@ pub async fn a_name_that_does_not_fit_is_refused(backend: &Backend) {
     assert_eq!(backend.traces(), [""; 0]);
 }
 
-pub async fn a_ttl_out_of_bounds_is_refused(backend: &Backend) {
+pub(crate) async fn a_ttl_out_of_bounds_is_refused(backend: &Backend) {
     let client = backend.client().await;
-    for ttl in [Duration::ZERO, TTL_MIN - Duration::from_nanos(1), LONG + Duration::from_nanos(1), Duration::MAX] {
+    let hair = Duration::from_nanos(1);
+    for ttl in [Duration::ZERO, TTL_MIN.saturating_sub(hair), LONG + hair, Duration::MAX] {
         let error = quorlock::TtlError { ttl, max_ttl: LONG };
         refuses(&client.lock("a").ttl(ttl), &ConfigError::Ttl(error)).await;
         let connected = backend.builder().ttl(ttl).connect().await;
@@ -59,7 +60,7 @@ pub async fn a_ttl_out_of_bounds_is_refused(backend: &Backend) {
     assert_eq!(backend.traces(), [""; 0]);
 }
 
-pub async fn the_bounds_of_a_ttl_are_within_them(backend: &Backend) {
+pub(crate) async fn the_bounds_of_a_ttl_are_within_them(backend: &Backend) {
     let client = backend.client().await;
     for ttl in [TTL_MIN, LONG] {
         let lease = client.lock("a").ttl(ttl).acquire().await.unwrap();

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::backend::{Backend, LONG, is_free, is_held, takes_over};
 
-pub async fn run_gives_the_works_value_and_frees(backend: &Backend) {
+pub(crate) async fn run_gives_the_works_value_and_frees(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let fence = ours
         .lock("a")
@@ -21,7 +21,7 @@ pub async fn run_gives_the_works_value_and_frees(backend: &Backend) {
     is_free(&theirs, "a").await;
 }
 
-pub async fn run_drops_the_work_when_the_lease_is_lost(backend: &Backend) {
+pub(crate) async fn run_drops_the_work_when_the_lease_is_lost(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let (lock, begun, dropped) = (ours.lock("a"), Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
     let work = tokio::spawn({
@@ -42,7 +42,7 @@ pub async fn run_drops_the_work_when_the_lease_is_lost(backend: &Backend) {
     is_free(&theirs, "a").await;
 }
 
-pub async fn a_panic_in_the_work_frees(backend: &Backend) {
+pub(crate) async fn a_panic_in_the_work_frees(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.lock("a");
     let work = tokio::spawn(async move { lock.run(async |_| panic!("the work went wrong")).await });

@@ -8,7 +8,7 @@ use quorlock::{AcquireError, FenceError, HeldError, Lock, Retry};
 
 use crate::backend::{Backend, LONG, is_free, is_held, takes_over};
 
-pub async fn a_free_lock_is_ours_at_once(backend: &Backend) {
+pub(crate) async fn a_free_lock_is_ours_at_once(backend: &Backend) {
     let client = backend.client().await;
     let lease = client.lock("a").try_acquire().await.unwrap().unwrap();
     assert_eq!(lease.name().as_str(), "a");
@@ -18,7 +18,7 @@ pub async fn a_free_lock_is_ours_at_once(backend: &Backend) {
     lease.ensure(LONG).unwrap_err();
 }
 
-pub async fn a_held_lock_is_not_ours(backend: &Backend) {
+pub(crate) async fn a_held_lock_is_not_ours(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = theirs.lock("a").acquire().await.unwrap();
     is_held(&ours, "a").await;
@@ -26,7 +26,7 @@ pub async fn a_held_lock_is_not_ours(backend: &Backend) {
     lease.ensure(Duration::ZERO).unwrap();
 }
 
-pub async fn acquire_waits_until_the_lock_is_released(backend: &Backend) {
+pub(crate) async fn acquire_waits_until_the_lock_is_released(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = theirs.lock("a").acquire().await.unwrap();
     let fence = lease.fence().unwrap();
@@ -38,7 +38,7 @@ pub async fn acquire_waits_until_the_lock_is_released(backend: &Backend) {
     assert!(waiting.await.unwrap().unwrap().fence().unwrap() > fence);
 }
 
-pub async fn acquire_within_says_who_holds_it(backend: &Backend) {
+pub(crate) async fn acquire_within_says_who_holds_it(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = theirs.lock("a").label("the one").acquire().await.unwrap();
     let error = refused(&ours.lock("a")).await;
@@ -55,7 +55,7 @@ pub async fn acquire_within_says_who_holds_it(backend: &Backend) {
     assert!(text.contains("the one") && text.contains(&holder.host) && text.contains("0 of"), "{text}");
 }
 
-pub async fn the_label_is_the_locks_own_or_the_clients(backend: &Backend) {
+pub(crate) async fn the_label_is_the_locks_own_or_the_clients(backend: &Backend) {
     let ours = backend.builder().label("the client's").connect().await.unwrap();
     let theirs = backend.client().await;
     let lock = ours.lock("a");
@@ -66,7 +66,7 @@ pub async fn the_label_is_the_locks_own_or_the_clients(backend: &Backend) {
     }
 }
 
-pub async fn a_count_of_retries_ends_acquire(backend: &Backend) {
+pub(crate) async fn a_count_of_retries_ends_acquire(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = theirs.lock("a").acquire().await.unwrap();
     let retry = Retry { min: Duration::ZERO, max: Duration::from_millis(1), attempts: Some(3) };
@@ -78,7 +78,7 @@ pub async fn a_count_of_retries_ends_acquire(backend: &Backend) {
     assert!(matches!(never.acquire().await, Err(AcquireError::Config(_))));
 }
 
-pub async fn two_names_do_not_disturb_each_other(backend: &Backend) {
+pub(crate) async fn two_names_do_not_disturb_each_other(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let a = ours.lock("a").acquire().await.unwrap();
     let b = theirs.lock("b").try_acquire().await.unwrap().unwrap();
@@ -88,14 +88,14 @@ pub async fn two_names_do_not_disturb_each_other(backend: &Backend) {
     b.ensure(Duration::ZERO).unwrap();
 }
 
-pub async fn plain_and_fenced_exclude_each_other(backend: &Backend) {
+pub(crate) async fn plain_and_fenced_exclude_each_other(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let fenced = ours.lock("a").acquire().await.unwrap();
     let first = fenced.fence().unwrap();
     assert!(theirs.lock("a").plain().try_acquire().await.unwrap().is_none());
     fenced.release().await.unwrap();
 
-    let plain = theirs.lock("a").plain().acquire_within(LONG).await.unwrap();
+    let plain = theirs.lock("a").plain().acquire().await.unwrap();
     is_held(&ours, "a").await;
     // Nobody knows who holds a plain lock, and plain commands do not even tell for how long.
     let error = refused(&ours.lock("a")).await;
@@ -106,7 +106,7 @@ pub async fn plain_and_fenced_exclude_each_other(backend: &Backend) {
     assert!(takes_over(&ours, "a").await.fence().unwrap() > first);
 }
 
-pub async fn one_holder_at_a_time_and_fences_grow(backend: &Backend) {
+pub(crate) async fn one_holder_at_a_time_and_fences_grow(backend: &Backend) {
     let (busy, fences) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
     let mut tasks = Vec::new();
     for _ in 0..3 {
@@ -133,7 +133,7 @@ pub async fn one_holder_at_a_time_and_fences_grow(backend: &Backend) {
     assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
 }
 
-pub async fn a_plain_lock_has_no_fence(backend: &Backend) {
+pub(crate) async fn a_plain_lock_has_no_fence(backend: &Backend) {
     let client = backend.client().await;
     let lease = client.lock("a").plain().acquire().await.unwrap();
     assert_eq!(lease.fence(), Err(FenceError::Plain));

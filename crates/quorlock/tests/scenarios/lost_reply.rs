@@ -18,11 +18,12 @@ pub async fn leaves_a_vote(recipe: Recipe<'_>) -> bool {
 
     proxies[0].drop_replies(true);
     // B and C answer only after A has voted.
-    proxies[1..].iter().for_each(|proxy| proxy.hold(true));
+    let hold_the_others = |on| proxies[1..].iter().for_each(|proxy| proxy.hold(on));
+    hold_the_others(true);
     let lock = client.lock(NAME);
     let attempt = tokio::spawn(async move { lock.acquire().await });
     eventually_async("A to vote", async || !lock_keys(&stage.servers[0]).is_empty()).await;
-    proxies[1..].iter().for_each(|proxy| proxy.hold(false));
+    hold_the_others(false);
     let outcome = attempt.await.expect("an attempt does not panic");
     assert!(matches!(outcome, Err(AcquireError::Held(_))), "{outcome:?}");
 

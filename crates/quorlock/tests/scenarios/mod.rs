@@ -1,5 +1,5 @@
 //! Stories in which a rule of the protocol decides how it ends. Told with the rule and, by `mutants.rs`, without it.
-#![allow(dead_code, reason = "every test binary tells its own part of them")]
+#![allow(dead_code, unreachable_pub, reason = "every test binary tells its own part of them")]
 
 pub mod lost_reply;
 pub mod node_ahead;

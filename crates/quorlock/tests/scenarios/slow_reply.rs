@@ -16,12 +16,14 @@ pub async fn has_two_holders(recipe: Recipe<'_>) -> bool {
     let stage = Stage::new(3, recipe).await;
     let builder = || {
         let builder = stage.builder().ttl(TTL).node_deadline(TTL / 2).min_validity(Duration::from_millis(100));
-        builder.drift(Drift { ppm: 10_000, ..Drift::default() })
+        builder.drift(Drift::REDLOCK)
     };
     let proxies: Vec<Proxy> = stage.servers.iter().map(|server| Proxy::start(server.addr())).collect();
     let one = builder().nodes(proxies.iter().map(Proxy::url)).connect().await.expect("the cluster is fit");
     let two = builder().nodes(stage.urls()).connect().await.expect("the cluster is fit");
-    proxies.iter().for_each(|proxy| proxy.delay(DELAY));
+    for proxy in &proxies {
+        proxy.delay(DELAY);
+    }
 
     let first = one.lock(NAME).acquire().await.expect("no limit is set");
     let mut second: Option<Lease> = None;

@@ -95,6 +95,10 @@ pub(super) fn replies(life: Option<Life>, letters: &[Letter], values: Vec<Value>
 
 fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Trouble> {
     if let Value::ServerError(error) = value {
+        // A key that holds other data has no vote of ours that could be taken back.
+        if error.code() == "WRONGTYPE" && !letter.request.may_grant() {
+            return Ok(plain(Some(Refusal::Absent)));
+        }
         // Scripts flushed, or demoted to a replica: the connection is of no use until it has shaken hands again.
         let fatal = matches!(error.code(), "NOSCRIPT" | "READONLY" | "NOAUTH" | "MOVED" | "MASTERDOWN" | "LOADING");
         let error = error.into();

@@ -1,0 +1,17 @@
+//! Fences grow with every lease of a name, whatever restarts and whosever clock is wrong.
+
+mod common;
+mod scenarios;
+
+mod fences {
+    mod chaos;
+    mod clocks;
+}
+
+use common::builder;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_handed_out_only_when_a_majority_carries_its_fence() {
+    let [first, second] = scenarios::node_ahead::fences(&builder).await;
+    assert!(second > first, "{second} after {first}");
+}

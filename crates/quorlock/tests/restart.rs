@@ -1,0 +1,12 @@
+//! Nodes that lose their memory, and nodes that do not belong together: none of them may help to win a lock twice.
+
+mod common;
+mod scenarios;
+
+mod restart {
+    mod founding;
+    mod membership;
+    mod persistence;
+    mod quarantine;
+    mod ripening;
+}

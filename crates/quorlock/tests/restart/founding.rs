@@ -1,0 +1,74 @@
+//! New clusters: of blank nodes that clients find, and of nodes that an operator declares.
+
+use std::collections::BTreeSet;
+
+use quorlock::{Client, ConnectError, InitError, Retry};
+use quorlock_testkit::{RedisServer, Reply};
+
+use crate::common::long::voting;
+use crate::common::observe::life;
+use crate::common::{Cluster, builder};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_find_blank_nodes_at_the_same_time_found_one_cluster() {
+    let cluster = Cluster { servers: RedisServer::start_many(5) };
+    let connecting: Vec<_> = (0..6).map(|_| tokio::spawn(cluster.builder().connect())).collect();
+    let mut clients: Vec<Client> = Vec::new();
+    for connected in connecting {
+        let connected: Result<_, ConnectError> = connected.await.expect("connect does not panic");
+        clients.push(connected.expect("all of them are welcome"));
+    }
+    // A new cluster serves its quarantine: a node that seems new may have been wiped a moment ago.
+    for client in &clients {
+        voting(client).await;
+    }
+    let lives = cluster.servers.iter().map(|server| life(server, "").expect("it was founded"));
+    let names: BTreeSet<String> = lives.map(|life| life.cluster).collect();
+    assert_eq!(names.len(), 1, "one cluster: {names:?}");
+
+    let lease = clients[0].lock("first").acquire().await.expect("all nodes vote");
+    for other in &clients[1..] {
+        assert!(other.lock("first").try_acquire().await.expect("all nodes vote").is_none());
+    }
+    drop(lease);
+}
+
+#[tokio::test]
+async fn init_needs_every_node_and_changes_nothing_otherwise() {
+    let cluster = Cluster::ready(3).await;
+    let client = cluster.client().await;
+    cluster.servers[2].kill();
+    let (before, blank) = (memory(&cluster.servers[..2]), RedisServer::start_many(3));
+    blank[2].kill();
+    let newcomer = builder().nodes(blank.iter().map(RedisServer::url)).connect().await.expect("nothing is wrong yet");
+
+    for (client, missing) in [(&client, &cluster.servers[2]), (&newcomer, &blank[2])] {
+        let Err(InitError::Failed { failed }) = client.init_cluster().await else { panic!("a node is missing") };
+        let names: Vec<&str> = failed.iter().map(|(title, _)| title.as_str()).collect();
+        assert_eq!(names, [missing.url()]);
+    }
+    assert_eq!(memory(&cluster.servers[..2]), before);
+    for server in &blank[..2] {
+        assert_eq!(server.keys("*"), Vec::<String>::new());
+    }
+}
+
+/// Everything that the servers know of themselves.
+fn memory(servers: &[RedisServer]) -> Vec<[Reply; 2]> {
+    let ask = |server: &RedisServer| {
+        [server.command(&["GET", "quorlock~epoch"]), server.command(&["HGETALL", "quorlock~meta"])]
+    };
+    servers.iter().map(ask).collect()
+}
+
+#[tokio::test]
+async fn when_init_returns_all_nodes_vote() {
+    let cluster = Cluster::ready(3).await;
+    let client = cluster.client().await;
+    let lock = client.lock("at once").retry(Retry::ONCE);
+    for _ in 0..20 {
+        client.init_cluster().await.expect("all nodes can be reached");
+        let lease = lock.acquire().await.expect("all nodes vote");
+        lease.release().await.expect("all nodes answer");
+    }
+}

@@ -1,0 +1,138 @@
+//! Nodes that come back with an old memory: what they remember of votes and fences is not to be relied on.
+
+use std::time::Duration;
+
+use quorlock::{Client, Fence};
+use quorlock_testkit::{Aof, Clock, Proxy, RedisServer, eventually_async};
+
+use crate::common::builder;
+use crate::common::observe::{healthy, life, lift_fence, quarantined, stored_fence, wall_micros};
+
+const NAME: &str = "kept";
+const SIGMA: Duration = Duration::from_secs(1);
+
+fn urls(servers: &[RedisServer]) -> Vec<String> {
+    servers.iter().map(RedisServer::url).collect()
+}
+
+async fn connect(urls: &[String]) -> Client {
+    builder().nodes(urls).connect().await.expect("the cluster is fit")
+}
+
+async fn take_turn(client: &Client) -> u64 {
+    let lease = client.lock(NAME).acquire().await.expect("no limit is set");
+    let fence = lease.fence().map(Fence::get).expect("it holds");
+    lease.release().await.expect("a majority answers");
+    fence
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_with_its_append_only_file_is_noticed() {
+    let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
+    let client = connect(&urls(&servers)).await;
+    client.init_cluster().await.expect("a new cluster can be declared");
+    let lease = client.lock(NAME).acquire().await.expect("all nodes vote");
+    let last = lease.fence().map(Fence::get).expect("it holds");
+    let before = life(&servers[2], NAME).expect("it was declared");
+    assert!(before.floor.is_some());
+
+    servers[2].restart();
+    quarantined(&client, 2).await;
+    let after = life(&servers[2], NAME).expect("it was taken in again");
+    assert_ne!(after.epoch, before.epoch, "the restart went unnoticed");
+    assert_eq!(after.cluster, before.cluster);
+    assert_eq!(stored_fence(&servers[2], NAME), Some(last), "the file was read");
+    lease.release().await.expect("the other two answer");
+
+    healthy(&client, 2).await;
+    servers[0].kill();
+    assert!(take_turn(&client).await > last);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_fence_of_an_old_snapshot_does_not_come_back() {
+    forgets_a_fence(&RedisServer::builder().rdb().start_many(3), || {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fences_grow_when_the_nodes_clocks_step_back_at_a_restart() {
+    let clock = Clock::new();
+    let servers = RedisServer::builder().rdb().clock(&clock).start_many(3);
+    forgets_a_fence(&servers, || clock.set_offset_micros(-900_000)).await;
+}
+
+/// A lease on A and C has a fence that is ahead of the clocks. C restarts from a snapshot that does not know it, and B
+/// has never heard of it; then B and C decide.
+async fn forgets_a_fence(servers: &[RedisServer], meanwhile: impl FnOnce()) {
+    let [a, b, c] = servers else { panic!("three of them") };
+    let everyone = connect(&urls(servers)).await;
+    everyone.init_cluster().await.expect("a new cluster can be declared");
+    let early = take_turn(&everyone).await;
+    c.save();
+    let before = life(c, NAME).expect("it was declared");
+
+    let wall = Proxy::start(b.addr());
+    wall.refuse(true);
+    let without_b = connect(&[a.url(), wall.url(), c.url()]).await;
+    let ahead = wall_micros() + SIGMA.as_micros() as u64 * 8 / 10;
+    lift_fence(a, NAME, ahead);
+    lift_fence(c, NAME, ahead);
+    let last = take_turn(&without_b).await;
+    assert!(last > ahead && stored_fence(b, NAME) < Some(last), "B does not know {last}");
+
+    c.kill();
+    meanwhile();
+    c.restart();
+    assert_eq!(stored_fence(c, NAME), Some(early), "the snapshot is old");
+    quarantined(&everyone, 2).await;
+    let after = life(c, NAME).expect("it was taken in again");
+    assert!(after.epoch != before.epoch && after.floor.is_none(), "the restart went unnoticed");
+
+    healthy(&everyone, 2).await;
+    let floor = life(c, NAME).and_then(|life| life.floor).expect("it is ripe");
+    assert!(floor > last, "it may give out fences from {floor} on, but {last} was given");
+    a.kill();
+    let next = take_turn(&everyone).await;
+    assert!(next > last, "{next} after {last}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_node_votes_at_once_from_an_old_snapshot_and_its_fences_grow() {
+    survives_with_one_node(&RedisServer::builder().rdb().start(), || {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_nodes_fences_grow_when_its_clock_steps_back_at_a_restart() {
+    let clock = Clock::new();
+    let server = RedisServer::builder().rdb().clock(&clock).start();
+    survives_with_one_node(&server, || clock.set_offset_micros(-900_000)).await;
+}
+
+async fn survives_with_one_node(server: &RedisServer, meanwhile: impl FnOnce()) {
+    let client = connect(&[server.url()]).await;
+    let mut fences = vec![take_turn(&client).await];
+    server.save();
+    let before = life(server, NAME).expect("it was founded");
+    let floor = before.floor.expect("it is trusted");
+    eventually_async("the clock to pass the floor", async || wall_micros() > floor).await;
+    // As far ahead of its clock as a fence may be: the clock alone would fall behind it.
+    lift_fence(server, NAME, wall_micros() + SIGMA.as_micros() as u64 * 9 / 10);
+    for _ in 0..50 {
+        fences.push(take_turn(&client).await);
+    }
+
+    server.kill();
+    meanwhile();
+    server.restart();
+    assert_eq!(stored_fence(server, NAME), Some(fences[0]), "the snapshot is old");
+    // Whoever was there before, and whoever comes now.
+    fences.push(take_turn(&client).await);
+    let after = life(server, NAME).expect("it was taken in again");
+    assert_ne!(after.epoch, before.epoch, "the restart went unnoticed");
+    assert_eq!(after.witnessed, Duration::ZERO, "it voted without a quarantine");
+    fences.push(take_turn(&connect(&[server.url()]).await).await);
+    // Once more, from the same snapshot.
+    server.restart();
+    fences.push(take_turn(&client).await);
+    assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
+}
