@@ -96,15 +96,15 @@ impl Link {
                         return Err(Trouble::Broken(format!("silent for {:?}", self.config.silence_limit)));
                     }
                     if Instant::now() >= duty {
-                        let idle = heard.elapsed() >= self.config.heartbeat;
-                        if watch.is_vigil() || idle {
+                        let wanted = watch.is_vigil() || heard.elapsed() >= self.config.heartbeat;
+                        if wanted {
                             self.look_after(session, &mut watch);
                         }
                         // Releases that were answered with an error are tried again at this pace.
                         if flight.batches.is_empty() {
                             self.outbox().owe_again(self.node, clock::now());
                         }
-                        duty = Instant::now() + self.pace(&watch);
+                        duty = if wanted { Instant::now() + self.pace(&watch) } else { heard + self.config.heartbeat };
                     }
                 }
             }

@@ -64,6 +64,30 @@ pub(crate) async fn a_lapsed_lease_is_no_danger_to_the_next(backend: &Backend) {
     tokio::join!(check("fenced", |lock| lock), check("plain", Lock::plain));
 }
 
+pub(crate) async fn a_crashed_holder_is_in_the_way_for_its_ttl(backend: &Backend) {
+    let client = backend.client().await;
+    let check = async |name: &'static str, kind: fn(Lock) -> Lock| {
+        let before = Instant::now();
+        let builder = backend.builder();
+        tokio::task::spawn_blocking(move || {
+            // With its runtime a client ends where it stands: what it had to say is not said any more.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let held = runtime.block_on(async {
+                let client = builder.connect().await.unwrap();
+                let lease = kind(client.lock(name)).ttl(SHORT).acquire().await.unwrap();
+                (client, lease)
+            });
+            drop(runtime);
+            drop(held);
+        })
+        .await
+        .unwrap();
+        let _next = kind(client.lock(name)).acquire().await.unwrap();
+        assert!(before.elapsed() >= SHORT, "it was not in the way");
+    };
+    tokio::join!(check("fenced", |lock| lock), check("plain", Lock::plain));
+}
+
 pub(crate) async fn the_watchdog_keeps_a_lease(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let (fenced, plain) = (ours.lock("fenced").ttl(BRISK), ours.lock("plain").plain().ttl(BRISK));

@@ -55,6 +55,7 @@ macro_rules! on_all {
                 extending_by_hand_keeps_a_lease,
                 an_unrenewed_lease_lapses,
                 a_lapsed_lease_is_no_danger_to_the_next,
+                a_crashed_holder_is_in_the_way_for_its_ttl,
                 the_watchdog_keeps_a_lease,
                 the_lifetime_cap_ends_a_lease,
             }
