@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::redis::{Cmd, Pipeline, Value, cmd};
+use ::redis::{Cmd, Pipeline, ServerError, Value, cmd};
 use quorlock_core::fence::Fence;
 use quorlock_core::name::Holder;
 use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, Standing, Trust, retention_millis};
@@ -96,11 +96,11 @@ pub(super) fn replies(life: Option<Life>, letters: &[Letter], values: Vec<Value>
 fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Trouble> {
     if let Value::ServerError(error) = value {
         // A key that holds other data has no vote of ours that could be taken back.
-        if error.code() == "WRONGTYPE" && !letter.request.may_grant() {
+        if says(&error, "WRONGTYPE") && !letter.request.may_grant() {
             return Ok(plain(Some(Refusal::Absent)));
         }
         // Scripts flushed, or demoted to a replica: the connection is of no use until it has shaken hands again.
-        let fatal = matches!(error.code(), "NOSCRIPT" | "READONLY" | "NOAUTH" | "MOVED" | "MASTERDOWN" | "LOADING");
+        let fatal = FATAL.iter().any(|code| says(&error, code));
         let error = error.into();
         return if fatal {
             Err(Trouble::Broken(super::describe(&error)))
@@ -124,6 +124,17 @@ fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Troubl
         },
         request => scripted(request, &value).ok_or_else(|| malformed("a script")),
     }
+}
+
+/// What a server says when it has no use for this connection as it is.
+const FATAL: [&str; 6] = ["NOSCRIPT", "READONLY", "NOAUTH", "MOVED", "MASTERDOWN", "LOADING"];
+
+/// Whether this is the error's code. Redis before 7 wraps what a script met into an error of its own.
+fn says(error: &ServerError, code: &str) -> bool {
+    let wrapped = |text: &str| {
+        text.contains("user_script") && text.split(|c: char| !c.is_ascii_uppercase()).any(|word| word == code)
+    };
+    error.code() == code || error.details().is_some_and(wrapped)
 }
 
 fn plain(refusal: Option<Refusal>) -> Reply {
