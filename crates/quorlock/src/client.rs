@@ -87,6 +87,17 @@ impl Client {
     }
 
     /// What this client has done so far, in numbers. Clones count together.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let client = quorlock::Client::memory().await;
+    /// let lease = client.lock("counted").acquire().await?;
+    /// assert!(client.lock("counted").try_acquire().await?.is_none());
+    /// assert_eq!((client.stats().acquired, client.stats().held, client.stats().lost), (1, 1, 0));
+    /// # drop(lease);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
     pub fn stats(&self) -> Stats {
         self.handle.cluster.counters.read()
     }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{ExtendError, FenceError, Lease, Lock, LostError, ReleaseError, Renewals};
+use quorlock::{Client, ClientBuilder, ExtendError, FenceError, Lease, Lock, LostError, ReleaseError, Renewals};
+use tokio::sync::oneshot;
 
 use crate::backend::{Backend, is_held};
 
@@ -68,20 +69,7 @@ pub(crate) async fn a_crashed_holder_is_in_the_way_for_its_ttl(backend: &Backend
     let client = backend.client().await;
     let check = async |name: &'static str, kind: fn(Lock) -> Lock| {
         let before = Instant::now();
-        let builder = backend.builder();
-        tokio::task::spawn_blocking(move || {
-            // With its runtime a client ends where it stands: what it had to say is not said any more.
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let held = runtime.block_on(async {
-                let client = builder.connect().await.unwrap();
-                let lease = kind(client.lock(name)).ttl(SHORT).acquire().await.unwrap();
-                (client, lease)
-            });
-            drop(runtime);
-            drop(held);
-        })
-        .await
-        .unwrap();
+        crash_holding(backend.builder(), move |client| kind(client.lock(name)).ttl(SHORT)).await;
         let _next = kind(client.lock(name)).acquire().await.unwrap();
         assert!(before.elapsed() >= SHORT, "it was not in the way");
     };
@@ -118,4 +106,21 @@ async fn lapse(lock: &Lock) -> Lease {
     let lease = lock.clone().ttl(SHORT).renewals(Renewals::Off).acquire().await.unwrap();
     lease.lost().await;
     lease
+}
+
+/// Acquires a lock on behalf of a client that ends where it stands, with its runtime: it gives nothing back.
+async fn crash_holding(builder: ClientBuilder, lock: impl FnOnce(&Client) -> Lock + Send + 'static) {
+    let (done, crashed) = oneshot::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let held = runtime.block_on(async {
+            let client = builder.connect().await.unwrap();
+            let lease = lock(&client).acquire().await.unwrap();
+            (client, lease)
+        });
+        drop(runtime);
+        drop(held);
+        let _ = done.send(());
+    });
+    crashed.await.unwrap();
 }

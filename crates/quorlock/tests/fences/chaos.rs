@@ -88,6 +88,7 @@ async fn ten_thousand_leases_are_in_order_while_nodes_restart() {
         100.0 * late as f64 / acquired as f64,
         ledger.restarts.load(Ordering::Relaxed)
     );
+    assert!(acquired >= LEASES as u64, "every lease is counted");
     for (name, fences) in ledger.fences.iter().enumerate() {
         let fences = fences.lock().expect("no writer panics");
         for pair in fences.windows(2) {
