@@ -59,7 +59,7 @@ async fn a_lease_whose_majority_is_frozen_is_lost_and_stays_so() {
     frozen.iter().for_each(RedisServer::freeze);
     // One of any majority is frozen: what it granted last was sent before this.
     let last_sent = Instant::now();
-    let (why, last_ok) = tokio::join!(lease.lost(), last_word(&lease));
+    let (why, last_ok) = tokio::join!(soon(lease.lost()), soon(last_word(&lease)));
     assert_eq!(why, LostError::Expired);
     assert!(last_ok <= last_sent + longest(TTL), "held for longer than any majority had granted");
     is_over_for_good(&lease, why).await;
@@ -81,7 +81,7 @@ async fn the_latch_fires_by_itself_at_the_end_of_validity() {
     let before = Instant::now();
     let validity = lease.validity();
     // Nobody asks the lease anything while it runs out.
-    assert_eq!(lease.lost().await, LostError::Expired);
+    assert_eq!(soon(lease.lost()).await, LostError::Expired);
     // This clock may be slewed, the lease's is not.
     assert!(before.elapsed() >= validity.mul_f64(0.9), "it fired although the lease was still valid");
     is_over_for_good(&lease, LostError::Expired).await;
@@ -98,7 +98,7 @@ async fn a_released_lease_is_not_lost() {
     assert!(!has_fired(&mut lost));
     let _ = lease.release().await;
     let after = client.lock("another").renewals(Renewals::Off).acquire().await.unwrap();
-    after.lost().await;
+    soon(after.lost()).await;
     assert!(!has_fired(&mut lost), "released long ago, and lost all the same");
 }
 
@@ -216,7 +216,7 @@ async fn work_is_dropped_when_its_lease_is_lost() {
         cluster.servers[1..].iter().for_each(RedisServer::freeze);
         std::future::pending::<()>().await;
     });
-    assert_eq!(outcome.await, Err(RunError::Lost(LostError::Expired)));
+    assert_eq!(soon(outcome).await, Err(RunError::Lost(LostError::Expired)));
     assert!(stopped.load(Ordering::SeqCst), "still at work without the lock");
 }
 
@@ -245,14 +245,15 @@ async fn renewals_that_fail_for_a_while_are_made_up_for() {
     let lease = client.lock("job").ttl(ttl).acquire().await.unwrap();
     let mut lost = Box::pin(lease.lost());
     for _ in 0..2 {
-        proxy.hold(true);
+        proxy.refuse(true);
+        proxy.cut();
         for _ in 0..3 {
             let failed = lease.extend().await;
             assert!(matches!(failed, Err(ExtendError::NoQuorum { .. })), "{failed:?}");
         }
         lease.ensure(Duration::from_secs(1)).expect("a lease outlives the failure of a renewal");
         let validity = lease.validity();
-        proxy.hold(false);
+        proxy.refuse(false);
         eventually_async("the watchdog to succeed", async || lease.validity() > validity).await;
     }
     assert!(!has_fired(&mut lost));
@@ -273,7 +274,7 @@ async fn everything_is_flushed_under_a_lease(renewals: Renewals) {
     let last_sent = Instant::now();
     let watched = tokio::spawn({
         let lease = Arc::clone(&lease);
-        async move { last_word(&lease).await }
+        async move { soon(last_word(&lease)).await }
     });
     let next = soon(other.lock("job").acquire()).await.expect("it is free in the end");
     assert_eq!(lease.ensure(Duration::ZERO), Err(LostError::Expired), "two holders, or lost for another reason");

@@ -16,10 +16,12 @@ const SHORT: Duration = Duration::from_millis(100);
 
 /// Lets a connection go on whose replies were dropped: as in TCP, nothing comes after what was lost.
 fn let_replies_through(proxy: &Proxy) {
+    let before = proxy.connections();
     proxy.refuse(true);
     proxy.cut();
     proxy.drop_replies(false);
     proxy.refuse(false);
+    eventually("the client to come back", || proxy.connections() > before);
 }
 
 async fn fails_without_a_quorum(client: &Client) {
@@ -140,11 +142,8 @@ async fn a_stranded_acquire_of_an_attempt_that_failed_leaves_no_ghost() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.builder().node_deadline(SHORT)).await;
     let stranded = &cluster.proxies[..3];
-    for proxy in stranded {
-        proxy.hold(true);
-    }
+    stranded.iter().for_each(Proxy::strand_next_requests);
     fails_without_a_quorum(&client).await;
-    stranded.iter().for_each(strand);
     // Its releases go out on the next connections.
     client.close(DRAINING).await.expect("the nodes can be reached again");
     let before = each(&cluster.servers[..3], votes);

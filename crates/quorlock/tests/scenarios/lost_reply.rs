@@ -5,6 +5,7 @@ use quorlock_testkit::{Proxy, eventually_async};
 
 use super::{LONG, NAME, Recipe, Stage};
 use crate::common::lock_keys;
+use crate::common::long::connected;
 
 /// Tells it, and says whether A's vote is left behind once the client has delivered everything that it owes.
 pub async fn leaves_a_vote(recipe: Recipe<'_>) -> bool {
@@ -14,7 +15,7 @@ pub async fn leaves_a_vote(recipe: Recipe<'_>) -> bool {
         server.command(&["SET", &format!("quorlock:{NAME}"), "somebody else"]);
     }
     let builder = stage.builder().retry(Retry::ONCE).nodes(proxies.iter().map(Proxy::url));
-    let client = builder.connect().await.expect("the cluster is fit");
+    let client = connected(builder).await;
 
     proxies[0].drop_replies(true);
     // B and C answer only after A has voted.

@@ -6,6 +6,7 @@ use quorlock::{Drift, Lease};
 use quorlock_testkit::{Proxy, eventually_async};
 
 use super::{NAME, Recipe, Stage};
+use crate::common::long::connected;
 
 const TTL: Duration = Duration::from_secs(6);
 /// Each way. A reply is this much younger than the vote that it tells of.
@@ -19,8 +20,8 @@ pub async fn has_two_holders(recipe: Recipe<'_>) -> bool {
         builder.drift(Drift::REDLOCK)
     };
     let proxies: Vec<Proxy> = stage.servers.iter().map(|server| Proxy::start(server.addr())).collect();
-    let one = builder().nodes(proxies.iter().map(Proxy::url)).connect().await.expect("the cluster is fit");
-    let two = builder().nodes(stage.urls()).connect().await.expect("the cluster is fit");
+    let one = connected(builder().nodes(proxies.iter().map(Proxy::url))).await;
+    let two = connected(builder().nodes(stage.urls())).await;
     for proxy in &proxies {
         proxy.delay(DELAY);
     }

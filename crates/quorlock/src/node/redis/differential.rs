@@ -6,7 +6,7 @@ mod steps;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{FromRedisValue, Value, from_redis_value, pipe};
+use ::redis::{AsyncConnectionConfig, FromRedisValue, Value, from_redis_value, pipe};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::fence::Fence;
@@ -49,7 +49,9 @@ impl Bench {
         for set in 0..CONSTANTS {
             sessions.push(node(set).open().await.unwrap());
         }
-        let raw = node(0).client.get_multiplexed_async_connection().await.unwrap();
+        // Without a deadline: a machine that is busy must not look like a difference.
+        let patient = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let raw = node(0).client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
         Self { clock, sessions, raw }
     }
 
