@@ -18,6 +18,9 @@ pub trait Dice {
     }
 }
 
+/// The shortest delay, whatever was asked for: asking without a pause helps nobody.
+pub const DELAY_MIN: Duration = Duration::from_millis(1);
+
 /// How often and how patiently to ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
@@ -72,8 +75,9 @@ impl Schedule {
         if self.last_call.is_some_and(|end| now >= end) {
             return None;
         }
-        self.reach = self.reach.saturating_mul(2).clamp(self.retry.min, self.retry.max.max(self.retry.min));
-        let at = now + dice.between(self.retry.min, self.reach);
+        let min = self.retry.min.max(DELAY_MIN);
+        self.reach = self.reach.max(min).saturating_mul(2).min(self.retry.max).max(min);
+        let at = now + dice.between(min, self.reach);
         Some(self.last_call.map_or(at, |end| at.min(end)))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -23,6 +24,8 @@ pub(crate) struct Attempt {
     place: Arc<Place>,
     ttl: Ttl,
     plain: bool,
+    /// Whether it may still have something to give back; the links wait for that.
+    open: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -61,8 +64,10 @@ impl Attempt {
             place: Arc::clone(place),
             ttl,
             plain,
+            open: AtomicBool::new(true),
             inner: Mutex::new(inner),
         });
+        cluster.pending.open();
         Arc::clone(&attempt).tick(clock::now());
         Deciding { attempt }
     }
@@ -76,6 +81,7 @@ impl Attempt {
                     if !self.cluster.timers.at(at, this) {
                         steps.extend(inner.machine.cancel());
                         inner.decide(Decision::Closed);
+                        self.settle();
                     }
                 }
                 Step::Ask { nodes, request } => {
@@ -94,7 +100,10 @@ impl Attempt {
                     let legacy = Legacy(Arc::clone(self));
                     inner.decide(Decision::Won(won, Arc::clone(&inner.mark), legacy));
                 }
-                Step::Finish(Err(defeat)) => inner.decide(Decision::Lost(defeat)),
+                Step::Finish(Err(defeat)) => {
+                    inner.decide(Decision::Lost(defeat));
+                    self.settle();
+                }
             }
         }
     }
@@ -126,6 +135,32 @@ impl Attempt {
         steps
     }
 
+    /// There is nothing left to give back, or somebody else sees to it.
+    fn settle(&self) {
+        if self.open.swap(false, Ordering::AcqRel) {
+            self.cluster.settled();
+        }
+    }
+
+    /// The client is closed: whatever was asked for, or won and not yet taken, is given back.
+    fn close(self: &Arc<Self>, inner: &mut Inner) {
+        let steps = match inner.outcome.take() {
+            Some(Decision::Won(won, ..)) => vec![self.give_back(won.attempt)],
+            None if !inner.machine.is_finished() => inner.machine.cancel(),
+            other => {
+                inner.outcome = other;
+                return;
+            }
+        };
+        self.perform(inner, steps);
+        inner.decide(Decision::Closed);
+        self.settle();
+    }
+
+    fn give_back(&self, attempt: LeaseId) -> Step {
+        Step::Release { attempt, nodes: (0..self.cluster.links.len()).collect() }
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,8 +178,12 @@ impl Inner {
 impl Voter for Attempt {
     fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, _round: u32, outcome: Outcome) {
         let mut inner = self.inner();
+        if inner.mark.attempt != attempt {
+            // Of an earlier attempt, whose releases are on their way.
+            return;
+        }
         if inner.machine.is_finished() {
-            let is_done = inner.mark.is_done() || inner.mark.attempt != attempt;
+            let is_done = inner.mark.is_done();
             let heir = match &mut inner.heir {
                 // Of a lost attempt nothing is kept: its releases are on their way.
                 Heir::Unborn(_) if is_done => None,
@@ -165,10 +204,8 @@ impl Voter for Attempt {
 impl Timed for Attempt {
     fn tick(self: Arc<Self>, now: Moment) -> Option<Moment> {
         let mut inner = self.inner();
-        if self.cluster.is_closed() && !inner.machine.is_finished() {
-            let steps = inner.machine.cancel();
-            self.perform(&mut inner, steps);
-            inner.decide(Decision::Closed);
+        if self.cluster.is_closed() {
+            self.close(&mut inner);
             return None;
         }
         let node_micros = self.cluster.node_micros(now);
@@ -183,7 +220,7 @@ pub(crate) struct Legacy(Arc<Attempt>);
 
 impl Legacy {
     /// Hands them to the hold, those that came meanwhile at once.
-    pub(crate) fn pass_to(self, attempt: LeaseId, hold: &Arc<dyn Voter>) {
+    pub(crate) fn pass_to(&self, attempt: LeaseId, hold: &Arc<dyn Voter>) {
         let heir = Heir::Hold(Arc::downgrade(hold));
         let before = std::mem::replace(&mut self.0.inner().heir, heir);
         if let Heir::Unborn(kept) = before {
@@ -191,6 +228,12 @@ impl Legacy {
                 Arc::clone(hold).vote(node, attempt, 0, outcome);
             }
         }
+    }
+}
+
+impl Drop for Legacy {
+    fn drop(&mut self) {
+        self.0.settle();
     }
 }
 
@@ -218,13 +261,14 @@ impl Drop for Deciding {
         let mut inner = attempt.inner();
         inner.waker = None;
         // A lock that was won in the moment in which the caller turned away is given back like any other.
+        let is_taken = inner.machine.is_finished() && attempt.open.load(Ordering::Acquire);
         let steps = match inner.outcome.take() {
-            Some(Decision::Won(won, ..)) => {
-                let nodes = (0..attempt.cluster.links.len()).collect();
-                vec![Step::Release { attempt: won.attempt, nodes }]
-            }
+            Some(Decision::Won(won, ..)) => vec![attempt.give_back(won.attempt)],
+            // The winner was taken, and settles when the lease is kept.
+            _ if is_taken => return,
             _ => inner.machine.cancel(),
         };
         attempt.perform(&mut inner, steps);
+        attempt.settle();
     }
 }

@@ -1,5 +1,6 @@
 //! Everything that can be set about a client, checked before anything is opened.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, Ttl};
 use quorlock_core::watchdog::Renewals;
 
 use crate::client::Client;
-use crate::cluster::{Cluster, NODE_DEADLINE_MAX, Settings};
+use crate::cluster::{Cluster, DEADLINE_MIN, NODE_DEADLINE_MAX, Settings};
 use crate::error::{ConfigError, ConnectError, InitError};
 use crate::link::{Contact, LinkConfig};
 use crate::node::memory::MemoryNodes;
@@ -53,7 +54,7 @@ const STRAGGLER_PATIENCE: Duration = Duration::from_millis(200);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing before connect"]
 pub struct ClientBuilder {
     urls: Vec<String>,
@@ -139,7 +140,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long to wait for a node: a twentieth of the ttl, between 5 and 200 ms, unless set.
+    /// How long to wait for a node: a twentieth of the ttl, between 5 and 200 ms, unless set. Never more than half of a
+    /// lock's ttl.
     pub fn node_deadline(mut self, deadline: Duration) -> Self {
         self.node_deadline = Some(deadline);
         self
@@ -237,6 +239,7 @@ impl ClientBuilder {
             silence_limit: patience,
             heartbeat: HEARTBEAT,
             trust: Self::trust(&settings),
+            pending: Arc::default(),
         };
         Ok(Client::new(Cluster::start(settings, nodes, &link)))
     }
@@ -260,7 +263,7 @@ impl ClientBuilder {
         if self.max_ttl < TTL_MIN || self.max_ttl > TTL_MAX {
             return setting("a max_ttl", self.max_ttl, "between 100ms and 24h");
         }
-        if self.max_ttl < self.sigma * 2 + self.backstep {
+        if self.max_ttl < self.sigma.saturating_mul(2).saturating_add(self.backstep) {
             return setting(
                 "a max_ttl",
                 self.max_ttl,
@@ -268,15 +271,11 @@ impl ClientBuilder {
             );
         }
         let ttl = Ttl::new(self.ttl, self.max_ttl)?;
-        if self.drift.ppm > Drift::PPM_MAX || self.drift.of(ttl) >= ttl.duration() / 2 {
-            return setting("a drift", self.drift.of(ttl), "less than half of the ttl");
-        }
-        if self.min_validity.is_some_and(|least| least + self.drift.of(ttl) >= ttl.duration()) {
-            return setting("a min_validity", self.min_validity.unwrap_or_default(), "less than the ttl minus drift");
-        }
-        if self.node_deadline.is_some_and(|deadline| deadline.is_zero() || deadline > ttl.duration() / 2) {
-            let deadline = self.node_deadline.unwrap_or_default();
-            return setting("a node_deadline", deadline, "more than zero and at most half of the ttl");
+        if let Some(deadline) = self.node_deadline
+            && (deadline < DEADLINE_MIN || deadline > ttl.duration() / 2)
+        {
+            let why = format!("at least {DEADLINE_MIN:?}, and at most half of the ttl");
+            return setting("a node_deadline", deadline, &why);
         }
         check_retry(self.retry)?;
         let nodes = self.memory.as_ref().map_or(self.urls.len(), |nodes| nodes.iter().count());
@@ -296,9 +295,7 @@ impl ClientBuilder {
             trusting: nodes == 1 || self.trust_restarts || !self.rules.hold(Rule::Quarantine),
             embedded: self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("sqlite:")),
         };
-        if let Renewals::Watchdog { every: Some(every), .. } = self.renewals {
-            settings.check_pace(every, ttl)?;
-        }
+        settings.check(ttl, self.renewals)?;
         Ok(settings)
     }
 
@@ -333,6 +330,16 @@ impl ClientBuilder {
             "sqlite" if rest.is_empty() => Err(invalid("sqlite: needs a path, as in sqlite:/var/lib/locks.db".into())),
             other => Err(invalid(format!("{other}: is not a kind of node; {SCHEMES}"))),
         }
+    }
+}
+
+/// The nodes are only counted: their URLs may hold passwords.
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let builder = &mut f.debug_struct("ClientBuilder");
+        builder.field("nodes", &self.urls.len()).field("memory", &self.memory).field("ttl", &self.ttl);
+        builder.field("max_ttl", &self.max_ttl).field("sigma", &self.sigma).field("template", &self.template);
+        builder.field("label", &self.label).finish_non_exhaustive()
     }
 }
 

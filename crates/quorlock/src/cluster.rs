@@ -18,7 +18,7 @@ use quorlock_core::watchdog::Renewals;
 use crate::entropy;
 use crate::error::{CloseError, ConfigError, InitError};
 use crate::keeper::Held;
-use crate::link::{Link, LinkConfig};
+use crate::link::{Link, LinkConfig, Pending};
 use crate::membership::Membership;
 use crate::node::place::KeyTemplate;
 use crate::node::{Node, Session, Trouble};
@@ -49,13 +49,13 @@ pub(crate) struct Settings {
 impl Settings {
     /// How long to wait for a node: small against the ttl, as the Redlock page asks.
     pub(crate) fn node_deadline(&self, ttl: Ttl) -> Duration {
-        self.node_deadline.unwrap_or_else(|| {
-            if self.embedded {
-                (ttl.duration() / 4).min(Duration::from_secs(5))
-            } else {
-                (ttl.duration() / 20).clamp(NODE_DEADLINE_MIN, NODE_DEADLINE_MAX)
-            }
-        })
+        let half = ttl.duration() / 2;
+        match self.node_deadline {
+            // An answer that comes later than that is of no use to this lock.
+            Some(deadline) => deadline.min(half),
+            None if self.embedded => (ttl.duration() / 4).min(Duration::from_secs(5)),
+            None => (ttl.duration() / 20).clamp(NODE_DEADLINE_MIN, NODE_DEADLINE_MAX),
+        }
     }
 
     /// The constants of a cluster of this name.
@@ -68,14 +68,28 @@ impl Settings {
         }
     }
 
-    /// A renewal that comes too often is a flood, one that comes too late is of no use.
-    pub(crate) fn check_pace(&self, every: Duration, ttl: Ttl) -> Result<(), ConfigError> {
-        let latest = ttl.duration().saturating_sub(self.drift.of(ttl) + self.node_deadline(ttl));
-        if every >= RENEWAL_MIN && every < latest {
-            return Ok(());
+    /// Whether leases of this ttl can be won and kept at all.
+    pub(crate) fn check(&self, ttl: Ttl, renewals: Renewals) -> Result<(), ConfigError> {
+        let drift = self.drift.of(ttl);
+        let setting = |setting, value: Duration, why: String| {
+            let why = format!("{why}, for a ttl of {:?}", ttl.duration());
+            Err(ConfigError::Setting { setting, value: format!("{value:?}"), why })
+        };
+        if self.drift.ppm > Drift::PPM_MAX || drift >= ttl.duration() / 2 {
+            return setting("a drift", drift, "less than half of the ttl".into());
         }
-        let why = format!("between {RENEWAL_MIN:?} and {latest:?}, for a ttl of {:?}", ttl.duration());
-        Err(ConfigError::Setting { setting: "a renewal every", value: format!("{every:?}"), why })
+        let least = self.min_validity(ttl);
+        if least.saturating_add(drift) >= ttl.duration() {
+            return setting("a min_validity", least, "less than the ttl minus drift".into());
+        }
+        // A renewal that comes too often is a flood, one that comes too late is of no use.
+        let latest = ttl.duration().saturating_sub(drift + self.node_deadline(ttl));
+        match renewals {
+            Renewals::Watchdog { every: Some(every), .. } if every < RENEWAL_MIN || every >= latest => {
+                setting("a renewal every", every, format!("between {RENEWAL_MIN:?} and {latest:?}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn min_validity(&self, ttl: Ttl) -> Duration {
@@ -85,6 +99,8 @@ impl Settings {
 
 /// The shortest default node deadline.
 pub(crate) const NODE_DEADLINE_MIN: Duration = Duration::from_millis(5);
+/// The shortest node deadline that can be asked for.
+pub(crate) const DEADLINE_MIN: Duration = Duration::from_millis(1);
 /// The shortest time between two renewals of one lease.
 pub(crate) const RENEWAL_MIN: Duration = Duration::from_millis(10);
 /// The longest default node deadline.
@@ -99,6 +115,8 @@ pub(crate) struct Cluster {
     nodes: Vec<Arc<dyn Node>>,
     membership: Arc<Membership>,
     leases: Mutex<HashMap<LeaseId, Weak<Held>>>,
+    /// Attempts that may still have something to give back.
+    pub(crate) pending: Arc<Pending>,
     closed: AtomicBool,
 }
 
@@ -118,6 +136,7 @@ impl Cluster {
             nodes,
             membership: Arc::new(membership),
             leases: Mutex::default(),
+            pending: Arc::clone(&link.pending),
             closed: AtomicBool::new(false),
         };
         let cluster = Arc::new(cluster);
@@ -201,7 +220,18 @@ impl Cluster {
         for link in &self.links {
             link.close();
         }
+        // Whoever still asks is called now, sees that the client is closed, and gives back what it has.
         self.timers.close();
+    }
+
+    /// An attempt has nothing left to give back: links that have waited for it may end.
+    pub(crate) fn settled(&self) {
+        self.pending.settle();
+        if self.is_closed() {
+            for link in &self.links {
+                link.nudge();
+            }
+        }
     }
 
     /// Waits until every node can vote.
@@ -236,7 +266,7 @@ impl Cluster {
             for link in &self.links {
                 loop {
                     let news = link.news.notified();
-                    if link.is_finished() || link.owed() == 0 {
+                    if link.is_finished() || (link.owed() == 0 && self.pending.is_none()) {
                         break;
                     }
                     news.await;

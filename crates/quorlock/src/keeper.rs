@@ -277,7 +277,10 @@ impl Timed for Held {
 }
 
 impl Voter for Held {
-    fn vote(self: Arc<Self>, node: usize, _attempt: LeaseId, round: u32, outcome: Outcome) {
+    fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome) {
+        if attempt != self.mark.attempt {
+            return;
+        }
         let mut inner = self.inner();
         let steps = inner.hold.take(round, node, outcome, clock::now(), &mut SystemDice);
         self.perform(&mut inner, steps);

@@ -3,11 +3,13 @@
 mod handshake;
 mod mark;
 mod outbox;
+mod pending;
 mod serve;
 mod vigil;
 
 pub(crate) use mark::Mark;
 pub(crate) use outbox::{Ask, Owed};
+pub(crate) use pending::Pending;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,6 +46,8 @@ pub(crate) struct LinkConfig {
     pub(crate) heartbeat: Duration,
     /// What a node may do that has lost its memory.
     pub(crate) trust: Trust,
+    /// Attempts that may still have something to give back: a link that is closed waits for them.
+    pub(crate) pending: Arc<Pending>,
 }
 
 /// How the first contact with a node went.
@@ -150,6 +154,12 @@ impl Link {
         self.wake.notify_one();
     }
 
+    /// Something changed that a link which is closing may wait for.
+    pub(crate) fn nudge(&self) {
+        self.wake.notify_one();
+        self.news.notify_waiters();
+    }
+
     fn is_stale(&self) -> bool {
         self.stale.load(Ordering::Acquire)
     }
@@ -174,8 +184,10 @@ impl Link {
         let _end = Ending(&self);
         let mut backoff = BACKOFF_MIN;
         while !self.is_idle_and_closing() {
+            let began = tokio::time::Instant::now();
             let (trouble, served) = self.connect_and_serve(&*node, &membership).await;
-            if served {
+            // A connection that broke at once has proved nothing.
+            if served && began.elapsed() > BACKOFF_MAX {
                 backoff = BACKOFF_MIN;
             }
             self.go_down(&trouble);
@@ -224,7 +236,7 @@ impl Link {
         if outbox.closing {
             outbox.owe_again(self.node, clock::now());
         }
-        outbox.closing && outbox.owed() == 0
+        outbox.closing && outbox.owed() == 0 && self.config.pending.is_none()
     }
 
     /// Nothing can be asked any more. Whoever still waits to be sent hears of it; releases stay owed.

@@ -204,9 +204,7 @@ impl Lock {
         }
         let settings = &cluster.settings;
         let node_deadline = settings.node_deadline(recipe.ttl);
-        if let Renewals::Watchdog { every: Some(every), .. } = recipe.renewals {
-            settings.check_pace(every, recipe.ttl)?;
-        }
+        settings.check(recipe.ttl, recipe.renewals)?;
         let holder = recipe.holder.encode();
         let plan = Plan {
             quorum: settings.quorum,

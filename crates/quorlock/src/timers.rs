@@ -18,6 +18,9 @@ pub(crate) trait Timed: Send + Sync {
     fn tick(self: Arc<Self>, now: Moment) -> Option<Moment>;
 }
 
+/// A queue shorter than this is not swept.
+const SWEEP_MIN: usize = 4_096;
+
 /// The queue. [`run`](Self::run) is its task.
 #[derive(Default)]
 pub(crate) struct Timers {
@@ -31,6 +34,8 @@ struct Queue {
     sequence: u64,
     /// The moment for which the task sleeps; `None` while it is awake, or sleeps without end.
     armed: Option<Moment>,
+    /// How many entries there were when dead ones were last swept out.
+    swept: usize,
     closed: bool,
     /// The task is gone: nobody will be called any more.
     ended: bool,
@@ -63,21 +68,26 @@ impl Timers {
         true
     }
 
-    /// Ends the task, once nobody waits to be called any more.
+    /// Calls everyone early, for they may have something to do now, and ends the task once nobody waits any more.
     pub(crate) fn close(&self) {
         self.queue().closed = true;
+        self.call_all(clock::now());
         self.wake.notify_one();
     }
 
     /// The task is gone, and with it the time: calls everyone who still waits as if theirs had come.
     pub(crate) fn end(&self) {
-        let waiting = {
-            let mut queue = self.queue();
-            queue.ended = true;
-            std::mem::take(&mut queue.heap)
-        };
-        for timed in waiting.into_iter().filter_map(|Reverse(entry)| entry.whom.upgrade()) {
-            timed.tick(Moment::from_nanos(u64::MAX));
+        self.queue().ended = true;
+        self.call_all(Moment::from_nanos(u64::MAX));
+    }
+
+    fn call_all(&self, now: Moment) {
+        let waiting = std::mem::take(&mut self.queue().heap);
+        for Reverse(entry) in waiting {
+            let Some(timed) = entry.whom.upgrade() else { continue };
+            if let Some(again) = timed.tick(now) {
+                self.queue().push(again, entry.whom);
+            }
         }
     }
 
@@ -96,7 +106,11 @@ impl Timers {
                 next
             };
             match next {
-                Some(at) if at <= clock::now() => self.call_due(),
+                Some(at) if at <= clock::now() => {
+                    self.call_due();
+                    // Somebody may always be due: the others on this thread want to live, too.
+                    tokio::task::yield_now().await;
+                }
                 Some(at) => {
                     tokio::select! {
                         () = alarm.ring_after(at.since(clock::now())) => {}
@@ -133,6 +147,11 @@ impl Timers {
 
 impl Queue {
     fn push(&mut self, at: Moment, whom: Weak<dyn Timed>) {
+        // Most of those who wait here are gone before their time comes.
+        if self.heap.len() > self.swept * 2 + SWEEP_MIN {
+            self.heap.retain(|Reverse(entry)| entry.whom.strong_count() > 0);
+            self.swept = self.heap.len();
+        }
         self.sequence += 1;
         let sequence = self.sequence;
         self.heap.push(Reverse(Entry { at, sequence, whom }));

@@ -44,7 +44,7 @@ impl Link {
                     match life {
                         Some(life) if accepted => return Ok(life),
                         // Somebody else was quicker, with another name: look again.
-                        _ => {}
+                        _ => tokio::time::sleep(super::BACKOFF_MIN).await,
                     }
                 }
             }

@@ -25,6 +25,8 @@ pub(crate) struct Outbox {
     pub(crate) state: State,
     queue: VecDeque<Item>,
     owed: HashMap<LeaseId, Owed>,
+    /// Releases that were answered with an error: to be sent again after a while.
+    failed: Vec<LeaseId>,
     pub(crate) closing: bool,
 }
 
@@ -73,6 +75,7 @@ impl Outbox {
             state: State::Down(Silence::Unreachable("not connected yet".into())),
             queue: VecDeque::new(),
             owed: HashMap::new(),
+            failed: Vec::new(),
             closing: false,
         }
     }
@@ -134,7 +137,18 @@ impl Outbox {
         self.queue.retain(|item| matches!(item, Item::Ask(_)));
         let closing = self.closing;
         self.owed.retain(|_, owed| now < owed.lapses || (owed.mark.is_stray(node) && !closing));
+        self.failed.clear();
         self.queue.extend(self.owed.keys().map(|attempt| Item::Release(*attempt)));
+    }
+
+    /// A release was answered with an error: it stays owed.
+    pub(crate) fn fail(&mut self, attempt: LeaseId) {
+        self.failed.push(attempt);
+    }
+
+    /// Queues those releases once more that were answered with an error.
+    pub(crate) fn owe_failed(&mut self) {
+        self.queue.extend(self.failed.drain(..).map(Item::Release));
     }
 
     /// Takes out the requests that were never sent; releases stay owed.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::FuturesOrdered;
 use quorlock_core::node::Incarnation;
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
@@ -33,7 +33,7 @@ struct Batch {
 #[derive(Default)]
 struct Flight {
     batches: VecDeque<Batch>,
-    arrivals: FuturesUnordered<BoxFuture<Arrival>>,
+    arrivals: FuturesOrdered<BoxFuture<Arrival>>,
     numbers: u64,
 }
 
@@ -103,6 +103,8 @@ impl Link {
                         // Releases that were answered with an error are tried again at this pace.
                         if flight.batches.is_empty() {
                             self.outbox().owe_again(self.node, clock::now());
+                        } else {
+                            self.outbox().owe_failed();
                         }
                         duty = if wanted { Instant::now() + self.pace(&watch) } else { heard + self.config.heartbeat };
                     }
@@ -126,7 +128,7 @@ impl Link {
         let number = flight.numbers;
         flight.batches.push_back(Batch { number, sent, at: now, since: Instant::now() });
         let replies = session.send(life, letters);
-        flight.arrivals.push(Box::pin(async move { (number, replies.await) }));
+        flight.arrivals.push_back(Box::pin(async move { (number, replies.await) }));
         true
     }
 
@@ -155,7 +157,7 @@ impl Link {
         match (sent, outcome) {
             (Sent::Ask(ask), outcome) => ask.voter.vote(self.node, ask.mark.attempt, ask.round, outcome),
             // Owed until it is acknowledged.
-            (Sent::Release(_), Outcome::Silent(_)) => {}
+            (Sent::Release(attempt), Outcome::Silent(_)) => self.outbox().fail(attempt),
             (Sent::Release(attempt), outcome) => {
                 let settled = self.outbox().settle(attempt);
                 if let Some(voter) = settled.and_then(|owed| owed.voter) {
@@ -168,7 +170,7 @@ impl Link {
 
     fn is_done_closing(&self) -> bool {
         let outbox = self.outbox();
-        outbox.closing && outbox.is_empty() && outbox.owed() == 0
+        outbox.closing && outbox.is_empty() && outbox.owed() == 0 && self.config.pending.is_none()
     }
 
     fn pace(&self, watch: &Watch) -> Duration {

@@ -179,7 +179,10 @@ fn trouble(error: &RedisError) -> Trouble {
 /// An error in words, without the parts of a command that it may repeat.
 fn describe(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
-        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        (Some(code), Some(detail)) => {
+            let detail = detail.split(", with args").next().unwrap_or_default();
+            format!("{code} {detail}")
+        }
         (Some(code), None) => code.into(),
         (None, _) => error.to_string(),
     }
