@@ -392,3 +392,6 @@ fn host() -> String {
     #[cfg(not(target_os = "linux"))]
     return std::env::var("HOSTNAME").unwrap_or_default();
 }
+
+#[cfg(test)]
+mod tests;
