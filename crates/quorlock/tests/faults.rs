@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::long::{Wired, connected, missing, noticed, soon, take_a_turn, voting};
-use common::observe::{quarantined, trouble};
-use common::{Cluster, lock_keys};
+use common::observe::{life, quarantined, trouble};
+use common::{Cluster, MAX_TTL, lock_keys};
 use quorlock::{AcquireError, Ballot, Client, ExtendError, Fence, ReleaseError, Silence, Tally};
 use quorlock_testkit::{Aof, RedisServer, eventually, eventually_async};
 
@@ -33,6 +33,12 @@ async fn names_exactly(client: &Client, servers: &[RedisServer]) {
         missing == urls(servers)
     })
     .await;
+}
+
+/// Makes sure that a node which may vote has been watched for long enough before.
+fn was_quarantined(server: &RedisServer) {
+    let life = life(server, "job").expect("it belongs to a cluster");
+    assert!(life.floor.is_some() && life.witnessed >= MAX_TTL, "{life:?}");
 }
 
 /// A fence of the lock that everyone here takes turns with.
@@ -136,10 +142,9 @@ async fn nodes_that_were_killed_serve_again_after_their_quarantine() {
     for server in &cluster.servers[2..] {
         server.restart();
     }
-    for node in 2..5 {
-        quarantined(&client, node).await;
-    }
     assert!(next_fence(&client).await > before, "service resumes by itself, with higher fences");
+    voting(&client).await;
+    cluster.servers[2..].iter().for_each(was_quarantined);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -149,7 +154,11 @@ async fn a_demoted_node_is_refused_until_it_is_a_master_again() {
     let demoted = &cluster.servers[0];
     // Of a master that does not exist: it keeps what it has, and must not vote all the same.
     demoted.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    next_fence(&client).await;
+    eventually_async("it to be asked for a vote", async || {
+        next_fence(&client).await;
+        trouble(&client, 0).is_some()
+    })
+    .await;
     let why = noticed(&client, 0, |why| matches!(why, Silence::Unfit(_))).await;
     assert!(why.to_string().contains("replica"), "{why}");
     assert_eq!(lock_keys(demoted), Vec::<String>::new());
@@ -157,9 +166,9 @@ async fn a_demoted_node_is_refused_until_it_is_a_master_again() {
     assert!(elsewhere.to_string().contains("replica"), "{elsewhere}");
 
     demoted.command(&["REPLICAOF", "NO", "ONE"]);
-    // Nobody knows what it missed meanwhile.
-    quarantined(&client, 0).await;
     voting(&client).await;
+    // Nobody knows what it missed meanwhile.
+    was_quarantined(demoted);
     next_fence(&client).await;
 }
 
