@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::fence::{self, Fence};
+use crate::mode::Mode;
 use crate::name::LeaseId;
 use crate::quorum::{Quorum, Tally, Verdict};
 use crate::retry::{Dice, Retry, Schedule};
@@ -36,6 +37,8 @@ pub struct Plan {
     pub give_up: Option<Moment>,
     /// The Redlock page to the letter: no fence.
     pub plain: bool,
+    /// How it shall be held.
+    pub mode: Mode,
     /// Who asks, as text for people.
     pub holder: String,
     /// The rules in force.
@@ -196,7 +199,8 @@ impl Acquire {
     }
 
     fn request(&self, attempt: LeaseId, proposal: Fence) -> Request {
-        Request::Acquire { attempt, proposal, ttl: self.plan.ttl, holder: self.plan.holder.clone() }
+        let (ttl, holder, mode) = (self.plan.ttl, self.plan.holder.clone(), self.plan.mode);
+        Request::Acquire { attempt, proposal, ttl, holder, mode, waiter: None }
     }
 
     fn deadline(&self, now: Moment) -> Moment {

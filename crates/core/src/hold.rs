@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use crate::acquire::Won;
 use crate::fence::Fence;
+use crate::mode::Mode;
 use crate::name::LeaseId;
 use crate::quorum::{Quorum, Tally};
 use crate::retry::Dice;
@@ -31,6 +32,8 @@ pub struct Terms {
     pub renewals: Renewals,
     /// Whether a node that lost its memory may vote at once. Then a vote that was lost counts for nothing.
     pub trusting: bool,
+    /// How it is held.
+    pub mode: Mode,
     /// Who holds, as text for people.
     pub holder: String,
     /// The rules in force.
@@ -210,7 +213,7 @@ impl Hold {
             Outcome::Voted { vote: Vote::Grant { .. }, sent } => self.acks[node] = self.acks[node].max(Some(*sent)),
             // Its memory is gone, and with it our vote; but a quarantined node gives no other before our ttl is over.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } if !self.terms.trusting => {}
-            Outcome::Silent(_) => {}
+            Outcome::Silent(_) | Outcome::Voted { vote: Vote::Report(_), .. } => {}
             Outcome::Voted { vote: Vote::Refusal(_), .. } => self.acks[node] = None,
         }
         let majority = self.terms.quorum.majority();
@@ -259,7 +262,10 @@ impl Hold {
         self.renewal = Some(Renewal { round: Round::new(self.terms.quorum), begun: now, deadline });
         let (attempt, ttl) = (self.attempt, self.terms.ttl);
         let request = match self.fence {
-            Some(fence) => Request::Renew { attempt, fence, ttl, repair: true, holder: self.terms.holder.clone() },
+            Some(fence) => {
+                let (holder, mode) = (self.terms.holder.clone(), self.terms.mode);
+                Request::Renew { attempt, fence, ttl, repair: true, holder, mode }
+            }
             None => Request::PlainExtend { attempt, ttl },
         };
         Step::Ask { round: self.rounds, request }

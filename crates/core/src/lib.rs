@@ -14,6 +14,7 @@ extern crate alloc;
 pub mod acquire;
 pub mod fence;
 pub mod hold;
+pub mod mode;
 pub mod name;
 pub mod node;
 pub mod quorum;
@@ -22,6 +23,7 @@ pub mod round;
 pub mod rules;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod ticket;
 pub mod time;
 pub mod validity;
 pub mod vote;

@@ -81,9 +81,14 @@ impl LeaseId {
 
     /// Reads what [`reveal`](Self::reveal) wrote.
     pub fn parse(text: &str) -> Option<Self> {
-        let plain = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        plain.then(|| u128::from_str_radix(text, 16).ok()).flatten().map(Self)
+        hex_digits::<32>(text).map(Self)
     }
+}
+
+/// Reads exactly so many lower-case hexadecimal digits.
+pub(crate) fn hex_digits<const DIGITS: usize>(text: &str) -> Option<u128> {
+    let plain = text.len() == DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    plain.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }
 
 impl fmt::Debug for LeaseId {

@@ -5,13 +5,14 @@
 
 mod apply;
 mod incarnation;
+mod line;
 mod record;
 
-pub use apply::apply;
+pub use apply::{Answer, apply};
 pub use incarnation::{
     Constants, Epoch, Errand, Incarnation, Standing, Trust, WITNESS_STILL, attend, quarantine_micros,
 };
-pub use record::{FENCE_RETENTION_MIN, FenceNote, NodeTime, Record, VoteNote, retention_millis};
+pub use record::{Entry, FENCE_RETENTION_MIN, FenceNote, NodeTime, Place, Record, VoteNote, retention_millis};
 
 #[cfg(test)]
 mod tests;

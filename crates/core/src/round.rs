@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::fence::Fence;
 use crate::quorum::{Ballot, Quorum, Tally, Verdict};
 use crate::time::Moment;
-use crate::vote::{Outcome, Refusal, Silence, Vote};
+use crate::vote::{GrantedSlot, Outcome, Refusal, Silence, Vote};
 
 /// What is known of one node in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Slot {
     Granted {
         /// The fence that it stored.
         fence: Fence,
+        /// Which slot it is, of a semaphore.
+        slot: Option<GrantedSlot>,
         /// When the granted request was sent.
         sent: Moment,
     },
@@ -42,12 +44,14 @@ impl Round {
     pub fn take(&mut self, node: usize, outcome: Outcome) {
         let Some(slot) = self.slots.get_mut(node) else { return };
         *slot = match outcome {
-            Outcome::Voted { vote: Vote::Grant { fence }, sent } => Slot::Granted { fence, sent },
+            Outcome::Voted { vote: Vote::Grant { fence, slot }, sent } => Slot::Granted { fence, slot, sent },
             // A node that lost its memory has no vote for anybody: silence, and a new handshake for the link.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } => {
                 Slot::Silent(Silence::Broken(alloc::format!("{}", Refusal::WrongEpoch)))
             }
             Outcome::Voted { vote: Vote::Refusal(why), .. } => Slot::Refused(why),
+            // Nobody was asked for a report in a round.
+            Outcome::Voted { vote: Vote::Report(_), .. } => return,
             Outcome::Silent(_) if matches!(slot, Slot::Granted { .. }) => return,
             Outcome::Silent(why) => Slot::Silent(why),
         };
@@ -70,7 +74,7 @@ impl Round {
     /// Every grant: node, fence and the moment its request was sent.
     pub fn grants(&self) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
         self.slots.iter().enumerate().filter_map(|(node, slot)| match slot {
-            Slot::Granted { fence, sent } => Some((node, *fence, *sent)),
+            Slot::Granted { fence, sent, .. } => Some((node, *fence, *sent)),
             _ => None,
         })
     }
@@ -98,14 +102,15 @@ impl Round {
 
     /// Why a round without a majority failed.
     pub fn defeat(&self) -> Verdict {
-        let contested = self.slots.iter().any(|s| matches!(s, Slot::Refused(Refusal::Held { .. })));
+        let contested = self.slots.iter().any(|s| matches!(s, Slot::Refused(Refusal::Held { .. } | Refusal::Behind { .. } | Refusal::LineFull)));
         if contested && !self.is_unanswerable() { Verdict::Held } else { Verdict::NoQuorum }
     }
 
     /// The highest fence that anyone has mentioned.
     pub fn highest_fence(&self) -> Fence {
         let mentioned = self.slots.iter().map(|slot| match slot {
-            Slot::Granted { fence, .. } | Slot::Refused(Refusal::Held { fence, .. }) => *fence,
+            Slot::Granted { fence, .. }
+            | Slot::Refused(Refusal::Held { fence, .. } | Refusal::Behind { fence, .. }) => *fence,
             _ => Fence::default(),
         });
         mentioned.max().unwrap_or_default()

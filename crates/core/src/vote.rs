@@ -1,11 +1,15 @@
 //! What travels between a client and a node about one name.
 
+use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
 use crate::fence::Fence;
+use crate::mode::{Mode, Period};
 use crate::name::{Holder, LeaseId};
+use crate::ticket::{Line, Parting, Waiter};
 use crate::time::{Moment, Ttl};
 
 /// What a client asks of one node.
@@ -21,6 +25,10 @@ pub enum Request {
         ttl: Ttl,
         /// Who asks, as text for people.
         holder: String,
+        /// How it shall be held.
+        mode: Mode,
+        /// The asker's place in line. Without one, it does not wait, and does not overtake those who do.
+        waiter: Option<Waiter>,
     },
     /// Let the vote stand for another ttl.
     Renew {
@@ -34,6 +42,8 @@ pub enum Request {
         repair: bool,
         /// Who asks, as text for people.
         holder: String,
+        /// How it is held.
+        mode: Mode,
     },
     /// Take the vote back.
     Release {
@@ -41,7 +51,11 @@ pub enum Request {
         attempt: LeaseId,
         /// Also refuse requests of this attempt that are still under way, for this many milliseconds.
         tombstone: Option<u64>,
+        /// What becomes of the place in line, for an attempt that had one.
+        parting: Option<Parting>,
     },
+    /// Tell how the name stands, and change nothing.
+    Inspect,
     /// `SET name id NX PX ttl`: the Redlock page to the letter.
     PlainAcquire {
         /// The attempt that asks.
@@ -73,12 +87,13 @@ impl Request {
             | Self::PlainAcquire { attempt, .. }
             | Self::PlainExtend { attempt, .. }
             | Self::PlainRelease { attempt } => *attempt,
+            Self::Inspect => LeaseId::from_bits(0),
         }
     }
 
     /// Whether a vote may stand because of it.
     pub fn may_grant(&self) -> bool {
-        !matches!(self, Self::Release { .. } | Self::PlainRelease { .. })
+        !matches!(self, Self::Release { .. } | Self::PlainRelease { .. } | Self::Inspect)
     }
 
     /// Whether it is one of the Redlock page's own commands, which know nothing of epochs.
@@ -94,9 +109,58 @@ pub enum Vote {
     Grant {
         /// The fence that the node stored; zero for releases and plain requests.
         fence: Fence,
+        /// Which slot it is, of a semaphore.
+        slot: Option<GrantedSlot>,
     },
     /// Against. Of a release: there was nothing to take back.
     Refusal(Refusal),
+    /// Neither: what an inspection found.
+    Report(Box<Report>),
+}
+
+impl Vote {
+    /// A grant with this fence, of a lock without slots.
+    pub fn grant(fence: Fence) -> Self {
+        Self::Grant { fence, slot: None }
+    }
+}
+
+/// The most free slots that a grant lists.
+pub const FREE_LISTED_MAX: usize = 16;
+
+/// A slot that was granted, and which others would have been free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantedSlot {
+    /// From 0.
+    pub index: u32,
+    /// Other slots that are free on this node, in the order of looking, at most [`FREE_LISTED_MAX`].
+    pub free: Vec<u32>,
+}
+
+/// How a name stands on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The vote that stands.
+    pub held: Option<HeldBy>,
+    /// The highest fence that is stored; zero for none.
+    pub fence: Fence,
+    /// Since when the last vote stands, by the node's clock in microseconds; zero when nothing is known.
+    pub since_micros: u64,
+    /// How many wait in line.
+    pub waiting: u32,
+}
+
+/// A vote that stands, for people to look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldBy {
+    /// Who holds, where the node knows it: the last who entered, if several do.
+    pub holder: Option<Holder>,
+    /// How long it still stands, unless it is renewed; unknown when it has no end.
+    pub remaining: Option<Duration>,
+    /// How it is held.
+    pub period: Period,
+    /// By how many.
+    pub holds: u32,
 }
 
 /// Why a node voted against.
@@ -111,7 +175,25 @@ pub enum Refusal {
         remaining: Option<Duration>,
         /// The highest fence that the node has stored for the name.
         fence: Fence,
+        /// Who waits.
+        line: Line,
     },
+    /// It could be had, but others have waited for longer.
+    Behind {
+        /// The highest fence that the node has stored for the name.
+        fence: Fence,
+        /// Who waits.
+        line: Line,
+    },
+    /// So many wait already that the node takes no more.
+    LineFull,
+    /// The semaphore has another number of permits.
+    Permits {
+        /// How many it has, by those who hold it.
+        stored: u32,
+    },
+    /// The asker holds a share itself: it would wait for itself.
+    Upgrade,
     /// No vote stands that could be extended or taken back.
     Absent,
     /// The proposal is further ahead of the node's clock than the cluster's sigma.
@@ -135,6 +217,10 @@ impl fmt::Display for Refusal {
                     None => Ok(()),
                 }
             }
+            Self::Behind { line, .. } => write!(f, "free, but {} waited before", line.waiting),
+            Self::LineFull => write!(f, "{} wait already", crate::ticket::WAITERS_MAX),
+            Self::Permits { stored } => write!(f, "it is held with {stored} permits"),
+            Self::Upgrade => f.write_str("the asker holds a share itself"),
             Self::Absent => f.write_str("no vote stands"),
             Self::TooFarAhead => f.write_str("the proposed fence is too far ahead of the node's clock"),
             Self::Tombstoned => f.write_str("the attempt was ended here"),

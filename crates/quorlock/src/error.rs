@@ -139,7 +139,7 @@ impl HeldError {
     pub(crate) fn new(name: Name, tally: Tally) -> Self {
         let mut error = Self { name, holder: None, remaining: None, fence: None, tally };
         for ballot in &error.tally.ballots {
-            let Ballot::Refused(Refusal::Held { holder, remaining, fence }) = ballot else { continue };
+            let Ballot::Refused(Refusal::Held { holder, remaining, fence, .. }) = ballot else { continue };
             error.holder = error.holder.or_else(|| holder.clone());
             error.remaining = error.remaining.max(*remaining);
             error.fence = error.fence.max((*fence > Fence::default()).then_some(*fence));

@@ -26,7 +26,7 @@ use crate::clock;
 use crate::entropy::SystemDice;
 use crate::membership::Membership;
 use crate::node::place::Place;
-use crate::node::{Node, Trouble};
+use crate::node::{Hints, Node, Trouble};
 use outbox::{Outbox, State};
 
 /// Who waits for a node's answer.
@@ -202,7 +202,7 @@ impl Link {
 
     async fn connect_and_serve(&self, node: &dyn Node, membership: &Membership) -> (Trouble, bool) {
         self.stale.store(false, Ordering::Release);
-        let opened = tokio::time::timeout(self.config.handshake_deadline, node.open()).await;
+        let opened = tokio::time::timeout(self.config.handshake_deadline, node.open(Hints::new(quorlock_core::ticket::Channel(0)).0)).await;
         let mut session = match opened {
             Ok(Ok(session)) => session,
             Ok(Err(trouble)) => return (trouble, false),

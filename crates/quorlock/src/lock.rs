@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use quorlock_core::acquire::{Defeat, Plan};
 use quorlock_core::hold::Terms;
+use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, Name};
 use quorlock_core::quorum::Verdict;
 use quorlock_core::retry::Retry;
@@ -215,6 +216,7 @@ impl Lock {
             retry,
             give_up: give_up.map(|end| end.max(clock::now() + node_deadline)),
             plain: recipe.plain,
+            mode: Mode::EXCLUSIVE,
             holder: holder.clone(),
             rules: settings.rules,
         };
@@ -225,6 +227,7 @@ impl Lock {
             node_deadline,
             renewals: recipe.renewals,
             trusting: settings.trusting,
+            mode: Mode::EXCLUSIVE,
             holder,
             rules: settings.rules,
         };

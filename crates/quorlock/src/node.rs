@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Errand, Standing};
+use quorlock_core::ticket::{Channel, Ticket};
 use quorlock_core::vote::{Request, Silence, Vote};
+use tokio::sync::mpsc;
 
 use place::Place;
 
@@ -24,7 +26,10 @@ pub(crate) trait Node: Send + Sync {
     fn title(&self) -> &str;
 
     /// Makes one connection. Nothing ever reconnects behind it: a connection that ends takes its session along.
-    fn open(&self) -> BoxFuture<Result<Box<dyn Session>, Trouble>>;
+    ///
+    /// Hints for this client are heard from before the session is there, so that nothing is freed unheard after the
+    /// first request. A node that cannot give hints is a node all the same.
+    fn open(&self, hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>>;
 }
 
 /// One connection to a node.
@@ -40,6 +45,35 @@ pub(crate) trait Session: Send {
     /// Batches are executed in the order of these calls, whatever happens to the futures: an acquire and the release
     /// that follows it must never change places.
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) -> BoxFuture<Result<Vec<Reply>, Trouble>>;
+}
+
+/// Where a session passes on the hints that it hears.
+#[derive(Clone, Debug)]
+pub(crate) struct Hints {
+    /// The client's own.
+    pub(crate) channel: Channel,
+    sender: mpsc::Sender<Ticket>,
+}
+
+/// The most hints that wait to be looked at. They prove nothing, so those above it are dropped.
+const HINTS_MAX: usize = 1_024;
+
+impl Hints {
+    /// A place for hints, and where they come out.
+    pub(crate) fn new(channel: Channel) -> (Self, mpsc::Receiver<Ticket>) {
+        let (sender, receiver) = mpsc::channel(HINTS_MAX);
+        (Self { channel, sender }, receiver)
+    }
+
+    /// Passes on a hint, or drops it if there are too many.
+    pub(crate) fn tell(&self, ticket: Ticket) {
+        let _ = self.sender.try_send(ticket);
+    }
+
+    /// Whether nobody listens any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
 }
 
 /// A ripe life of a node's memory, as seen in the handshake.

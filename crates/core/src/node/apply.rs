@@ -1,51 +1,81 @@
 //! A node's rules for one name.
 
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use crate::fence::Fence;
+use crate::mode::{Mode, Period};
 use crate::name::{Holder, LeaseId};
-use crate::node::record::{FenceNote, NodeTime, Record, VoteNote, retention_millis};
+use crate::node::record::{Entry, FenceNote, NodeTime, Record, VoteNote, retention_millis};
 use crate::node::{Epoch, Incarnation};
+use crate::ticket::{Hint, Line, Parting, Waiter};
 use crate::time::Ttl;
-use crate::vote::{Refusal, Request, Vote};
+use crate::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Report, Request, Vote};
+
+/// What a node says, and to whom else it has something to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// For the asker.
+    pub vote: Vote,
+    /// For the first in line.
+    pub hint: Option<Hint>,
+}
+
+impl From<Vote> for Answer {
+    fn from(vote: Vote) -> Self {
+        Self { vote, hint: None }
+    }
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        Vote::Refusal(refusal).into()
+    }
+}
 
 /// Carries out a request, atomically, and votes.
 ///
 /// `epoch` is the life of the node that the client shook hands with: unless it is still this one, and ripe, the node has
-/// nothing to say. Releases are exempt, since taking back a vote is right in any life.
-pub fn apply(life: &Incarnation, record: &mut Record, request: &Request, epoch: Epoch, now: NodeTime) -> Vote {
+/// nothing to say. Releases are exempt, since taking back a vote is right in any life, and so is a look.
+pub fn apply(life: &Incarnation, record: &mut Record, request: &Request, epoch: Epoch, now: NodeTime) -> Answer {
     record.lapse(now);
     let floor = match life.floor {
         Some(floor) if life.epoch == Some(epoch) => floor,
         _ if !request.may_grant() => Fence::default(),
-        _ => return Vote::Refusal(Refusal::WrongEpoch),
+        _ => return Refusal::WrongEpoch.into(),
     };
     match request {
-        Request::Acquire { attempt, proposal, ttl, holder } => {
-            acquire(life, floor, record, &Bid { attempt: *attempt, fence: *proposal, ttl: *ttl, holder }, now)
+        Request::Acquire { attempt, proposal, ttl, holder, mode, waiter } => {
+            let bid = Bid { attempt: *attempt, fence: *proposal, ttl: *ttl, holder, mode: *mode, waiter: *waiter };
+            acquire(life, floor, record, &bid, now)
         }
-        Request::Renew { attempt, fence, ttl, repair, holder } => {
-            renew(life, record, &Bid { attempt: *attempt, fence: *fence, ttl: *ttl, holder }, *repair, now)
+        Request::Renew { attempt, fence, ttl, repair, holder, mode } => {
+            let bid = Bid { attempt: *attempt, fence: *fence, ttl: *ttl, holder, mode: *mode, waiter: None };
+            renew(life, record, &bid, *repair, now).into()
         }
-        Request::Release { attempt, tombstone } => {
-            let vote = release(record, *attempt);
+        Request::Release { attempt, tombstone, parting } => {
+            let answer = part(record, *attempt, *parting, now);
             if let Some(millis) = tombstone {
                 record.tombstone = record.tombstone.max(Some(now.life_millis.saturating_add(*millis)));
             }
-            vote
+            answer
         }
+        Request::Inspect => Vote::Report(Box::new(report(record, now))).into(),
         // The page's commands tell no more than yes or no.
         Request::PlainAcquire { .. } if record.vote.is_some() => {
-            Vote::Refusal(Refusal::Held { holder: None, remaining: None, fence: Fence::default() })
+            let (holder, remaining, fence, line) = (None, None, Fence::default(), Line::default());
+            Refusal::Held { holder, remaining, fence, line }.into()
         }
-        Request::PlainAcquire { attempt, ttl } => {
-            stand(record, *attempt, now.life_millis.saturating_add(ttl.as_millis()), Fence::default())
+        Request::PlainAcquire { attempt, ttl } => stand_plain(record, *attempt, *ttl, now).into(),
+        Request::PlainExtend { attempt, ttl } if is_exclusive(record, *attempt) => {
+            stand_plain(record, *attempt, *ttl, now).into()
         }
-        Request::PlainExtend { attempt, ttl } if is_own(record, *attempt) => {
-            stand(record, *attempt, now.life_millis.saturating_add(ttl.as_millis()), Fence::default())
+        Request::PlainExtend { .. } => Refusal::Absent.into(),
+        Request::PlainRelease { attempt } if is_exclusive(record, *attempt) => {
+            record.vote = None;
+            Vote::grant(Fence::default()).into()
         }
-        Request::PlainExtend { .. } => Vote::Refusal(Refusal::Absent),
-        Request::PlainRelease { attempt } => release(record, *attempt),
+        Request::PlainRelease { .. } => Refusal::Absent.into(),
     }
 }
 
@@ -54,33 +84,105 @@ struct Bid<'a> {
     fence: Fence,
     ttl: Ttl,
     holder: &'a str,
+    mode: Mode,
+    waiter: Option<Waiter>,
 }
 
-fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Vote {
-    if let Some(refusal) = obstacle(record, bid.attempt, now) {
-        return Vote::Refusal(refusal);
+/// What a vote that stands means for one who wants another.
+enum Admission {
+    /// Nothing is in the way but the line.
+    Open,
+    /// It is the owner's own: the line is for others.
+    Reentry,
+    /// Somebody else has it.
+    Taken,
+    /// It will never do.
+    Refused(Refusal),
+}
+
+fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Answer {
+    if record.tombstone.is_some() {
+        return Refusal::Tombstoned.into();
     }
-    if is_too_far_ahead(life, record, bid.fence, now) {
-        return Vote::Refusal(Refusal::TooFarAhead);
+    let is_own = record.is_own(bid.attempt);
+    let admission = if is_own { Admission::Open } else { admit(record, bid.mode) };
+    match admission {
+        Admission::Refused(refusal) => return refusal.into(),
+        Admission::Taken => {
+            return match record.line_up(bid.mode, bid.waiter, now) {
+                Ok(line) => held(record, line, now).into(),
+                Err(full) => full.into(),
+            };
+        }
+        Admission::Open if !is_own && is_behind(record, bid) => {
+            return match record.line_up(bid.mode, bid.waiter, now) {
+                Ok(line) => Refusal::Behind { fence: stored_fence(record), line }.into(),
+                Err(full) => full.into(),
+            };
+        }
+        Admission::Open | Admission::Reentry => {}
     }
-    let sigma = life.constants.sigma_micros;
+    let is_reentry = matches!(admission, Admission::Reentry);
     let stored = record.fence.as_ref().map(|note| note.fence);
     let fence = match stored {
-        Some(stored) if is_own(record, bid.attempt) => bid.fence.max(stored),
+        // One fence for all entries of an owner.
+        Some(stored) if is_reentry => stored,
+        _ if is_too_far_ahead(life, record, bid.fence, now) => return Refusal::TooFarAhead.into(),
+        Some(stored) if is_own => bid.fence.max(stored),
         // There is no fence above the last one.
-        Some(Fence::MAX) => return Vote::Refusal(Refusal::TooFarAhead),
+        Some(Fence::MAX) => return Refusal::TooFarAhead.into(),
         Some(stored) => bid.fence.max(floor).max(stored.next()),
         // The clock enters only where nothing is stored: otherwise every round would end unequal.
-        None => bid.fence.max(floor).max(Fence::new(now.wall_micros.saturating_sub(sigma))),
+        None => {
+            let clock = now.wall_micros.saturating_sub(life.constants.sigma_micros);
+            bid.fence.max(floor).max(Fence::new(clock))
+        }
     };
-    grant(life, record, bid, fence, now)
+    let vote = grant(life, record, bid, fence, is_own || is_reentry, now);
+    if let Some(waiter) = bid.waiter {
+        record.leave_line(waiter.ticket);
+    }
+    // Whoever enters together with others leaves room for the next.
+    let hint = if is_own || is_reentry || record.entries.is_empty() { None } else { record.hint(None) };
+    Answer { vote, hint }
+}
+
+fn admit(record: &Record, mode: Mode) -> Admission {
+    let Some(vote) = &record.vote else { return Admission::Open };
+    match (vote.period, mode) {
+        (Period::Reentrant(theirs), Mode::Reentrant { owner }) if theirs == owner => Admission::Reentry,
+        (Period::Shared, Mode::Shared { .. }) => Admission::Open,
+        (Period::Shared, Mode::Exclusive { writer: Some(owner) })
+            if record.entries.iter().any(|entry| entry.owner == Some(owner)) =>
+        {
+            Admission::Refused(Refusal::Upgrade)
+        }
+        (Period::Slots(stored), Mode::Slot { permits, .. }) if stored != permits => {
+            Admission::Refused(Refusal::Permits { stored })
+        }
+        (Period::Slots(permits), Mode::Slot { .. }) if record.entries.len() < permits as usize => Admission::Open,
+        _ => Admission::Taken,
+    }
+}
+
+/// Whether those who have waited for longer will need all the room that there is.
+fn is_behind(record: &Record, bid: &Bid<'_>) -> bool {
+    let room = match bid.mode {
+        Mode::Slot { permits, .. } => (permits as usize).saturating_sub(record.entries.len()),
+        Mode::Exclusive { .. } | Mode::Reentrant { .. } | Mode::Shared { .. } => 1,
+    };
+    record.ahead(bid.mode, bid.waiter.map(|waiter| waiter.ticket)) >= room
 }
 
 fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, now: NodeTime) -> Vote {
-    if let Some(refusal) = obstacle(record, bid.attempt, now) {
-        return Vote::Refusal(refusal);
+    if record.tombstone.is_some() {
+        return Vote::Refusal(Refusal::Tombstoned);
     }
-    let is_own = is_own(record, bid.attempt);
+    let is_own = record.is_own(bid.attempt);
+    if !is_own && !is_repairable(record, bid.mode) {
+        let line = Line { waiting: record.line.len() as u32, ..Line::default() };
+        return Vote::Refusal(held(record, line, now));
+    }
     if !is_own && !repair {
         return Vote::Refusal(Refusal::Absent);
     }
@@ -94,29 +196,52 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
         Some(note) => note.fence.max(bid.fence),
         None => bid.fence,
     };
-    grant(life, record, bid, fence, now)
+    grant(life, record, bid, fence, is_own, now)
 }
 
-/// What keeps an attempt from getting a vote, whatever it offers.
-fn obstacle(record: &Record, attempt: LeaseId, now: NodeTime) -> Option<Refusal> {
-    if record.tombstone.is_some() {
-        return Some(Refusal::Tombstoned);
+/// Whether a hold that was never lost can have its vote back here, whoever waits.
+fn is_repairable(record: &Record, mode: Mode) -> bool {
+    match (record.vote.as_ref().map(|vote| vote.period), mode) {
+        (None, _) | (Some(Period::Shared), Mode::Shared { .. }) => true,
+        (Some(Period::Reentrant(theirs)), Mode::Reentrant { owner }) => theirs == owner,
+        (Some(Period::Slots(stored)), Mode::Slot { permits, slot }) => {
+            stored == permits && record.free_slots(permits, slot).next() == Some(slot)
+        }
+        _ => false,
     }
-    if is_own(record, attempt) { None } else { held(record, now) }
 }
 
-fn held(record: &Record, now: NodeTime) -> Option<Refusal> {
+fn held(record: &Record, line: Line, now: NodeTime) -> Refusal {
+    let HeldBy { holder, remaining, .. } = held_by(record, now).unwrap_or_default();
+    Refusal::Held { holder, remaining, fence: stored_fence(record), line }
+}
+
+fn held_by(record: &Record, now: NodeTime) -> Option<HeldBy> {
     let vote = record.vote.as_ref()?;
-    let note = record.fence.as_ref();
-    Some(Refusal::Held {
-        holder: note.filter(|note| note.by == vote.attempt).and_then(|note| Holder::decode(&note.holder)),
+    let note = record.fence.as_ref().filter(|note| note.by == vote.attempt);
+    Some(HeldBy {
+        holder: note.and_then(|note| Holder::decode(&note.holder)),
         remaining: Some(Duration::from_millis(vote.until - now.life_millis)),
-        fence: note.map(|note| note.fence).unwrap_or_default(),
+        period: vote.period,
+        holds: record.entries.len().max(1) as u32,
     })
 }
 
-fn is_own(record: &Record, attempt: LeaseId) -> bool {
-    record.vote.as_ref().is_some_and(|vote| vote.attempt == attempt)
+fn report(record: &Record, now: NodeTime) -> Report {
+    Report {
+        held: held_by(record, now),
+        fence: stored_fence(record),
+        since_micros: record.fence.as_ref().map_or(0, |note| note.since_micros),
+        waiting: record.line.len() as u32,
+    }
+}
+
+fn stored_fence(record: &Record) -> Fence {
+    record.fence.as_ref().map(|note| note.fence).unwrap_or_default()
+}
+
+fn is_exclusive(record: &Record, attempt: LeaseId) -> bool {
+    record.vote.as_ref().is_some_and(|vote| vote.attempt == attempt && vote.period == Period::Exclusive)
 }
 
 fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: NodeTime) -> bool {
@@ -125,29 +250,96 @@ fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: Node
     fence > clock.max(stored)
 }
 
-fn grant(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -> Vote {
-    let before = record.vote.as_ref().filter(|vote| vote.attempt == bid.attempt);
-    let until = now.life_millis.saturating_add(bid.ttl.as_millis()).max(before.map_or(0, |vote| vote.until));
-    let since = record.fence.as_ref().filter(|note| before.is_some() && note.by == bid.attempt);
+/// Lets the vote stand. `goes_on` says that it stood before, for this attempt or another entry of its owner.
+fn grant(
+    life: &Incarnation,
+    record: &mut Record,
+    bid: &Bid<'_>,
+    fence: Fence,
+    goes_on: bool,
+    now: NodeTime,
+) -> Vote {
+    let slot = enter(record, bid, now);
+    let by = record.vote.as_ref().map_or(bid.attempt, |vote| vote.attempt);
+    let since = record.fence.as_ref().filter(|note| goes_on && note.by == by);
     record.fence = Some(FenceNote {
         fence,
-        by: bid.attempt,
+        by,
         since_micros: since.map_or(now.wall_micros, |note| note.since_micros),
+        ticket: bid.waiter.map(|waiter| waiter.ticket),
         holder: bid.holder.into(),
         until: now.life_millis.saturating_add(retention_millis(&life.constants)),
     });
-    stand(record, bid.attempt, until, fence)
+    Vote::Grant { fence, slot }
 }
 
-fn stand(record: &mut Record, attempt: LeaseId, until: u64, fence: Fence) -> Vote {
-    record.vote = Some(VoteNote { attempt, until });
-    Vote::Grant { fence }
-}
-
-fn release(record: &mut Record, attempt: LeaseId) -> Vote {
-    if !is_own(record, attempt) {
-        return Vote::Refusal(Refusal::Absent);
+/// Writes the vote down, and the entry where there are entries. It never ends earlier than it did.
+fn enter(record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Option<GrantedSlot> {
+    let mut until = now.life_millis.saturating_add(bid.ttl.as_millis());
+    let mut granted = None;
+    if !matches!(bid.mode, Mode::Exclusive { .. }) {
+        let before = record.entry(bid.attempt).cloned();
+        if let Mode::Slot { permits, slot } = bid.mode {
+            let own = before.as_ref().and_then(|entry| entry.slot);
+            let mut free = record.free_slots(permits, slot);
+            let index = own.or_else(|| free.next()).unwrap_or(0);
+            granted = Some(GrantedSlot { index, free: free.take(FREE_LISTED_MAX).collect() });
+        }
+        let owner = match bid.mode {
+            Mode::Reentrant { owner } | Mode::Shared { owner } => Some(owner),
+            Mode::Exclusive { .. } | Mode::Slot { .. } => None,
+        };
+        record.entries.retain(|entry| entry.attempt != bid.attempt);
+        record.entries.push(Entry {
+            attempt: bid.attempt,
+            owner,
+            slot: granted.as_ref().map(|slot| slot.index),
+            until: before.map_or(until, |entry| entry.until.max(until)),
+        });
     }
-    record.vote = None;
-    Vote::Grant { fence: Fence::default() }
+    let standing = record.vote.as_ref();
+    until = record.entries.iter().map(|entry| entry.until).fold(until, u64::max);
+    record.vote = Some(VoteNote {
+        attempt: standing.map_or(bid.attempt, |vote| vote.attempt),
+        period: standing.map_or(Period::begun_by(bid.mode), |vote| vote.period),
+        until: standing.map_or(until, |vote| vote.until.max(until)),
+    });
+    granted
+}
+
+fn stand_plain(record: &mut Record, attempt: LeaseId, ttl: Ttl, now: NodeTime) -> Vote {
+    let until = now.life_millis.saturating_add(ttl.as_millis());
+    record.vote = Some(VoteNote { attempt, period: Period::Exclusive, until });
+    Vote::grant(Fence::default())
+}
+
+/// Takes a vote back, and gives up or keeps the place in line.
+fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: NodeTime) -> Answer {
+    let was_own = record.is_own(attempt);
+    if was_own {
+        take_back(record, attempt);
+    }
+    let hint = match parting {
+        Some(Parting::Yield(waiter)) if was_own => {
+            record.keep_place(waiter, now);
+            record.hint(Some(waiter.ticket))
+        }
+        Some(Parting::Yield(_)) => None,
+        Some(Parting::Leave(waiter)) => {
+            let was_first = record.leave_line(waiter.ticket);
+            if was_own || was_first { record.hint(None) } else { None }
+        }
+        None if was_own => record.hint(None),
+        None => None,
+    };
+    let vote = if was_own { Vote::grant(Fence::default()) } else { Vote::Refusal(Refusal::Absent) };
+    Answer { vote, hint }
+}
+
+fn take_back(record: &mut Record, attempt: LeaseId) {
+    record.entries.retain(|entry| entry.attempt != attempt);
+    match (record.entries.iter().map(|entry| entry.until).max(), &mut record.vote) {
+        (Some(until), Some(vote)) => vote.until = until,
+        _ => record.vote = None,
+    }
 }

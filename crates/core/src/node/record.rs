@@ -1,11 +1,14 @@
 //! What a node stores for one name.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::fence::Fence;
+use crate::mode::{OwnerId, Period};
 use crate::name::LeaseId;
 use crate::node::Constants;
+use crate::ticket::{Ticket, Waiter};
 
 /// Fences are kept at least this long after the last lease of a name, so that nothing piles up for ever.
 pub const FENCE_RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60);
@@ -35,9 +38,33 @@ impl NodeTime {
 /// A vote that stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VoteNote {
-    /// For whom.
+    /// Who signed it: the holder, or the first of the entries that the period began with.
     pub attempt: LeaseId,
+    /// How it is held.
+    pub period: Period,
+    /// The last millisecond in which it stands: that of the last entry, if it has entries.
+    pub until: u64,
+}
+
+/// One entering of a lock that several may hold at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The attempt that entered.
+    pub attempt: LeaseId,
+    /// Whose it is, where that matters.
+    pub owner: Option<OwnerId>,
+    /// The slot that it is in, of a semaphore.
+    pub slot: Option<u32>,
     /// The last millisecond in which it stands.
+    pub until: u64,
+}
+
+/// A place in line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Whose.
+    pub waiter: Waiter,
+    /// The last millisecond in which it is kept, unless the waiter asks again.
     pub until: u64,
 }
 
@@ -46,10 +73,12 @@ pub struct VoteNote {
 pub struct FenceNote {
     /// The number.
     pub fence: Fence,
-    /// The attempt that it was given to. If the standing vote is another's, the holder is unknown.
+    /// Who signed the vote that it was given under. If the standing vote is another's, the holder is unknown.
     pub by: LeaseId,
     /// Since when, by the node's wall clock.
     pub since_micros: u64,
+    /// The ticket that it was given to, if there was one.
+    pub ticket: Option<Ticket>,
     /// Who, as text for people.
     pub holder: String,
     /// The last millisecond in which it is kept.
@@ -61,8 +90,12 @@ pub struct FenceNote {
 pub struct Record {
     /// The vote that stands.
     pub vote: Option<VoteNote>,
+    /// Who has entered, unless the vote is exclusive. There is no entry without a vote.
+    pub entries: Vec<Entry>,
     /// The highest fence.
     pub fence: Option<FenceNote>,
+    /// Who waits, lowest ticket first.
+    pub line: Vec<Place>,
     /// The last millisecond of the asking attempt's tombstone.
     pub tombstone: Option<u64>,
 }
@@ -72,7 +105,33 @@ impl Record {
     pub fn lapse(&mut self, now: NodeTime) {
         let gone = |until: u64| now.life_millis > until;
         self.vote.take_if(|vote| gone(vote.until));
+        self.entries.retain(|entry| !gone(entry.until));
         self.fence.take_if(|fence| gone(fence.until));
+        self.line.retain(|place| !gone(place.until));
         self.tombstone.take_if(|until| gone(*until));
+    }
+
+    /// Whether there is nothing to remember.
+    pub fn is_empty(&self) -> bool {
+        self.vote.is_none() && self.fence.is_none() && self.line.is_empty()
+    }
+
+    /// Whether this attempt has a vote here.
+    pub(super) fn is_own(&self, attempt: LeaseId) -> bool {
+        self.vote.as_ref().is_some_and(|vote| match vote.period {
+            Period::Exclusive => vote.attempt == attempt,
+            Period::Reentrant(_) | Period::Shared | Period::Slots(_) => self.entry(attempt).is_some(),
+        })
+    }
+
+    pub(super) fn entry(&self, attempt: LeaseId) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.attempt == attempt)
+    }
+
+    /// The slots that nobody has, in the order of looking from `start`.
+    pub(super) fn free_slots(&self, permits: u32, start: u32) -> impl Iterator<Item = u32> + '_ {
+        let start = start.checked_rem(permits).unwrap_or(0);
+        let all = (start..permits).chain(0..start);
+        all.filter(|slot| self.entries.iter().all(|entry| entry.slot != Some(*slot)))
     }
 }

@@ -178,7 +178,7 @@ impl Owed {
         } else {
             // Something of this attempt may still arrive, behind this: leave a note that it is over.
             let tombstone = self.mark.is_stray(node).then(|| self.ttl.as_millis() * 2);
-            Request::Release { attempt, tombstone }
+            Request::Release { attempt, tombstone, parting: None }
         };
         Letter { place: Arc::clone(&self.place), request: Arc::new(request) }
     }

@@ -7,7 +7,7 @@ use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Errand, Incarnation, NodeTime, Record, Standing, apply, attend};
 use quorlock_core::vote::Request;
 
-use crate::node::{BoxFuture, Letter, Life, Node, Reply, Session, Trouble};
+use crate::node::{BoxFuture, Hints, Letter, Life, Node, Reply, Session, Trouble};
 use crate::{clock, entropy};
 
 /// Nodes that live in this process and are shared by every client that is given a clone.
@@ -107,12 +107,12 @@ impl State {
         let record = self.records.entry(letter.place.key.clone()).or_default();
         record.tombstone = self.tombstones.get(&attempt).copied();
         let epoch = life.map_or(quorlock_core::node::Epoch(0), |life| life.epoch);
-        let vote = apply(known, record, &letter.request, epoch, now);
+        let answer = apply(known, record, &letter.request, epoch, now);
         if let Request::Release { tombstone: Some(_), .. } = &*letter.request {
             self.tombstones.extend(record.tombstone.map(|until| (attempt, until)));
         }
         record.tombstone = None;
-        Reply::Voted { vote, at_micros: Some(now.wall_micros) }
+        Reply::Voted { vote: answer.vote, at_micros: Some(now.wall_micros) }
     }
 
     /// Forgets what has lapsed, whenever the table has doubled since the last time.
@@ -123,7 +123,7 @@ impl State {
         }
         self.records.retain(|_, record| {
             record.lapse(now);
-            record.vote.is_some() || record.fence.is_some()
+            !record.is_empty()
         });
         self.tombstones.retain(|_, until| *until >= now.life_millis);
         self.swept = self.records.len() + self.tombstones.len();
@@ -145,7 +145,7 @@ impl Node for MemoryNode {
         &self.title
     }
 
-    fn open(&self) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+    fn open(&self, _hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
         let state = self.state();
         let opened: Result<Box<dyn Session>, Trouble> = if state.down {
             Err(Trouble::Unreachable("it is down".into()))

@@ -14,7 +14,7 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, RedisError, Value};
 use quorlock_core::node::{Constants, Errand, Standing};
 
-use crate::node::{BoxFuture, Letter, Life, Node, Reply, Session, Trouble};
+use crate::node::{BoxFuture, Hints, Letter, Life, Node, Reply, Session, Trouble};
 use scripts::SCRIPTS;
 
 /// The oldest server that has everything the scripts need (`SET .. PXAT`).
@@ -47,7 +47,7 @@ impl Node for RedisNode {
         &self.title
     }
 
-    fn open(&self) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+    fn open(&self, _hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
         let (client, constants, deadline) = (self.client.clone(), self.constants.clone(), self.connect_deadline);
         Box::pin(async move {
             // Deadlines are the link's business: a late reply must still be read and told from the next one.

@@ -18,7 +18,7 @@ use quorlock_core::node::{Errand, NodeTime, Standing};
 use tokio::sync::oneshot;
 
 use crate::clock;
-use crate::node::{BoxFuture, Letter, Life, Node, Reply, Session, Trouble};
+use crate::node::{BoxFuture, Hints, Letter, Life, Node, Reply, Session, Trouble};
 use worker::{Asked, Job, Worker};
 
 /// The kernel's name for the time since it started.
@@ -51,7 +51,7 @@ impl Node for SqliteNode {
         &self.title
     }
 
-    fn open(&self) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+    fn open(&self, _hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
         let boot = self.boot.clone().map_or_else(|| boot_id(Path::new(BOOT_ID)), Ok);
         let run = match boot {
             Ok(run) => run,

@@ -6,6 +6,7 @@ use ::redis::{Cmd, Pipeline, ServerError, Value, cmd};
 use quorlock_core::fence::Fence;
 use quorlock_core::name::Holder;
 use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, Standing, Trust, retention_millis};
+use quorlock_core::ticket::Line;
 use quorlock_core::vote::{Refusal, Request, Vote};
 
 use super::scripts::{SCRIPTS, epoch_key, fence_key, meta_key, tombstone_key};
@@ -27,14 +28,15 @@ pub(super) fn batch(life: Option<Life>, letters: &[Letter], constants: &Constant
 fn request(life: Option<Life>, letter: &Letter, constants: &Constants) -> Cmd {
     let place = &letter.place;
     match &*letter.request {
-        Request::Acquire { attempt, proposal, ttl, holder } => {
+        Request::Acquire { attempt, proposal, ttl, holder, .. } => {
             vote_command(life, letter, constants, attempt.reveal(), (*proposal, ttl.as_millis(), holder, "acquire"))
         }
-        Request::Renew { attempt, fence, ttl, repair, holder } => {
+        Request::Renew { attempt, fence, ttl, repair, holder, .. } => {
             let mode = if *repair { "repair" } else { "renew" };
             vote_command(life, letter, constants, attempt.reveal(), (*fence, ttl.as_millis(), holder, mode))
         }
-        Request::Release { attempt, tombstone } => {
+        Request::Inspect => cmd("PING"),
+        Request::Release { attempt, tombstone, .. } => {
             let mut command = cmd("EVALSHA");
             command.arg(&SCRIPTS.release.sha).arg(2).arg(&place.key).arg(tombstone_key(*attempt));
             command.arg(attempt.reveal()).arg(tombstone.map(|millis| millis.to_string()).unwrap_or_default());
@@ -114,7 +116,7 @@ fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Troubl
         }
         Request::PlainAcquire { .. } => match value {
             Value::Okay => Ok(plain(None)),
-            Value::Nil => Ok(plain(Some(Refusal::Held { holder: None, remaining: None, fence: Fence::default() }))),
+            Value::Nil => Ok(plain(Some(Refusal::Held { holder: None, remaining: None, fence: Fence::default(), line: Line::default() }))),
             _ => Err(malformed("SET")),
         },
         Request::PlainExtend { .. } | Request::PlainRelease { .. } => match value {
@@ -138,7 +140,7 @@ fn says(error: &ServerError, code: &str) -> bool {
 }
 
 fn plain(refusal: Option<Refusal>) -> Reply {
-    let vote = refusal.map_or(Vote::Grant { fence: Fence::default() }, Vote::Refusal);
+    let vote = refusal.map_or(Vote::grant(Fence::default()), Vote::Refusal);
     Reply::Voted { vote, at_micros: None }
 }
 
@@ -148,13 +150,14 @@ fn scripted(request: &Request, value: &Value) -> Option<Reply> {
     let code = parts.first().and_then(|part| if let Value::Int(code) = part { Some(*code) } else { None })?;
     let at_micros = Some(number(1)?);
     let vote = match code {
-        1 if request.may_grant() => Vote::Grant { fence: Fence::new(number(2)?) },
-        1 => Vote::Grant { fence: Fence::default() },
+        1 if request.may_grant() => Vote::grant(Fence::new(number(2)?)),
+        1 => Vote::grant(Fence::default()),
         0 => Vote::Refusal(Refusal::Held {
             // A key without an expiry, which nobody but a stranger would set, has no end that could be told.
             remaining: parts.get(2).and_then(unsigned).map(Duration::from_millis),
             fence: Fence::new(number(3)?),
             holder: parts.get(4).and_then(text).and_then(|text| Holder::decode(&text)),
+            line: Line::default(),
         }),
         -1 => Vote::Refusal(Refusal::WrongEpoch),
         -2 => Vote::Refusal(Refusal::Tombstoned),

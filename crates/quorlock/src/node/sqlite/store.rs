@@ -146,7 +146,7 @@ pub(super) fn load_record(connection: &Connection, key: &str) -> Result<Record, 
     let column = |index, name| Column { row, index, table: "record", name };
     let vote = match column(0, "vote").attempt()? {
         None => None,
-        Some(attempt) => Some(VoteNote { attempt, until: column(1, "vote_until").must(Column::number)? }),
+        Some(attempt) => Some(VoteNote { attempt, period: quorlock_core::mode::Period::Exclusive, until: column(1, "vote_until").must(Column::number)? }),
     };
     let fence = match column(2, "fence").fence()? {
         None => None,
@@ -154,11 +154,12 @@ pub(super) fn load_record(connection: &Connection, key: &str) -> Result<Record, 
             fence,
             by: column(3, "fence_by").must(Column::attempt)?,
             since_micros: column(4, "since").must(Column::number)?,
+            ticket: None,
             holder: column(5, "holder").must(Column::value)?,
             until: column(6, "fence_until").must(Column::number)?,
         }),
     };
-    Ok(Record { vote, fence, tombstone: None })
+    Ok(Record { vote, fence, ..Record::default() })
 }
 
 /// Writes a name's record, without its tombstone. One that says nothing is removed.

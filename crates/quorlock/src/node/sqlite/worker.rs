@@ -214,8 +214,8 @@ fn answer(
     let before = record.clone();
     let ended = if request.is_plain() { None } else { store::load_tombstone(transaction, request.attempt())? };
     record.tombstone = ended;
-    let vote = apply(life, &mut record, request, epoch, now);
-    if let Vote::Grant { fence } = vote
+    let vote = apply(life, &mut record, request, epoch, now).vote;
+    if let Vote::Grant { fence, .. } = vote
         && request.may_grant()
         && fence.get() >= node.sure
     {

@@ -1,0 +1,99 @@
+//! How a lock is held: alone, by one owner several times, together with other readers, or in one of several slots.
+
+use alloc::string::String;
+use core::fmt;
+
+/// The most permits that a semaphore can have.
+pub const PERMITS_MAX: u32 = 1_024;
+
+/// Who may re-enter a reentrant lock, and who would have to wait for itself if it asked to write what it reads.
+///
+/// Whoever knows it may enter, so `Debug` does not show it and there is no `Display`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(u128);
+
+impl OwnerId {
+    /// An owner of these 128 random bits.
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// The 32 hexadecimal digits that are stored on the nodes.
+    pub fn reveal(self) -> String {
+        alloc::format!("{:032x}", self.0)
+    }
+
+    /// Reads what [`reveal`](Self::reveal) wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        crate::name::hex_digits::<32>(text).map(Self)
+    }
+}
+
+impl fmt::Debug for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnerId(secret)")
+    }
+}
+
+/// What an attempt asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Alone.
+    Exclusive {
+        /// Set for a writer, so that it is told rather than left to wait for a share of its own.
+        writer: Option<OwnerId>,
+    },
+    /// Alone, or together with other entries of the same owner.
+    Reentrant {
+        /// Who enters.
+        owner: OwnerId,
+    },
+    /// Together with others who share.
+    Shared {
+        /// Who reads.
+        owner: OwnerId,
+    },
+    /// One of so many slots.
+    Slot {
+        /// How many there are: the same number for everyone.
+        permits: u32,
+        /// Where to begin looking for a free one; of a hold, the slot that it has.
+        slot: u32,
+    },
+}
+
+impl Mode {
+    /// Alone, and nothing else.
+    pub const EXCLUSIVE: Self = Self::Exclusive { writer: None };
+
+    /// Whether several may wait side by side and enter together.
+    pub fn is_shared(self) -> bool {
+        matches!(self, Self::Shared { .. })
+    }
+}
+
+/// How a vote that stands is held on its node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Period {
+    /// By one attempt, the one that signed the vote.
+    #[default]
+    Exclusive,
+    /// By entries of one owner.
+    Reentrant(OwnerId),
+    /// By readers.
+    Shared,
+    /// By attempts in slots, of which there are so many.
+    Slots(u32),
+}
+
+impl Period {
+    /// The period that begins with a hold of this mode.
+    pub fn begun_by(mode: Mode) -> Self {
+        match mode {
+            Mode::Exclusive { .. } => Self::Exclusive,
+            Mode::Reentrant { owner } => Self::Reentrant(owner),
+            Mode::Shared { .. } => Self::Shared,
+            Mode::Slot { permits, .. } => Self::Slots(permits),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Who waits for a name on one node, and who is to be told when it may be free.
+
+use crate::mode::{Mode, Period};
+use crate::node::record::{NodeTime, Place, Record};
+use crate::ticket::{ENTRY_LEASE, Hint, Line, Ticket, WAITERS_MAX, Waiter};
+use crate::vote::Refusal;
+
+impl Record {
+    /// How many wait with a lower ticket than the asker's, as far as they are in its way; all of them, if it has none.
+    pub(super) fn ahead(&self, mode: Mode, ticket: Option<Ticket>) -> usize {
+        let lower = |place: &&Place| ticket.is_none_or(|ticket| place.waiter.ticket < ticket);
+        let in_the_way = |place: &&Place| !(mode.is_shared() && place.waiter.shared);
+        self.line.iter().filter(lower).filter(in_the_way).count()
+    }
+
+    /// Puts a waiter in line, or keeps it there for longer, and tells how the line looks to it.
+    pub(super) fn line_up(&mut self, mode: Mode, waiter: Option<Waiter>, now: NodeTime) -> Result<Line, Refusal> {
+        let Some(waiter) = waiter else {
+            return Ok(Line { place: None, waiting: self.line.len() as u32, lower: false });
+        };
+        let is_new = self.line.iter().all(|place| place.waiter.ticket != waiter.ticket);
+        if is_new && self.line.len() >= WAITERS_MAX as usize {
+            return Err(Refusal::LineFull);
+        }
+        self.keep_place(waiter, now);
+        let before = self.line.iter().filter(|place| place.waiter.ticket < waiter.ticket).count();
+        let lower = self.ahead(mode, Some(waiter.ticket)) > 0 || self.is_voted_lower(waiter.ticket);
+        Ok(Line { place: Some(before as u32 + 1), waiting: self.line.len() as u32, lower })
+    }
+
+    /// Whether the vote that stands may be that of another waiter with a lower ticket, who has yet to win.
+    fn is_voted_lower(&self, ticket: Ticket) -> bool {
+        self.vote.as_ref().is_some_and(|vote| match vote.period {
+            Period::Exclusive => {
+                let note = self.fence.as_ref().filter(|note| note.by == vote.attempt);
+                note.and_then(|note| note.ticket).is_some_and(|voted| voted < ticket)
+            }
+            // Of several entries it is not known whose tickets are lower: better to yield once too often.
+            Period::Reentrant(_) | Period::Shared | Period::Slots(_) => true,
+        })
+    }
+
+    /// Keeps a waiter's place for another entry lease.
+    pub(super) fn keep_place(&mut self, waiter: Waiter, now: NodeTime) {
+        let until = now.life_millis.saturating_add(ENTRY_LEASE.as_millis() as u64);
+        match self.line.binary_search_by_key(&waiter.ticket, |place| place.waiter.ticket) {
+            Ok(at) => self.line[at].until = until,
+            Err(at) => self.line.insert(at, Place { waiter, until }),
+        }
+    }
+
+    /// Gives a place up. Whether it was the first.
+    pub(super) fn leave_line(&mut self, ticket: Ticket) -> bool {
+        let was_first = self.line.first().is_some_and(|place| place.waiter.ticket == ticket);
+        self.line.retain(|place| place.waiter.ticket != ticket);
+        was_first
+    }
+
+    /// A hint for the first in line other than `except`, if it could get a vote now.
+    pub(super) fn hint(&self, except: Option<Ticket>) -> Option<Hint> {
+        let first = self.line.iter().map(|place| place.waiter).find(|waiter| Some(waiter.ticket) != except)?;
+        let is_open = match self.vote.as_ref().map(|vote| vote.period) {
+            None => true,
+            Some(Period::Shared) => first.shared,
+            Some(Period::Slots(permits)) => self.entries.len() < permits as usize,
+            Some(Period::Exclusive | Period::Reentrant(_)) => false,
+        };
+        is_open.then_some(Hint { channel: first.channel, ticket: first.ticket })
+    }
+}
