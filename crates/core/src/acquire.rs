@@ -1,4 +1,7 @@
-//! From wanting a lock to holding it: round, seal, held; or release, wait, round again.
+//! From wanting a lock to holding it: round, seal, held; or wait in line until it is ours; or release, rest, round again.
+
+mod asking;
+mod wait;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,15 +11,20 @@ use crate::fence::{self, Fence};
 use crate::mode::Mode;
 use crate::name::LeaseId;
 use crate::quorum::{Quorum, Tally, Verdict};
-use crate::retry::{Dice, Retry, Schedule};
-use crate::round::{Round, Slot};
+use crate::retry::{DELAY_MIN, Dice, Retry, Schedule};
+use crate::round::Slot;
 use crate::rules::{Rule, Rules};
+use crate::ticket::{Channel, POLL_MAX, Parting, Ticket, Waiter};
 use crate::time::{Drift, Moment, Ttl};
 use crate::validity::{self, valid_until};
-use crate::vote::{Outcome, Refusal, Request, Silence};
+use crate::vote::{Outcome, Refusal, Request};
+use asking::Asking;
+pub use wait::Wait;
 
 /// How often one attempt tries to bring a majority to one fence before it starts over.
 pub const SEALS_MAX: u8 = 3;
+/// How often in a row one who was granted different slots tries to bring a majority to one of them.
+pub const SETTLES_MAX: u8 = 5;
 
 /// What to acquire, and how.
 #[derive(Clone, Debug)]
@@ -31,11 +39,13 @@ pub struct Plan {
     pub min_validity: Duration,
     /// How long to wait for a node.
     pub node_deadline: Duration,
-    /// When to ask again.
+    /// When to ask again, and how often.
     pub retry: Retry,
     /// When to stop, whatever is under way.
     pub give_up: Option<Moment>,
-    /// The Redlock page to the letter: no fence.
+    /// Where hints go for one who waits in line; `None` to be turned away rather than wait.
+    pub line: Option<Channel>,
+    /// The Redlock page to the letter: no fence, no line.
     pub plain: bool,
     /// How it shall be held.
     pub mode: Mode,
@@ -61,9 +71,13 @@ pub enum Step {
         attempt: LeaseId,
         /// All nodes: a lost reply may hide a grant.
         nodes: Vec<usize>,
+        /// What becomes of the place in line.
+        parting: Option<Parting>,
     },
     /// Call [`Acquire::tick`] at this moment, if nothing has finished it before.
     Wake(Moment),
+    /// Somebody else has it, and this is how the line looks now.
+    Waits(Wait),
     /// It is over.
     Finish(Result<Won, Defeat>),
 }
@@ -75,20 +89,24 @@ pub struct Won {
     pub attempt: LeaseId,
     /// Its fence; `None` for a plain lock.
     pub fence: Option<Fence>,
+    /// How it is held; with the slot that it got, of a semaphore.
+    pub mode: Mode,
     /// For every node that counts, when its granted request was sent.
     pub acks: Vec<Option<Moment>>,
     /// The end of validity.
     pub valid_until: Moment,
     /// Whether a majority had to be raised to one fence first.
     pub sealed_late: bool,
+    /// The place in line that it had, and may still have on nodes that did not grant.
+    pub waiter: Option<Waiter>,
 }
 
 /// A lock that was not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defeat {
-    /// Held, no quorum or too slow.
+    /// Held, no quorum, too slow, or a mismatch.
     pub verdict: Verdict,
-    /// Who said what in the last round.
+    /// Who said what in the last round, or in the last one that told who held it.
     pub tally: Tally,
     /// How many attempts were made.
     pub tried: u32,
@@ -102,6 +120,17 @@ pub struct Acquire {
     seen: Fence,
     /// Set once a proposal was too far ahead: from then on only the nodes' clocks are proposed.
     by_clock_only: bool,
+    /// Drawn with the first request: the same for as long as this waits.
+    ticket: Option<Ticket>,
+    /// Where to look for a free slot, of a semaphore.
+    slot: Option<u32>,
+    settles: u8,
+    /// The last account of somebody else holding it.
+    held: Option<Tally>,
+    /// What was last told of the line.
+    told: Option<Wait>,
+    /// The moment of the earliest call that was asked for.
+    promised: Option<Moment>,
     state: State,
 }
 
@@ -112,24 +141,25 @@ enum State {
     Finished,
 }
 
-#[derive(Debug)]
-struct Asking {
-    attempt: LeaseId,
-    round: Round,
-    deadline: Moment,
-    /// Nodes that have been asked to raise their fence and have not answered yet.
-    sealing: Vec<usize>,
-    seals: u8,
-}
-
 impl Acquire {
     /// A machine that has not asked anybody yet.
     pub fn new(plan: Plan) -> Self {
         // The last attempt begins early enough for slow nodes to answer before the caller has to be told.
         let last_call = plan.give_up.map(|end| end.before(plan.node_deadline));
         let schedule = Schedule::new(plan.retry, last_call);
-        let state = State::Resting { until: None };
-        Self { plan, schedule, seen: Fence::default(), by_clock_only: false, state }
+        Self {
+            plan,
+            schedule,
+            seen: Fence::default(),
+            by_clock_only: false,
+            ticket: None,
+            slot: None,
+            settles: 0,
+            held: None,
+            told: None,
+            promised: None,
+            state: State::Resting { until: None },
+        }
     }
 
     /// Whether there is nothing left to do.
@@ -137,19 +167,40 @@ impl Acquire {
         matches!(self.state, State::Finished)
     }
 
+    /// The place in line, once there is one.
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.ticket
+    }
+
     /// Time has passed. `node_micros` is the middle of the nodes' clocks now, where known.
     pub fn tick(&mut self, now: Moment, node_micros: Option<i64>, dice: &mut dyn Dice) -> Vec<Step> {
-        match &mut self.state {
+        self.promised.take_if(|at| now >= *at);
+        let steps = match &mut self.state {
             State::Finished => Vec::new(),
-            State::Resting { until: Some(until), .. } if now < *until => alloc::vec![Step::Wake(*until)],
+            State::Resting { until: Some(until) } if now < *until => Vec::new(),
             State::Resting { .. } => self.ask(now, node_micros, dice),
-            State::Asking(asking) if now < asking.deadline => alloc::vec![Step::Wake(asking.deadline)],
             State::Asking(asking) => {
-                asking.round.silence_the_rest(&Silence::Late);
-                asking.sealing.clear();
-                self.decide(now, dice)
+                if self.plan.give_up.is_some_and(|end| now >= end) {
+                    asking.give_up_on_the_rest();
+                    let verdict = asking.round.defeat();
+                    let mut steps = self.decide(now, dice);
+                    if matches!(self.state, State::Asking(_)) {
+                        steps.extend(self.defeat(self.last_heard(verdict), now, dice));
+                    }
+                    steps
+                } else if asking.deadline.is_some_and(|at| now >= at) {
+                    asking.give_up_on_the_rest();
+                    let mut steps = self.decide(now, dice);
+                    steps.extend(self.complete_the_turn(now));
+                    steps
+                } else if asking.poll.is_some_and(|at| now >= at) {
+                    self.poll(now, node_micros, dice)
+                } else {
+                    Vec::new()
+                }
             }
-        }
+        };
+        self.with_wake(steps)
     }
 
     /// A node answered the attempt, or will not. Answers to other attempts are ignored.
@@ -172,35 +223,124 @@ impl Acquire {
             }
             other => other,
         };
-        asking.sealing.retain(|&sealed| sealed != node);
-        asking.round.take(node, outcome);
-        self.decide(now, dice)
+        let hinted = asking.take(node, outcome);
+        let mut steps = self.decide(now, dice);
+        // The hint may have been for the moment right after the one in which the node refused.
+        if hinted && self.is_asking(attempt) {
+            steps.extend(self.ask_again(node, now));
+        }
+        self.with_wake(steps)
+    }
+
+    /// A node says that it may be free now. It proves nothing: the node is asked again.
+    pub fn hint(&mut self, node: usize, now: Moment, node_micros: Option<i64>) -> Vec<Step> {
+        let proposal = self.proposal(node_micros);
+        let waits = self.ticket.is_some();
+        let State::Asking(asking) = &mut self.state else { return Vec::new() };
+        if !waits || node >= self.plan.quorum.nodes() {
+            return Vec::new();
+        }
+        if asking.is_pending(node) {
+            asking.note_hint(node);
+            return Vec::new();
+        }
+        asking.begin_turn_if_idle(proposal);
+        let steps = self.ask_again(node, now);
+        self.with_wake(steps)
     }
 
     /// The caller has lost interest: whatever is under way is taken back.
     pub fn cancel(&mut self) -> Vec<Step> {
         match core::mem::replace(&mut self.state, State::Finished) {
-            State::Asking(asking) => alloc::vec![self.release(&asking)],
+            State::Asking(asking) => alloc::vec![self.release(&asking, self.waiter().map(Parting::Leave))],
             State::Resting { .. } | State::Finished => Vec::new(),
         }
     }
 
+    fn is_asking(&self, attempt: LeaseId) -> bool {
+        matches!(&self.state, State::Asking(asking) if asking.attempt == attempt)
+    }
+
+    /// A fresh attempt, to all nodes.
     fn ask(&mut self, now: Moment, node_micros: Option<i64>, dice: &mut dyn Dice) -> Vec<Step> {
-        let attempt = LeaseId::from_bits(u128::from(dice.bits()) << 64 | u128::from(dice.bits()));
-        let request = if self.plan.plain {
-            Request::PlainAcquire { attempt, ttl: self.plan.ttl }
-        } else {
-            self.request(attempt, fence::propose(node_micros, self.seen))
-        };
+        if let (None, Some(at), Some(_)) = (self.ticket, node_micros, self.plan.line) {
+            self.ticket = u64::try_from(at).ok().map(|at| Ticket { at, id: dice.bits() });
+        }
+        if let Mode::Slot { permits, .. } = self.plan.mode {
+            self.slot.get_or_insert_with(|| (dice.bits() % u64::from(permits.max(1))) as u32);
+        }
+        let proposal = self.proposal(node_micros);
+        self.state = State::Asking(Asking::new(self.plan.quorum, fresh_id(dice), proposal));
+        self.ask_all(now)
+    }
+
+    /// The same attempt once more, to all nodes that do not owe an answer.
+    fn poll(&mut self, now: Moment, node_micros: Option<i64>, dice: &mut dyn Dice) -> Vec<Step> {
+        if !self.schedule.count() {
+            return self.defeat(Verdict::Held, now, dice);
+        }
+        let proposal = self.proposal(node_micros);
+        let State::Asking(asking) = &mut self.state else { return Vec::new() };
+        asking.begin_poll(proposal);
+        self.ask_all(now)
+    }
+
+    fn ask_all(&mut self, now: Moment) -> Vec<Step> {
+        let State::Asking(asking) = &self.state else { return Vec::new() };
+        let nodes = (0..self.plan.quorum.nodes()).filter(|node| !asking.is_pending(*node)).collect();
+        self.ask_nodes(nodes, now)
+    }
+
+    /// Asks a node anew that has refused, or has not been asked in this turn.
+    fn ask_again(&mut self, node: usize, now: Moment) -> Vec<Step> {
+        let over = self.is_over(now);
+        let State::Asking(asking) = &mut self.state else { return Vec::new() };
+        if over || asking.is_granted(node) {
+            return Vec::new();
+        }
+        asking.round.forget(node);
+        self.ask_nodes(alloc::vec![node], now)
+    }
+
+    /// Hints are missing, and votes are there: those who gave none are asked after all.
+    fn complete_the_turn(&mut self, now: Moment) -> Vec<Step> {
+        let over = self.is_over(now);
+        let State::Asking(asking) = &self.state else { return Vec::new() };
+        let rest = asking.unasked();
+        let idle = rest.is_empty() || asking.round.grants().next().is_none();
+        if over || idle { Vec::new() } else { self.ask_nodes(rest, now) }
+    }
+
+    fn ask_nodes(&mut self, nodes: Vec<usize>, now: Moment) -> Vec<Step> {
         let deadline = self.deadline(now);
-        let round = Round::new(self.plan.quorum);
-        self.state = State::Asking(Asking { attempt, round, deadline, sealing: Vec::new(), seals: 0 });
-        alloc::vec![Step::Wake(deadline), Step::Ask { nodes: self.everyone(), request }]
+        let State::Asking(asking) = &mut self.state else { return Vec::new() };
+        asking.set_pending(&nodes, deadline);
+        let (attempt, proposal) = (asking.attempt, asking.proposal);
+        alloc::vec![Step::Ask { nodes, request: self.request(attempt, proposal) }]
+    }
+
+    fn proposal(&self, node_micros: Option<i64>) -> Fence {
+        fence::propose(node_micros, self.seen)
     }
 
     fn request(&self, attempt: LeaseId, proposal: Fence) -> Request {
-        let (ttl, holder, mode) = (self.plan.ttl, self.plan.holder.clone(), self.plan.mode);
-        Request::Acquire { attempt, proposal, ttl, holder, mode, waiter: None }
+        let (ttl, holder) = (self.plan.ttl, self.plan.holder.clone());
+        if self.plan.plain {
+            return Request::PlainAcquire { attempt, ttl };
+        }
+        Request::Acquire { attempt, proposal, ttl, holder, mode: self.mode(), waiter: self.waiter() }
+    }
+
+    fn mode(&self) -> Mode {
+        match (self.plan.mode, self.slot) {
+            (Mode::Slot { permits, .. }, Some(slot)) => Mode::Slot { permits, slot },
+            (mode, _) => mode,
+        }
+    }
+
+    fn waiter(&self) -> Option<Waiter> {
+        let (ticket, channel) = (self.ticket?, self.plan.line?);
+        Some(Waiter { ticket, channel, shared: self.plan.mode.is_shared() })
     }
 
     fn deadline(&self, now: Moment) -> Moment {
@@ -208,13 +348,10 @@ impl Acquire {
         self.plan.give_up.map_or(deadline, |end| deadline.min(end.max(now)))
     }
 
-    fn everyone(&self) -> Vec<usize> {
-        (0..self.plan.quorum.nodes()).collect()
-    }
-
     /// The verdict falls the moment it is certain.
     fn decide(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
         let State::Asking(asking) = &self.state else { return Vec::new() };
+        let majority = self.plan.quorum.majority();
         if let Some(won) = self.won(asking) {
             let left = validity::left(won.valid_until, now);
             if left.is_zero() || left < self.plan.min_validity {
@@ -223,15 +360,24 @@ impl Acquire {
             self.state = State::Finished;
             return alloc::vec![Step::Finish(Ok(won))];
         }
+        let over = self.is_over(now);
+        if !over && self.must_yield(asking) {
+            return self.yield_votes(now, dice);
+        }
         if asking.round.is_out_of_reach() {
             let verdict = asking.round.defeat();
-            return self.defeat(verdict, now, dice);
+            let waits = verdict == Verdict::Held && self.ticket.is_some() && !over;
+            let verdict = if over { self.last_heard(verdict) } else { verdict };
+            return if waits { self.wait(now, dice) } else { self.defeat(verdict, now, dice) };
         }
-        let unequal = asking.round.grants().count() >= self.plan.quorum.majority();
+        let best = asking.round.grants_of(asking.round.best_slot()).count();
+        if best + asking.round.open() < majority {
+            return self.settle(now, dice);
+        }
         // After a seal that did not help, whoever has not answered yet may still complete the majority.
-        let stuck = asking.seals == 0 || !asking.round.slots().contains(&Slot::Waiting);
-        if unequal && asking.sealing.is_empty() && stuck {
-            let seals_left = asking.seals < SEALS_MAX && !self.is_over(now);
+        let stuck = asking.seals == 0 || asking.round.open() == 0;
+        if best >= majority && asking.sealing.is_empty() && stuck {
+            let seals_left = asking.seals < SEALS_MAX && !over;
             return if seals_left { self.seal(now) } else { self.defeat(Verdict::TooSlow, now, dice) };
         }
         Vec::new()
@@ -243,7 +389,8 @@ impl Acquire {
 
     fn won(&self, asking: &Asking) -> Option<Won> {
         let majority = self.plan.quorum.majority();
-        let fences = || asking.round.grants().map(|(_, fence, _)| fence);
+        let slot = asking.round.best_slot();
+        let fences = || asking.round.grants_of(slot).map(|(_, fence, _)| fence);
         let (fence, any) = if self.plan.plain {
             (Fence::default(), true)
         } else if self.plan.rules.hold(Rule::EqualFences) {
@@ -252,14 +399,24 @@ impl Acquire {
             (fences().max()?, true)
         };
         let mut acks = alloc::vec![None; self.plan.quorum.nodes()];
-        for (node, granted, sent) in asking.round.grants() {
+        for (node, granted, sent) in asking.round.grants_of(slot) {
             if any || granted == fence {
                 acks[node] = Some(sent);
             }
         }
         let valid_until = valid_until(acks.iter().flatten().copied(), majority, self.plan.ttl, self.plan.drift)?;
-        let fence = (!self.plan.plain).then_some(fence);
-        Some(Won { attempt: asking.attempt, fence, acks, valid_until, sealed_late: asking.seals > 0 })
+        Some(Won {
+            attempt: asking.attempt,
+            fence: (!self.plan.plain).then_some(fence),
+            mode: match (self.plan.mode, slot) {
+                (Mode::Slot { permits, .. }, Some(slot)) => Mode::Slot { permits, slot },
+                (mode, _) => mode,
+            },
+            acks,
+            valid_until,
+            sealed_late: asking.seals > 0,
+            waiter: self.waiter(),
+        })
     }
 
     /// A majority granted, with unequal fences: raise the lower ones, under our own votes.
@@ -267,35 +424,59 @@ impl Acquire {
         let deadline = self.deadline(now);
         let majority = self.plan.quorum.majority();
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
-        let Some(target) = fence::seal_at(asking.round.grants().map(|(_, fence, _)| fence), majority) else {
+        let slot = asking.round.best_slot();
+        let Some(target) = fence::seal_at(asking.round.grants_of(slot).map(|(_, fence, _)| fence), majority) else {
             return Vec::new();
         };
         let lower: Vec<usize> =
-            asking.round.grants().filter(|(_, fence, _)| *fence < target).map(|(node, ..)| node).collect();
+            asking.round.grants_of(slot).filter(|(_, fence, _)| *fence < target).map(|(node, ..)| node).collect();
         asking.seals += 1;
         asking.sealing.clone_from(&lower);
-        asking.deadline = deadline;
+        asking.set_pending(&lower, deadline);
+        // Whoever is asked from now on had better agree with those who have been raised.
+        asking.proposal = target;
         let attempt = asking.attempt;
-        alloc::vec![Step::Wake(deadline), Step::Ask { nodes: lower, request: self.request(attempt, target) }]
+        alloc::vec![Step::Ask { nodes: lower, request: self.request(attempt, target) }]
+    }
+
+    /// Every node granted another slot: give them back, and ask for the one that most nodes can give.
+    fn settle(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
+        self.settles += 1;
+        let State::Asking(asking) = &self.state else { return Vec::new() };
+        let Some(slot) = asking.round.likeliest_slot().filter(|_| self.settles <= SETTLES_MAX && !self.is_over(now))
+        else {
+            self.settles = 0;
+            return self.defeat(Verdict::Held, now, dice);
+        };
+        self.slot = Some(slot);
+        let proposal = asking.proposal.max(asking.round.highest_fence().next());
+        let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
+        self.state = State::Asking(Asking::new(self.plan.quorum, fresh_id(dice), proposal));
+        steps.extend(self.ask_all(now));
+        steps
     }
 
     fn defeat(&mut self, verdict: Verdict, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
         let State::Asking(asking) = core::mem::replace(&mut self.state, State::Finished) else { return Vec::new() };
-        let mut steps = alloc::vec![self.release(&asking)];
-        let tally = asking.round.tally();
+        // Votes and places that cannot come to anything would only hold up the others.
+        let mut steps = alloc::vec![self.release(&asking, self.waiter().map(Parting::Leave))];
+        let is_told = asking.round.refusals().any(|why| matches!(why, Refusal::Held { .. } | Refusal::Behind { .. }));
+        let tally = match self.held.take() {
+            Some(held) if verdict == Verdict::Held && !is_told => held,
+            _ => asking.round.tally(),
+        };
         let ahead = asking.round.slots().iter().any(|slot| matches!(slot, Slot::Refused(Refusal::TooFarAhead)));
         // A fence that one node is alone in having seen must not keep the others out of reach.
         let again = ahead && !self.by_clock_only && !self.is_over(now);
         self.by_clock_only |= ahead;
-        self.seen = if self.by_clock_only { Fence::default() } else { self.seen.max(asking.round.highest_fence()) };
+        self.see(asking.round.highest_fence());
         if again {
             self.state = State::Resting { until: Some(now) };
-            steps.push(Step::Wake(now));
             return steps;
         }
-        if let Some(at) = self.schedule.next(now, dice) {
+        let next = if verdict == Verdict::Mismatch { None } else { self.schedule.next(now, dice) };
+        if let Some(at) = next {
             self.state = State::Resting { until: Some(at) };
-            steps.push(Step::Wake(at));
         } else {
             let tried = self.schedule.tried();
             steps.push(Step::Finish(Err(Defeat { verdict, tally, tried })));
@@ -303,14 +484,38 @@ impl Acquire {
         steps
     }
 
-    fn release(&self, asking: &Asking) -> Step {
+    fn see(&mut self, fence: Fence) {
+        self.seen = if self.by_clock_only { Fence::default() } else { self.seen.max(fence) };
+    }
+
+    fn release(&self, asking: &Asking, parting: Option<Parting>) -> Step {
         let nodes = if self.plan.rules.hold(Rule::ReleaseEverywhere) {
-            self.everyone()
+            (0..self.plan.quorum.nodes()).collect()
         } else {
             asking.round.grants().map(|(node, ..)| node).collect()
         };
-        Step::Release { attempt: asking.attempt, nodes }
+        Step::Release { attempt: asking.attempt, nodes, parting }
     }
+
+    /// Asks to be called in time, unless that was promised before.
+    fn with_wake(&mut self, mut steps: Vec<Step>) -> Vec<Step> {
+        let next = match &self.state {
+            State::Finished => None,
+            State::Resting { until } => *until,
+            State::Asking(asking) => {
+                [asking.deadline, asking.poll, self.plan.give_up].into_iter().flatten().min()
+            }
+        };
+        if let Some(at) = next.filter(|at| self.promised.is_none_or(|promised| *at < promised)) {
+            self.promised = Some(at);
+            steps.push(Step::Wake(at));
+        }
+        steps
+    }
+}
+
+fn fresh_id(dice: &mut dyn Dice) -> LeaseId {
+    LeaseId::from_bits(u128::from(dice.bits()) << 64 | u128::from(dice.bits()))
 }
 
 #[cfg(test)]

@@ -151,4 +151,6 @@ pub enum Verdict {
     NoQuorum,
     /// A majority granted, but too late for the lease to be of use.
     TooSlow,
+    /// It was asked for in a way that does not go with how it is held.
+    Mismatch,
 }

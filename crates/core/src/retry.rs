@@ -58,6 +58,12 @@ impl Schedule {
         Self { retry, last_call, reach: retry.min, tried: 0 }
     }
 
+    /// Counts another attempt that failed. Whether there may be more of them.
+    pub fn count(&mut self) -> bool {
+        self.tried = self.tried.saturating_add(1);
+        self.retry.attempts.is_none_or(|most| self.tried < most)
+    }
+
     /// How many attempts have failed.
     pub fn tried(&self) -> u32 {
         self.tried
@@ -68,8 +74,7 @@ impl Schedule {
     /// Each delay is drawn between the shortest one and a reach that doubles, up to the longest one. A delay that would
     /// pass the last call is cut to it, so that a waiter asks once more before it gives up.
     pub fn next(&mut self, now: Moment, dice: &mut dyn Dice) -> Option<Moment> {
-        self.tried = self.tried.saturating_add(1);
-        if self.retry.attempts.is_some_and(|most| self.tried >= most) {
+        if !self.count() {
             return None;
         }
         if self.last_call.is_some_and(|end| now >= end) {

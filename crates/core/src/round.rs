@@ -1,6 +1,7 @@
 //! One request to all nodes, and the votes that come back.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use crate::fence::Fence;
 use crate::quorum::{Ballot, Quorum, Tally, Verdict};
@@ -79,6 +80,48 @@ impl Round {
         })
     }
 
+    /// Every grant of this slot; all grants, of a lock without slots.
+    pub fn grants_of(&self, slot: Option<u32>) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
+        self.slots.iter().enumerate().filter_map(move |(node, state)| match state {
+            Slot::Granted { fence, slot: granted, sent } if slot == granted.as_ref().map(|slot| slot.index) => {
+                Some((node, *fence, *sent))
+            }
+            _ => None,
+        })
+    }
+
+    /// The semaphore's slot that most nodes have granted.
+    pub fn best_slot(&self) -> Option<u32> {
+        let granted = self.slots.iter().filter_map(|state| match state {
+            Slot::Granted { slot: Some(slot), .. } => Some(slot.index),
+            _ => None,
+        });
+        granted.max_by_key(|slot| (self.grants_of(Some(*slot)).count(), Reverse(*slot)))
+    }
+
+    /// The semaphore's slot that most nodes have granted or could grant.
+    pub fn likeliest_slot(&self) -> Option<u32> {
+        let offers = |slot: u32| {
+            let offered = |state: &&Slot| match state {
+                Slot::Granted { slot: Some(granted), .. } => granted.index == slot || granted.free.contains(&slot),
+                _ => false,
+            };
+            self.slots.iter().filter(offered).count()
+        };
+        let named = self.slots.iter().flat_map(|state| match state {
+            Slot::Granted { slot: Some(granted), .. } => core::slice::from_ref(&granted.index).iter().chain(&granted.free),
+            _ => [].iter().chain(&[]),
+        });
+        named.copied().max_by_key(|slot| (offers(*slot), Reverse(*slot)))
+    }
+
+    /// Forgets what a node said: it is asked anew.
+    pub fn forget(&mut self, node: usize) {
+        if let Some(slot) = self.slots.get_mut(node) {
+            *slot = Slot::Waiting;
+        }
+    }
+
     /// Whether so many nodes have refused or fallen silent that no majority of grants can come.
     pub fn is_out_of_reach(&self) -> bool {
         let gone = self.slots.iter().filter(|s| matches!(s, Slot::Refused(_) | Slot::Silent(_))).count();
@@ -100,8 +143,21 @@ impl Round {
         self.slots.iter().filter(|s| matches!(s, Slot::Granted { .. } | Slot::Refused(_))).count()
     }
 
+    /// How many may still vote.
+    pub fn open(&self) -> usize {
+        self.slots.iter().filter(|s| matches!(s, Slot::Waiting)).count()
+    }
+
+    /// Every refusal.
+    pub fn refusals(&self) -> impl Iterator<Item = &Refusal> + '_ {
+        self.slots.iter().filter_map(|slot| if let Slot::Refused(why) = slot { Some(why) } else { None })
+    }
+
     /// Why a round without a majority failed.
     pub fn defeat(&self) -> Verdict {
+        if self.refusals().any(|why| matches!(why, Refusal::Permits { .. } | Refusal::Upgrade)) {
+            return Verdict::Mismatch;
+        }
         let contested = self.slots.iter().any(|s| matches!(s, Slot::Refused(Refusal::Held { .. } | Refusal::Behind { .. } | Refusal::LineFull)));
         if contested && !self.is_unanswerable() { Verdict::Held } else { Verdict::NoQuorum }
     }

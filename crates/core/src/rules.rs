@@ -11,15 +11,21 @@ pub enum Rule {
     CountFromSend,
     /// A lease is handed out only when a majority carries one and the same fence.
     EqualFences,
+    /// A waiter with some votes gives them back when one with a lower ticket wants the lock, too.
+    Yield,
+    /// It does so also when the lower ticket has the vote of the node that refused, not only when it waits there.
+    YieldToVoters,
 }
 
 impl Rule {
     /// Every rule, with the name that selects it in tests.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 6] = [
         ("quarantine", Self::Quarantine),
         ("release-everywhere", Self::ReleaseEverywhere),
         ("count-from-send", Self::CountFromSend),
         ("equal-fences", Self::EqualFences),
+        ("yield", Self::Yield),
+        ("yield-to-voters", Self::YieldToVoters),
     ];
 }
 

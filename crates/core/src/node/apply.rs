@@ -143,7 +143,7 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
         record.leave_line(waiter.ticket);
     }
     // Whoever enters together with others leaves room for the next.
-    let hint = if is_own || is_reentry || record.entries.is_empty() { None } else { record.hint(None) };
+    let hint = if is_own || is_reentry || record.entries.is_empty() { None } else { record.hint() };
     Answer { vote, hint }
 }
 
@@ -322,14 +322,15 @@ fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: No
     let hint = match parting {
         Some(Parting::Yield(waiter)) if was_own => {
             record.keep_place(waiter, now);
-            record.hint(Some(waiter.ticket))
+            // Nobody behind the yielder could get the vote, and the yielder is not to wake itself.
+            record.hint().filter(|hint| hint.ticket < waiter.ticket)
         }
         Some(Parting::Yield(_)) => None,
         Some(Parting::Leave(waiter)) => {
             let was_first = record.leave_line(waiter.ticket);
-            if was_own || was_first { record.hint(None) } else { None }
+            if was_own || was_first { record.hint() } else { None }
         }
-        None if was_own => record.hint(None),
+        None if was_own => record.hint(),
         None => None,
     };
     let vote = if was_own { Vote::grant(Fence::default()) } else { Vote::Refusal(Refusal::Absent) };

@@ -56,9 +56,9 @@ impl Record {
         was_first
     }
 
-    /// A hint for the first in line other than `except`, if it could get a vote now.
-    pub(super) fn hint(&self, except: Option<Ticket>) -> Option<Hint> {
-        let first = self.line.iter().map(|place| place.waiter).find(|waiter| Some(waiter.ticket) != except)?;
+    /// A hint for the first in line, if it could get a vote now.
+    pub(super) fn hint(&self) -> Option<Hint> {
+        let first = self.line.first()?.waiter;
         let is_open = match self.vote.as_ref().map(|vote| vote.period) {
             None => true,
             Some(Period::Shared) => first.shared,

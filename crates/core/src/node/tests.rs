@@ -5,8 +5,10 @@ use alloc::string::String;
 
 use super::*;
 use crate::fence::Fence;
+use crate::mode::{Mode, Period};
 use crate::name::{Holder, LeaseId};
 use crate::testing::{ms, ttl};
+use crate::ticket::{Line, Waiter};
 use crate::vote::{Refusal, Request, Vote};
 
 const EPOCH: Epoch = Epoch(1);
@@ -61,6 +63,11 @@ impl Node {
     }
 
     fn ask(&mut self, millis: u64, request: &Request) -> Vote {
+        self.answer(millis, request).vote
+    }
+
+    /// The vote, and the hint for whoever waits.
+    fn answer(&mut self, millis: u64, request: &Request) -> Answer {
         apply(&self.life, &mut self.record, request, EPOCH, NodeTime::wall(millis * 1_000))
     }
 
@@ -78,27 +85,38 @@ fn holder(attempt: LeaseId) -> Holder {
 }
 
 fn acquire(attempt: LeaseId, proposal: u64) -> Request {
-    Request::Acquire { attempt, proposal: Fence::new(proposal), ttl: ttl(1_000), holder: holder(attempt).encode() }
+    acquire_as(Mode::EXCLUSIVE, attempt, proposal, None)
+}
+
+fn acquire_as(mode: Mode, attempt: LeaseId, proposal: u64, waiter: Option<Waiter>) -> Request {
+    let (proposal, holder) = (Fence::new(proposal), holder(attempt).encode());
+    Request::Acquire { attempt, proposal, ttl: ttl(1_000), holder, mode, waiter }
 }
 
 fn renew(attempt: LeaseId, fence: u64, repair: bool) -> Request {
-    Request::Renew { attempt, fence: Fence::new(fence), ttl: ttl(1_000), repair, holder: holder(attempt).encode() }
+    renew_as(Mode::EXCLUSIVE, attempt, fence, repair)
+}
+
+fn renew_as(mode: Mode, attempt: LeaseId, fence: u64, repair: bool) -> Request {
+    let (fence, holder) = (Fence::new(fence), holder(attempt).encode());
+    Request::Renew { attempt, fence, ttl: ttl(1_000), repair, holder, mode }
 }
 
 fn release(attempt: LeaseId) -> Request {
-    Request::Release { attempt, tombstone: None }
+    Request::Release { attempt, tombstone: None, parting: None }
 }
 
 fn bury(attempt: LeaseId, millis: u64) -> Request {
-    Request::Release { attempt, tombstone: Some(millis) }
+    Request::Release { attempt, tombstone: Some(millis), parting: None }
 }
 
 fn granted(fence: u64) -> Vote {
-    Vote::Grant { fence: Fence::new(fence) }
+    Vote::grant(Fence::new(fence))
 }
 
 fn held_by(holder: Option<Holder>, remaining: u64, fence: u64) -> Vote {
-    Vote::Refusal(Refusal::Held { holder, remaining: Some(ms(remaining)), fence: Fence::new(fence) })
+    let (remaining, fence) = (Some(ms(remaining)), Fence::new(fence));
+    Vote::Refusal(Refusal::Held { holder, remaining, fence, line: Line::default() })
 }
 
 #[test]
@@ -159,7 +177,7 @@ fn another_vote_refuses_with_holder_time_left_and_fence() {
 #[test]
 fn a_foreign_holder_is_unknown() {
     let mut node = Node::freed(50);
-    node.record.vote = Some(VoteNote { attempt: LeaseId::from_bits(99), until: T + 40 });
+    node.record.vote = Some(VoteNote { attempt: LeaseId::from_bits(99), period: Period::Exclusive, until: T + 40 });
     assert_eq!(node.ask(T, &acquire(B, 5)), held_by(None, 40, 50), "the fence note is of an older lease");
     let mut node = Node::voted();
     node.record.fence.as_mut().unwrap().holder = "garbage".into();
@@ -263,7 +281,8 @@ fn plain_requests_follow_the_page() {
     let extend = |attempt| Request::PlainExtend { attempt, ttl: ttl(1_000) };
     let give = |attempt| Request::PlainRelease { attempt };
     let absent = Vote::Refusal(Refusal::Absent);
-    let taken = Vote::Refusal(Refusal::Held { holder: None, remaining: None, fence: Fence::default() });
+    let (fence, line) = (Fence::default(), Line::default());
+    let taken = Vote::Refusal(Refusal::Held { holder: None, remaining: None, fence, line });
     let mut node = Node::freed(50);
     assert_eq!(node.ask(T, &extend(B)), absent, "extending creates nothing");
     assert_eq!(node.ask(T, &take(B)), granted(0));
@@ -306,7 +325,7 @@ fn a_fence_is_kept_for_its_retention_and_no_longer() {
 fn votes_lapse_by_the_life_clock_and_fences_follow_the_wall() {
     let mut node = Node::new();
     let now = |life_millis, wall_micros| NodeTime { wall_micros, life_millis };
-    let mut ask = |attempt, now| apply(&node.life, &mut node.record, &acquire(attempt, 1), EPOCH, now);
+    let mut ask = |attempt, now| apply(&node.life, &mut node.record, &acquire(attempt, 1), EPOCH, now).vote;
     assert_eq!(ask(A, now(10, CLOCK)), granted(CLOCK - SIGMA));
     assert_eq!(ask(B, now(1_010, 3 * CLOCK)), held_by(Some(holder(A)), 0, CLOCK - SIGMA), "the wall clock jumped");
     assert_eq!(ask(B, now(1_011, 1)), granted(CLOCK - SIGMA + 1), "and back");

@@ -41,16 +41,18 @@ fn request(who: u8, kind: Kind, wall: u64) -> Request {
     match kind {
         Kind::Acquire { ttl: millis, .. } if is_plain => Request::PlainAcquire { attempt, ttl: ttl(millis) },
         Kind::Acquire { ahead, ttl: millis } => {
-            Request::Acquire { attempt, proposal: fence(ahead), ttl: ttl(millis), holder: String::new() }
+            let (proposal, ttl, holder) = (fence(ahead), ttl(millis), String::new());
+            Request::Acquire { attempt, proposal, ttl, holder, mode: Mode::EXCLUSIVE, waiter: None }
         }
         Kind::Renew { ahead, ttl: millis, repair } if !is_plain => {
-            Request::Renew { attempt, fence: fence(ahead), ttl: ttl(millis), repair, holder: String::new() }
+            let (fence, ttl, holder) = (fence(ahead), ttl(millis), String::new());
+            Request::Renew { attempt, fence, ttl, repair, holder, mode: Mode::EXCLUSIVE }
         }
         Kind::Renew { ttl: millis, .. } | Kind::Extend { ttl: millis } => {
             Request::PlainExtend { attempt, ttl: ttl(millis) }
         }
         Kind::Release { .. } if is_plain => Request::PlainRelease { attempt },
-        Kind::Release { tombstone } => Request::Release { attempt, tombstone },
+        Kind::Release { tombstone } => Request::Release { attempt, tombstone, parting: None },
     }
 }
 
@@ -71,7 +73,7 @@ impl Outside {
     fn sees(&mut self, request: &Request, vote: &Vote, now: u64) {
         let attempt = request.attempt();
         self.standing.take_if(|(_, until)| now > *until);
-        let Vote::Grant { fence } = vote else { return };
+        let Vote::Grant { fence, .. } = vote else { return };
         let before = self.standing;
         assert!(before.is_none_or(|(who, _)| who == attempt), "two attempts have a vote");
         let until = match request {
@@ -79,6 +81,7 @@ impl Outside {
                 (now + ttl.as_millis()).max(before.map_or(0, |(_, until)| until))
             }
             Request::PlainAcquire { ttl, .. } | Request::PlainExtend { ttl, .. } => now + ttl.as_millis(),
+            Request::Inspect => return,
             Request::Release { .. } | Request::PlainRelease { .. } => {
                 assert!(before.is_some(), "nothing stood that could be taken back");
                 self.standing = None;
@@ -112,7 +115,7 @@ proptest! {
             node.record.tombstone = tombs.remove(&who);
             let request = request(who, kind, wall_micros);
             let now = NodeTime { wall_micros, life_millis };
-            let vote = apply(&node.life, &mut node.record, &request, EPOCH, now);
+            let vote = apply(&node.life, &mut node.record, &request, EPOCH, now).vote;
             tombs.extend(node.record.tombstone.take().map(|until| (who, until)));
             prop_assert!(node.fence() >= stored, "the stored fence sank");
             outside.sees(&request, &vote, life_millis);

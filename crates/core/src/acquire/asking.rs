@@ -1,0 +1,125 @@
+//! One attempt under way: who was asked, who owes an answer, who gave a hint meanwhile.
+
+use alloc::vec::Vec;
+
+use crate::fence::Fence;
+use crate::name::LeaseId;
+use crate::quorum::Quorum;
+use crate::round::{Round, Slot};
+use crate::time::Moment;
+use crate::vote::{Outcome, Refusal, Silence, Vote};
+
+#[derive(Debug)]
+pub(super) struct Asking {
+    pub(super) attempt: LeaseId,
+    /// The fence that is proposed to whoever is asked in this turn.
+    pub(super) proposal: Fence,
+    pub(super) round: Round,
+    /// When those who owe an answer are taken for silent.
+    pub(super) deadline: Option<Moment>,
+    /// When to ask everyone again; set while waiting in line.
+    pub(super) poll: Option<Moment>,
+    /// Nodes that have been asked to raise their fence and have not answered yet.
+    pub(super) sealing: Vec<usize>,
+    pub(super) seals: u8,
+    nodes: Vec<Contact>,
+}
+
+/// How we stand with one node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Contact {
+    /// It owes an answer.
+    pending: bool,
+    /// It gave a hint while it owed one.
+    hinted: bool,
+}
+
+impl Asking {
+    pub(super) fn new(quorum: Quorum, attempt: LeaseId, proposal: Fence) -> Self {
+        Self {
+            attempt,
+            proposal,
+            round: Round::new(quorum),
+            deadline: None,
+            poll: None,
+            sealing: Vec::new(),
+            seals: 0,
+            nodes: alloc::vec![Contact::default(); quorum.nodes()],
+        }
+    }
+
+    pub(super) fn is_pending(&self, node: usize) -> bool {
+        self.nodes.get(node).is_some_and(|contact| contact.pending)
+    }
+
+    pub(super) fn is_granted(&self, node: usize) -> bool {
+        matches!(self.round.slots().get(node), Some(Slot::Granted { .. }))
+    }
+
+    pub(super) fn set_pending(&mut self, nodes: &[usize], deadline: Moment) {
+        self.deadline = Some(deadline);
+        for node in nodes {
+            self.nodes[*node].pending = true;
+        }
+    }
+
+    pub(super) fn note_hint(&mut self, node: usize) {
+        self.nodes[node].hinted = true;
+    }
+
+    /// Takes an answer. Whether the node was refusing, and has given a hint since it was asked.
+    pub(super) fn take(&mut self, node: usize, outcome: Outcome) -> bool {
+        let Some(contact) = self.nodes.get_mut(node) else { return false };
+        let hinted = contact.hinted;
+        *contact = Contact::default();
+        if self.nodes.iter().all(|contact| !contact.pending) {
+            self.deadline = None;
+        }
+        self.sealing.retain(|&sealed| sealed != node);
+        let refused = |why: &Refusal| matches!(why, Refusal::Held { .. } | Refusal::Behind { .. });
+        let asks_for_more = matches!(&outcome, Outcome::Voted { vote: Vote::Refusal(why), .. } if refused(why));
+        self.round.take(node, outcome);
+        hinted && asks_for_more
+    }
+
+    /// The deadline has come: whoever owes an answer is silent.
+    pub(super) fn give_up_on_the_rest(&mut self) {
+        self.deadline = None;
+        self.sealing.clear();
+        for node in 0..self.nodes.len() {
+            if core::mem::take(&mut self.nodes[node]).pending && self.round.slots()[node] == Slot::Waiting {
+                self.round.take(node, Outcome::Silent(Silence::Late));
+            }
+        }
+    }
+
+    /// Nodes that have not been asked in this turn.
+    pub(super) fn unasked(&self) -> Vec<usize> {
+        let is_unasked = |node: &usize| self.round.slots()[*node] == Slot::Waiting && !self.nodes[*node].pending;
+        (0..self.nodes.len()).filter(is_unasked).collect()
+    }
+
+    /// Without votes and questions, what was said before is old: the next answer begins anew.
+    pub(super) fn begin_turn_if_idle(&mut self, proposal: Fence) {
+        let idle = self.nodes.iter().all(|contact| !contact.pending) && self.round.grants().next().is_none();
+        if idle {
+            self.proposal = proposal;
+            (0..self.nodes.len()).for_each(|node| self.round.forget(node));
+        }
+    }
+
+    /// Everyone is asked anew; votes that stand keep their fence and count until then.
+    pub(super) fn begin_poll(&mut self, proposal: Fence) {
+        self.poll = None;
+        self.seals = 0;
+        match self.round.grants().map(|(_, fence, _)| fence).max() {
+            Some(fence) => self.proposal = self.proposal.max(fence),
+            None => self.proposal = proposal,
+        }
+        for node in 0..self.nodes.len() {
+            if !self.is_granted(node) {
+                self.round.forget(node);
+            }
+        }
+    }
+}

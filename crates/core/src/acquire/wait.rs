@@ -1,0 +1,127 @@
+//! Waiting in line: when to yield, when to ask again, and what to tell about it.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{Acquire, Asking, DELAY_MIN, Dice, Moment, POLL_MAX, Parting, Rule, State, Step, Verdict, fresh_id};
+use crate::fence::Fence;
+use crate::name::Holder;
+use crate::round::Round;
+use crate::ticket::Line;
+use crate::vote::Refusal;
+
+/// How it looks to one who waits: for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Wait {
+    /// Who has it, where a node knows that.
+    pub holder: Option<Holder>,
+    /// How long it is theirs at most, unless they renew it.
+    pub remaining: Option<Duration>,
+    /// The highest fence that was seen.
+    pub fence: Fence,
+    /// The own place in line, from 1, on the node on which it is furthest back.
+    pub place: Option<u32>,
+    /// How many wait, by the same node.
+    pub waiting: u32,
+}
+
+impl Wait {
+    fn of(round: &Round) -> Self {
+        let mut wait = Self { fence: round.highest_fence(), ..Self::default() };
+        for why in round.refusals() {
+            let line = match why {
+                Refusal::Held { holder, remaining, line, .. } => {
+                    wait.holder = wait.holder.take().or_else(|| holder.clone());
+                    wait.remaining = wait.remaining.max(*remaining);
+                    line
+                }
+                Refusal::Behind { line, .. } => line,
+                _ => continue,
+            };
+            if wait.place <= line.place {
+                wait.place = line.place;
+                wait.waiting = wait.waiting.max(line.waiting);
+            }
+        }
+        wait
+    }
+
+    /// Whether it says the same to people, whatever the clocks say.
+    fn is_like(&self, other: &Self) -> bool {
+        let Self { holder, fence, place, waiting, .. } = self;
+        (holder, fence, place, waiting) == (&other.holder, &other.fence, &other.place, &other.waiting)
+    }
+}
+
+impl Acquire {
+    /// Whether somebody with a lower ticket is kept from the lock by votes that are ours.
+    pub(super) fn must_yield(&self, asking: &Asking) -> bool {
+        let yields_to = |why: &Refusal| match why {
+            Refusal::Held { line, .. } => line.lower && self.plan.rules.hold(Rule::YieldToVoters),
+            Refusal::Behind { line, .. } => line.lower,
+            _ => false,
+        };
+        self.ticket.is_some()
+            && self.plan.rules.hold(Rule::Yield)
+            && asking.round.grants().next().is_some()
+            && asking.round.refusals().any(yields_to)
+    }
+
+    /// Gives the votes back and keeps the place. From then on it is a fresh attempt, which asks when it is told to.
+    pub(super) fn yield_votes(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
+        let State::Asking(asking) = &self.state else { return Vec::new() };
+        let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
+        let (wait, tally, proposal) = (Wait::of(&asking.round), asking.round.tally(), asking.proposal);
+        self.see(wait.fence);
+        let mut fresh = Asking::new(self.plan.quorum, fresh_id(dice), proposal);
+        fresh.poll = Some(now + dice.between(self.pace() * 3 / 4, self.pace()));
+        self.state = State::Asking(fresh);
+        self.held = Some(tally);
+        steps.extend(self.tell(wait));
+        steps
+    }
+
+    /// Stays in line, with the votes that there are, until a hint or the next poll.
+    pub(super) fn wait(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
+        let pace = self.pace();
+        let State::Asking(asking) = &mut self.state else { return Vec::new() };
+        let (wait, tally) = (Wait::of(&asking.round), asking.round.tally());
+        if asking.poll.is_none() {
+            let is_first = |line: &Line| line.place == Some(1);
+            let mut pause = POLL_MAX;
+            for why in asking.round.refusals() {
+                match why {
+                    // A lapse gives no hint.
+                    Refusal::Held { remaining, line, .. } if is_first(line) => {
+                        pause = pause.min(pace).min(remaining.map_or(pace, |left| left + DELAY_MIN));
+                    }
+                    Refusal::Behind { line, .. } if is_first(line) => pause = pause.min(pace),
+                    _ => {}
+                }
+            }
+            asking.poll = Some(now + dice.between(pause * 3 / 4, pause).max(DELAY_MIN));
+        }
+        self.see(wait.fence);
+        self.held = Some(tally);
+        self.tell(wait)
+    }
+
+    fn pace(&self) -> Duration {
+        (self.plan.ttl.duration() / 3).min(POLL_MAX)
+    }
+
+    /// Says how the line looks, if it looks different from what was last said.
+    fn tell(&mut self, wait: Wait) -> Vec<Step> {
+        if self.told.as_ref().is_some_and(|told| told.is_like(&wait)) {
+            return Vec::new();
+        }
+        self.told = Some(wait.clone());
+        alloc::vec![Step::Waits(wait)]
+    }
+
+    /// What to say at the end: answers that were cut off do not unsay that somebody else has it.
+    pub(super) fn last_heard(&self, verdict: Verdict) -> Verdict {
+        if verdict == Verdict::NoQuorum && self.held.is_some() { Verdict::Held } else { verdict }
+    }
+}
