@@ -70,6 +70,11 @@ impl Mode {
     pub fn is_shared(self) -> bool {
         matches!(self, Self::Shared { .. })
     }
+
+    /// Whether others may hold at the same time, each with a fence of its own.
+    pub fn is_among_others(self) -> bool {
+        matches!(self, Self::Shared { .. } | Self::Slot { .. })
+    }
 }
 
 /// How a vote that stands is held on its node.

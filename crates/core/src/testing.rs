@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use crate::fence::Fence;
 use crate::retry::Dice;
+use crate::ticket::Line;
 use crate::time::{Moment, Ttl};
 use crate::vote::{Outcome, Refusal, Silence, Vote};
 
@@ -47,16 +48,21 @@ pub(crate) fn ttl(millis: u64) -> Ttl {
 
 /// A grant of a request that was sent at so many milliseconds.
 pub(crate) fn grant(fence: u64, sent: u64) -> Outcome {
-    Outcome::Voted { vote: Vote::Grant { fence: Fence::new(fence) }, sent: at(sent) }
+    Outcome::Voted { vote: Vote::grant(Fence::new(fence)), sent: at(sent) }
 }
 
 pub(crate) fn refuse(why: Refusal) -> Outcome {
     Outcome::Voted { vote: Vote::Refusal(why), sent: at(0) }
 }
 
-/// Somebody else's vote stands, with this fence.
+/// Somebody else's vote stands, with this fence, and nobody waits.
 pub(crate) fn held(fence: u64) -> Outcome {
-    refuse(Refusal::Held { holder: None, remaining: Some(ms(1_000)), fence: Fence::new(fence) })
+    held_in(fence, Line::default())
+}
+
+/// Somebody else's vote stands, with this fence, and the line looks like this.
+pub(crate) fn held_in(fence: u64, line: Line) -> Outcome {
+    refuse(Refusal::Held { holder: None, remaining: Some(ms(1_000)), fence: Fence::new(fence), line })
 }
 
 pub(crate) fn late() -> Outcome {

@@ -1,4 +1,4 @@
-//! Feeds the core's acquire machine with votes and time, and wakes the caller once it has decided.
+//! Feeds the core's acquire machine with votes, hints and time, and wakes the caller once it has decided.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -6,17 +6,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-use quorlock_core::acquire::{Acquire, Defeat, Plan, Step, Won};
+use quorlock_core::acquire::{Acquire, Defeat, Plan, Step, Wait, Won};
 use quorlock_core::name::LeaseId;
+use quorlock_core::fence::Fence;
+use quorlock_core::ticket::{Parting, Ticket};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Outcome, Request};
 
 use crate::clock;
 use crate::cluster::Cluster;
 use crate::entropy::SystemDice;
-use crate::link::{Ask, Mark, Voter};
+use crate::link::{Ask, Hinted, Mark, Voter};
 use crate::node::place::Place;
 use crate::timers::Timed;
+
+/// How an [`acquire`](crate::Lock::acquire) goes, for those who [observe](crate::Lock::observe) it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// Somebody else has the lock: who, and how the line looks. Told again whenever that changes.
+    Waiting(Wait),
+    /// It is ours now.
+    Granted {
+        /// The fence; `None` for a plain lock.
+        fence: Option<Fence>,
+    },
+}
+
+/// Who is told of progress.
+pub(crate) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
 
 /// Someone who wants a lock. It lives outside the caller's future, so that dropping that future is always clean.
 pub(crate) struct Attempt {
@@ -24,6 +42,10 @@ pub(crate) struct Attempt {
     place: Arc<Place>,
     ttl: Ttl,
     plain: bool,
+    /// Who wants to know how the waiting goes.
+    observer: Option<Observer>,
+    /// Held while the observer is told: one thing after the other.
+    telling: Mutex<()>,
     /// Whether it may still have something to give back; the links wait for that.
     open: AtomicBool,
     inner: Mutex<Inner>,
@@ -36,6 +58,10 @@ struct Inner {
     outcome: Option<Decision>,
     waker: Option<Waker>,
     heir: Heir,
+    /// The ticket under which hints find us.
+    ticket: Option<Ticket>,
+    /// What the observer has not been told yet.
+    news: VecDeque<Progress>,
 }
 
 /// Who is told of the answers that come after the win: they are votes for the lease, too.
@@ -54,16 +80,30 @@ pub(crate) enum Decision {
 
 impl Attempt {
     /// Starts asking; the future gives the decision. Dropped before that, everything is taken back.
-    pub(crate) fn start(cluster: &Arc<Cluster>, place: &Arc<Place>, plan: Plan) -> Deciding {
+    pub(crate) fn start(
+        cluster: &Arc<Cluster>,
+        place: &Arc<Place>,
+        plan: Plan,
+        observer: Option<Observer>,
+    ) -> Deciding {
         let (ttl, plain) = (plan.ttl, plan.plain);
         let mark = Arc::new(Mark::new(LeaseId::from_bits(0)));
-        let inner =
-            Inner { machine: Acquire::new(plan), mark, outcome: None, waker: None, heir: Heir::Unborn(Vec::new()) };
+        let inner = Inner {
+            machine: Acquire::new(plan),
+            mark,
+            outcome: None,
+            waker: None,
+            heir: Heir::Unborn(Vec::new()),
+            ticket: None,
+            news: VecDeque::new(),
+        };
         let attempt = Arc::new(Self {
             cluster: Arc::clone(cluster),
             place: Arc::clone(place),
             ttl,
             plain,
+            observer,
+            telling: Mutex::new(()),
             open: AtomicBool::new(true),
             inner: Mutex::new(inner),
         });
@@ -89,14 +129,20 @@ impl Attempt {
                         steps.push_back(more);
                     }
                 }
-                Step::Release { attempt, nodes } => {
-                    debug_assert!(attempt == inner.mark.attempt);
+                Step::Release { attempt, nodes, parting } => {
+                    // One that was resting has asked nobody yet.
+                    if attempt != inner.mark.attempt {
+                        inner.mark = Arc::new(inner.mark.next(attempt));
+                    }
                     inner.mark.finish();
                     for node in nodes {
-                        self.cluster.links[node].release(&inner.mark, &self.place, self.ttl, self.plain, None);
+                        let link = &self.cluster.links[node];
+                        link.release(&inner.mark, &self.place, self.ttl, self.plain, parting, None);
                     }
                 }
+                Step::Waits(wait) => inner.news.push_back(Progress::Waiting(wait)),
                 Step::Finish(Ok(won)) => {
+                    inner.news.push_back(Progress::Granted { fence: won.fence });
                     let legacy = Legacy(Arc::clone(self));
                     inner.decide(Decision::Won(won, Arc::clone(&inner.mark), legacy));
                 }
@@ -112,8 +158,9 @@ impl Attempt {
     fn ask(self: &Arc<Self>, inner: &mut Inner, nodes: &[usize], request: Request) -> Vec<Step> {
         let attempt = request.attempt();
         if inner.mark.attempt != attempt {
-            inner.mark = Arc::new(Mark::new(attempt));
+            inner.mark = Arc::new(inner.mark.next(attempt));
         }
+        self.listen(inner);
         let request = Arc::new(request);
         let middle = if self.plain { None } else { self.cluster.middle() };
         let mut steps = Vec::new();
@@ -135,6 +182,37 @@ impl Attempt {
         steps
     }
 
+    /// Hears hints from before the first request that may lead to one.
+    fn listen(self: &Arc<Self>, inner: &mut Inner) {
+        if inner.ticket.is_none()
+            && let Some(ticket) = inner.machine.ticket()
+        {
+            inner.ticket = Some(ticket);
+            let this = Arc::downgrade(self);
+            self.cluster.waiters.add(ticket, this);
+        }
+    }
+
+    /// Tells the observer what is new: outside of the mutex, and one thing after the other.
+    fn tell(&self) {
+        let Some(observer) = &self.observer else { return };
+        loop {
+            // Whoever tells just now will find what has been added.
+            let Ok(telling) = self.telling.try_lock() else { return };
+            let Some(news) = self.inner().news.pop_front() else { return };
+            observer(&news);
+            drop(telling);
+        }
+    }
+
+    /// Nothing is told after the caller knows.
+    fn tell_the_rest(&self) {
+        let Some(observer) = &self.observer else { return };
+        let _telling = self.telling.lock();
+        let rest = std::mem::take(&mut self.inner().news);
+        rest.iter().for_each(|news| observer(news));
+    }
+
     /// There is nothing left to give back, or somebody else sees to it.
     fn settle(&self) {
         if self.open.swap(false, Ordering::AcqRel) {
@@ -145,7 +223,7 @@ impl Attempt {
     /// The client is closed: whatever was asked for, or won and not yet taken, is given back.
     fn close(self: &Arc<Self>, inner: &mut Inner) {
         let steps = match inner.outcome.take() {
-            Some(Decision::Won(won, ..)) => vec![self.give_back(won.attempt)],
+            Some(Decision::Won(won, ..)) => vec![self.give_back(&won)],
             None if !inner.machine.is_finished() => inner.machine.cancel(),
             other => {
                 inner.outcome = other;
@@ -157,8 +235,9 @@ impl Attempt {
         self.settle();
     }
 
-    fn give_back(&self, attempt: LeaseId) -> Step {
-        Step::Release { attempt, nodes: (0..self.cluster.links.len()).collect() }
+    fn give_back(&self, won: &Won) -> Step {
+        let nodes = (0..self.cluster.links.len()).collect();
+        Step::Release { attempt: won.attempt, nodes, parting: won.waiter.map(Parting::Leave) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -198,6 +277,20 @@ impl Voter for Attempt {
         }
         let steps = inner.machine.take(attempt, node, outcome, clock::now(), &mut SystemDice);
         self.perform(&mut inner, steps);
+        drop(inner);
+        self.tell();
+    }
+}
+
+impl Hinted for Attempt {
+    fn hint(self: Arc<Self>, node: usize) {
+        let now = clock::now();
+        let node_micros = self.cluster.node_micros(now);
+        let mut inner = self.inner();
+        let steps = inner.machine.hint(node, now, node_micros);
+        self.perform(&mut inner, steps);
+        drop(inner);
+        self.tell();
     }
 }
 
@@ -211,6 +304,8 @@ impl Timed for Attempt {
         let node_micros = self.cluster.node_micros(now);
         let steps = inner.machine.tick(now, node_micros, &mut SystemDice);
         self.perform(&mut inner, steps);
+        drop(inner);
+        self.tell();
         None
     }
 }
@@ -248,6 +343,8 @@ impl Future for Deciding {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Decision> {
         let mut inner = self.attempt.inner();
         if let Some(decision) = inner.outcome.take() {
+            drop(inner);
+            self.attempt.tell_the_rest();
             return Poll::Ready(decision);
         }
         inner.waker = Some(context.waker().clone());
@@ -260,13 +357,19 @@ impl Drop for Deciding {
         let attempt = &self.attempt;
         let mut inner = attempt.inner();
         inner.waker = None;
+        if let Some(ticket) = inner.ticket {
+            attempt.cluster.waiters.remove(ticket);
+        }
         // A lock that was won in the moment in which the caller turned away is given back like any other.
         let is_taken = inner.machine.is_finished() && attempt.open.load(Ordering::Acquire);
         let steps = match inner.outcome.take() {
-            Some(Decision::Won(won, ..)) => vec![attempt.give_back(won.attempt)],
+            Some(Decision::Won(won, ..)) => vec![attempt.give_back(&won)],
             // The winner was taken, and settles when the lease is kept.
             _ if is_taken => return,
-            _ => inner.machine.cancel(),
+            _ => {
+                inner.news.clear();
+                inner.machine.cancel()
+            }
         };
         attempt.perform(&mut inner, steps);
         attempt.settle();

@@ -9,11 +9,13 @@ use quorlock_core::node::Trust;
 use quorlock_core::quorum::Quorum;
 use quorlock_core::retry::Retry;
 use quorlock_core::rules::{Rule, Rules};
+use quorlock_core::ticket::Channel;
 use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, Ttl};
 use quorlock_core::watchdog::Renewals;
 
 use crate::client::Client;
 use crate::cluster::{Cluster, DEADLINE_MIN, NODE_DEADLINE_MAX, Settings};
+use crate::entropy;
 use crate::error::{ConfigError, ConnectError, InitError};
 use crate::link::{Contact, LinkConfig};
 use crate::node::memory::MemoryNodes;
@@ -240,6 +242,9 @@ impl ClientBuilder {
             heartbeat: HEARTBEAT,
             trust: Self::trust(&settings),
             pending: Arc::default(),
+            channel: Channel(entropy::bits()),
+            waiters: Arc::default(),
+            traffic: Arc::default(),
         };
         Ok(Client::new(Cluster::start(settings, nodes, &link)))
     }

@@ -6,11 +6,18 @@ use std::time::Duration;
 
 use quorlock_core::vote::Silence;
 
+use crate::all::All;
 use crate::builder::ClientBuilder;
 use crate::cluster::Cluster;
-use crate::error::{CloseError, ConnectError, InitError};
+use crate::election::Election;
+use crate::error::{CloseError, ConnectError, InitError, InspectError};
+use crate::inspect::{Inspection, inspect};
 use crate::lock::Lock;
 use crate::node::memory::MemoryNodes;
+use crate::recipe::Recipe;
+use crate::reentrant::Reentrant;
+use crate::rw::RwLock;
+use crate::semaphore::Semaphore;
 use crate::stats::Stats;
 
 /// A set of nodes, and the locks on them. Clones share everything and are cheap.
@@ -78,6 +85,43 @@ impl Client {
         Lock::new(Arc::clone(&self.handle), name.as_ref())
     }
 
+    /// A lock of this name that its owner may enter again. It has a new owner.
+    pub fn reentrant(&self, name: impl AsRef<str>) -> Reentrant {
+        Reentrant::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
+    /// Many readers or one writer.
+    pub fn rw(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
+    /// So many at a time, and no more: between 1 and [`PERMITS_MAX`](crate::PERMITS_MAX).
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
+        Semaphore::new(Arc::clone(&self.handle), name.as_ref(), permits)
+    }
+
+    /// Exclusive locks of all these names, or of none.
+    pub fn all<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> All {
+        All::new(&self.handle, names)
+    }
+
+    /// One leader at a time, by the exclusive lock of this name.
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
+    /// How a name stands on every node: who holds it, with which fence, and how many wait. It changes nothing.
+    ///
+    /// # Errors
+    /// [`InspectError`] when no majority of the nodes can tell.
+    ///
+    /// # Cancel safety
+    /// It only looks.
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, InspectError> {
+        let recipe = Recipe::new(Arc::clone(&self.handle), name.as_ref());
+        inspect(&self.handle.cluster, recipe.place()?).await
+    }
+
     /// Each node's URL, without secrets, and why it cannot vote just now; `None` when it can.
     pub fn nodes(&self) -> Vec<(String, Option<Silence>)> {
         let cluster = &self.handle.cluster;
@@ -99,7 +143,7 @@ impl Client {
     /// # }).unwrap();
     /// ```
     pub fn stats(&self) -> Stats {
-        self.handle.cluster.counters.read()
+        self.handle.cluster.counters.read(&self.handle.cluster.traffic)
     }
 
     /// Declares that no lock can be outstanding on these nodes: they become one new cluster and may vote at once.

@@ -11,6 +11,7 @@ use quorlock_core::node::{Constants, Epoch, Errand};
 use quorlock_core::quorum::{Ballot, Quorum, Tally};
 use quorlock_core::retry::Retry;
 use quorlock_core::rules::Rules;
+use quorlock_core::ticket::Channel;
 use quorlock_core::time::{Drift, Moment, Ttl};
 use quorlock_core::vote::Silence;
 use quorlock_core::watchdog::Renewals;
@@ -18,11 +19,11 @@ use quorlock_core::watchdog::Renewals;
 use crate::entropy;
 use crate::error::{CloseError, ConfigError, InitError};
 use crate::keeper::Held;
-use crate::link::{Link, LinkConfig, Pending};
+use crate::link::{Link, LinkConfig, Pending, Waiters};
 use crate::membership::Membership;
 use crate::node::place::KeyTemplate;
 use crate::node::{Hints, Node, Session, Trouble};
-use crate::stats::Counters;
+use crate::stats::{Counters, Traffic};
 use crate::timers::Timers;
 
 /// What a client was built with.
@@ -53,7 +54,7 @@ impl Settings {
         match self.node_deadline {
             // An answer that comes later than that is of no use to this lock.
             Some(deadline) => deadline.min(half),
-            None if self.embedded => (ttl.duration() / 4).min(Duration::from_secs(5)),
+            None if self.embedded => (ttl.duration() / 4).min(EMBEDDED_DEADLINE_MAX),
             None => (ttl.duration() / 20).clamp(NODE_DEADLINE_MIN, NODE_DEADLINE_MAX),
         }
     }
@@ -92,6 +93,11 @@ impl Settings {
         }
     }
 
+    /// How long to wait for a look at a node, which nothing hangs on.
+    pub(crate) fn look_deadline(&self) -> Duration {
+        self.node_deadline.unwrap_or(if self.embedded { EMBEDDED_DEADLINE_MAX } else { NODE_DEADLINE_MAX })
+    }
+
     pub(crate) fn min_validity(&self, ttl: Ttl) -> Duration {
         self.min_validity.unwrap_or(ttl.duration() / 2)
     }
@@ -103,6 +109,8 @@ pub(crate) const NODE_DEADLINE_MIN: Duration = Duration::from_millis(5);
 pub(crate) const DEADLINE_MIN: Duration = Duration::from_millis(1);
 /// The shortest time between two renewals of one lease.
 pub(crate) const RENEWAL_MIN: Duration = Duration::from_millis(10);
+/// The longest default deadline for a local file.
+const EMBEDDED_DEADLINE_MAX: Duration = Duration::from_secs(5);
 /// The longest default node deadline.
 pub(crate) const NODE_DEADLINE_MAX: Duration = Duration::from_millis(200);
 
@@ -117,6 +125,11 @@ pub(crate) struct Cluster {
     leases: Mutex<HashMap<LeaseId, Weak<Held>>>,
     /// Attempts that may still have something to give back.
     pub(crate) pending: Arc<Pending>,
+    /// Attempts that wait in line.
+    pub(crate) waiters: Arc<Waiters>,
+    /// On which hints for them are heard.
+    pub(crate) channel: Channel,
+    pub(crate) traffic: Arc<Traffic>,
     closed: AtomicBool,
 }
 
@@ -137,6 +150,9 @@ impl Cluster {
             membership: Arc::new(membership),
             leases: Mutex::default(),
             pending: Arc::clone(&link.pending),
+            waiters: Arc::clone(&link.waiters),
+            channel: link.channel,
+            traffic: Arc::clone(&link.traffic),
             closed: AtomicBool::new(false),
         };
         let cluster = Arc::new(cluster);
@@ -288,7 +304,7 @@ impl Cluster {
         // All or none: a cluster that is declared on some of its nodes is worse than one that is not.
         for node in &self.nodes {
             let title = node.title();
-            let opened = within(INIT_DEADLINE, node.open(Hints::new(quorlock_core::ticket::Channel(0)).0)).await.map_err(|trouble| trouble.as_silence().to_string());
+            let opened = within(INIT_DEADLINE, node.open(Hints::new(Channel(0)).0)).await.map_err(|trouble| trouble.as_silence().to_string());
             let twin = |session: &dyn Session| sessions.iter().find(|(_, other)| other.run() == session.run());
             let checked = opened.and_then(|session| match twin(&*session) {
                 Some((other, _)) => Err(format!("it is the same server as {other}")),

@@ -51,6 +51,9 @@ pub enum ConfigError {
         /// The key that the name would have.
         key: String,
     },
+    /// All of no names.
+    #[error("no names: at least one is needed")]
+    NoNames,
     /// A setting is out of bounds.
     #[error("{setting} of {value}: {why}")]
     Setting {
@@ -88,6 +91,26 @@ pub enum ConnectError {
     },
 }
 
+/// How a name stands could not be told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// The name cannot be one.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Too few nodes answered.
+    #[error("no quorum for a look at {name:?}: {}", Account(tally))]
+    NoQuorum {
+        /// What was to be looked at.
+        name: Name,
+        /// Who answered, and why the others did not.
+        tally: Tally,
+    },
+    /// The client was closed.
+    #[error("the client was closed")]
+    Closed,
+}
+
 /// A lock was not acquired. Whatever votes the attempt got are being taken back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -95,6 +118,25 @@ pub enum AcquireError {
     /// Somebody else holds it.
     #[error("{0}")]
     Held(Box<HeldError>),
+    /// Somebody else held it for as long as the caller wanted to wait.
+    #[error("waited in vain: {0}")]
+    WaitTimeout(Box<HeldError>),
+    /// A semaphore of this name is in use with another number of permits.
+    #[error("{name:?} is in use as a semaphore with {stored} permits, not {asked}: all who use it must agree")]
+    Permits {
+        /// What was to be locked.
+        name: Name,
+        /// How many were asked for.
+        asked: u32,
+        /// How many it has.
+        stored: u32,
+    },
+    /// The asker reads what it wants to write: it would wait for itself.
+    #[error("{name:?} is read by the same owner, who would wait for itself: release the read lease before writing")]
+    Upgrade {
+        /// What was to be locked.
+        name: Name,
+    },
     /// Too few nodes voted.
     #[error("no quorum for {name:?}: {}", Account(tally))]
     NoQuorum {
@@ -205,6 +247,9 @@ pub enum FenceError {
     /// A plain lock has none.
     #[error("a plain lock has no fence")]
     Plain,
+    /// The name is not among those that are held.
+    #[error("the name is not among those that are held")]
+    NotHeld,
 }
 
 /// A lease was not extended.

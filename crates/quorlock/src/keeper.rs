@@ -6,9 +6,11 @@ use std::time::Duration;
 use quorlock_core::acquire::Won;
 use quorlock_core::fence::Fence;
 use quorlock_core::hold::{Hold, Step, Terms};
+use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
 use quorlock_core::quorum::{Quorum, Tally};
 use quorlock_core::round::Round;
+use quorlock_core::ticket::Parting;
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Outcome, Request, Silence};
 use tokio::sync::Notify;
@@ -19,6 +21,7 @@ use crate::entropy::SystemDice;
 use crate::error::{ExtendError, LostError, ReleaseError};
 use crate::link::{Ask, Mark, Voter};
 use crate::node::place::Place;
+use crate::owner::Owner;
 use crate::timers::Timed;
 
 /// A lock that is held: the state behind a lease.
@@ -30,6 +33,12 @@ pub(crate) struct Held {
     ttl: Ttl,
     node_deadline: Duration,
     plain: bool,
+    /// What is given up together with the lock: places in line on nodes that did not grant it.
+    parting: Option<Parting>,
+    /// Which slot it is in, of a semaphore.
+    pub(crate) slot: Option<u32>,
+    /// Whose entry it is, of a reentrant lock.
+    owner: Option<Owner>,
     inner: Mutex<Inner>,
     changed: Notify,
 }
@@ -52,9 +61,15 @@ impl Held {
         terms: Terms,
         won: Won,
         mark: Arc<Mark>,
+        owner: Option<Owner>,
     ) -> Result<Arc<Self>, LostError> {
         let (quorum, ttl, node_deadline) = (terms.quorum, terms.ttl, terms.node_deadline);
         let plain = won.fence.is_none();
+        let parting = won.waiter.map(Parting::Leave);
+        let slot = if let Mode::Slot { slot, .. } = won.mode { Some(slot) } else { None };
+        if let (Some(owner), Some(fence)) = (&owner, won.fence) {
+            owner.raise(fence);
+        }
         let id = won.attempt;
         let hold = Hold::new(terms, won, clock::now());
         let held = Arc::new(Self {
@@ -65,6 +80,9 @@ impl Held {
             ttl,
             node_deadline,
             plain,
+            parting,
+            slot,
+            owner,
             inner: Mutex::new(Inner { hold, end: None, verdict: None, scheduled: None }),
             changed: Notify::new(),
         });
@@ -94,8 +112,10 @@ impl Held {
         }
     }
 
+    /// All entries of one owner have one fence: the highest that any of them was given.
     pub(crate) fn fence(&self) -> Option<Fence> {
-        self.inner().hold.fence()
+        let fence = self.inner().hold.fence()?;
+        Some(self.owner.as_ref().map_or(fence, |owner| owner.raise(fence)))
     }
 
     /// Waits until it is over for another reason than its owner's release.
@@ -189,7 +209,7 @@ impl Held {
         self.mark.finish();
         for link in &self.cluster.links {
             let voter = receipt.map(|receipt| Arc::clone(receipt) as Arc<dyn Voter>);
-            let owed = link.release(&self.mark, &self.place, self.ttl, self.plain, voter);
+            let owed = link.release(&self.mark, &self.place, self.ttl, self.plain, self.parting, voter);
             if let Some(receipt) = receipt.filter(|_| !owed) {
                 receipt.take(link.node, Outcome::Silent(Silence::Unheard));
             }

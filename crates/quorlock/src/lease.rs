@@ -47,6 +47,11 @@ impl Lease {
         self.held.fence().ok_or(FenceError::Plain)
     }
 
+    /// Which slot it has, from 0, of a [semaphore](crate::Semaphore); `None` for other locks.
+    pub fn slot(&self) -> Option<u32> {
+        self.held.slot
+    }
+
     /// How long the lease still surely holds if nothing renews it; zero when it is over.
     pub fn validity(&self) -> Duration {
         self.held.validity().unwrap_or_default()

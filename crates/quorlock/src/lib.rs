@@ -20,20 +20,28 @@
 //!
 //! What is promised, under which assumptions, and what is not: see `docs/guarantees.md` in the repository.
 
+mod all;
 mod attempt;
 pub mod blocking;
 mod builder;
 mod client;
 mod clock;
 mod cluster;
+mod election;
 mod entropy;
 mod error;
+mod inspect;
 mod keeper;
 mod lease;
 mod link;
 mod lock;
 mod membership;
 mod node;
+mod owner;
+mod recipe;
+mod reentrant;
+mod rw;
+mod semaphore;
 mod stats;
 mod timers;
 
@@ -43,17 +51,27 @@ mod timers;
 pub struct Readme;
 
 pub use builder::{BACKSTEP_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAULT};
+pub use all::{All, Leases};
+pub use attempt::Progress;
 pub use client::Client;
+pub use election::{Election, Leader, Leadership};
 pub use error::{
-    AcquireError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError, InitError, LostError,
-    ReleaseError, RunError,
+    AcquireError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError, InitError, InspectError,
+    LostError, ReleaseError, RunError,
 };
+pub use inspect::Inspection;
 pub use lease::Lease;
 pub use lock::Lock;
 pub use node::memory::MemoryNodes;
+pub use owner::Owner;
+pub use reentrant::Reentrant;
+pub use rw::RwLock;
+pub use semaphore::Semaphore;
 pub use stats::Stats;
 
+pub use quorlock_core::acquire::Wait;
 pub use quorlock_core::fence::Fence;
+pub use quorlock_core::mode::{PERMITS_MAX, Period};
 pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError};
 pub use quorlock_core::quorum::{Ballot, QuorumError, Tally};
 pub use quorlock_core::retry::Retry;
@@ -61,5 +79,6 @@ pub use quorlock_core::retry::Retry;
 #[doc(hidden)]
 pub use quorlock_core::rules::{Rule, Rules};
 pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
-pub use quorlock_core::vote::{Refusal, Silence};
+pub use quorlock_core::ticket::Line;
+pub use quorlock_core::vote::{HeldBy, Refusal, Report, Silence};
 pub use quorlock_core::watchdog::{LIFETIME_DEFAULT, Renewals};

@@ -6,10 +6,12 @@ mod outbox;
 mod pending;
 mod serve;
 mod vigil;
+mod waiters;
 
 pub(crate) use mark::Mark;
 pub(crate) use outbox::{Ask, Owed};
 pub(crate) use pending::Pending;
+pub(crate) use waiters::{Hinted, Waiters};
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +20,7 @@ use std::time::Duration;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Trust;
 use quorlock_core::retry::Dice;
+use quorlock_core::ticket::{Channel, Parting};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Outcome, Silence};
 use tokio::sync::Notify;
@@ -27,6 +30,7 @@ use crate::entropy::SystemDice;
 use crate::membership::Membership;
 use crate::node::place::Place;
 use crate::node::{Hints, Node, Trouble};
+use crate::stats::Traffic;
 use outbox::{Outbox, State};
 
 /// Who waits for a node's answer.
@@ -48,6 +52,12 @@ pub(crate) struct LinkConfig {
     pub(crate) trust: Trust,
     /// Attempts that may still have something to give back: a link that is closed waits for them.
     pub(crate) pending: Arc<Pending>,
+    /// On which hints for this client are heard.
+    pub(crate) channel: Channel,
+    /// Whom they are for.
+    pub(crate) waiters: Arc<Waiters>,
+    /// How much has gone over the links.
+    pub(crate) traffic: Arc<Traffic>,
 }
 
 /// How the first contact with a node went.
@@ -107,22 +117,26 @@ impl Link {
 
     /// Takes an attempt's vote back, now or as soon as the node can be reached. The mark must say that it is done.
     ///
-    /// `false` if nothing of the attempt has ever left for this node: then there is nothing to take back.
+    /// `false` if nothing of the attempt, and of its waiter if that leaves the line, has ever left for this node: then
+    /// there is nothing to take back.
     pub(crate) fn release(
         &self,
         mark: &Arc<Mark>,
         place: &Arc<Place>,
         ttl: Ttl,
         plain: bool,
+        parting: Option<Parting>,
         voter: Option<Arc<dyn Voter>>,
     ) -> bool {
         debug_assert!(mark.is_done(), "marked done before its releases are sent");
         let mut outbox = self.outbox();
-        if !mark.is_sent(self.node) {
+        let leaves = matches!(parting, Some(Parting::Leave(_))) && mark.is_placed(self.node);
+        if !mark.is_sent(self.node) && !leaves {
             return false;
         }
         let lapses = Owed::until(clock::now(), ttl);
-        outbox.owe(Owed { mark: Arc::clone(mark), place: Arc::clone(place), plain, ttl, voter, lapses });
+        let (mark, place) = (Arc::clone(mark), Arc::clone(place));
+        outbox.owe(Owed { mark, place, plain, ttl, voter, parting, tried: false, lapses });
         drop(outbox);
         self.wake.notify_one();
         true
@@ -202,7 +216,8 @@ impl Link {
 
     async fn connect_and_serve(&self, node: &dyn Node, membership: &Membership) -> (Trouble, bool) {
         self.stale.store(false, Ordering::Release);
-        let opened = tokio::time::timeout(self.config.handshake_deadline, node.open(Hints::new(quorlock_core::ticket::Channel(0)).0)).await;
+        let (hints, heard) = Hints::new(self.config.channel);
+        let opened = tokio::time::timeout(self.config.handshake_deadline, node.open(hints)).await;
         let mut session = match opened {
             Ok(Ok(session)) => session,
             Ok(Err(trouble)) => return (trouble, false),
@@ -214,7 +229,7 @@ impl Link {
         match self.shake_hands(&mut *session, membership).await {
             Ok(life) => {
                 tracing::debug!(node = %self.title, ripe = life.floor.is_some(), "connected");
-                (self.serve(&mut *session, life).await, true)
+                (self.serve(&mut *session, life, heard).await, true)
             }
             Err(trouble) => (trouble, false),
         }
@@ -258,8 +273,12 @@ impl Link {
     }
 
     fn set_state(&self, state: State) {
+        let is_up = matches!(state, State::Up(_));
         self.outbox().state = state;
         self.news.notify_waiters();
+        if is_up {
+            self.config.waiters.hint_all(self.node);
+        }
     }
 
     fn settle_contact(&self, contact: Contact) {

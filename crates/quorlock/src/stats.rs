@@ -24,6 +24,34 @@ pub struct Stats {
     pub too_slow: u64,
     /// Leases that were lost: their validity ended before they were released.
     pub lost: u64,
+    /// Requests that were sent to nodes, each node counted.
+    pub requests: u64,
+    /// Answers that came back.
+    pub replies: u64,
+    /// Hints that were heard.
+    pub hints: u64,
+}
+
+/// How much has gone over a client's links.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    requests: AtomicU64,
+    replies: AtomicU64,
+    hints: AtomicU64,
+}
+
+impl Traffic {
+    pub(crate) fn sent(&self, requests: usize) {
+        self.requests.fetch_add(requests as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn received(&self, replies: usize) {
+        self.replies.fetch_add(replies as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn heard_hint(&self) {
+        add(&self.hints);
+    }
 }
 
 /// The numbers behind [`Stats`], counted up by whoever decides.
@@ -50,6 +78,8 @@ impl Counters {
             Verdict::Held => add(&self.held),
             Verdict::NoQuorum => add(&self.no_quorum),
             Verdict::TooSlow | Verdict::Won => add(&self.too_slow),
+            // Nothing went wrong but the question.
+            Verdict::Mismatch => {}
         }
     }
 
@@ -57,7 +87,7 @@ impl Counters {
         add(&self.lost);
     }
 
-    pub(crate) fn read(&self) -> Stats {
+    pub(crate) fn read(&self, traffic: &Traffic) -> Stats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             acquired: read(&self.acquired),
@@ -66,6 +96,9 @@ impl Counters {
             no_quorum: read(&self.no_quorum),
             too_slow: read(&self.too_slow),
             lost: read(&self.lost),
+            requests: read(&traffic.requests),
+            replies: read(&traffic.replies),
+            hints: read(&traffic.hints),
         }
     }
 }

@@ -13,6 +13,7 @@ fn terms(nodes: usize) -> Terms {
         node_deadline: ms(200),
         renewals: Renewals::default(),
         trusting: false,
+        mode: Mode::EXCLUSIVE,
         holder: "1 host test".into(),
         rules: Rules::default(),
     }
@@ -22,7 +23,15 @@ fn won<const N: usize>(acks: [Option<u64>; N]) -> Won {
     let acks = acks.map(|ack| ack.map(at)).to_vec();
     let terms = terms(N);
     let until = valid_until(acks.iter().flatten().copied(), terms.quorum.majority(), terms.ttl, terms.drift);
-    Won { attempt: ATTEMPT, fence: Some(Fence::new(70)), acks, valid_until: until.unwrap(), sealed_late: false }
+    Won {
+        attempt: ATTEMPT,
+        fence: Some(Fence::new(70)),
+        mode: terms.mode,
+        acks,
+        valid_until: until.unwrap(),
+        sealed_late: false,
+        waiter: None,
+    }
 }
 
 /// A hold with its dice.
@@ -83,8 +92,8 @@ fn it_renews_after_a_third_of_the_ttl_and_repairs() {
     let mut run = Run::held();
     assert_eq!(run.hold.next_tick(), Some(at(3_000)));
     assert_eq!(run.tick(2_999), []);
-    let (fence, holder) = (Fence::new(70), "1 host test".into());
-    let request = Request::Renew { attempt: ATTEMPT, fence, ttl: ttl(9_000), repair: true, holder };
+    let (fence, holder, mode) = (Fence::new(70), "1 host test".into(), Mode::EXCLUSIVE);
+    let request = Request::Renew { attempt: ATTEMPT, fence, ttl: ttl(9_000), repair: true, holder, mode };
     assert_eq!(run.tick(3_000), [Step::Ask { round: 1, request }]);
     assert_eq!(run.hold.next_tick(), Some(at(3_200)), "the node deadline");
     assert_eq!(run.tick(3_001), [], "one round at a time");

@@ -128,7 +128,8 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
         // One fence for all entries of an owner.
         Some(stored) if is_reentry => stored,
         _ if is_too_far_ahead(life, record, bid.fence, now) => return Refusal::TooFarAhead.into(),
-        Some(stored) if is_own => bid.fence.max(stored),
+        // Nobody else can have been given one meanwhile: lost replies spend none, and the seal raises it.
+        Some(stored) if is_own && !bid.mode.is_among_others() => bid.fence.max(stored),
         // There is no fence above the last one.
         Some(Fence::MAX) => return Refusal::TooFarAhead.into(),
         Some(stored) => bid.fence.max(floor).max(stored.next()),
@@ -178,7 +179,7 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
     if record.tombstone.is_some() {
         return Vote::Refusal(Refusal::Tombstoned);
     }
-    let is_own = record.is_own(bid.attempt);
+    let is_own = record.is_own(bid.attempt) && is_in_its_slot(record, bid);
     if !is_own && !is_repairable(record, bid.mode) {
         let line = Line { waiting: record.line.len() as u32, ..Line::default() };
         return Vote::Refusal(held(record, line, now));
@@ -196,7 +197,19 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
         Some(note) => note.fence.max(bid.fence),
         None => bid.fence,
     };
+    if !is_own {
+        // A slot that was granted here and not won is given back for the one that was.
+        record.entries.retain(|entry| entry.attempt != bid.attempt);
+    }
     grant(life, record, bid, fence, is_own, now)
+}
+
+/// Whether an attempt's vote here is for the slot that it holds: a majority of votes for different slots is none.
+fn is_in_its_slot(record: &Record, bid: &Bid<'_>) -> bool {
+    match bid.mode {
+        Mode::Slot { slot, .. } => record.entry(bid.attempt).is_some_and(|entry| entry.slot == Some(slot)),
+        Mode::Exclusive { .. } | Mode::Reentrant { .. } | Mode::Shared { .. } => true,
+    }
 }
 
 /// Whether a hold that was never lost can have its vote back here, whoever waits.

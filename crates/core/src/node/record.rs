@@ -106,6 +106,10 @@ impl Record {
         let gone = |until: u64| now.life_millis > until;
         self.vote.take_if(|vote| gone(vote.until));
         self.entries.retain(|entry| !gone(entry.until));
+        if self.vote.is_none() {
+            // Whatever ended the vote, it ended the period: nobody comes back with the next one.
+            self.entries.clear();
+        }
         self.fence.take_if(|fence| gone(fence.until));
         self.line.retain(|place| !gone(place.until));
         self.tombstone.take_if(|until| gone(*until));

@@ -1,8 +1,9 @@
 use super::*;
+use crate::ticket::Line;
 use core::time::Duration;
 
 fn grant(fence: u64) -> Outcome {
-    Outcome::Voted { vote: Vote::Grant { fence: Fence::new(fence) }, sent: Moment::from_nanos(1) }
+    Outcome::Voted { vote: Vote::grant(Fence::new(fence)), sent: Moment::from_nanos(1) }
 }
 
 fn refusal(why: Refusal) -> Outcome {
@@ -10,7 +11,8 @@ fn refusal(why: Refusal) -> Outcome {
 }
 
 fn held() -> Outcome {
-    refusal(Refusal::Held { holder: None, remaining: Some(Duration::from_secs(1)), fence: Fence::new(9) })
+    let line = Line::default();
+    refusal(Refusal::Held { holder: None, remaining: Some(Duration::from_secs(1)), fence: Fence::new(9), line })
 }
 
 fn round(nodes: usize, outcomes: &[Outcome]) -> Round {

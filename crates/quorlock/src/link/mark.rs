@@ -11,11 +11,24 @@ pub(crate) struct Mark {
     done: AtomicBool,
     sent: AtomicU32,
     stray: AtomicU32,
+    /// Nodes on which the waiter behind this attempt, or behind an earlier one of its, may have a place in line.
+    placed: AtomicU32,
 }
 
 impl Mark {
     pub(crate) fn new(attempt: LeaseId) -> Self {
-        Self { attempt, done: AtomicBool::new(false), sent: AtomicU32::new(0), stray: AtomicU32::new(0) }
+        Self {
+            attempt,
+            done: AtomicBool::new(false),
+            sent: AtomicU32::new(0),
+            stray: AtomicU32::new(0),
+            placed: AtomicU32::new(0),
+        }
+    }
+
+    /// The next attempt of the same waiter.
+    pub(crate) fn next(&self, attempt: LeaseId) -> Self {
+        Self { placed: AtomicU32::new(self.placed.load(Ordering::Acquire)), ..Self::new(attempt) }
     }
 
     /// The attempt is over: what has not been sent for it need not be.
@@ -34,6 +47,15 @@ impl Mark {
 
     pub(crate) fn is_sent(&self, node: usize) -> bool {
         self.sent.load(Ordering::Acquire) & 1 << node != 0
+    }
+
+    /// A request has left for this node that may have put the waiter in line.
+    pub(crate) fn set_placed(&self, node: usize) {
+        self.placed.fetch_or(1 << node, Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_placed(&self, node: usize) -> bool {
+        self.placed.load(Ordering::Acquire) & 1 << node != 0
     }
 
     /// A request was on its way to this node when the connection ended: it may arrive late, even behind its release.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::name::LeaseId;
+use quorlock_core::ticket::{ENTRY_LEASE, Parting};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Request, Silence};
 
@@ -59,6 +60,10 @@ pub(crate) struct Owed {
     pub(crate) plain: bool,
     pub(crate) ttl: Ttl,
     pub(crate) voter: Option<Arc<dyn Voter>>,
+    /// What becomes of the place in line.
+    pub(crate) parting: Option<Parting>,
+    /// Whether it has been sent before.
+    pub(crate) tried: bool,
     /// After this, whatever it would free has lapsed by itself.
     pub(crate) lapses: Moment,
 }
@@ -111,12 +116,16 @@ impl Outbox {
                 Some(Item::Ask(ask)) if ask.mark.is_done() => {}
                 Some(Item::Ask(ask)) => {
                     ask.mark.set_sent(node);
+                    if let Request::Acquire { waiter: Some(_), .. } = &*ask.request {
+                        ask.mark.set_placed(node);
+                    }
                     letters.push(Letter { place: Arc::clone(&ask.place), request: Arc::clone(&ask.request) });
                     sent.push(Sent::Ask(ask));
                 }
                 Some(Item::Release(attempt)) => {
-                    let Some(owed) = self.owed.get(&attempt) else { continue };
+                    let Some(owed) = self.owed.get_mut(&attempt) else { continue };
                     letters.push(owed.letter(node));
+                    owed.tried = true;
                     sent.push(Sent::Release(attempt));
                 }
             }
@@ -168,7 +177,7 @@ impl Outbox {
 
 impl Owed {
     pub(crate) fn until(now: Moment, ttl: Ttl) -> Moment {
-        now + ttl.duration() * 2 + OWED_SLACK
+        now + (ttl.duration() * 2).max(ENTRY_LEASE) + OWED_SLACK
     }
 
     fn letter(&self, node: usize) -> Letter {
@@ -178,7 +187,9 @@ impl Owed {
         } else {
             // Something of this attempt may still arrive, behind this: leave a note that it is over.
             let tombstone = self.mark.is_stray(node).then(|| self.ttl.as_millis() * 2);
-            Request::Release { attempt, tombstone, parting: None }
+            // By the time that it is sent once more, the waiter may have left: its place is not to come back.
+            let parting = self.parting.filter(|parting| !(self.tried && matches!(parting, Parting::Yield(_))));
+            Request::Release { attempt, tombstone, parting }
         };
         Letter { place: Arc::clone(&self.place), request: Arc::new(request) }
     }

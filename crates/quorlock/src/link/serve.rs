@@ -6,8 +6,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use quorlock_core::node::Incarnation;
+use quorlock_core::ticket::Ticket;
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::outbox::{Sent, State};
@@ -18,6 +20,9 @@ use crate::node::{BoxFuture, Reply, Session, Trouble};
 
 /// How many batches may be under way at once: enough to hide a round trip, few enough for batches to fill.
 const IN_FLIGHT_MAX: usize = 8;
+
+/// Where hints come out.
+type Heard = mpsc::Receiver<Ticket>;
 
 type Arrival = (u64, Result<Vec<Reply>, Trouble>);
 
@@ -39,9 +44,9 @@ struct Flight {
 
 impl Link {
     /// Serves the connection until it ends, and says why it did.
-    pub(super) async fn serve(&self, session: &mut dyn Session, life: Incarnation) -> Trouble {
+    pub(super) async fn serve(&self, session: &mut dyn Session, life: Incarnation, heard: Heard) -> Trouble {
         let mut flight = Flight::default();
-        let trouble = match self.serve_until_trouble(session, &life, &mut flight).await {
+        let trouble = match self.serve_until_trouble(session, &life, heard, &mut flight).await {
             Ok(()) => Trouble::Unreachable("the client was closed".into()),
             Err(trouble) => trouble,
         };
@@ -61,6 +66,7 @@ impl Link {
         &self,
         session: &mut dyn Session,
         life: &Incarnation,
+        mut heard_hints: Heard,
         flight: &mut Flight,
     ) -> Result<(), Trouble> {
         let epoch = life.epoch.ok_or_else(lost_memory)?;
@@ -89,6 +95,10 @@ impl Link {
                 standing = watch.answer() => {
                     heard = Instant::now();
                     self.watched(session, &mut watch, standing?)?;
+                }
+                Some(ticket) = heard_hints.recv() => {
+                    self.config.traffic.heard_hint();
+                    self.config.waiters.hint(self.node, ticket);
                 }
                 () = self.wake.notified(), if flight.batches.len() < IN_FLIGHT_MAX => {}
                 () = tokio::time::sleep_until(patience.unwrap_or(duty).min(duty)) => {
@@ -124,6 +134,7 @@ impl Link {
         if letters.is_empty() {
             return false;
         }
+        self.config.traffic.sent(letters.len());
         flight.numbers += 1;
         let number = flight.numbers;
         flight.batches.push_back(Batch { number, sent, at: now, since: Instant::now() });
@@ -136,6 +147,7 @@ impl Link {
         let replies = replies?;
         let Some(position) = flight.batches.iter().position(|batch| batch.number == number) else { return Ok(()) };
         let Some(batch) = flight.batches.remove(position) else { return Ok(()) };
+        self.config.traffic.received(replies.len());
         let mut new_life = false;
         for (sent, reply) in batch.sent.into_iter().zip(replies) {
             let outcome = match reply {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Errand, Incarnation, NodeTime, Record, Standing, apply, attend};
+use quorlock_core::ticket::Channel;
 use quorlock_core::vote::Request;
 
 use crate::node::{BoxFuture, Hints, Letter, Life, Node, Reply, Session, Trouble};
@@ -84,6 +85,8 @@ struct State {
     life: Option<Incarnation>,
     records: HashMap<String, Record>,
     tombstones: HashMap<LeaseId, u64>,
+    /// Who hears hints.
+    listeners: HashMap<Channel, Hints>,
     /// How many records there were when lapsed ones were last swept out.
     swept: usize,
 }
@@ -97,6 +100,7 @@ impl State {
             life: None,
             records: HashMap::new(),
             tombstones: HashMap::new(),
+            listeners: HashMap::new(),
             swept: 0,
         }
     }
@@ -112,6 +116,11 @@ impl State {
             self.tombstones.extend(record.tombstone.map(|until| (attempt, until)));
         }
         record.tombstone = None;
+        if let Some(hint) = answer.hint
+            && let Some(hints) = self.listeners.get(&hint.channel)
+        {
+            hints.tell(hint.ticket);
+        }
         Reply::Voted { vote: answer.vote, at_micros: Some(now.wall_micros) }
     }
 
@@ -145,12 +154,14 @@ impl Node for MemoryNode {
         &self.title
     }
 
-    fn open(&self, _hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
-        let state = self.state();
+    fn open(&self, hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+        let mut state = self.state();
         let opened: Result<Box<dyn Session>, Trouble> = if state.down {
             Err(Trouble::Unreachable("it is down".into()))
         } else {
             let (run, generation) = (state.run.clone(), state.generation);
+            state.listeners.retain(|_, hints| !hints.is_closed());
+            state.listeners.insert(hints.channel, hints);
             drop(state);
             Ok(Box::new(MemorySession { node: self.clone(), run, generation }))
         };

@@ -1,0 +1,56 @@
+//! Who of this client waits in line, by ticket: for the hints that come in.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use quorlock_core::ticket::Ticket;
+
+/// Someone who waits, and asks again when told that it may help.
+pub(crate) trait Hinted: Send + Sync {
+    /// This node may be free now.
+    fn hint(self: Arc<Self>, node: usize);
+}
+
+/// All waiters of a client.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    by_ticket: Mutex<HashMap<Ticket, Weak<dyn Hinted>>>,
+}
+
+impl Waiters {
+    pub(crate) fn add(&self, ticket: Ticket, waiter: Weak<dyn Hinted>) {
+        self.by_ticket().insert(ticket, waiter);
+    }
+
+    pub(crate) fn remove(&self, ticket: Ticket) {
+        self.by_ticket().remove(&ticket);
+    }
+
+    /// Passes on a node's hint.
+    pub(crate) fn hint(&self, node: usize, ticket: Ticket) {
+        // Not under the mutex: whoever asks again may find that it has waited long enough.
+        let waiter = self.by_ticket().get(&ticket).and_then(Weak::upgrade);
+        if let Some(waiter) = waiter {
+            waiter.hint(node);
+        }
+    }
+
+    /// A node can be asked again: what it said meanwhile was not heard.
+    pub(crate) fn hint_all(&self, node: usize) {
+        let all: Vec<_> = self.by_ticket().values().filter_map(Weak::upgrade).collect();
+        for waiter in all {
+            waiter.hint(node);
+        }
+    }
+
+    fn by_ticket(&self) -> MutexGuard<'_, HashMap<Ticket, Weak<dyn Hinted>>> {
+        self.by_ticket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Waiters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} waiters", self.by_ticket().len())
+    }
+}
