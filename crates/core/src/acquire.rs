@@ -12,7 +12,6 @@ use crate::mode::Mode;
 use crate::name::LeaseId;
 use crate::quorum::{Quorum, Tally, Verdict};
 use crate::retry::{DELAY_MIN, Dice, Retry, Schedule};
-use crate::round::Slot;
 use crate::rules::{Rule, Rules};
 use crate::ticket::{Channel, POLL_MAX, Parting, Ticket, Waiter};
 use crate::time::{Drift, Moment, Ttl};
@@ -226,7 +225,7 @@ impl Acquire {
         let hinted = asking.take(node, outcome);
         let mut steps = self.decide(now, dice);
         // The hint may have been for the moment right after the one in which the node refused.
-        if hinted && self.is_asking(attempt) {
+        if hinted {
             steps.extend(self.ask_again(node, now));
         }
         self.with_wake(steps)
@@ -257,13 +256,9 @@ impl Acquire {
         }
     }
 
-    fn is_asking(&self, attempt: LeaseId) -> bool {
-        matches!(&self.state, State::Asking(asking) if asking.attempt == attempt)
-    }
-
     /// A fresh attempt, to all nodes.
     fn ask(&mut self, now: Moment, node_micros: Option<i64>, dice: &mut dyn Dice) -> Vec<Step> {
-        if let (None, Some(at), Some(_)) = (self.ticket, node_micros, self.plan.line) {
+        if let (None, Some(at), Some(_), false) = (self.ticket, node_micros, self.plan.line, self.plan.plain) {
             self.ticket = u64::try_from(at).ok().map(|at| Ticket { at, id: dice.bits() });
         }
         if let Mode::Slot { permits, .. } = self.plan.mode {
@@ -276,9 +271,10 @@ impl Acquire {
 
     /// The same attempt once more, to all nodes that do not owe an answer.
     fn poll(&mut self, now: Moment, node_micros: Option<i64>, dice: &mut dyn Dice) -> Vec<Step> {
-        if !self.schedule.count() {
+        if self.schedule.is_last() {
             return self.defeat(Verdict::Held, now, dice);
         }
+        self.schedule.count();
         let proposal = self.proposal(node_micros);
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
         asking.begin_poll(proposal);
@@ -295,7 +291,7 @@ impl Acquire {
     fn ask_again(&mut self, node: usize, now: Moment) -> Vec<Step> {
         let over = self.is_over(now);
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
-        if over || asking.is_granted(node) {
+        if over || asking.is_granted(node) || asking.is_pending(node) {
             return Vec::new();
         }
         asking.round.forget(node);
@@ -366,7 +362,8 @@ impl Acquire {
         }
         if asking.round.is_out_of_reach() {
             let verdict = asking.round.defeat();
-            let waits = verdict == Verdict::Held && self.ticket.is_some() && !over;
+            let again = !self.by_clock_only && asking.is_too_far_ahead();
+            let waits = verdict == Verdict::Held && self.ticket.is_some() && !over && !again;
             let verdict = if over { self.last_heard(verdict) } else { verdict };
             return if waits { self.wait(now, dice) } else { self.defeat(verdict, now, dice) };
         }
@@ -465,7 +462,7 @@ impl Acquire {
             Some(held) if verdict == Verdict::Held && !is_told => held,
             _ => asking.round.tally(),
         };
-        let ahead = asking.round.slots().iter().any(|slot| matches!(slot, Slot::Refused(Refusal::TooFarAhead)));
+        let ahead = asking.is_too_far_ahead();
         // A fence that one node is alone in having seen must not keep the others out of reach.
         let again = ahead && !self.by_clock_only && !self.is_over(now);
         self.by_clock_only |= ahead;
@@ -502,9 +499,7 @@ impl Acquire {
         let next = match &self.state {
             State::Finished => None,
             State::Resting { until } => *until,
-            State::Asking(asking) => {
-                [asking.deadline, asking.poll, self.plan.give_up].into_iter().flatten().min()
-            }
+            State::Asking(asking) => [asking.deadline, asking.poll, self.plan.give_up].into_iter().flatten().min(),
         };
         if let Some(at) = next.filter(|at| self.promised.is_none_or(|promised| *at < promised)) {
             self.promised = Some(at);

@@ -64,6 +64,11 @@ impl Schedule {
         self.retry.attempts.is_none_or(|most| self.tried < most)
     }
 
+    /// Whether the attempt under way is the last that may be made.
+    pub fn is_last(&self) -> bool {
+        self.retry.attempts.is_some_and(|most| self.tried.saturating_add(1) >= most)
+    }
+
     /// How many attempts have failed.
     pub fn tried(&self) -> u32 {
         self.tried

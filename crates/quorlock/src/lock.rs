@@ -84,6 +84,8 @@ impl Lock {
 
     /// Waits until the lock is ours or the time is over: it returns at its deadline, not after.
     ///
+    /// A wait of zero asks once, as [`try_acquire`](Self::try_acquire) does, and tells who [holds](AcquireError::Held) it.
+    ///
     /// # Errors
     /// [`AcquireError::WaitTimeout`] says who held the lock at the end; other [`AcquireError`]s, which nodes were missing.
     ///

@@ -63,8 +63,9 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
+    /// No wait is no place in line either: one round, which tells who is in the way.
     pub(crate) fn within(wait: Duration) -> Self {
-        Self::Until(clock::now() + wait)
+        if wait.is_zero() { Self::Once } else { Self::Until(clock::now() + wait) }
     }
 }
 

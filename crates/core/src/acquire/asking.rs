@@ -72,13 +72,15 @@ impl Asking {
         let Some(contact) = self.nodes.get_mut(node) else { return false };
         let hinted = contact.hinted;
         *contact = Contact::default();
-        if self.nodes.iter().all(|contact| !contact.pending) {
-            self.deadline = None;
-        }
         self.sealing.retain(|&sealed| sealed != node);
         let refused = |why: &Refusal| matches!(why, Refusal::Held { .. } | Refusal::Behind { .. });
         let asks_for_more = matches!(&outcome, Outcome::Voted { vote: Vote::Refusal(why), .. } if refused(why));
         self.round.take(node, outcome);
+        // With votes in hand, whoever has not been asked yet will be: hints that get lost do not hold up the turn.
+        let waits_for_hints = self.round.grants().next().is_some() && !self.unasked().is_empty();
+        if !waits_for_hints && self.nodes.iter().all(|contact| !contact.pending) {
+            self.deadline = None;
+        }
         hinted && asks_for_more
     }
 
@@ -91,6 +93,16 @@ impl Asking {
                 self.round.take(node, Outcome::Silent(Silence::Late));
             }
         }
+    }
+
+    /// Nodes that gave a hint while they owed an answer.
+    pub(super) fn hinted(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|node| self.nodes[*node].hinted).collect()
+    }
+
+    /// Whether somebody would have granted a lower proposal.
+    pub(super) fn is_too_far_ahead(&self) -> bool {
+        self.round.refusals().any(|why| matches!(why, Refusal::TooFarAhead))
     }
 
     /// Nodes that have not been asked in this turn.

@@ -1,3 +1,6 @@
+mod slots;
+mod waiting;
+
 use super::*;
 use crate::quorum::Ballot;
 use crate::testing::{Loaded, at, grant, held, late, ms, refuse, ttl};
@@ -49,14 +52,19 @@ impl Run {
     fn tick(&mut self, now: u64) -> Vec<Step> {
         let clock = i64::try_from(CLOCK + now * 1_000).unwrap();
         let steps = self.acquire.tick(at(now), Some(clock), &mut self.dice);
+        self.noting(steps)
+    }
+
+    fn take(&mut self, now: u64, node: usize, outcome: Outcome) -> Vec<Step> {
+        let steps = self.acquire.take(self.attempt, node, outcome, at(now), &mut self.dice);
+        self.noting(steps)
+    }
+
+    fn noting(&mut self, steps: Vec<Step>) -> Vec<Step> {
         if let Some((_, request)) = asked(&steps) {
             self.attempt = request.attempt();
         }
         steps
-    }
-
-    fn take(&mut self, now: u64, node: usize, outcome: Outcome) -> Vec<Step> {
-        self.acquire.take(self.attempt, node, outcome, at(now), &mut self.dice)
     }
 
     /// The first nodes' answers, of which only the last leads to anything.

@@ -72,6 +72,7 @@ impl Acquire {
     pub(super) fn yield_votes(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
         let State::Asking(asking) = &self.state else { return Vec::new() };
         let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
+        let hinted = asking.hinted();
         let (wait, tally, proposal) = (Wait::of(&asking.round), asking.round.tally(), asking.proposal);
         self.see(wait.fence);
         let mut fresh = Asking::new(self.plan.quorum, fresh_id(dice), proposal);
@@ -79,6 +80,10 @@ impl Acquire {
         self.state = State::Asking(fresh);
         self.held = Some(tally);
         steps.extend(self.tell(wait));
+        // What a hint said is as true as before, and the answer that it was kept for will not count.
+        if !hinted.is_empty() {
+            steps.extend(self.ask_nodes(hinted, now));
+        }
         steps
     }
 
@@ -87,21 +92,21 @@ impl Acquire {
         let pace = self.pace();
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
         let (wait, tally) = (Wait::of(&asking.round), asking.round.tally());
-        if asking.poll.is_none() {
-            let is_first = |line: &Line| line.place == Some(1);
-            let mut pause = POLL_MAX;
-            for why in asking.round.refusals() {
-                match why {
-                    // A lapse gives no hint.
-                    Refusal::Held { remaining, line, .. } if is_first(line) => {
-                        pause = pause.min(pace).min(remaining.map_or(pace, |left| left + DELAY_MIN));
-                    }
-                    Refusal::Behind { line, .. } if is_first(line) => pause = pause.min(pace),
-                    _ => {}
+        let is_first = |line: &Line| line.place == Some(1);
+        let (mut pause, mut lapse) = (POLL_MAX, POLL_MAX);
+        for why in asking.round.refusals() {
+            match why {
+                // A lapse gives no hint.
+                Refusal::Held { remaining, line, .. } if is_first(line) => {
+                    pause = pace;
+                    lapse = remaining.map_or(lapse, |left| lapse.min(left + DELAY_MIN));
                 }
+                Refusal::Behind { line, .. } if is_first(line) => pause = pace,
+                _ => {}
             }
-            asking.poll = Some(now + dice.between(pause * 3 / 4, pause).max(DELAY_MIN));
         }
+        let poll = now + dice.between(pause * 3 / 4, pause).min(lapse);
+        asking.poll = Some(asking.poll.map_or(poll, |at| at.min(poll)));
         self.see(wait.fence);
         self.held = Some(tally);
         self.tell(wait)

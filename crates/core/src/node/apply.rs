@@ -197,9 +197,9 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
         Some(note) => note.fence.max(bid.fence),
         None => bid.fence,
     };
-    if !is_own {
+    if !is_own && record.is_own(bid.attempt) {
         // A slot that was granted here and not won is given back for the one that was.
-        record.entries.retain(|entry| entry.attempt != bid.attempt);
+        take_back(record, bid.attempt);
     }
     grant(life, record, bid, fence, is_own, now)
 }

@@ -3,10 +3,16 @@
 //! Votes lapse by the time since the machine started, which all its processes share and nobody can set. It begins anew
 //! with each boot, so a new boot is a new life: its votes are void, and its fences start above a number, the reserve,
 //! that was on the disk before any fence below it was granted.
+//!
+//! A hint for another session is a row in the file. Whoever has waiters in line looks for it: often enough, and only if
+//! others have committed anything.
 
+mod column;
 mod database;
 mod fault;
 mod file;
+mod listener;
+mod record;
 mod reserve;
 mod store;
 mod worker;
@@ -51,7 +57,7 @@ impl Node for SqliteNode {
         &self.title
     }
 
-    fn open(&self, _hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+    fn open(&self, hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
         let boot = self.boot.clone().map_or_else(|| boot_id(Path::new(BOOT_ID)), Ok);
         let run = match boot {
             Ok(run) => run,
@@ -61,7 +67,7 @@ impl Node for SqliteNode {
         let (opened, opening) = oneshot::channel();
         let (path, boot, clock) = (self.path.clone(), run.clone(), Arc::clone(&self.clock));
         let thread = std::thread::Builder::new().name("quorlock-sqlite".into()).spawn(move || {
-            match Worker::open(path, boot, clock) {
+            match Worker::open(path, boot, clock, hints) {
                 Ok(mut worker) => {
                     // Whoever has stopped waiting has dropped the other end of the queue as well.
                     let _ = opened.send(Ok(()));

@@ -13,19 +13,22 @@ use crate::node::sqlite::{file, reserve, store};
 /// Marks a file as ours: "qloc".
 pub(super) const APPLICATION_ID: i32 = 0x716c_6f63;
 /// The version of the tables.
-pub(super) const SCHEMA_VERSION: i32 = 1;
+pub(super) const SCHEMA_VERSION: i32 = 2;
 /// How long to wait for another process, in all.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(2);
 /// How long between two tries, about: a handover takes half of this.
 const BUSY_NAP: Duration = Duration::from_millis(1);
 /// How many pages the log may have before a commit writes them back itself, in case nobody does so at leisure.
 const LOG_PAGES_MAX: u32 = 4_096;
+/// How many statements are kept ready: all that there are.
+const STATEMENTS_MAX: usize = 32;
 
 /// Opens the file, and gives the reserve that this has put on the disk: zero if it was there before.
 pub(super) fn open(path: &Path, wall_micros: u64) -> Result<(Connection, u64), Fault> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.busy_handler(Some(napping()))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // Nothing is changed in a file that is not ours.
     let mut identity = patiently(|| identify(&connection))?;
     if connection.is_readonly("main")? {
@@ -109,9 +112,17 @@ fn identify_within(transaction: &Transaction<'_>) -> Result<Identity, Fault> {
     match (application, version, tables) {
         (0, 0, 0) => Ok(Identity::Blank),
         (APPLICATION_ID, SCHEMA_VERSION, _) => Ok(Identity::Ours),
-        (APPLICATION_ID, newer, _) => Err(Fault::Unfit(format!(
-            "its tables have version {newer}, and this program knows version {SCHEMA_VERSION}: use a matching quorlock"
-        ))),
+        (APPLICATION_ID, other, _) => {
+            let advice = if other > SCHEMA_VERSION {
+                "use a newer quorlock"
+            } else {
+                "use an older quorlock or, when no lock in it is held and none of its fences is compared any more, \
+                 remove the file"
+            };
+            Err(Fault::Unfit(format!(
+                "its tables have version {other}, and this program knows version {SCHEMA_VERSION}: {advice}"
+            )))
+        }
         _ => Err(Fault::Unfit("it is the database of another application".into())),
     }
 }

@@ -1,14 +1,13 @@
-//! The tables, and what the core's rules need of them.
+//! The tables, what they say of the node as a whole, and how what has lapsed leaves them.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Constants, Epoch, FenceNote, Incarnation, NodeTime, Record, VoteNote};
-use rusqlite::types::FromSql;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use quorlock_core::node::{Constants, Epoch, Incarnation, NodeTime};
+use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::node::sqlite::column::{Column, hex, stored};
 use crate::node::sqlite::fault::Fault;
 
-/// How many records, and how many tombstones, a sweep looks at.
+/// How many records, how many hints and how many tombstones a sweep looks at.
 pub(super) const SWEEP_MAX: u32 = 1_000;
 
 const SCHEMA: &str = "
@@ -18,9 +17,21 @@ const SCHEMA: &str = "
         cluster TEXT, nodes INTEGER, max_ttl INTEGER, sigma INTEGER, founders TEXT
     ) STRICT;
     CREATE TABLE record(
-        key TEXT PRIMARY KEY, vote TEXT, vote_until INTEGER,
-        fence INTEGER, fence_by TEXT, since INTEGER, holder TEXT, fence_until INTEGER
+        key TEXT PRIMARY KEY, vote TEXT, period TEXT, vote_until INTEGER,
+        fence INTEGER, fence_by TEXT, since INTEGER, ticket TEXT, holder TEXT, fence_until INTEGER,
+        waiting INTEGER NOT NULL
     ) WITHOUT ROWID, STRICT;
+    CREATE TABLE entry(
+        key TEXT NOT NULL, attempt TEXT NOT NULL, owner TEXT, slot INTEGER, until INTEGER NOT NULL,
+        PRIMARY KEY(key, attempt)
+    ) WITHOUT ROWID, STRICT;
+    CREATE TABLE place(
+        key TEXT NOT NULL, at INTEGER NOT NULL, id TEXT NOT NULL,
+        channel TEXT NOT NULL, shared INTEGER NOT NULL, until INTEGER NOT NULL, PRIMARY KEY(key, at, id)
+    ) WITHOUT ROWID, STRICT;
+    CREATE TABLE hint(
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, ticket TEXT NOT NULL, until INTEGER NOT NULL
+    ) STRICT;
     CREATE TABLE tombstone(attempt TEXT PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID, STRICT;
     CREATE INDEX tombstone_until ON tombstone(until);";
 
@@ -129,84 +140,15 @@ pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeN
     Ok(())
 }
 
-/// Forgets all votes, fences and tombstones.
+/// Forgets all votes, fences, waiters, hints and tombstones.
 pub(super) fn wipe(connection: &Connection) -> Result<(), Fault> {
-    connection.prepare_cached("DELETE FROM record")?.execute([])?;
-    connection.prepare_cached("DELETE FROM tombstone")?.execute([])?;
-    Ok(())
-}
-
-/// Reads a name's record, without the tombstone of any attempt.
-pub(super) fn load_record(connection: &Connection, key: &str) -> Result<Record, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT vote, vote_until, fence, fence_by, since, holder, fence_until FROM record WHERE key = ?1",
-    )?;
-    let mut rows = statement.query(params![key])?;
-    let Some(row) = rows.next()? else { return Ok(Record::default()) };
-    let column = |index, name| Column { row, index, table: "record", name };
-    let vote = match column(0, "vote").attempt()? {
-        None => None,
-        Some(attempt) => Some(VoteNote { attempt, period: quorlock_core::mode::Period::Exclusive, until: column(1, "vote_until").must(Column::number)? }),
-    };
-    let fence = match column(2, "fence").fence()? {
-        None => None,
-        Some(fence) => Some(FenceNote {
-            fence,
-            by: column(3, "fence_by").must(Column::attempt)?,
-            since_micros: column(4, "since").must(Column::number)?,
-            ticket: None,
-            holder: column(5, "holder").must(Column::value)?,
-            until: column(6, "fence_until").must(Column::number)?,
-        }),
-    };
-    Ok(Record { vote, fence, ..Record::default() })
-}
-
-/// Writes a name's record, without its tombstone. One that says nothing is removed.
-pub(super) fn save_record(connection: &Connection, key: &str, record: &Record) -> Result<(), Fault> {
-    let (vote, fence) = (record.vote.as_ref(), record.fence.as_ref());
-    if vote.is_none() && fence.is_none() {
-        connection.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute(params![key])?;
-        return Ok(());
+    for table in ["record", "entry", "place", "hint", "tombstone"] {
+        connection.execute(&format!("DELETE FROM {table}"), [])?;
     }
-    let number = |value: u64, column| stored(value, "record", column);
-    connection
-        .prepare_cached(
-            "REPLACE INTO record(key, vote, vote_until, fence, fence_by, since, holder, fence_until)
-                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        )?
-        .execute(params![
-            key,
-            vote.map(|vote| vote.attempt.reveal()),
-            vote.map(|vote| number(vote.until, "vote_until")).transpose()?,
-            fence.map(|note| number(note.fence.get(), "fence")).transpose()?,
-            fence.map(|note| note.by.reveal()),
-            fence.map(|note| number(note.since_micros, "since")).transpose()?,
-            fence.map(|note| &note.holder),
-            fence.map(|note| number(note.until, "fence_until")).transpose()?,
-        ])?;
     Ok(())
 }
 
-/// Reads until when an attempt is over here.
-pub(super) fn load_tombstone(connection: &Connection, attempt: LeaseId) -> Result<Option<u64>, Fault> {
-    let mut statement = connection.prepare_cached("SELECT until FROM tombstone WHERE attempt = ?1")?;
-    let mut rows = statement.query(params![attempt.reveal()])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    Column { row, index: 0, table: "tombstone", name: "until" }.number()
-}
-
-/// Writes until when an attempt is over here.
-pub(super) fn save_tombstone(connection: &Connection, attempt: LeaseId, until: u64) -> Result<(), Fault> {
-    // The client says how long; the longest that can be written down is as good as for ever.
-    let until = i64::try_from(until).unwrap_or(i64::MAX);
-    connection
-        .prepare_cached("REPLACE INTO tombstone(attempt, until) VALUES (?1, ?2)")?
-        .execute(params![attempt.reveal(), until])?;
-    Ok(())
-}
-
-/// Removes what has lapsed among the next records after the last sweep's, and among the oldest tombstones.
+/// Removes what has lapsed among the next records after the last sweep's, and among the oldest hints and tombstones.
 pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime) -> Result<(), Fault> {
     let life_millis = stored(now.life_millis, "record", "vote_until")?;
     let forgettable = stored(node.forgettable(now).get(), "record", "fence")?;
@@ -214,11 +156,19 @@ pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime)
         .prepare_cached("SELECT key FROM record WHERE key > ?1 ORDER BY key LIMIT 1 OFFSET ?2")?
         .query_row(params![node.swept, SWEEP_MAX - 1], |row| row.get::<_, String>(0))
         .optional()?;
+    for (table, marked) in [("entry", "period IS NOT NULL"), ("place", "waiting <> 0")] {
+        let sql = format!(
+            "DELETE FROM {table} WHERE until < ?3 AND key IN (SELECT key FROM
+                (SELECT key, period, waiting FROM record WHERE key > ?1 ORDER BY key LIMIT ?2) WHERE {marked})"
+        );
+        connection.prepare_cached(&sql)?.execute(params![node.swept, SWEEP_MAX, life_millis])?;
+    }
     connection
         .prepare_cached(
             "DELETE FROM record WHERE key IN (SELECT key FROM record WHERE key > ?1 ORDER BY key LIMIT ?2)
                 AND (vote_until IS NULL OR vote_until < ?3)
-                AND (fence_until IS NULL OR (fence_until < ?3 AND fence < ?4))",
+                AND (fence_until IS NULL OR (fence_until < ?3 AND fence < ?4))
+                AND (waiting = 0 OR NOT EXISTS (SELECT 1 FROM place WHERE place.key = record.key))",
         )?
         .execute(params![node.swept, SWEEP_MAX, life_millis, forgettable])?;
     node.swept = last.unwrap_or_default();
@@ -228,54 +178,8 @@ pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime)
                 (SELECT attempt FROM tombstone WHERE until < ?1 ORDER BY until LIMIT ?2)",
         )?
         .execute(params![life_millis, SWEEP_MAX])?;
+    connection
+        .prepare_cached("DELETE FROM hint WHERE until < ?1 AND seq IN (SELECT seq FROM hint ORDER BY seq LIMIT ?2)")?
+        .execute(params![life_millis, SWEEP_MAX])?;
     Ok(())
-}
-
-/// One value of a row, and where it stands.
-#[derive(Clone, Copy)]
-struct Column<'a> {
-    row: &'a Row<'a>,
-    index: usize,
-    table: &'static str,
-    name: &'static str,
-}
-
-impl Column<'_> {
-    /// Whatever was read, it cannot be missing.
-    fn must<T>(self, read: impl FnOnce(Self) -> Result<Option<T>, Fault>) -> Result<T, Fault> {
-        read(self)?.ok_or(self.damage())
-    }
-
-    fn value<T: FromSql>(self) -> Result<Option<T>, Fault> {
-        self.row.get(self.index).map_err(|_| self.damage())
-    }
-
-    fn number(self) -> Result<Option<u64>, Fault> {
-        self.value::<i64>()?.map(|value| u64::try_from(value).map_err(|_| self.damage())).transpose()
-    }
-
-    fn fence(self) -> Result<Option<Fence>, Fault> {
-        let fence = |value| Some(Fence::new(value)).filter(|fence| fence.get() == value);
-        self.number()?.map(|value| fence(value).ok_or(self.damage())).transpose()
-    }
-
-    fn attempt(self) -> Result<Option<LeaseId>, Fault> {
-        self.value::<String>()?.map(|text| LeaseId::parse(&text).ok_or(self.damage())).transpose()
-    }
-
-    fn bits(self) -> Result<Option<u128>, Fault> {
-        self.value::<String>()?.map(|text| u128::from_str_radix(&text, 16).map_err(|_| self.damage())).transpose()
-    }
-
-    fn damage(self) -> Fault {
-        Fault::Damaged { table: self.table, column: self.name }
-    }
-}
-
-fn stored(value: u64, table: &'static str, column: &'static str) -> Result<i64, Fault> {
-    i64::try_from(value).map_err(|_| Fault::TooLarge { table, column })
-}
-
-fn hex(bits: u128) -> String {
-    format!("{bits:032x}")
 }

@@ -2,6 +2,8 @@
 
 mod crash;
 mod damage;
+mod hints;
+mod kinds;
 mod model;
 mod opening;
 mod voting;
@@ -13,10 +15,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
+use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, LeaseId, Name};
 use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, NodeTime, Standing, Trust};
+use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{Refusal, Request, Vote};
+use tokio::sync::mpsc::Receiver;
 
 use super::*;
 use crate::node::place::{KeyTemplate, Place};
@@ -82,7 +87,19 @@ impl Ground {
     }
 
     fn open(&self, boot: &str) -> Result<Box<dyn Session>, Trouble> {
-        wait(SqliteNode::with_boot_id(&self.path(), boot, &self.clock).open())
+        wait(SqliteNode::with_boot_id(&self.path(), boot, &self.clock).open(unheard()))
+    }
+
+    /// A session that has said hello, the hints that it hears, and the clock that it alone reads.
+    fn listener(&self, channel: Channel) -> Listening {
+        let (hints, heard) = Hints::new(channel);
+        let clock = Hands { millis: Arc::clone(&self.clock.millis), ..Hands::default() };
+        let session = wait(SqliteNode::with_boot_id(&self.path(), "boot", &clock).open(hints)).unwrap();
+        Listening { session: Handled::new(session), channel, heard, clock }
+    }
+
+    fn count(&self, table: &str) -> i64 {
+        self.other().query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
     }
 
     /// Another program's view of the file.
@@ -128,6 +145,42 @@ impl Handled {
     }
 }
 
+/// A session with an ear.
+struct Listening {
+    session: Handled,
+    channel: Channel,
+    heard: Receiver<Ticket>,
+    clock: Hands,
+}
+
+impl Listening {
+    fn waiter(&self, ticket: Ticket) -> Waiter {
+        Waiter { ticket, channel: self.channel, shared: false }
+    }
+
+    /// Asks, and waits in line if it is refused.
+    fn queue(&mut self, name: &str, attempt: u128, ticket: Ticket) -> Vote {
+        let request = asking(attempt, Mode::EXCLUSIVE, Some(self.waiter(ticket)));
+        self.session.ask(name, request)
+    }
+
+    fn leave(&mut self, name: &str, attempt: u128, ticket: Ticket) -> Vote {
+        let request = parting(attempt, Parting::Leave(self.waiter(ticket)));
+        self.session.ask(name, request)
+    }
+
+    /// Whatever the thread had to tell before, it has told.
+    fn settle(&mut self) {
+        wait(self.session.session.errand(Errand::Look)).unwrap();
+    }
+
+    /// Every hint so far.
+    fn all_heard(&mut self) -> Vec<Ticket> {
+        self.settle();
+        std::iter::from_fn(|| self.heard.try_recv().ok()).collect()
+    }
+}
+
 fn hello(session: &mut dyn Session) -> Standing {
     let errand = Errand::Hello {
         run: session.run().into(),
@@ -154,12 +207,29 @@ fn holder() -> String {
 }
 
 fn acquire(attempt: u128) -> Request {
-    let attempt = LeaseId::from_bits(attempt);
-    Request::Acquire { attempt, proposal: Fence::default(), ttl: ttl(30_000), holder: holder() }
+    asking(attempt, Mode::EXCLUSIVE, None)
+}
+
+fn asking(attempt: u128, mode: Mode, waiter: Option<Waiter>) -> Request {
+    let (attempt, proposal, ttl) = (LeaseId::from_bits(attempt), Fence::default(), ttl(30_000));
+    Request::Acquire { attempt, proposal, ttl, holder: holder(), mode, waiter }
 }
 
 fn release(attempt: u128) -> Request {
-    Request::Release { attempt: LeaseId::from_bits(attempt), tombstone: None }
+    Request::Release { attempt: LeaseId::from_bits(attempt), tombstone: None, parting: None }
+}
+
+fn parting(attempt: u128, parting: Parting) -> Request {
+    Request::Release { attempt: LeaseId::from_bits(attempt), tombstone: None, parting: Some(parting) }
+}
+
+fn tombstoning(attempt: u128, millis: u64) -> Request {
+    Request::Release { attempt: LeaseId::from_bits(attempt), tombstone: Some(millis), parting: None }
+}
+
+/// For a session that nobody listens to.
+fn unheard() -> Hints {
+    Hints::new(Channel(0)).0
 }
 
 fn letter(name: &str, request: Request) -> Letter {
@@ -179,8 +249,8 @@ fn vote(reply: &Reply) -> Vote {
 
 fn granted(vote: &Vote) -> Fence {
     match vote {
-        Vote::Grant { fence } => *fence,
-        Vote::Refusal(refusal) => panic!("refused: {refusal}"),
+        Vote::Grant { fence, .. } => *fence,
+        other => panic!("not granted: {other:?}"),
     }
 }
 

@@ -1,19 +1,21 @@
 //! The thread that owns the file, and what it does in one transaction.
 
 use std::path::PathBuf;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Errand, NodeTime, Standing, apply, attend};
-use quorlock_core::vote::{Refusal, Vote};
+use quorlock_core::ticket::{Hint, Ticket};
+use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, Transaction};
 use tokio::sync::oneshot;
 
 use crate::entropy;
 use crate::node::sqlite::fault::Fault;
+use crate::node::sqlite::listener::{Listener, NOTICE_WITHIN};
 use crate::node::sqlite::store::{self, NodeNote};
-use crate::node::sqlite::{Clock, database, file, reserve};
-use crate::node::{Letter, Life, Reply, Trouble};
+use crate::node::sqlite::{Clock, database, file, record, reserve};
+use crate::node::{Hints, Letter, Life, Reply, Trouble};
 
 /// About how many requests share one transaction at most.
 const LETTERS_MAX: usize = 1_024;
@@ -49,6 +51,15 @@ impl Job {
         }
     }
 
+    /// The letters and what came of them.
+    fn answered(&self) -> impl Iterator<Item = (&Letter, &Reply)> {
+        let replies = match self {
+            Self::Letters(Asked { answer: Ok(replies), .. }) => replies.as_slice(),
+            Self::Letters(_) | Self::Errand(_) => &[],
+        };
+        self.letters().iter().zip(replies)
+    }
+
     /// Whatever was answered did not come to pass.
     fn fail(&mut self, transient: bool, text: &str) {
         match self {
@@ -76,6 +87,7 @@ pub(super) struct Worker {
     path: PathBuf,
     boot: String,
     clock: Clock,
+    listener: Listener,
     /// The highest reserve that this very connection has put on the disk.
     synced: u64,
     /// How many requests there were since the last sweep.
@@ -86,33 +98,57 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Opens the file.
-    pub(super) fn open(path: PathBuf, boot: String, clock: Clock) -> Result<Self, Trouble> {
+    pub(super) fn open(path: PathBuf, boot: String, clock: Clock, hints: Hints) -> Result<Self, Trouble> {
         file::prepare(&path)?;
         let opened = database::open(&path, clock().wall_micros);
         let (connection, synced) = opened.map_err(|fault| fault.at_opening(&path))?;
         // Processes that live for a few requests only have to take turns at sweeping.
         let unswept = (entropy::bits() % u128::from(SWEEP_EVERY)) as u32;
-        Ok(Self { connection, path, boot, clock, synced, unswept, unwritten: 0 })
+        let listener = Listener::new(hints);
+        Ok(Self { connection, path, boot, clock, listener, synced, unswept, unwritten: 0 })
     }
 
     /// Works until the session is gone, and everything that it has queued is done.
     pub(super) fn run(&mut self, queue: &Receiver<Job>) {
-        while let Ok(first) = queue.recv() {
-            let mut jobs = vec![first];
-            if let Err(fault) = self.transact(&mut jobs, queue) {
-                gather(&mut jobs, queue);
-                let text = format!("{}: {fault}", self.path.display());
-                for job in &mut jobs {
-                    job.fail(fault.is_transient(), &text);
-                }
+        loop {
+            match self.next(queue) {
+                Ok(first) => self.work(first, queue),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
             }
-            jobs.into_iter().for_each(Job::tell);
-            self.write_back();
+            if self.listener.is_needed() {
+                self.listener.listen(&self.connection, (self.clock)());
+            }
         }
     }
 
-    /// Does all jobs, and those that have queued up meanwhile, or none.
-    fn transact(&mut self, jobs: &mut Vec<Job>, queue: &Receiver<Job>) -> Result<(), Fault> {
+    /// Waits for work: for as long as it takes, unless somebody has to be given hints meanwhile.
+    fn next(&self, queue: &Receiver<Job>) -> Result<Job, RecvTimeoutError> {
+        if self.listener.is_needed() {
+            queue.recv_timeout(NOTICE_WITHIN)
+        } else {
+            queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        }
+    }
+
+    fn work(&mut self, first: Job, queue: &Receiver<Job>) {
+        let mut jobs = vec![first];
+        let hinted = self.transact(&mut jobs, queue).unwrap_or_else(|fault| {
+            gather(&mut jobs, queue);
+            let text = format!("{}: {fault}", self.path.display());
+            for job in &mut jobs {
+                job.fail(fault.is_transient(), &text);
+            }
+            Vec::new()
+        });
+        jobs.into_iter().for_each(Job::tell);
+        // After the replies: whoever was refused in the same transaction is to know that first.
+        self.listener.tell(hinted);
+        self.write_back();
+    }
+
+    /// Does all jobs, and those that have queued up meanwhile, or none. Gives the hints for this client's own waiters.
+    fn transact(&mut self, jobs: &mut Vec<Job>, queue: &Receiver<Job>) -> Result<Vec<Ticket>, Fault> {
         let mut transaction = database::begin_here(&self.connection)?;
         gather(jobs, queue);
         let mut now = (self.clock)();
@@ -126,27 +162,39 @@ impl Worker {
             before = store::load_node(&transaction)?;
         }
         let mut node = before.clone();
-        node.sure = node.sure.max(self.synced.min(node.reserve));
+        if may_grant {
+            node.sure = node.sure.max(self.synced.min(node.reserve));
+        }
+        let mut hinted = Vec::new();
         for job in jobs.iter_mut() {
             match job {
                 Job::Errand(asked) => asked.answer = Ok(run_errand(&transaction, &mut node, &asked.question, now)?),
                 Job::Letters(asked) => {
                     let (life, letters) = &asked.question;
                     let epoch = life.map_or(Epoch(0), |life| life.epoch);
-                    let answer = |letter| answer(&transaction, &node, &self.boot, letter, epoch, now);
-                    asked.answer = Ok(letters.iter().map(answer).collect::<Result<_, _>>()?);
+                    let mut replies = Vec::with_capacity(letters.len());
+                    for letter in letters {
+                        let (reply, hint) = answer(&transaction, &node, &self.boot, letter, epoch, now)?;
+                        hinted.extend(self.listener.leave(&transaction, hint, now)?);
+                        replies.push(reply);
+                    }
+                    asked.answer = Ok(replies);
                 }
             }
         }
-        let letters: usize = jobs.iter().map(|job| job.letters().len()).sum();
-        self.unswept = self.unswept.saturating_add(letters as u32);
+        let changing = jobs.iter().flat_map(Job::letters).filter(|letter| *letter.request != Request::Inspect).count();
+        self.unswept = self.unswept.saturating_add(changing as u32);
         if self.unswept >= SWEEP_EVERY {
             self.unswept = 0;
             store::sweep(&transaction, &mut node, now)?;
         }
         store::save_node(&transaction, &before, &node)?;
+        if changing > 0 {
+            self.listener.tidy(&transaction)?;
+        }
         transaction.commit()?;
-        Ok(())
+        self.listener.learn(jobs.iter().flat_map(Job::answered), now);
+        Ok(hinted)
     }
 
     /// Writes the log back into the file every now and then, when nobody waits for an answer.
@@ -199,34 +247,40 @@ fn answer(
     letter: &Letter,
     epoch: Epoch,
     now: NodeTime,
-) -> Result<Reply, Fault> {
-    let Some(life) = &node.life else { return Ok(Reply::Failed("the node is blank".into())) };
+) -> Result<(Reply, Option<Hint>), Fault> {
+    let Some(life) = &node.life else { return Ok((Reply::Failed("the node is blank".into()), None)) };
     let (key, request) = (letter.place.key.as_str(), &*letter.request);
-    let voted = |vote| Ok(Reply::Voted { vote, at_micros: Some(now.wall_micros) });
+    let voted = |vote| Reply::Voted { vote, at_micros: Some(now.wall_micros) };
     if life.run != boot && request.may_grant() {
-        return voted(Vote::Refusal(Refusal::WrongEpoch));
+        return Ok((voted(Vote::Refusal(Refusal::WrongEpoch)), None));
     }
-    let mut record = store::load_record(transaction, key)?;
+    let mut record = record::load(transaction, key)?;
     if let Some(note) = record.fence.as_mut().filter(|note| note.fence >= node.forgettable(now)) {
         // The floor may be far ahead of the clock. Kept for as long as a later fence could come out lower.
         note.until = note.until.max(now.life_millis);
     }
+    if *request == Request::Inspect {
+        // A look leaves even what has lapsed as it is.
+        let answer = apply(life, &mut record, request, epoch, now);
+        return Ok((voted(answer.vote), answer.hint));
+    }
     let before = record.clone();
-    let ended = if request.is_plain() { None } else { store::load_tombstone(transaction, request.attempt())? };
+    let ended = if request.is_plain() { None } else { record::load_tombstone(transaction, request.attempt())? };
     record.tombstone = ended;
-    let vote = apply(life, &mut record, request, epoch, now).vote;
-    if let Vote::Grant { fence, .. } = vote
+    let answer = apply(life, &mut record, request, epoch, now);
+    if let Vote::Grant { fence, .. } = answer.vote
         && request.may_grant()
         && fence.get() >= node.sure
     {
         // Nothing has been written yet.
-        return Ok(Reply::Failed(format!("fence {fence} is not below the reserve of {}: not granted", node.sure)));
+        let why = format!("fence {fence} is not below the reserve of {}: not granted", node.sure);
+        return Ok((Reply::Failed(why), None));
     }
     if let Some(until) = record.tombstone.take().filter(|until| Some(*until) != ended) {
-        store::save_tombstone(transaction, request.attempt(), until)?;
+        record::save_tombstone(transaction, request.attempt(), until)?;
     }
     if record != before {
-        store::save_record(transaction, key, &record)?;
+        record::save(transaction, key, &before, &record)?;
     }
-    voted(vote)
+    Ok((voted(answer.vote), answer.hint))
 }

@@ -1,11 +1,18 @@
-//! The file and the core's rules over plain maps give the same answers.
+//! The file and the core's rules over plain maps give the same answers, and keep the same.
 
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use quorlock_core::node::{Record, apply};
+use quorlock_core::mode::OwnerId;
+use quorlock_core::node::{Answer, Record, apply};
+use quorlock_core::ticket::Hint;
 
 use super::*;
+use crate::node::sqlite::record;
+
+/// The session's own; what is for any other is left in the file.
+const OWN: Channel = Channel(1);
+const NAMES: [&str; 3] = ["a", "b", "ü\0c"];
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -14,30 +21,69 @@ enum Step {
     Reopen,
 }
 
-fn request() -> impl Strategy<Value = Request> {
-    let attempt = (1..5_u128).prop_map(LeaseId::from_bits);
+fn mode() -> impl Strategy<Value = Mode> {
+    let owner = || (1..4_u128).prop_map(OwnerId::from_bits);
+    prop_oneof![
+        prop::option::of(owner()).prop_map(|writer| Mode::Exclusive { writer }),
+        owner().prop_map(|owner| Mode::Reentrant { owner }),
+        owner().prop_map(|owner| Mode::Shared { owner }),
+        (1..4_u32, 0..4_u32).prop_map(|(permits, slot)| Mode::Slot { permits, slot }),
+    ]
+}
+
+fn waiter() -> impl Strategy<Value = Waiter> {
+    (1..4_u64, 0..2_u64, 0..4_u128, any::<bool>()).prop_map(|(at, id, channel, shared)| Waiter {
+        ticket: Ticket { at, id: id * u64::MAX },
+        channel: Channel(channel),
+        shared,
+    })
+}
+
+/// An attempt asks in one mode as long as it lives: these, and the last ones are exclusive, as plain requests are.
+fn modes() -> impl Strategy<Value = Vec<Mode>> {
+    prop::collection::vec(mode(), 5).prop_map(|mut modes| {
+        modes.extend([Mode::EXCLUSIVE; 2]);
+        modes
+    })
+}
+
+fn request(modes: Vec<Mode>) -> impl Strategy<Value = Request> {
     // Up to twenty minutes ahead: far beyond sigma, and still below the reserve.
     let fence = prop_oneof![Just(0), START_MICROS..START_MICROS + 20_000_000, Just(START_MICROS + 1_200_000_000)];
     let ttl = (100..60_000_u64).prop_map(ttl);
-    (0..6, attempt, fence.prop_map(Fence::new), ttl, any::<bool>(), 0..90_000_u64).prop_map(
-        |(kind, attempt, fence, ttl, flag, millis)| match kind {
-            0 => Request::Acquire { attempt, proposal: fence, ttl, holder: holder() },
-            1 => Request::Renew { attempt, fence, ttl, repair: flag, holder: holder() },
-            2 => Request::Release { attempt, tombstone: flag.then_some(millis) },
-            3 => Request::PlainAcquire { attempt, ttl },
-            4 => Request::PlainExtend { attempt, ttl },
-            _ => Request::PlainRelease { attempt },
+    let waiter = prop::option::weighted(0.7, waiter());
+    let kind = prop_oneof![6 => Just(0), 3 => Just(1), 6 => Just(2), 4 => 3..7];
+    (kind, 0..modes.len(), fence.prop_map(Fence::new), ttl, any::<bool>(), 0..90_000_u64, waiter).prop_map(
+        move |(kind, who, fence, ttl, flag, millis, waiter)| {
+            let (attempt, mode) = (LeaseId::from_bits(who as u128), modes[who]);
+            let plain = LeaseId::from_bits((modes.len() - 1 - who % 2) as u128);
+            match kind {
+                0 => Request::Acquire { attempt, proposal: fence, ttl, holder: holder(), mode, waiter },
+                1 => Request::Renew { attempt, fence, ttl, repair: flag, holder: holder(), mode },
+                2 => {
+                    let parting = waiter.map(if flag { Parting::Leave } else { Parting::Yield });
+                    Request::Release { attempt, tombstone: (millis % 4 == 0).then_some(millis), parting }
+                }
+                3 => Request::PlainAcquire { attempt: plain, ttl },
+                4 => Request::PlainExtend { attempt: plain, ttl },
+                5 => Request::PlainRelease { attempt: plain },
+                _ => Request::Inspect,
+            }
         },
     )
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step(modes: Vec<Mode>) -> impl Strategy<Value = Step> {
     prop_oneof![
-        12 => (0..3_usize, request(), prop::bool::weighted(0.05))
+        12 => (0..NAMES.len(), request(modes), prop::bool::weighted(0.05))
             .prop_map(|(name, request, stale)| Step::Ask { name, request, stale }),
-        4 => prop_oneof![0..200_u64, 0..90_000_u64, 0..30 * HOUR_MILLIS].prop_map(Step::Pass),
+        4 => prop_oneof![0..200_u64, 0..9_000_u64, 0..90_000_u64, 0..30 * HOUR_MILLIS].prop_map(Step::Pass),
         1 => Just(Step::Reopen),
     ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    modes().prop_flat_map(|modes| prop::collection::vec(step(modes), 1..60))
 }
 
 #[derive(Default)]
@@ -47,54 +93,106 @@ struct Model {
 }
 
 impl Model {
-    fn ask(&mut self, life: &Incarnation, letter: &Letter, epoch: Epoch, now: NodeTime) -> Vote {
+    fn ask(&mut self, life: &Incarnation, letter: &Letter, epoch: Epoch, now: NodeTime) -> Answer {
         let attempt = letter.request.attempt();
         let record = self.records.entry(letter.place.key.clone()).or_default();
         record.tombstone = self.tombstones.get(&attempt).copied();
-        let vote = apply(life, record, &letter.request, epoch, now);
+        let answer = apply(life, record, &letter.request, epoch, now);
         if let Some(until) = record.tombstone.take() {
             self.tombstones.insert(attempt, until);
         }
-        vote
+        answer
+    }
+}
+
+/// The file, the session, and what is expected of both.
+struct Pair {
+    ground: Ground,
+    ours: Listening,
+    model: Model,
+    /// The last hint in the file that was looked at.
+    read: i64,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let ground = Ground::new();
+        let ours = ground.listener(OWN);
+        Self { ground, ours, model: Model::default(), read: 0 }
+    }
+
+    /// Sends one batch, which shares a transaction and so a reading of the clock.
+    fn send(&mut self, letters: Vec<Letter>, epoch: Epoch) {
+        let now = self.ground.clock.peek();
+        let life = &self.ours.session.known;
+        let answers: Vec<Answer> = letters.iter().map(|letter| self.model.ask(life, letter, epoch, now)).collect();
+        let life = Some(Life { epoch, ..self.ours.session.life() });
+        let replies = wait(self.ours.session.session.send(life, letters)).unwrap();
+        let mut hints = Vec::new();
+        for (reply, answer) in replies.into_iter().zip(answers) {
+            assert_eq!(reply, Reply::Voted { vote: answer.vote, at_micros: Some(now.wall_micros) });
+            hints.extend(answer.hint.filter(|hint| hint.channel != Channel(0)));
+        }
+        let (own, others): (Vec<Hint>, Vec<Hint>) = hints.into_iter().partition(|hint| hint.channel == OWN);
+        assert_eq!(self.ours.all_heard(), own.iter().map(|hint| hint.ticket).collect::<Vec<_>>());
+        assert_eq!(self.left(), others);
+        self.compare(now);
+    }
+
+    /// The hints that were left in the file since the last time.
+    fn left(&mut self) -> Vec<Hint> {
+        let other = self.ground.other();
+        let mut statement = other.prepare("SELECT seq, channel, ticket FROM hint WHERE seq > ?1 ORDER BY seq").unwrap();
+        let mut rows = statement.query([self.read]).unwrap();
+        let mut hints = Vec::new();
+        while let Some(row) = rows.next().unwrap() {
+            self.read = row.get(0).unwrap();
+            let channel = Channel::parse(&row.get::<_, String>(1).unwrap()).unwrap();
+            hints.push(Hint { channel, ticket: Ticket::parse(&row.get::<_, String>(2).unwrap()).unwrap() });
+        }
+        hints
+    }
+
+    /// What has not lapsed is the same; in which order people entered is not kept.
+    fn compare(&self, now: NodeTime) {
+        let other = self.ground.other();
+        for name in NAMES {
+            let key = place(name).key;
+            let mut stored = record::load(&other, &key).unwrap();
+            let mut expected = self.model.records.get(&key).cloned().unwrap_or_default();
+            for record in [&mut stored, &mut expected] {
+                record.lapse(now);
+                record.entries.sort_by_key(|entry| entry.attempt);
+            }
+            assert_eq!(stored, expected);
+        }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_file_answers_as_the_core_does(steps in prop::collection::vec(step(), 1..60), batch in 1..6_usize) {
-        let ground = Ground::new();
-        let mut session = ground.session("boot");
-        let mut model = Model::default();
-        let mut queue = Vec::new();
-        // Requests of one batch share a transaction, and so a reading of the clock.
+    fn the_file_answers_and_keeps_as_the_core_does(steps in steps(), batch in 1..6_usize) {
+        let mut pair = Pair::new();
+        let mut queue: Vec<(Vec<Letter>, Epoch)> = Vec::new();
         for step in steps.into_iter().chain([Step::Pass(0)]) {
-            let is_full = queue.len() >= batch;
-            if is_full || !matches!(step, Step::Ask { .. }) {
+            if queue.len() >= batch || !matches!(step, Step::Ask { .. }) {
                 for (letters, epoch) in queue.drain(..) {
-                    let life = Some(Life { epoch, ..session.life() });
-                    let letters: Vec<Letter> = letters;
-                    let now = ground.clock.peek();
-                    let expected: Vec<_> =
-                        letters.iter().map(|letter| model.ask(&session.known, letter, epoch, now)).collect();
-                    let replies = wait(session.session.send(life, letters)).unwrap();
-                    for (reply, expected) in replies.into_iter().zip(expected) {
-                        prop_assert_eq!(reply, Reply::Voted { vote: expected, at_micros: Some(now.wall_micros) });
-                    }
+                    pair.send(letters, epoch);
                 }
             }
             match step {
                 Step::Ask { name, request, stale } => {
-                    let epoch = if stale { Epoch(1) } else { session.known.epoch.unwrap() };
-                    let letter = letter(["a", "b", "ü\0c"][name], request);
+                    let epoch = if stale { Epoch(1) } else { pair.ours.session.known.epoch.unwrap() };
+                    let letter = letter(NAMES[name], request);
                     match queue.last_mut() {
                         Some((letters, of)) if *of == epoch => letters.push(letter),
                         _ => queue.push((vec![letter], epoch)),
                     }
                 }
-                Step::Pass(millis) => ground.clock.pass(millis),
-                Step::Reopen => session = ground.session("boot"),
+                Step::Pass(millis) => pair.ground.clock.pass(millis),
+                Step::Reopen => pair.ours = pair.ground.listener(OWN),
             }
         }
     }

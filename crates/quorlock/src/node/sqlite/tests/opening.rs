@@ -22,7 +22,8 @@ fn unfit(result: Result<Box<dyn Session>, Trouble>) -> String {
 fn missing_directories_and_files_are_made_for_the_owner_alone() {
     let ground = Ground::new();
     let path = ground.directory.path().join("deep/er/locks.db");
-    let mut session = Handled::new(wait(SqliteNode::with_boot_id(&path, "boot", &ground.clock).open()).unwrap());
+    let mut session =
+        Handled::new(wait(SqliteNode::with_boot_id(&path, "boot", &ground.clock).open(unheard())).unwrap());
     granted(&session.acquire("a", 1));
     assert_eq!(mode(path.parent().unwrap()), 0o700);
     assert_eq!(mode(path.parent().unwrap().parent().unwrap()), 0o700);
@@ -36,7 +37,7 @@ fn its_title_is_its_path_and_its_run_the_boot_id() {
     let ground = Ground::new();
     let node = SqliteNode::new(ground.path());
     assert_eq!(node.title(), format!("sqlite:{}", ground.path().display()));
-    let mut session = Handled::new(wait(node.open()).unwrap());
+    let mut session = Handled::new(wait(node.open(unheard())).unwrap());
     assert_eq!(session.session.run(), std::fs::read_to_string(BOOT_ID).unwrap().trim());
     granted(&session.acquire("a", 1));
 }
@@ -63,12 +64,17 @@ fn many_can_open_a_new_file_at_once() {
 }
 
 #[test]
-fn a_file_of_a_newer_version_is_refused() {
-    let ground = Ground::new();
-    drop(ground.session("boot"));
-    ground.other().pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
-    let why = unfit(ground.open("boot"));
-    assert!(why.contains("version 2") && why.contains("version 1") && why.contains("locks.db"), "{why}");
+fn a_file_of_another_version_is_refused_with_advice() {
+    for (version, advice) in [(1, "remove the file"), (SCHEMA_VERSION + 1, "newer quorlock")] {
+        let ground = Ground::new();
+        drop(ground.session("boot"));
+        ground.other().pragma_update(None, "user_version", version).unwrap();
+        let before = std::fs::read(ground.path()).unwrap();
+        let why = unfit(ground.open("boot"));
+        assert!(why.contains(&format!("version {version}")) && why.contains("version 2"), "{why}");
+        assert!(why.contains("locks.db") && why.contains(advice), "{why}");
+        assert_eq!(std::fs::read(ground.path()).unwrap(), before);
+    }
 }
 
 #[test]
@@ -103,7 +109,7 @@ fn a_path_that_cannot_be_is_refused_by_name() {
     std::fs::remove_dir(ground.path()).unwrap();
     std::fs::write(ground.path(), "").unwrap();
     let below = ground.path().join("x.db");
-    let why = unfit(wait(SqliteNode::new(below).open()));
+    let why = unfit(wait(SqliteNode::new(below).open(unheard())));
     assert!(why.contains("locks.db"), "{why}");
     std::fs::hard_link(ground.path(), ground.directory.path().join("twin.db")).unwrap();
     assert!(unfit(ground.open("boot")).contains("hard links"));
@@ -112,7 +118,7 @@ fn a_path_that_cannot_be_is_refused_by_name() {
 #[test]
 fn a_directory_that_may_not_be_written_is_refused_by_name() {
     let path = Path::new("/proc/self/quorlock/locks.db");
-    let why = unfit(wait(SqliteNode::new(path.into()).open()));
+    let why = unfit(wait(SqliteNode::new(path.into()).open(unheard())));
     assert!(why.contains("/proc/self/quorlock"), "{why}");
     let ground = Ground::new();
     std::fs::set_permissions(ground.directory.path(), PermissionsExt::from_mode(0o500)).unwrap();

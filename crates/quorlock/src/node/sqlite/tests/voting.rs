@@ -1,5 +1,7 @@
 //! Votes, lives and fences.
 
+use quorlock_core::ticket::Line;
+
 use super::*;
 
 #[test]
@@ -20,8 +22,8 @@ fn a_refusal_tells_holder_and_time_left() {
     let mut session = ground.session("boot");
     let fence = granted(&session.acquire("a", 1));
     ground.clock.pass(10_000);
-    let held =
-        Refusal::Held { holder: Some(Holder::new("host", 7, "test")), remaining: Some(Duration::from_secs(20)), fence };
+    let (holder, remaining) = (Some(Holder::new("host", 7, "test")), Some(Duration::from_secs(20)));
+    let held = Refusal::Held { holder, remaining, fence, line: Line::default() };
     assert_eq!(session.acquire("a", 2), Vote::Refusal(held));
 }
 
@@ -40,12 +42,12 @@ fn votes_lapse() {
 fn a_tombstone_refuses_its_attempt_until_it_lapses() {
     let ground = Ground::new();
     let mut session = ground.session("boot");
-    session.ask("a", Request::Release { attempt: LeaseId::from_bits(1), tombstone: Some(500) });
+    session.ask("a", tombstoning(1, 500));
     assert_eq!(session.acquire("a", 1), Vote::Refusal(Refusal::Tombstoned));
     granted(&session.acquire("b", 2));
     ground.clock.pass(501);
     granted(&session.acquire("a", 1));
-    session.ask("a", Request::Release { attempt: LeaseId::from_bits(1), tombstone: Some(u64::MAX) });
+    session.ask("a", tombstoning(1, u64::MAX));
     ground.clock.pass(1_000 * HOUR_MILLIS);
     assert_eq!(session.acquire("a", 1), Vote::Refusal(Refusal::Tombstoned));
 }
@@ -67,7 +69,7 @@ fn a_reboot_voids_votes_and_tombstones() {
     let ground = Ground::new();
     let mut session = ground.session("first");
     granted(&session.acquire("a", 1));
-    session.ask("b", Request::Release { attempt: LeaseId::from_bits(2), tombstone: Some(60_000) });
+    session.ask("b", tombstoning(2, 60_000));
     drop(session);
     let mut session = ground.session("second");
     granted(&session.acquire("a", 3));
@@ -185,16 +187,13 @@ fn a_fence_ahead_of_the_clock_is_not_forgotten() {
 fn what_has_lapsed_is_removed_in_bounded_steps() {
     let ground = Ground::new();
     let mut session = ground.session("boot");
-    let count = |table: &str| -> i64 {
-        ground.other().query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
-    };
     for hundred in 0..20_u128 {
         let ids = hundred * 100..hundred * 100 + 100;
-        let tombstone = |id| Request::Release { attempt: LeaseId::from_bits(id), tombstone: Some(1_000) };
-        let letters = ids.flat_map(|id| [letter(&format!("{id}"), acquire(id)), letter("x", tombstone(id + 100_000))]);
+        let letters =
+            ids.flat_map(|id| [letter(&format!("{id}"), acquire(id)), letter("x", tombstoning(id + 100_000, 1_000))]);
         wait(session.send(letters.collect())).unwrap();
     }
-    assert_eq!((count("record"), count("tombstone")), (2_000, 2_000));
+    assert_eq!((ground.count("record"), ground.count("tombstone")), (2_000, 2_000));
     granted(&session.acquire("kept", 1));
     ground.clock.pass(25 * HOUR_MILLIS);
     granted(&session.acquire("kept", 1));
@@ -202,7 +201,7 @@ fn what_has_lapsed_is_removed_in_bounded_steps() {
         let letters = (0..500).map(|id| letter("x", release(id)));
         wait(session.send(letters.collect())).unwrap();
     }
-    assert_eq!((count("record"), count("tombstone")), (1, 0));
+    assert_eq!((ground.count("record"), ground.count("tombstone")), (1, 0));
     assert!(is_held(&session.acquire("kept", 2)));
 }
 

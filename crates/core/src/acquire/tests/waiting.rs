@@ -1,0 +1,459 @@
+//! Waiting in line: tickets, polls, hints, yields, and the ways out.
+
+use super::*;
+use crate::name::Holder;
+use crate::testing::held_in;
+use crate::ticket::{Channel, Line};
+
+const CHANNEL: Channel = Channel(77);
+/// Nobody is before the asker, neither in line nor with a vote.
+const FIRST: Line = Line { place: Some(1), waiting: 1, lower: false };
+/// Somebody with a lower ticket has the vote, and is the only one before the asker.
+const NEXT: Line = Line { place: Some(1), waiting: 1, lower: true };
+const SECOND: Line = Line { place: Some(2), waiting: 2, lower: true };
+
+fn waiting(nodes: usize) -> Plan {
+    Plan { line: Some(CHANNEL), ..patient(nodes) }
+}
+
+fn behind(line: Line) -> Outcome {
+    refuse(Refusal::Behind { fence: Fence::new(9), line })
+}
+
+impl Run {
+    /// Was refused by all three nodes, which see the line like this.
+    fn refused(plan: Plan, line: Line) -> Self {
+        let mut run = Self::asking(plan);
+        for node in 0..3 {
+            run.take(4, node, held_in(9, line));
+        }
+        assert!(!run.acquire.is_finished());
+        run
+    }
+
+    /// Had one vote of three and has given it back.
+    fn yielded(plan: Plan) -> Self {
+        let mut run = Self::asking(plan);
+        run.take(4, 0, grant(7, 0));
+        let steps = run.take(4, 1, held_in(9, SECOND));
+        assert_eq!(steps[0], run.parted(Parting::Yield));
+        run
+    }
+
+    fn hint(&mut self, now: u64, node: usize) -> Vec<Step> {
+        let clock = i64::try_from(CLOCK + now * 1_000).unwrap();
+        let steps = self.acquire.hint(node, at(now), Some(clock));
+        self.noting(steps)
+    }
+
+    fn parted(&self, how: fn(Waiter) -> Parting) -> Step {
+        let Step::Release { attempt, nodes, .. } = self.released() else { panic!("not a release") };
+        Step::Release { attempt, nodes, parting: self.acquire.waiter().map(how) }
+    }
+}
+
+fn asked_nodes(steps: &[Step]) -> &[usize] {
+    asked(steps).map_or(&[], |(nodes, _)| nodes)
+}
+
+fn waiter(steps: &[Step]) -> Option<Waiter> {
+    match asked(steps) {
+        Some((_, Request::Acquire { waiter, .. })) => *waiter,
+        other => panic!("not asked: {other:?}"),
+    }
+}
+
+fn told(steps: &[Step]) -> Vec<&Wait> {
+    steps.iter().filter_map(|step| if let Step::Waits(wait) = step { Some(wait) } else { None }).collect()
+}
+
+#[test]
+fn the_first_request_carries_a_ticket_by_the_nodes_clock() {
+    let mut run = Run::new(waiting(3));
+    assert_eq!(run.acquire.ticket(), None);
+    let waiter = waiter(&run.tick(5)).unwrap();
+    assert_eq!((waiter.ticket.at, waiter.channel, waiter.shared), (CLOCK + 5_000, CHANNEL, false));
+    assert_eq!(run.acquire.ticket(), Some(waiter.ticket));
+    let reader = Mode::Shared { owner: crate::mode::OwnerId::from_bits(1) };
+    let steps = Run::new(Plan { mode: reader, ..waiting(3) }).tick(5);
+    assert!(super::waiting::waiter(&steps).unwrap().shared);
+}
+
+#[test]
+fn without_the_nodes_clock_there_is_no_ticket_yet() {
+    let mut run = Run::new(waiting(3));
+    let steps = run.acquire.tick(at(0), None, &mut run.dice);
+    assert_eq!(waiter(&steps), None);
+    run.noting(steps);
+    let steps = run.take_all(4, [held(9), held(9)]);
+    assert_eq!(steps[0], run.parted(Parting::Leave), "turned away, like one who does not wait");
+    assert_eq!(waiter(&run.tick(1_000)).unwrap().ticket.at, CLOCK + 1_000_000);
+}
+
+#[test]
+fn who_does_not_wait_draws_no_ticket() {
+    for plan in [plan(3), Plan { plain: true, ..waiting(3) }] {
+        let mut run = Run::asking(Plan { retry: Retry::ONCE, ..plan });
+        assert_eq!(run.acquire.ticket(), None);
+        assert_eq!(run.hint(1, 0), [], "nor does it listen to hints");
+        let steps = run.take_all(4, [held(9), held(9)]);
+        assert_eq!(run.defeated(&steps).verdict, Verdict::Held);
+    }
+}
+
+#[test]
+fn refused_everywhere_it_stays_in_line_and_polls_with_the_same_attempt() {
+    let mut run = Run::asking(waiting(3));
+    let first = run.attempt;
+    let steps = run.take_all(4, [held_in(9, SECOND), held_in(9, SECOND)]);
+    assert_eq!((steps.len(), told(&steps).len()), (1, 1), "nothing is given back: {steps:?}");
+    assert_eq!(run.take(5, 2, held_in(9, SECOND)), []);
+    assert_eq!(run.tick(200), [Step::Wake(at(754))], "three quarters of a second, with these dice");
+    let ticket = run.acquire.ticket();
+    let steps = run.tick(754);
+    assert_eq!((asked_nodes(&steps), run.attempt), (&[0, 1, 2][..], first));
+    assert_eq!(waiter(&steps).map(|waiter| waiter.ticket), ticket);
+}
+
+#[test]
+fn it_polls_each_second_and_the_first_in_line_each_third_of_a_short_ttl() {
+    for (millis, line, low, high) in [
+        (10_000, SECOND, 750, 1_000),
+        (10_000, FIRST, 750, 1_000),
+        (900, SECOND, 750, 1_000),
+        (900, FIRST, 225, 300),
+        (900, NEXT, 225, 300),
+    ] {
+        for (dice, pause) in [(Loaded::low(), low), (Loaded::high(), high)] {
+            let mut run = Run { dice, ..Run::new(Plan { ttl: ttl(millis), ..waiting(3) }) };
+            run.tick(0);
+            run.take_all(4, [behind(line), behind(line)]);
+            run.take(4, 2, behind(line));
+            assert_eq!(run.tick(200), [Step::Wake(at(4 + pause))], "{millis} {line:?}");
+            assert_eq!(asked(&run.tick(4 + pause - 1)), None);
+            assert!(asked(&run.tick(4 + pause)).is_some());
+        }
+    }
+}
+
+#[test]
+fn the_first_in_line_asks_again_when_the_holders_time_is_over() {
+    let left = |millis, line| {
+        let (holder, fence) = (None, Fence::new(9));
+        refuse(Refusal::Held { holder, remaining: Some(ms(millis)), fence, line })
+    };
+    for (line, poll) in [(NEXT, 4 + 301), (SECOND, 754)] {
+        let mut run = Run::asking(waiting(3));
+        run.take_all(4, [left(300, line), left(400, line)]);
+        run.take(4, 2, held_in(9, line));
+        run.tick(200);
+        assert_eq!(asked_nodes(&run.tick(poll - 1)), [], "{line:?}");
+        assert_eq!(asked_nodes(&run.tick(poll)), [0, 1, 2], "a lapse gives no hint: {line:?}");
+    }
+}
+
+#[test]
+fn who_becomes_the_first_polls_like_the_first() {
+    let mut run = Run::refused(waiting(3), SECOND);
+    run.hint(100, 0);
+    run.take(101, 0, held_in(9, NEXT));
+    run.hint(102, 1);
+    run.take(103, 1, held_in(9, NEXT));
+    assert_eq!(asked_nodes(&run.tick(753)), []);
+    assert_eq!(asked_nodes(&run.tick(754)), [0, 1, 2], "nor does a later answer put the poll off");
+    let short = Plan { ttl: ttl(900), ..waiting(1) };
+    let mut run = Run::asking(short);
+    run.take(4, 0, held_in(9, SECOND));
+    run.hint(100, 0);
+    run.take(101, 0, held_in(9, NEXT));
+    assert_eq!(asked_nodes(&run.tick(101 + 225)), [0]);
+}
+
+#[test]
+fn a_hint_asks_that_node_only_with_one_proposal_for_the_turn() {
+    let mut run = Run::refused(waiting(3), NEXT);
+    let first = run.attempt;
+    let steps = run.hint(300, 2);
+    assert_eq!((asked_nodes(&steps), proposal(&steps)), (&[2][..], CLOCK + 300_000));
+    let steps = run.hint(310, 0);
+    assert_eq!((asked_nodes(&steps), proposal(&steps)), (&[0][..], CLOCK + 300_000), "so that the fences are equal");
+    assert_eq!(run.attempt, first);
+    assert_eq!(run.take(311, 2, grant(CLOCK + 300_000, 300)), []);
+    let won = won(&run.take(312, 0, grant(CLOCK + 300_000, 310)));
+    assert_eq!((won.attempt, won.waiter), (first, run.acquire.waiter()), "its places are to be taken back later");
+    assert_eq!(run.hint(313, 1), []);
+}
+
+#[test]
+fn refusals_before_a_hint_do_not_count_after_it() {
+    let mut run = Run::refused(waiting(3), SECOND);
+    run.hint(300, 0);
+    assert_eq!(run.take(301, 0, grant(50, 300)), [], "nobody is known to be lower now");
+}
+
+#[test]
+fn a_hint_to_whoever_owes_an_answer_counts_after_a_refusal() {
+    let mut run = Run::asking(waiting(3));
+    assert_eq!((run.hint(1, 0), run.hint(1, 1), run.hint(2, 1)), (Vec::new(), Vec::new(), Vec::new()));
+    assert_eq!(asked_nodes(&run.take(4, 0, held_in(9, FIRST))), [0], "it may be free since then");
+    assert_eq!(run.take(5, 0, held_in(9, FIRST)), [], "once");
+    assert_eq!(asked(&run.take(6, 1, grant(CLOCK, 0))), None);
+    assert_eq!(asked(&run.take(7, 2, held_in(9, FIRST))), None, "nobody hinted there");
+}
+
+#[test]
+fn a_hint_outlives_the_yield_that_it_met() {
+    let mut run = Run::asking(waiting(3));
+    run.take(3, 0, grant(7, 0));
+    run.hint(3, 1);
+    run.hint(3, 2);
+    let old = run.attempt;
+    let steps = run.take(4, 1, held_in(9, SECOND));
+    assert!(matches!(steps[0], Step::Release { attempt, .. } if attempt == old));
+    let mut asked: Vec<usize> = Vec::new();
+    for step in &steps[1..] {
+        if let Step::Ask { nodes, request } = step {
+            assert_ne!(request.attempt(), old);
+            asked.extend(nodes);
+        }
+    }
+    asked.sort_unstable();
+    assert_eq!(asked, [1, 2]);
+}
+
+#[test]
+fn a_vote_that_nobody_follows_up_with_hints_is_not_left_lying() {
+    let mut run = Run::refused(waiting(3), NEXT);
+    run.tick(200);
+    run.hint(300, 0);
+    run.take(301, 0, grant(50, 300));
+    assert_eq!(asked(&run.tick(499)), None);
+    assert_eq!(asked_nodes(&run.tick(500)), [1, 2], "a node deadline after the hint");
+}
+
+#[test]
+fn hints_from_nowhere_are_ignored() {
+    let mut run = Run::refused(waiting(3), SECOND);
+    assert_eq!(run.hint(300, 3), []);
+    assert_eq!(run.hint(300, usize::MAX), []);
+    let mut run = Run::new(waiting(3));
+    assert_eq!(run.hint(0, 0), [], "nothing was asked yet");
+}
+
+#[test]
+fn votes_are_given_back_when_a_lower_ticket_wants_the_lock() {
+    for refusal in [behind(SECOND), held_in(9, SECOND), held_in(9, NEXT)] {
+        let mut run = Run::asking(waiting(3));
+        let old = run.attempt;
+        run.take(4, 0, grant(7, 0));
+        let steps = run.take(4, 1, refusal);
+        assert_eq!(steps[0], run.parted(Parting::Yield), "on all nodes");
+        assert_eq!((asked(&steps), told(&steps).len()), (None, 1));
+        assert_eq!(run.take(5, 2, grant(7, 0)), [], "the old attempt is over");
+        assert_eq!(run.tick(200), [Step::Wake(at(754))], "silence");
+        assert_eq!(asked_nodes(&run.tick(754)), [0, 1, 2]);
+        assert_ne!(run.attempt, old);
+    }
+}
+
+#[test]
+fn after_a_yield_a_hint_is_enough() {
+    let mut run = Run::yielded(waiting(3));
+    let (old, ticket) = (run.attempt, run.acquire.ticket());
+    let steps = run.hint(100, 1);
+    assert_eq!(asked_nodes(&steps), [1]);
+    assert_eq!(waiter(&steps).map(|waiter| waiter.ticket), ticket, "the place is kept");
+    assert_ne!(run.attempt, old);
+}
+
+#[test]
+fn the_order_of_the_answers_does_not_matter_for_a_yield() {
+    let mut run = Run::asking(waiting(5));
+    assert_eq!(run.take_all(4, [held_in(9, FIRST), behind(SECOND)]), []);
+    assert_eq!(run.take(4, 2, grant(7, 0))[0], run.parted(Parting::Yield));
+}
+
+#[test]
+fn votes_are_kept_when_nobody_is_lower() {
+    let mut run = Run::asking(waiting(3));
+    let first = run.attempt;
+    let steps = run.take_all(4, [grant(7, 0), held_in(9, FIRST)]);
+    assert_eq!(steps, []);
+    let steps = run.take(4, 2, held_in(9, FIRST));
+    assert_eq!((steps.len(), told(&steps).len()), (1, 1), "nothing is given back: {steps:?}");
+    run.tick(200);
+    let steps = run.tick(754);
+    assert_eq!((asked_nodes(&steps), run.attempt), (&[0, 1, 2][..], first), "the vote, too, shall stand for longer");
+    run.take(755, 0, late());
+    assert_eq!(run.take(755, 0, grant(7, 754)), []);
+    assert!(won(&run.take(756, 1, grant(7, 754))).acks[0] == Some(at(754)));
+}
+
+#[test]
+fn a_majority_wins_whoever_else_waits() {
+    let mut run = Run::asking(waiting(3));
+    run.take(4, 0, grant(7, 0));
+    won(&run.take(4, 1, grant(7, 0)));
+}
+
+#[test]
+fn without_a_quorum_it_leaves_the_line_and_comes_back_with_its_ticket() {
+    let mut run = Run::refused(waiting(3), SECOND);
+    let (old, ticket) = (run.attempt, run.acquire.ticket());
+    run.tick(754);
+    let steps = run.tick(954);
+    assert_eq!(steps, [run.parted(Parting::Leave), Step::Wake(at(954 + 50))]);
+    assert_eq!(run.hint(960, 0), [], "everyone will be asked");
+    let steps = run.tick(1_004);
+    assert_eq!(asked_nodes(&steps), [0, 1, 2]);
+    assert_eq!(waiter(&steps).map(|waiter| waiter.ticket), ticket);
+    assert_ne!(run.attempt, old);
+}
+
+#[test]
+fn giving_up_leaves_the_line_at_the_deadline_and_names_the_holder() {
+    let holder = Holder::decode("1 host job");
+    assert!(holder.is_some());
+    let named = || {
+        let (holder, remaining, fence) = (holder.clone(), Some(ms(5_000)), Fence::new(9));
+        refuse(Refusal::Held { holder, remaining, fence, line: SECOND })
+    };
+    let plan = || Plan { give_up: Some(at(800)), ..waiting(3) };
+    let waiting = || {
+        let mut run = Run::asking(plan());
+        (0..3).for_each(|node| drop(run.take(4, node, named())));
+        run
+    };
+    let polling = || {
+        let mut run = waiting();
+        assert_eq!(asked_nodes(&run.tick(754)), [0, 1, 2]);
+        run
+    };
+    let hinted = || {
+        let mut run = waiting();
+        run.hint(799, 1);
+        run
+    };
+    let yielded = || {
+        let mut run = Run::asking(plan());
+        run.take(4, 0, grant(7, 0));
+        run.take(4, 1, named());
+        run.hint(10, 2);
+        run
+    };
+    for mut run in [waiting(), polling(), hinted(), yielded()] {
+        assert!(!run.tick(799).iter().any(|step| matches!(step, Step::Finish(_) | Step::Release { .. })));
+        let steps = run.tick(800);
+        let defeat = run.defeated(&steps);
+        assert_eq!(steps[0], run.parted(Parting::Leave));
+        assert_eq!(defeat.verdict, Verdict::Held);
+        let names = |ballot: &Ballot| matches!(ballot, Ballot::Refused(Refusal::Held { holder: Some(_), .. }));
+        assert!(defeat.tally.ballots.iter().any(names), "{:?}", defeat.tally);
+    }
+}
+
+#[test]
+fn nothing_is_asked_after_giving_up() {
+    let mut run = Run::refused(Plan { give_up: Some(at(800)), ..waiting(3) }, SECOND);
+    assert_eq!(asked(&run.hint(800, 0)), None);
+    let steps = run.tick(801);
+    assert_eq!(run.defeated(&steps).verdict, Verdict::Held);
+}
+
+#[test]
+fn a_win_at_the_last_moment_is_a_win() {
+    let mut run = Run::refused(Plan { give_up: Some(at(800)), ..waiting(3) }, NEXT);
+    run.hint(798, 0);
+    run.hint(798, 1);
+    run.take(799, 0, grant(50, 798));
+    won(&run.take(799, 1, grant(50, 798)));
+}
+
+#[test]
+fn the_number_of_attempts_counts_polls_too() {
+    let mut run = Run::refused(Plan { retry: Retry { attempts: Some(2), ..patient(3).retry }, ..waiting(3) }, SECOND);
+    assert!(asked(&run.tick(754)).is_some());
+    for node in 0..3 {
+        run.take(755, node, held_in(9, SECOND));
+    }
+    let steps = run.tick(2_000);
+    let defeat = run.defeated(&steps);
+    assert_eq!((defeat.verdict, defeat.tried), (Verdict::Held, 2));
+}
+
+#[test]
+fn cancel_leaves_the_line() {
+    let mut asking = Run::asking(waiting(3));
+    assert_eq!(asking.acquire.cancel(), [asking.parted(Parting::Leave)]);
+    let mut waits = Run::refused(waiting(3), SECOND);
+    assert_eq!(waits.acquire.cancel(), [waits.parted(Parting::Leave)]);
+    let mut yielded = Run::yielded(waiting(3));
+    let steps = yielded.acquire.cancel();
+    let [Step::Release { nodes, parting: Some(Parting::Leave(_)), .. }] = &steps[..] else { panic!("{steps:?}") };
+    assert_eq!(nodes, &[0, 1, 2], "its places are still there");
+}
+
+#[test]
+fn it_is_told_once_how_the_line_looks() {
+    let mut run = Run::refused(waiting(3), SECOND);
+    run.tick(754);
+    let steps = run.take_all(755, [held_in(9, SECOND), held_in(9, SECOND)]);
+    assert_eq!(told(&steps), Vec::<&Wait>::new(), "nothing has changed");
+    run.take(755, 2, held_in(9, SECOND));
+    run.tick(1_600);
+    let steps = run.take_all(1_601, [held_in(9, NEXT), held_in(9, NEXT)]);
+    assert_eq!(told(&steps).iter().map(|wait| (wait.place, wait.waiting)).collect::<Vec<_>>(), [(Some(1), 1)]);
+    let mut run = Run::asking(waiting(3));
+    let steps = run.take_all(4, [held_in(9, NEXT), held_in(9, SECOND)]);
+    assert_eq!(told(&steps)[0].place, Some(2), "where it is furthest back");
+}
+
+#[test]
+fn a_mismatch_ends_it_at_once() {
+    for (outcomes, verdict) in [
+        ([refuse(Refusal::Permits { stored: 3 }), refuse(Refusal::Permits { stored: 3 })], Verdict::Mismatch),
+        ([refuse(Refusal::Upgrade), held_in(9, SECOND)], Verdict::Mismatch),
+    ] {
+        let mut run = Run::asking(waiting(3));
+        let steps = run.take_all(4, outcomes);
+        assert_eq!(steps[0], run.parted(Parting::Leave));
+        assert_eq!(run.defeated(&steps).verdict, verdict);
+    }
+}
+
+#[test]
+fn one_who_waits_proposes_again_without_the_fence_that_is_too_far_ahead() {
+    let ahead = || refuse(Refusal::TooFarAhead);
+    let mut run = Run::refused(waiting(3), SECOND);
+    run.tick(754);
+    let ticket = run.acquire.ticket();
+    let steps = run.take_all(755, [held_in(CLOCK * 9, FIRST), ahead()]);
+    assert_eq!(steps[0], run.parted(Parting::Leave));
+    let steps = run.tick(755);
+    assert_eq!((proposal(&steps), waiter(&steps).map(|waiter| waiter.ticket)), (CLOCK + 755_000, ticket));
+    let steps = run.take_all(756, [held_in(CLOCK * 9, FIRST), ahead()]);
+    assert_eq!(told(&steps).len(), 1, "only once: {steps:?}");
+}
+
+#[cfg(feature = "mutants")]
+mod mutants {
+    use super::*;
+
+    fn keeps(rule: Rule, refusal: Outcome) -> bool {
+        let mut run = Run::asking(Plan { rules: Rules::without(rule), ..waiting(3) });
+        run.take(4, 0, grant(7, 0));
+        !run.take(4, 1, refusal).iter().any(|step| matches!(step, Step::Release { .. }))
+    }
+
+    #[test]
+    fn without_yield_votes_are_kept() {
+        assert!(keeps(Rule::Yield, behind(SECOND)));
+        assert!(keeps(Rule::Yield, held_in(9, NEXT)));
+    }
+
+    #[test]
+    fn without_yield_to_voters_a_lower_ticket_has_to_wait_in_line() {
+        assert!(!keeps(Rule::YieldToVoters, behind(SECOND)));
+        assert!(keeps(Rule::YieldToVoters, held_in(9, NEXT)));
+    }
+}

@@ -1,0 +1,68 @@
+//! Values in rows: read with suspicion, written only if they fit.
+
+use quorlock_core::fence::Fence;
+use rusqlite::Row;
+use rusqlite::types::FromSql;
+
+use crate::node::sqlite::fault::Fault;
+
+/// One value of a row, and where it stands.
+#[derive(Clone, Copy)]
+pub(super) struct Column<'a> {
+    pub(super) row: &'a Row<'a>,
+    pub(super) index: usize,
+    pub(super) table: &'static str,
+    pub(super) name: &'static str,
+}
+
+impl Column<'_> {
+    /// Whatever was read, it cannot be missing.
+    pub(super) fn must<T>(self, read: impl FnOnce(Self) -> Result<Option<T>, Fault>) -> Result<T, Fault> {
+        read(self)?.ok_or(self.damage())
+    }
+
+    pub(super) fn value<T: FromSql>(self) -> Result<Option<T>, Fault> {
+        self.row.get(self.index).map_err(|_| self.damage())
+    }
+
+    pub(super) fn number(self) -> Result<Option<u64>, Fault> {
+        self.value::<i64>()?.map(|value| u64::try_from(value).map_err(|_| self.damage())).transpose()
+    }
+
+    pub(super) fn flag(self) -> Result<Option<bool>, Fault> {
+        match self.value::<i64>()? {
+            None => Ok(None),
+            Some(0) => Ok(Some(false)),
+            Some(1) => Ok(Some(true)),
+            Some(_) => Err(self.damage()),
+        }
+    }
+
+    pub(super) fn fence(self) -> Result<Option<Fence>, Fault> {
+        let fence = |value| Some(Fence::new(value)).filter(|fence| fence.get() == value);
+        self.number()?.map(|value| fence(value).ok_or(self.damage())).transpose()
+    }
+
+    pub(super) fn bits(self) -> Result<Option<u128>, Fault> {
+        self.parsed(|text| u128::from_str_radix(text, 16).ok())
+    }
+
+    /// Text, as whoever wrote it can read it.
+    pub(super) fn parsed<T>(self, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Fault> {
+        self.value::<String>()?.map(|text| parse(&text).ok_or(self.damage())).transpose()
+    }
+
+    fn damage(self) -> Fault {
+        Fault::Damaged { table: self.table, column: self.name }
+    }
+}
+
+/// A number as SQLite has it.
+pub(super) fn stored(value: u64, table: &'static str, column: &'static str) -> Result<i64, Fault> {
+    i64::try_from(value).map_err(|_| Fault::TooLarge { table, column })
+}
+
+/// Bits as text.
+pub(super) fn hex(bits: u128) -> String {
+    format!("{bits:032x}")
+}

@@ -1,0 +1,229 @@
+//! What the file says of one name, and of one attempt that is over.
+//!
+//! Entries and places have rows of their own, which are read only where the record says that there may be some: entries
+//! under a vote that is not exclusive, places where the record is marked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quorlock_core::mode::{OwnerId, Period};
+use quorlock_core::name::LeaseId;
+use quorlock_core::node::{Entry, FenceNote, Place, Record, VoteNote};
+use quorlock_core::ticket::{Channel, Ticket, Waiter};
+use rusqlite::{Connection, params};
+
+use crate::node::sqlite::column::{Column, stored};
+use crate::node::sqlite::fault::Fault;
+
+/// Reads a name's record, without the tombstone of any attempt.
+pub(super) fn load(connection: &Connection, key: &str) -> Result<Record, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting
+            FROM record WHERE key = ?1",
+    )?;
+    let mut rows = statement.query(params![key])?;
+    let Some(row) = rows.next()? else { return Ok(Record::default()) };
+    let column = |index, name| Column { row, index, table: "record", name };
+    let vote = match column(0, "vote").parsed(LeaseId::parse)? {
+        None => None,
+        Some(attempt) => Some(VoteNote {
+            attempt,
+            period: column(1, "period").parsed(read_period)?.unwrap_or(Period::Exclusive),
+            until: column(2, "vote_until").must(Column::number)?,
+        }),
+    };
+    let fence = match column(3, "fence").fence()? {
+        None => None,
+        Some(fence) => Some(FenceNote {
+            fence,
+            by: column(4, "fence_by").must(|by| by.parsed(LeaseId::parse))?,
+            since_micros: column(5, "since").must(Column::number)?,
+            ticket: column(6, "ticket").parsed(Ticket::parse)?,
+            holder: column(7, "holder").must(Column::value)?,
+            until: column(8, "fence_until").must(Column::number)?,
+        }),
+    };
+    let has_entries = vote.as_ref().is_some_and(|vote| vote.period != Period::Exclusive);
+    let is_marked = column(9, "waiting").must(Column::flag)?;
+    Ok(Record {
+        vote,
+        entries: if has_entries { load_entries(connection, key)? } else { Vec::new() },
+        fence,
+        line: if is_marked { load_line(connection, key)? } else { Vec::new() },
+        tombstone: None,
+    })
+}
+
+/// Writes what has changed in a name's record, without its tombstone. One that says nothing is removed.
+pub(super) fn save(connection: &Connection, key: &str, before: &Record, record: &Record) -> Result<(), Fault> {
+    let is_marked = |record: &Record| !record.line.is_empty();
+    if record.is_empty() {
+        connection.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute(params![key])?;
+    } else if (&before.vote, &before.fence, is_marked(before)) != (&record.vote, &record.fence, is_marked(record)) {
+        save_row(connection, key, record)?;
+    }
+    save_entries(connection, key, &before.entries, &record.entries)?;
+    save_line(connection, key, &before.line, &record.line)
+}
+
+fn save_row(connection: &Connection, key: &str, record: &Record) -> Result<(), Fault> {
+    let (vote, fence) = (record.vote.as_ref(), record.fence.as_ref());
+    let number = |value: u64, column| stored(value, "record", column);
+    connection
+        .prepare_cached(
+            "REPLACE INTO record(
+                key, vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting
+            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?
+        .execute(params![
+            key,
+            vote.map(|vote| vote.attempt.reveal()),
+            vote.and_then(|vote| write_period(vote.period)),
+            vote.map(|vote| number(vote.until, "vote_until")).transpose()?,
+            fence.map(|note| number(note.fence.get(), "fence")).transpose()?,
+            fence.map(|note| note.by.reveal()),
+            fence.map(|note| number(note.since_micros, "since")).transpose()?,
+            fence.and_then(|note| note.ticket).map(|ticket| ticket.to_string()),
+            fence.map(|note| &note.holder),
+            fence.map(|note| number(note.until, "fence_until")).transpose()?,
+            !record.line.is_empty(),
+        ])?;
+    Ok(())
+}
+
+/// How a vote is held, unless it is exclusive.
+fn write_period(period: Period) -> Option<String> {
+    match period {
+        Period::Exclusive => None,
+        Period::Reentrant(owner) => Some(format!("reentrant {}", owner.reveal())),
+        Period::Shared => Some("shared".into()),
+        Period::Slots(permits) => Some(format!("slots {permits}")),
+    }
+}
+
+fn read_period(text: &str) -> Option<Period> {
+    match text.split_once(' ') {
+        Some(("reentrant", owner)) => OwnerId::parse(owner).map(Period::Reentrant),
+        Some(("slots", permits)) => permits.parse().ok().map(Period::Slots),
+        None if text == "shared" => Some(Period::Shared),
+        _ => None,
+    }
+}
+
+fn load_entries(connection: &Connection, key: &str) -> Result<Vec<Entry>, Fault> {
+    let mut statement =
+        connection.prepare_cached("SELECT attempt, owner, slot, until FROM entry WHERE key = ?1 ORDER BY attempt")?;
+    let mut rows = statement.query(params![key])?;
+    let mut entries = Vec::new();
+    while let Some(row) = rows.next()? {
+        let column = |index, name| Column { row, index, table: "entry", name };
+        entries.push(Entry {
+            attempt: column(0, "attempt").must(|attempt| attempt.parsed(LeaseId::parse))?,
+            owner: column(1, "owner").parsed(OwnerId::parse)?,
+            slot: column(2, "slot").value()?,
+            until: column(3, "until").must(Column::number)?,
+        });
+    }
+    Ok(entries)
+}
+
+fn save_entries(connection: &Connection, key: &str, before: &[Entry], after: &[Entry]) -> Result<(), Fault> {
+    let changes = Changes::between(before, after, |entry| entry.attempt);
+    for entry in changes.removed {
+        connection
+            .prepare_cached("DELETE FROM entry WHERE key = ?1 AND attempt = ?2")?
+            .execute(params![key, entry.attempt.reveal()])?;
+    }
+    for entry in changes.written {
+        connection
+            .prepare_cached("REPLACE INTO entry(key, attempt, owner, slot, until) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .execute(params![
+                key,
+                entry.attempt.reveal(),
+                entry.owner.map(OwnerId::reveal),
+                entry.slot,
+                stored(entry.until, "entry", "until")?,
+            ])?;
+    }
+    Ok(())
+}
+
+fn load_line(connection: &Connection, key: &str) -> Result<Vec<Place>, Fault> {
+    let mut statement =
+        connection.prepare_cached("SELECT at, id, channel, shared, until FROM place WHERE key = ?1 ORDER BY at, id")?;
+    let mut rows = statement.query(params![key])?;
+    let mut line = Vec::new();
+    while let Some(row) = rows.next()? {
+        let column = |index, name| Column { row, index, table: "place", name };
+        let ticket = Ticket {
+            at: column(0, "at").must(Column::number)?,
+            id: column(1, "id").must(|id| id.parsed(Ticket::parse_id))?,
+        };
+        let channel = column(2, "channel").must(|channel| channel.parsed(Channel::parse))?;
+        let shared = column(3, "shared").must(Column::flag)?;
+        let until = column(4, "until").must(Column::number)?;
+        line.push(Place { waiter: Waiter { ticket, channel, shared }, until });
+    }
+    Ok(line)
+}
+
+fn save_line(connection: &Connection, key: &str, before: &[Place], after: &[Place]) -> Result<(), Fault> {
+    let changes = Changes::between(before, after, |place| place.waiter.ticket);
+    for Place { waiter: Waiter { ticket, .. }, .. } in changes.removed {
+        connection.prepare_cached("DELETE FROM place WHERE key = ?1 AND at = ?2 AND id = ?3")?.execute(params![
+            key,
+            stored(ticket.at, "place", "at")?,
+            ticket.id_digits()
+        ])?;
+    }
+    for Place { waiter, until } in changes.written {
+        connection
+            .prepare_cached("REPLACE INTO place(key, at, id, channel, shared, until) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            .execute(params![
+                key,
+                stored(waiter.ticket.at, "place", "at")?,
+                waiter.ticket.id_digits(),
+                waiter.channel.digits(),
+                waiter.shared,
+                stored(*until, "place", "until")?,
+            ])?;
+    }
+    Ok(())
+}
+
+/// What makes rows out of other rows.
+struct Changes<'a, T> {
+    removed: Vec<&'a T>,
+    written: Vec<&'a T>,
+}
+
+impl<'a, T: PartialEq> Changes<'a, T> {
+    fn between<K: Ord>(before: &'a [T], after: &'a [T], key: impl Fn(&T) -> K) -> Self {
+        if before == after {
+            return Self { removed: Vec::new(), written: Vec::new() };
+        }
+        let old: BTreeMap<K, &T> = before.iter().map(|row| (key(row), row)).collect();
+        let kept: BTreeSet<K> = after.iter().map(&key).collect();
+        Self {
+            removed: before.iter().filter(|row| !kept.contains(&key(row))).collect(),
+            written: after.iter().filter(|row| old.get(&key(row)) != Some(row)).collect(),
+        }
+    }
+}
+
+/// Reads until when an attempt is over here.
+pub(super) fn load_tombstone(connection: &Connection, attempt: LeaseId) -> Result<Option<u64>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT until FROM tombstone WHERE attempt = ?1")?;
+    let mut rows = statement.query(params![attempt.reveal()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Column { row, index: 0, table: "tombstone", name: "until" }.number()
+}
+
+/// Writes until when an attempt is over here.
+pub(super) fn save_tombstone(connection: &Connection, attempt: LeaseId, until: u64) -> Result<(), Fault> {
+    // The client says how long; the longest that can be written down is as good as for ever.
+    let until = i64::try_from(until).unwrap_or(i64::MAX);
+    connection
+        .prepare_cached("REPLACE INTO tombstone(attempt, until) VALUES (?1, ?2)")?
+        .execute(params![attempt.reveal(), until])?;
+    Ok(())
+}
