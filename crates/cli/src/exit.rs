@@ -60,7 +60,7 @@ pub(crate) enum Failure {
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         match error {
-            AcquireError::Held(held) => Self::Held(held),
+            AcquireError::Held(held) | AcquireError::WaitTimeout(held) => Self::Held(held),
             other => Self::Acquire(other),
         }
     }

@@ -210,6 +210,8 @@ impl Hold {
             other => other,
         };
         match &outcome {
+            // A late answer to the acquire may have been for another slot: no vote for this lease.
+            Outcome::Voted { vote: Vote::Grant { slot: Some(slot), .. }, .. } if !self.is_in(slot.index) => {}
             Outcome::Voted { vote: Vote::Grant { .. }, sent } => self.acks[node] = self.acks[node].max(Some(*sent)),
             // Its memory is gone, and with it our vote; but a quarantined node gives no other before our ttl is over.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } if !self.terms.trusting => {}
@@ -240,6 +242,10 @@ impl Hold {
         }
         self.renewal = None;
         held
+    }
+
+    fn is_in(&self, index: u32) -> bool {
+        matches!(self.terms.mode, Mode::Slot { slot, .. } if slot == index)
     }
 
     /// Lost is final: the check comes before anything else is counted.

@@ -102,3 +102,6 @@ impl Period {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -110,3 +110,6 @@ pub struct Line {
     /// Whether somebody with a lower ticket waits or votes here: then votes elsewhere are to be given back.
     pub lower: bool,
 }
+
+#[cfg(test)]
+mod tests;

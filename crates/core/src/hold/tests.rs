@@ -1,5 +1,6 @@
 use super::*;
 use crate::testing::{Loaded, at, grant, held, late, ms, refuse, ttl};
+use crate::vote::GrantedSlot;
 
 const ATTEMPT: LeaseId = LeaseId::from_bits(7);
 /// A ttl of 9 s less 1 % and 2 ms.
@@ -331,4 +332,27 @@ fn without_count_from_send_a_slow_renewal_looks_new() {
     run.tick(3_000);
     run.take(8_000, 1, 0, grant(70, 3_000));
     assert_eq!(run.valid_until(), at(8_000 + VALID));
+}
+
+#[test]
+fn a_grant_of_another_slot_is_no_vote_for_the_one_that_was_won() {
+    let mode = |slot| Mode::Slot { permits: 2, slot };
+    let grant_of = |index, sent| Outcome::Voted {
+        vote: Vote::Grant { fence: Fence::new(70), slot: Some(GrantedSlot { index, free: Vec::new() }) },
+        sent: at(sent),
+    };
+    let held_in = |slot| {
+        let won = Won { mode: mode(slot), ..won([Some(0), Some(0), None]) };
+        Run::new(Terms { mode: mode(slot), ..terms(3) }, won)
+    };
+    let refused_later = |run: &mut Run| {
+        run.hold.take(0, 1, held(70), at(2), &mut Loaded::low());
+        run.hold.loss()
+    };
+    let mut astray = held_in(0);
+    astray.hold.take(0, 2, grant_of(1, 0), at(1), &mut Loaded::low());
+    assert_eq!(refused_later(&mut astray), Some(Loss::Taken), "one vote for slot 0 and one for slot 1 are no majority");
+    let mut spared = held_in(0);
+    spared.hold.take(0, 2, grant_of(0, 0), at(1), &mut Loaded::low());
+    assert_eq!(refused_later(&mut spared), None);
 }

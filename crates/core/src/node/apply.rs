@@ -70,12 +70,11 @@ pub fn apply(life: &Incarnation, record: &mut Record, request: &Request, epoch: 
         Request::PlainExtend { attempt, ttl } if is_exclusive(record, *attempt) => {
             stand_plain(record, *attempt, *ttl, now).into()
         }
-        Request::PlainExtend { .. } => Refusal::Absent.into(),
         Request::PlainRelease { attempt } if is_exclusive(record, *attempt) => {
             record.vote = None;
             Vote::grant(Fence::default()).into()
         }
-        Request::PlainRelease { .. } => Refusal::Absent.into(),
+        Request::PlainExtend { .. } | Request::PlainRelease { .. } => Refusal::Absent.into(),
     }
 }
 
@@ -264,14 +263,7 @@ fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: Node
 }
 
 /// Lets the vote stand. `goes_on` says that it stood before, for this attempt or another entry of its owner.
-fn grant(
-    life: &Incarnation,
-    record: &mut Record,
-    bid: &Bid<'_>,
-    fence: Fence,
-    goes_on: bool,
-    now: NodeTime,
-) -> Vote {
+fn grant(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, fence: Fence, goes_on: bool, now: NodeTime) -> Vote {
     let slot = enter(record, bid, now);
     let by = record.vote.as_ref().map_or(bid.attempt, |vote| vote.attempt);
     let since = record.fence.as_ref().filter(|note| goes_on && note.by == by);
@@ -338,13 +330,12 @@ fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: No
             // Nobody behind the yielder could get the vote, and the yielder is not to wake itself.
             record.hint().filter(|hint| hint.ticket < waiter.ticket)
         }
-        Some(Parting::Yield(_)) => None,
         Some(Parting::Leave(waiter)) => {
             let was_first = record.leave_line(waiter.ticket);
             if was_own || was_first { record.hint() } else { None }
         }
         None if was_own => record.hint(),
-        None => None,
+        Some(Parting::Yield(_)) | None => None,
     };
     let vote = if was_own { Vote::grant(Fence::default()) } else { Vote::Refusal(Refusal::Absent) };
     Answer { vote, hint }

@@ -1,14 +1,22 @@
 mod attend;
+mod hints;
+mod inspect;
+mod line;
+mod models;
+mod reentrant;
 mod sequences;
+mod shared;
+mod slots;
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::*;
 use crate::fence::Fence;
-use crate::mode::{Mode, Period};
+use crate::mode::{Mode, OwnerId, Period};
 use crate::name::{Holder, LeaseId};
 use crate::testing::{ms, ttl};
-use crate::ticket::{Line, Waiter};
+use crate::ticket::{Channel, Hint, Line, Ticket, Waiter};
 use crate::vote::{Refusal, Request, Vote};
 
 const EPOCH: Epoch = Epoch(1);
@@ -19,6 +27,10 @@ const CLOCK: u64 = T * 1_000;
 const SIGMA: u64 = 10_000_000;
 const A: LeaseId = LeaseId::from_bits(0xa);
 const B: LeaseId = LeaseId::from_bits(0xb);
+const C: LeaseId = LeaseId::from_bits(0xc);
+const D: LeaseId = LeaseId::from_bits(0xd);
+const OWNER: OwnerId = OwnerId::from_bits(1);
+const STRANGER: OwnerId = OwnerId::from_bits(2);
 
 fn constants() -> Constants {
     Constants { cluster: "c1".into(), nodes: 3, max_ttl_millis: 60_000, sigma_micros: SIGMA }
@@ -71,6 +83,24 @@ impl Node {
         apply(&self.life, &mut self.record, request, EPOCH, NodeTime::wall(millis * 1_000))
     }
 
+    /// Grants this, whatever the fence.
+    fn grants(&mut self, millis: u64, request: &Request) -> u64 {
+        match self.ask(millis, request) {
+            Vote::Grant { fence, .. } => fence.get(),
+            other => panic!("{request:?} was answered with {other:?}"),
+        }
+    }
+
+    /// Who has entered, and through which millisecond.
+    fn entries(&self) -> Vec<(LeaseId, u64)> {
+        self.record.entries.iter().map(|entry| (entry.attempt, entry.until)).collect()
+    }
+
+    /// Who waits, by the time of the ticket.
+    fn line(&self) -> Vec<u64> {
+        self.record.line.iter().map(|place| place.waiter.ticket.at).collect()
+    }
+
     fn vote(&self) -> Option<(LeaseId, u64)> {
         self.record.vote.as_ref().map(|vote| (vote.attempt, vote.until))
     }
@@ -91,6 +121,36 @@ fn acquire(attempt: LeaseId, proposal: u64) -> Request {
 fn acquire_as(mode: Mode, attempt: LeaseId, proposal: u64, waiter: Option<Waiter>) -> Request {
     let (proposal, holder) = (Fence::new(proposal), holder(attempt).encode());
     Request::Acquire { attempt, proposal, ttl: ttl(1_000), holder, mode, waiter }
+}
+
+/// Asks for it with a place in line: lower tickets come first.
+fn waits(mode: Mode, attempt: LeaseId, ticket: u64) -> Request {
+    acquire_as(mode, attempt, CLOCK, Some(waiter(mode, ticket)))
+}
+
+fn waiter(mode: Mode, at: u64) -> Waiter {
+    Waiter { ticket: Ticket { at, id: 7 }, channel: Channel(at.into()), shared: mode.is_shared() }
+}
+
+fn hint(at: u64) -> Hint {
+    let Waiter { ticket, channel, .. } = waiter(Mode::EXCLUSIVE, at);
+    Hint { channel, ticket }
+}
+
+fn reads(owner: OwnerId) -> Mode {
+    Mode::Shared { owner }
+}
+
+fn writes(owner: OwnerId) -> Mode {
+    Mode::Exclusive { writer: Some(owner) }
+}
+
+fn enters(owner: OwnerId) -> Mode {
+    Mode::Reentrant { owner }
+}
+
+fn slot(permits: u32, slot: u32) -> Mode {
+    Mode::Slot { permits, slot }
 }
 
 fn renew(attempt: LeaseId, fence: u64, repair: bool) -> Request {

@@ -1,0 +1,216 @@
+//! From a release to the next holder's grant.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use quorlock::{Client, Stats};
+use quorlock_testkit::{Proxy, RedisServer};
+
+use crate::Outcome;
+use crate::round::Rounds;
+use crate::spread::Spread;
+
+const NODES: usize = 5;
+const WAITERS: [usize; 3] = [1, 8, 32];
+/// How long each holder holds.
+const HOLD: Duration = Duration::from_millis(1);
+/// The network's part, where there is one: for each direction.
+const DELAY: Duration = Duration::from_micros(500);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How often every case takes its turn.
+    #[arg(long, default_value_t = 5)]
+    turns: usize,
+    /// How many handoffs, and how many rounds, make up a turn.
+    #[arg(long, default_value_t = 100)]
+    each: usize,
+    /// Print JSON rather than a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One network, and what was measured on it.
+struct Network {
+    name: &'static str,
+    addresses: Vec<SocketAddr>,
+    round: Spread,
+    cases: Vec<Case>,
+}
+
+struct Case {
+    waiters: usize,
+    handoff: Spread,
+    /// Messages that all links have carried, and leases that were won.
+    messages: u64,
+    requests: u64,
+    leases: u64,
+    /// The median of each turn, in rounds of the same turn.
+    ratios: Spread,
+}
+
+/// Measures and prints.
+pub(crate) async fn run(args: &Args) -> Outcome {
+    let servers = RedisServer::start_many(NODES);
+    let proxies: Vec<Proxy> = servers.iter().map(|server| Proxy::start(server.addr())).collect();
+    proxies.iter().for_each(|proxy| proxy.delay(DELAY));
+    client(servers.iter().map(RedisServer::addr)).await?.init_cluster().await?;
+    let mut networks = [
+        Network::new("loopback", servers.iter().map(RedisServer::addr).collect()),
+        Network::new("1 ms", proxies.iter().map(Proxy::addr).collect()),
+    ];
+    for _ in 0..args.turns {
+        for network in &mut networks {
+            network.take_turn(args.each).await?;
+        }
+    }
+    if args.json { print_json(&networks) } else { print_table(&networks) }
+    Ok(())
+}
+
+async fn client(nodes: impl Iterator<Item = SocketAddr>) -> Result<Client, quorlock::ConnectError> {
+    Client::connect(nodes.map(|node| format!("redis://{node}"))).await
+}
+
+impl Network {
+    fn new(name: &'static str, addresses: Vec<SocketAddr>) -> Self {
+        let case = |waiters| Case {
+            waiters,
+            handoff: Spread::default(),
+            messages: 0,
+            requests: 0,
+            leases: 0,
+            ratios: Spread::default(),
+        };
+        Self { name, addresses, round: Spread::default(), cases: WAITERS.map(case).into() }
+    }
+
+    /// The floor and every case, one after the other.
+    async fn take_turn(&mut self, each: usize) -> Outcome {
+        for index in 0..self.cases.len() {
+            let mut rounds = Rounds::open(self.addresses.iter().copied()).await?;
+            let mut round = Spread::default();
+            for _ in 0..each {
+                round.add_micros(rounds.measure().await?);
+            }
+            self.round.add(round.median());
+            let case = &mut self.cases[index];
+            let mut handoff = Spread::default();
+            for reading in case.measure(&self.addresses, each).await? {
+                handoff.add_micros(reading);
+                case.handoff.add_micros(reading);
+            }
+            case.ratios.add(handoff.median() / round.median());
+        }
+        Ok(())
+    }
+}
+
+impl Case {
+    /// One more contender than there are waiters: each takes the lock, holds it for a while and lets it go.
+    async fn measure(&mut self, addresses: &[SocketAddr], each: usize) -> Result<Vec<Duration>, crate::Failure> {
+        let mut clients = Vec::new();
+        for _ in 0..=self.waiters {
+            clients.push(client(addresses.iter().copied()).await?);
+        }
+        let before: Vec<Stats> = clients.iter().map(Client::stats).collect();
+        let log = Arc::new(Mutex::new(Log { left: each, released: None, handoffs: Vec::new() }));
+        let contend = |client: Client| {
+            let log = Arc::clone(&log);
+            tokio::spawn(async move {
+                let lock = client.lock("handoff");
+                while log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {
+                    let lease = lock.acquire().await?;
+                    log.lock().unwrap_or_else(PoisonError::into_inner).granted(Instant::now());
+                    tokio::time::sleep(HOLD).await;
+                    log.lock().unwrap_or_else(PoisonError::into_inner).released = Some(Instant::now());
+                    lease.release().await?;
+                }
+                Ok::<(), crate::Failure>(())
+            })
+        };
+        let tasks: Vec<_> = clients.iter().cloned().map(contend).collect();
+        for task in tasks {
+            task.await??;
+        }
+        for (before, after) in before.iter().zip(clients.iter().map(Client::stats)) {
+            self.requests += after.requests - before.requests;
+            self.messages += messages(&after) - messages(before);
+            self.leases += after.acquired - before.acquired;
+        }
+        for client in clients {
+            client.close(Duration::from_secs(5)).await?;
+        }
+        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::take(&mut log.handoffs))
+    }
+}
+
+fn messages(stats: &Stats) -> u64 {
+    stats.requests + stats.replies + stats.hints
+}
+
+/// When the lock was let go and when it was had again.
+struct Log {
+    left: usize,
+    released: Option<Instant>,
+    handoffs: Vec<Duration>,
+}
+
+impl Log {
+    fn granted(&mut self, now: Instant) {
+        self.left = self.left.saturating_sub(1);
+        if let Some(released) = self.released.take() {
+            self.handoffs.push(now - released);
+        }
+    }
+}
+
+fn print_table(networks: &[Network]) {
+    println!("Handoff over {NODES} nodes: from the call of release to the next holder's grant.");
+    println!("A round is a PING to all nodes until the majority has answered, measured in the same turn.");
+    println!();
+    println!("| network | waiters | round p50 (us) | handoff p50 (us) | p99 (us) | in rounds | spread | messages a lease | requests a lease |");
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for network in networks {
+        for case in &network.cases {
+            let (low, high) = (case.ratios.quantile(0.0), case.ratios.quantile(1.0));
+            println!(
+                "| {} | {} | {:.0} | {:.0} | {:.0} | {:.2} | {low:.2} to {high:.2} | {:.1} | {:.1} |",
+                network.name,
+                case.waiters,
+                network.round.median(),
+                case.handoff.median(),
+                case.handoff.quantile(0.99),
+                case.ratios.median(),
+                per_lease(case.messages, case),
+                per_lease(case.requests, case),
+            );
+        }
+    }
+}
+
+fn per_lease(count: u64, case: &Case) -> f64 {
+    count as f64 / case.leases.max(1) as f64
+}
+
+fn print_json(networks: &[Network]) {
+    let cases = networks.iter().flat_map(|network| {
+        network.cases.iter().map(|case| {
+            format!(
+                "{{\"network\":\"{}\",\"waiters\":{},\"handoffs\":{},\"round_us\":{:.1},\"handoff_p50_us\":{:.1},\
+                 \"handoff_p99_us\":{:.1},\"rounds\":{:.3},\"messages_per_lease\":{:.1}}}",
+                network.name,
+                case.waiters,
+                case.handoff.len(),
+                network.round.median(),
+                case.handoff.median(),
+                case.handoff.quantile(0.99),
+                case.ratios.median(),
+                per_lease(case.messages, case),
+            )
+        })
+    });
+    println!("[{}]", cases.collect::<Vec<_>>().join(","));
+}

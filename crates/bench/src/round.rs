@@ -1,0 +1,55 @@
+//! The unit of everything that has to ask a majority: a PING to all nodes until most of them have answered.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+const PONG: &[u8] = b"+PONG\r\n";
+
+/// One bare connection to each node.
+pub(crate) struct Rounds {
+    nodes: Vec<TcpStream>,
+}
+
+impl Rounds {
+    pub(crate) async fn open(nodes: impl IntoIterator<Item = SocketAddr>) -> std::io::Result<Self> {
+        let mut streams = Vec::new();
+        for node in nodes {
+            let stream = TcpStream::connect(node).await?;
+            stream.set_nodelay(true)?;
+            streams.push(stream);
+        }
+        Ok(Self { nodes: streams })
+    }
+
+    /// How long it takes until a majority has answered. The others are heard out, off the clock.
+    pub(crate) async fn measure(&mut self) -> std::io::Result<Duration> {
+        let majority = self.nodes.len() / 2 + 1;
+        let begun = Instant::now();
+        for node in &mut self.nodes {
+            node.write_all(PING).await?;
+        }
+        let mut answers: FuturesUnordered<_> = self.nodes.iter_mut().map(pong).collect();
+        let mut elapsed = Duration::ZERO;
+        let mut heard = 0;
+        while let Some(answer) = answers.next().await {
+            answer?;
+            heard += 1;
+            if heard == majority {
+                elapsed = begun.elapsed();
+            }
+        }
+        Ok(elapsed)
+    }
+}
+
+async fn pong(node: &mut TcpStream) -> std::io::Result<()> {
+    let mut answer = [0; PONG.len()];
+    node.read_exact(&mut answer).await?;
+    if answer == *PONG { Ok(()) } else { Err(std::io::Error::other("a node did not answer PONG")) }
+}

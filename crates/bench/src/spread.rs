@@ -1,0 +1,32 @@
+//! Readings, and how far they are spread.
+
+use std::time::Duration;
+
+/// Some readings of one thing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spread(Vec<f64>);
+
+impl Spread {
+    pub(crate) fn add(&mut self, reading: f64) {
+        let at = self.0.partition_point(|other| *other < reading);
+        self.0.insert(at, reading);
+    }
+
+    pub(crate) fn add_micros(&mut self, reading: Duration) {
+        self.add(reading.as_secs_f64() * 1e6);
+    }
+
+    /// The value below which this share of the readings lies; zero when there are none.
+    pub(crate) fn quantile(&self, share: f64) -> f64 {
+        let last = self.0.len().saturating_sub(1);
+        self.0.get((last as f64 * share).round() as usize).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}

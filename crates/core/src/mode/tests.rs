@@ -1,0 +1,41 @@
+use super::*;
+
+const OWNER: OwnerId = OwnerId::from_bits(0xfe);
+
+#[test]
+fn an_owner_reads_back_and_does_not_show() {
+    assert_eq!(OWNER.reveal(), "000000000000000000000000000000fe");
+    assert_eq!(OwnerId::parse(&OWNER.reveal()), Some(OWNER));
+    for text in ["", "fe", "000000000000000000000000000000FE", "+00000000000000000000000000000fe"] {
+        assert_eq!(OwnerId::parse(text), None, "{text}");
+    }
+    let shown = alloc::format!("{:?} {:?}", OWNER, Mode::Reentrant { owner: OWNER });
+    assert!(!shown.contains("fe}") && !shown.contains("254"), "{shown}");
+}
+
+#[test]
+fn a_period_is_begun_by_its_mode() {
+    let periods = [
+        (Mode::EXCLUSIVE, Period::Exclusive),
+        (Mode::Exclusive { writer: Some(OWNER) }, Period::Exclusive),
+        (Mode::Reentrant { owner: OWNER }, Period::Reentrant(OWNER)),
+        (Mode::Shared { owner: OWNER }, Period::Shared),
+        (Mode::Slot { permits: 3, slot: 1 }, Period::Slots(3)),
+    ];
+    for (mode, period) in periods {
+        assert_eq!(Period::begun_by(mode), period);
+    }
+}
+
+#[test]
+fn only_readers_wait_side_by_side_but_slots_are_held_together_too() {
+    let kinds = [
+        (Mode::EXCLUSIVE, false, false),
+        (Mode::Reentrant { owner: OWNER }, false, false),
+        (Mode::Shared { owner: OWNER }, true, true),
+        (Mode::Slot { permits: 3, slot: 1 }, false, true),
+    ];
+    for (mode, shared, among_others) in kinds {
+        assert_eq!((mode.is_shared(), mode.is_among_others()), (shared, among_others), "{mode:?}");
+    }
+}

@@ -1,0 +1,65 @@
+use super::*;
+use crate::vote::{HeldBy, Report};
+
+impl Node {
+    /// What a look finds. It changes nothing.
+    fn report(&mut self, millis: u64) -> Report {
+        self.record.lapse(NodeTime::wall(millis * 1_000));
+        let before = self.record.clone();
+        let answer = self.answer(millis, &Request::Inspect);
+        assert_eq!((&self.record, answer.hint), (&before, None));
+        match answer.vote {
+            Vote::Report(report) => *report,
+            other => panic!("no report: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_blank_name_has_nothing_to_report() {
+    assert_eq!(Node::new().report(T), Report::default());
+}
+
+#[test]
+fn a_look_tells_who_holds_how_and_how_many_wait() {
+    let mut node = Node::voted();
+    node.ask(T, &waits(Mode::EXCLUSIVE, B, 10));
+    node.ask(T, &waits(reads(OWNER), C, 20));
+    let (period, remaining) = (Period::Exclusive, Some(ms(700)));
+    let held = Some(HeldBy { holder: Some(holder(A)), remaining, period, holds: 1 });
+    assert_eq!(node.report(T + 300), Report { held, fence: Fence::new(CLOCK), since_micros: CLOCK, waiting: 2 });
+}
+
+#[test]
+fn a_look_counts_those_who_have_entered() {
+    let kinds = [
+        (enters(OWNER), Period::Reentrant(OWNER), CLOCK, CLOCK),
+        (reads(OWNER), Period::Shared, CLOCK + 1, CLOCK + 1_000),
+        (slot(3, 0), Period::Slots(3), CLOCK + 1, CLOCK + 1_000),
+    ];
+    for (mode, period, fence, since_micros) in kinds {
+        let mut node = Node::new();
+        node.grants(T, &acquire_as(mode, A, CLOCK, None));
+        node.grants(T + 1, &acquire_as(mode, B, CLOCK, None));
+        let held =
+            |remaining, holds| Some(HeldBy { holder: Some(holder(B)), remaining: Some(ms(remaining)), period, holds });
+        let fence = Fence::new(fence);
+        assert_eq!(node.report(T + 1), Report { held: held(1_000, 2), fence, since_micros, waiting: 0 });
+        assert_eq!(node.report(T + 1_001), Report { held: held(0, 1), fence, since_micros, waiting: 0 });
+        assert_eq!(node.report(T + 1_002), Report { held: None, fence, since_micros, waiting: 0 });
+    }
+}
+
+#[test]
+fn a_foreign_vote_has_no_name() {
+    let mut node = Node::freed(50);
+    node.ask(T, &Request::PlainAcquire { attempt: B, ttl: ttl(1_000) });
+    let held = HeldBy { holder: None, remaining: Some(ms(1_000)), period: Period::Exclusive, holds: 1 };
+    assert_eq!(node.report(T).held, Some(held));
+}
+
+#[test]
+fn a_node_in_quarantine_can_be_looked_at() {
+    let mut node = Node { life: Incarnation { floor: None, ..ripe(0) }, ..Node::voted() };
+    assert_eq!(node.report(T).fence, Fence::new(CLOCK));
+}
