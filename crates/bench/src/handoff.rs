@@ -65,7 +65,11 @@ pub(crate) async fn run(args: &Args) -> Outcome {
             network.take_turn(args.each).await?;
         }
     }
-    if args.json { print_json(&networks) } else { print_table(&networks) }
+    if args.json {
+        print_json(&networks)
+    } else {
+        print_table(&networks)
+    }
     Ok(())
 }
 
@@ -171,7 +175,9 @@ fn print_table(networks: &[Network]) {
     println!("Handoff over {NODES} nodes: from the call of release to the next holder's grant.");
     println!("A round is a PING to all nodes until the majority has answered, measured in the same turn.");
     println!();
-    println!("| network | waiters | round p50 (us) | handoff p50 (us) | p99 (us) | in rounds | spread | messages a lease | requests a lease |");
+    println!(
+        "| network | waiters | round p50 (us) | handoff p50 (us) | p99 (us) | in rounds | spread | messages a lease | requests a lease |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|");
     for network in networks {
         for case in &network.cases {

@@ -109,7 +109,9 @@ impl Round {
             self.slots.iter().filter(offered).count()
         };
         let named = self.slots.iter().flat_map(|state| match state {
-            Slot::Granted { slot: Some(granted), .. } => core::slice::from_ref(&granted.index).iter().chain(&granted.free),
+            Slot::Granted { slot: Some(granted), .. } => {
+                core::slice::from_ref(&granted.index).iter().chain(&granted.free)
+            }
             _ => [].iter().chain(&[]),
         });
         named.copied().max_by_key(|slot| (offers(*slot), Reverse(*slot)))
@@ -158,7 +160,10 @@ impl Round {
         if self.refusals().any(|why| matches!(why, Refusal::Permits { .. } | Refusal::Upgrade)) {
             return Verdict::Mismatch;
         }
-        let contested = self.slots.iter().any(|s| matches!(s, Slot::Refused(Refusal::Held { .. } | Refusal::Behind { .. } | Refusal::LineFull)));
+        let contested = self
+            .slots
+            .iter()
+            .any(|s| matches!(s, Slot::Refused(Refusal::Held { .. } | Refusal::Behind { .. } | Refusal::LineFull)));
         if contested && !self.is_unanswerable() { Verdict::Held } else { Verdict::NoQuorum }
     }
 

@@ -217,7 +217,10 @@ impl fmt::Display for Refusal {
                     None => Ok(()),
                 }
             }
-            Self::Behind { line, .. } => write!(f, "free, but {} waited before", line.waiting),
+            Self::Behind { line, .. } => {
+                let before = line.place.map_or(line.waiting, |place| place.saturating_sub(1));
+                write!(f, "free, but {before} came before")
+            }
             Self::LineFull => write!(f, "{} wait already", crate::ticket::WAITERS_MAX),
             Self::Permits { stored } => write!(f, "it is held with {stored} permits"),
             Self::Upgrade => f.write_str("the asker holds a share itself"),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use quorlock_core::acquire::{Acquire, Defeat, Plan, Step, Wait, Won};
-use quorlock_core::name::LeaseId;
 use quorlock_core::fence::Fence;
+use quorlock_core::name::LeaseId;
 use quorlock_core::ticket::{Parting, Ticket};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Outcome, Request};

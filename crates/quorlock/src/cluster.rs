@@ -304,7 +304,9 @@ impl Cluster {
         // All or none: a cluster that is declared on some of its nodes is worse than one that is not.
         for node in &self.nodes {
             let title = node.title();
-            let opened = within(INIT_DEADLINE, node.open(Hints::new(Channel(0)).0)).await.map_err(|trouble| trouble.as_silence().to_string());
+            let opened = within(INIT_DEADLINE, node.open(Hints::new(Channel(0)).0))
+                .await
+                .map_err(|trouble| trouble.as_silence().to_string());
             let twin = |session: &dyn Session| sessions.iter().find(|(_, other)| other.run() == session.run());
             let checked = opened.and_then(|session| match twin(&*session) {
                 Some((other, _)) => Err(format!("it is the same server as {other}")),

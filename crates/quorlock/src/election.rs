@@ -112,7 +112,9 @@ impl Election {
                     tokio::time::sleep(pace).await;
                 }
                 match election.leader().await {
-                    Ok(leader) if told.as_ref() != Some(&leader) => return Some((leader.clone(), (election, Some(leader)))),
+                    Ok(leader) if told.as_ref() != Some(&leader) => {
+                        return Some((leader.clone(), (election, Some(leader))));
+                    }
                     Ok(_) | Err(InspectError::NoQuorum { .. }) => {}
                     Err(InspectError::Closed | InspectError::Config(_)) => return None,
                 }

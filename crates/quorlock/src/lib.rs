@@ -50,9 +50,9 @@ mod timers;
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
 
-pub use builder::{BACKSTEP_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAULT};
 pub use all::{All, Leases};
 pub use attempt::Progress;
+pub use builder::{BACKSTEP_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAULT};
 pub use client::Client;
 pub use election::{Election, Leader, Leadership};
 pub use error::{
@@ -78,7 +78,7 @@ pub use quorlock_core::retry::Retry;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use quorlock_core::rules::{Rule, Rules};
-pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
 pub use quorlock_core::ticket::Line;
+pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
 pub use quorlock_core::vote::{HeldBy, Refusal, Report, Silence};
 pub use quorlock_core::watchdog::{LIFETIME_DEFAULT, Renewals};

@@ -228,7 +228,9 @@ impl Recipe {
                     _ => None,
                 });
                 match (stored, mode) {
-                    (Some(stored), Mode::Slot { permits, .. }) => AcquireError::Permits { name, asked: permits, stored },
+                    (Some(stored), Mode::Slot { permits, .. }) => {
+                        AcquireError::Permits { name, asked: permits, stored }
+                    }
                     _ => AcquireError::Upgrade { name },
                 }
             }

@@ -1,8 +1,12 @@
 //! Redis and Valkey servers as nodes: redis-rs speaks, the scripts decide.
+//!
+//! Hints come as RESP3 pushes over the connection itself. Every server that is new enough for the scripts speaks RESP3,
+//! so there is no second connection to listen on. A server that lets nobody subscribe is a node without hints.
 
 mod codec;
 #[cfg(test)]
 mod differential;
+mod hints;
 mod scripts;
 
 use std::collections::HashMap;
@@ -11,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, RedisError, Value};
+use ::redis::{AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, ProtocolVersion, RedisError, Value};
 use quorlock_core::node::{Constants, Errand, Standing};
 
 use crate::node::{BoxFuture, Hints, Letter, Life, Node, Reply, Session, Trouble};
@@ -37,7 +41,8 @@ impl RedisNode {
             ::redis::ConnectionAddr::Unix(path) => format!("redis+unix:{}", path.display()),
             address => format!("{scheme}://{address}"),
         };
-        let client = Client::open(info).map_err(|error| describe(&error))?;
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let client = Client::open(info.set_redis_settings(settings)).map_err(|error| describe(&error))?;
         Ok(Self { title, client, constants, connect_deadline })
     }
 }
@@ -47,18 +52,23 @@ impl Node for RedisNode {
         &self.title
     }
 
-    fn open(&self, _hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+    fn open(&self, hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
         let (client, constants, deadline) = (self.client.clone(), self.constants.clone(), self.connect_deadline);
+        let title = self.title.clone();
         Box::pin(async move {
             // Deadlines are the link's business: a late reply must still be read and told from the next one.
-            let config = AsyncConnectionConfig::new()
+            let mut config = AsyncConnectionConfig::new()
                 .set_connection_timeout(Some(deadline))
                 .set_response_timeout(None)
                 .set_pipeline_buffer_size(PIPELINE);
+            let channel = hints::wanted(&hints);
+            if let Some(channel) = channel.clone() {
+                config = config.set_push_sender(hints::ear(channel, hints));
+            }
             let connection = client.get_multiplexed_async_connection_with_config(&config).await;
             let mut session =
                 RedisSession { connection: connection.map_err(|e| trouble(&e))?, constants, run: String::new() };
-            session.greet().await?;
+            session.greet(&title, channel).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
     }
@@ -74,15 +84,22 @@ struct RedisSession {
 }
 
 impl RedisSession {
-    /// Reads who the server is and loads the scripts.
-    async fn greet(&mut self) -> Result<(), Trouble> {
+    /// Reads who the server is, loads the scripts and listens for hints.
+    async fn greet(&mut self, title: &str, channel: Option<String>) -> Result<(), Trouble> {
         let mut pipe = ::redis::pipe();
         pipe.cmd("INFO");
         for script in SCRIPTS.all() {
-            pipe.cmd("SCRIPT").arg("LOAD").arg(script.source);
+            pipe.cmd("SCRIPT").arg("LOAD").arg(&script.source);
+        }
+        // Confirmed by exactly one push, which takes the place of a reply.
+        if let Some(channel) = &channel {
+            pipe.cmd("SUBSCRIBE").arg(channel);
         }
         let count = pipe.len();
-        let replies = self.connection.send_packed_commands(&pipe, 0, count).await.map_err(|e| trouble(&e))?;
+        let mut replies = self.connection.send_packed_commands(&pipe, 0, count).await.map_err(|e| trouble(&e))?;
+        if channel.is_some() {
+            hints::note(title, replies.pop());
+        }
         for reply in &replies {
             if let Value::ServerError(error) = reply {
                 return Err(trouble(&error.clone().into()));
@@ -170,7 +187,8 @@ fn trouble(error: &RedisError) -> Trouble {
     let text = describe(error);
     match error.kind() {
         ErrorKind::AuthenticationFailed => Trouble::Denied(text),
-        _ if matches!(error.code(), Some("NOPERM" | "NOAUTH" | "WRONGPASS")) => Trouble::Denied(text),
+        _ if error.code() == Some("WRONGPASS") => Trouble::Denied(format!("authentication failed: {text}")),
+        _ if matches!(error.code(), Some("NOPERM" | "NOAUTH")) => Trouble::Denied(text),
         _ if error.is_connection_refusal() || error.is_timeout() => Trouble::Unreachable(text),
         _ => Trouble::Broken(text),
     }

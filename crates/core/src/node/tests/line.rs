@@ -79,6 +79,15 @@ fn a_lower_ticket_that_has_the_vote_counts_as_lower_until_it_has_won() {
 }
 
 #[test]
+fn a_foreign_vote_does_not_pass_for_that_of_the_last_ticket() {
+    let mut node = Node::new();
+    node.grants(T, &waits(X, A, 10));
+    node.ask(T, &release(A));
+    node.grants(T, &Request::PlainAcquire { attempt: B, ttl: ttl(1_000) });
+    assert!(!held(node.ask(T, &waits(X, C, 20))).lower);
+}
+
+#[test]
 fn a_vote_of_several_counts_as_lower() {
     for mode in [enters(OWNER), reads(OWNER), slot(1, 0)] {
         let mut node = Node::new();

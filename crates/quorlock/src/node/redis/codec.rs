@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, ServerError, Value, cmd};
 use quorlock_core::fence::Fence;
+use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX, Period};
 use quorlock_core::name::Holder;
 use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, Standing, Trust, retention_millis};
-use quorlock_core::ticket::Line;
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::ticket::{Line, Parting, Waiter};
+use quorlock_core::time::Ttl;
+use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Report, Request, Vote};
 
-use super::scripts::{SCRIPTS, epoch_key, fence_key, meta_key, tombstone_key};
+use super::scripts::{SCRIPTS, epoch_key, fence_key, holds_key, kept_key, line_key, meta_key, tombstone_key};
 use super::{malformed, trouble};
 use crate::node::{Letter, Life, Reply, Trouble};
 
@@ -28,18 +30,32 @@ pub(super) fn batch(life: Option<Life>, letters: &[Letter], constants: &Constant
 fn request(life: Option<Life>, letter: &Letter, constants: &Constants) -> Cmd {
     let place = &letter.place;
     match &*letter.request {
-        Request::Acquire { attempt, proposal, ttl, holder, .. } => {
-            vote_command(life, letter, constants, attempt.reveal(), (*proposal, ttl.as_millis(), holder, "acquire"))
+        Request::Acquire { proposal, ttl, holder, mode, waiter, .. } => {
+            let bid = Bid { verb: "acquire", fence: *proposal, ttl: *ttl, holder, mode: *mode, waiter: *waiter };
+            vote_command(life, letter, constants, &bid)
         }
-        Request::Renew { attempt, fence, ttl, repair, holder, .. } => {
-            let mode = if *repair { "repair" } else { "renew" };
-            vote_command(life, letter, constants, attempt.reveal(), (*fence, ttl.as_millis(), holder, mode))
+        Request::Renew { fence, ttl, repair, holder, mode, .. } => {
+            let verb = if *repair { "repair" } else { "renew" };
+            let bid = Bid { verb, fence: *fence, ttl: *ttl, holder, mode: *mode, waiter: None };
+            vote_command(life, letter, constants, &bid)
         }
-        Request::Inspect => cmd("PING"),
-        Request::Release { attempt, tombstone, .. } => {
+        Request::Release { attempt, tombstone, parting } => {
             let mut command = cmd("EVALSHA");
-            command.arg(&SCRIPTS.release.sha).arg(2).arg(&place.key).arg(tombstone_key(*attempt));
+            command.arg(&SCRIPTS.release.sha).arg(5).arg(&place.key).arg(tombstone_key(*attempt));
+            command.arg(holds_key(place)).arg(line_key(place)).arg(kept_key(place));
             command.arg(attempt.reveal()).arg(tombstone.map(|millis| millis.to_string()).unwrap_or_default());
+            command.arg(match parting {
+                Some(Parting::Leave(_)) => "leave",
+                Some(Parting::Yield(_)) => "yield",
+                None => "",
+            });
+            add_waiter(&mut command, parting.map(Parting::waiter));
+            command
+        }
+        Request::Inspect => {
+            let mut command = cmd("EVALSHA");
+            command.arg(&SCRIPTS.inspect.sha).arg(4);
+            command.arg(&place.key).arg(fence_key(place)).arg(holds_key(place)).arg(kept_key(place));
             command
         }
         Request::PlainAcquire { attempt, ttl } => {
@@ -60,20 +76,44 @@ fn request(life: Option<Life>, letter: &Letter, constants: &Constants) -> Cmd {
     }
 }
 
-fn vote_command(
-    life: Option<Life>,
-    letter: &Letter,
-    constants: &Constants,
-    attempt: String,
-    (fence, ttl, holder, mode): (Fence, u64, &str, &str),
-) -> Cmd {
+/// What an acquire and a renewal have in common.
+struct Bid<'a> {
+    verb: &'static str,
+    fence: Fence,
+    ttl: Ttl,
+    holder: &'a str,
+    mode: Mode,
+    waiter: Option<Waiter>,
+}
+
+fn vote_command(life: Option<Life>, letter: &Letter, constants: &Constants, bid: &Bid<'_>) -> Cmd {
+    let (place, attempt) = (&letter.place, letter.request.attempt());
+    let script = if matches!(bid.mode, Mode::Exclusive { .. }) { &SCRIPTS.acquire } else { &SCRIPTS.enter };
     let mut command = cmd("EVALSHA");
-    command.arg(&SCRIPTS.acquire.sha).arg(4);
-    command.arg(epoch_key()).arg(&letter.place.key).arg(fence_key(&letter.place));
-    command.arg(tombstone_key(letter.request.attempt()));
-    command.arg(mark(life)).arg(attempt).arg(fence.get()).arg(ttl);
-    command.arg(constants.sigma_micros).arg(retention_millis(constants)).arg(holder).arg(mode);
+    command.arg(&script.sha).arg(7);
+    command.arg(epoch_key()).arg(&place.key).arg(fence_key(place)).arg(tombstone_key(attempt));
+    command.arg(holds_key(place)).arg(line_key(place)).arg(kept_key(place));
+    command.arg(mark(life)).arg(attempt.reveal()).arg(bid.fence.get()).arg(bid.ttl.as_millis());
+    command.arg(constants.sigma_micros).arg(retention_millis(constants)).arg(bid.holder).arg(bid.verb);
+    add_waiter(&mut command, bid.waiter);
+    match bid.mode {
+        Mode::Exclusive { writer } => command.arg("x").arg(writer.map(OwnerId::reveal).unwrap_or_default()),
+        Mode::Reentrant { owner } => command.arg("r").arg(owner.reveal()),
+        Mode::Shared { owner } => command.arg("s").arg(owner.reveal()),
+        Mode::Slot { permits, slot } => command.arg("k").arg(slot).arg(permits),
+    };
     command
+}
+
+/// A waiter as the line keeps it: its ticket's time, and the rest.
+fn add_waiter(command: &mut Cmd, waiter: Option<Waiter>) {
+    match waiter {
+        None => command.arg("").arg(""),
+        Some(Waiter { ticket, channel, shared }) => {
+            let kind = if shared { 's' } else { 'x' };
+            command.arg(ticket.at).arg(format!("{} {kind} {}", ticket.id_digits(), channel.digits()))
+        }
+    };
 }
 
 /// What the epoch key holds while this life is ripe. No life, no mark: nothing that was ever stored is equal to it.
@@ -98,7 +138,8 @@ pub(super) fn replies(life: Option<Life>, letters: &[Letter], values: Vec<Value>
 fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Trouble> {
     if let Value::ServerError(error) = value {
         // A key that holds other data has no vote of ours that could be taken back.
-        if says(&error, "WRONGTYPE") && !letter.request.may_grant() {
+        let is_release = matches!(*letter.request, Request::Release { .. } | Request::PlainRelease { .. });
+        if says(&error, "WRONGTYPE") && is_release {
             return Ok(plain(Some(Refusal::Absent)));
         }
         // Scripts flushed, or demoted to a replica: the connection is of no use until it has shaken hands again.
@@ -116,7 +157,10 @@ fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Troubl
         }
         Request::PlainAcquire { .. } => match value {
             Value::Okay => Ok(plain(None)),
-            Value::Nil => Ok(plain(Some(Refusal::Held { holder: None, remaining: None, fence: Fence::default(), line: Line::default() }))),
+            Value::Nil => {
+                let (holder, remaining, fence, line) = (None, None, Fence::default(), Line::default());
+                Ok(plain(Some(Refusal::Held { holder, remaining, fence, line })))
+            }
             _ => Err(malformed("SET")),
         },
         Request::PlainExtend { .. } | Request::PlainRelease { .. } => match value {
@@ -146,26 +190,88 @@ fn plain(refusal: Option<Refusal>) -> Reply {
 
 fn scripted(request: &Request, value: &Value) -> Option<Reply> {
     let Value::Array(parts) = value else { return None };
-    let number = |index: usize| parts.get(index).and_then(unsigned);
-    let code = parts.first().and_then(|part| if let Value::Int(code) = part { Some(*code) } else { None })?;
-    let at_micros = Some(number(1)?);
-    let vote = match code {
-        1 if request.may_grant() => Vote::grant(Fence::new(number(2)?)),
-        1 => Vote::grant(Fence::default()),
-        0 => Vote::Refusal(Refusal::Held {
-            // A key without an expiry, which nobody but a stranger would set, has no end that could be told.
-            remaining: parts.get(2).and_then(unsigned).map(Duration::from_millis),
-            fence: Fence::new(number(3)?),
-            holder: parts.get(4).and_then(text).and_then(|text| Holder::decode(&text)),
-            line: Line::default(),
-        }),
-        -1 => Vote::Refusal(Refusal::WrongEpoch),
-        -2 => Vote::Refusal(Refusal::Tombstoned),
-        -3 => Vote::Refusal(Refusal::TooFarAhead),
-        -4 => Vote::Refusal(Refusal::Absent),
+    let [Value::Int(code), at, rest @ ..] = parts.as_slice() else { return None };
+    let vote = match (request, *code) {
+        (Request::Acquire { mode, .. } | Request::Renew { mode, .. }, 1) => granted(*mode, rest)?,
+        (Request::Acquire { .. } | Request::Renew { .. }, code) => Vote::Refusal(refusal(code, rest)?),
+        (Request::Release { .. }, 1) if rest.is_empty() => Vote::grant(Fence::default()),
+        (Request::Release { .. }, -4) if rest.is_empty() => Vote::Refusal(Refusal::Absent),
+        (Request::Inspect, 2) => Vote::Report(Box::new(report(rest)?)),
         _ => return None,
     };
-    Some(Reply::Voted { vote, at_micros })
+    Some(Reply::Voted { vote, at_micros: Some(unsigned(at)?) })
+}
+
+fn granted(mode: Mode, parts: &[Value]) -> Option<Vote> {
+    let (fence, slot) = match (mode, parts) {
+        (Mode::Slot { permits, .. }, [fence, index, Value::Array(free)]) if free.len() <= FREE_LISTED_MAX => {
+            // Whoever hears of a slot may ask for it: one that there is not is no slot.
+            let slot = |value: &Value| small(value).filter(|slot| *slot < permits);
+            let free = free.iter().map(slot).collect::<Option<_>>()?;
+            (fence, Some(GrantedSlot { index: slot(index)?, free }))
+        }
+        (Mode::Exclusive { .. } | Mode::Reentrant { .. } | Mode::Shared { .. }, [fence]) => (fence, None),
+        _ => return None,
+    };
+    Some(Vote::Grant { fence: Fence::new(unsigned(fence)?), slot })
+}
+
+fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
+    Some(match (code, parts) {
+        (0, [Value::Int(left), fence, who, place, waiting, lower]) => Refusal::Held {
+            remaining: remaining(*left),
+            fence: Fence::new(unsigned(fence)?),
+            holder: Holder::decode(&text(who)?),
+            line: line(place, waiting, lower)?,
+        },
+        (-1, []) => Refusal::WrongEpoch,
+        (-2, []) => Refusal::Tombstoned,
+        (-3, []) => Refusal::TooFarAhead,
+        (-4, []) => Refusal::Absent,
+        (-5, [fence, place, waiting, lower]) => {
+            Refusal::Behind { fence: Fence::new(unsigned(fence)?), line: line(place, waiting, lower)? }
+        }
+        (-6, []) => Refusal::LineFull,
+        (-7, [stored]) => Refusal::Permits { stored: small(stored)? },
+        (-8, []) => Refusal::Upgrade,
+        _ => return None,
+    })
+}
+
+fn line(place: &Value, waiting: &Value, lower: &Value) -> Option<Line> {
+    let lower = matches!(lower, Value::Int(0 | 1)).then_some(*lower == Value::Int(1))?;
+    Some(Line { place: Some(small(place)?).filter(|place| *place > 0), waiting: small(waiting)?, lower })
+}
+
+fn report(parts: &[Value]) -> Option<Report> {
+    let [fence, since, waiting, held @ ..] = parts else { return None };
+    let held = match held {
+        [] => None,
+        [Value::Int(left), period, holds, who] => Some(HeldBy {
+            holder: Holder::decode(&text(who)?),
+            remaining: remaining(*left),
+            period: parse_period(&text(period)?)?,
+            holds: small(holds)?,
+        }),
+        _ => return None,
+    };
+    let (fence, since_micros) = (Fence::new(unsigned(fence)?), unsigned(since)?);
+    Some(Report { held, fence, since_micros, waiting: small(waiting)? })
+}
+
+fn parse_period(period: &str) -> Option<Period> {
+    match period.split_once(' ') {
+        None if period == "x" => Some(Period::Exclusive),
+        None if period == "s" => Some(Period::Shared),
+        Some(("r", owner)) => OwnerId::parse(owner).map(Period::Reentrant),
+        Some(("k", permits)) => permits.parse().ok().filter(|permits| *permits <= PERMITS_MAX).map(Period::Slots),
+        _ => None,
+    }
+}
+
+/// A key without an expiry, which nobody but a stranger would set, has no end that could be told.
+fn remaining(left: i64) -> Option<Duration> {
+    u64::try_from(left).ok().map(Duration::from_millis)
 }
 
 /// An errand as a command.
@@ -255,6 +361,10 @@ fn unsigned(value: &Value) -> Option<u64> {
         Value::Int(number) => u64::try_from(*number).ok(),
         _ => None,
     }
+}
+
+fn small(value: &Value) -> Option<u32> {
+    unsigned(value).and_then(|number| u32::try_from(number).ok())
 }
 
 fn text(value: &Value) -> Option<String> {

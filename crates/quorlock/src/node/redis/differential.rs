@@ -1,25 +1,27 @@
 //! The scripts against the core: the same requests at the same times, the same answers, the same state.
 
 mod model;
+mod seen;
 mod steps;
 
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, FromRedisValue, Value, from_redis_value, pipe};
+use ::redis::{AsyncConnectionConfig, Script, Value, pipe};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
-use quorlock_core::fence::Fence;
-use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Errand, FenceNote, Record, VoteNote};
+use quorlock_core::node::{Errand, FenceNote};
+use quorlock_core::ticket::{Channel, Hint, Ticket};
 use quorlock_testkit::{Clock, RedisServer};
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc::Receiver;
 
 use super::RedisNode;
-use super::scripts::{epoch_key, fence_key, tombstone_key};
-use crate::node::{Letter, Node, Reply, Session};
-use model::{Model, State, attempts, constants};
-use steps::{CONSTANTS, Step, Visit, stories};
+use super::scripts::{epoch_key, fence_key, holds_key, kept_key, line_key, tombstone_key};
+use crate::node::{Hints, Letter, Node, Reply, Session};
+use model::{Model, State, attempts, channels, constants};
+use seen::Seen;
+use steps::{CONSTANTS, Cast, Step, Visit, stories};
 
 const CASES: u32 = 300;
 
@@ -31,15 +33,22 @@ fn the_scripts_do_what_the_core_does() {
     let bench = std::cell::RefCell::new(runtime.block_on(Bench::open(&server, clock)));
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     TestRunner::new(config)
-        .run(&stories(), |(first, steps)| bench.borrow_mut().run(&runtime, first, steps))
+        .run(&stories(), |(cast, first, steps)| bench.borrow_mut().run(&runtime, cast, first, steps))
         .unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// A server whose clock stands still, and sessions with it, one for each set of constants.
+/// A server whose clock stands still, and sessions with it: one for each set of constants, one to listen on each channel.
 struct Bench {
     clock: Clock,
     sessions: Vec<Box<dyn Session>>,
+    listeners: Vec<Listener>,
     raw: MultiplexedConnection,
+}
+
+struct Listener {
+    channel: Channel,
+    session: Box<dyn Session>,
+    hints: Receiver<Ticket>,
 }
 
 impl Bench {
@@ -47,19 +56,26 @@ impl Bench {
         let node = |set| RedisNode::new(&server.url(), constants(set), Duration::from_secs(5)).unwrap();
         let mut sessions = Vec::new();
         for set in 0..CONSTANTS {
-            sessions.push(node(set).open().await.unwrap());
+            sessions.push(node(set).open(Hints::new(Channel(0)).0).await.unwrap());
+        }
+        let mut listeners = Vec::new();
+        for channel in channels() {
+            let (ear, hints) = Hints::new(channel);
+            listeners.push(Listener { channel, session: node(0).open(ear).await.unwrap(), hints });
         }
         // Without a deadline: a machine that is busy must not look like a difference.
         let patient = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let raw = node(0).client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
-        Self { clock, sessions, raw }
+        Self { clock, sessions, listeners, raw }
     }
 
-    fn run(&mut self, runtime: &Runtime, first: Visit, steps: Vec<Step>) -> TestCaseResult {
-        let mut model = Model::new();
+    fn run(&mut self, runtime: &Runtime, cast: Cast, first: Visit, steps: Vec<Step>) -> TestCaseResult {
+        let mut model = Model::new(cast);
         runtime.block_on(async {
             self.clock.freeze_at_micros(model.micros);
             self.wipe().await;
+            // Of a story that ended early.
+            self.hints().await;
             for step in std::iter::once(Step::Visit(first)).chain(steps) {
                 self.step(&mut model, &step).await?;
                 let (seen, expected) = (self.state(&model).await?, model.visible());
@@ -72,7 +88,11 @@ impl Bench {
     async fn step(&mut self, model: &mut Model, step: &Step) -> TestCaseResult {
         match step {
             Step::Pass(jump) => {
+                let before = model.micros;
                 model.pass(jump);
+                if model.micros < before {
+                    self.forget_lapsed(model, before).await;
+                }
                 self.clock.freeze_at_micros(model.micros);
             }
             Step::Send { life, batch } => {
@@ -87,12 +107,18 @@ impl Bench {
                     .collect();
                 let replies = self.sessions[model.kin()].send(life, letters.clone()).await.unwrap();
                 prop_assert_eq!(replies.len(), letters.len());
+                let mut hints = Vec::new();
                 for ((reply, letter), name) in replies.into_iter().zip(letters).zip(names) {
-                    let vote = model.answer(life, name, &letter.request);
+                    let answer = model.answer(life, name, &letter.request);
+                    let vote = answer.vote;
+                    hints.extend(answer.hint.map(|Hint { channel, ticket }| (channel, ticket)));
                     // The page's own commands do not tell the time.
                     let at_micros = (!letter.request.is_plain()).then_some(model.micros.unsigned_abs());
                     prop_assert_eq!(reply, Reply::Voted { vote, at_micros }, "to {:?} in {:?}", letter, step);
                 }
+                // In order on each channel.
+                hints.sort_by_key(|(channel, _)| *channel);
+                prop_assert_eq!(self.hints().await, hints, "hints after {:?}", step);
             }
             Step::Visit(visit) => {
                 let errand = model.errand(visit);
@@ -110,8 +136,12 @@ impl Bench {
             Step::NearTheLastFence { name, below } => {
                 let key = fence_key(&model.places[*name]);
                 let FenceNote { fence, by, since_micros, holder, .. } = model.plant(*name, *below);
-                let value = format!("{fence} {} {since_micros} {holder}", by.reveal());
+                let value = format!("{fence} {} {since_micros} - {holder}", by.reveal());
                 self.command(&["SET", &key, &value, "PX", "60000"]).await;
+            }
+            Step::Vanish { name } => {
+                self.command(&["DEL", &model.places[*name].key]).await;
+                model.vanish(*name);
             }
         }
         Ok(())
@@ -126,12 +156,37 @@ impl Bench {
         command.arg(&words[1..]).exec_async(&mut self.raw).await.unwrap();
     }
 
+    /// What was published since the last time, channel by channel: it is heard before the answer to a later question.
+    async fn hints(&mut self) -> Vec<(Channel, Ticket)> {
+        let mut heard = Vec::new();
+        for Listener { channel, session, hints } in &mut self.listeners {
+            session.errand(Errand::Look).await.unwrap();
+            heard.extend(std::iter::from_fn(|| hints.try_recv().ok()).map(|ticket| (*channel, ticket)));
+        }
+        heard
+    }
+
+    /// Forgets what had lapsed by then, before the clock goes back: for the core, what has lapsed is gone.
+    async fn forget_lapsed(&mut self, model: &Model, micros: i64) {
+        let forget = Script::new(include_str!("differential/forget.lua"));
+        for place in &model.places {
+            let mut run = forget.prepare_invoke();
+            run.key(holds_key(place)).key(line_key(place)).key(kept_key(place)).arg(micros.div_euclid(1_000));
+            run.invoke_async::<()>(&mut self.raw).await.unwrap();
+        }
+    }
+
     /// What the server has, read without the scripts but for its life; and nothing besides.
     async fn state(&mut self, model: &Model) -> Result<State, TestCaseError> {
-        let millis = model.micros.div_euclid(1_000);
         let mut pipe = pipe();
-        for key in model.places.iter().flat_map(|place| [place.key.clone(), fence_key(place)]) {
-            pipe.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
+        for place in &model.places {
+            for key in [place.key.clone(), fence_key(place)] {
+                pipe.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
+            }
+            pipe.cmd("HGETALL").arg(holds_key(place)).cmd("PTTL").arg(holds_key(place));
+            for key in [line_key(place), kept_key(place)] {
+                pipe.cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").cmd("PTTL").arg(&key);
+            }
         }
         for attempt in attempts() {
             pipe.cmd("PTTL").arg(tombstone_key(attempt));
@@ -139,62 +194,6 @@ impl Bench {
         pipe.cmd("EXISTS").arg(epoch_key()).cmd("DBSIZE");
         let values: Vec<Value> = pipe.query_async(&mut self.raw).await.unwrap();
         let life = self.sessions[0].errand(Errand::Look).await.unwrap().life;
-
-        let mut seen = Seen { values: values.into_iter(), millis };
-        let mut records = Vec::new();
-        for _ in &model.places {
-            records.push(Record { vote: seen.vote()?, fence: seen.fence()?, tombstone: None });
-        }
-        let tombstones = attempts().filter_map(|attempt| Some((attempt, seen.end()?))).collect();
-        let state = State { life, records: records.try_into().unwrap(), tombstones };
-        let marks: usize = seen.next();
-        prop_assert_eq!(seen.next::<usize>(), state.keys() + marks, "keys that nobody knows");
-        Ok(state)
-    }
-}
-
-/// What the server told, in order.
-struct Seen {
-    values: std::vec::IntoIter<Value>,
-    millis: i64,
-}
-
-impl Seen {
-    fn next<T: FromRedisValue>(&mut self) -> T {
-        from_redis_value(self.values.next().unwrap()).unwrap()
-    }
-
-    /// The last millisecond of a key; `None` for one that is not there, or has no end.
-    fn end(&mut self) -> Option<u64> {
-        let left: i64 = self.next();
-        (left >= 0).then(|| (self.millis + left).unsigned_abs())
-    }
-
-    fn vote(&mut self) -> Result<Option<VoteNote>, TestCaseError> {
-        self.note(|text, until| Some(VoteNote { attempt: LeaseId::parse(text)?, until }))
-    }
-
-    fn fence(&mut self) -> Result<Option<FenceNote>, TestCaseError> {
-        self.note(|text, until| {
-            let [fence, by, since, holder] = text.splitn(4, ' ').collect::<Vec<_>>().try_into().ok()?;
-            let (by, since_micros) = (LeaseId::parse(by)?, since.parse().ok()?);
-            Some(FenceNote { fence: Fence::new(fence.parse().ok()?), by, since_micros, holder: holder.into(), until })
-        })
-    }
-
-    fn note<T>(&mut self, read: impl Fn(&str, u64) -> Option<T>) -> Result<Option<T>, TestCaseError> {
-        let (text, end): (Option<String>, _) = (self.next(), self.end());
-        let Some(text) = text else { return Ok(None) };
-        let note = end.and_then(|end| read(&text, end));
-        prop_assert!(note.is_some(), "what is {:?}, until {:?}?", text, end);
-        Ok(note)
-    }
-}
-
-impl State {
-    /// How many keys it takes to store this, without the epoch's.
-    fn keys(&self) -> usize {
-        let records = self.records.iter().map(|r| usize::from(r.vote.is_some()) + usize::from(r.fence.is_some()));
-        records.sum::<usize>() + self.tombstones.len() + usize::from(self.life.is_some())
+        Seen::new(values, model.micros.div_euclid(1_000)).state(life)
     }
 }

@@ -1,3 +1,5 @@
+mod serving;
+
 use super::*;
 
 const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";

@@ -5,27 +5,43 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::time::Ttl;
+use quorlock_core::ticket::{Channel, Ticket};
 
 use super::*;
 use crate::node::place::KeyTemplate;
 
 const LIFE: Life = Life { epoch: Epoch(0xe), floor: Fence::new(7) };
+const PERMITS: u32 = 3;
 
 fn letters() -> Vec<Letter> {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     let place = Arc::new(template.place(&Name::new("name").unwrap()).unwrap());
     let (attempt, fence) = (LeaseId::from_bits(1), Fence::new(1));
     let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap();
-    let requests = [
-        Request::Acquire { attempt, proposal: fence, ttl, holder: String::new() },
-        Request::Renew { attempt, fence, ttl, repair: true, holder: String::new() },
-        Request::Release { attempt, tombstone: Some(1) },
+    let owner = OwnerId::from_bits(2);
+    let ticket = Ticket { at: 3, id: 4 };
+    let waiter = Some(Waiter { ticket, channel: Channel(5), shared: false });
+    let mut requests = Vec::new();
+    for mode in [
+        Mode::EXCLUSIVE,
+        Mode::Exclusive { writer: Some(owner) },
+        Mode::Reentrant { owner },
+        Mode::Shared { owner },
+        Mode::Slot { permits: PERMITS, slot: 1 },
+    ] {
+        let holder = String::new();
+        requests.push(Request::Acquire { attempt, proposal: fence, ttl, holder: holder.clone(), mode, waiter });
+        requests.push(Request::Renew { attempt, fence, ttl, repair: true, holder, mode });
+    }
+    requests.extend([
+        Request::Release { attempt, tombstone: Some(1), parting: waiter.map(Parting::Yield) },
+        Request::Inspect,
         Request::PlainAcquire { attempt, ttl },
         Request::PlainExtend { attempt, ttl },
         Request::PlainRelease { attempt },
-    ];
-    requests.map(|request| Letter { place: Arc::clone(&place), request: Arc::new(request) }).into()
+    ]);
+    let letter = |request| Letter { place: Arc::clone(&place), request: Arc::new(request) };
+    requests.into_iter().map(letter).collect()
 }
 
 /// What a server could say that is broken, hostile or none of ours.
@@ -35,8 +51,14 @@ fn values() -> impl Strategy<Value = Value> {
         prop_oneof![
             6 => vec(inner.clone(), 0..13).prop_map(Value::Array),
             // Close to what is expected.
-            6 => (-5..3_i64, vec(inner.clone(), 0..5)).prop_map(|(code, rest)| {
+            6 => (-9..3_i64, vec(inner.clone(), 0..10)).prop_map(|(code, rest)| {
                 Value::Array(std::iter::once(Value::Int(code)).chain(rest).collect())
+            }),
+            6 => vec(small(), 0..9).prop_map(Value::Array),
+            // A slot, or nearly one.
+            6 => (vec(small(), 2), vec(small(), 0..20)).prop_map(|(start, free)| {
+                let start = [Value::Int(1), Value::Int(9)].into_iter().chain(start);
+                Value::Array(start.chain([Value::Array(free)]).collect())
             }),
             1 => vec(inner.clone(), 0..5).prop_map(Value::Set),
             1 => pairs().prop_map(Value::Map),
@@ -46,6 +68,10 @@ fn values() -> impl Strategy<Value = Value> {
             1 => vec(inner, 0..3).prop_map(|data| Value::Push { kind: PushKind::Message, data }),
         ]
     })
+}
+
+fn small() -> impl Strategy<Value = Value> {
+    prop_oneof![15 => 0..i64::from(PERMITS), 1 => -1..5_i64].prop_map(Value::Int)
 }
 
 fn leaf() -> impl Strategy<Value = Value> {
@@ -91,10 +117,124 @@ fn says_yes(request: &Request, value: &Value, same_life: bool) -> bool {
         Request::PlainExtend { .. } => same_life && *value == Value::Int(1),
         Request::PlainRelease { .. } => *value == Value::Int(1),
         Request::Release { .. } => {
-            matches!(value, Value::Array(parts) if matches!(&parts[..], [Value::Int(1), at, ..] if is_number(at)))
+            matches!(value, Value::Array(parts) if matches!(&parts[..], [Value::Int(1), at] if is_number(at)))
+        }
+        Request::Acquire { mode: Mode::Slot { .. }, .. } | Request::Renew { mode: Mode::Slot { .. }, .. } => {
+            let is_slot = |value: &Value| matches!(value, Value::Int(0..3));
+            matches!(value, Value::Array(parts)
+                if matches!(&parts[..], [Value::Int(1), at, fence, slot, Value::Array(free)]
+                    if is_number(at) && is_number(fence) && is_slot(slot)
+                        && free.len() <= FREE_LISTED_MAX && free.iter().all(is_slot)))
         }
         Request::Acquire { .. } | Request::Renew { .. } => matches!(value, Value::Array(parts)
-            if matches!(&parts[..], [Value::Int(1), at, fence, ..] if is_number(at) && is_number(fence))),
+            if matches!(&parts[..], [Value::Int(1), at, fence] if is_number(at) && is_number(fence))),
+        Request::Inspect => false,
+    }
+}
+
+fn acquire(mode: Mode) -> Request {
+    let of_this_mode = |letter: &&Letter| matches!(&*letter.request, Request::Acquire { mode: m, .. } if *m == mode);
+    Request::clone(&letters().iter().find(of_this_mode).unwrap().request)
+}
+
+fn numbers(numbers: &[i64]) -> Vec<Value> {
+    numbers.iter().copied().map(Value::Int).collect()
+}
+
+/// What is read from these parts, if they are whole; `None` as soon as any of them is missing, or one is too many.
+fn read(request: &Request, parts: &[Value]) -> Option<Vote> {
+    for cut in 0..parts.len() {
+        // A report of a name that nobody holds is the beginning of one that somebody does.
+        if !(*request == Request::Inspect && cut == 5) {
+            assert_eq!(scripted(request, &Value::Array(parts[..cut].to_vec())), None, "{parts:?} up to {cut}");
+        }
+        let mut strange = parts.to_vec();
+        strange[cut] = Value::Boolean(true);
+        assert_eq!(scripted(request, &Value::Array(strange)), None, "{parts:?} with a stranger at {cut}");
+    }
+    let more = Value::Array(parts.iter().cloned().chain([Value::Nil]).collect());
+    assert_eq!(scripted(request, &more), None, "{parts:?} and more");
+    match scripted(request, &Value::Array(parts.to_vec()))? {
+        Reply::Voted { vote, at_micros: Some(9) } => Some(vote),
+        reply => panic!("{reply:?}"),
+    }
+}
+
+#[test]
+fn every_refusal_is_read_whole_or_not_at_all() {
+    let request = acquire(Mode::EXCLUSIVE);
+    let refused = |parts: &[Value]| match read(&request, parts) {
+        Some(Vote::Refusal(refusal)) => Some(refusal),
+        None => None,
+        Some(vote) => panic!("{vote:?}"),
+    };
+    let fence = Fence::new(7);
+    let held = |left, place, lower| {
+        let who = Value::BulkString("7 host label".into());
+        refused(&[numbers(&[0, 9, left, 7]), vec![who], numbers(&[place, 3, lower])].concat())
+    };
+    let holder = Some(Holder::new("host", 7, "label"));
+    let (remaining, line) = (Some(Duration::from_millis(50)), Line { place: Some(2), waiting: 3, lower: true });
+    assert_eq!(held(50, 2, 1), Some(Refusal::Held { holder: holder.clone(), remaining, fence, line }));
+    let line = Line { place: None, waiting: 3, lower: false };
+    assert_eq!(held(-1, 0, 0), Some(Refusal::Held { holder, remaining: None, fence, line }));
+    assert_eq!(held(50, -1, 0), None);
+    assert_eq!(held(50, 1, 2), None);
+    let line = Line { place: Some(1), waiting: 2, lower: false };
+    assert_eq!(refused(&numbers(&[-5, 9, 7, 1, 2, 0])), Some(Refusal::Behind { fence, line }));
+    assert_eq!(refused(&numbers(&[-5, 9, 7, 1, i64::MAX, 0])), None);
+    assert_eq!(refused(&numbers(&[-7, 9, 4])), Some(Refusal::Permits { stored: 4 }));
+    for (code, refusal) in [
+        (-1, Refusal::WrongEpoch),
+        (-2, Refusal::Tombstoned),
+        (-3, Refusal::TooFarAhead),
+        (-4, Refusal::Absent),
+        (-6, Refusal::LineFull),
+        (-8, Refusal::Upgrade),
+    ] {
+        assert_eq!(refused(&numbers(&[code, 9])), Some(refusal));
+    }
+    assert_eq!(refused(&numbers(&[-9, 9])), None);
+    assert_eq!(refused(&numbers(&[-6, -9])), None);
+}
+
+#[test]
+fn a_slot_is_one_of_those_that_there_are() {
+    let request = acquire(Mode::Slot { permits: PERMITS, slot: 1 });
+    let granted =
+        |slot, free: &[i64]| read(&request, &[numbers(&[1, 9, 7, slot]), vec![Value::Array(numbers(free))]].concat());
+    let slot = Some(GrantedSlot { index: 2, free: vec![0, 1] });
+    assert_eq!(granted(2, &[0, 1]), Some(Vote::Grant { fence: Fence::new(7), slot }));
+    assert_eq!(granted(3, &[0, 1]), None);
+    assert_eq!(granted(-1, &[]), None);
+    assert_eq!(granted(0, &[1, 3]), None);
+    assert_eq!(granted(0, &[1; FREE_LISTED_MAX + 1]), None);
+}
+
+#[test]
+fn a_report_is_read_whole_or_not_at_all() {
+    let free = Report { held: None, fence: Fence::new(7), since_micros: 8, waiting: 2 };
+    let reported = |report| Some(Vote::Report(Box::new(report)));
+    assert_eq!(read(&Request::Inspect, &numbers(&[2, 9, 7, 8, 2])), reported(free.clone()));
+    let owner = OwnerId::from_bits(2);
+    let by_owner = format!("r {}", owner.reveal());
+    for (text, period) in [
+        ("x", Some(Period::Exclusive)),
+        ("s", Some(Period::Shared)),
+        ("k 3", Some(Period::Slots(3))),
+        (&by_owner, Some(Period::Reentrant(owner))),
+        ("", None),
+        ("k", None),
+        ("k 1025", None),
+        ("k -1", None),
+        ("r 2", None),
+        ("s 2", None),
+    ] {
+        let bulk = |text: &str| vec![Value::BulkString(text.into())];
+        let parts = [numbers(&[2, 9, 7, 8, 2, 50]), bulk(text), numbers(&[4]), bulk("nobody")].concat();
+        let held = |period| HeldBy { holder: None, remaining: Some(Duration::from_millis(50)), period, holds: 4 };
+        let expected = period.and_then(|period| reported(Report { held: Some(held(period)), ..free.clone() }));
+        assert_eq!(read(&Request::Inspect, &parts), expected, "{text}");
     }
 }
 

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
+use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::node::{
-    Constants, Epoch, Errand, FenceNote, Incarnation, NodeTime, Record, Standing, Trust, WITNESS_STILL, apply, attend,
-    quarantine_micros,
+    Answer, Constants, Epoch, Errand, FenceNote, Incarnation, NodeTime, Record, Standing, Trust, WITNESS_STILL, apply,
+    attend, quarantine_micros,
 };
+use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::vote::{Refusal, Request};
 
-use super::steps::{ATTEMPTS, Bid, CONSTANTS, Jump, Kind, Known, Letter, NAMES, RUNS, Span, Visit};
+use super::steps::{
+    Away, Bid, CHANNELS, CONSTANTS, Cast, Jump, Kind, Known, Letter, NAMES, ROLES, RUNS, Role, Span, TICKETS, Visit,
+};
 use crate::node::Life;
 use crate::node::place::{KeyTemplate, Place};
 
@@ -35,7 +39,18 @@ pub(super) fn constants(which: usize) -> Constants {
 }
 
 pub(super) fn attempts() -> impl Iterator<Item = LeaseId> {
-    (0..ATTEMPTS).map(LeaseId::from_bits)
+    (0..ROLES.len()).map(|who| LeaseId::from_bits(who as u128))
+}
+
+/// Where hints are heard.
+pub(super) fn channels() -> impl Iterator<Item = Channel> {
+    (1..=CHANNELS as u128).map(Channel)
+}
+
+fn waiter(which: usize) -> Waiter {
+    let (after, id, shared) = TICKETS[which];
+    let channel = Channel((which % CHANNELS + 1) as u128);
+    Waiter { ticket: Ticket { at: START.unsigned_abs() + after, id }, channel, shared }
 }
 
 /// What one node holds, by the core's rules.
@@ -48,6 +63,7 @@ pub(super) struct State {
 
 #[derive(Debug)]
 pub(super) struct Model {
+    cast: Cast,
     pub(super) state: State,
     pub(super) places: [Arc<Place>; NAMES],
     pub(super) micros: i64,
@@ -58,10 +74,11 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(cast: Cast) -> Self {
         let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
         let place = |name| Arc::new(template.place(&Name::new(name).unwrap()).unwrap());
         Self {
+            cast,
             state: State { life: None, records: Default::default(), tombstones: BTreeMap::new() },
             places: [place("plain"), place("with spaces, \u{9501} and a\nnew line")],
             micros: START,
@@ -79,9 +96,14 @@ impl Model {
         match jump {
             Jump::By(micros) => self.micros += micros,
             Jump::ToTheEndOf { what, offset } => {
-                let votes = self.state.records.iter().filter_map(|record| Some(record.vote.as_ref()?.until));
-                let fences = self.state.records.iter().filter_map(|record| Some(record.fence.as_ref()?.until));
-                let lapses = votes.chain(self.state.tombstones.values().copied()).chain(fences);
+                let of_a_name = |record: &Record| {
+                    let notes = [record.vote.as_ref().map(|n| n.until), record.fence.as_ref().map(|n| n.until)];
+                    let entries = record.entries.iter().map(|entry| entry.until);
+                    let places = record.line.iter().map(|place| place.until);
+                    notes.into_iter().flatten().chain(entries).chain(places).collect::<Vec<_>>()
+                };
+                let of_names = self.state.records.iter().flat_map(of_a_name);
+                let lapses = of_names.chain(self.state.tombstones.values().copied());
                 let mut ends: Vec<i64> = lapses.map(|millis| millis.cast_signed() * 1_000).collect();
                 if let Some((_, seen)) = self.state.life.as_ref().and_then(|life| life.witness) {
                     let still = WITNESS_STILL.as_micros() as i64;
@@ -120,21 +142,32 @@ impl Model {
     }
 
     pub(super) fn request(&self, letter: &Letter) -> Request {
-        let attempt = LeaseId::from_bits(letter.who);
+        let who = *letter.who.get(self.cast.0);
+        let (attempt, mode) = (LeaseId::from_bits(who as u128), mode(ROLES[who], letter.slot));
         let ttl = |millis| Ttl::new(Duration::from_millis(millis), Duration::MAX).unwrap();
         match letter.kind {
-            Kind::Acquire { fence, ttl: millis, holder } => {
-                let proposal = self.fence(letter.name, fence);
-                Request::Acquire { attempt, proposal, ttl: ttl(millis), holder: holder.into() }
+            Kind::Acquire { fence, ttl: millis, holder, waiter: which } => {
+                let (proposal, waiter) = (self.fence(letter.name, fence), which.map(waiter));
+                Request::Acquire { attempt, proposal, ttl: ttl(millis), holder: holder.into(), mode, waiter }
             }
             Kind::Renew { fence, ttl: millis, holder, repair } => {
                 let fence = self.fence(letter.name, fence);
-                Request::Renew { attempt, fence, ttl: ttl(millis), repair, holder: holder.into() }
+                Request::Renew { attempt, fence, ttl: ttl(millis), repair, holder: holder.into(), mode }
             }
-            Kind::Release { tombstone } => Request::Release { attempt, tombstone },
-            Kind::PlainAcquire { ttl: millis } => Request::PlainAcquire { attempt, ttl: ttl(millis) },
-            Kind::PlainExtend { ttl: millis } => Request::PlainExtend { attempt, ttl: ttl(millis) },
-            Kind::PlainRelease => Request::PlainRelease { attempt },
+            Kind::Release { tombstone, parting } => {
+                let parting = parting.map(|away| match away {
+                    Away::Leave(which) => Parting::Leave(waiter(which)),
+                    Away::Yield(which) => Parting::Yield(waiter(which)),
+                });
+                Request::Release { attempt, tombstone, parting }
+            }
+            // The page knows no other way to hold than alone.
+            Kind::PlainAcquire { ttl: millis } if is_alone(mode) => Request::PlainAcquire { attempt, ttl: ttl(millis) },
+            Kind::PlainExtend { ttl: millis } if is_alone(mode) => Request::PlainExtend { attempt, ttl: ttl(millis) },
+            Kind::PlainRelease if is_alone(mode) => Request::PlainRelease { attempt },
+            Kind::Inspect | Kind::PlainAcquire { .. } | Kind::PlainExtend { .. } | Kind::PlainRelease => {
+                Request::Inspect
+            }
         }
     }
 
@@ -149,24 +182,30 @@ impl Model {
         })
     }
 
-    pub(super) fn answer(&mut self, life: Option<Life>, name: usize, request: &Request) -> Vote {
+    pub(super) fn answer(&mut self, life: Option<Life>, name: usize, request: &Request) -> Answer {
         let now = self.time();
         let (attempt, epoch) = (request.attempt(), life.map_or(NOBODY, |life| life.epoch));
         let State { life, records, tombstones } = &mut self.state;
         let record = &mut records[name];
         // A record is what one attempt sees of a name: tombstones are each attempt's own.
         record.tombstone = tombstones.remove(&attempt);
+        let ends = |record: &Record| record.vote.as_ref().map(|vote| vote.until);
+        let before = ends(record);
         let life = life.clone().unwrap_or_else(|| stranger(None));
         let is_stranger = life.epoch != Some(epoch) || life.floor.is_none();
-        let vote = if is_stranger && request.is_plain() && request.may_grant() {
+        let answer = if is_stranger && request.is_plain() && request.may_grant() {
             // The page's commands know nothing of lives: the server obeys, and the client does not count it.
             apply(&stranger(Some(epoch)), record, request, epoch, now);
-            Vote::Refusal(Refusal::WrongEpoch)
+            Refusal::WrongEpoch.into()
         } else {
             apply(&life, record, request, epoch, now)
         };
+        // Redis takes an end that is now for one that is past: a vote is let stand through the next millisecond.
+        if ends(record) < before && ends(record) == Some(now.life_millis) {
+            record.vote.iter_mut().for_each(|vote| vote.until += 1);
+        }
         tombstones.extend(record.tombstone.take().map(|until| (attempt, until)));
-        vote
+        answer
     }
 
     pub(super) fn errand(&mut self, visit: &Visit) -> Errand {
@@ -227,12 +266,19 @@ impl Model {
         self.state = State { life: None, records: Default::default(), tombstones: BTreeMap::new() };
     }
 
+    pub(super) fn vanish(&mut self, name: usize) {
+        let record = &mut self.state.records[name];
+        record.vote = None;
+        record.entries.clear();
+    }
+
     pub(super) fn plant(&mut self, name: usize, below: u64) -> &FenceNote {
         let now = self.time();
         self.state.records[name].fence.insert(FenceNote {
             fence: Fence::new(Fence::MAX.get() - below),
             by: LeaseId::from_bits(0),
             since_micros: now.wall_micros,
+            ticket: None,
             holder: "7 host late".into(),
             until: now.life_millis + 60_000,
         })
@@ -243,10 +289,26 @@ impl Model {
         let now = self.time();
         for record in &mut self.state.records {
             record.lapse(now);
+            // A hash has no order.
+            record.entries.sort_by_key(|entry| entry.attempt);
         }
         self.state.tombstones.retain(|_, until| now.life_millis <= *until);
         self.state.clone()
     }
+}
+
+fn mode(role: Role, slot: u32) -> Mode {
+    match role {
+        Role::Alone => Mode::EXCLUSIVE,
+        Role::Writer { owner } => Mode::Exclusive { writer: Some(OwnerId::from_bits(owner)) },
+        Role::Reentrant { owner } => Mode::Reentrant { owner: OwnerId::from_bits(owner) },
+        Role::Reader { owner } => Mode::Shared { owner: OwnerId::from_bits(owner) },
+        Role::Slot { permits } => Mode::Slot { permits, slot },
+    }
+}
+
+fn is_alone(mode: Mode) -> bool {
+    matches!(mode, Mode::Exclusive { .. })
 }
 
 /// A node that is ripe in this life, or blank.

@@ -23,6 +23,10 @@ pub(super) enum Step {
         name: usize,
         below: u64,
     },
+    /// Something else deletes the vote, but not what goes with it.
+    Vanish {
+        name: usize,
+    },
 }
 
 /// How time passes.
@@ -42,23 +46,84 @@ pub(super) enum Known {
     None,
 }
 
-/// A request about one of the names, by one of the attempts.
+/// A request about one of the names, by one of the story's cast.
 #[derive(Clone, Debug)]
 pub(super) struct Letter {
     pub(super) name: usize,
-    pub(super) who: u128,
+    pub(super) who: Index,
+    /// Where a semaphore's looking begins.
+    pub(super) slot: u32,
     pub(super) kind: Kind,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
-    Acquire { fence: Bid, ttl: u64, holder: &'static str },
+    Acquire { fence: Bid, ttl: u64, holder: &'static str, waiter: Option<usize> },
     Renew { fence: Bid, ttl: u64, holder: &'static str, repair: bool },
-    Release { tombstone: Option<u64> },
+    Release { tombstone: Option<u64>, parting: Option<Away> },
+    Inspect,
     PlainAcquire { ttl: u64 },
     PlainExtend { ttl: u64 },
     PlainRelease,
 }
+
+/// What becomes of a waiter's place.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Away {
+    Leave(usize),
+    Yield(usize),
+}
+
+/// How an attempt wants to hold: it is the same in all its requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Role {
+    Alone,
+    Writer { owner: u128 },
+    Reentrant { owner: u128 },
+    Reader { owner: u128 },
+    Slot { permits: u32 },
+}
+
+/// The attempts that there are.
+pub(super) const ROLES: [Role; 15] = [
+    Role::Alone,
+    Role::Alone,
+    Role::Alone,
+    Role::Writer { owner: 1 },
+    Role::Writer { owner: 2 },
+    Role::Reentrant { owner: 1 },
+    Role::Reentrant { owner: 1 },
+    Role::Reentrant { owner: 2 },
+    Role::Reader { owner: 1 },
+    Role::Reader { owner: 2 },
+    Role::Reader { owner: 3 },
+    Role::Slot { permits: 3 },
+    Role::Slot { permits: 3 },
+    Role::Slot { permits: 3 },
+    Role::Slot { permits: 2 },
+];
+
+/// Which of them a story is about: with all of them at once hardly anybody would get a vote.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cast(pub(super) &'static [usize]);
+
+const CASTS: [Cast; 5] = [
+    Cast(&[0, 1, 2]),
+    Cast(&[3, 4, 8, 9, 10]),
+    Cast(&[0, 5, 6, 7]),
+    Cast(&[11, 12, 13, 14]),
+    Cast(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]),
+];
+
+/// The waiters' tickets: how far from the start, which id, and whether it shares.
+pub(super) const TICKETS: [(u64, u64, bool); 6] = [
+    (0, 0x8000_0000_0000_0001, true),
+    (0, 0x8000_0000_0000_0000, false),
+    (0, 0xf, true),
+    (1, 0, false),
+    (2, 0xffff_ffff_ffff_ffff, true),
+    (9_999_999, 0xa, false),
+];
 
 /// The fence that is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -90,13 +155,13 @@ pub(super) enum Span {
     Rest(i64),
 }
 
-/// A node's first errand, and what happens then.
-pub(super) fn stories() -> impl Strategy<Value = (Visit, Vec<Step>)> {
+/// Who takes part, a node's first errand, and what happens then.
+pub(super) fn stories() -> impl Strategy<Value = (Cast, Visit, Vec<Step>)> {
     let blank = Visit::Hello { run: 0, constants: 0, founders: "r1,r2", trust: None };
     // Most of a node's life is spent ripe; the rest is short and eventful.
     prop_oneof![
-        3 => (Just(Visit::Init { run: 0, constants: 0 }), steps(60, 15)),
-        2 => (Just(blank), steps(5, 60)),
+        4 => (select(CASTS.to_vec()), Just(Visit::Init { run: 0, constants: 0 }), steps(80, 5)),
+        1 => (select(CASTS.to_vec()), Just(blank), steps(5, 60)),
     ]
 }
 
@@ -104,26 +169,28 @@ fn steps(votes: u32, visits: u32) -> impl Strategy<Value = Vec<Step>> {
     let near = (0..NAMES, 0..3_u64).prop_map(|(name, below)| Step::NearTheLastFence { name, below });
     let step = prop_oneof![
         30 => jump().prop_map(Step::Pass),
-        votes => (known(), vec(letter(), 1..4)).prop_map(|(life, batch)| Step::Send { life, batch }),
+        votes => (known(), vec(letter(), 1..6)).prop_map(|(life, batch)| Step::Send { life, batch }),
         visits => visit().prop_map(Step::Visit),
-        2 => Just(Step::WipeEpoch),
+        2 => (0..NAMES).prop_map(|name| Step::Vanish { name }),
+        1 => Just(Step::WipeEpoch),
         1 => Just(Step::WipeAll),
         1 => near,
     ];
     vec(step, 1..60)
 }
 
-/// How many names, attempts, runs and sets of constants there are.
+/// How many names, runs, channels and sets of constants there are.
 pub(super) const NAMES: usize = 2;
-pub(super) const ATTEMPTS: u128 = 4;
 pub(super) const RUNS: usize = 2;
+pub(super) const CHANNELS: usize = 2;
 pub(super) const CONSTANTS: usize = 5;
 
 fn jump() -> impl Strategy<Value = Jump> {
     let edge = select(vec![-1, 0, 1, 999, 1_000, 1_001]);
     prop_oneof![
         2 => (0..3_i64).prop_map(Jump::By),
-        3 => (0..3_001_000_i64).prop_map(Jump::By),
+        3 => (0..300_000_i64).prop_map(Jump::By),
+        2 => (0..3_001_000_i64).prop_map(Jump::By),
         1 => (-3_000_000..0_i64).prop_map(Jump::By),
         3 => (any::<Index>(), edge).prop_map(|(what, offset)| Jump::ToTheEndOf { what, offset }),
     ]
@@ -137,21 +204,28 @@ fn letter() -> impl Strategy<Value = Letter> {
     let ttl = || prop_oneof![Just(100_u64), 100..3_000_u64];
     // A label may hold anything that can be printed; a holder that nobody of ours wrote says nothing.
     let holder = || select(vec!["7 host ", "7 host a label with % and \\ in it", "1 h\u{e4}st \u{9501}", "nobody"]);
+    let away = || {
+        let waiter = 0..TICKETS.len();
+        (any::<bool>(), waiter).prop_map(|(leave, who)| if leave { Away::Leave(who) } else { Away::Yield(who) })
+    };
     let kind = prop_oneof![
-        5 => (bid(), ttl(), holder()).prop_map(|(fence, ttl, holder)| Kind::Acquire { fence, ttl, holder }),
+        10 => (bid(), ttl(), holder(), option::weighted(0.6, 0..TICKETS.len()))
+            .prop_map(|(fence, ttl, holder, waiter)| Kind::Acquire { fence, ttl, holder, waiter }),
         4 => (bid(), ttl(), holder(), any::<bool>())
             .prop_map(|(fence, ttl, holder, repair)| Kind::Renew { fence, ttl, holder, repair }),
-        3 => option::weighted(0.3, 1..3_000_u64).prop_map(|tombstone| Kind::Release { tombstone }),
+        8 => (option::weighted(0.2, 1..3_000_u64), option::weighted(0.6, away()))
+            .prop_map(|(tombstone, parting)| Kind::Release { tombstone, parting }),
+        2 => Just(Kind::Inspect),
         2 => ttl().prop_map(|ttl| Kind::PlainAcquire { ttl }),
         1 => ttl().prop_map(|ttl| Kind::PlainExtend { ttl }),
         1 => Just(Kind::PlainRelease),
     ];
-    (0..NAMES, 0..ATTEMPTS, kind).prop_map(|(name, who, kind)| Letter { name, who, kind })
+    (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, who, slot, kind)| Letter { name, who, slot, kind })
 }
 
 fn bid() -> impl Strategy<Value = Bid> {
     prop_oneof![
-        3 => (-5..5_i64).prop_map(Bid::Clock),
+        6 => (-5..5_i64).prop_map(Bid::Clock),
         1 => (-20_000_000..20_000_000_i64).prop_map(Bid::Clock),
         2 => (-1..2_i64).prop_map(Bid::Limit),
         3 => (-2..3_i64).prop_map(Bid::Stored),

@@ -1,0 +1,149 @@
+//! What a server has stored, read key by key.
+
+use std::collections::BTreeMap;
+
+use ::redis::{FromRedisValue, Value, from_redis_value};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+use quorlock_core::fence::Fence;
+use quorlock_core::mode::{OwnerId, Period};
+use quorlock_core::name::LeaseId;
+use quorlock_core::node::{Entry, FenceNote, Incarnation, Place, Record, VoteNote};
+use quorlock_core::ticket::{Channel, Ticket, Waiter};
+
+use super::model::{State, attempts};
+use super::steps::NAMES;
+
+/// What the server told, in order.
+pub(super) struct Seen {
+    values: std::vec::IntoIter<Value>,
+    millis: u64,
+    /// How many keys were there.
+    keys: usize,
+}
+
+type Read<T> = Result<T, TestCaseError>;
+
+impl Seen {
+    pub(super) fn new(values: Vec<Value>, millis: i64) -> Self {
+        Self { values: values.into_iter(), millis: millis.unsigned_abs(), keys: 0 }
+    }
+
+    pub(super) fn state(mut self, life: Option<Incarnation>) -> Read<State> {
+        let mut records: [Record; NAMES] = Default::default();
+        for record in &mut records {
+            *record = self.record()?;
+        }
+        let tombstones: BTreeMap<_, _> = attempts().filter_map(|attempt| Some((attempt, self.end()?))).collect();
+        let marks: usize = self.next();
+        let known = self.keys + marks + usize::from(life.is_some());
+        prop_assert_eq!(self.next::<usize>(), known, "keys that nobody knows");
+        Ok(State { life, records, tombstones })
+    }
+
+    fn record(&mut self) -> Read<Record> {
+        let (text, vote) = self.note(vote)?.unzip();
+        let (_, fence) = self.note(fence)?.unzip();
+        let entries = self.entries(text.as_deref(), vote.as_ref())?;
+        Ok(Record { vote, entries, fence, line: self.line()?, tombstone: None })
+    }
+
+    fn next<T: FromRedisValue>(&mut self) -> T {
+        from_redis_value(self.values.next().unwrap()).unwrap()
+    }
+
+    /// The last millisecond of a key; `None` for one that is not there. There must be none without an end.
+    fn end(&mut self) -> Option<u64> {
+        let left: i64 = self.next();
+        assert_ne!(left, -1, "a key without an end");
+        self.keys += usize::from(left >= 0);
+        u64::try_from(left).ok().map(|left| self.millis + left)
+    }
+
+    /// The members of a sorted set, lowest score first. All scores are whole numbers.
+    fn scores(&mut self) -> Vec<(String, u64)> {
+        let members: Vec<(String, f64)> = self.next();
+        members.into_iter().map(|(member, score)| (member, score as u64)).collect()
+    }
+
+    /// A string, as it is and as it is read.
+    fn note<T>(&mut self, read: impl Fn(&str, u64) -> Option<T>) -> Read<Option<(String, T)>> {
+        let (text, end): (Option<String>, _) = (self.next(), self.end());
+        let Some(text) = text else { return Ok(None) };
+        let note = end.and_then(|end| read(&text, end));
+        prop_assert!(note.is_some(), "what is {:?}, until {:?}?", text, end);
+        Ok(note.map(|note| (text, note)))
+    }
+
+    fn entries(&mut self, text: Option<&str>, vote: Option<&VoteNote>) -> Read<Vec<Entry>> {
+        let (mut fields, end): (BTreeMap<String, String>, _) = (self.next(), self.end());
+        let period = fields.remove("period");
+        prop_assert_eq!(period.is_some(), end.is_some(), "entries of no period");
+        let Some(vote) = vote.filter(|_| period.as_deref() == text) else { return Ok(Vec::new()) };
+        prop_assert_eq!(end, Some(vote.until), "entries do not end with their vote");
+        let mut entries = Vec::new();
+        for (attempt, value) in &fields {
+            let entry = entry(vote.period, attempt, value);
+            prop_assert!(entry.is_some(), "what is {:?} in {:?}?", value, vote);
+            entries.extend(entry.filter(|entry| entry.until >= self.millis));
+        }
+        entries.sort_by_key(|entry| entry.attempt);
+        Ok(entries)
+    }
+
+    fn line(&mut self) -> Read<Vec<Place>> {
+        let (line, line_end) = (self.scores(), self.end());
+        let (kept, kept_end) = (self.scores(), self.end());
+        let kept: BTreeMap<String, u64> = kept.into_iter().collect();
+        prop_assert_eq!((line.len(), line_end), (kept.len(), kept_end), "the line is not what is kept");
+        let mut places = Vec::new();
+        for (member, at) in line {
+            let place = place(&member, at).zip(kept.get(&member));
+            prop_assert!(place.is_some(), "what is {:?} among {:?}?", member, kept);
+            places.extend(place.map(|(waiter, until)| Place { waiter, until: *until }));
+        }
+        places.retain(|place| place.until >= self.millis);
+        Ok(places)
+    }
+}
+
+fn vote(text: &str, until: u64) -> Option<VoteNote> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let (attempt, period) = match words[..] {
+        [attempt] => (attempt, Period::Exclusive),
+        ["s", attempt] => (attempt, Period::Shared),
+        ["r", attempt, owner] => (attempt, Period::Reentrant(OwnerId::parse(owner)?)),
+        ["k", attempt, permits] => (attempt, Period::Slots(permits.parse().ok()?)),
+        _ => return None,
+    };
+    Some(VoteNote { attempt: LeaseId::parse(attempt)?, period, until })
+}
+
+fn fence(text: &str, until: u64) -> Option<FenceNote> {
+    let [fence, by, since, ticket, holder] = text.splitn(5, ' ').collect::<Vec<_>>().try_into().ok()?;
+    Some(FenceNote {
+        fence: Fence::new(fence.parse().ok()?),
+        by: LeaseId::parse(by)?,
+        since_micros: since.parse().ok()?,
+        ticket: if ticket == "-" { None } else { Some(Ticket::parse(ticket)?) },
+        holder: holder.into(),
+        until,
+    })
+}
+
+fn entry(period: Period, attempt: &str, value: &str) -> Option<Entry> {
+    let (until, whose) = value.split_once(' ')?;
+    let (owner, slot) = match period {
+        Period::Exclusive => return None,
+        Period::Reentrant(_) | Period::Shared => (Some(OwnerId::parse(whose)?), None),
+        Period::Slots(_) => (None, Some(whose.parse().ok()?)),
+    };
+    Some(Entry { attempt: LeaseId::parse(attempt)?, owner, slot, until: until.parse().ok()? })
+}
+
+fn place(member: &str, at: u64) -> Option<Waiter> {
+    let [id, kind, channel] = member.split(' ').collect::<Vec<_>>().try_into().ok()?;
+    let ticket = Ticket { at, id: Ticket::parse_id(id)? };
+    let shared = matches!(kind, "s" | "x").then_some(kind == "s")?;
+    Some(Waiter { ticket, channel: Channel::parse(channel)?, shared })
+}

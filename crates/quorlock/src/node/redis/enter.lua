@@ -1,0 +1,111 @@
+-- A vote for an attempt that may hold together with others, or a renewal of it: as in acquire.lua, with entries.
+-- KEYS  as of acquire.lua
+-- ARGV  1 to 10 as of acquire.lua   11 'r' (reentrant), 's' (shared) or 'k' (slots)   12 owner, or the slot to begin at
+--       13 permits
+-- Gives as acquire.lua; of a slot {1, now, fence, slot, {other free ones}}; {-7, now, permits} other permits are in use
+--#begin
+local mode, whose, permits = ARGV[11], ARGV[12], tonumber(ARGV[13])
+--#period
+--#line
+--#refuse
+--#entries
+local known = kind and redis.call('HMGET', holds, 'period', attempt) or {}
+local void = not kind or known[1] ~= vote
+local ends, mine
+if not void and known[2] then ends, mine = string.match(known[2], '^(%d+) (%w+)$') end
+ends = tonumber(ends)
+local own = ends and ends >= millis
+-- A slot that was granted here and not won is given back for the one that was.
+local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(mine) ~= tonumber(whose)
+if moves then own = false end
+local reentry = verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
+local among = mode ~= 'r'
+
+-- Slots that somebody has, and how many have one.
+local taken, count = {}, 0
+if mode == 'k' and kind == 'k' then
+  for _, entry in ipairs(read_entries()) do
+    taken[tonumber(entry[3])] = true
+    count = count + 1
+  end
+end
+
+-- The next slot that nobody has, in the order of looking; nil when all have been looked at.
+local looked = 0
+local function next_free()
+  while looked < permits do
+    local slot = (whose + looked) % permits
+    looked = looked + 1
+    if not taken[slot] then return slot end
+  end
+end
+
+if verb == 'acquire' then
+  if not own and not reentry then
+    if kind == 'k' and mode == 'k' and tonumber(detail) ~= permits then return {-7, now, tonumber(detail)} end
+    local open = not vote or kind == mode and (kind == 's' or kind == 'k' and count < permits)
+    drop_lapsed()
+    local before, room = count_before(), mode == 'k' and permits - count or 1
+    if not open or count_ahead(before, mode == 's') >= room then return refuse(not open, before, mode == 's') end
+  end
+elseif not own then
+  local same = kind == mode and (kind == 's' or kind == 'r' and detail == whose or kind == 'k' and detail == ARGV[13])
+  if vote and not (same and (kind ~= 'k' or tonumber(whose) < permits and not taken[tonumber(whose)])) then
+    drop_lapsed()
+    return held(0, redis.call('ZCARD', kept), 0)
+  end
+  if verb == 'renew' then return {-4, now} end
+end
+--#fence
+
+if moves then
+  taken[tonumber(mine)] = nil
+  if not take_back(KEYS[2], attempt, ends) then vote, kind, void = false, nil, true end
+end
+local free = {}
+if mode == 'k' then
+  mine = own and mine or next_free() or 0
+  while #free < FREE_LISTED_MAX do
+    local slot = next_free()
+    if not slot then break end
+    free[#free + 1] = slot
+  end
+else
+  mine = whose
+end
+local till = millis + ARGV[4]
+if own then till = math.max(till, ends) end
+if not vote then
+  signed = attempt
+  vote = mode .. ' ' .. attempt
+  if mode == 'r' then vote = vote .. ' ' .. whose end
+  if mode == 'k' then vote = vote .. ' ' .. ARGV[13] end
+end
+if not ((own or reentry) and by == signed) then since = whole(now) end
+ticket = at == '' and '-' or at .. '-' .. string.sub(place, 1, 16)
+-- The vote last: neither a vote without its fence nor one without its entry must survive a server that runs out of
+-- memory in between.
+redis.call('SET', KEYS[3], string.format('%.0f %s %s %s %s', fence, signed, since, ticket, ARGV[7]), 'PX', ARGV[6])
+if void then redis.call('DEL', holds) end
+redis.call('HSET', holds, 'period', vote, attempt, whole(till) .. ' ' .. mine)
+if not kind then
+  if not redis.call('SET', KEYS[2], vote, 'NX', 'PXAT', whole(till)) then
+    return redis.error_reply('WRONGTYPE the key of this lock holds other data')
+  end
+  redis.call('PEXPIREAT', holds, whole(till))
+else
+  -- It never ends earlier than it did.
+  local last = millis + redis.call('PTTL', KEYS[2])
+  if till > last then redis.call('PEXPIREAT', KEYS[2], whole(till)) end
+  if till > last or void then redis.call('PEXPIREAT', holds, whole(math.max(till, last))) end
+end
+if verb == 'acquire' then
+  if at ~= '' then leave_line() end
+  -- Whoever enters together with others leaves room for the next.
+  if not own and not reentry then
+    local channel, next_ticket = hint_for(mode, count + 1 < (permits or 0))
+    if channel then redis.pcall('PUBLISH', HINT_CHANNEL .. channel, next_ticket) end
+  end
+end
+if mode == 'k' then return {1, now, fence, tonumber(mine), free} end
+return {1, now, fence}

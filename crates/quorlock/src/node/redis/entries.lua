@@ -1,0 +1,39 @@
+-- The entries that stand, each as {attempt, its last millisecond, owner or slot}, and the attempts of lapsed ones.
+-- Needs `holds`, `vote` and `millis`. Entries of another vote than the one that stands are void.
+local function read_entries()
+  local entries, lapsed = {}, {}
+  if redis.call('HGET', holds, 'period') ~= vote then return entries, lapsed end
+  local all = redis.call('HGETALL', holds)
+  for i = 1, #all, 2 do
+    local till, whose = string.match(all[i + 1], '^(%d+) (%w+)$')
+    if till and tonumber(till) >= millis then
+      entries[#entries + 1] = {all[i], tonumber(till), whose}
+    elseif till then
+      lapsed[#lapsed + 1] = all[i]
+    end
+  end
+  return entries, lapsed
+end
+
+-- Removes an entry that would have ended with the millisecond `till`. Whether the vote still stands.
+local function take_back(key, attempt, till)
+  redis.call('HDEL', holds, attempt)
+  local ends = millis + redis.call('PTTL', key)
+  -- The others only matter if this was the one to end last.
+  if till < ends then return true end
+  local last = 0
+  local entries, lapsed = read_entries()
+  for _, entry in ipairs(entries) do last = math.max(last, entry[2]) end
+  if last == 0 then
+    redis.call('DEL', key, holds)
+    return false
+  end
+  for _, gone in ipairs(lapsed) do redis.call('HDEL', holds, gone) end
+  if last < ends then
+    -- An end that is now would be past already.
+    last = string.format('%.0f', math.max(last, millis + 1))
+    redis.call('PEXPIREAT', key, last)
+    redis.call('PEXPIREAT', holds, last)
+  end
+  return true
+end

@@ -1,0 +1,210 @@
+//! What only a server can show.
+
+use std::sync::Arc;
+
+use ::redis::pipe;
+use quorlock_core::fence::Fence;
+use quorlock_core::mode::{Mode, OwnerId};
+use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::node::Epoch;
+use quorlock_core::ticket::{Channel, Line, Parting, Ticket, WAITERS_MAX, Waiter};
+use quorlock_core::time::Ttl;
+use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_testkit::RedisServer;
+use tokio::sync::mpsc::Receiver;
+
+use super::super::scripts::{hint_channel, kept_key, line_key};
+use super::*;
+use crate::node::place::{KeyTemplate, Place};
+
+const EARS: Channel = Channel(0xc);
+
+fn constants() -> Constants {
+    Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 60_000, sigma_micros: 10_000_000 }
+}
+
+fn place() -> Arc<Place> {
+    let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
+    Arc::new(template.place(&Name::new("job").unwrap()).unwrap())
+}
+
+/// A session that has declared its server ripe, and what it hears.
+struct Guest {
+    session: Box<dyn Session>,
+    life: Life,
+    heard: Receiver<Ticket>,
+}
+
+impl Guest {
+    async fn of(url: &str, channel: Channel) -> Self {
+        let node = RedisNode::new(url, constants(), Duration::from_secs(5)).unwrap();
+        let (hints, heard) = Hints::new(channel);
+        let mut session = node.open(hints).await.unwrap();
+        let mut standing = session.errand(Errand::Look).await.unwrap();
+        if standing.life.is_none() {
+            let (run, fresh) = (session.run().to_owned(), Epoch(7));
+            standing = session.errand(Errand::Init { run, fresh, constants: constants() }).await.unwrap();
+        }
+        let life = standing.life.unwrap();
+        let life = Life { epoch: life.epoch.unwrap(), floor: life.floor.unwrap() };
+        Self { session, life, heard }
+    }
+
+    async fn ask(&mut self, request: Request) -> Vote {
+        let letter = Letter { place: place(), request: Arc::new(request) };
+        match self.session.send(Some(self.life), vec![letter]).await.unwrap().remove(0) {
+            Reply::Voted { vote, .. } => vote,
+            Reply::Failed(why) => panic!("{why}"),
+        }
+    }
+
+    /// What was pushed before the answer to one more question.
+    async fn hint(&mut self) -> Option<Ticket> {
+        self.session.errand(Errand::Look).await.unwrap();
+        self.heard.try_recv().ok()
+    }
+}
+
+fn acquire(attempt: u128, mode: Mode, ticket: Option<u64>) -> Request {
+    let ttl = Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap();
+    let (attempt, proposal, holder) = (LeaseId::from_bits(attempt), Fence::default(), "7 host label".into());
+    Request::Acquire { attempt, proposal, ttl, holder, mode, waiter: ticket.map(waiter) }
+}
+
+fn release(attempt: u128, parting: Option<Parting>) -> Request {
+    Request::Release { attempt: LeaseId::from_bits(attempt), tombstone: None, parting }
+}
+
+fn waiter(at: u64) -> Waiter {
+    Waiter { ticket: Ticket { at, id: at }, channel: EARS, shared: false }
+}
+
+fn is_grant(vote: &Vote) -> bool {
+    matches!(vote, Vote::Grant { .. })
+}
+
+fn line_of(vote: Vote) -> Line {
+    match vote {
+        Vote::Refusal(Refusal::Held { line, .. } | Refusal::Behind { line, .. }) => line,
+        vote => panic!("{vote:?}"),
+    }
+}
+
+/// How often each command was called, without those that the server is asked about it.
+fn commands(server: &RedisServer) -> HashMap<String, u64> {
+    let info = server.command(&["INFO", "commandstats"]);
+    let calls = |line: &str| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
+    };
+    let all = info.as_str().unwrap().lines().filter_map(calls);
+    all.filter(|(name, _)| name != "info" && !name.starts_with("config")).collect()
+}
+
+fn more(before: &HashMap<String, u64>, after: HashMap<String, u64>) -> Vec<(String, u64)> {
+    let grown = after.into_iter().map(|(name, calls)| {
+        let more = calls - before.get(&name).copied().unwrap_or(0);
+        (name, more)
+    });
+    let mut grown: Vec<_> = grown.filter(|(_, more)| *more > 0).collect();
+    grown.sort();
+    grown
+}
+
+#[tokio::test]
+async fn a_vote_that_nobody_contests_takes_few_commands() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    let own = |words: &[(&str, u64)]| words.iter().map(|(name, calls)| ((*name).into(), *calls)).collect::<Vec<_>>();
+
+    let before = commands(&server);
+    assert!(is_grant(&guest.ask(acquire(1, Mode::EXCLUSIVE, Some(5))).await));
+    let taken = more(&before, commands(&server));
+    assert_eq!(taken, own(&[("evalsha", 1), ("exists", 1), ("mget", 1), ("set", 2), ("time", 1)]));
+
+    let before = commands(&server);
+    assert!(is_grant(&guest.ask(release(1, None)).await));
+    let taken = more(&before, commands(&server));
+    assert_eq!(taken, own(&[("del", 1), ("evalsha", 1), ("exists", 1), ("get", 1), ("time", 1)]));
+}
+
+#[tokio::test]
+async fn readers_come_and_go_without_a_look_at_all_the_others() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    let reads = |owner| Mode::Shared { owner: OwnerId::from_bits(owner) };
+    let before = commands(&server);
+    for reader in 1..10 {
+        assert!(is_grant(&guest.ask(acquire(reader, reads(reader), None)).await));
+    }
+    let short = Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap();
+    let Request::Acquire { attempt, proposal, holder, mode, waiter, .. } = acquire(10, reads(10), None) else {
+        unreachable!("an acquire is one")
+    };
+    let hasty = Request::Acquire { attempt, proposal, ttl: short, holder, mode, waiter };
+    assert!(is_grant(&guest.ask(hasty).await) && is_grant(&guest.ask(release(10, None)).await));
+    assert!(more(&before, commands(&server)).iter().all(|(name, _)| name != "hgetall"));
+}
+
+#[tokio::test]
+async fn a_line_that_is_full_keeps_those_it_has_and_takes_nobody_new() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    assert!(is_grant(&guest.ask(acquire(1, Mode::EXCLUSIVE, None)).await));
+    assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await).place, Some(1));
+
+    let client = ::redis::Client::open(server.url()).unwrap();
+    let mut raw = client.get_multiplexed_async_connection().await.unwrap();
+    let mut crowd = pipe();
+    for id in 1..WAITERS_MAX {
+        let member = format!("{id:016x} x {}", Channel(0).digits());
+        crowd.cmd("ZADD").arg(line_key(&place())).arg(8).arg(&member).ignore();
+        crowd.cmd("ZADD").arg(kept_key(&place())).arg("9000000000000").arg(&member).ignore();
+    }
+    crowd.exec_async(&mut raw).await.unwrap();
+
+    let line = Line { place: Some(WAITERS_MAX), waiting: WAITERS_MAX, lower: true };
+    assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await), line);
+    assert_eq!(guest.ask(acquire(3, Mode::EXCLUSIVE, Some(7))).await, Vote::Refusal(Refusal::LineFull));
+    let reader = Mode::Shared { owner: OwnerId::from_bits(1) };
+    assert_eq!(guest.ask(acquire(4, reader, Some(7))).await, Vote::Refusal(Refusal::LineFull));
+    assert!(is_grant(&guest.ask(release(1, None)).await));
+    assert_eq!(guest.ask(acquire(3, Mode::EXCLUSIVE, Some(9_999))).await, Vote::Refusal(Refusal::LineFull));
+    // Whoever is before all of them needs no place.
+    assert!(is_grant(&guest.ask(acquire(3, Mode::EXCLUSIVE, Some(7))).await));
+}
+
+#[tokio::test]
+async fn a_server_that_lets_nobody_subscribe_or_publish_is_a_node_without_hints() {
+    let server = RedisServer::start();
+    let mut listener = Guest::of(&server.url(), EARS).await;
+    let allowed = ["~quorlock*", "resetchannels", "+@all", "-@pubsub"];
+    for (forbidden, name) in [(&allowed[..], "no-commands"), (&allowed[..3], "no-channels")] {
+        let user = ["ACL", "SETUSER", name, "reset", "on", ">pass"];
+        assert_eq!(server.cli(&[&user, forbidden].concat()), "OK");
+        let mut guest = Guest::of(&format!("redis://{name}:pass@{}", server.addr()), Channel(0xd)).await;
+        assert!(is_grant(&guest.ask(acquire(1, Mode::EXCLUSIVE, None)).await));
+        assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).place, Some(1));
+        assert!(is_grant(&guest.ask(release(1, None)).await), "{name} cannot publish, and releases all the same");
+        assert_eq!(listener.hint().await, None);
+        // With one who may, the same is heard.
+        assert!(is_grant(&listener.ask(acquire(3, Mode::EXCLUSIVE, Some(4))).await));
+        assert!(is_grant(&listener.ask(release(3, None)).await));
+        assert_eq!(listener.hint().await, Some(waiter(5).ticket));
+        assert!(!is_grant(&guest.ask(release(2, Some(Parting::Leave(waiter(5))))).await));
+    }
+}
+
+#[tokio::test]
+async fn a_session_listens_before_it_is_there() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    let ticket = waiter(5).ticket.to_string();
+    assert_eq!(server.cli(&["PUBLISH", &hint_channel(EARS), &ticket]), "1");
+    assert_eq!(server.cli(&["PUBLISH", &hint_channel(EARS), "what?"]), "1");
+    assert_eq!(server.cli(&["PUBLISH", &hint_channel(Channel(0xd)), &ticket]), "0");
+    assert_eq!((guest.hint().await, guest.hint().await), (Some(waiter(5).ticket), None));
+    let deaf = Guest::of(&server.url(), Channel(0)).await;
+    assert_eq!(server.cli(&["PUBLISH", &hint_channel(Channel(0)), &ticket]), "0");
+    drop(deaf);
+}
