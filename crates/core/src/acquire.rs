@@ -1,6 +1,7 @@
 //! From wanting a lock to holding it: round, seal, held; or wait in line until it is ours; or release, rest, round again.
 
 mod asking;
+mod settle;
 mod wait;
 
 use alloc::string::String;
@@ -112,7 +113,7 @@ pub struct Defeat {
 }
 
 /// The machine behind `acquire`. It starts with [`tick`](Self::tick).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Acquire {
     plan: Plan,
     schedule: Schedule,
@@ -133,7 +134,7 @@ pub struct Acquire {
     state: State,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum State {
     Resting { until: Option<Moment> },
     Asking(Asking),
@@ -233,7 +234,7 @@ impl Acquire {
 
     /// A node says that it may be free now. It proves nothing: the node is asked again.
     pub fn hint(&mut self, node: usize, now: Moment, node_micros: Option<i64>) -> Vec<Step> {
-        let proposal = self.proposal(node_micros);
+        let (proposal, pace) = (self.proposal(node_micros), self.pace());
         let waits = self.ticket.is_some();
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
         if !waits || node >= self.plan.quorum.nodes() {
@@ -243,7 +244,8 @@ impl Acquire {
             asking.note_hint(node);
             return Vec::new();
         }
-        asking.begin_turn_if_idle(proposal);
+        asking.begin_turn(proposal);
+        asking.poll.get_or_insert(now + pace);
         let steps = self.ask_again(node, now);
         self.with_wake(steps)
     }
@@ -325,13 +327,6 @@ impl Acquire {
             return Request::PlainAcquire { attempt, ttl };
         }
         Request::Acquire { attempt, proposal, ttl, holder, mode: self.mode(), waiter: self.waiter() }
-    }
-
-    fn mode(&self) -> Mode {
-        match (self.plan.mode, self.slot) {
-            (Mode::Slot { permits, .. }, Some(slot)) => Mode::Slot { permits, slot },
-            (mode, _) => mode,
-        }
     }
 
     fn waiter(&self) -> Option<Waiter> {
@@ -434,23 +429,6 @@ impl Acquire {
         asking.proposal = target;
         let attempt = asking.attempt;
         alloc::vec![Step::Ask { nodes: lower, request: self.request(attempt, target) }]
-    }
-
-    /// Every node granted another slot: give them back, and ask for the one that most nodes can give.
-    fn settle(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
-        self.settles += 1;
-        let State::Asking(asking) = &self.state else { return Vec::new() };
-        let Some(slot) = asking.round.likeliest_slot().filter(|_| self.settles <= SETTLES_MAX && !self.is_over(now))
-        else {
-            self.settles = 0;
-            return self.defeat(Verdict::Held, now, dice);
-        };
-        self.slot = Some(slot);
-        let proposal = asking.proposal.max(asking.round.highest_fence().next());
-        let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
-        self.state = State::Asking(Asking::new(self.plan.quorum, fresh_id(dice), proposal));
-        steps.extend(self.ask_all(now));
-        steps
     }
 
     fn defeat(&mut self, verdict: Verdict, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {

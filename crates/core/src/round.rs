@@ -99,22 +99,24 @@ impl Round {
         granted.max_by_key(|slot| (self.grants_of(Some(*slot)).count(), Reverse(*slot)))
     }
 
+    /// How many nodes have granted this slot of a semaphore, or could have.
+    pub fn offers_of(&self, slot: u32) -> usize {
+        let offered = |state: &&Slot| match state {
+            Slot::Granted { slot: Some(granted), .. } => granted.index == slot || granted.free.contains(&slot),
+            _ => false,
+        };
+        self.slots.iter().filter(offered).count()
+    }
+
     /// The semaphore's slot that most nodes have granted or could grant.
     pub fn likeliest_slot(&self) -> Option<u32> {
-        let offers = |slot: u32| {
-            let offered = |state: &&Slot| match state {
-                Slot::Granted { slot: Some(granted), .. } => granted.index == slot || granted.free.contains(&slot),
-                _ => false,
-            };
-            self.slots.iter().filter(offered).count()
-        };
         let named = self.slots.iter().flat_map(|state| match state {
             Slot::Granted { slot: Some(granted), .. } => {
                 core::slice::from_ref(&granted.index).iter().chain(&granted.free)
             }
             _ => [].iter().chain(&[]),
         });
-        named.copied().max_by_key(|slot| (offers(*slot), Reverse(*slot)))
+        named.copied().max_by_key(|slot| (self.offers_of(*slot), Reverse(*slot)))
     }
 
     /// Forgets what a node said: it is asked anew.

@@ -206,6 +206,10 @@ impl Leases {
         join_all(self.leases.into_iter().map(Lease::release)).await.into_iter().collect()
     }
 
+    pub(crate) fn into_leases(self) -> Vec<Lease> {
+        self.leases
+    }
+
     /// Waits for the next lease, unless one that is here already is lost first.
     async fn unless_lost<T>(&self, next: impl Future<Output = T>) -> Option<T> {
         if self.leases.is_empty() {

@@ -12,27 +12,38 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod all;
 mod background;
+mod election;
+mod lease;
+mod lock;
+mod reentrant;
+mod rw;
+mod semaphore;
+mod settings;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_core::fence::Fence;
-use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::retry::Retry;
 use quorlock_core::vote::Silence;
-use quorlock_core::watchdog::Renewals;
 
 use crate::builder::ClientBuilder;
-use crate::error::{
-    AcquireError, CloseError, ConnectError, ExtendError, FenceError, InitError, LostError, ReleaseError, RunError,
-};
+use crate::error::{CloseError, ConnectError, InitError, InspectError};
+use crate::inspect::Inspection;
 use crate::node::memory::MemoryNodes;
+use crate::stats::Stats;
+pub use all::{All, Leases};
 use background::{Background, wait};
+pub use election::{Changes, Election, Leadership};
+pub use lease::Lease;
+pub use lock::Lock;
+pub use reentrant::Reentrant;
+pub use rw::RwLock;
+pub use semaphore::Semaphore;
 
 /// A set of nodes, and the locks on them. See [`crate::Client`].
 ///
-/// When the last `Client` and [`Lock`] are dropped, every lease that is still alive is released; the client's thread ends
+/// When the last `Client` and lock are dropped, every lease that is still alive is released; the client's thread ends
 /// once it has delivered that. A process that ends sooner leaves it to the ttl: [`close`](Self::close) waits.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -75,7 +86,45 @@ impl Client {
 
     /// A lock of this name. Nothing is sent before it is acquired.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock { lock: self.client.lock(name), background: Arc::clone(&self.background) }
+        Lock::new(self.client.lock(name), &self.background)
+    }
+
+    /// A lock of this name that its owner may enter again. See [`crate::Client::reentrant`].
+    pub fn reentrant(&self, name: impl AsRef<str>) -> Reentrant {
+        Reentrant::new(self.client.reentrant(name), &self.background)
+    }
+
+    /// Many readers or one writer. See [`crate::Client::rw`].
+    pub fn rw(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(self.client.rw(name), &self.background)
+    }
+
+    /// So many at a time, and no more. See [`crate::Client::semaphore`].
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
+        Semaphore::new(self.client.semaphore(name, permits), &self.background)
+    }
+
+    /// Exclusive locks of all these names, or of none. See [`crate::Client::all`].
+    pub fn all<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> All {
+        All::new(self.client.all(names), &self.background)
+    }
+
+    /// One leader at a time, by the exclusive lock of this name. See [`crate::Client::election`].
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self.client.election(name), &self.background)
+    }
+
+    /// How a name stands on every node. See [`crate::Client::inspect`].
+    ///
+    /// # Errors
+    /// [`InspectError`] when no majority of the nodes can tell.
+    pub fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, InspectError> {
+        wait(self.client.inspect(name))
+    }
+
+    /// What this client has done so far, in numbers. Clones count together.
+    pub fn stats(&self) -> Stats {
+        self.client.stats()
     }
 
     /// Each node's URL, without secrets, and why it cannot vote just now; `None` when it can.
@@ -99,151 +148,6 @@ impl Client {
     pub fn close(self, deadline: Duration) -> Result<(), CloseError> {
         let client = self.client.clone();
         self.background.run(client.close(deadline))
-    }
-}
-
-/// A name plus how to ask for it. See [`crate::Lock`].
-#[derive(Clone, Debug)]
-pub struct Lock {
-    lock: crate::Lock,
-    background: Arc<Background>,
-}
-
-impl Lock {
-    /// Asks the nodes for this lifetime.
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.map(|lock| lock.ttl(ttl))
-    }
-
-    /// Shown to whoever finds the lock held.
-    #[must_use]
-    pub fn label(self, label: &str) -> Self {
-        self.map(|lock| lock.label(label))
-    }
-
-    /// Whether and how often leases of this lock are renewed.
-    #[must_use]
-    pub fn renewals(self, renewals: Renewals) -> Self {
-        self.map(|lock| lock.renewals(renewals))
-    }
-
-    /// How [`acquire`](Self::acquire) asks again when the lock is held.
-    #[must_use]
-    pub fn retry(self, retry: Retry) -> Self {
-        self.map(|lock| lock.retry(retry))
-    }
-
-    /// The Redlock page to the letter. See [`crate::Lock::plain`].
-    #[must_use]
-    pub fn plain(self) -> Self {
-        self.map(crate::Lock::plain)
-    }
-
-    /// Asks once. `None` when somebody else holds the lock.
-    ///
-    /// # Errors
-    /// Any [`AcquireError`] but [`Held`](AcquireError::Held).
-    pub fn try_acquire(&self) -> Result<Option<Lease>, AcquireError> {
-        Ok(wait(self.lock.try_acquire())?.map(Lease::new))
-    }
-
-    /// Asks until the lock is ours, or until the retry policy has had enough attempts.
-    ///
-    /// # Errors
-    /// [`AcquireError`], when the attempts are used up or the lock was asked for in a way that cannot be.
-    pub fn acquire(&self) -> Result<Lease, AcquireError> {
-        wait(self.lock.acquire()).map(Lease::new)
-    }
-
-    /// Asks until the lock is ours or the time is over.
-    ///
-    /// # Errors
-    /// [`AcquireError`] says who held the lock at the end, or which nodes were missing.
-    pub fn acquire_within(&self, within: Duration) -> Result<Lease, AcquireError> {
-        wait(self.lock.acquire_within(within)).map(Lease::new)
-    }
-
-    /// Acquires, does the work, releases. Work that is not async cannot be dropped half-way: long work should ask
-    /// [`Lease::ensure`] before each step.
-    ///
-    /// # Errors
-    /// [`RunError::Acquire`] when the work never began, [`RunError::Lost`] when the lease was lost before its end.
-    pub fn run<T>(&self, work: impl FnOnce(&Lease) -> T) -> Result<T, RunError> {
-        let lease = self.acquire()?;
-        let done = work(&lease);
-        lease.ensure(Duration::ZERO)?;
-        wait(lease.lease.finish());
-        Ok(done)
-    }
-
-    fn map(self, change: impl FnOnce(crate::Lock) -> crate::Lock) -> Self {
-        Self { lock: change(self.lock), background: self.background }
-    }
-}
-
-/// What you get when a lock is won. See [`crate::Lease`].
-#[derive(Debug)]
-#[must_use = "a lease that is dropped at once protects nothing"]
-pub struct Lease {
-    lease: crate::Lease,
-}
-
-impl Lease {
-    fn new(lease: crate::Lease) -> Self {
-        Self { lease }
-    }
-
-    /// What is locked.
-    pub fn name(&self) -> &Name {
-        self.lease.name()
-    }
-
-    /// The random value that signs this lease on the nodes.
-    pub fn id(&self) -> LeaseId {
-        self.lease.id()
-    }
-
-    /// The number that is higher than that of every earlier lease of this name.
-    ///
-    /// # Errors
-    /// [`FenceError`] when the lease is over, or plain.
-    pub fn fence(&self) -> Result<Fence, FenceError> {
-        self.lease.fence()
-    }
-
-    /// How long the lease still surely holds if nothing renews it; zero when it is over.
-    pub fn validity(&self) -> Duration {
-        self.lease.validity()
-    }
-
-    /// Makes sure that at least this much validity is left, by a look at the clock.
-    ///
-    /// # Errors
-    /// [`LostError`] when less is left, or none.
-    pub fn ensure(&self, needed: Duration) -> Result<(), LostError> {
-        self.lease.ensure(needed)
-    }
-
-    /// Waits until the lease is lost.
-    pub fn lost(&self) -> LostError {
-        wait(self.lease.lost())
-    }
-
-    /// Renews now.
-    ///
-    /// # Errors
-    /// [`ExtendError`] when the lease is over, or no majority renewed it in time.
-    pub fn extend(&self) -> Result<(), ExtendError> {
-        wait(self.lease.extend())
-    }
-
-    /// Gives the lock back, and waits until a majority of the nodes has acknowledged it.
-    ///
-    /// # Errors
-    /// [`ReleaseError`] when the lease was lost before, or too few nodes acknowledged.
-    pub fn release(self) -> Result<(), ReleaseError> {
-        wait(self.lease.release())
     }
 }
 

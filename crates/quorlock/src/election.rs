@@ -157,6 +157,10 @@ impl Leadership {
         &self.lease
     }
 
+    pub(crate) fn into_lease(self) -> Lease {
+        self.lease
+    }
+
     /// Lets the next candidate lead, and waits until a majority of the nodes knows.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::round::{Round, Slot};
 use crate::time::Moment;
 use crate::vote::{Outcome, Refusal, Silence, Vote};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Asking {
     pub(super) attempt: LeaseId,
     /// The fence that is proposed to whoever is asked in this turn.
@@ -67,21 +67,24 @@ impl Asking {
         self.nodes[node].hinted = true;
     }
 
-    /// Takes an answer. Whether the node was refusing, and has given a hint since it was asked.
+    /// Takes an answer, unless it is a refusal and the node has given a hint since it was asked: then it is to be asked
+    /// again. Whether it is.
     pub(super) fn take(&mut self, node: usize, outcome: Outcome) -> bool {
         let Some(contact) = self.nodes.get_mut(node) else { return false };
         let hinted = contact.hinted;
         *contact = Contact::default();
         self.sealing.retain(|&sealed| sealed != node);
         let refused = |why: &Refusal| matches!(why, Refusal::Held { .. } | Refusal::Behind { .. });
-        let asks_for_more = matches!(&outcome, Outcome::Voted { vote: Vote::Refusal(why), .. } if refused(why));
-        self.round.take(node, outcome);
+        let is_old = hinted && matches!(&outcome, Outcome::Voted { vote: Vote::Refusal(why), .. } if refused(why));
+        if !is_old {
+            self.round.take(node, outcome);
+        }
         // With votes in hand, whoever has not been asked yet will be: hints that get lost do not hold up the turn.
         let waits_for_hints = self.round.grants().next().is_some() && !self.unasked().is_empty();
         if !waits_for_hints && self.nodes.iter().all(|contact| !contact.pending) {
             self.deadline = None;
         }
-        hinted && asks_for_more
+        is_old
     }
 
     /// The deadline has come: whoever owes an answer is silent.
@@ -111,13 +114,16 @@ impl Asking {
         (0..self.nodes.len()).filter(is_unasked).collect()
     }
 
-    /// Without votes and questions, what was said before is old: the next answer begins anew.
-    pub(super) fn begin_turn_if_idle(&mut self, proposal: Fence) {
-        let idle = self.nodes.iter().all(|contact| !contact.pending) && self.round.grants().next().is_none();
-        if idle {
-            self.proposal = proposal;
-            (0..self.nodes.len()).for_each(|node| self.round.forget(node));
+    /// Without votes, what was said before a hint is old: the next answer begins anew. Whoever owes one was asked with
+    /// the proposal that there is.
+    pub(super) fn begin_turn(&mut self, proposal: Fence) {
+        if self.round.grants().next().is_some() {
+            return;
         }
+        if self.nodes.iter().all(|contact| !contact.pending) {
+            self.proposal = proposal;
+        }
+        (0..self.nodes.len()).for_each(|node| self.round.forget(node));
     }
 
     /// Everyone is asked anew; votes that stand keep their fence and count until then.

@@ -112,7 +112,7 @@ impl Acquire {
         self.tell(wait)
     }
 
-    fn pace(&self) -> Duration {
+    pub(super) fn pace(&self) -> Duration {
         (self.plan.ttl.duration() / 3).min(POLL_MAX)
     }
 

@@ -54,6 +54,12 @@ impl Background {
             Err(error) => unreachable!("nobody cancels this task: {error}"),
         }
     }
+
+    /// Waits on this thread for a future that needs the runtime's own timers and cannot be handed over.
+    pub(super) fn wait_with_timers<T>(&self, future: impl Future<Output = T>) -> T {
+        let _timers = self.handle.enter();
+        wait(future)
+    }
 }
 
 impl fmt::Debug for Background {

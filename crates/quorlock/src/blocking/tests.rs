@@ -1,4 +1,8 @@
+use std::sync::mpsc;
+
 use super::*;
+use crate::error::{AcquireError, FenceError, LostError};
+use crate::{Owner, Progress};
 
 #[test]
 fn a_lock_works_without_a_runtime() {
@@ -52,4 +56,104 @@ fn a_lease_is_renewed_while_its_thread_is_busy() {
         renewals += u32::from(now > last);
         last = now;
     }
+}
+
+#[test]
+fn an_owner_enters_again_without_a_runtime() {
+    let client = Client::memory();
+    let lock = client.reentrant("a");
+    let outer = lock.acquire().unwrap();
+    let same = Owner::parse(&lock.owner().reveal()).expect("what was revealed can be read");
+    let inner = client.reentrant("a").owned_by(&same).acquire_within(Duration::from_secs(5)).unwrap();
+    assert_eq!(inner.fence().unwrap(), outer.fence().unwrap());
+    outer.release().unwrap();
+    assert!(client.reentrant("a").try_acquire().unwrap().is_none(), "another owner, and one entry is left");
+    inner.release().unwrap();
+    assert!(client.reentrant("a").try_acquire().unwrap().is_some());
+}
+
+#[test]
+fn readers_share_and_a_writer_does_not_without_a_runtime() {
+    let client = Client::memory();
+    let prices = client.rw("a");
+    let other = prices.clone();
+    let readers = (prices.read().unwrap(), other.read_within(Duration::from_secs(5)).unwrap());
+    assert!(matches!(prices.write(), Err(AcquireError::Upgrade { .. })));
+    assert!(client.rw("a").try_write().unwrap().is_none());
+    let read = readers.0.fence().unwrap().max(readers.1.fence().unwrap());
+    drop(readers);
+    let writer = prices.write_within(Duration::from_secs(5)).unwrap();
+    assert!(writer.fence().unwrap() > read);
+    assert!(other.try_read().unwrap().is_none());
+    drop(writer);
+    assert!(other.write().is_ok());
+}
+
+#[test]
+fn a_semaphore_has_so_many_slots_without_a_runtime() {
+    let client = Client::memory();
+    let workers = client.semaphore("a", 2);
+    assert_eq!(workers.permits(), 2);
+    let (one, other) = (workers.acquire().unwrap(), workers.acquire().unwrap());
+    assert_ne!(one.slot().unwrap(), other.slot().unwrap());
+    assert!(workers.try_acquire().unwrap().is_none());
+    let wrong = client.semaphore("a", 3).try_acquire().unwrap_err();
+    assert!(matches!(wrong, AcquireError::Permits { asked: 3, stored: 2, .. }), "{wrong}");
+    let freed = one.slot();
+    one.release().unwrap();
+    assert_eq!(workers.acquire_within(Duration::from_secs(5)).unwrap().slot(), freed);
+}
+
+#[test]
+fn all_names_are_held_or_none_without_a_runtime() {
+    let client = Client::memory();
+    let leases = client.all(["b", "a", "b"]).label("both").acquire().unwrap();
+    assert_eq!(leases.iter().map(|lease| lease.name().as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(leases.fence("a").unwrap(), leases.get("a").unwrap().fence().unwrap());
+    assert_eq!(leases.fence("c"), Err(FenceError::NotHeld));
+    leases.ensure(leases.validity() / 2).unwrap();
+    assert!(client.all(["b", "c"]).try_acquire().unwrap().is_none());
+    assert!(client.lock("c").try_acquire().unwrap().is_some(), "nothing is held of those that could not be had");
+    leases.release().unwrap();
+    let leases = client.all(["a", "b"]).acquire_within(Duration::from_secs(5)).unwrap();
+    client.close(Duration::from_secs(5)).unwrap();
+    assert_eq!(leases.lost().1, LostError::Closed);
+}
+
+#[test]
+fn followers_hear_of_every_leader_without_a_runtime() {
+    let client = Client::memory();
+    let election = client.election("a").ttl(Duration::from_secs(5));
+    let mut changes = election.changes();
+    assert_eq!(changes.next(), Some(None));
+    let first = election.clone().label("first").campaign().unwrap();
+    assert!(first.is_leader());
+    let led = changes.next().unwrap().expect("somebody leads");
+    assert_eq!((led.holder.unwrap().label.as_str(), led.term), ("first", first.term().unwrap()));
+    first.step_down().unwrap();
+    let second = election.campaign_within(Duration::from_secs(5)).unwrap();
+    assert_eq!(election.leader().unwrap().unwrap().term, second.term().unwrap());
+    // Whoever looks from time to time may or may not have seen that nobody led.
+    let seen = changes.by_ref().flatten().next().expect("the client lives");
+    assert_eq!(seen.term, second.lease().fence().unwrap());
+    client.close(Duration::from_secs(5)).unwrap();
+    assert_eq!(second.lost(), LostError::Closed);
+    assert_eq!(changes.next(), None, "it ends with its client");
+}
+
+#[test]
+fn waiting_is_seen_and_counted_without_a_runtime() {
+    let client = Client::memory();
+    let lease = client.lock("a").label("first").acquire().unwrap();
+    let (tell, told) = mpsc::channel();
+    let lock = client.lock("a").observe(move |progress| tell.send(progress.clone()).expect("somebody listens"));
+    let waiter = std::thread::spawn(move || lock.acquire().map(|lease| lease.fence().unwrap()));
+    let Progress::Waiting(wait) = told.recv().unwrap() else { panic!("the lock is held") };
+    assert_eq!((wait.place, wait.waiting, wait.holder.unwrap().label.as_str()), (Some(1), 1, "first"));
+    let inspection = client.inspect("a").unwrap();
+    assert_eq!((inspection.waiting(), inspection.holder().unwrap().1), (1, lease.fence().unwrap()));
+    lease.release().unwrap();
+    let fence = waiter.join().unwrap().unwrap();
+    assert_eq!(told.iter().last(), Some(Progress::Granted { fence: Some(fence) }));
+    assert_eq!(client.stats().acquired, 2);
 }

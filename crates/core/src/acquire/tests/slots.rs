@@ -16,6 +16,15 @@ fn granted<const F: usize>(fence: u64, index: u32, free: [u32; F]) -> Outcome {
     Outcome::Voted { vote: Vote::Grant { fence: Fence::new(fence), slot }, sent: at(0) }
 }
 
+fn waiting(nodes: usize) -> Plan {
+    Plan { line: Some(Channel(7)), retry: patient(nodes).retry, ..slots(nodes) }
+}
+
+/// Three nodes have each granted another slot, and could have granted these.
+fn split<const F: usize>(free: [u32; F]) -> [Outcome; 3] {
+    [granted(7, 0, free), granted(7, 1, free), granted(7, 2, free)]
+}
+
 /// Where the nodes are asked to begin to look.
 fn start(steps: &[Step]) -> u32 {
     match asked(steps) {
@@ -67,19 +76,37 @@ fn split_grants_settle_on_the_likeliest_slot_with_a_fresh_attempt() {
 
 #[test]
 fn a_waiter_that_settles_keeps_its_place() {
-    let line = Some(Channel(7));
-    let mut run = Run::asking(Plan { line, ..slots(3) });
+    let mut run = Run::asking(waiting(3));
     let old = run.attempt;
-    let steps = run.take_all(4, [granted(7, 0, []), granted(7, 1, []), granted(7, 2, [])]);
+    let steps = run.take_all(4, split([2]));
     let parting = run.acquire.waiter().map(Parting::Yield);
     assert_eq!(steps[0], Step::Release { attempt: old, nodes: alloc::vec![0, 1, 2], parting });
     assert!(matches!(asked(&steps), Some((_, Request::Acquire { waiter: Some(_), .. }))));
 }
 
 #[test]
+fn where_no_slot_can_come_to_a_majority_a_waiter_lets_the_others_go_first() {
+    for (nodes, pause) in [(3, 50), (5, 200)] {
+        let mut run = Run::asking(waiting(nodes));
+        let old = run.attempt;
+        (3..nodes).for_each(|node| drop(run.take(4, node, late())));
+        let answers = split([]).into_iter().enumerate();
+        let steps = answers.map(|(node, outcome)| run.take(4, node, outcome)).find(|steps| !steps.is_empty()).unwrap();
+        assert!(matches!(steps[0], Step::Release { parting: Some(Parting::Yield(_)), .. }));
+        assert_eq!(asked(&steps), None, "it would get back what it gave");
+        run.tick(4 + pause - 1);
+        assert_eq!(asked(&run.tick(4 + pause)).unwrap().0.len(), nodes, "those who wait for the silent do so longer");
+        assert_ne!(run.attempt, old);
+    }
+    let mut run = Run::asking(slots(3));
+    let steps = run.take_all(4, split([]));
+    assert_eq!(run.defeated(&steps).verdict, Verdict::Held, "one who does not wait is turned away");
+}
+
+#[test]
 fn a_waiter_with_a_refusal_yields_rather_than_settles() {
     let line = Line { place: Some(2), waiting: 2, lower: true };
-    let mut run = Run::asking(Plan { line: Some(Channel(7)), ..slots(3) });
+    let mut run = Run::asking(waiting(3));
     run.take(4, 0, granted(7, 0, []));
     let steps = run.take(4, 1, held_in(9, line));
     assert!(matches!(steps[0], Step::Release { parting: Some(Parting::Yield(_)), .. }));
@@ -88,19 +115,18 @@ fn a_waiter_with_a_refusal_yields_rather_than_settles() {
 
 #[test]
 fn it_settles_so_often_and_no_more() {
-    let split = |run: &mut Run| run.take_all(4, [granted(7, 0, []), granted(7, 1, []), granted(7, 2, [])]);
     let mut run = Run::asking(slots(3));
     for _ in 0..SETTLES_MAX {
-        assert!(asked(&split(&mut run)).is_some());
+        assert!(asked(&run.take_all(4, split([2]))).is_some());
     }
-    let steps = split(&mut run);
+    let steps = run.take_all(4, split([2]));
     assert_eq!(run.defeated(&steps).verdict, Verdict::Held);
 }
 
 #[test]
 fn nothing_is_settled_after_giving_up() {
     let mut run = Run::asking(Plan { give_up: Some(at(4)), ..slots(3) });
-    let steps = run.take_all(4, [granted(7, 0, []), granted(7, 1, []), granted(7, 2, [])]);
+    let steps = run.take_all(4, split([2]));
     assert_eq!(run.defeated(&steps).verdict, Verdict::Held);
 }
 

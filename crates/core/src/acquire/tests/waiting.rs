@@ -189,6 +189,28 @@ fn refusals_before_a_hint_do_not_count_after_it() {
     let mut run = Run::refused(waiting(3), SECOND);
     run.hint(300, 0);
     assert_eq!(run.take(301, 0, grant(50, 300)), [], "nobody is known to be lower now");
+    let mut run = Run::asking(waiting(3));
+    run.take_all(4, [held_in(9, NEXT), held_in(9, NEXT)]);
+    run.hint(10, 0);
+    let steps = run.take(11, 0, grant(50, 10));
+    assert_eq!(steps, [], "nor if a third node owes its first answer");
+    run.hint(12, 1);
+    won(&run.take(13, 1, grant(50, 12)));
+}
+
+#[test]
+fn forgotten_refusals_do_not_leave_it_without_a_poll() {
+    let mut run = Run::asking(waiting(5));
+    for node in 0..4 {
+        run.hint(5, node);
+        run.take(6, node, held_in(9, SECOND));
+        run.take(6, node, held_in(9, SECOND));
+        run.hint(7, node);
+        run.take(8, node, held_in(9, SECOND));
+    }
+    run.take(9, 4, held_in(9, SECOND));
+    run.tick(208);
+    assert_eq!(asked_nodes(&run.tick(1_100)), [0, 1, 2, 3, 4]);
 }
 
 #[test]
@@ -202,23 +224,25 @@ fn a_hint_to_whoever_owes_an_answer_counts_after_a_refusal() {
 }
 
 #[test]
-fn a_hint_outlives_the_yield_that_it_met() {
+fn a_refusal_before_a_hint_is_no_reason_to_yield() {
     let mut run = Run::asking(waiting(3));
     run.take(3, 0, grant(7, 0));
     run.hint(3, 1);
+    let steps = run.take(4, 1, held_in(9, NEXT));
+    assert_eq!((steps.len(), asked_nodes(&steps)), (1, &[1][..]));
+    won(&run.take(5, 1, grant(7, 4)));
+}
+
+#[test]
+fn a_hint_outlives_the_yield_that_it_met() {
+    let mut run = Run::asking(waiting(3));
+    run.take(3, 0, grant(7, 0));
     run.hint(3, 2);
     let old = run.attempt;
     let steps = run.take(4, 1, held_in(9, SECOND));
     assert!(matches!(steps[0], Step::Release { attempt, .. } if attempt == old));
-    let mut asked: Vec<usize> = Vec::new();
-    for step in &steps[1..] {
-        if let Step::Ask { nodes, request } = step {
-            assert_ne!(request.attempt(), old);
-            asked.extend(nodes);
-        }
-    }
-    asked.sort_unstable();
-    assert_eq!(asked, [1, 2]);
+    assert_eq!(asked_nodes(&steps), [2]);
+    assert_ne!(run.attempt, old);
 }
 
 #[test]

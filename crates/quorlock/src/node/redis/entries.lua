@@ -19,8 +19,8 @@ end
 local function take_back(key, attempt, till)
   redis.call('HDEL', holds, attempt)
   local ends = millis + redis.call('PTTL', key)
-  -- The others only matter if this was the one to end last.
-  if till < ends then return true end
+  -- The others only matter if this was the one to end last, or the last one at all.
+  if till < ends and redis.call('HLEN', holds) > 1 then return true end
   local last = 0
   local entries, lapsed = read_entries()
   for _, entry in ipairs(entries) do last = math.max(last, entry[2]) end

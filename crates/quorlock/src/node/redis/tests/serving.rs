@@ -9,7 +9,7 @@ use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::node::Epoch;
 use quorlock_core::ticket::{Channel, Line, Parting, Ticket, WAITERS_MAX, Waiter};
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::vote::{GrantedSlot, Refusal, Request, Vote};
 use quorlock_testkit::RedisServer;
 use tokio::sync::mpsc::Receiver;
 
@@ -144,6 +144,29 @@ async fn readers_come_and_go_without_a_look_at_all_the_others() {
     let hasty = Request::Acquire { attempt, proposal, ttl: short, holder, mode, waiter };
     assert!(is_grant(&guest.ask(hasty).await) && is_grant(&guest.ask(release(10, None)).await));
     assert!(more(&before, commands(&server)).iter().all(|(name, _)| name != "hgetall"));
+}
+
+#[tokio::test]
+async fn entries_are_void_once_another_vote_stands() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    let slot = Mode::Slot { permits: 2, slot: 0 };
+    for attempt in 1..3 {
+        assert!(is_grant(&guest.ask(acquire(attempt, slot, None)).await));
+    }
+    assert_eq!(line_of(guest.ask(acquire(3, slot, None)).await), Line::default());
+
+    let other = format!("k {} 2", LeaseId::from_bits(9).reveal());
+    assert_eq!(server.cli(&["SET", &place().key, &other, "PX", "50000"]), "OK");
+    assert_eq!(guest.ask(release(1, None)).await, Vote::Refusal(Refusal::Absent));
+    let Vote::Report(report) = guest.ask(Request::Inspect).await else { panic!("an inspection reports") };
+    assert_eq!(report.held.map(|held| held.holds), Some(1), "somebody holds it, but nobody that is known");
+    let granted = Some(GrantedSlot { index: 0, free: vec![1] });
+    let vote = guest.ask(acquire(3, slot, None)).await;
+    assert!(matches!(&vote, Vote::Grant { slot, .. } if *slot == granted), "{vote:?}");
+    // The last to leave takes the vote along, although that would have stood for longer.
+    assert!(is_grant(&guest.ask(release(3, None)).await));
+    assert!(is_grant(&guest.ask(acquire(4, Mode::EXCLUSIVE, None)).await));
 }
 
 #[tokio::test]
