@@ -210,7 +210,9 @@ impl Attempt {
         let Some(observer) = &self.observer else { return };
         let _telling = self.telling.lock();
         let rest = std::mem::take(&mut self.inner().news);
-        rest.iter().for_each(|news| observer(news));
+        for news in &rest {
+            observer(news);
+        }
     }
 
     /// There is nothing left to give back, or somebody else sees to it.

@@ -112,14 +112,21 @@ impl Worker {
     pub(super) fn run(&mut self, queue: &Receiver<Job>) {
         loop {
             match self.next(queue) {
-                Ok(first) => self.work(first, queue),
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(first) => {
+                    self.work(first, queue);
+                    // A queue that is never empty must not keep anybody from hearing.
+                    if self.listener.is_needed() {
+                        self.listen();
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => self.listen(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            if self.listener.is_needed() {
-                self.listener.listen(&self.connection, (self.clock)());
-            }
         }
+    }
+
+    fn listen(&mut self) {
+        self.listener.listen(&self.connection, (self.clock)());
     }
 
     /// Waits for work: for as long as it takes, unless somebody has to be given hints meanwhile.
