@@ -16,7 +16,7 @@ use quorlock_testkit::eventually;
 
 const WORKERS: usize = 8;
 const TURNS: u64 = 2_000;
-/// More often than once a second, on any machine.
+/// Whoever is killed while it waits keeps the others waiting until its place lapses, so each kill costs some seconds.
 const TURNS_A_KILL: usize = 150;
 /// No machine is held up for this long.
 const HANDOVER_TTL: Duration = Duration::from_secs(30);

@@ -15,7 +15,7 @@ mod spawner;
 mod wait;
 
 pub use clock::Clock;
-pub use proxy::Proxy;
+pub use proxy::{Loss, Proxy};
 pub use redis_server::{Aof, RedisServer, RedisServerBuilder};
 pub use reply::Reply;
 pub use wait::{eventually, eventually_async};

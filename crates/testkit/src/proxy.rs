@@ -5,6 +5,8 @@ mod client;
 mod connection;
 mod counters;
 mod lane;
+mod loss;
+mod pushes;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use acceptor::{Acceptor, Change, Control};
 use connection::Order;
 use counters::Counters;
+pub use loss::Loss;
 
 use crate::wait::DEADLINE;
 
@@ -70,6 +73,17 @@ impl Proxy {
     /// While on, what clients send is read and thrown away.
     pub fn drop_requests(&self, on: bool) {
         self.change(Change::DropRequests(on));
+    }
+
+    /// While on, messages that were published are taken out of what the server
+    /// sends, in RESP3; they count as thrown away. Everything else passes.
+    pub fn drop_pushes(&self, on: bool) {
+        self.change(Change::DropPushes(on));
+    }
+
+    /// Loses messages that arrive from now on; none any more with `None`.
+    pub fn lose(&self, loss: Option<Loss>) {
+        self.change(Change::Lose(loss));
     }
 
     /// While on, bytes and closings wait in the proxy, both ways. Switching it

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use quorlock_testkit::{Proxy, RedisServer, eventually};
+use quorlock_testkit::{Loss, Proxy, RedisServer, eventually};
 
 /// Only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -350,4 +350,62 @@ async fn a_proxy_works_for_a_test_under_paused_time() {
     let (_server, proxy) = network();
     proxy.delay(Duration::from_millis(1));
     connect(&proxy);
+}
+
+/// A connection that has learned RESP3 and listens on a channel.
+fn listen(proxy: &Proxy) -> TcpStream {
+    let mut client = connect(proxy);
+    assert_eq!(ask(&mut client, "HELLO 3"), "%7\r\n");
+    send(&mut client, "SUBSCRIBE news");
+    while receive(&mut client) != "subscribe\r\n" {}
+    assert_eq!([receive(&mut client), receive(&mut client)], ["$4\r\n", "news\r\n"]);
+    assert_eq!(receive(&mut client), ":1\r\n");
+    client
+}
+
+#[test]
+fn pushes_are_taken_out_and_replies_pass() {
+    let (server, proxy) = network();
+    let mut client = listen(&proxy);
+    proxy.drop_pushes(true);
+    for _ in 0..3 {
+        assert_eq!(server.command(&["PUBLISH", "news", "one"]).as_int(), Some(1));
+        assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
+    }
+    let push = ">3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$3\r\none\r\n";
+    assert_eq!(proxy.dropped_down(), 3 * push.len() as u64);
+    proxy.drop_pushes(false);
+    server.command(&["PUBLISH", "news", "one"]);
+    let passed: String = (0..push.lines().count()).map(|_| receive(&mut client)).collect();
+    assert_eq!(passed, push);
+}
+
+#[test]
+fn a_lost_message_arrives_later_or_ends_its_connection() {
+    let (_server, proxy) = network();
+    let mut client = connect(&proxy);
+    let loss = Loss { one_in: 1, resent_after: Duration::from_millis(50), for_good_one_in: u64::MAX, seed: 7 };
+    proxy.lose(Some(loss));
+    let start = Instant::now();
+    assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
+    assert!(start.elapsed() >= Duration::from_millis(100), "the request and its reply were lost, and sent again");
+    proxy.lose(Some(Loss { for_good_one_in: 1, ..loss }));
+    send(&mut client, "PING");
+    assert_reset(&mut client);
+    proxy.lose(None);
+    connect(&proxy);
+}
+
+#[test]
+fn about_one_message_in_so_many_is_lost() {
+    let (_server, proxy) = network();
+    proxy.lose(Some(Loss { one_in: 4, resent_after: Duration::ZERO, for_good_one_in: 1, seed: 7 }));
+    let mut whole = 0;
+    for _ in 0..100 {
+        let mut client = dial(&proxy);
+        send(&mut client, "PING");
+        whole += usize::from(client.read(&mut [0]).is_ok_and(|read| read == 1));
+    }
+    // Nine in sixteen get through both ways; the chances are the same in every run.
+    assert!((40..75).contains(&whole), "{whole} of 100 came back");
 }

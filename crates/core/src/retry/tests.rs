@@ -39,3 +39,14 @@ fn extreme_policies_do_not_overflow() {
     let mut schedule = Schedule::new(Retry { min: Duration::from_secs(u64::MAX / 4), ..forever }, None);
     assert!(schedule.next(at(1), &mut Fixed(u64::MAX)).is_some());
 }
+
+#[test]
+fn the_last_attempt_is_known_while_it_is_under_way() {
+    let mut counted = Schedule::new(Retry { attempts: Some(2), ..Retry::default() }, None);
+    assert!(!counted.is_last());
+    counted.count();
+    assert!(counted.is_last());
+    assert_eq!(counted.tried(), 1, "asking about it does not count");
+    assert!(Schedule::new(Retry::ONCE, None).is_last());
+    assert!(!Schedule::new(Retry::default(), None).is_last());
+}

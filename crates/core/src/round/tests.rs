@@ -72,3 +72,14 @@ fn the_tally_reads_well() {
     assert_eq!(alloc::format!("{}", round.tally()), "1 of 5 granted, 1 refused, 1 quarantined, 1 not heard, 1 silent");
     assert_eq!(round.highest_fence(), Fence::new(9));
 }
+
+#[test]
+fn the_likeliest_slot_is_the_one_that_most_could_give() {
+    let slot = |index, free: &[u32]| {
+        let slot = Some(GrantedSlot { index, free: free.to_vec() });
+        Outcome::Voted { vote: Vote::Grant { fence: Fence::new(1), slot }, sent: Moment::from_nanos(1) }
+    };
+    let round = round(5, &[slot(0, &[2]), slot(1, &[2]), slot(1, &[]), slot(2, &[0]), held()]);
+    assert_eq!((round.best_slot(), round.likeliest_slot()), (Some(1), Some(2)));
+    assert_eq!([0, 1, 2, 3].map(|slot| round.offers_of(slot)), [2, 2, 3, 0]);
+}

@@ -2,12 +2,19 @@
 
 use std::time::Duration;
 
-use quorlock::{Client, ClientBuilder, Lease, MemoryNodes, Retry};
-use quorlock_testkit::RedisServer;
+use quorlock::{AcquireError, Client, ClientBuilder, Lease, MemoryNodes, Report, Retry};
+use quorlock_testkit::{RedisServer, eventually_async};
 use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::common;
 pub(crate) use crate::common::long::LONG;
+
+/// Short enough to wait for its end, which is all that these leases are for.
+pub(crate) const SHORT: Duration = Duration::from_millis(300);
+/// Short enough to wait for a multiple of it, long enough to be renewed by a machine that is busy.
+pub(crate) const BRISK: Duration = Duration::from_millis(1_500);
 
 /// What to run on.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +94,60 @@ pub(crate) async fn is_held(client: &Client, name: &str) {
     assert!(client.lock(name).try_acquire().await.unwrap().is_none(), "{name} is free");
 }
 
-/// Makes sure that nobody holds the lock, without a wait.
+/// Makes sure that nobody holds the lock, without a wait, and leaves it free on every node.
 pub(crate) async fn is_free(client: &Client, name: &str) {
-    assert!(client.lock(name).try_acquire().await.unwrap().is_some(), "{name} is held");
+    let lease = client.lock(name).try_acquire().await.unwrap();
+    lease.unwrap_or_else(|| panic!("{name} is held")).release().await.unwrap();
+    held_by(client, name, 0).await;
+}
+
+/// Waits until every node says so: a majority decides, and the others follow.
+pub(crate) async fn everywhere(client: &Client, name: &str, what: &str, fits: impl Fn(&Report) -> bool) {
+    eventually_async(&format!("{name} to be {what} on every node"), async || {
+        let found = client.inspect(name).await.unwrap();
+        found.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(&fits))
+    })
+    .await;
+}
+
+/// Waits until so many hold it on every node.
+pub(crate) async fn held_by(client: &Client, name: &str, holds: u32) {
+    let held = |report: &Report| report.held.as_ref().map_or(0, |held| held.holds);
+    everywhere(client, name, &format!("held by {holds}"), |report| held(report) == holds).await;
+}
+
+/// Waits until so many wait in line on every node.
+pub(crate) async fn lined_up(client: &Client, name: &str, waiting: u32) {
+    everywhere(client, name, &format!("waited for by {waiting}"), |report| report.waiting == waiting).await;
+}
+
+/// Lets somebody wait for a name, as number `place` in line on every node.
+pub(crate) async fn queue<T: Send + 'static>(
+    client: &Client,
+    name: &str,
+    place: u32,
+    acquire: impl Future<Output = Result<T, AcquireError>> + Send + 'static,
+) -> JoinHandle<T> {
+    // On a node that has yet to hear of the holder it would get a vote instead of a place.
+    everywhere(client, name, "held", |report| report.held.is_some()).await;
+    let task = tokio::spawn(async move { acquire.await.unwrap() });
+    lined_up(client, name, place).await;
+    task
+}
+
+/// Does something on behalf of a client that ends where it stands, with its runtime: it gives nothing back.
+pub(crate) async fn crash_after<T>(builder: ClientBuilder, work: impl AsyncFnOnce(&Client) -> T + Send + 'static) {
+    let (done, crashed) = oneshot::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let kept = runtime.block_on(async {
+            let client = builder.connect().await.unwrap();
+            let kept = work(&client).await;
+            (client, kept)
+        });
+        drop(runtime);
+        drop(kept);
+        let _ = done.send(());
+    });
+    crashed.await.unwrap();
 }

@@ -2,15 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{Client, ClientBuilder, ExtendError, FenceError, Lease, Lock, LostError, ReleaseError, Renewals};
-use tokio::sync::oneshot;
+use quorlock::{Client, ExtendError, FenceError, Lease, Lock, LostError, ReleaseError, Renewals};
 
-use crate::backend::{Backend, is_held};
-
-/// Short enough to wait for its end, which is all that these leases are for.
-const SHORT: Duration = Duration::from_millis(300);
-/// Short enough to wait for a multiple of it, long enough to be renewed by a machine that is busy.
-const BRISK: Duration = Duration::from_millis(1_500);
+use crate::backend::{BRISK, Backend, SHORT, crash_after, is_held};
 
 pub(crate) async fn extending_by_hand_keeps_a_lease(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -69,7 +63,8 @@ pub(crate) async fn a_crashed_holder_is_in_the_way_for_its_ttl(backend: &Backend
     let client = backend.client().await;
     let check = async |name: &'static str, kind: fn(Lock) -> Lock| {
         let before = Instant::now();
-        crash_holding(backend.builder(), move |client| kind(client.lock(name)).ttl(SHORT)).await;
+        let hold = async move |client: &Client| kind(client.lock(name)).ttl(SHORT).acquire().await.unwrap();
+        crash_after(backend.builder(), hold).await;
         let _next = kind(client.lock(name)).acquire().await.unwrap();
         assert!(before.elapsed() >= SHORT, "it was not in the way");
     };
@@ -106,21 +101,4 @@ async fn lapse(lock: &Lock) -> Lease {
     let lease = lock.clone().ttl(SHORT).renewals(Renewals::Off).acquire().await.unwrap();
     lease.lost().await;
     lease
-}
-
-/// Acquires a lock on behalf of a client that ends where it stands, with its runtime: it gives nothing back.
-async fn crash_holding(builder: ClientBuilder, lock: impl FnOnce(&Client) -> Lock + Send + 'static) {
-    let (done, crashed) = oneshot::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let held = runtime.block_on(async {
-            let client = builder.connect().await.unwrap();
-            let lease = lock(&client).acquire().await.unwrap();
-            (client, lease)
-        });
-        drop(runtime);
-        drop(held);
-        let _ = done.send(());
-    });
-    crashed.await.unwrap();
 }

@@ -1,15 +1,23 @@
-//! One suite for every kind of node: whatever a lock promises, it promises on all of them.
+//! One suite for every kind of node: whatever a lock of any kind promises, it promises on all of them, alone and in
+//! quorums of three and five. An SQLite node stands alone by design.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod backend;
 #[path = "../common/mod.rs"]
 mod common;
+mod elections;
 mod giving_back;
 mod keeping;
+mod many;
+mod mixing;
 mod naming;
+mod reentrant;
 mod running;
+mod shared;
+mod slots;
 mod taking;
+mod waiting;
 
 use std::time::Duration;
 
@@ -80,12 +88,84 @@ macro_rules! on_all {
                 a_ttl_out_of_bounds_is_refused,
                 the_bounds_of_a_ttl_are_within_them,
             }
+            waiting {
+                a_wait_ends_at_its_deadline_with_the_holder_named,
+                whoever_waits_is_served_after_the_release,
+                whoever_gives_up_leaves_the_line,
+                a_future_that_is_dropped_at_once_leaves_nothing,
+                the_place_the_holder_and_the_grant_are_told_in_order,
+                what_is_free_is_told_once,
+                a_try_does_not_overtake,
+                a_killed_waiter_is_in_the_way_no_longer_than_its_place_is_kept,
+                an_inspection_shows_who_holds_and_how_many_wait,
+                an_inspection_shows_how_it_is_held,
+            }
+            reentrant {
+                the_owner_enters_again_and_others_do_not,
+                entries_end_in_any_order,
+                the_last_exit_lets_a_waiter_in,
+                an_owner_does_not_wait_behind_others,
+                an_owner_passed_on_as_text_enters_elsewhere,
+                all_entries_have_one_fence,
+                an_entry_that_is_given_up_leaves_the_others,
+                each_entry_is_renewed_by_itself,
+                a_lapsed_entry_leaves_the_others,
+                the_lock_ends_with_the_entry_that_is_left,
+                an_owner_that_lost_everything_starts_anew,
+            }
+            shared {
+                many_read_or_one_writes,
+                readers_and_exclusive_locks_exclude_each_other,
+                a_waiting_writer_is_not_overtaken_by_readers,
+                readers_that_waited_enter_together,
+                an_upgrade_is_told_at_once,
+                a_clone_is_another_party,
+                a_share_that_is_forgotten_ends_with_its_own_ttl,
+                a_share_that_is_forgotten_leaves_the_others,
+                fences_grow_from_readers_to_writers_and_back,
+            }
+            slots {
+                so_many_hold_it_and_no_more,
+                a_release_lets_the_next_in,
+                each_slot_has_a_fence_of_its_own,
+                another_number_of_permits_is_refused_with_both_numbers,
+                a_number_of_permits_out_of_bounds_is_refused,
+                one_permit_is_an_exclusive_lock,
+                all_who_wait_for_slots_are_served,
+                a_crashed_holder_frees_its_slot_and_no_other,
+            }
+            many {
+                names_are_sorted_and_taken_once,
+                there_is_one_fence_for_each_name,
+                nothing_is_held_when_one_is_not_to_be_had,
+                a_set_keeps_what_it_has_while_it_waits,
+                a_set_that_is_given_up_gives_everything_back,
+                overlapping_sets_do_not_wait_for_each_other,
+                a_set_without_names_or_with_an_impossible_one_is_refused,
+                dropping_a_set_frees_all_of_it,
+            }
+            elections {
+                the_next_leads_when_the_leader_steps_down,
+                the_leader_is_known_by_its_label,
+                a_follower_is_told_of_changes,
+                a_leader_that_is_cut_off_leads_no_more,
+                a_candidacy_that_is_given_up_is_over,
+            }
+            mixing {
+                every_kind_excludes_every_other,
+                fences_grow_from_kind_to_kind,
+                every_kind_is_renewed,
+                every_kind_is_out_of_the_way_after_its_ttl,
+                every_kind_ends_with_its_client,
+                a_lapsed_lease_of_any_kind_is_no_danger_to_the_next,
+            }
         })+
     };
 }
 
 on_all! {
     memory_x1 on Kind::Memory(1);
+    memory_x3 on Kind::Memory(3);
     memory_x5 on Kind::Memory(5);
     sqlite on Kind::Sqlite;
     redis_x1 on Kind::Redis(1);

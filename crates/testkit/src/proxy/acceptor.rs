@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::client::Client;
 use super::connection::{self, Modes, Order, Ordered};
 use super::counters::Counters;
+use super::loss::{Chances, Loss};
 
 pub(super) struct Control {
     pub(super) change: Change,
@@ -21,6 +22,8 @@ pub(super) struct Control {
 pub(super) enum Change {
     DropReplies(bool),
     DropRequests(bool),
+    DropPushes(bool),
+    Lose(Option<Loss>),
     Hold(bool),
     Delay(Duration),
     Refuse(bool),
@@ -93,7 +96,8 @@ impl Acceptor {
         self.connections.push(sender);
         let client = Client::new(client, Arc::clone(&self.counters));
         let modes = self.modes.subscribe();
-        tokio::spawn(connection::run(client, self.server, modes, orders));
+        let chances = Chances::new(self.counters.connections.get());
+        tokio::spawn(connection::run(client, self.server, modes, orders, chances));
     }
 
     fn apply(&mut self, Control { change, done }: Control) {
@@ -101,6 +105,8 @@ impl Acceptor {
         match change {
             Change::DropReplies(on) => modes.send_modify(|modes| modes.drop_replies = on),
             Change::DropRequests(on) => modes.send_modify(|modes| modes.drop_requests = on),
+            Change::DropPushes(on) => modes.send_modify(|modes| modes.drop_pushes = on),
+            Change::Lose(loss) => modes.send_modify(|modes| modes.loss = loss),
             Change::Hold(on) => modes.send_modify(|modes| modes.hold = on),
             Change::Delay(delay) => modes.send_modify(|modes| modes.delay = delay),
             Change::Refuse(on) => self.refuse = on,

@@ -16,13 +16,18 @@ use tokio::time::{Instant, sleep_until};
 use super::client::{Client, reset};
 use super::counters::Counters;
 use super::lane::Lane;
+use super::loss::{Chances, Fate, Loss};
+use super::pushes::Pushes;
 
 const READ_SIZE: usize = 64 * 1024;
 
 #[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "switches, each with a call of its own")]
 pub(super) struct Modes {
     pub(super) drop_replies: bool,
     pub(super) drop_requests: bool,
+    pub(super) drop_pushes: bool,
+    pub(super) loss: Option<Loss>,
     pub(super) hold: bool,
     pub(super) delay: Duration,
 }
@@ -64,6 +69,10 @@ struct Connection {
     half_closed: bool,
     delivered: Vec<Sender<()>>,
     modes: Modes,
+    chances: Chances,
+    /// A message was lost for good.
+    broken: bool,
+    pushes: Pushes,
     counters: Arc<Counters>,
 }
 
@@ -80,6 +89,7 @@ pub(super) async fn run(
     server: SocketAddr,
     mut modes: watch::Receiver<Modes>,
     mut orders: UnboundedReceiver<Ordered>,
+    chances: Chances,
 ) {
     let mut early_orders = Vec::new();
     let connect = TcpStream::connect(server);
@@ -101,7 +111,7 @@ pub(super) async fn run(
         }
     };
     let _ = server.set_nodelay(true);
-    let mut connection = Connection::new(client, server);
+    let mut connection = Connection::new(client, server, chances);
     connection.modes = *modes.borrow_and_update();
     for ordered in early_orders {
         connection.obey(ordered);
@@ -130,11 +140,15 @@ pub(super) async fn run(
                 connection.obey(ordered);
             }
         }
+        if connection.broken {
+            connection.cut();
+            return;
+        }
     }
 }
 
 impl Connection {
-    fn new(client: Client, server: TcpStream) -> Self {
+    fn new(client: Client, server: TcpStream, chances: Chances) -> Self {
         let counters = Arc::clone(&client.counters);
         Self {
             client: Some(client),
@@ -145,6 +159,9 @@ impl Connection {
             half_closed: false,
             delivered: Vec::new(),
             modes: Modes::default(),
+            chances,
+            broken: false,
+            pushes: Pushes::default(),
             counters,
         }
     }
@@ -193,8 +210,13 @@ impl Connection {
             self.counters.dropped_up.add(bytes.len());
             return;
         }
+        let Fate::Arrives(late) = self.chances.fate(self.modes.loss) else {
+            self.counters.dropped_up.add(bytes.len());
+            self.broken = true;
+            return;
+        };
         self.counters.held_up.add(bytes.len());
-        self.up.push(bytes, self.modes.delay);
+        self.up.push(bytes, self.modes.delay + late);
         if self.phase == Phase::StrandNext {
             self.strand();
         } else if self.phase == Phase::Open && self.counters.read_ends_in_cut() {
@@ -219,9 +241,23 @@ impl Connection {
         let lost = self.client.is_none() || self.phase == Phase::CutWhenSent;
         if lost || self.modes.drop_replies {
             self.counters.dropped_down.add(bytes.len());
-        } else {
-            self.down.push(bytes, self.modes.delay);
+            return;
         }
+        let Fate::Arrives(late) = self.chances.fate(self.modes.loss) else {
+            self.counters.dropped_down.add(bytes.len());
+            self.broken = true;
+            return;
+        };
+        let bytes = if self.modes.drop_pushes {
+            let (kept, taken) = self.pushes.strip(&bytes);
+            self.counters.dropped_down.add(taken);
+            kept
+        } else {
+            let mut all = self.pushes.take_rest();
+            all.extend(bytes);
+            all
+        };
+        self.down.push(bytes, self.modes.delay + late);
     }
 
     /// Writes what can be written now. Says whether the connection is over.

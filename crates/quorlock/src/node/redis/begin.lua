@@ -10,6 +10,7 @@ local attempt, asked, sigma, verb = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5]
 local at, place = ARGV[9], ARGV[10]
 local fence, by, since, ticket, who
 if got[3] then
-  fence, by, since, ticket, who = string.match(got[3], '^(%d+) (%x+) (%d+) (%S+) (.*)$')
+  -- Whatever became of the rest, a fence is not forgotten.
+  fence, by, since, ticket, who = string.match(got[3], '^(%d+) ?(%x*) ?(%d*) ?(%S*) ?(.*)$')
   fence = tonumber(fence)
 end

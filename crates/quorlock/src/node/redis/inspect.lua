@@ -6,9 +6,9 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
 local holds, vote, note = KEYS[3], redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
-local fence, by, since, who = string.match(note or '', '^(%d+) (%x+) (%d+) %S+ (.*)$')
+local fence, by, since, who = string.match(note or '', '^(%d+) ?(%x*) ?(%d*) ?%S* ?(.*)$')
 local waiting = redis.call('ZCOUNT', KEYS[4], string.format('%.0f', millis), '+inf')
-local report = {2, now, tonumber(fence or 0), tonumber(since or 0), waiting}
+local report = {2, now, tonumber(fence or 0), tonumber(since) or 0, waiting}
 if not vote then return report end
 --#period
 --#entries

@@ -201,8 +201,9 @@ impl Model {
             apply(&life, record, request, epoch, now)
         };
         // Redis takes an end that is now for one that is past: a vote is let stand through the next millisecond.
-        if ends(record) < before && ends(record) == Some(now.life_millis) {
-            record.vote.iter_mut().for_each(|vote| vote.until += 1);
+        let is_lowered = ends(record) < before;
+        if let Some(vote) = record.vote.as_mut().filter(|vote| is_lowered && vote.until == now.life_millis) {
+            vote.until += 1;
         }
         tombstones.extend(record.tombstone.take().map(|until| (attempt, until)));
         answer

@@ -13,7 +13,7 @@ use quorlock_core::vote::{GrantedSlot, Refusal, Request, Vote};
 use quorlock_testkit::RedisServer;
 use tokio::sync::mpsc::Receiver;
 
-use super::super::scripts::{hint_channel, kept_key, line_key};
+use super::super::scripts::{fence_key, hint_channel, kept_key, line_key};
 use super::*;
 use crate::node::place::{KeyTemplate, Place};
 
@@ -157,7 +157,7 @@ async fn entries_are_void_once_another_vote_stands() {
     assert_eq!(line_of(guest.ask(acquire(3, slot, None)).await), Line::default());
 
     let other = format!("k {} 2", LeaseId::from_bits(9).reveal());
-    assert_eq!(server.cli(&["SET", &place().key, &other, "PX", "50000"]), "OK");
+    assert_eq!(server.cli(&["SET", &place().key, &other, "PX", "90000"]), "OK");
     assert_eq!(guest.ask(release(1, None)).await, Vote::Refusal(Refusal::Absent));
     let Vote::Report(report) = guest.ask(Request::Inspect).await else { panic!("an inspection reports") };
     assert_eq!(report.held.map(|held| held.holds), Some(1), "somebody holds it, but nobody that is known");
@@ -167,6 +167,23 @@ async fn entries_are_void_once_another_vote_stands() {
     // The last to leave takes the vote along, although that would have stood for longer.
     assert!(is_grant(&guest.ask(release(3, None)).await));
     assert!(is_grant(&guest.ask(acquire(4, Mode::EXCLUSIVE, None)).await));
+}
+
+#[tokio::test]
+async fn a_fence_is_not_forgotten_with_the_rest_of_its_note() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    let last = Fence::new(1 << 52);
+    for rest in ["", " ", " what", " 0 1 7 host label"] {
+        assert_eq!(server.cli(&["SET", &fence_key(&place()), &format!("{last}{rest}")]), "OK");
+        let Vote::Report(report) = guest.ask(Request::Inspect).await else { panic!("an inspection reports") };
+        assert_eq!(report.fence, last, "{rest:?}");
+        for mode in [Mode::EXCLUSIVE, Mode::Shared { owner: OwnerId::from_bits(1) }] {
+            let vote = guest.ask(acquire(1, mode, None)).await;
+            assert!(matches!(vote, Vote::Grant { fence, .. } if fence > last), "{vote:?} after {rest:?}");
+            assert!(is_grant(&guest.ask(release(1, None)).await));
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,185 @@
+//! The lock that its owner may enter again.
+
+use std::time::Instant;
+
+use futures_util::FutureExt;
+use quorlock::{FenceError, Lease, LostError, Owner, Reentrant, Renewals};
+
+use crate::backend::{BRISK, Backend, SHORT, held_by, is_free, is_held, lined_up, queue, takes_over};
+
+pub(crate) async fn the_owner_enters_again_and_others_do_not(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lock = ours.reentrant("a");
+    let (outer, inner) = (enter(&lock).await, enter(&lock.clone()).await);
+    assert_ne!(outer.id(), inner.id());
+    for other in [ours.reentrant("a"), theirs.reentrant("a")] {
+        assert!(other.try_acquire().await.unwrap().is_none(), "another owner");
+    }
+    inner.release().await.unwrap();
+    is_held(&theirs, "a").await;
+    outer.release().await.unwrap();
+    is_free(&theirs, "a").await;
+}
+
+pub(crate) async fn entries_end_in_any_order(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lock = ours.reentrant("a");
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let mut entries = Vec::new();
+        for _ in order {
+            entries.push(Some(enter(&lock).await));
+        }
+        for at in order {
+            is_held(&theirs, "a").await;
+            entries[at].take().unwrap().release().await.unwrap();
+        }
+        held_by(&ours, "a", 0).await;
+        is_free(&theirs, "a").await;
+    }
+}
+
+pub(crate) async fn the_last_exit_lets_a_waiter_in(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lock = ours.reentrant("a");
+    let (outer, inner) = (enter(&lock).await, enter(&lock).await);
+    let fence = outer.fence().unwrap();
+    let other = theirs.reentrant("a");
+    let waiting = queue(&ours, "a", 1, async move { other.acquire().await }).await;
+    drop(inner);
+    held_by(&ours, "a", 1).await;
+    lined_up(&ours, "a", 1).await;
+    assert!(!waiting.is_finished());
+    outer.release().await.unwrap();
+    assert!(waiting.await.unwrap().fence().unwrap() > fence);
+}
+
+pub(crate) async fn an_owner_does_not_wait_behind_others(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lock = ours.reentrant("a");
+    let outer = enter(&lock).await;
+    let other = theirs.reentrant("a");
+    let waiting = queue(&ours, "a", 1, async move { other.acquire().await }).await;
+    // Otherwise the two would wait for each other.
+    let inner = lock.acquire().await.unwrap();
+    outer.release().await.unwrap();
+    let again = enter(&lock).await;
+    inner.release().await.unwrap();
+    assert!(!waiting.is_finished());
+    drop(again);
+    waiting.await.unwrap().release().await.unwrap();
+}
+
+pub(crate) async fn an_owner_passed_on_as_text_enters_elsewhere(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lock = ours.reentrant("a");
+    let outer = enter(&lock).await;
+    // Whoever is late with the first entry might give another fence to the second.
+    held_by(&ours, "a", 1).await;
+    let text = lock.owner().reveal();
+    let owner = Owner::parse(&text).unwrap();
+    assert!(owner == *lock.owner() && owner != Owner::new());
+    assert!(!format!("{owner:?} {lock:?}").contains(&text), "it is a secret");
+    assert!(["", "x", &text[1..], &format!("{text}0")].into_iter().all(|text| Owner::parse(text).is_none()));
+
+    let inner = enter(&theirs.reentrant("a").owned_by(&owner)).await;
+    assert_eq!(outer.fence().unwrap(), inner.fence().unwrap());
+    outer.release().await.unwrap();
+    is_held(&ours, "a").await;
+    assert!(theirs.reentrant("a").try_acquire().await.unwrap().is_none(), "another owner");
+    inner.release().await.unwrap();
+    is_free(&ours, "a").await;
+}
+
+pub(crate) async fn all_entries_have_one_fence(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lock = ours.reentrant("a");
+    let mut last = None;
+    for _ in 0..3 {
+        let mut entries = Vec::new();
+        for _ in 0..3 {
+            entries.push(enter(&lock).await);
+            assert!(theirs.reentrant("a").try_acquire().await.unwrap().is_none());
+        }
+        entries[0].extend().await.unwrap();
+        let fences: Vec<_> = entries.iter().map(|entry| entry.fence().unwrap()).collect();
+        assert!(fences.iter().all(|fence| *fence == fences[0]), "{fences:?}");
+        assert!(last.replace(fences[0]) < Some(fences[0]), "every time that it is taken has a higher one");
+        for entry in entries {
+            entry.release().await.unwrap();
+        }
+    }
+}
+
+pub(crate) async fn an_entry_that_is_given_up_leaves_the_others(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lock = ours.reentrant("a");
+    let outer = enter(&lock).await;
+    for _ in 0..5 {
+        let mut entering = Box::pin(lock.acquire());
+        let _ = entering.as_mut().now_or_never();
+        drop(entering);
+        drop(lock.acquire().await.unwrap());
+    }
+    held_by(&ours, "a", 1).await;
+    outer.extend().await.unwrap();
+    is_held(&theirs, "a").await;
+    outer.release().await.unwrap();
+    is_free(&theirs, "a").await;
+}
+
+pub(crate) async fn each_entry_is_renewed_by_itself(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lock = ours.reentrant("a").ttl(BRISK);
+    let (outer, inner) = (enter(&lock).await, enter(&lock).await);
+    outer.release().await.unwrap();
+    let end = Instant::now() + BRISK * 2;
+    while Instant::now() < end {
+        is_held(&theirs, "a").await;
+        tokio::time::sleep(BRISK / 20).await;
+    }
+    inner.release().await.unwrap();
+    is_free(&theirs, "a").await;
+}
+
+pub(crate) async fn a_lapsed_entry_leaves_the_others(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lock = ours.reentrant("a");
+    let outer = enter(&lock).await;
+    let lapsing = enter(&lock.clone().ttl(SHORT).renewals(Renewals::Off)).await;
+    assert_eq!(lapsing.lost().await, LostError::Expired);
+    held_by(&ours, "a", 1).await;
+    is_held(&theirs, "a").await;
+    outer.extend().await.unwrap();
+}
+
+pub(crate) async fn the_lock_ends_with_the_entry_that_is_left(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lock = ours.reentrant("a");
+    let outer = enter(&lock).await;
+    let lapsing = enter(&lock.clone().ttl(SHORT).renewals(Renewals::Off)).await;
+    // It would have lasted much longer.
+    outer.release().await.unwrap();
+    let _next = takes_over(&theirs, "a").await;
+    assert_eq!(lapsing.lost().await, LostError::Expired);
+}
+
+pub(crate) async fn an_owner_that_lost_everything_starts_anew(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lock = ours.reentrant("a");
+    let lapsing = enter(&lock.clone().ttl(SHORT).renewals(Renewals::Off)).await;
+    let lost = lapsing.fence().unwrap();
+    lapsing.lost().await;
+    let between = takes_over(&theirs, "a").await;
+    let fence = between.fence().unwrap();
+    assert!(lock.try_acquire().await.unwrap().is_none(), "it is somebody else's now");
+    between.release().await.unwrap();
+    let anew = lock.acquire().await.unwrap();
+    assert!(lost < fence && fence < anew.fence().unwrap());
+    assert_eq!(lapsing.fence(), Err(FenceError::Lost(LostError::Expired)));
+    lapsing.release().await.unwrap_err();
+    anew.extend().await.unwrap();
+}
+
+async fn enter(lock: &Reentrant) -> Lease {
+    lock.try_acquire().await.unwrap().expect("it should be open to its owner")
+}
