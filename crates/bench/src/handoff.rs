@@ -96,6 +96,8 @@ impl Network {
             let mut rounds = Rounds::open(self.addresses.iter().copied()).await?;
             let mut round = Spread::default();
             for _ in 0..each {
+                // As cold as a handoff finds them.
+                tokio::time::sleep(HOLD).await;
                 round.add_micros(rounds.measure().await?);
             }
             self.round.add(round.median());

@@ -246,7 +246,8 @@ impl Acquire {
         }
         asking.begin_turn(proposal);
         asking.poll.get_or_insert(now + pace);
-        let steps = self.ask_again(node, now);
+        let mut steps = self.ask_again(node, now);
+        steps.extend(self.ask_what_was_given_back(now));
         self.with_wake(steps)
     }
 

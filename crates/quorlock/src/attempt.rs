@@ -62,6 +62,8 @@ struct Inner {
     ticket: Option<Ticket>,
     /// What the observer has not been told yet.
     news: VecDeque<Progress>,
+    /// Nodes for which something has been queued, one bit each.
+    queued: u32,
 }
 
 /// Who is told of the answers that come after the win: they are votes for the lease, too.
@@ -96,6 +98,7 @@ impl Attempt {
             heir: Heir::Unborn(Vec::new()),
             ticket: None,
             news: VecDeque::new(),
+            queued: 0,
         };
         let attempt = Arc::new(Self {
             cluster: Arc::clone(cluster),
@@ -138,6 +141,7 @@ impl Attempt {
                     for node in nodes {
                         let link = &self.cluster.links[node];
                         link.release(&inner.mark, &self.place, self.ttl, self.plain, parting, None);
+                        inner.queued |= 1 << node;
                     }
                 }
                 Step::Waits(wait) => inner.news.push_back(Progress::Waiting(wait)),
@@ -174,12 +178,23 @@ impl Attempt {
             };
             let skew = self.cluster.skew(node, middle);
             let asked = skew.map_or_else(|| self.cluster.links[node].ask(ask), Err);
+            inner.queued |= 1 << node;
             if let Err(silence) = asked {
                 let outcome = Outcome::Silent(silence);
                 steps.extend(inner.machine.take(attempt, node, outcome, clock::now(), &mut SystemDice));
             }
         }
         steps
+    }
+
+    /// Sends what has been queued and tells what is new, outside of the mutex: votes may come in meanwhile.
+    fn let_out(&self, mut inner: MutexGuard<'_, Inner>) {
+        let queued = std::mem::take(&mut inner.queued);
+        drop(inner);
+        for link in self.cluster.links.iter().filter(|link| queued & 1 << link.node != 0) {
+            link.flush();
+        }
+        self.tell();
     }
 
     /// Hears hints from before the first request that may lead to one.
@@ -279,8 +294,7 @@ impl Voter for Attempt {
         }
         let steps = inner.machine.take(attempt, node, outcome, clock::now(), &mut SystemDice);
         self.perform(&mut inner, steps);
-        drop(inner);
-        self.tell();
+        self.let_out(inner);
     }
 }
 
@@ -291,8 +305,7 @@ impl Hinted for Attempt {
         let mut inner = self.inner();
         let steps = inner.machine.hint(node, now, node_micros);
         self.perform(&mut inner, steps);
-        drop(inner);
-        self.tell();
+        self.let_out(inner);
     }
 }
 
@@ -301,13 +314,13 @@ impl Timed for Attempt {
         let mut inner = self.inner();
         if self.cluster.is_closed() {
             self.close(&mut inner);
+            self.let_out(inner);
             return None;
         }
         let node_micros = self.cluster.node_micros(now);
         let steps = inner.machine.tick(now, node_micros, &mut SystemDice);
         self.perform(&mut inner, steps);
-        drop(inner);
-        self.tell();
+        self.let_out(inner);
         None
     }
 }
@@ -374,6 +387,7 @@ impl Drop for Deciding {
             }
         };
         attempt.perform(&mut inner, steps);
+        attempt.let_out(inner);
         attempt.settle();
     }
 }

@@ -22,7 +22,7 @@ use crate::keeper::Held;
 use crate::link::{Link, LinkConfig, Pending, Waiters};
 use crate::membership::Membership;
 use crate::node::place::KeyTemplate;
-use crate::node::{Hints, Node, Session, Trouble};
+use crate::node::{Node, Talk, Trouble};
 use crate::stats::{Counters, Traffic};
 use crate::timers::Timers;
 
@@ -240,6 +240,13 @@ impl Cluster {
         self.timers.close();
     }
 
+    /// Sends what has been queued at the links.
+    pub(crate) fn flush(&self) {
+        for link in &self.links {
+            link.flush();
+        }
+    }
+
     /// An attempt has nothing left to give back: links that have waited for it may end.
     pub(crate) fn settled(&self) {
         self.pending.settle();
@@ -299,16 +306,15 @@ impl Cluster {
     /// Declares the cluster anew on every node, on connections of its own.
     pub(crate) async fn init(&self) -> Result<(), InitError> {
         let constants = self.settings.constants(format!("{:032x}", entropy::bits()));
-        let mut sessions: Vec<(&str, Box<dyn Session>)> = Vec::new();
+        let mut sessions: Vec<(&str, Talk)> = Vec::new();
         let mut failed = Vec::new();
         // All or none: a cluster that is declared on some of its nodes is worse than one that is not.
         for node in &self.nodes {
             let title = node.title();
-            let opened = within(INIT_DEADLINE, node.open(Hints::new(Channel(0)).0))
-                .await
-                .map_err(|trouble| trouble.as_silence().to_string());
-            let twin = |session: &dyn Session| sessions.iter().find(|(_, other)| other.run() == session.run());
-            let checked = opened.and_then(|session| match twin(&*session) {
+            let opened = within(INIT_DEADLINE, Talk::open(&**node, Channel(0))).await;
+            let opened = opened.map_err(|trouble| trouble.as_silence().to_string());
+            let twin = |session: &Talk| sessions.iter().find(|(_, other)| other.run() == session.run());
+            let checked = opened.and_then(|session| match twin(&session) {
                 Some((other, _)) => Err(format!("it is the same server as {other}")),
                 None => Ok(session),
             });

@@ -75,6 +75,7 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, place: &Arc<Place>) -> Resul
             look.note(link.node, Err(silence));
         }
     }
+    cluster.flush();
     let weak: Weak<Look> = Arc::downgrade(&look);
     if !cluster.timers.at(deadline, weak) {
         return Err(InspectError::Closed);

@@ -51,6 +51,8 @@ struct Inner {
     verdict: Option<(u32, Option<Tally>)>,
     /// The moment of the earliest call that the timers owe us.
     scheduled: Option<Moment>,
+    /// Whether something has been queued at the links.
+    queued: bool,
 }
 
 impl Held {
@@ -83,7 +85,7 @@ impl Held {
             parting,
             slot,
             owner,
-            inner: Mutex::new(Inner { hold, end: None, verdict: None, scheduled: None }),
+            inner: Mutex::new(Inner { hold, end: None, verdict: None, scheduled: None, queued: false }),
             changed: Notify::new(),
         });
         if !cluster.register(id, &held) {
@@ -106,10 +108,9 @@ impl Held {
         if left.is_zero() && inner.hold.is_held() {
             self.advance(&mut inner, now);
         }
-        match inner.end {
-            Some(end) => Err(end),
-            None => Ok(left),
-        }
+        let end = inner.end;
+        self.let_out(inner);
+        end.map_or(Ok(left), Err)
     }
 
     /// All entries of one owner have one fence: the highest that any of them was given.
@@ -135,6 +136,7 @@ impl Held {
             let mut inner = self.inner();
             let (round, steps) = inner.hold.extend(clock::now());
             self.perform(&mut inner, steps);
+            self.let_out(inner);
             round
         };
         loop {
@@ -198,6 +200,7 @@ impl Held {
         // Whoever ended it before has taken the votes back.
         if was_held {
             self.take_back(receipt);
+            self.cluster.flush();
             self.cluster.forget(self.mark.attempt);
             self.changed.notify_waiters();
         }
@@ -232,6 +235,7 @@ impl Held {
                     tracing::warn!(name = %self.place.name, reason = %LostError::from(loss), "lease lost");
                     // The votes that are left are of no use to anyone.
                     self.take_back(None);
+                    inner.queued = true;
                     self.cluster.forget(self.mark.attempt);
                 }
             }
@@ -246,6 +250,7 @@ impl Held {
     fn ask(self: &Arc<Self>, inner: &mut Inner, round: u32, request: Request) -> Vec<Step> {
         let request = Arc::new(request);
         let mut steps = Vec::new();
+        inner.queued = true;
         for link in &self.cluster.links {
             let ask = Ask {
                 mark: Arc::clone(&self.mark),
@@ -278,6 +283,15 @@ impl Held {
         self.perform(inner, steps);
     }
 
+    /// Sends what has been queued, outside of the mutex: votes may come in meanwhile.
+    fn let_out(&self, mut inner: MutexGuard<'_, Inner>) {
+        let queued = std::mem::take(&mut inner.queued);
+        drop(inner);
+        if queued {
+            self.cluster.flush();
+        }
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -292,6 +306,7 @@ impl Timed for Held {
         }
         inner.scheduled = None;
         self.advance(&mut inner, now);
+        self.let_out(inner);
         None
     }
 }
@@ -304,6 +319,7 @@ impl Voter for Held {
         let mut inner = self.inner();
         let steps = inner.hold.take(round, node, outcome, clock::now(), &mut SystemDice);
         self.perform(&mut inner, steps);
+        self.let_out(inner);
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) use outbox::{Ask, Owed};
 pub(crate) use pending::Pending;
 pub(crate) use waiters::{Hinted, Waiters};
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,15 +23,16 @@ use quorlock_core::retry::Dice;
 use quorlock_core::ticket::{Channel, Parting};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Outcome, Silence};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use crate::clock;
 use crate::entropy::SystemDice;
 use crate::membership::Membership;
 use crate::node::place::Place;
-use crate::node::{Hints, Node, Trouble};
+use crate::node::{Answer, Inbox, Node, Trouble};
 use crate::stats::Traffic;
 use outbox::{Outbox, State};
+use serve::Port;
 
 /// Who waits for a node's answer.
 pub(crate) trait Voter: Send + Sync {
@@ -77,6 +78,8 @@ pub(crate) struct Link {
     pub(crate) title: String,
     config: LinkConfig,
     outbox: Mutex<Outbox>,
+    /// Taken before the outbox, by those who take both.
+    port: Mutex<Option<Port>>,
     contact: Mutex<Contact>,
     wake: Notify,
     /// Fires when something changed that others may wait for: contact, state, releases delivered.
@@ -85,6 +88,8 @@ pub(crate) struct Link {
     clock_offset: AtomicI64,
     /// Set when the connection shall be replaced, whatever its state; until then it is of no use.
     stale: AtomicBool,
+    /// How many connections there have been.
+    connections: AtomicU64,
     finished: AtomicBool,
 }
 
@@ -99,23 +104,24 @@ impl Link {
             title: title.into(),
             config,
             outbox: Mutex::new(Outbox::new()),
+            port: Mutex::new(None),
             contact: Mutex::new(Contact::Pending),
             wake: Notify::new(),
             news: Notify::new(),
             clock_offset: AtomicI64::new(OFFSET_UNKNOWN),
             stale: AtomicBool::new(false),
+            connections: AtomicU64::new(0),
             finished: AtomicBool::new(false),
         }
     }
 
-    /// Puts a request on its way. If the node cannot be asked, that is said at once.
+    /// Queues a request, for the next [`flush`](Self::flush). If the node cannot be asked, that is said at once.
     pub(crate) fn ask(&self, ask: Ask) -> Result<(), Silence> {
-        self.outbox().ask(ask)?;
-        self.wake.notify_one();
-        Ok(())
+        self.outbox().ask(ask)
     }
 
-    /// Takes an attempt's vote back, now or as soon as the node can be reached. The mark must say that it is done.
+    /// Takes an attempt's vote back: with the next [`flush`](Self::flush), or as soon as the node can be reached. The
+    /// mark must say that it is done.
     ///
     /// `false` if nothing of the attempt, and of its waiter if that leaves the line, has ever left for this node: then
     /// there is nothing to take back.
@@ -137,8 +143,6 @@ impl Link {
         let lapses = Owed::until(clock::now(), ttl);
         let (mark, place) = (Arc::clone(mark), Arc::clone(place));
         outbox.owe(Owed { mark, place, plain, ttl, voter, parting, tried: false, lapses });
-        drop(outbox);
-        self.wake.notify_one();
         true
     }
 
@@ -172,6 +176,11 @@ impl Link {
     pub(crate) fn nudge(&self) {
         self.wake.notify_one();
         self.news.notify_waiters();
+    }
+
+    /// The number of the latest connection.
+    fn connection(&self) -> u64 {
+        self.connections.load(Ordering::Acquire)
     }
 
     fn is_stale(&self) -> bool {
@@ -214,10 +223,10 @@ impl Link {
         }
     }
 
-    async fn connect_and_serve(&self, node: &dyn Node, membership: &Membership) -> (Trouble, bool) {
+    async fn connect_and_serve(self: &Arc<Self>, node: &dyn Node, membership: &Membership) -> (Trouble, bool) {
         self.stale.store(false, Ordering::Release);
-        let (hints, heard) = Hints::new(self.config.channel);
-        let opened = tokio::time::timeout(self.config.handshake_deadline, node.open(hints)).await;
+        let (inbox, mut answers) = self.inbox();
+        let opened = tokio::time::timeout(self.config.handshake_deadline, node.open(inbox)).await;
         let mut session = match opened {
             Ok(Ok(session)) => session,
             Ok(Err(trouble)) => return (trouble, false),
@@ -226,13 +235,37 @@ impl Link {
                 return (Trouble::Unreachable(why), false);
             }
         };
-        match self.shake_hands(&mut *session, membership).await {
+        match self.shake_hands(&mut *session, &mut answers, membership).await {
             Ok(life) => {
                 tracing::debug!(node = %self.title, ripe = life.floor.is_some(), "connected");
-                (self.serve(&mut *session, life, heard).await, true)
+                (self.serve(session, life, &mut answers).await, true)
             }
             Err(trouble) => (trouble, false),
         }
+    }
+
+    /// Where a connection's answers go: votes and hints to those who wait for them, the rest to the link's task.
+    fn inbox(self: &Arc<Self>) -> (Inbox, mpsc::UnboundedReceiver<Answer>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let link = Arc::downgrade(self);
+        let connection = self.connections.fetch_add(1, Ordering::AcqRel) + 1;
+        let inbox = Inbox::new(self.config.channel, move |answer| {
+            let Some(link) = link.upgrade() else { return };
+            let rest = match answer {
+                Answer::Replies(replies) => match link.arrived(connection, replies) {
+                    Ok(()) => return,
+                    Err(trouble) => Answer::End(trouble),
+                },
+                Answer::Hint(ticket) => {
+                    link.config.traffic.heard_hint();
+                    return link.config.waiters.hint(link.node, ticket);
+                }
+                rest => rest,
+            };
+            // The task that would hear it may have ended meanwhile.
+            let _ = sender.send(rest);
+        });
+        (inbox, receiver)
     }
 
     /// Waits before the next connection, unless closing has nothing left to wait for.

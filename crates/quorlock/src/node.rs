@@ -5,9 +5,11 @@ pub(crate) mod place;
 pub(crate) mod redis;
 #[cfg(target_os = "linux")]
 pub(crate) mod sqlite;
+mod talk;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Errand, Standing};
@@ -16,6 +18,7 @@ use quorlock_core::vote::{Request, Silence, Vote};
 use tokio::sync::mpsc;
 
 use place::Place;
+pub(crate) use talk::Talk;
 
 /// A future that can be kept in a collection.
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -27,52 +30,79 @@ pub(crate) trait Node: Send + Sync {
 
     /// Makes one connection. Nothing ever reconnects behind it: a connection that ends takes its session along.
     ///
-    /// Hints for this client are heard from before the session is there, so that nothing is freed unheard after the
-    /// first request. A node that cannot give hints is a node all the same.
-    fn open(&self, hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>>;
+    /// Answers and hints go to the inbox. Hints are heard from before the session is there, so that nothing is freed
+    /// unheard after the first request. A node that cannot give hints is a node all the same.
+    fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>>;
 }
 
-/// One connection to a node.
+/// One connection to a node. Questions are answered in their order, and carried out in their order, too: an acquire and
+/// the release that follows it must never change places.
 pub(crate) trait Session: Send {
     /// The server's own name for its run: another one means another memory.
     fn run(&self) -> &str;
 
-    /// Asks about the node itself.
-    fn errand(&mut self, errand: Errand) -> BoxFuture<Result<Standing, Trouble>>;
+    /// Asks about the node itself. It returns at once, and so does [`send`](Self::send).
+    fn errand(&mut self, errand: Errand);
 
-    /// Puts a batch on its way and returns the future of its replies, one for each letter.
-    ///
-    /// Batches are executed in the order of these calls, whatever happens to the futures: an acquire and the release
-    /// that follows it must never change places.
-    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) -> BoxFuture<Result<Vec<Reply>, Trouble>>;
+    /// Puts a batch on its way.
+    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>);
 }
 
-/// Where a session passes on the hints that it hears.
-#[derive(Clone, Debug)]
-pub(crate) struct Hints {
-    /// The client's own.
+/// What comes from a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// To an errand.
+    Standing(Standing),
+    /// To a batch: one reply for each letter.
+    Replies(Vec<Reply>),
+    /// To nobody's question.
+    Hint(Ticket),
+    /// The connection is over; nothing comes after this.
+    End(Trouble),
+}
+
+/// Where answers go. It is called from the session's own task or thread, and never from within a question.
+#[derive(Clone)]
+pub(crate) struct Inbox {
+    /// On which hints for this client are heard. Channel 0 is nobody's.
     pub(crate) channel: Channel,
-    sender: mpsc::Sender<Ticket>,
+    take: Arc<dyn Fn(Answer) + Send + Sync>,
+    over: Arc<AtomicBool>,
 }
 
-/// The most hints that wait to be looked at. They prove nothing, so those above it are dropped.
-const HINTS_MAX: usize = 1_024;
-
-impl Hints {
-    /// A place for hints, and where they come out.
-    pub(crate) fn new(channel: Channel) -> (Self, mpsc::Receiver<Ticket>) {
-        let (sender, receiver) = mpsc::channel(HINTS_MAX);
-        (Self { channel, sender }, receiver)
+impl Inbox {
+    pub(crate) fn new(channel: Channel, take: impl Fn(Answer) + Send + Sync + 'static) -> Self {
+        Self { channel, take: Arc::new(take), over: Arc::default() }
     }
 
-    /// Passes on a hint, or drops it if there are too many.
-    pub(crate) fn tell(&self, ticket: Ticket) {
-        let _ = self.sender.try_send(ticket);
+    /// An inbox that is a queue, for those who ask one thing after the other.
+    pub(crate) fn queue(channel: Channel) -> (Self, mpsc::UnboundedReceiver<Answer>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        // Whoever has stopped listening does not care.
+        (Self::new(channel, move |answer| drop(sender.send(answer))), receiver)
     }
 
-    /// Whether nobody listens any more.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+    /// Nothing is taken after the end: it would be held for the answer to a question that got none.
+    pub(crate) fn take(&self, answer: Answer) {
+        let is_over = match answer {
+            Answer::End(_) => self.over.swap(true, Ordering::AcqRel),
+            _ => self.over.load(Ordering::Acquire),
+        };
+        if !is_over {
+            (self.take)(answer);
+        }
+    }
+}
+
+/// The answer to the only errand that is under way.
+pub(crate) async fn standing(answers: &mut mpsc::UnboundedReceiver<Answer>) -> Result<Standing, Trouble> {
+    loop {
+        match answers.recv().await {
+            Some(Answer::Standing(standing)) => return Ok(standing),
+            Some(Answer::End(trouble)) => return Err(trouble),
+            Some(Answer::Replies(_) | Answer::Hint(_)) => {}
+            None => return Err(Trouble::Broken("the session has ended".into())),
+        }
     }
 }
 

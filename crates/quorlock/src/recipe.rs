@@ -172,7 +172,8 @@ impl Recipe {
             Patience::Policy => (order.retry, None),
             Patience::Until(end) => (order.retry, Some(end)),
         };
-        let waits = !matches!(patience, Patience::Once) && !order.plain;
+        // Whoever asks once has no use for a place in line.
+        let waits = retry.attempts != Some(1) && !order.plain;
         let plan = Plan {
             quorum: settings.quorum,
             ttl: order.ttl,

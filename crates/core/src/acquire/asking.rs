@@ -22,6 +22,9 @@ pub(super) struct Asking {
     /// Nodes that have been asked to raise their fence and have not answered yet.
     pub(super) sealing: Vec<usize>,
     pub(super) seals: u8,
+    /// Nodes whose votes the attempt before this one gave back: they have no vote for anybody, as far as is known, and
+    /// will give no hint to the one who yielded.
+    pub(super) given_back: Vec<usize>,
     nodes: Vec<Contact>,
 }
 
@@ -44,12 +47,23 @@ impl Asking {
             poll: None,
             sealing: Vec::new(),
             seals: 0,
+            given_back: Vec::new(),
             nodes: alloc::vec![Contact::default(); quorum.nodes()],
         }
     }
 
     pub(super) fn is_pending(&self, node: usize) -> bool {
         self.nodes.get(node).is_some_and(|contact| contact.pending)
+    }
+
+    /// How many owe an answer and have not granted before.
+    pub(super) fn pending(&self) -> usize {
+        (0..self.nodes.len()).filter(|node| self.nodes[*node].pending && !self.is_granted(*node)).count()
+    }
+
+    /// Nodes that have granted, or may do so yet.
+    pub(super) fn unrefused(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|node| self.is_granted(*node) || self.is_pending(*node)).collect()
     }
 
     pub(super) fn is_granted(&self, node: usize) -> bool {

@@ -65,6 +65,9 @@ impl Acquire {
         self.ticket.is_some()
             && self.plan.rules.hold(Rule::Yield)
             && asking.round.grants().next().is_some()
+            // A holder that is letting go has the lower ticket, too: whoever was asked is heard out as long as it may
+            // come to a majority.
+            && asking.round.grants().count() + asking.pending() < self.plan.quorum.majority()
             && asking.round.refusals().any(yields_to)
     }
 
@@ -72,10 +75,11 @@ impl Acquire {
     pub(super) fn yield_votes(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
         let State::Asking(asking) = &self.state else { return Vec::new() };
         let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
-        let hinted = asking.hinted();
+        let (hinted, given_back) = (asking.hinted(), asking.unrefused());
         let (wait, tally, proposal) = (Wait::of(&asking.round), asking.round.tally(), asking.proposal);
         self.see(wait.fence);
         let mut fresh = Asking::new(self.plan.quorum, fresh_id(dice), proposal);
+        fresh.given_back = given_back;
         fresh.poll = Some(now + dice.between(self.pace() * 3 / 4, self.pace()));
         self.state = State::Asking(fresh);
         self.held = Some(tally);
@@ -83,8 +87,16 @@ impl Acquire {
         // What a hint said is as true as before, and the answer that it was kept for will not count.
         if !hinted.is_empty() {
             steps.extend(self.ask_nodes(hinted, now));
+            steps.extend(self.ask_what_was_given_back(now));
         }
         steps
+    }
+
+    /// Something has changed since votes were given back for somebody else: they may be ours now.
+    pub(super) fn ask_what_was_given_back(&mut self, now: Moment) -> Vec<Step> {
+        let State::Asking(asking) = &mut self.state else { return Vec::new() };
+        let nodes = core::mem::take(&mut asking.given_back);
+        nodes.into_iter().flat_map(|node| self.ask_again(node, now)).collect()
     }
 
     /// Stays in line, with the votes that there are, until a hint or the next poll.

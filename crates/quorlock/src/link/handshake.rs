@@ -5,20 +5,22 @@ use quorlock_core::node::{Epoch, Errand, Incarnation, Standing};
 use super::Link;
 use super::outbox::State;
 use crate::membership::{Admission, Membership};
-use crate::node::{BoxFuture, Session, Trouble};
+use crate::node::{Answer, Session, Trouble, standing};
 use crate::{clock, entropy};
 use quorlock_core::vote::Silence;
+use tokio::sync::mpsc;
 
 impl Link {
     /// Looks, waits for admission, says hello. What comes back is one life of the node's memory, ripe or not.
     pub(super) async fn shake_hands(
         &self,
         session: &mut dyn Session,
+        answers: &mut mpsc::UnboundedReceiver<Answer>,
         membership: &Membership,
     ) -> Result<Incarnation, Trouble> {
         let run = session.run().to_owned();
         loop {
-            let look = self.errand(session, Errand::Look).await?;
+            let look = self.errand(session, answers, Errand::Look).await?;
             let changed = membership.changed();
             membership.note(self.node, &run, look.life.as_ref()).map_err(Trouble::Unfit)?;
             match membership.admit(self.node) {
@@ -39,7 +41,7 @@ impl Link {
                     let fresh = Epoch(entropy::bits());
                     let trust = self.config.trust;
                     let hello = Errand::Hello { run: run.clone(), fresh, constants, founders, trust };
-                    let Standing { accepted, life, .. } = self.errand(session, hello).await?;
+                    let Standing { accepted, life, .. } = self.errand(session, answers, hello).await?;
                     membership.note(self.node, &run, life.as_ref()).map_err(Trouble::Unfit)?;
                     match life {
                         Some(life) if accepted => return Ok(life),
@@ -51,23 +53,17 @@ impl Link {
         }
     }
 
-    async fn errand(&self, session: &mut dyn Session, errand: Errand) -> Result<Standing, Trouble> {
-        let standing = self.send_errand(session, errand).await?;
-        self.note_clock(standing.at_micros, clock::now());
-        Ok(standing)
-    }
-
-    /// Asks about the node itself: when this returns, the question is on its way.
-    pub(super) fn send_errand(
+    async fn errand(
         &self,
         session: &mut dyn Session,
+        answers: &mut mpsc::UnboundedReceiver<Answer>,
         errand: Errand,
-    ) -> BoxFuture<Result<Standing, Trouble>> {
+    ) -> Result<Standing, Trouble> {
         let limit = self.config.handshake_deadline;
-        let answer = session.errand(errand);
-        Box::pin(async move {
-            let in_time = tokio::time::timeout(limit, answer).await;
-            in_time.unwrap_or_else(|_| Err(Trouble::Broken(format!("silent for {limit:?}"))))
-        })
+        session.errand(errand);
+        let in_time = tokio::time::timeout(limit, standing(answers)).await;
+        let standing = in_time.unwrap_or_else(|_| Err(Trouble::Broken(format!("silent for {limit:?}"))))?;
+        self.note_clock(standing.at_micros, clock::now());
+        Ok(standing)
     }
 }

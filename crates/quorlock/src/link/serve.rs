@@ -1,12 +1,12 @@
 //! A connection's life after the handshake: batches out, votes in, and the watch over its memory and its silence.
+//!
+//! Batches are sent by whoever asks, and by whoever brings answers; the link's own task only looks after the rest.
 
 use std::collections::VecDeque;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesOrdered;
 use quorlock_core::node::Incarnation;
-use quorlock_core::ticket::Ticket;
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
 use tokio::sync::mpsc;
@@ -16,47 +16,58 @@ use super::outbox::{Sent, State};
 use super::vigil::{Watch, lost_memory};
 use super::{Contact, Link};
 use crate::clock;
-use crate::node::{BoxFuture, Reply, Session, Trouble};
+use crate::node::{Answer, Reply, Session, Trouble};
 
 /// How many batches may be under way at once: enough to hide a round trip, few enough for batches to fill.
 const IN_FLIGHT_MAX: usize = 8;
-
-/// Where hints come out.
-type Heard = mpsc::Receiver<Ticket>;
-
-type Arrival = (u64, Result<Vec<Reply>, Trouble>);
+/// Those who ask send by themselves while no more than this is under way; after that, whoever brings answers does.
+const EAGER_MAX: usize = 2;
+/// How many times the task looks before it gives up on a connection that is silent.
+const LOOKS: u32 = 4;
 
 /// A batch on its way.
 struct Batch {
-    number: u64,
     sent: Vec<Sent>,
     at: Moment,
     since: Instant,
 }
 
-/// The batches on their way, oldest first.
-#[derive(Default)]
-struct Flight {
+/// A connection that is being served.
+pub(super) struct Port {
+    /// Which of the link's connections it is.
+    connection: u64,
+    session: Box<dyn Session>,
+    /// On their way, oldest first: they are answered in this order.
     batches: VecDeque<Batch>,
-    arrivals: FuturesOrdered<BoxFuture<Arrival>>,
-    numbers: u64,
+    heard: Instant,
+}
+
+impl Port {
+    pub(super) fn session(&mut self) -> &mut dyn Session {
+        &mut *self.session
+    }
 }
 
 impl Link {
     /// Serves the connection until it ends, and says why it did.
-    pub(super) async fn serve(&self, session: &mut dyn Session, life: Incarnation, heard: Heard) -> Trouble {
-        let mut flight = Flight::default();
-        let trouble = match self.serve_until_trouble(session, &life, heard, &mut flight).await {
+    pub(super) async fn serve(
+        &self,
+        session: Box<dyn Session>,
+        life: Incarnation,
+        answers: &mut mpsc::UnboundedReceiver<Answer>,
+    ) -> Trouble {
+        let connection = self.connection();
+        *self.port() = Some(Port { connection, session, batches: VecDeque::new(), heard: Instant::now() });
+        let trouble = match self.serve_until_trouble(&life, answers).await {
             Ok(()) => Trouble::Unreachable("the client was closed".into()),
             Err(trouble) => trouble,
         };
+        let closed = self.port().take();
         // What was on its way may still arrive there, but its answers will not reach us.
-        for batch in flight.batches {
-            for sent in batch.sent {
-                if let Sent::Ask(ask) = sent {
-                    ask.mark.set_stray(self.node);
-                    ask.voter.vote(self.node, ask.mark.attempt, ask.round, Outcome::Silent(trouble.as_silence()));
-                }
+        for sent in closed.into_iter().flat_map(|port| port.batches).flat_map(|batch| batch.sent) {
+            if let Sent::Ask(ask) = sent {
+                ask.mark.set_stray(self.node);
+                ask.voter.vote(self.node, ask.mark.attempt, ask.round, Outcome::Silent(trouble.as_silence()));
             }
         }
         trouble
@@ -64,54 +75,42 @@ impl Link {
 
     async fn serve_until_trouble(
         &self,
-        session: &mut dyn Session,
         life: &Incarnation,
-        mut heard_hints: Heard,
-        flight: &mut Flight,
+        answers: &mut mpsc::UnboundedReceiver<Answer>,
     ) -> Result<(), Trouble> {
         let epoch = life.epoch.ok_or_else(lost_memory)?;
         let mut watch = self.take_up(epoch, life);
         self.settle_contact(Contact::Settled);
         self.outbox().owe_again(self.node, clock::now());
-        let mut heard = Instant::now();
-        let mut duty = heard + self.pace(&watch);
+        let mut duty = Instant::now() + self.pace(&watch);
         loop {
             if self.is_stale() {
                 return Err(Trouble::Broken("it is being replaced".into()));
             }
-            if flight.batches.len() < IN_FLIGHT_MAX && self.send_batch(session, flight) {
-                continue;
-            }
-            if flight.batches.is_empty() && self.is_done_closing() {
+            self.send_batches(IN_FLIGHT_MAX);
+            if self.is_quiet() && self.is_done_closing() {
                 return Ok(());
             }
-            let patience = flight.batches.front().map(|batch| batch.since + self.config.silence_limit);
+            let look = (Instant::now() + self.config.silence_limit / LOOKS).min(duty);
             tokio::select! {
                 biased;
-                Some((number, replies)) = flight.arrivals.next(), if !flight.arrivals.is_empty() => {
-                    heard = Instant::now();
-                    self.arrived(flight, number, replies)?;
-                }
-                standing = watch.answer() => {
-                    heard = Instant::now();
-                    self.watched(session, &mut watch, standing?)?;
-                }
-                Some(ticket) = heard_hints.recv() => {
-                    self.config.traffic.heard_hint();
-                    self.config.waiters.hint(self.node, ticket);
-                }
-                () = self.wake.notified(), if flight.batches.len() < IN_FLIGHT_MAX => {}
-                () = tokio::time::sleep_until(patience.unwrap_or(duty).min(duty)) => {
-                    if patience.is_some_and(|end| Instant::now() >= end) {
-                        return Err(Trouble::Broken(format!("silent for {:?}", self.config.silence_limit)));
-                    }
+                answer = answers.recv() => match answer {
+                    Some(Answer::Standing(standing)) => self.watched(&mut watch, standing)?,
+                    Some(Answer::End(trouble)) => return Err(trouble),
+                    Some(Answer::Replies(_) | Answer::Hint(_)) => {}
+                    None => return Err(Trouble::Broken("the session has ended".into())),
+                },
+                () = self.wake.notified() => {}
+                () = tokio::time::sleep_until(look) => {
+                    self.check_silence(&watch)?;
                     if Instant::now() >= duty {
+                        let heard = self.heard();
                         let wanted = watch.is_vigil() || heard.elapsed() >= self.config.heartbeat;
                         if wanted {
-                            self.look_after(session, &mut watch);
+                            self.look_after(&mut watch);
                         }
                         // Releases that were answered with an error are tried again at this pace.
-                        if flight.batches.is_empty() {
+                        if self.is_quiet() {
                             self.outbox().owe_again(self.node, clock::now());
                         } else {
                             self.outbox().owe_failed();
@@ -123,30 +122,42 @@ impl Link {
         }
     }
 
-    fn send_batch(&self, session: &mut dyn Session, flight: &mut Flight) -> bool {
-        let now = clock::now();
-        let (letters, sent, life) = {
-            let mut outbox = self.outbox();
-            let life = if let State::Up(life) = outbox.state { Some(life) } else { None };
-            let (letters, sent) = outbox.drain(self.node);
-            (letters, sent, life)
-        };
-        if letters.is_empty() {
-            return false;
-        }
-        self.config.traffic.sent(letters.len());
-        flight.numbers += 1;
-        let number = flight.numbers;
-        flight.batches.push_back(Batch { number, sent, at: now, since: Instant::now() });
-        let replies = session.send(life, letters);
-        flight.arrivals.push_back(Box::pin(async move { (number, replies.await) }));
-        true
+    /// Sends what is queued, unless so much is under way that it is better to wait for more.
+    pub(crate) fn flush(&self) {
+        self.send_batches(EAGER_MAX);
     }
 
-    fn arrived(&self, flight: &mut Flight, number: u64, replies: Result<Vec<Reply>, Trouble>) -> Result<(), Trouble> {
-        let replies = replies?;
-        let Some(position) = flight.batches.iter().position(|batch| batch.number == number) else { return Ok(()) };
-        let Some(batch) = flight.batches.remove(position) else { return Ok(()) };
+    fn send_batches(&self, most: usize) {
+        let mut port = self.port();
+        let Some(port) = &mut *port else { return };
+        while port.batches.len() < most {
+            let now = clock::now();
+            let (letters, sent, life) = {
+                let mut outbox = self.outbox();
+                let life = if let State::Up(life) = outbox.state { Some(life) } else { None };
+                let (letters, sent) = outbox.drain(self.node);
+                (letters, sent, life)
+            };
+            if letters.is_empty() {
+                return;
+            }
+            self.config.traffic.sent(letters.len());
+            port.batches.push_back(Batch { sent, at: now, since: Instant::now() });
+            port.session.send(life, letters);
+        }
+    }
+
+    /// The oldest batch was answered. An error means that the connection is of no use any more.
+    ///
+    /// What an earlier connection still has to say is of no interest: its batches are lost already.
+    pub(super) fn arrived(&self, connection: u64, replies: Vec<Reply>) -> Result<(), Trouble> {
+        let batch = {
+            let mut port = self.port();
+            let Some(port) = port.as_mut().filter(|port| port.connection == connection) else { return Ok(()) };
+            port.heard = Instant::now();
+            port.batches.pop_front()
+        };
+        let Some(batch) = batch else { return Ok(()) };
         self.config.traffic.received(replies.len());
         let mut new_life = false;
         for (sent, reply) in batch.sent.into_iter().zip(replies) {
@@ -162,7 +173,14 @@ impl Link {
             };
             self.hand_over(sent, outcome);
         }
-        if new_life { Err(lost_memory()) } else { Ok(()) }
+        if new_life {
+            return Err(lost_memory());
+        }
+        self.send_batches(IN_FLIGHT_MAX);
+        if self.outbox().closing {
+            self.wake.notify_one();
+        }
+        Ok(())
     }
 
     fn hand_over(&self, sent: Sent, outcome: Outcome) {
@@ -178,6 +196,29 @@ impl Link {
                 self.news.notify_waiters();
             }
         }
+    }
+
+    /// A connection that owes an answer for too long is of no use.
+    fn check_silence(&self, watch: &Watch) -> Result<(), Trouble> {
+        let limit = self.config.silence_limit;
+        let oldest = self.port().as_ref().and_then(|port| Some(port.batches.front()?.since));
+        let asked = oldest.into_iter().chain(watch.asked());
+        if asked.min().is_some_and(|since| since.elapsed() >= limit) {
+            return Err(Trouble::Broken(format!("silent for {limit:?}")));
+        }
+        Ok(())
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.port().as_ref().is_none_or(|port| port.batches.is_empty())
+    }
+
+    fn heard(&self) -> Instant {
+        self.port().as_ref().map_or_else(Instant::now, |port| port.heard)
+    }
+
+    pub(super) fn port(&self) -> MutexGuard<'_, Option<Port>> {
+        self.port.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_done_closing(&self) -> bool {

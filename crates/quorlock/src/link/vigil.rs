@@ -9,7 +9,8 @@ use super::Link;
 use super::outbox::State;
 use crate::clock::{self, Stopwatch};
 use crate::entropy;
-use crate::node::{BoxFuture, Life, Session, Trouble};
+use crate::node::{Life, Trouble};
+use tokio::time::Instant;
 
 /// How often a witness adds up, at most and at least.
 const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
@@ -19,8 +20,8 @@ pub(super) struct Watch {
     epoch: Epoch,
     /// While the node is not ripe.
     vigil: Option<Vigil>,
-    /// The errand that is under way. Votes come and go meanwhile: they must not wait for it.
-    under_way: Option<BoxFuture<Result<Standing, Trouble>>>,
+    /// When the errand that is under way was sent.
+    under_way: Option<Instant>,
 }
 
 /// One connection's part in witnessing an unripe node.
@@ -42,12 +43,9 @@ impl Watch {
         self.vigil.as_ref().map(|vigil| vigil.pace)
     }
 
-    /// The answer to the errand that is under way, once there is one.
-    pub(super) async fn answer(&mut self) -> Result<Standing, Trouble> {
-        let Some(under_way) = &mut self.under_way else { return std::future::pending().await };
-        let answer = under_way.await;
-        self.under_way = None;
-        answer
+    /// Since when an answer is owed.
+    pub(super) fn asked(&self) -> Option<Instant> {
+        self.under_way
     }
 }
 
@@ -65,7 +63,7 @@ impl Link {
     }
 
     /// Sends the next word about the node's memory, unless one is under way.
-    pub(super) fn look_after(&self, session: &mut dyn Session, watch: &mut Watch) {
+    pub(super) fn look_after(&self, watch: &mut Watch) {
         if watch.under_way.is_some() {
             return;
         }
@@ -78,16 +76,19 @@ impl Link {
                 Errand::Add { epoch, witness: *witness, micros: since.at_least().as_micros() as u64 }
             }
         };
-        watch.under_way = Some(self.send_errand(session, errand));
+        self.send_errand(watch, errand);
+    }
+
+    fn send_errand(&self, watch: &mut Watch, errand: Errand) {
+        if let Some(port) = &mut *self.port() {
+            watch.under_way = Some(Instant::now());
+            port.session().errand(errand);
+        }
     }
 
     /// Takes the answer. An error means that the node's memory is another one.
-    pub(super) fn watched(
-        &self,
-        session: &mut dyn Session,
-        watch: &mut Watch,
-        standing: Standing,
-    ) -> Result<(), Trouble> {
+    pub(super) fn watched(&self, watch: &mut Watch, standing: Standing) -> Result<(), Trouble> {
+        watch.under_way = None;
         self.note_clock(standing.at_micros, clock::now());
         let epoch = watch.epoch;
         let life = standing.life.filter(|life| life.epoch == Some(epoch)).ok_or_else(lost_memory)?;
@@ -104,7 +105,7 @@ impl Link {
                 let left = quarantine_left(&life);
                 self.set_state(State::Down(Silence::Quarantined(left)));
                 if left.is_zero() {
-                    watch.under_way = Some(self.send_errand(session, Errand::Ripen { epoch }));
+                    self.send_errand(watch, Errand::Ripen { epoch });
                 }
             }
         }

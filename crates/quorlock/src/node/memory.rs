@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Errand, Incarnation, NodeTime, Record, Standing, apply, attend};
+use quorlock_core::node::{Errand, Incarnation, NodeTime, Record, apply, attend};
 use quorlock_core::ticket::Channel;
 use quorlock_core::vote::Request;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
-use crate::node::{BoxFuture, Hints, Letter, Life, Node, Reply, Session, Trouble};
+use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, Reply, Session, Trouble};
 use crate::{clock, entropy};
 
 /// Nodes that live in this process and are shared by every client that is given a clone.
@@ -86,7 +88,7 @@ struct State {
     records: HashMap<String, Record>,
     tombstones: HashMap<LeaseId, u64>,
     /// Who hears hints.
-    listeners: HashMap<Channel, Hints>,
+    listeners: HashMap<Channel, mpsc::UnboundedSender<Answer>>,
     /// How many records there were when lapsed ones were last swept out.
     swept: usize,
 }
@@ -117,9 +119,10 @@ impl State {
         }
         record.tombstone = None;
         if let Some(hint) = answer.hint
-            && let Some(hints) = self.listeners.get(&hint.channel)
+            && let Some(listener) = self.listeners.get(&hint.channel)
         {
-            hints.tell(hint.ticket);
+            // Whoever has gone does not wait.
+            let _ = listener.send(Answer::Hint(hint.ticket));
         }
         Reply::Voted { vote: answer.vote, at_micros: Some(now.wall_micros) }
     }
@@ -154,16 +157,24 @@ impl Node for MemoryNode {
         &self.title
     }
 
-    fn open(&self, hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+    fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
         let mut state = self.state();
         let opened: Result<Box<dyn Session>, Trouble> = if state.down {
             Err(Trouble::Unreachable("it is down".into()))
         } else {
             let (run, generation) = (state.run.clone(), state.generation);
-            state.listeners.retain(|_, hints| !hints.is_closed());
-            state.listeners.insert(hints.channel, hints);
+            let (answers, mut outgoing) = mpsc::unbounded_channel();
+            state.listeners.retain(|_, listener| !listener.is_closed());
+            state.listeners.insert(inbox.channel, answers.clone());
             drop(state);
-            Ok(Box::new(MemorySession { node: self.clone(), run, generation }))
+            // Not from within a question: whoever asks may hold what the answer needs.
+            let delivery = tokio::spawn(async move {
+                while let Some(answer) = outgoing.recv().await {
+                    inbox.take(answer);
+                }
+            });
+            let delivery = delivery.abort_handle();
+            Ok(Box::new(MemorySession { node: self.clone(), run, generation, answers, delivery }))
         };
         Box::pin(std::future::ready(opened))
     }
@@ -173,17 +184,20 @@ struct MemorySession {
     node: MemoryNode,
     run: String,
     generation: u64,
+    answers: mpsc::UnboundedSender<Answer>,
+    delivery: AbortHandle,
 }
 
 impl MemorySession {
-    fn with<T: Send + 'static>(&self, act: impl FnOnce(&mut State, NodeTime) -> T) -> BoxFuture<Result<T, Trouble>> {
+    fn with(&self, act: impl FnOnce(&mut State, NodeTime) -> Answer) {
         let mut state = self.node.state();
-        let result = if state.generation == self.generation {
-            Ok(act(&mut state, time()))
+        let answer = if state.generation == self.generation {
+            act(&mut state, time())
         } else {
-            Err(Trouble::Broken("the node closed the connection".into()))
+            Answer::End(Trouble::Broken("the node closed the connection".into()))
         };
-        Box::pin(std::future::ready(result))
+        // The other end lives as long as we do.
+        let _ = self.answers.send(answer);
     }
 }
 
@@ -192,15 +206,21 @@ impl Session for MemorySession {
         &self.run
     }
 
-    fn errand(&mut self, errand: Errand) -> BoxFuture<Result<Standing, Trouble>> {
-        self.with(|state, now| attend(&mut state.life, &errand, now))
+    fn errand(&mut self, errand: Errand) {
+        self.with(|state, now| Answer::Standing(attend(&mut state.life, &errand, now)));
     }
 
-    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) -> BoxFuture<Result<Vec<Reply>, Trouble>> {
+    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {
         self.with(|state, now| {
             state.sweep(now);
-            batch.iter().map(|letter| state.answer(life, letter, now)).collect()
-        })
+            Answer::Replies(batch.iter().map(|letter| state.answer(life, letter, now)).collect())
+        });
+    }
+}
+
+impl Drop for MemorySession {
+    fn drop(&mut self) {
+        self.delivery.abort();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Redis and Valkey servers as nodes: redis-rs speaks, the scripts decide.
+//! Redis and Valkey servers as nodes: redis-rs knows URLs and values, the scripts decide.
 //!
 //! Hints come as RESP3 pushes over the connection itself. Every server that is new enough for the scripts speaks RESP3,
 //! so there is no second connection to listen on. A server that lets nobody subscribe is a node without hints.
@@ -6,20 +6,22 @@
 mod codec;
 #[cfg(test)]
 mod differential;
+mod frame;
 mod hints;
 mod scripts;
+mod wire;
 
-use std::collections::HashMap;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, ProtocolVersion, RedisError, Value};
-use quorlock_core::node::{Constants, Errand, Standing};
+use ::redis::{ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, Value};
+use quorlock_core::node::{Constants, Errand};
 
-use crate::node::{BoxFuture, Hints, Letter, Life, Node, Reply, Session, Trouble};
+use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, Session, Trouble};
 use scripts::SCRIPTS;
+use wire::{Connecting, Receiver, Wire};
 
 /// The oldest server that has everything the scripts need (`SET .. PXAT`).
 const VERSION_MIN: (u32, u32) = (6, 2);
@@ -27,7 +29,7 @@ const VERSION_MIN: (u32, u32) = (6, 2);
 /// A server that can be connected to.
 pub(crate) struct RedisNode {
     title: String,
-    client: Client,
+    info: ConnectionInfo,
     constants: Constants,
     connect_deadline: Duration,
 }
@@ -41,9 +43,7 @@ impl RedisNode {
             ::redis::ConnectionAddr::Unix(path) => format!("redis+unix:{}", path.display()),
             address => format!("{scheme}://{address}"),
         };
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let client = Client::open(info.set_redis_settings(settings)).map_err(|error| describe(&error))?;
-        Ok(Self { title, client, constants, connect_deadline })
+        Ok(Self { title, info, constants, connect_deadline })
     }
 }
 
@@ -52,66 +52,84 @@ impl Node for RedisNode {
         &self.title
     }
 
-    fn open(&self, hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
-        let (client, constants, deadline) = (self.client.clone(), self.constants.clone(), self.connect_deadline);
+    fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+        let (info, constants, deadline) = (self.info.clone(), self.constants.clone(), self.connect_deadline);
         let title = self.title.clone();
         Box::pin(async move {
-            // Deadlines are the link's business: a late reply must still be read and told from the next one.
-            let mut config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(deadline))
-                .set_response_timeout(None)
-                .set_pipeline_buffer_size(PIPELINE);
-            let channel = hints::wanted(&hints);
-            if let Some(channel) = channel.clone() {
-                config = config.set_push_sender(hints::ear(channel, hints));
-            }
-            let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-            let mut session =
-                RedisSession { connection: connection.map_err(|e| trouble(&e))?, constants, run: String::new() };
-            session.greet(&title, channel).await?;
-            Ok(Box::new(session) as Box<dyn Session>)
+            let opened = tokio::time::timeout(deadline, Connecting::open(&info)).await;
+            let mut connecting = match opened {
+                Ok(opened) => opened.map_err(|error| Trouble::Unreachable(error.to_string()))?,
+                Err(_) => return Err(Trouble::Unreachable(format!("no connection within {deadline:?}"))),
+            };
+            let run = greet(&mut connecting, &info, &title, hints::wanted(&inbox)).await?;
+            let expected = Arc::new(Mutex::default());
+            let wire = connecting.start(Ear { expected: Arc::clone(&expected), inbox });
+            Ok(Box::new(RedisSession { wire, expected, constants, run }) as Box<dyn Session>)
         })
     }
 }
 
-/// More than a link ever has under way, so that a batch is queued the moment it is sent.
-const PIPELINE: usize = 64;
+/// Says who we are, reads who the server is, loads the scripts and listens for hints: one round trip.
+async fn greet(
+    connecting: &mut Connecting,
+    info: &ConnectionInfo,
+    title: &str,
+    channel: Option<String>,
+) -> Result<String, Trouble> {
+    let mut pipe = ::redis::pipe();
+    let login = info.redis_settings();
+    let hello = pipe.cmd("HELLO").arg(3);
+    if let Some(password) = login.password() {
+        hello.arg("AUTH").arg(login.username().unwrap_or("default")).arg(password);
+    }
+    if login.db() != 0 {
+        pipe.cmd("SELECT").arg(login.db());
+    }
+    pipe.cmd("INFO");
+    let before_info = pipe.len() - 1;
+    for script in SCRIPTS.all() {
+        pipe.cmd("SCRIPT").arg("LOAD").arg(&script.source);
+    }
+    // Confirmed by exactly one push, which takes the place of a reply.
+    if let Some(channel) = &channel {
+        pipe.cmd("SUBSCRIBE").arg(channel);
+    }
+    let replies = connecting.ask(&pipe.get_packed_pipeline(), pipe.len()).await;
+    let mut replies = replies.map_err(|error| Trouble::Broken(error.to_string()))?;
+    if channel.is_some() {
+        hints::note(title, replies.pop());
+    }
+    for reply in &replies {
+        if let Value::ServerError(error) = reply {
+            return Err(trouble(&error.clone().into()));
+        }
+    }
+    let text = match replies.into_iter().nth(before_info) {
+        Some(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
+        Some(Value::VerbatimString { text, .. }) => text,
+        _ => return Err(malformed("INFO")),
+    };
+    identify(&text)
+}
 
 struct RedisSession {
-    connection: MultiplexedConnection,
+    wire: Wire,
+    expected: Arc<Mutex<VecDeque<Expected>>>,
     constants: Constants,
     run: String,
 }
 
+/// What the next values answer.
+enum Expected {
+    Errand,
+    Batch { life: Option<Life>, letters: Vec<Letter>, commands: usize, values: Vec<Value> },
+}
+
 impl RedisSession {
-    /// Reads who the server is, loads the scripts and listens for hints.
-    async fn greet(&mut self, title: &str, channel: Option<String>) -> Result<(), Trouble> {
-        let mut pipe = ::redis::pipe();
-        pipe.cmd("INFO");
-        for script in SCRIPTS.all() {
-            pipe.cmd("SCRIPT").arg("LOAD").arg(&script.source);
-        }
-        // Confirmed by exactly one push, which takes the place of a reply.
-        if let Some(channel) = &channel {
-            pipe.cmd("SUBSCRIBE").arg(channel);
-        }
-        let count = pipe.len();
-        let mut replies = self.connection.send_packed_commands(&pipe, 0, count).await.map_err(|e| trouble(&e))?;
-        if channel.is_some() {
-            hints::note(title, replies.pop());
-        }
-        for reply in &replies {
-            if let Value::ServerError(error) = reply {
-                return Err(trouble(&error.clone().into()));
-            }
-        }
-        let info = match replies.into_iter().next() {
-            Some(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
-            Some(Value::VerbatimString { text, .. }) => text,
-            _ => return Err(malformed("INFO")),
-        };
-        self.run = identify(&info)?;
-        Ok(())
+    /// Expects the answer before the question leaves.
+    fn ask(&self, expected: Expected, bytes: &[u8]) {
+        lock(&self.expected).push_back(expected);
+        self.wire.send(bytes);
     }
 }
 
@@ -120,36 +138,65 @@ impl Session for RedisSession {
         &self.run
     }
 
-    fn errand(&mut self, errand: Errand) -> BoxFuture<Result<Standing, Trouble>> {
-        let command = codec::errand(&errand);
-        let mut connection = self.connection.clone();
-        in_order(async move {
-            let value = connection.send_packed_command(&command).await.map_err(|e| trouble(&e))?;
-            codec::standing(value)
-        })
+    fn errand(&mut self, errand: Errand) {
+        self.ask(Expected::Errand, &codec::errand(&errand).get_packed_command());
     }
 
-    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) -> BoxFuture<Result<Vec<Reply>, Trouble>> {
-        let pipe = codec::batch(life, &batch, &self.constants);
-        let mut connection = self.connection.clone();
-        in_order(async move {
-            let count = pipe.len();
-            let values = connection.send_packed_commands(&pipe, 0, count).await.map_err(|e| trouble(&e))?;
-            codec::replies(life, &batch, values)
-        })
+    fn send(&mut self, life: Option<Life>, letters: Vec<Letter>) {
+        let pipe = codec::batch(life, &letters, &self.constants);
+        let commands = pipe.len();
+        let values = Vec::with_capacity(commands);
+        self.ask(Expected::Batch { life, letters, commands, values }, &pipe.get_packed_pipeline());
     }
 }
 
-/// Starts a future that begins by queueing bytes, so that the order of calls is the order on the wire.
-///
-/// The first poll puts the batch into the connection's own queue, which has room for it, and is exempt from the
-/// runtime's yielding: whatever the caller does with the future, the bytes are on their way.
-fn in_order<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> BoxFuture<T> {
-    let mut future: Pin<Box<dyn Future<Output = T> + Send>> = Box::pin(tokio::task::unconstrained(future));
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => Box::pin(std::future::ready(value)),
-        Poll::Pending => future,
+/// Turns values into answers.
+struct Ear {
+    expected: Arc<Mutex<VecDeque<Expected>>>,
+    inbox: Inbox,
+}
+
+impl Ear {
+    fn answer(&self, value: Value) -> Result<Option<Answer>, Trouble> {
+        if let Value::Push { kind, data } = value {
+            return Ok(hints::heard(self.inbox.channel, &kind, &data).map(Answer::Hint));
+        }
+        let mut expected = lock(&self.expected);
+        match expected.front_mut() {
+            None => return Err(malformed("nothing")),
+            Some(Expected::Errand) => {}
+            Some(Expected::Batch { commands, values, .. }) => {
+                values.push(value);
+                if values.len() < *commands {
+                    return Ok(None);
+                }
+                let Some(Expected::Batch { life, letters, values, .. }) = expected.pop_front() else { return Ok(None) };
+                drop(expected);
+                return codec::replies(life, &letters, values).map(|replies| Some(Answer::Replies(replies)));
+            }
+        }
+        expected.pop_front();
+        drop(expected);
+        codec::standing(value).map(|standing| Some(Answer::Standing(standing)))
     }
+}
+
+impl Receiver for Ear {
+    fn receive(&self, value: Value) {
+        match self.answer(value) {
+            Ok(Some(answer)) => self.inbox.take(answer),
+            Ok(None) => {}
+            Err(trouble) => self.inbox.take(Answer::End(trouble)),
+        }
+    }
+
+    fn end(&self, error: &io::Error) {
+        self.inbox.take(Answer::End(Trouble::Broken(error.to_string())));
+    }
+}
+
+fn lock(expected: &Mutex<VecDeque<Expected>>) -> MutexGuard<'_, VecDeque<Expected>> {
+    expected.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Who the server is, or why it cannot be a node.
@@ -182,14 +229,13 @@ fn identify(info: &str) -> Result<String, Trouble> {
     Ok(format!("{run}/{replication}"))
 }
 
-/// What an error of the client library means for the link.
+/// What a server's error means for the link.
 fn trouble(error: &RedisError) -> Trouble {
     let text = describe(error);
     match error.kind() {
         ErrorKind::AuthenticationFailed => Trouble::Denied(text),
         _ if error.code() == Some("WRONGPASS") => Trouble::Denied(format!("authentication failed: {text}")),
         _ if matches!(error.code(), Some("NOPERM" | "NOAUTH")) => Trouble::Denied(text),
-        _ if error.is_connection_refusal() || error.is_timeout() => Trouble::Unreachable(text),
         _ => Trouble::Broken(text),
     }
 }

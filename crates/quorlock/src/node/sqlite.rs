@@ -20,12 +20,12 @@ mod worker;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
-use quorlock_core::node::{Errand, NodeTime, Standing};
+use quorlock_core::node::{Errand, NodeTime};
 use tokio::sync::oneshot;
 
 use crate::clock;
-use crate::node::{BoxFuture, Hints, Letter, Life, Node, Reply, Session, Trouble};
-use worker::{Asked, Job, Worker};
+use crate::node::{BoxFuture, Inbox, Letter, Life, Node, Session, Trouble};
+use worker::{Job, Worker};
 
 /// The kernel's name for the time since it started.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -57,7 +57,7 @@ impl Node for SqliteNode {
         &self.title
     }
 
-    fn open(&self, hints: Hints) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+    fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
         let boot = self.boot.clone().map_or_else(|| boot_id(Path::new(BOOT_ID)), Ok);
         let run = match boot {
             Ok(run) => run,
@@ -67,7 +67,7 @@ impl Node for SqliteNode {
         let (opened, opening) = oneshot::channel();
         let (path, boot, clock) = (self.path.clone(), run.clone(), Arc::clone(&self.clock));
         let thread = std::thread::Builder::new().name("quorlock-sqlite".into()).spawn(move || {
-            match Worker::open(path, boot, clock, hints) {
+            match Worker::open(path, boot, clock, inbox) {
                 Ok(mut worker) => {
                     // Whoever has stopped waiting has dropped the other end of the queue as well.
                     let _ = opened.send(Ok(()));
@@ -90,12 +90,9 @@ struct SqliteSession {
 }
 
 impl SqliteSession {
-    /// Queues a question at once: the order of these calls is the order of execution.
-    fn ask<Q, A: Send + 'static>(&self, question: Q, job: fn(Asked<Q, A>) -> Job) -> BoxFuture<Result<A, Trouble>> {
-        let (reply, answer) = oneshot::channel();
-        // If the thread is gone, the job is dropped and its reply with it.
-        let _ = self.jobs.send(job(Asked::new(question, reply)));
-        Box::pin(async move { answer.await.unwrap_or_else(|_| Err(ended())) })
+    /// Queues a question: the order of these calls is the order of execution. If the thread is gone, it has said so.
+    fn ask(&self, job: Job) {
+        let _ = self.jobs.send(job);
     }
 }
 
@@ -104,12 +101,12 @@ impl Session for SqliteSession {
         &self.run
     }
 
-    fn errand(&mut self, errand: Errand) -> BoxFuture<Result<Standing, Trouble>> {
-        self.ask(errand, |asked| Job::Errand(Box::new(asked)))
+    fn errand(&mut self, errand: Errand) {
+        self.ask(Job::of_errand(errand));
     }
 
-    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) -> BoxFuture<Result<Vec<Reply>, Trouble>> {
-        self.ask((life, batch), Job::Letters)
+    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {
+        self.ask(Job::of_letters(life, batch));
     }
 }
 

@@ -135,7 +135,7 @@ pub(crate) async fn queue<T: Send + 'static>(
     task
 }
 
-/// Does something on behalf of a client that ends where it stands, with its runtime: it gives nothing back.
+/// Does something on behalf of a client that stops where it stands, with its runtime: it gives nothing back.
 pub(crate) async fn crash_after<T>(builder: ClientBuilder, work: impl AsyncFnOnce(&Client) -> T + Send + 'static) {
     let (done, crashed) = oneshot::channel();
     std::thread::spawn(move || {
@@ -145,8 +145,8 @@ pub(crate) async fn crash_after<T>(builder: ClientBuilder, work: impl AsyncFnOnc
             let kept = work(&client).await;
             (client, kept)
         });
-        drop(runtime);
-        drop(kept);
+        // Dropped, either of them would still give back what it can.
+        std::mem::forget((runtime, kept));
         let _ = done.send(());
     });
     crashed.await.unwrap();

@@ -6,19 +6,18 @@ mod steps;
 
 use std::time::Duration;
 
-use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, Script, Value, pipe};
+use ::redis::{Client, Connection, Script, Value, pipe};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::node::{Errand, FenceNote};
 use quorlock_core::ticket::{Channel, Hint, Ticket};
 use quorlock_testkit::{Clock, RedisServer};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::RedisNode;
 use super::scripts::{epoch_key, fence_key, holds_key, kept_key, line_key, tombstone_key};
-use crate::node::{Hints, Letter, Node, Reply, Session};
+use crate::node::{Letter, Reply, Talk};
 use model::{Model, State, attempts, channels, constants};
 use seen::Seen;
 use steps::{CONSTANTS, Cast, Step, Visit, stories};
@@ -40,15 +39,16 @@ fn the_scripts_do_what_the_core_does() {
 /// A server whose clock stands still, and sessions with it: one for each set of constants, one to listen on each channel.
 struct Bench {
     clock: Clock,
-    sessions: Vec<Box<dyn Session>>,
+    sessions: Vec<Talk>,
     listeners: Vec<Listener>,
-    raw: MultiplexedConnection,
+    /// Without a deadline: a machine that is busy must not look like a difference.
+    raw: Connection,
 }
 
 struct Listener {
     channel: Channel,
-    session: Box<dyn Session>,
-    hints: Receiver<Ticket>,
+    session: Talk,
+    hints: UnboundedReceiver<Ticket>,
 }
 
 impl Bench {
@@ -56,16 +56,14 @@ impl Bench {
         let node = |set| RedisNode::new(&server.url(), constants(set), Duration::from_secs(5)).unwrap();
         let mut sessions = Vec::new();
         for set in 0..CONSTANTS {
-            sessions.push(node(set).open(Hints::new(Channel(0)).0).await.unwrap());
+            sessions.push(Talk::open(&node(set), Channel(0)).await.unwrap());
         }
         let mut listeners = Vec::new();
         for channel in channels() {
-            let (ear, hints) = Hints::new(channel);
-            listeners.push(Listener { channel, session: node(0).open(ear).await.unwrap(), hints });
+            let (session, hints) = Talk::listening(&node(0), channel).await.unwrap();
+            listeners.push(Listener { channel, session, hints });
         }
-        // Without a deadline: a machine that is busy must not look like a difference.
-        let patient = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let raw = node(0).client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
+        let raw = Client::open(server.url()).unwrap().get_connection().unwrap();
         Self { clock, sessions, listeners, raw }
     }
 
@@ -73,7 +71,7 @@ impl Bench {
         let mut model = Model::new(cast);
         runtime.block_on(async {
             self.clock.freeze_at_micros(model.micros);
-            self.wipe().await;
+            self.wipe();
             // Of a story that ended early.
             self.hints().await;
             for step in std::iter::once(Step::Visit(first)).chain(steps) {
@@ -91,7 +89,7 @@ impl Bench {
                 let before = model.micros;
                 model.pass(jump);
                 if model.micros < before {
-                    self.forget_lapsed(model, before).await;
+                    self.forget_lapsed(model, before);
                 }
                 self.clock.freeze_at_micros(model.micros);
             }
@@ -126,34 +124,34 @@ impl Bench {
                 prop_assert_eq!(standing, model.attend(&errand), "to {:?}", errand);
             }
             Step::WipeEpoch => {
-                self.command(&["DEL", &epoch_key()]).await;
+                self.command(&["DEL", &epoch_key()]);
                 model.wipe_epoch();
             }
             Step::WipeAll => {
-                self.wipe().await;
+                self.wipe();
                 model.wipe_all();
             }
             Step::NearTheLastFence { name, below } => {
                 let key = fence_key(&model.places[*name]);
                 let FenceNote { fence, by, since_micros, holder, .. } = model.plant(*name, *below);
                 let value = format!("{fence} {} {since_micros} - {holder}", by.reveal());
-                self.command(&["SET", &key, &value, "PX", "60000"]).await;
+                self.command(&["SET", &key, &value, "PX", "60000"]);
             }
             Step::Vanish { name } => {
-                self.command(&["DEL", &model.places[*name].key]).await;
+                self.command(&["DEL", &model.places[*name].key]);
                 model.vanish(*name);
             }
         }
         Ok(())
     }
 
-    async fn wipe(&mut self) {
-        self.command(&["FLUSHALL"]).await;
+    fn wipe(&mut self) {
+        self.command(&["FLUSHALL"]);
     }
 
-    async fn command(&mut self, words: &[&str]) {
+    fn command(&mut self, words: &[&str]) {
         let mut command = ::redis::cmd(words[0]);
-        command.arg(&words[1..]).exec_async(&mut self.raw).await.unwrap();
+        command.arg(&words[1..]).exec(&mut self.raw).unwrap();
     }
 
     /// What was published since the last time, channel by channel: it is heard before the answer to a later question.
@@ -167,12 +165,12 @@ impl Bench {
     }
 
     /// Forgets what had lapsed by then, before the clock goes back: for the core, what has lapsed is gone.
-    async fn forget_lapsed(&mut self, model: &Model, micros: i64) {
+    fn forget_lapsed(&mut self, model: &Model, micros: i64) {
         let forget = Script::new(include_str!("differential/forget.lua"));
         for place in &model.places {
             let mut run = forget.prepare_invoke();
             run.key(holds_key(place)).key(line_key(place)).key(kept_key(place)).arg(micros.div_euclid(1_000));
-            run.invoke_async::<()>(&mut self.raw).await.unwrap();
+            run.invoke::<()>(&mut self.raw).unwrap();
         }
     }
 
@@ -192,7 +190,7 @@ impl Bench {
             pipe.cmd("PTTL").arg(tombstone_key(attempt));
         }
         pipe.cmd("EXISTS").arg(epoch_key()).cmd("DBSIZE");
-        let values: Vec<Value> = pipe.query_async(&mut self.raw).await.unwrap();
+        let values: Vec<Value> = pipe.query(&mut self.raw).unwrap();
         let life = self.sessions[0].errand(Errand::Look).await.unwrap().life;
         Seen::new(values, model.micros.div_euclid(1_000)).state(life)
     }

@@ -1,15 +1,15 @@
 //! Hearing hints: what the server pushes on the client's own channel.
 
-use ::redis::{PushInfo, PushKind, Value};
+use ::redis::{PushKind, Value};
 use quorlock_core::ticket::{Channel, Ticket};
 
 use super::describe;
 use super::scripts::hint_channel;
-use crate::node::Hints;
+use crate::node::Inbox;
 
 /// Where to listen, if somebody does: channel 0 is nobody's.
-pub(super) fn wanted(hints: &Hints) -> Option<String> {
-    (hints.channel != Channel(0)).then(|| hint_channel(hints.channel))
+pub(super) fn wanted(inbox: &Inbox) -> Option<String> {
+    (inbox.channel != Channel(0)).then(|| hint_channel(inbox.channel))
 }
 
 /// Notes whether the server lets us listen. If not, that is no reason to do without its vote.
@@ -22,23 +22,11 @@ pub(super) fn note(title: &str, answer: Option<Value>) {
     tracing::info!(node = %title, %reason, "no hints: waiters ask again at their own pace");
 }
 
-/// Passes on what is heard on this channel. Anything else that a server pushes, the end of the connection included,
-/// means nothing here.
-pub(super) fn ear(channel: String, hints: Hints) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
-    move |push| {
-        if let Some(ticket) = heard(&channel, &push) {
-            hints.tell(ticket);
-        }
-        Ok(())
-    }
-}
-
-fn heard(channel: &str, push: &PushInfo) -> Option<Ticket> {
-    let (PushKind::Message, [Value::BulkString(on), Value::BulkString(said)]) = (&push.kind, &push.data[..]) else {
-        return None;
-    };
+/// The ticket of a hint on this channel. Anything else that a server pushes means nothing here.
+pub(super) fn heard(channel: Channel, kind: &PushKind, data: &[Value]) -> Option<Ticket> {
+    let (PushKind::Message, [Value::BulkString(on), Value::BulkString(said)]) = (kind, data) else { return None };
     let said = std::str::from_utf8(said).ok()?;
-    if on == channel.as_bytes() { Ticket::parse(said) } else { None }
+    if *on == hint_channel(channel).into_bytes() { Ticket::parse(said) } else { None }
 }
 
 #[cfg(test)]

@@ -1,7 +1,18 @@
 mod serving;
 
-use super::*;
+use quorlock_core::fence::Fence;
+use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::node::Epoch;
+use quorlock_core::ticket::Channel;
+use quorlock_core::time::Ttl;
+use quorlock_core::vote::{Request, Vote};
+use tokio::sync::mpsc;
 
+use super::*;
+use crate::node::Reply;
+use crate::node::place::{KeyTemplate, Place};
+
+const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
 const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";
 
 #[test]
@@ -31,4 +42,64 @@ fn a_title_never_shows_the_password() {
     assert_eq!(node.title(), "redis://127.0.0.1:7000");
     let error = RedisNode::new("redis://user:hunter2@:x", constants, Duration::from_secs(1)).err().unwrap();
     assert!(!error.contains("hunter2"), "{error}");
+}
+
+/// An ear that expects the answers to so many batches, each of one plain acquire and a look at the epoch.
+fn ear(batches: usize) -> (Ear, mpsc::UnboundedReceiver<Answer>) {
+    let ttl = Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap();
+    let letter = |bits| Letter {
+        place: place(),
+        request: Arc::new(Request::PlainAcquire { attempt: LeaseId::from_bits(bits), ttl }),
+    };
+    let letters = (0..batches).map(|batch| vec![letter(batch as u128)]);
+    let expected = letters.map(|letters| Expected::Batch { life: Some(LIFE), letters, commands: 2, values: vec![] });
+    let (inbox, answers) = Inbox::queue(Channel(0));
+    (Ear { expected: Arc::new(Mutex::new(expected.collect())), inbox }, answers)
+}
+
+fn place() -> Arc<Place> {
+    let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
+    Arc::new(template.place(&Name::new("job").unwrap()).unwrap())
+}
+
+fn look() -> Value {
+    Value::BulkString(format!("{:032x} {}", LIFE.epoch.0, LIFE.floor).into())
+}
+
+#[test]
+fn a_batch_is_answered_with_its_last_value() {
+    let (ear, mut answers) = ear(2);
+    ear.receive(Value::Okay);
+    assert!(answers.try_recv().is_err());
+    ear.receive(look());
+    let granted = Reply::Voted { vote: Vote::grant(Fence::default()), at_micros: None };
+    assert_eq!(answers.try_recv(), Ok(Answer::Replies(vec![granted])));
+    ear.receive(Value::Nil);
+    assert!(answers.try_recv().is_err());
+    ear.receive(look());
+    let answer = answers.try_recv().unwrap();
+    assert!(
+        matches!(&answer, Answer::Replies(replies) if matches!(replies[..], [Reply::Voted { vote: Vote::Refusal(_), .. }])),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn nothing_comes_after_the_end() {
+    let (ear, mut answers) = ear(2);
+    ear.receive(Value::Int(3));
+    ear.receive(look());
+    assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Broken(_)))));
+    // Taken for the answer to the first batch, this would be a vote for somebody who has none.
+    ear.receive(Value::Okay);
+    ear.receive(look());
+    ear.end(&io::ErrorKind::ConnectionReset.into());
+    assert!(answers.try_recv().is_err());
+}
+
+#[test]
+fn an_answer_to_no_question_is_the_end() {
+    let (ear, mut answers) = ear(0);
+    ear.receive(Value::Okay);
+    assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Broken(_)))));
 }

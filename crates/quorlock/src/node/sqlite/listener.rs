@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 
 use crate::node::sqlite::column::{Column, stored};
 use crate::node::sqlite::fault::Fault;
-use crate::node::{Hints, Letter, Reply};
+use crate::node::{Answer, Inbox, Letter, Reply};
 
 /// How long a hint may go unnoticed while somebody waits.
 pub(super) const NOTICE_WITHIN: Duration = Duration::from_millis(2);
@@ -19,7 +19,7 @@ const NOBODY: Channel = Channel(0);
 
 /// One session's ear.
 pub(super) struct Listener {
-    hints: Hints,
+    inbox: Inbox,
     /// Who waits in line by way of this session, and until when the node keeps the place.
     waiters: HashMap<Ticket, u64>,
     /// SQLite's count of other connections' commits, when the hints were last read.
@@ -32,8 +32,8 @@ pub(super) struct Listener {
 
 impl Listener {
     /// An ear for this client's hints.
-    pub(super) fn new(hints: Hints) -> Self {
-        Self { hints, waiters: HashMap::new(), version: None, read: 0, told: None }
+    pub(super) fn new(inbox: Inbox) -> Self {
+        Self { inbox, waiters: HashMap::new(), version: None, read: 0, told: None }
     }
 
     /// Whether anybody waits who could do with a hint.
@@ -43,7 +43,7 @@ impl Listener {
 
     /// Passes on what is for this client.
     pub(super) fn tell(&self, tickets: impl IntoIterator<Item = Ticket>) {
-        tickets.into_iter().for_each(|ticket| self.hints.tell(ticket));
+        tickets.into_iter().for_each(|ticket| self.inbox.take(Answer::Hint(ticket)));
     }
 
     /// Writes down a hint for another client; one for this client is given back, to be told after the commit.
@@ -54,7 +54,7 @@ impl Listener {
         now: NodeTime,
     ) -> Result<Option<Ticket>, Fault> {
         let Some(hint) = hint.filter(|hint| hint.channel != NOBODY) else { return Ok(None) };
-        if hint.channel == self.hints.channel {
+        if hint.channel == self.inbox.channel {
             return Ok(Some(hint.ticket));
         }
         transaction
@@ -68,13 +68,13 @@ impl Listener {
         let Some(told) = self.told.take() else { return Ok(()) };
         transaction
             .prepare_cached("DELETE FROM hint WHERE seq <= ?1 AND channel = ?2")?
-            .execute(params![told, self.hints.channel.digits()])?;
+            .execute(params![told, self.inbox.channel.digits()])?;
         Ok(())
     }
 
     /// Learns from a transaction that was committed who waits, and who no longer does.
     pub(super) fn learn<'a>(&mut self, answered: impl IntoIterator<Item = (&'a Letter, &'a Reply)>, now: NodeTime) {
-        if self.hints.channel == NOBODY || self.hints.is_closed() {
+        if self.inbox.channel == NOBODY {
             self.waiters.clear();
             return;
         }
@@ -97,7 +97,7 @@ impl Listener {
     }
 
     fn expect(&mut self, waiter: Waiter, now: NodeTime) {
-        if waiter.channel == self.hints.channel {
+        if waiter.channel == self.inbox.channel {
             self.waiters.insert(waiter.ticket, lapse(now));
         }
     }
@@ -106,7 +106,7 @@ impl Listener {
     /// time: that costs no lock and hardly any time to find out.
     pub(super) fn listen(&mut self, connection: &Connection, now: NodeTime) {
         self.waiters.retain(|_, until| now.life_millis <= *until);
-        if self.hints.is_closed() || self.hear(connection, now).is_err_and(|fault| !fault.is_transient()) {
+        if self.hear(connection, now).is_err_and(|fault| !fault.is_transient()) {
             // Without hints waiters ask again all the same, and whatever is wrong with the file, they are told then.
             self.waiters.clear();
         }
@@ -118,7 +118,7 @@ impl Listener {
         if self.version == Some(version) {
             return Ok(());
         }
-        let own = self.hints.channel.digits();
+        let own = self.inbox.channel.digits();
         let mut statement =
             connection.prepare_cached("SELECT seq, channel, ticket FROM hint WHERE seq > ?1 AND until >= ?2")?;
         let mut rows = statement.query(params![self.read, stored(now.life_millis, "hint", "until")?])?;
@@ -127,7 +127,8 @@ impl Listener {
             self.read = column(0, "seq").must(Column::value)?;
             if column(1, "channel").must(Column::value::<String>)? == own {
                 self.told = Some(self.read);
-                self.hints.tell(column(2, "ticket").must(|ticket| ticket.parsed(Ticket::parse))?);
+                let ticket = column(2, "ticket").must(|ticket| ticket.parsed(Ticket::parse))?;
+                self.inbox.take(Answer::Hint(ticket));
             }
         }
         self.version = Some(version);

@@ -21,10 +21,11 @@ use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, NodeTime, Stand
 use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{Refusal, Request, Vote};
-use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
 use crate::node::place::{KeyTemplate, Place};
+use crate::node::{Reply, Talk};
 
 /// When the tests begin, by the wall clock: 2025-01-01.
 const START_MICROS: u64 = 1_735_689_600_000_000;
@@ -86,15 +87,15 @@ impl Ground {
         Handled::new(self.open(boot).unwrap())
     }
 
-    fn open(&self, boot: &str) -> Result<Box<dyn Session>, Trouble> {
-        wait(SqliteNode::with_boot_id(&self.path(), boot, &self.clock).open(unheard()))
+    fn open(&self, boot: &str) -> Result<Talk, Trouble> {
+        open(&SqliteNode::with_boot_id(&self.path(), boot, &self.clock))
     }
 
     /// A session that has said hello, the hints that it hears, and the clock that it alone reads.
     fn listener(&self, channel: Channel) -> Listening {
-        let (hints, heard) = Hints::new(channel);
         let clock = Hands { millis: Arc::clone(&self.clock.millis), ..Hands::default() };
-        let session = wait(SqliteNode::with_boot_id(&self.path(), "boot", &clock).open(hints)).unwrap();
+        let node = SqliteNode::with_boot_id(&self.path(), "boot", &clock);
+        let (session, heard) = wait(Talk::listening(&node, channel)).unwrap();
         Listening { session: Handled::new(session), channel, heard, clock }
     }
 
@@ -110,13 +111,13 @@ impl Ground {
 
 /// A session after its handshake.
 struct Handled {
-    session: Box<dyn Session>,
+    session: Talk,
     known: Incarnation,
 }
 
 impl Handled {
-    fn new(mut session: Box<dyn Session>) -> Self {
-        let known = hello(&mut *session).life.unwrap();
+    fn new(mut session: Talk) -> Self {
+        let known = hello(&mut session).life.unwrap();
         Self { session, known }
     }
 
@@ -124,12 +125,23 @@ impl Handled {
         Life { epoch: self.known.epoch.unwrap(), floor: self.known.floor.unwrap() }
     }
 
-    fn send(&mut self, letters: Vec<Letter>) -> BoxFuture<Result<Vec<Reply>, Trouble>> {
-        self.session.send(Some(self.life()), letters)
+    /// Puts a batch on its way.
+    fn post(&mut self, letters: Vec<Letter>) {
+        self.session.post(Some(self.life()), letters);
+    }
+
+    /// The answer to the oldest batch.
+    fn replies(&mut self) -> Result<Vec<Reply>, Trouble> {
+        wait(self.session.replies())
+    }
+
+    fn send(&mut self, letters: Vec<Letter>) -> Result<Vec<Reply>, Trouble> {
+        self.post(letters);
+        self.replies()
     }
 
     fn ask(&mut self, name: &str, request: Request) -> Vote {
-        let replies = wait(self.send(vec![letter(name, request)])).unwrap();
+        let replies = self.send(vec![letter(name, request)]).unwrap();
         vote(&replies[0])
     }
 
@@ -149,7 +161,7 @@ impl Handled {
 struct Listening {
     session: Handled,
     channel: Channel,
-    heard: Receiver<Ticket>,
+    heard: UnboundedReceiver<Ticket>,
     clock: Hands,
 }
 
@@ -181,7 +193,7 @@ impl Listening {
     }
 }
 
-fn hello(session: &mut dyn Session) -> Standing {
+fn hello(session: &mut Talk) -> Standing {
     let errand = Errand::Hello {
         run: session.run().into(),
         fresh: Epoch(crate::entropy::bits()),
@@ -227,9 +239,9 @@ fn tombstoning(attempt: u128, millis: u64) -> Request {
     Request::Release { attempt: LeaseId::from_bits(attempt), tombstone: Some(millis), parting: None }
 }
 
-/// For a session that nobody listens to.
-fn unheard() -> Hints {
-    Hints::new(Channel(0)).0
+/// A session that nobody listens to.
+fn open(node: &SqliteNode) -> Result<Talk, Trouble> {
+    wait(Talk::open(node, Channel(0)))
 }
 
 fn letter(name: &str, request: Request) -> Letter {
@@ -259,14 +271,14 @@ fn is_held(vote: &Vote) -> bool {
 }
 
 /// Waits for a future that needs no runtime.
-fn wait<T>(future: BoxFuture<T>) -> T {
+fn wait<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
         fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
     }
-    let mut future = future;
+    let mut future = std::pin::pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {

@@ -8,14 +8,13 @@ use quorlock_core::node::{Epoch, Errand, NodeTime, Standing, apply, attend};
 use quorlock_core::ticket::{Hint, Ticket};
 use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, Transaction};
-use tokio::sync::oneshot;
 
 use crate::entropy;
 use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::listener::{Listener, NOTICE_WITHIN};
 use crate::node::sqlite::store::{self, NodeNote};
 use crate::node::sqlite::{Clock, database, file, record, reserve};
-use crate::node::{Hints, Letter, Life, Reply, Trouble};
+use crate::node::{Answer, Inbox, Letter, Life, Reply, Trouble};
 
 /// About how many requests share one transaction at most.
 const LETTERS_MAX: usize = 1_024;
@@ -30,20 +29,27 @@ pub(super) enum Job {
     Letters(Asked<(Option<Life>, Vec<Letter>), Vec<Reply>>),
 }
 
-/// A question, the answer to it so far, and who waits for that.
+/// A question, and the answer to it so far.
 pub(super) struct Asked<Q, A> {
     question: Q,
     answer: Result<A, Trouble>,
-    reply: oneshot::Sender<Result<A, Trouble>>,
 }
 
 impl<Q, A> Asked<Q, A> {
-    pub(super) fn new(question: Q, reply: oneshot::Sender<Result<A, Trouble>>) -> Self {
-        Self { question, answer: Err(Trouble::Broken("nothing was done".into())), reply }
+    fn new(question: Q) -> Self {
+        Self { question, answer: Err(Trouble::Broken("nothing was done".into())) }
     }
 }
 
 impl Job {
+    pub(super) fn of_errand(errand: Errand) -> Self {
+        Self::Errand(Box::new(Asked::new(errand)))
+    }
+
+    pub(super) fn of_letters(life: Option<Life>, letters: Vec<Letter>) -> Self {
+        Self::Letters(Asked::new((life, letters)))
+    }
+
     fn letters(&self) -> &[Letter] {
         match self {
             Self::Errand(_) => &[],
@@ -72,12 +78,12 @@ impl Job {
         }
     }
 
-    /// Tells whoever still waits.
-    fn tell(self) {
-        match self {
-            Self::Errand(asked) => drop(asked.reply.send(asked.answer)),
-            Self::Letters(asked) => drop(asked.reply.send(asked.answer)),
-        }
+    /// The answer.
+    fn tell(self, inbox: &Inbox) {
+        inbox.take(match self {
+            Self::Errand(asked) => asked.answer.map_or_else(Answer::End, Answer::Standing),
+            Self::Letters(asked) => asked.answer.map_or_else(Answer::End, Answer::Replies),
+        });
     }
 }
 
@@ -87,6 +93,7 @@ pub(super) struct Worker {
     path: PathBuf,
     boot: String,
     clock: Clock,
+    inbox: Inbox,
     listener: Listener,
     /// The highest reserve that this very connection has put on the disk.
     synced: u64,
@@ -98,14 +105,14 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Opens the file.
-    pub(super) fn open(path: PathBuf, boot: String, clock: Clock, hints: Hints) -> Result<Self, Trouble> {
+    pub(super) fn open(path: PathBuf, boot: String, clock: Clock, inbox: Inbox) -> Result<Self, Trouble> {
         file::prepare(&path)?;
         let opened = database::open(&path, clock().wall_micros);
         let (connection, synced) = opened.map_err(|fault| fault.at_opening(&path))?;
         // Processes that live for a few requests only have to take turns at sweeping.
         let unswept = (entropy::bits() % u128::from(SWEEP_EVERY)) as u32;
-        let listener = Listener::new(hints);
-        Ok(Self { connection, path, boot, clock, listener, synced, unswept, unwritten: 0 })
+        let listener = Listener::new(inbox.clone());
+        Ok(Self { connection, path, boot, clock, inbox, listener, synced, unswept, unwritten: 0 })
     }
 
     /// Works until the session is gone, and everything that it has queued is done.
@@ -148,7 +155,7 @@ impl Worker {
             }
             Vec::new()
         });
-        jobs.into_iter().for_each(Job::tell);
+        jobs.into_iter().for_each(|job| job.tell(&self.inbox));
         // After the replies: whoever was refused in the same transaction is to know that first.
         self.listener.tell(hinted);
         self.write_back();

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use ::redis::pipe;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
-use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::name::LeaseId;
 use quorlock_core::node::Epoch;
 use quorlock_core::ticket::{Channel, Line, Parting, Ticket, WAITERS_MAX, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{GrantedSlot, Refusal, Request, Vote};
 use quorlock_testkit::RedisServer;
-use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::super::scripts::{fence_key, hint_channel, kept_key, line_key};
 use super::*;
-use crate::node::place::{KeyTemplate, Place};
+use crate::node::{Reply, Talk};
 
 const EARS: Channel = Channel(0xc);
 
@@ -23,23 +23,17 @@ fn constants() -> Constants {
     Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 60_000, sigma_micros: 10_000_000 }
 }
 
-fn place() -> Arc<Place> {
-    let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
-    Arc::new(template.place(&Name::new("job").unwrap()).unwrap())
-}
-
 /// A session that has declared its server ripe, and what it hears.
 struct Guest {
-    session: Box<dyn Session>,
+    session: Talk,
     life: Life,
-    heard: Receiver<Ticket>,
+    heard: UnboundedReceiver<Ticket>,
 }
 
 impl Guest {
     async fn of(url: &str, channel: Channel) -> Self {
         let node = RedisNode::new(url, constants(), Duration::from_secs(5)).unwrap();
-        let (hints, heard) = Hints::new(channel);
-        let mut session = node.open(hints).await.unwrap();
+        let (mut session, heard) = Talk::listening(&node, channel).await.unwrap();
         let mut standing = session.errand(Errand::Look).await.unwrap();
         if standing.life.is_none() {
             let (run, fresh) = (session.run().to_owned(), Epoch(7));
@@ -194,14 +188,14 @@ async fn a_line_that_is_full_keeps_those_it_has_and_takes_nobody_new() {
     assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await).place, Some(1));
 
     let client = ::redis::Client::open(server.url()).unwrap();
-    let mut raw = client.get_multiplexed_async_connection().await.unwrap();
+    let mut raw = client.get_connection().unwrap();
     let mut crowd = pipe();
     for id in 1..WAITERS_MAX {
         let member = format!("{id:016x} x {}", Channel(0).digits());
         crowd.cmd("ZADD").arg(line_key(&place())).arg(8).arg(&member).ignore();
         crowd.cmd("ZADD").arg(kept_key(&place())).arg("9000000000000").arg(&member).ignore();
     }
-    crowd.exec_async(&mut raw).await.unwrap();
+    crowd.exec(&mut raw).unwrap();
 
     let line = Line { place: Some(WAITERS_MAX), waiting: WAITERS_MAX, lower: true };
     assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await), line);

@@ -64,11 +64,10 @@ fn a_hint_is_heard_although_the_session_never_rests() {
     assert!(is_held(&waiting.queue("a", 2, FIRST)));
     granted(&holder.session.ask("a", release(1)));
     // There is always more to do, so it never gets to wait for work.
-    let mut pending = std::collections::VecDeque::new();
     for attempt in 0..20_000 {
-        pending.push_back(waiting.session.send(vec![letter("b", acquire(attempt))]));
-        if pending.len() > 64 {
-            wait(pending.pop_front().unwrap()).unwrap();
+        waiting.session.post(vec![letter("b", acquire(attempt))]);
+        if attempt >= 64 {
+            waiting.session.replies().unwrap();
         }
         if let Ok(ticket) = waiting.heard.try_recv() {
             assert_eq!(ticket, FIRST);
@@ -131,23 +130,29 @@ fn a_session_stops_looking_with_its_last_waiter() {
     let_it_look(&ours);
     // A place that nobody asked for again has lapsed.
     ground.clock.pass(5_001);
-    let_it_look_no_more(&ours, &mut others);
-    still(&mut ours, &mut others);
-    // Nobody listens any more.
-    assert!(is_held(&ours.queue("held", 2, FIRST)));
-    let_it_look(&ours);
-    ours.heard.close();
-    let_it_look_no_more(&ours, &mut others);
+    let_it_look_no_more(&ours.clock, &mut others);
     still(&mut ours, &mut others);
 }
 
+#[test]
+fn a_session_that_is_gone_looks_no_more_although_it_had_waiters() {
+    let ground = Ground::new();
+    let [mut ours, mut others, mut holder] = three(&ground);
+    let clock = ours.clock.clone();
+    granted(&holder.session.acquire("held", 1));
+    assert!(is_held(&ours.queue("held", 2, FIRST)));
+    let_it_look(&ours);
+    drop(ours);
+    let_it_look_no_more(&clock, &mut others);
+}
+
 /// Waits until a session has not looked for as long as another, that waits, has looked often.
-fn let_it_look_no_more(ours: &Listening, others: &mut Listening) {
+fn let_it_look_no_more(ours: &Hands, others: &mut Listening) {
     eventually("it looks no more", || {
-        let before = ours.clock.readings();
+        let before = ours.readings();
         assert!(is_held(&others.queue("held", 9, SECOND)));
         let_it_look(others);
-        ours.clock.readings() == before
+        ours.readings() == before
     });
 }
 

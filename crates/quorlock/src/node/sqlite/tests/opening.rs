@@ -10,7 +10,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-fn unfit(result: Result<Box<dyn Session>, Trouble>) -> String {
+fn unfit(result: Result<Talk, Trouble>) -> String {
     match result {
         Err(Trouble::Unfit(why)) => why,
         Err(trouble) => panic!("{trouble:?}"),
@@ -22,8 +22,7 @@ fn unfit(result: Result<Box<dyn Session>, Trouble>) -> String {
 fn missing_directories_and_files_are_made_for_the_owner_alone() {
     let ground = Ground::new();
     let path = ground.directory.path().join("deep/er/locks.db");
-    let mut session =
-        Handled::new(wait(SqliteNode::with_boot_id(&path, "boot", &ground.clock).open(unheard())).unwrap());
+    let mut session = Handled::new(open(&SqliteNode::with_boot_id(&path, "boot", &ground.clock)).unwrap());
     granted(&session.acquire("a", 1));
     assert_eq!(mode(path.parent().unwrap()), 0o700);
     assert_eq!(mode(path.parent().unwrap().parent().unwrap()), 0o700);
@@ -37,7 +36,7 @@ fn its_title_is_its_path_and_its_run_the_boot_id() {
     let ground = Ground::new();
     let node = SqliteNode::new(ground.path());
     assert_eq!(node.title(), format!("sqlite:{}", ground.path().display()));
-    let mut session = Handled::new(wait(node.open(unheard())).unwrap());
+    let mut session = Handled::new(open(&node).unwrap());
     assert_eq!(session.session.run(), std::fs::read_to_string(BOOT_ID).unwrap().trim());
     granted(&session.acquire("a", 1));
 }
@@ -109,7 +108,7 @@ fn a_path_that_cannot_be_is_refused_by_name() {
     std::fs::remove_dir(ground.path()).unwrap();
     std::fs::write(ground.path(), "").unwrap();
     let below = ground.path().join("x.db");
-    let why = unfit(wait(SqliteNode::new(below).open(unheard())));
+    let why = unfit(open(&SqliteNode::new(below)));
     assert!(why.contains("locks.db"), "{why}");
     std::fs::hard_link(ground.path(), ground.directory.path().join("twin.db")).unwrap();
     assert!(unfit(ground.open("boot")).contains("hard links"));
@@ -118,7 +117,7 @@ fn a_path_that_cannot_be_is_refused_by_name() {
 #[test]
 fn a_directory_that_may_not_be_written_is_refused_by_name() {
     let path = Path::new("/proc/self/quorlock/locks.db");
-    let why = unfit(wait(SqliteNode::new(path.into()).open(unheard())));
+    let why = unfit(open(&SqliteNode::new(path.into())));
     assert!(why.contains("/proc/self/quorlock"), "{why}");
     let ground = Ground::new();
     std::fs::set_permissions(ground.directory.path(), PermissionsExt::from_mode(0o500)).unwrap();

@@ -3,6 +3,7 @@
 use quorlock_core::ticket::Line;
 
 use super::*;
+use crate::node::Answer;
 
 #[test]
 fn two_sessions_see_each_others_votes() {
@@ -129,7 +130,7 @@ fn a_grant_at_the_reserve_fails_alone() {
     granted(&session.ask("a", release(1)));
     ground.other().execute("UPDATE record SET fence = ?1", [(START_MICROS * 2).cast_signed()]).unwrap();
     let wild = acquire(1);
-    let replies = wait(session.send(vec![letter("a", wild), letter("b", acquire(2))])).unwrap();
+    let replies = session.send(vec![letter("a", wild), letter("b", acquire(2))]).unwrap();
     assert!(matches!(&replies[0], Reply::Failed(why) if why.contains("reserve")), "{replies:?}");
     granted(&vote(&replies[1]));
     assert!(session.fence("c", 3).get() < START_MICROS * 2);
@@ -191,7 +192,7 @@ fn what_has_lapsed_is_removed_in_bounded_steps() {
         let ids = hundred * 100..hundred * 100 + 100;
         let letters =
             ids.flat_map(|id| [letter(&format!("{id}"), acquire(id)), letter("x", tombstoning(id + 100_000, 1_000))]);
-        wait(session.send(letters.collect())).unwrap();
+        session.send(letters.collect()).unwrap();
     }
     assert_eq!((ground.count("record"), ground.count("tombstone")), (2_000, 2_000));
     granted(&session.acquire("kept", 1));
@@ -199,7 +200,7 @@ fn what_has_lapsed_is_removed_in_bounded_steps() {
     granted(&session.acquire("kept", 1));
     for _ in 0..6 {
         let letters = (0..500).map(|id| letter("x", release(id)));
-        wait(session.send(letters.collect())).unwrap();
+        session.send(letters.collect()).unwrap();
     }
     assert_eq!((ground.count("record"), ground.count("tombstone")), (1, 0));
     assert!(is_held(&session.acquire("kept", 2)));
@@ -213,16 +214,15 @@ fn all_that_has_queued_up_goes_into_one_commit_in_order() {
     let other = ground.other();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let before = ground.clock.readings();
-    let replies: Vec<_> = (0..50)
-        .map(|attempt| {
-            drop(session.send(vec![letter("a", acquire(attempt))]));
-            session.send(vec![letter("a", release(attempt)), letter("warm", acquire(attempt))])
-        })
-        .collect();
+    for attempt in 0..50 {
+        session.post(vec![letter("a", acquire(attempt))]);
+        session.post(vec![letter("a", release(attempt)), letter("warm", acquire(attempt))]);
+    }
     other.execute_batch("COMMIT").unwrap();
-    for (attempt, reply) in replies.into_iter().enumerate() {
-        let replies = wait(reply).unwrap();
-        // The acquire whose future nobody polled went first: there was a vote to take back.
+    for attempt in 0..50 {
+        granted(&vote(&session.replies().unwrap()[0]));
+        let replies = session.replies().unwrap();
+        // The acquire went first: there was a vote to take back.
         assert_eq!(granted(&vote(&replies[0])), Fence::default());
         assert_eq!(is_held(&vote(&replies[1])), attempt != 1);
     }
@@ -236,27 +236,56 @@ fn a_file_that_stays_locked_fails_everything_that_waits_and_nothing_else() {
     granted(&session.acquire("a", 1));
     let other = ground.other();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let first = session.send(vec![letter("a", acquire(2))]);
-    let second = session.send(vec![letter("b", acquire(2)), letter("c", acquire(2))]);
-    let third = session.session.errand(Errand::Look);
-    let (first, second, third) = (wait(first).unwrap(), wait(second).unwrap(), wait(third));
+    session.post(vec![letter("a", acquire(2))]);
+    session.post(vec![letter("b", acquire(2)), letter("c", acquire(2))]);
+    let (first, second) = (session.replies().unwrap(), session.replies().unwrap());
     assert!(matches!(&first[..], [Reply::Failed(why)] if why.contains("locked")), "{first:?}");
     assert!(matches!(&second[..], [Reply::Failed(_), Reply::Failed(_)]));
-    assert!(matches!(third, Err(Trouble::Unreachable(_))));
     other.execute_batch("COMMIT").unwrap();
     assert!(is_held(&session.acquire("a", 2)));
     granted(&session.acquire("b", 3));
+
+    // There is no such answer to an errand: it ends the session, behind the replies that were due before.
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    session.post(vec![letter("c", acquire(2))]);
+    session.session.post_errand(Errand::Look);
+    session.post(vec![letter("d", acquire(2))]);
+    assert!(matches!(&session.replies().unwrap()[..], [Reply::Failed(_)]));
+    assert!(matches!(session.replies(), Err(Trouble::Unreachable(_))));
+    other.execute_batch("COMMIT").unwrap();
+    let mut session = ground.session("boot");
+    assert!(is_held(&session.acquire("a", 2)));
+    granted(&session.acquire("c", 4));
+    granted(&session.acquire("d", 4));
+}
+
+#[test]
+fn nothing_comes_after_the_end() {
+    let ground = Ground::new();
+    let mut session = ground.session("boot");
+    let other = ground.other();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    session.session.post_errand(Errand::Look);
+    session.post(vec![letter("a", acquire(1))]);
+    let mut answers = session.session.hang_up();
+    let all: Vec<_> = std::iter::from_fn(|| answers.blocking_recv()).collect();
+    // A reply now would be taken for the answer to a question that has none.
+    assert!(matches!(&all[..], [Answer::End(Trouble::Unreachable(_))]), "{all:?}");
 }
 
 #[test]
 fn the_thread_ends_with_its_session() {
     let ground = Ground::new();
     let mut session = ground.session("boot");
-    let pending = session.send(vec![letter("a", acquire(1))]);
+    session.post(vec![letter("a", acquire(1))]);
     let held = Arc::downgrade(&ground.clock.read);
     let ours = held.strong_count();
-    drop(session);
-    granted(&vote(&wait(pending).unwrap()[0]));
+    let mut answers = session.session.hang_up();
+    let answer = answers.blocking_recv();
+    assert!(
+        matches!(&answer, Some(Answer::Replies(replies)) if granted(&vote(&replies[0])) > Fence::default()),
+        "{answer:?}"
+    );
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     while held.strong_count() == ours {
         assert!(std::time::Instant::now() < deadline, "it still runs");

@@ -1,0 +1,108 @@
+//! One question after the other, each with its answer: for those who have nothing else to do.
+
+use quorlock_core::node::{Errand, Standing};
+use quorlock_core::ticket::Channel;
+#[cfg(test)]
+use quorlock_core::ticket::Ticket;
+use tokio::sync::mpsc;
+
+use crate::node::{Answer, Inbox, Node, Session, Trouble};
+#[cfg(test)]
+use crate::node::{Letter, Life, Reply};
+
+/// A session of one's own.
+pub(crate) struct Talk {
+    session: Box<dyn Session>,
+    answers: mpsc::UnboundedReceiver<Answer>,
+    /// Whoever asks after the end is told of it again.
+    ended: Option<Trouble>,
+}
+
+impl Talk {
+    /// Connects, and hears hints on this channel.
+    pub(crate) async fn open(node: &dyn Node, channel: Channel) -> Result<Self, Trouble> {
+        let (inbox, answers) = Inbox::queue(channel);
+        Ok(Self { session: node.open(inbox).await?, answers, ended: None })
+    }
+
+    pub(crate) fn run(&self) -> &str {
+        self.session.run()
+    }
+
+    pub(crate) async fn errand(&mut self, errand: Errand) -> Result<Standing, Trouble> {
+        self.session.errand(errand);
+        self.standing().await
+    }
+
+    async fn standing(&mut self) -> Result<Standing, Trouble> {
+        match self.next().await? {
+            Answer::Standing(standing) => Ok(standing),
+            _ => Err(out_of_turn()),
+        }
+    }
+
+    /// The answer to the oldest question.
+    async fn next(&mut self) -> Result<Answer, Trouble> {
+        loop {
+            if let Some(trouble) = &self.ended {
+                return Err(trouble.clone());
+            }
+            match self.answers.recv().await {
+                Some(Answer::Hint(_)) => {}
+                Some(Answer::End(trouble)) => self.ended = Some(trouble),
+                Some(answer) => return Ok(answer),
+                None => self.ended = Some(Trouble::Broken("the session has ended".into())),
+            }
+        }
+    }
+}
+
+fn out_of_turn() -> Trouble {
+    Trouble::Broken("an answer out of turn".into())
+}
+
+/// What only tests have to say.
+#[cfg(test)]
+impl Talk {
+    /// Connects, and gives hints a queue of their own.
+    pub(crate) async fn listening(
+        node: &dyn Node,
+        channel: Channel,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<Ticket>), Trouble> {
+        let (sender, answers) = mpsc::unbounded_channel();
+        let (hints, heard) = mpsc::unbounded_channel();
+        let inbox = Inbox::new(channel, move |answer| match answer {
+            Answer::Hint(ticket) => drop(hints.send(ticket)),
+            answer => drop(sender.send(answer)),
+        });
+        Ok((Self { session: node.open(inbox).await?, answers, ended: None }, heard))
+    }
+
+    /// Puts a batch on its way.
+    pub(crate) fn post(&mut self, life: Option<Life>, batch: Vec<Letter>) {
+        self.session.send(life, batch);
+    }
+
+    /// The answer to the oldest question, which must have been a batch.
+    pub(crate) async fn replies(&mut self) -> Result<Vec<Reply>, Trouble> {
+        match self.next().await? {
+            Answer::Replies(replies) => Ok(replies),
+            _ => Err(out_of_turn()),
+        }
+    }
+
+    pub(crate) async fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) -> Result<Vec<Reply>, Trouble> {
+        self.post(life, batch);
+        self.replies().await
+    }
+
+    /// Puts an errand on its way; the answer must be waited for in its turn.
+    pub(crate) fn post_errand(&mut self, errand: Errand) {
+        self.session.errand(errand);
+    }
+
+    /// Ends the session, and gives what still comes.
+    pub(crate) fn hang_up(self) -> mpsc::UnboundedReceiver<Answer> {
+        self.answers
+    }
+}
