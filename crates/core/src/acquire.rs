@@ -290,7 +290,7 @@ impl Acquire {
         self.ask_nodes(nodes, now)
     }
 
-    /// Asks a node anew that has refused, or has not been asked in this turn.
+    /// Asks a node anew that gave a hint, and has refused or has not been asked in this turn.
     fn ask_again(&mut self, node: usize, now: Moment) -> Vec<Step> {
         let over = self.is_over(now);
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
@@ -298,6 +298,7 @@ impl Acquire {
             return Vec::new();
         }
         asking.round.forget(node);
+        asking.note_prompt(node);
         self.ask_nodes(alloc::vec![node], now)
     }
 

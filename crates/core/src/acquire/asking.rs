@@ -35,6 +35,8 @@ struct Contact {
     pending: bool,
     /// It gave a hint while it owed one.
     hinted: bool,
+    /// It owes the answer to a question that a hint of its own has led to.
+    prompted: bool,
 }
 
 impl Asking {
@@ -81,6 +83,11 @@ impl Asking {
         self.nodes[node].hinted = true;
     }
 
+    /// A hint is the reason why this node is asked.
+    pub(super) fn note_prompt(&mut self, node: usize) {
+        self.nodes[node].prompted = true;
+    }
+
     /// Takes an answer, unless it is a refusal and the node has given a hint since it was asked: then it is to be asked
     /// again. Whether it is.
     pub(super) fn take(&mut self, node: usize, outcome: Outcome) -> bool {
@@ -112,9 +119,10 @@ impl Asking {
         }
     }
 
-    /// Nodes that gave a hint while they owed an answer.
+    /// Nodes that owe an answer, and gave a hint to which there is none yet.
     pub(super) fn hinted(&self) -> Vec<usize> {
-        (0..self.nodes.len()).filter(|node| self.nodes[*node].hinted).collect()
+        let is_hinted = |node: &usize| self.nodes[*node].hinted || self.nodes[*node].prompted;
+        (0..self.nodes.len()).filter(is_hinted).collect()
     }
 
     /// Whether somebody would have granted a lower proposal.

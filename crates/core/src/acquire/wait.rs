@@ -81,6 +81,9 @@ impl Acquire {
         let mut fresh = Asking::new(self.plan.quorum, fresh_id(dice), proposal);
         fresh.given_back = given_back;
         fresh.poll = Some(now + dice.between(self.pace() * 3 / 4, self.pace()));
+        for node in &hinted {
+            fresh.note_prompt(*node);
+        }
         self.state = State::Asking(fresh);
         self.held = Some(tally);
         steps.extend(self.tell(wait));

@@ -1,6 +1,7 @@
 //! What the tests on real servers share: a cluster of them, with constants short enough to wait for.
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses its own part of this")]
 
+pub mod draw;
 pub mod long;
 pub mod observe;
 

@@ -121,6 +121,14 @@ pub(crate) async fn lined_up(client: &Client, name: &str, waiting: u32) {
     everywhere(client, name, &format!("waited for by {waiting}"), |report| report.waiting == waiting).await;
 }
 
+/// Makes sure that so many wait on every node, without a wait: a place that is not given up is kept for a while, and
+/// then gone all the same. Links keep the order, so this comes after whatever the client has asked for.
+pub(crate) async fn is_waited_for(client: &Client, name: &str, waiting: u32) {
+    for (node, said) in client.inspect(name).await.unwrap().nodes {
+        assert_eq!(said.unwrap().waiting, waiting, "waiting for {name} on {node}");
+    }
+}
+
 /// Lets somebody wait for a name, as number `place` in line on every node.
 pub(crate) async fn queue<T: Send + 'static>(
     client: &Client,

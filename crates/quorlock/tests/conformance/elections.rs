@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt};
 use quorlock::{AcquireError, Leader, LostError};
 
-use crate::backend::{Backend, LONG, SHORT, held_by, is_held, lined_up, queue, takes_over};
+use crate::backend::{Backend, LONG, SHORT, held_by, is_held, is_waited_for, queue, takes_over};
 
 pub(crate) async fn the_next_leads_when_the_leader_steps_down(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -75,7 +75,7 @@ pub(crate) async fn a_candidacy_that_is_given_up_is_over(backend: &Backend) {
     let campaign = queue(&ours, "a", 1, async move { candidate.campaign().await }).await;
     campaign.abort();
     assert!(campaign.await.unwrap_err().is_cancelled());
-    lined_up(&ours, "a", 0).await;
+    is_waited_for(&theirs, "a", 0).await;
     assert!(matches!(theirs.election("a").campaign_within(Duration::ZERO).await, Err(AcquireError::Held(_))));
     is_held(&theirs, "a").await;
     leadership.step_down().await.unwrap();

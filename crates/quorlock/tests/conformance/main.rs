@@ -109,8 +109,8 @@ macro_rules! on_all {
                 all_entries_have_one_fence,
                 an_entry_that_is_given_up_leaves_the_others,
                 each_entry_is_renewed_by_itself,
-                a_lapsed_entry_leaves_the_others,
-                the_lock_ends_with_the_entry_that_is_left,
+                an_entry_that_is_forgotten_leaves_the_others,
+                an_entry_that_is_forgotten_ends_with_its_own_ttl,
                 an_owner_that_lost_everything_starts_anew,
             }
             shared {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use quorlock::{AcquireError, ConfigError, FenceError, NameError};
 
-use crate::backend::{Backend, SHORT, held_by, is_free, is_held, queue, takes_over};
+use crate::backend::{Backend, SHORT, held_by, is_free, is_held, is_waited_for, queue, takes_over};
 
 pub(crate) async fn names_are_sorted_and_taken_once(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -81,6 +81,7 @@ pub(crate) async fn a_set_that_is_given_up_gives_everything_back(backend: &Backe
     let waiting = queue(&theirs, "b", 1, async move { all.acquire().await }).await;
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
+    is_waited_for(&ours, "b", 0).await;
     takes_over(&theirs, "a").await.release().await.unwrap();
     lease.release().await.unwrap();
     takes_over(&theirs, "b").await.release().await.unwrap();

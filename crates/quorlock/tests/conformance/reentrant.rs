@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use futures_util::FutureExt;
-use quorlock::{FenceError, Lease, LostError, Owner, Reentrant, Renewals};
+use quorlock::{Client, FenceError, Lease, LostError, Owner, Reentrant, Renewals};
 
-use crate::backend::{BRISK, Backend, SHORT, held_by, is_free, is_held, lined_up, queue, takes_over};
+use crate::backend::{BRISK, Backend, SHORT, crash_after, held_by, is_free, is_held, lined_up, queue, takes_over};
 
 pub(crate) async fn the_owner_enters_again_and_others_do_not(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -141,26 +141,26 @@ pub(crate) async fn each_entry_is_renewed_by_itself(backend: &Backend) {
     is_free(&theirs, "a").await;
 }
 
-pub(crate) async fn a_lapsed_entry_leaves_the_others(backend: &Backend) {
+pub(crate) async fn an_entry_that_is_forgotten_leaves_the_others(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.reentrant("a");
     let outer = enter(&lock).await;
-    let lapsing = enter(&lock.clone().ttl(SHORT).renewals(Renewals::Off)).await;
-    assert_eq!(lapsing.lost().await, LostError::Expired);
+    enter_and_crash(backend, lock.owner()).await;
     held_by(&ours, "a", 1).await;
     is_held(&theirs, "a").await;
     outer.extend().await.unwrap();
 }
 
-pub(crate) async fn the_lock_ends_with_the_entry_that_is_left(backend: &Backend) {
+pub(crate) async fn an_entry_that_is_forgotten_ends_with_its_own_ttl(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.reentrant("a");
     let outer = enter(&lock).await;
-    let lapsing = enter(&lock.clone().ttl(SHORT).renewals(Renewals::Off)).await;
+    let before = Instant::now();
+    enter_and_crash(backend, lock.owner()).await;
     // It would have lasted much longer.
     outer.release().await.unwrap();
     let _next = takes_over(&theirs, "a").await;
-    assert_eq!(lapsing.lost().await, LostError::Expired);
+    assert!(before.elapsed() >= SHORT, "the entry was not in the way");
 }
 
 pub(crate) async fn an_owner_that_lost_everything_starts_anew(backend: &Backend) {
@@ -178,6 +178,13 @@ pub(crate) async fn an_owner_that_lost_everything_starts_anew(backend: &Backend)
     assert_eq!(lapsing.fence(), Err(FenceError::Lost(LostError::Expired)));
     lapsing.release().await.unwrap_err();
     anew.extend().await.unwrap();
+}
+
+/// Enters once more, on behalf of a client that then ends where it stands.
+async fn enter_and_crash(backend: &Backend, owner: &Owner) {
+    let owner = owner.clone();
+    let hold = async move |client: &Client| enter(&client.reentrant("a").owned_by(&owner).ttl(SHORT)).await;
+    crash_after(backend.builder(), hold).await;
 }
 
 async fn enter(lock: &Reentrant) -> Lease {

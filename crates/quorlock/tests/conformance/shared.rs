@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use quorlock::{AcquireError, Client, Owner};
 
-use crate::backend::{Backend, LONG, SHORT, crash_after, held_by, is_free, is_held, lined_up, queue, takes_over};
+use crate::backend::{Backend, LONG, SHORT, crash_after, held_by, is_free, is_held, is_waited_for, queue, takes_over};
 
 pub(crate) async fn many_read_or_one_writes(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -89,7 +89,7 @@ pub(crate) async fn an_upgrade_is_told_at_once(backend: &Backend) {
         assert!(lock.try_read().await.unwrap().is_some(), "it may read twice");
     }
     reader.extend().await.unwrap();
-    lined_up(&ours, "a", 0).await;
+    is_waited_for(&theirs, "a", 0).await;
     reader.release().await.unwrap();
     held_by(&theirs, "a", 0).await;
     lock.write().await.unwrap().release().await.unwrap();

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::select;
 use quorlock::{AcquireError, Client, HeldError, Period, Progress};
 
-use crate::backend::{Backend, LONG, SHORT, crash_after, everywhere, held_by, is_held, lined_up, queue, takes_over};
+use crate::backend::{Backend, LONG, SHORT, crash_after, held_by, is_held, is_waited_for, lined_up, queue, takes_over};
 
 pub(crate) async fn a_wait_ends_at_its_deadline_with_the_holder_named(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -23,7 +23,7 @@ pub(crate) async fn a_wait_ends_at_its_deadline_with_the_holder_named(backend: &
     timed_out(ours.semaphore("a", 2).acquire_within(SHORT)).await;
     timed_out(ours.all(["a", "b"]).acquire_within(SHORT)).await;
     timed_out(ours.election("a").campaign_within(SHORT)).await;
-    lined_up(&ours, "a", 0).await;
+    is_waited_for(&ours, "a", 0).await;
     lease.ensure(Duration::ZERO).unwrap();
 }
 
@@ -38,7 +38,7 @@ pub(crate) async fn whoever_waits_is_served_after_the_release(backend: &Backend)
         assert!(next.fence().unwrap() > fence);
         next.release().await.unwrap();
         // Nothing is left of it, not even on nodes that it did without.
-        lined_up(&theirs, name, 0).await;
+        is_waited_for(&theirs, name, 0).await;
         held_by(&theirs, name, 0).await;
     }
 }
@@ -57,7 +57,7 @@ pub(crate) async fn whoever_gives_up_leaves_the_line(backend: &Backend) {
     for (left, task) in (0..4).rev().zip(waiting) {
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());
-        lined_up(&ours, "a", left).await;
+        is_waited_for(&theirs, "a", left).await;
     }
     lease.extend().await.unwrap();
     lease.release().await.unwrap();
@@ -71,8 +71,7 @@ pub(crate) async fn a_future_that_is_dropped_at_once_leaves_nothing(backend: &Ba
         assert!(theirs.lock("a").acquire().now_or_never().is_none());
         assert!(theirs.rw("a").read().now_or_never().is_none());
     }
-    // Through the client that has turned away: what it asks comes after.
-    lined_up(&theirs, "a", 0).await;
+    is_waited_for(&theirs, "a", 0).await;
     lease.release().await.unwrap();
     held_by(&theirs, "a", 0).await;
     takes_over(&theirs, "a").await.release().await.unwrap();
@@ -191,17 +190,19 @@ pub(crate) async fn an_inspection_shows_how_it_is_held(backend: &Backend) {
     let _holders = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
     let reentrant = ours.reentrant("reentrant");
     let _entries = (reentrant.acquire().await.unwrap(), reentrant.acquire().await.unwrap());
-    let expected: [(&str, fn(&Period) -> bool); 3] = [
-        ("shared", |period| *period == Period::Shared),
-        ("slots", |period| *period == Period::Slots(5)),
-        ("reentrant", |period| matches!(period, Period::Reentrant(_))),
-    ];
-    for (name, fits) in expected {
-        everywhere(&theirs, name, "held by two", |report| {
-            report.held.as_ref().is_some_and(|held| fits(&held.period) && held.holds == 2)
-        })
-        .await;
-        let shown = format!("{:?}", theirs.inspect(name).await.unwrap());
+    for name in ["shared", "slots", "reentrant"] {
+        held_by(&theirs, name, 2).await;
+        let found = theirs.inspect(name).await.unwrap();
+        for (_, said) in &found.nodes {
+            let period = said.as_ref().unwrap().held.as_ref().unwrap().period;
+            let fits = match name {
+                "shared" => period == Period::Shared,
+                "slots" => period == Period::Slots(5),
+                _ => matches!(period, Period::Reentrant(_)),
+            };
+            assert!(fits, "{name}: {period:?}");
+        }
+        let shown = format!("{found:?}");
         assert!(!shown.contains(&reentrant.owner().reveal()), "an owner is a secret");
     }
 }

@@ -1,6 +1,5 @@
 //! Ten thousand leases while nodes die and come back.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,6 +8,7 @@ use quorlock::{Client, Fence, Lease};
 use quorlock_testkit::{Aof, RedisServer, eventually};
 
 use crate::common::builder;
+use crate::common::draw::{Draw, seed};
 use crate::common::observe::{Life, life};
 
 const CLIENTS: usize = 8;
@@ -18,18 +18,6 @@ const LEASES: usize = 10_000;
 const RESTARTS: u64 = 8;
 /// A majority of five always stands.
 const DOWN_MAX: usize = 2;
-
-/// Numbers that look random and are the same for the same seed.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) % end as u64) as usize
-    }
-}
 
 /// What everybody writes to. A name's fences stand in the order in which its leases were held.
 #[derive(Default)]
@@ -56,9 +44,7 @@ impl Ledger {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_leases_are_in_order_while_nodes_restart() {
-    let seed = std::env::var("QUORLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
-    println!("QUORLOCK_SEED={seed}");
+    let seed = seed();
     let mut servers = RedisServer::start_many(3);
     servers.push(RedisServer::builder().rdb().start());
     servers.push(RedisServer::builder().aof(Aof::Everysec).start());

@@ -246,6 +246,20 @@ fn a_hint_outlives_the_yield_that_it_met() {
 }
 
 #[test]
+fn a_question_that_a_hint_has_led_to_outlives_the_yield_that_it_met() {
+    let mut run = Run::asking(waiting(3));
+    run.take(4, 0, held_in(9, NEXT));
+    run.take(4, 1, held_in(9, NEXT));
+    assert_eq!(asked_nodes(&run.hint(5, 0)), [0]);
+    assert_eq!(asked_nodes(&run.hint(5, 1)), [1]);
+    run.take(6, 0, grant(CLOCK + 5_000, 5));
+    let before = run.attempt;
+    let steps = run.take(7, 2, held_in(9, NEXT));
+    assert_eq!(asked_nodes(&steps), [1], "it gave a hint to the one who asks, and will give none again");
+    assert_ne!(run.attempt, before);
+}
+
+#[test]
 fn a_vote_that_nobody_follows_up_with_hints_is_not_left_lying() {
     let mut run = Run::refused(waiting(3), NEXT);
     run.tick(200);

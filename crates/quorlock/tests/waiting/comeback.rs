@@ -1,0 +1,84 @@
+//! Nodes and links that come back while somebody waits.
+
+use quorlock::{AcquireError, Retry};
+use quorlock_testkit::{Proxy, eventually_async};
+
+use super::line::{InLine, in_line, waiting};
+use crate::common::Cluster;
+use crate::common::long::{Wired, connected, soon, voting};
+use crate::common::observe::quarantined;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_line_up_again_on_a_node_that_lost_its_memory() {
+    let cluster = Cluster::ready(3).await;
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        clients.push(connected(cluster.builder()).await);
+    }
+    let lease = clients[0].lock("job").acquire().await.expect("nobody else wants it");
+    let first = InLine::placed(clients[1].lock("job")).await;
+    in_line(&cluster.servers, "job", 1).await;
+    let second = InLine::placed(clients[2].lock("job")).await;
+    in_line(&cluster.servers, "job", 2).await;
+
+    cluster.servers[0].restart_empty();
+    quarantined(&clients[1], 0).await;
+    assert_eq!(waiting(&cluster.servers[..1], "job"), [0]);
+    // The holder or the first in line has its vote: the second is told to wait by all three again.
+    let lined_up = async || waiting(&cluster.servers[..1], "job")[0] >= 1;
+    eventually_async("the line to stand again", lined_up).await;
+
+    let fence = lease.fence().expect("a majority kept its memory");
+    lease.release().await.expect("the nodes are there");
+    let one = first.served().await;
+    assert!(!second.is_over(), "the line is the same as before");
+    assert!(one.fence().expect("it is held") > fence);
+    one.release().await.expect("the nodes are there");
+    second.served().await.release().await.expect("the nodes are there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_are_served_while_a_node_that_lost_its_memory_is_quarantined() {
+    let cluster = Wired::ready(3).await;
+    let holder = connected(cluster.direct()).await;
+    let client = connected(cluster.direct()).await;
+    let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
+    let waiter = InLine::placed(client.lock("job")).await;
+    in_line(&cluster.servers, "job", 1).await;
+    cluster.servers[0].restart_empty();
+    quarantined(&client, 0).await;
+    soon(lease.release()).await.expect("a majority is there");
+    soon(waiter.served().await.release()).await.expect("a majority is there");
+}
+
+/// The release falls into the time in which nobody could tell the waiter of it, and the waiter does not poll: only the
+/// links, when they are back, can make it ask.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_comes_back_asks_again_at_once() {
+    const TRIES: usize = 10;
+    let cluster = Wired::ready(3).await;
+    let holder = connected(cluster.direct()).await;
+    let client = connected(cluster.builder()).await;
+    let hears_no_poll = Retry { attempts: Some(1), ..Retry::default() };
+    for _ in 0..TRIES {
+        let lease = soon(holder.lock("job").acquire()).await.expect("nobody else wants it");
+        let waiter = InLine::placed(client.lock("job").retry(hears_no_poll)).await;
+        cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
+        cluster.proxies.iter().for_each(Proxy::cut);
+        // Whoever wants something of a connection finds that it has ended, and makes a new one, on which nobody answers.
+        let look = client.inspect("job");
+        let is_back = |proxy: &Proxy| proxy.held_up() > 0;
+        let all_back = eventually_async("the links to dial", async || cluster.proxies.iter().all(is_back));
+        let (looked, ()) = tokio::join!(look, all_back);
+        looked.expect_err("its connections have ended");
+        soon(lease.release()).await.expect("the nodes are there");
+        cluster.proxies.iter().for_each(|proxy| proxy.hold(false));
+        match waiter.outcome().await {
+            Ok(lease) => return lease.release().await.expect("the nodes are there"),
+            // On a slow machine the poll, which ends the wait, is quicker than the links.
+            Err(AcquireError::Held(_) | AcquireError::NoQuorum { .. }) => voting(&client).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("{TRIES} times a link came back and did not ask");
+}

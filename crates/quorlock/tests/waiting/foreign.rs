@@ -1,0 +1,132 @@
+//! Others who lock by `SET NX PX` on the same nodes may overtake those who wait, and never break exclusion.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use quorlock::Client;
+use quorlock_testkit::{Proxy, RedisServer, eventually_async};
+
+use super::line::{InLine, in_line};
+use crate::common::long::{Wired, connected, soon};
+
+const KEY: &str = "quorlock:job";
+
+/// A client of another library.
+struct Foreigner<'a> {
+    servers: &'a [RedisServer],
+    id: String,
+}
+
+impl Foreigner<'_> {
+    /// One round of the Redlock page. Whether it has a majority; if not, its votes are taken back.
+    fn acquire(&self, ttl: Duration) -> bool {
+        let ttl = ttl.as_millis().to_string();
+        let granted =
+            |server: &&RedisServer| server.command(&["SET", KEY, &self.id, "NX", "PX", &ttl]).as_str() == Some("OK");
+        let won = self.servers.iter().filter(granted).count() > self.servers.len() / 2;
+        if !won {
+            self.release();
+        }
+        won
+    }
+
+    fn release(&self) {
+        let script = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+        for server in self.servers {
+            server.command(&["EVAL", script, "1", KEY, &self.id]);
+        }
+    }
+
+    fn votes(&self) -> usize {
+        let is_own = |server: &&RedisServer| server.command(&["GET", KEY]).as_str() == Some(&self.id);
+        self.servers.iter().filter(is_own).count()
+    }
+}
+
+/// A holder, a waiter who is told of nothing for a moment, and a foreigner who takes the lock in that moment.
+async fn overtaken(cluster: &Wired, ttl: Duration) -> (Foreigner<'_>, Client, InLine) {
+    let holder = connected(cluster.direct()).await;
+    let client = connected(cluster.builder()).await;
+    let foreigner = Foreigner { servers: &cluster.servers, id: "foreigner".into() };
+    let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
+    let waiter = InLine::placed(client.lock("job")).await;
+    in_line(&cluster.servers, "job", 1).await;
+    assert!(!foreigner.acquire(ttl), "our lease excludes foreigners");
+    cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
+    lease.release().await.expect("the nodes are there");
+    cluster.stands_on(KEY, &[]).await;
+    assert!(foreigner.acquire(ttl), "whoever does not know the line overtakes it");
+    cluster.proxies.iter().for_each(|proxy| proxy.hold(false));
+    (foreigner, client, waiter)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreigner_overtakes_a_waiter_who_is_served_after_its_release() {
+    let cluster = Wired::ready(3).await;
+    let (foreigner, _client, waiter) = overtaken(&cluster, Duration::from_secs(120)).await;
+    // It has heard of the release, and has asked.
+    let before: Vec<u64> = cluster.proxies.iter().map(Proxy::bytes_down).collect();
+    let heard = |(proxy, before): (&Proxy, &u64)| proxy.bytes_down() > *before;
+    eventually_async("the waiter to be refused", async || cluster.proxies.iter().zip(&before).all(heard)).await;
+    assert!(!waiter.is_over(), "a foreigner's lease excludes us");
+    assert_eq!(foreigner.votes(), 3);
+    foreigner.release();
+    waiter.served().await.release().await.expect("the nodes are there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreigner_overtakes_a_waiter_who_is_served_after_its_lapse() {
+    let cluster = Wired::ready(3).await;
+    let (foreigner, _client, waiter) = overtaken(&cluster, Duration::from_secs(2)).await;
+    let lease = waiter.served().await;
+    assert!(foreigner.votes() < 2, "two at a time");
+    lease.release().await.expect("the nodes are there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreigners_and_waiters_never_hold_at_the_same_time() {
+    const OURS: usize = 3;
+    const TURNS: usize = 10;
+    let cluster = Arc::new(Wired::ready(3).await);
+    let busy = Arc::new(AtomicUsize::new(0));
+    let served = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for _ in 0..OURS {
+        let client = connected(cluster.direct()).await;
+        let (busy, served) = (Arc::clone(&busy), Arc::clone(&served));
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..TURNS {
+                let lease = client.lock("job").acquire().await.expect("everyone is served");
+                assert_eq!(busy.fetch_add(1, Ordering::SeqCst), 0, "two at a time");
+                tokio::task::yield_now().await;
+                assert_eq!(busy.fetch_sub(1, Ordering::SeqCst), 1, "two at a time");
+                lease.release().await.expect("the nodes are there");
+                served.fetch_add(1, Ordering::SeqCst);
+            }
+        }));
+    }
+    let foreign = {
+        let (cluster, busy, served) = (Arc::clone(&cluster), Arc::clone(&busy), Arc::clone(&served));
+        tokio::task::spawn_blocking(move || {
+            let mut turns = 0;
+            while served.load(Ordering::SeqCst) < OURS * TURNS {
+                let foreigner = Foreigner { servers: &cluster.servers, id: format!("foreigner {turns}") };
+                if foreigner.acquire(Duration::from_secs(120)) {
+                    assert_eq!(busy.fetch_add(1, Ordering::SeqCst), 0, "two at a time");
+                    std::thread::yield_now();
+                    assert_eq!(busy.fetch_sub(1, Ordering::SeqCst), 1, "two at a time");
+                    foreigner.release();
+                    turns += 1;
+                }
+                // Whoever knows the line has to wait for a poll: let it.
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            turns
+        })
+    };
+    for task in tasks {
+        soon(task).await.expect("no turn went wrong");
+    }
+    println!("{} turns of foreigners", soon(foreign).await.expect("no turn went wrong"));
+}

@@ -1,0 +1,115 @@
+//! Hints shorten waiting and prove nothing.
+
+use quorlock::{AcquireError, Client, ClientBuilder, Lock, Retry};
+use quorlock_testkit::{Proxy, RedisServer};
+
+use super::line::{InLine, in_line};
+use crate::common::Cluster;
+use crate::common::long::{Wired, connected, soon};
+
+/// A lock whose waiters are turned away when they would have to ask again by themselves: only a hint serves them.
+fn by_hints_only(client: &Client) -> Lock {
+    client.lock("job").retry(Retry { attempts: Some(1), ..Retry::default() })
+}
+
+/// One thread: between two steps nothing moves, so counting through them lets the release fall into every gap.
+#[tokio::test]
+async fn no_release_falls_between_asking_and_listening() {
+    const HANDOFFS: usize = 200;
+    const STEPS: usize = 40;
+    let cluster = Wired::ready(3).await;
+    let clients = [connected(cluster.direct()).await, connected(cluster.direct()).await];
+    let mut lease = clients[1].lock("job").acquire().await.expect("nobody else wants it");
+    let mut late = 0;
+    for turn in 0..HANDOFFS {
+        let waiter = &clients[turn % 2];
+        let next = InLine::up(by_hints_only(waiter));
+        for _ in 0..turn % STEPS {
+            tokio::task::yield_now().await;
+        }
+        soon(lease.release()).await.expect("the nodes are there");
+        lease = match next.outcome().await {
+            Ok(lease) => lease,
+            Err(AcquireError::Held(_)) => {
+                late += 1;
+                soon(waiter.lock("job").acquire()).await.expect("it is free")
+            }
+            Err(error) => panic!("{error}"),
+        };
+    }
+    let hints: u64 = clients.iter().map(|client| client.stats().hints).sum();
+    println!("{HANDOFFS} handoffs, {hints} hints, {late} times none came before the poll");
+    // A machine that stands still for a second is late, now and then.
+    assert!(late * 10 <= HANDOFFS, "{late} of {HANDOFFS} releases were not heard of");
+    // Whoever came before the release was told by a majority; those were most.
+    assert!(hints >= HANDOFFS as u64, "{hints} hints for {HANDOFFS} handoffs");
+}
+
+/// Three wait behind a holder, and all are served.
+async fn three_are_served(builder: impl Fn() -> ClientBuilder, servers: &[RedisServer]) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(connected(builder()).await);
+    }
+    let lease = soon(clients[3].lock("job").acquire()).await.expect("nobody else wants it");
+    let mut waiters = Vec::new();
+    for (client, place) in clients[..3].iter().zip(1..) {
+        waiters.push(InLine::placed(client.lock("job")).await);
+        in_line(servers, "job", place).await;
+    }
+    lease.release().await.expect("the nodes are there");
+    for waiter in waiters {
+        waiter.served().await.release().await.expect("the nodes are there");
+    }
+    clients
+}
+
+fn heard(clients: &[Client]) -> u64 {
+    clients.iter().map(|client| client.stats().hints).sum()
+}
+
+/// Lets clients be a user with these rights only.
+async fn served_as(rights: &[&str]) -> u64 {
+    let cluster = Cluster::ready(3).await;
+    for server in &cluster.servers {
+        let mut command = vec!["ACL", "SETUSER", "shy", "on", ">secret", "~*", "+@all"];
+        command.extend(rights);
+        assert_eq!(server.command(&command).as_str(), Some("OK"));
+    }
+    let urls: Vec<String> =
+        cluster.servers.iter().map(|server| format!("redis://shy:secret@{}", server.addr())).collect();
+    heard(&three_are_served(|| cluster.builder().nodes(&urls), &cluster.servers).await)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_are_served_where_no_channel_is_allowed() {
+    assert_eq!(served_as(&["resetchannels"]).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_are_served_where_nobody_may_publish_or_subscribe() {
+    assert_eq!(served_as(&["allchannels", "-publish", "-subscribe"]).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_are_served_where_they_may_listen_and_nobody_may_publish() {
+    assert_eq!(served_as(&["allchannels", "-publish"]).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_all_rights_hints_are_heard() {
+    assert!(served_as(&["allchannels"]).await > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_are_served_when_every_hint_gets_lost() {
+    let cluster = Cluster::ready(3).await;
+    let proxies: Vec<Proxy> = cluster.servers.iter().map(|server| Proxy::start(server.addr())).collect();
+    for proxy in &proxies {
+        proxy.drop_pushes(true);
+    }
+    let builder = || cluster.builder().nodes(proxies.iter().map(Proxy::url));
+    let clients = three_are_served(builder, &cluster.servers).await;
+    assert_eq!(heard(&clients), 0);
+    assert!(proxies.iter().all(|proxy| proxy.dropped_down() > 0), "hints were given by every node");
+}

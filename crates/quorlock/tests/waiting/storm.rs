@@ -1,0 +1,199 @@
+//! Clients who take turns while the network loses messages, a node is down, and some of them die.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quorlock::{AcquireError, Client, Lease, Progress};
+use quorlock_testkit::{Loss, Proxy, RedisServer};
+use tokio::sync::Notify;
+
+use super::history::{History, Hold, Turn};
+use crate::common::builder;
+use crate::common::draw::Draw;
+
+const NODES: usize = 5;
+const TTL: Duration = Duration::from_secs(1);
+/// More than it takes by far: only a waiter who is never served lets a storm last for so long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What somebody wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wish {
+    Lock,
+    Read,
+    Write,
+    Slot { permits: u32 },
+}
+
+impl Wish {
+    async fn acquire(self, client: &Client, waits: Arc<Notify>) -> Result<Lease, AcquireError> {
+        let note = move |progress: &Progress| {
+            if let Progress::Waiting(_) = progress {
+                waits.notify_one();
+            }
+        };
+        match self {
+            Self::Lock => client.lock("job").observe(note).acquire().await,
+            Self::Read => client.rw("job").observe(note).read().await,
+            Self::Write => client.rw("job").observe(note).write().await,
+            Self::Slot { permits } => client.semaphore("job", permits).observe(note).acquire().await,
+        }
+    }
+
+    fn hold(self, lease: &Lease) -> Hold {
+        match self {
+            Self::Lock | Self::Write => Hold::Alone,
+            Self::Read => Hold::Shared,
+            Self::Slot { permits } => {
+                let slot = lease.slot().expect("a semaphore's lease has a slot");
+                assert!(slot < permits, "slot {slot} of {permits}");
+                Hold::Slot(slot)
+            }
+        }
+    }
+}
+
+/// How a storm goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Weather {
+    pub(crate) clients: usize,
+    /// Turns of each client.
+    pub(crate) turns: usize,
+    /// One turn in so many ends with the death of its client: half of them while it waits, half of them while it holds.
+    pub(crate) deadly_one_in: usize,
+    pub(crate) seed: u64,
+}
+
+/// Five nodes, one of them down, and a history.
+pub(crate) struct Storm {
+    servers: Vec<RedisServer>,
+    weather: Weather,
+    pub(crate) history: History,
+    pub(crate) died_waiting: AtomicUsize,
+    pub(crate) died_holding: AtomicUsize,
+    /// Nothing of the dead gets through any more, for as long as this lives.
+    graves: Mutex<Vec<Party>>,
+}
+
+/// A client behind a network of its own.
+struct Party {
+    client: Client,
+    proxies: Vec<Proxy>,
+}
+
+impl Party {
+    /// Cuts all its connections for ever: nothing that it has can be given back, nothing it asked for is heard.
+    fn die(&self) {
+        for proxy in &self.proxies {
+            proxy.refuse(true);
+            proxy.cut();
+        }
+    }
+}
+
+impl Storm {
+    /// Lets everyone take their turns. All living clients are served.
+    pub(crate) async fn rage(weather: Weather, wish: fn(&mut Draw) -> Wish) -> Arc<Self> {
+        let servers = RedisServer::start_many(NODES);
+        let urls = servers.iter().map(RedisServer::url);
+        settings().nodes(urls).init_cluster().await.expect("a new cluster can be declared");
+        servers[NODES - 1].kill();
+        let storm = Arc::new(Self {
+            servers,
+            weather,
+            history: History::default(),
+            died_waiting: AtomicUsize::new(0),
+            died_holding: AtomicUsize::new(0),
+            graves: Mutex::default(),
+        });
+        let turns = |number: usize| tokio::spawn(Arc::clone(&storm).take_turns(number as u64, wish));
+        let all: Vec<_> = (1..=weather.clients).map(turns).collect();
+        for one in all {
+            let in_time = tokio::time::timeout(PATIENCE, one).await.expect("all living waiters are served");
+            in_time.expect("no turn goes wrong");
+        }
+        let dead = [&storm.died_waiting, &storm.died_holding].map(|count| count.load(Ordering::SeqCst));
+        println!("{} leases, {} died waiting, {} died holding", storm.history.len(), dead[0], dead[1]);
+        storm
+    }
+
+    async fn take_turns(self: Arc<Self>, number: u64, wish: fn(&mut Draw) -> Wish) {
+        let mut draw = Draw(self.weather.seed ^ number);
+        let mut party = self.join(&mut draw).await;
+        for _ in 0..self.weather.turns {
+            let wish = wish(&mut draw);
+            let fate = draw.below(2 * self.weather.deadly_one_in);
+            match fate {
+                0 => self.die_waiting(&party, wish).await,
+                1 => self.die_holding(&party, wish).await,
+                _ => self.take_a_turn(&party, wish, draw.below(20)).await,
+            }
+            if fate < 2 {
+                let dead = std::mem::replace(&mut party, self.join(&mut draw).await);
+                self.graves.lock().expect("no digger panics").push(dead);
+            }
+        }
+    }
+
+    /// A new client, through proxies that lose a tenth of the messages.
+    async fn join(&self, draw: &mut Draw) -> Party {
+        let proxies: Vec<Proxy> = self.servers.iter().map(|server| Proxy::start(server.addr())).collect();
+        for proxy in &proxies {
+            let resent_after = Duration::from_millis(150);
+            let seed = draw.below(usize::MAX) as u64;
+            proxy.lose(Some(Loss { one_in: 10, resent_after, for_good_one_in: 5, seed }));
+        }
+        let client = settings().nodes(proxies.iter().map(Proxy::url)).connect().await.expect("the nodes are fit");
+        Party { client, proxies }
+    }
+
+    async fn take_a_turn(&self, party: &Party, wish: Wish, millis: usize) {
+        let lease = wish.acquire(&party.client, Arc::default()).await.expect("whoever lives is served");
+        let Some(turn) = Turn::begin(&lease, wish.hold(&lease)) else { return };
+        tokio::time::sleep(Duration::from_millis(millis as u64)).await;
+        self.history.note(turn.end(&lease));
+        // Whether a majority acknowledges it in time is the weather's business.
+        let _ = lease.release().await;
+    }
+
+    async fn die_holding(&self, party: &Party, wish: Wish) {
+        let lease = wish.acquire(&party.client, Arc::default()).await.expect("whoever lives is served");
+        let turn = Turn::begin(&lease, wish.hold(&lease));
+        party.die();
+        if let Some(turn) = turn {
+            self.history.note(turn.abandon(&lease));
+            self.died_holding.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    async fn die_waiting(&self, party: &Party, wish: Wish) {
+        let waits = Arc::new(Notify::new());
+        let (client, told) = (party.client.clone(), Arc::clone(&waits));
+        let mut acquire = tokio::spawn(async move { wish.acquire(&client, told).await });
+        let won = tokio::select! {
+            () = waits.notified() => {
+                party.die();
+                acquire.abort();
+                acquire.await
+            }
+            won = &mut acquire => won,
+        };
+        party.die();
+        match won {
+            Err(_) => drop(self.died_waiting.fetch_add(1, Ordering::SeqCst)),
+            Ok(won) => {
+                let lease = won.expect("whoever lives is served");
+                if let Some(turn) = Turn::begin(&lease, wish.hold(&lease)) {
+                    self.history.note(turn.abandon(&lease));
+                }
+            }
+        }
+    }
+}
+
+/// Short leases, and no patience with nodes that do not answer.
+fn settings() -> quorlock::ClientBuilder {
+    let second = Duration::from_secs(1);
+    builder().ttl(TTL).max_ttl(2 * TTL).sigma(second / 2).backstep(second / 2).node_deadline(Duration::from_millis(100))
+}
