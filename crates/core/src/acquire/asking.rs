@@ -58,11 +58,6 @@ impl Asking {
         self.nodes.get(node).is_some_and(|contact| contact.pending)
     }
 
-    /// How many owe an answer and have not granted before.
-    pub(super) fn pending(&self) -> usize {
-        (0..self.nodes.len()).filter(|node| self.nodes[*node].pending && !self.is_granted(*node)).count()
-    }
-
     /// Nodes that have granted, or may do so yet.
     pub(super) fn unrefused(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|node| self.is_granted(*node) || self.is_pending(*node)).collect()

@@ -65,9 +65,6 @@ impl Acquire {
         self.ticket.is_some()
             && self.plan.rules.hold(Rule::Yield)
             && asking.round.grants().next().is_some()
-            // A holder that is letting go has the lower ticket, too: whoever was asked is heard out as long as it may
-            // come to a majority.
-            && asking.round.grants().count() + asking.pending() < self.plan.quorum.majority()
             && asking.round.refusals().any(yields_to)
     }
 
@@ -97,9 +94,11 @@ impl Acquire {
 
     /// Something has changed since votes were given back for somebody else: they may be ours now.
     pub(super) fn ask_what_was_given_back(&mut self, now: Moment) -> Vec<Step> {
+        let over = self.is_over(now);
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
-        let nodes = core::mem::take(&mut asking.given_back);
-        nodes.into_iter().flat_map(|node| self.ask_again(node, now)).collect()
+        let mut nodes = core::mem::take(&mut asking.given_back);
+        nodes.retain(|node| !asking.is_granted(*node) && !asking.is_pending(*node));
+        if over || nodes.is_empty() { Vec::new() } else { self.ask_nodes(nodes, now) }
     }
 
     /// Stays in line, with the votes that there are, until a hint or the next poll.

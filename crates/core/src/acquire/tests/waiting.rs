@@ -305,6 +305,25 @@ fn after_a_yield_a_hint_is_enough() {
 }
 
 #[test]
+fn a_hint_after_a_yield_asks_for_what_was_given_back_as_well() {
+    let mut run = Run::asking(waiting(5));
+    run.take(4, 0, grant(7, 0));
+    // A holder that is letting go: some nodes have heard of it, and this one has not.
+    let steps = run.take(4, 4, held_in(9, NEXT));
+    assert_eq!(steps[0], run.parted(Parting::Yield));
+    let asked: Vec<_> = run
+        .hint(5, 4)
+        .iter()
+        .filter_map(|step| match step {
+            Step::Ask { nodes, .. } => Some(nodes.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(asked.concat(), [4, 0, 1, 2, 3], "nobody will give the yielder a hint for those");
+    assert_eq!(asked_nodes(&run.hint(5, 3)), [], "it is being asked");
+}
+
+#[test]
 fn the_order_of_the_answers_does_not_matter_for_a_yield() {
     let mut run = Run::asking(waiting(5));
     assert_eq!(run.take_all(4, [held_in(9, FIRST), behind(SECOND)]), []);
@@ -376,7 +395,7 @@ fn giving_up_leaves_the_line_at_the_deadline_and_names_the_holder() {
         let mut run = Run::asking(plan());
         run.take(4, 0, grant(7, 0));
         run.take(4, 1, named());
-        run.hint(10, 2);
+        run.hint(700, 2);
         run
     };
     for mut run in [waiting(), polling(), hinted(), yielded()] {

@@ -155,7 +155,9 @@ impl Worker {
             }
             Vec::new()
         });
-        jobs.into_iter().for_each(|job| job.tell(&self.inbox));
+        for job in jobs {
+            job.tell(&self.inbox);
+        }
         // After the replies: whoever was refused in the same transaction is to know that first.
         self.listener.tell(hinted);
         self.write_back();
