@@ -32,6 +32,8 @@ async fn no_release_falls_between_asking_and_listening() {
             Ok(lease) => lease,
             Err(AcquireError::Held(_)) => {
                 late += 1;
+                // A machine that stands still for a second is late, now and then.
+                assert!(late * 10 <= HANDOFFS, "{late} of {turn} releases were not heard of");
                 soon(waiter.lock("job").acquire()).await.expect("it is free")
             }
             Err(error) => panic!("{error}"),
@@ -39,8 +41,6 @@ async fn no_release_falls_between_asking_and_listening() {
     }
     let hints: u64 = clients.iter().map(|client| client.stats().hints).sum();
     println!("{HANDOFFS} handoffs, {hints} hints, {late} times none came before the poll");
-    // A machine that stands still for a second is late, now and then.
-    assert!(late * 10 <= HANDOFFS, "{late} of {HANDOFFS} releases were not heard of");
     // Whoever came before the release was told by a majority; those were most.
     assert!(hints >= HANDOFFS as u64, "{hints} hints for {HANDOFFS} handoffs");
 }

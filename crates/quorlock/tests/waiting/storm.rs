@@ -57,11 +57,11 @@ impl Wish {
 /// How a storm goes.
 #[derive(Clone, Copy)]
 pub(crate) struct Weather {
+    /// One of the turns of each is deadly: for every third one of them while it waits, for the rest while they hold. Then
+    /// somebody new comes in their place.
     pub(crate) clients: usize,
     /// Turns of each client.
     pub(crate) turns: usize,
-    /// One turn in so many ends with the death of its client: half of them while it waits, half of them while it holds.
-    pub(crate) deadly_one_in: usize,
     pub(crate) seed: u64,
 }
 
@@ -70,10 +70,10 @@ pub(crate) struct Storm {
     servers: Vec<RedisServer>,
     weather: Weather,
     pub(crate) history: History,
-    pub(crate) died_waiting: AtomicUsize,
-    pub(crate) died_holding: AtomicUsize,
-    /// Nothing of the dead gets through any more, for as long as this lives.
-    graves: Mutex<Vec<Party>>,
+    died_waiting: AtomicUsize,
+    died_holding: AtomicUsize,
+    /// All who were there, kept to the end: nothing of the dead gets through for as long as their proxies live.
+    parties: Mutex<Vec<Party>>,
 }
 
 /// A client behind a network of its own.
@@ -105,7 +105,7 @@ impl Storm {
             history: History::default(),
             died_waiting: AtomicUsize::new(0),
             died_holding: AtomicUsize::new(0),
-            graves: Mutex::default(),
+            parties: Mutex::default(),
         });
         let turns = |number: usize| tokio::spawn(Arc::clone(&storm).take_turns(number as u64, wish));
         let all: Vec<_> = (1..=weather.clients).map(turns).collect();
@@ -114,26 +114,38 @@ impl Storm {
             in_time.expect("no turn goes wrong");
         }
         let dead = [&storm.died_waiting, &storm.died_holding].map(|count| count.load(Ordering::SeqCst));
+        let lost = storm.lost();
         println!("{} leases, {} died waiting, {} died holding", storm.history.len(), dead[0], dead[1]);
+        println!("{lost} bytes were lost for good");
+        assert!(lost > 0, "that was no storm");
         storm
+    }
+
+    fn lost(&self) -> u64 {
+        let parties = self.parties.lock().expect("nobody panics with it");
+        let proxies = parties.iter().flat_map(|party| &party.proxies);
+        proxies.map(|proxy| proxy.dropped_up() + proxy.dropped_down()).sum()
     }
 
     async fn take_turns(self: Arc<Self>, number: u64, wish: fn(&mut Draw) -> Wish) {
         let mut draw = Draw(self.weather.seed ^ number);
+        let deadly = draw.below(self.weather.turns);
         let mut party = self.join(&mut draw).await;
-        for _ in 0..self.weather.turns {
+        for turn in 0..self.weather.turns {
             let wish = wish(&mut draw);
-            let fate = draw.below(2 * self.weather.deadly_one_in);
-            match fate {
-                0 => self.die_waiting(&party, wish).await,
-                1 => self.die_holding(&party, wish).await,
-                _ => self.take_a_turn(&party, wish, draw.below(20)).await,
+            if turn != deadly {
+                self.take_a_turn(&party, wish, draw.below(20)).await;
+                continue;
             }
-            if fate < 2 {
-                let dead = std::mem::replace(&mut party, self.join(&mut draw).await);
-                self.graves.lock().expect("no digger panics").push(dead);
+            if number.is_multiple_of(3) {
+                self.die_waiting(&party, wish).await;
+            } else {
+                self.die_holding(&party, wish).await;
             }
+            let dead = std::mem::replace(&mut party, self.join(&mut draw).await);
+            self.parties.lock().expect("nobody panics with it").push(dead);
         }
+        self.parties.lock().expect("nobody panics with it").push(party);
     }
 
     /// A new client, through proxies that lose a tenth of the messages.
