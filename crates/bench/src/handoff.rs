@@ -54,7 +54,9 @@ struct Case {
 pub(crate) async fn run(args: &Args) -> Outcome {
     let servers = RedisServer::start_many(NODES);
     let proxies: Vec<Proxy> = servers.iter().map(|server| Proxy::start(server.addr())).collect();
-    proxies.iter().for_each(|proxy| proxy.delay(DELAY));
+    for proxy in &proxies {
+        proxy.delay(DELAY);
+    }
     client(servers.iter().map(RedisServer::addr)).await?.init_cluster().await?;
     let mut networks = [
         Network::new("loopback", servers.iter().map(RedisServer::addr).collect()),
@@ -66,9 +68,9 @@ pub(crate) async fn run(args: &Args) -> Outcome {
         }
     }
     if args.json {
-        print_json(&networks)
+        print_json(&networks);
     } else {
-        print_table(&networks)
+        print_table(&networks);
     }
     Ok(())
 }

@@ -251,15 +251,15 @@ impl Link {
         let connection = self.connections.fetch_add(1, Ordering::AcqRel) + 1;
         let inbox = Inbox::new(self.config.channel, move |answer| {
             let Some(link) = link.upgrade() else { return };
+            // A thread that is not the runtime's leaves it to the link's task: callers are told on the client's own.
+            let at_home = tokio::runtime::Handle::try_current().is_ok();
             let rest = match answer {
+                rest if !at_home => rest,
                 Answer::Replies(replies) => match link.arrived(connection, replies) {
                     Ok(()) => return,
                     Err(trouble) => Answer::End(trouble),
                 },
-                Answer::Hint(ticket) => {
-                    link.config.traffic.heard_hint();
-                    return link.config.waiters.hint(link.node, ticket);
-                }
+                Answer::Hint(ticket) => return link.hinted(ticket),
                 rest => rest,
             };
             // The task that would hear it may have ended meanwhile.

@@ -172,8 +172,7 @@ impl Recipe {
             Patience::Policy => (order.retry, None),
             Patience::Until(end) => (order.retry, Some(end)),
         };
-        // Whoever asks once has no use for a place in line.
-        let waits = retry.attempts != Some(1) && !order.plain;
+        let waits = !matches!(patience, Patience::Once) && !order.plain;
         let plan = Plan {
             quorum: settings.quorum,
             ttl: order.ttl,

@@ -7,6 +7,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorlock_core::node::Incarnation;
+use quorlock_core::ticket::Ticket;
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
 use tokio::sync::mpsc;
@@ -97,7 +98,8 @@ impl Link {
                 answer = answers.recv() => match answer {
                     Some(Answer::Standing(standing)) => self.watched(&mut watch, standing)?,
                     Some(Answer::End(trouble)) => return Err(trouble),
-                    Some(Answer::Replies(_) | Answer::Hint(_)) => {}
+                    Some(Answer::Replies(replies)) => self.arrived(self.connection(), replies)?,
+                    Some(Answer::Hint(ticket)) => self.hinted(ticket),
                     None => return Err(Trouble::Broken("the session has ended".into())),
                 },
                 () = self.wake.notified() => {}
@@ -181,6 +183,12 @@ impl Link {
             self.wake.notify_one();
         }
         Ok(())
+    }
+
+    /// Passes on a hint.
+    pub(super) fn hinted(&self, ticket: Ticket) {
+        self.config.traffic.heard_hint();
+        self.config.waiters.hint(self.node, ticket);
     }
 
     fn hand_over(&self, sent: Sent, outcome: Outcome) {

@@ -111,7 +111,9 @@ fn garbage_in_a_column_is_an_error_that_tells_no_secret() {
                     "node" => column != "floor",
                     _ => matches!(column, "vote_until" | "since" | "fence_until" | "until" | "at"),
                 };
-            assert!(!is_parsed || is_number || !troubles.is_empty(), "{table}.{column} = {garbage}");
+            // What seems to have lapsed long ago may be swept away unread.
+            let is_swept = garbage == "-1" && column.ends_with("until");
+            assert!(!is_parsed || is_number || is_swept || !troubles.is_empty(), "{table}.{column} = {garbage}");
             for why in troubles {
                 assert!(!why.contains("5ec2e7"), "{why}");
             }
