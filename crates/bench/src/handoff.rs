@@ -8,6 +8,7 @@ use quorlock::{Client, Stats};
 use quorlock_testkit::{Proxy, RedisServer};
 
 use crate::Outcome;
+use crate::bare::Bare;
 use crate::round::Rounds;
 use crate::spread::Spread;
 
@@ -36,6 +37,8 @@ struct Network {
     name: &'static str,
     addresses: Vec<SocketAddr>,
     round: Spread,
+    /// Bare handoffs, in rounds of the same turn.
+    bare: Spread,
     cases: Vec<Case>,
 }
 
@@ -89,11 +92,12 @@ impl Network {
             leases: 0,
             ratios: Spread::default(),
         };
-        Self { name, addresses, round: Spread::default(), cases: WAITERS.map(case).into() }
+        Self { name, addresses, round: Spread::default(), bare: Spread::default(), cases: WAITERS.map(case).into() }
     }
 
     /// The floor and every case, one after the other.
     async fn take_turn(&mut self, each: usize) -> Outcome {
+        let mut floor = Bare::open(&self.addresses).await?;
         for index in 0..self.cases.len() {
             let mut rounds = Rounds::open(self.addresses.iter().copied()).await?;
             let mut round = Spread::default();
@@ -103,6 +107,12 @@ impl Network {
                 round.add_micros(rounds.measure().await?);
             }
             self.round.add(round.median());
+            let mut bare = Spread::default();
+            for _ in 0..each {
+                tokio::time::sleep(HOLD).await;
+                bare.add_micros(floor.measure().await?);
+            }
+            self.bare.add(bare.median() / round.median());
             let case = &mut self.cases[index];
             let mut handoff = Spread::default();
             for reading in case.measure(&self.addresses, each).await? {
@@ -177,20 +187,24 @@ impl Log {
 
 fn print_table(networks: &[Network]) {
     println!("Handoff over {NODES} nodes: from the call of release to the next holder's grant.");
-    println!("A round is a PING to all nodes until the majority has answered, measured in the same turn.");
+    println!(
+        "A round is a PING to all nodes until the majority has answered, measured in the same turn. The floor is a"
+    );
+    println!("handoff between bare sockets, with the smallest scripts that could do and one waiter.");
     println!();
     println!(
-        "| network | waiters | round p50 (us) | handoff p50 (us) | p99 (us) | in rounds | spread | messages a lease | requests a lease |"
+        "| network | waiters | round p50 (us) | floor, in rounds | handoff p50 (us) | p99 (us) | in rounds | spread | messages a lease | requests a lease |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|");
     for network in networks {
         for case in &network.cases {
             let (low, high) = (case.ratios.quantile(0.0), case.ratios.quantile(1.0));
             println!(
-                "| {} | {} | {:.0} | {:.0} | {:.0} | {:.2} | {low:.2} to {high:.2} | {:.1} | {:.1} |",
+                "| {} | {} | {:.0} | {:.2} | {:.0} | {:.0} | {:.2} | {low:.2} to {high:.2} | {:.1} | {:.1} |",
                 network.name,
                 case.waiters,
                 network.round.median(),
+                network.bare.median(),
                 case.handoff.median(),
                 case.handoff.quantile(0.99),
                 case.ratios.median(),
@@ -210,7 +224,7 @@ fn print_json(networks: &[Network]) {
         network.cases.iter().map(|case| {
             format!(
                 "{{\"network\":\"{}\",\"waiters\":{},\"handoffs\":{},\"round_us\":{:.1},\"handoff_p50_us\":{:.1},\
-                 \"handoff_p99_us\":{:.1},\"rounds\":{:.3},\"messages_per_lease\":{:.1}}}",
+                 \"handoff_p99_us\":{:.1},\"rounds\":{:.3},\"floor_rounds\":{:.3},\"messages_per_lease\":{:.1}}}",
                 network.name,
                 case.waiters,
                 case.handoff.len(),
@@ -218,6 +232,7 @@ fn print_json(networks: &[Network]) {
                 case.handoff.median(),
                 case.handoff.quantile(0.99),
                 case.ratios.median(),
+                network.bare.median(),
                 per_lease(case.messages, case),
             )
         })

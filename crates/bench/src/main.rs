@@ -1,5 +1,6 @@
 //! Measures quorlock against the floor: every case and its floor take turns in one run, and what counts is their ratio.
 
+mod bare;
 mod handoff;
 mod round;
 mod spread;

@@ -18,6 +18,9 @@
 //! # }).unwrap();
 //! ```
 //!
+//! Whoever finds a lock held waits in line, and is told its place if it [observes](Lock::observe) that. Besides the
+//! exclusive [`Lock`] there are [`Reentrant`], [`RwLock`], [`Semaphore`], [`All`] of several names and an [`Election`].
+//!
 //! What is promised, under which assumptions, and what is not: see `docs/guarantees.md` in the repository.
 
 mod all;

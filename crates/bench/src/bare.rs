@@ -1,0 +1,92 @@
+//! The floor of a handoff: bare sockets, and the smallest scripts that could do. No fence, no ticket, no epoch.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end \
+     redis.call('PUBLISH', KEYS[2], '1') return 1";
+const ACQUIRE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', '30000') then return 1 end return 0";
+/// Longer than any reply here.
+const REPLY_MAX: usize = 4_096;
+
+/// One who holds and one who waits, each with a connection to every node.
+pub(crate) struct Bare {
+    holder: Vec<TcpStream>,
+    release: Vec<u8>,
+    granted: mpsc::UnboundedReceiver<std::io::Result<()>>,
+    /// Ask as soon as they are told to.
+    _waiter: JoinSet<()>,
+}
+
+impl Bare {
+    pub(crate) async fn open(nodes: &[SocketAddr]) -> std::io::Result<Self> {
+        let release = command(&["EVAL", RELEASE, "2", "bare", "bare-hint", "id"]);
+        let acquire = command(&["EVAL", ACQUIRE, "1", "bare", "id"]);
+        let (sender, granted) = mpsc::unbounded_channel();
+        let mut waiter = JoinSet::new();
+        let mut holder = Vec::new();
+        for node in nodes {
+            holder.push(connect(*node).await?);
+            let mut ear = connect(*node).await?;
+            for greeting in [command(&["HELLO", "3"]), command(&["SUBSCRIBE", "bare-hint"])] {
+                ear.write_all(&greeting).await?;
+                ear.read(&mut [0; REPLY_MAX]).await?;
+            }
+            let (acquire, sender) = (acquire.clone(), sender.clone());
+            waiter.spawn(async move {
+                let mut reply = [0; REPLY_MAX];
+                loop {
+                    let heard = match ear.read(&mut reply).await {
+                        Ok(0) | Err(_) => return,
+                        // A push is a hint; anything else answers the acquire.
+                        Ok(_) if reply[0] == b'>' => ear.write_all(&acquire).await,
+                        Ok(_) => sender.send(Ok(())).map_err(|_| std::io::ErrorKind::BrokenPipe.into()),
+                    };
+                    if heard.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        Ok(Self { holder, release, granted, _waiter: waiter })
+    }
+
+    /// From the first byte of the releases until a majority has granted. The others are heard out, off the clock.
+    pub(crate) async fn measure(&mut self) -> std::io::Result<Duration> {
+        let majority = self.holder.len() / 2 + 1;
+        let begun = Instant::now();
+        for node in &mut self.holder {
+            node.write_all(&self.release).await?;
+        }
+        let mut elapsed = Duration::ZERO;
+        for heard in 1..=self.holder.len() {
+            self.granted.recv().await.ok_or(std::io::ErrorKind::BrokenPipe)??;
+            if heard == majority {
+                elapsed = begun.elapsed();
+            }
+        }
+        for node in &mut self.holder {
+            node.read(&mut [0; REPLY_MAX]).await?;
+        }
+        Ok(elapsed)
+    }
+}
+
+async fn connect(node: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(node).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn command(words: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+    bytes
+}
