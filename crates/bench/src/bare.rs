@@ -18,7 +18,7 @@ const REPLY_MAX: usize = 4_096;
 pub(crate) struct Bare {
     holder: Vec<TcpStream>,
     release: Vec<u8>,
-    granted: mpsc::UnboundedReceiver<std::io::Result<()>>,
+    granted: mpsc::UnboundedReceiver<()>,
     /// Ask as soon as they are told to.
     _waiter: JoinSet<()>,
 }
@@ -35,19 +35,19 @@ impl Bare {
             let mut ear = connect(*node).await?;
             for greeting in [command(&["HELLO", "3"]), command(&["SUBSCRIBE", "bare-hint"])] {
                 ear.write_all(&greeting).await?;
-                ear.read(&mut [0; REPLY_MAX]).await?;
+                hear(&mut ear).await?;
             }
             let (acquire, sender) = (acquire.clone(), sender.clone());
             waiter.spawn(async move {
                 let mut reply = [0; REPLY_MAX];
                 loop {
-                    let heard = match ear.read(&mut reply).await {
-                        Ok(0) | Err(_) => return,
+                    let goes_on = match ear.read(&mut reply).await {
+                        Ok(0) | Err(_) => false,
                         // A push is a hint; anything else answers the acquire.
-                        Ok(_) if reply[0] == b'>' => ear.write_all(&acquire).await,
-                        Ok(_) => sender.send(Ok(())).map_err(|_| std::io::ErrorKind::BrokenPipe.into()),
+                        Ok(_) if reply[0] == b'>' => ear.write_all(&acquire).await.is_ok(),
+                        Ok(_) => sender.send(()).is_ok(),
                     };
-                    if heard.is_err() {
+                    if !goes_on {
                         return;
                     }
                 }
@@ -65,15 +65,23 @@ impl Bare {
         }
         let mut elapsed = Duration::ZERO;
         for heard in 1..=self.holder.len() {
-            self.granted.recv().await.ok_or(std::io::ErrorKind::BrokenPipe)??;
+            self.granted.recv().await.ok_or(std::io::ErrorKind::BrokenPipe)?;
             if heard == majority {
                 elapsed = begun.elapsed();
             }
         }
         for node in &mut self.holder {
-            node.read(&mut [0; REPLY_MAX]).await?;
+            hear(node).await?;
         }
         Ok(elapsed)
+    }
+}
+
+/// Takes a reply, whatever it says.
+async fn hear(node: &mut TcpStream) -> std::io::Result<()> {
+    match node.read(&mut [0; REPLY_MAX]).await? {
+        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
     }
 }
 
