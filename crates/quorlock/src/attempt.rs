@@ -11,7 +11,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::name::LeaseId;
 use quorlock_core::ticket::{Parting, Ticket};
 use quorlock_core::time::{Moment, Ttl};
-use quorlock_core::vote::{Outcome, Request};
+use quorlock_core::vote::{Outcome, Request, Vote};
 
 use crate::clock;
 use crate::cluster::Cluster;
@@ -138,6 +138,9 @@ impl Attempt {
                         inner.mark = Arc::new(inner.mark.next(attempt));
                     }
                     inner.mark.finish();
+                    if let Some(Parting::Yield(_)) = parting {
+                        self.listen(inner);
+                    }
                     for node in nodes {
                         let link = &self.cluster.links[node];
                         link.release(&inner.mark, &self.place, self.ttl, self.plain, parting, None);
@@ -164,7 +167,6 @@ impl Attempt {
         if inner.mark.attempt != attempt {
             inner.mark = Arc::new(inner.mark.next(attempt));
         }
-        self.listen(inner);
         let request = Arc::new(request);
         let middle = if self.plain { None } else { self.cluster.middle() };
         let mut steps = Vec::new();
@@ -197,7 +199,7 @@ impl Attempt {
         self.tell();
     }
 
-    /// Hears hints from before the first request that may lead to one.
+    /// Hears hints from now on: it is, or may soon be, in line. A node's hint comes behind the answer that led to it.
     fn listen(self: &Arc<Self>, inner: &mut Inner) {
         if inner.ticket.is_none()
             && let Some(ticket) = inner.machine.ticket()
@@ -211,22 +213,25 @@ impl Attempt {
     /// Tells the observer what is new: outside of the mutex, and one thing after the other.
     fn tell(&self) {
         let Some(observer) = &self.observer else { return };
-        loop {
-            // Whoever tells just now will find what has been added.
-            let Ok(telling) = self.telling.try_lock() else { return };
-            let Some(news) = self.inner().news.pop_front() else { return };
-            observer(&news);
-            drop(telling);
+        // Whoever tells just now looks once more after that, and finds what has been added. The observer may be the one who
+        // got us here, so nobody waits for it.
+        while !self.inner().news.is_empty() {
+            let Ok(_telling) = self.telling.try_lock() else { return };
+            self.tell_each(observer);
         }
     }
 
     /// Nothing is told after the caller knows.
     fn tell_the_rest(&self) {
         let Some(observer) = &self.observer else { return };
-        let _telling = self.telling.lock();
-        let rest = std::mem::take(&mut self.inner().news);
-        for news in &rest {
-            observer(news);
+        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        self.tell_each(observer);
+    }
+
+    fn tell_each(&self, observer: &Observer) {
+        loop {
+            let Some(news) = self.inner().news.pop_front() else { return };
+            observer(&news);
         }
     }
 
@@ -291,6 +296,9 @@ impl Voter for Attempt {
                 heir.vote(node, attempt, 0, outcome);
             }
             return;
+        }
+        if let Outcome::Voted { vote: Vote::Refusal(_), .. } = &outcome {
+            self.listen(&mut inner);
         }
         let steps = inner.machine.take(attempt, node, outcome, clock::now(), &mut SystemDice);
         self.perform(&mut inner, steps);

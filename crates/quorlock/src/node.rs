@@ -94,18 +94,6 @@ impl Inbox {
     }
 }
 
-/// The answer to the only errand that is under way.
-pub(crate) async fn standing(answers: &mut mpsc::UnboundedReceiver<Answer>) -> Result<Standing, Trouble> {
-    loop {
-        match answers.recv().await {
-            Some(Answer::Standing(standing)) => return Ok(standing),
-            Some(Answer::End(trouble)) => return Err(trouble),
-            Some(Answer::Replies(_) | Answer::Hint(_)) => {}
-            None => return Err(Trouble::Broken("the session has ended".into())),
-        }
-    }
-}
-
 /// A ripe life of a node's memory, as seen in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {

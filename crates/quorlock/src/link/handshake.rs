@@ -5,7 +5,7 @@ use quorlock_core::node::{Epoch, Errand, Incarnation, Standing};
 use super::Link;
 use super::outbox::State;
 use crate::membership::{Admission, Membership};
-use crate::node::{Answer, Session, Trouble, standing};
+use crate::node::{Answer, Session, Trouble};
 use crate::{clock, entropy};
 use quorlock_core::vote::Silence;
 use tokio::sync::mpsc;
@@ -65,5 +65,17 @@ impl Link {
         let standing = in_time.unwrap_or_else(|_| Err(Trouble::Broken(format!("silent for {limit:?}"))))?;
         self.note_clock(standing.at_micros, clock::now());
         Ok(standing)
+    }
+}
+
+/// The answer to the only errand that is under way.
+async fn standing(answers: &mut mpsc::UnboundedReceiver<Answer>) -> Result<Standing, Trouble> {
+    loop {
+        match answers.recv().await {
+            Some(Answer::Standing(standing)) => return Ok(standing),
+            Some(Answer::End(trouble)) => return Err(trouble),
+            Some(Answer::Replies(_) | Answer::Hint(_)) => {}
+            None => return Err(Trouble::Broken("the session has ended".into())),
+        }
     }
 }

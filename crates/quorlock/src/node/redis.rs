@@ -16,7 +16,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ::redis::{ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, Value};
+use ::redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, Value};
 use quorlock_core::node::{Constants, Errand};
 
 use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, Session, Trouble};
@@ -38,9 +38,12 @@ impl RedisNode {
     /// Reads a URL. `constants` are what its scripts are told; the cluster's name plays no part in them.
     pub(crate) fn new(url: &str, constants: Constants, connect_deadline: Duration) -> Result<Self, String> {
         let info = url.into_connection_info().map_err(|error| describe(&error))?;
+        if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
+            return Err("#insecure is not supported: certificates are always verified".into());
+        }
         let scheme = if url.starts_with("rediss") { "rediss" } else { "redis" };
         let title = match info.addr() {
-            ::redis::ConnectionAddr::Unix(path) => format!("redis+unix:{}", path.display()),
+            ConnectionAddr::Unix(path) => format!("redis+unix:{}", path.display()),
             address => format!("{scheme}://{address}"),
         };
         Ok(Self { title, info, constants, connect_deadline })

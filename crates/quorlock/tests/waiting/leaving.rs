@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use quorlock::{AcquireError, Client};
+use quorlock::{AcquireError, Client, ClientBuilder, Lease};
 use quorlock_testkit::{Proxy, eventually_async};
 
 use super::line::{InLine, in_line, waiting};
@@ -50,38 +50,45 @@ async fn a_wait_that_ends_with_a_node_frozen_names_the_holder() {
     has_left(&cluster, client).await;
 }
 
+/// Somebody holds the lock, and one other has a place in line for it on every node.
+struct Scene {
+    cluster: Wired,
+    holder: Client,
+    lease: Lease,
+    client: Client,
+    waiter: InLine,
+}
+
+impl Scene {
+    /// The waiter's client goes directly to the nodes, or through the proxies.
+    async fn new(way: fn(&Wired) -> ClientBuilder) -> Self {
+        let cluster = Wired::ready(NODES).await;
+        let holder = connected(cluster.direct()).await;
+        let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
+        let client = connected(way(&cluster)).await;
+        let waiter = InLine::placed(client.lock("job")).await;
+        in_line(&cluster.servers, "job", 1).await;
+        Self { cluster, holder, lease, client, waiter }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_dropped_leaves_no_place() {
-    let cluster = Wired::ready(NODES).await;
-    let holder = connected(cluster.direct()).await;
-    let _lease = holder.lock("job").acquire().await.expect("nobody else wants it");
-    let client = connected(cluster.direct()).await;
-    let waiter = InLine::placed(client.lock("job")).await;
-    in_line(&cluster.servers, "job", 1).await;
+    let Scene { cluster, client, waiter, lease: _lease, holder: _holder } = Scene::new(Wired::direct).await;
     waiter.drop_it().await;
     has_left(&cluster, client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_closed_while_it_waits_leaves_no_place() {
-    let cluster = Wired::ready(NODES).await;
-    let holder = connected(cluster.direct()).await;
-    let _lease = holder.lock("job").acquire().await.expect("nobody else wants it");
-    let client = connected(cluster.direct()).await;
-    let waiter = InLine::placed(client.lock("job")).await;
-    in_line(&cluster.servers, "job", 1).await;
+    let Scene { cluster, client, waiter, lease: _lease, holder: _holder } = Scene::new(Wired::direct).await;
     has_left(&cluster, client).await;
     assert_eq!(waiter.outcome().await.map(drop), Err(AcquireError::Closed));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_dropped_after_its_connections_broke_leaves_no_place() {
-    let cluster = Wired::ready(NODES).await;
-    let holder = connected(cluster.direct()).await;
-    let _lease = holder.lock("job").acquire().await.expect("nobody else wants it");
-    let client = connected(cluster.builder()).await;
-    let waiter = InLine::placed(client.lock("job")).await;
-    in_line(&cluster.servers, "job", 1).await;
+    let Scene { cluster, client, waiter, lease: _lease, holder: _holder } = Scene::new(Wired::builder).await;
     cluster.proxies.iter().for_each(Proxy::cut);
     waiter.drop_it().await;
     has_left(&cluster, client).await;
@@ -90,12 +97,7 @@ async fn a_wait_that_is_dropped_after_its_connections_broke_leaves_no_place() {
 /// The request to be put in line arrives after the waiter has left: it comes too late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_asked_for_before_and_heard_of_after_the_waiter_left_is_not_given() {
-    let cluster = Wired::ready(NODES).await;
-    let holder = connected(cluster.direct()).await;
-    let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
-    let client = connected(cluster.builder()).await;
-    let waiter = InLine::placed(client.lock("job")).await;
-    in_line(&cluster.servers, "job", 1).await;
+    let Scene { cluster, client, waiter, lease, holder: _holder } = Scene::new(Wired::builder).await;
     cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
     let has_asked = |proxy: &Proxy| proxy.held_up() > 0;
     eventually_async("it to ask again", async || cluster.proxies.iter().all(has_asked)).await;

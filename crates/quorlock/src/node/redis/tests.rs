@@ -35,6 +35,14 @@ fn unfit_servers_are_refused_with_the_reason() {
 }
 
 #[test]
+fn certificates_that_are_not_to_be_verified_are_refused_before_anything_is_sent() {
+    let constants = Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 1, sigma_micros: 1 };
+    let new = |url: &str| RedisNode::new(url, constants.clone(), Duration::from_secs(1)).map(drop);
+    assert_eq!(new("rediss://127.0.0.1"), Ok(()));
+    assert!(new("rediss://127.0.0.1/#insecure").unwrap_err().contains("#insecure"));
+}
+
+#[test]
 fn a_title_never_shows_the_password() {
     let constants = Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 1, sigma_micros: 1 };
     let node =

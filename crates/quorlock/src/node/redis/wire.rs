@@ -50,9 +50,6 @@ impl Connecting {
                 Ok(Self::new(Box::new(reader), Writer::Tcp(writer)))
             }
             ConnectionAddr::Unix(path) => Self::open_unix(path).await,
-            ConnectionAddr::TcpTls { insecure: true, .. } => {
-                Err(io::Error::other("certificates are always verified: #insecure is not supported"))
-            }
             ConnectionAddr::TcpTls { host, port, .. } => {
                 let config = TLS.as_ref().map_err(|why| io::Error::other(why.clone()))?;
                 let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
