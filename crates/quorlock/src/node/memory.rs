@@ -7,13 +7,16 @@ use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Errand, Incarnation, NodeTime, Record, apply, attend};
 use quorlock_core::ticket::Channel;
 use quorlock_core::vote::Request;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
 use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, Reply, Session, Trouble};
 use crate::{clock, entropy};
 
 /// Nodes that live in this process and are shared by every client that is given a clone.
+///
+/// For tests and demonstrations, each can be made to fail as a server would: [frozen](Self::freeze) and
+/// [thawed](Self::thaw), cut [off](Self::down) and back [up](Self::up), or [restarted empty](Self::restart_empty).
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -40,13 +43,56 @@ impl MemoryNodes {
         Self { nodes: (0..nodes).map(MemoryNode::new).collect() }
     }
 
-    /// The node loses its memory and every connection, as a server does that restarts empty.
+    /// The node loses its memory and every connection, as a server does that restarts empty. It can be reached, whatever
+    /// was done to it before.
     ///
     /// # Panics
     /// If there is no such node.
     pub fn restart_empty(&self, node: usize) {
-        let mut state = self.nodes[node].state();
+        let node = &self.nodes[node];
+        let mut state = node.state();
         *state = State { generation: state.generation + 1, ..State::new() };
+        drop(state);
+        node.thawed.notify_waiters();
+    }
+
+    /// The node stops, as a process does on SIGSTOP: its connections stay open, and what it is asked is answered when it
+    /// is [thawed](Self::thaw).
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn freeze(&self, node: usize) {
+        self.nodes[node].state().frozen = true;
+    }
+
+    /// A frozen node goes on: first with everything that it was asked meanwhile, in that order, whether or not anybody
+    /// still waits for the answer.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use quorlock::{Client, MemoryNodes};
+    ///
+    /// let nodes = MemoryNodes::new(3);
+    /// let client = Client::builder().memory(&nodes).init_cluster().await?;
+    /// nodes.freeze(0);
+    /// let lease = client.lock("report").acquire().await?; // two of three are a majority
+    /// nodes.thaw(0);
+    /// # drop(lease);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn thaw(&self, node: usize) {
+        let node = &self.nodes[node];
+        let mut state = node.state();
+        state.frozen = false;
+        for question in std::mem::take(&mut state.unread) {
+            state.take(question);
+        }
+        drop(state);
+        node.thawed.notify_waiters();
     }
 
     /// The node loses every connection and takes no new ones, until it is [up](Self::up) again.
@@ -76,6 +122,7 @@ impl MemoryNodes {
 struct MemoryNode {
     title: String,
     state: Arc<Mutex<State>>,
+    thawed: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -84,6 +131,9 @@ struct State {
     /// Sessions of an earlier generation have lost their connection.
     generation: u64,
     down: bool,
+    frozen: bool,
+    /// What a frozen node was asked, in its order.
+    unread: Vec<Question>,
     life: Option<Incarnation>,
     records: HashMap<String, Record>,
     tombstones: HashMap<LeaseId, u64>,
@@ -93,17 +143,57 @@ struct State {
     swept: usize,
 }
 
+/// Something that a session asks.
+#[derive(Debug)]
+struct Question {
+    generation: u64,
+    asked: Asked,
+    answers: mpsc::UnboundedSender<Answer>,
+}
+
+#[derive(Debug)]
+enum Asked {
+    Errand(Errand),
+    Batch(Option<Life>, Vec<Letter>),
+}
+
 impl State {
     fn new() -> Self {
         Self {
             run: format!("{:032x}", entropy::bits()),
             generation: 0,
             down: false,
+            frozen: false,
+            unread: Vec::new(),
             life: None,
             records: HashMap::new(),
             tombstones: HashMap::new(),
             listeners: HashMap::new(),
             swept: 0,
+        }
+    }
+
+    /// Answers a question, or keeps it until the node is thawed.
+    fn take(&mut self, question: Question) {
+        let answer = if question.generation != self.generation {
+            Answer::End(Trouble::Broken("the node closed the connection".into()))
+        } else if self.frozen {
+            self.unread.push(question);
+            return;
+        } else {
+            self.carry_out(&question.asked, time())
+        };
+        // Whoever has hung up does not hear it, but what was asked is done.
+        let _ = question.answers.send(answer);
+    }
+
+    fn carry_out(&mut self, asked: &Asked, now: NodeTime) -> Answer {
+        match asked {
+            Asked::Errand(errand) => Answer::Standing(attend(&mut self.life, errand, now)),
+            Asked::Batch(life, batch) => {
+                self.sweep(now);
+                Answer::Replies(batch.iter().map(|letter| self.answer(*life, letter, now)).collect())
+            }
         }
     }
 
@@ -144,11 +234,36 @@ impl State {
 
 impl MemoryNode {
     fn new(index: usize) -> Self {
-        Self { title: format!("memory:{index}"), state: Arc::new(Mutex::new(State::new())) }
+        Self { title: format!("memory:{index}"), state: Arc::new(Mutex::new(State::new())), thawed: Arc::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` from a node that is frozen: nobody is there to answer.
+    fn try_open(&self, inbox: &Inbox) -> Option<Result<Box<dyn Session>, Trouble>> {
+        let mut state = self.state();
+        if state.down {
+            return Some(Err(Trouble::Unreachable("it is down".into())));
+        }
+        if state.frozen {
+            return None;
+        }
+        let (run, generation) = (state.run.clone(), state.generation);
+        let (answers, mut outgoing) = mpsc::unbounded_channel();
+        state.listeners.retain(|_, listener| !listener.is_closed());
+        state.listeners.insert(inbox.channel, answers.clone());
+        drop(state);
+        let inbox = inbox.clone();
+        // Not from within a question: whoever asks may hold what the answer needs.
+        let delivery = tokio::spawn(async move {
+            while let Some(answer) = outgoing.recv().await {
+                inbox.take(answer);
+            }
+        });
+        let delivery = delivery.abort_handle();
+        Some(Ok(Box::new(MemorySession { node: self.clone(), run, generation, answers, delivery })))
     }
 }
 
@@ -158,25 +273,16 @@ impl Node for MemoryNode {
     }
 
     fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
-        let mut state = self.state();
-        let opened: Result<Box<dyn Session>, Trouble> = if state.down {
-            Err(Trouble::Unreachable("it is down".into()))
-        } else {
-            let (run, generation) = (state.run.clone(), state.generation);
-            let (answers, mut outgoing) = mpsc::unbounded_channel();
-            state.listeners.retain(|_, listener| !listener.is_closed());
-            state.listeners.insert(inbox.channel, answers.clone());
-            drop(state);
-            // Not from within a question: whoever asks may hold what the answer needs.
-            let delivery = tokio::spawn(async move {
-                while let Some(answer) = outgoing.recv().await {
-                    inbox.take(answer);
+        let node = self.clone();
+        Box::pin(async move {
+            loop {
+                let thawed = node.thawed.notified();
+                if let Some(opened) = node.try_open(&inbox) {
+                    return opened;
                 }
-            });
-            let delivery = delivery.abort_handle();
-            Ok(Box::new(MemorySession { node: self.clone(), run, generation, answers, delivery }))
-        };
-        Box::pin(std::future::ready(opened))
+                thawed.await;
+            }
+        })
     }
 }
 
@@ -189,15 +295,9 @@ struct MemorySession {
 }
 
 impl MemorySession {
-    fn with(&self, act: impl FnOnce(&mut State, NodeTime) -> Answer) {
-        let mut state = self.node.state();
-        let answer = if state.generation == self.generation {
-            act(&mut state, time())
-        } else {
-            Answer::End(Trouble::Broken("the node closed the connection".into()))
-        };
-        // The other end lives as long as we do.
-        let _ = self.answers.send(answer);
+    fn ask(&self, asked: Asked) {
+        let question = Question { generation: self.generation, asked, answers: self.answers.clone() };
+        self.node.state().take(question);
     }
 }
 
@@ -207,14 +307,11 @@ impl Session for MemorySession {
     }
 
     fn errand(&mut self, errand: Errand) {
-        self.with(|state, now| Answer::Standing(attend(&mut state.life, &errand, now)));
+        self.ask(Asked::Errand(errand));
     }
 
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {
-        self.with(|state, now| {
-            state.sweep(now);
-            Answer::Replies(batch.iter().map(|letter| state.answer(life, letter, now)).collect())
-        });
+        self.ask(Asked::Batch(life, batch));
     }
 }
 
@@ -227,3 +324,6 @@ impl Drop for MemorySession {
 fn time() -> NodeTime {
     NodeTime { wall_micros: clock::wall_micros(), life_millis: clock::now().as_nanos() / 1_000_000 }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+use std::time::Duration;
+
+use quorlock_testkit::eventually_async;
+
+use super::*;
+use crate::{AcquireError, Client};
+
+async fn client(nodes: &MemoryNodes) -> Client {
+    Client::builder().memory(nodes).node_deadline(Duration::from_millis(200)).connect().await.unwrap()
+}
+
+/// Who has the node's vote for this name is asked behind everything that the node was asked before.
+async fn is_held(client: &Client, node: usize, name: &str) -> Option<bool> {
+    let inspection = client.inspect(name).await.ok()?;
+    Some(inspection.nodes[node].1.as_ref().ok()?.held.is_some())
+}
+
+#[tokio::test]
+async fn a_frozen_node_is_silent_and_a_thawed_one_answers_what_it_was_asked() {
+    let nodes = MemoryNodes::new(1);
+    let client = client(&nodes).await;
+    nodes.freeze(0);
+    let error = client.lock("a").try_acquire().await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+    let lock = client.lock("b");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    nodes.thaw(0);
+    let lease = waiting.await.unwrap().unwrap();
+    // The acquire that nobody waited for was carried out, and so was the release behind it.
+    assert_eq!(is_held(&client, 0, "a").await, Some(false));
+    assert_eq!(is_held(&client, 0, "b").await, Some(true));
+    drop(lease);
+}
+
+#[tokio::test]
+async fn what_a_frozen_node_was_asked_is_done_although_the_asker_has_hung_up() {
+    let nodes = MemoryNodes::new(1);
+    let theirs = client(&nodes).await;
+    let lock = theirs.lock("a");
+    nodes.freeze(0);
+    let asking = tokio::spawn(async move { lock.acquire().await.map(drop) });
+    eventually_async("the node is asked", async || !nodes.nodes[0].state().unread.is_empty()).await;
+    // The release that follows is lost with the connection.
+    let question = std::mem::take(&mut nodes.nodes[0].state().unread);
+    asking.abort();
+    theirs.close(Duration::ZERO).await.unwrap_err();
+    nodes.nodes[0].state().unread = question;
+    nodes.thaw(0);
+    let ours = client(&nodes).await;
+    assert_eq!(is_held(&ours, 0, "a").await, Some(true));
+}
+
+#[tokio::test]
+async fn a_frozen_node_takes_no_connections_until_it_is_thawed_or_started_anew() {
+    let nodes = MemoryNodes::new(1);
+    for goes_on in [MemoryNodes::thaw, MemoryNodes::restart_empty] {
+        nodes.freeze(0);
+        let builder = Client::builder().memory(&nodes);
+        let connecting = tokio::spawn(builder.connect());
+        tokio::task::yield_now().await;
+        goes_on(&nodes, 0);
+        let client = connecting.await.unwrap().unwrap();
+        eventually_async("the node can be asked", async || client.nodes()[0].1.is_none()).await;
+    }
+}
