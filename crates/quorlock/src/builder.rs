@@ -73,6 +73,8 @@ pub struct ClientBuilder {
     template: String,
     label: String,
     trust_restarts: bool,
+    outlived: bool,
+    companions: Vec<u32>,
     rules: Rules,
 }
 
@@ -93,6 +95,8 @@ impl Default for ClientBuilder {
             template: KeyTemplate::DEFAULT.into(),
             label: String::new(),
             trust_restarts: false,
+            outlived: false,
+            companions: Vec::new(),
             rules: Rules::default(),
         }
     }
@@ -177,6 +181,24 @@ impl ClientBuilder {
     /// Shown to whoever finds a lock of ours held.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
+        self
+    }
+
+    /// Counts this process, too, as one that stands behind this client's leases: for a wrapper whose guardian ends its
+    /// children after it. Call it once for each.
+    ///
+    /// On an SQLite node a lock is free before its ttl ends if every process behind it is provably gone. Without this,
+    /// that is the process of the client alone. It has to run when the client connects.
+    pub fn also_alive_with(mut self, pid: u32) -> Self {
+        self.companions.push(pid);
+        self
+    }
+
+    /// Leases of this client may outlive its process, since somebody else has them by their ids: that it has ended says
+    /// nothing about them. What counts are the processes given to [`also_alive_with`](Self::also_alive_with), and
+    /// without any, the ttl alone.
+    pub fn outlived_by_leases(mut self) -> Self {
+        self.outlived = true;
         self
     }
 
@@ -330,11 +352,21 @@ impl ClientBuilder {
             #[cfg(target_os = "linux")]
             "sqlite" if !rest.is_empty() => {
                 alone(url.into(), "one file on one machine fails as a whole")?;
-                Ok(Arc::new(crate::node::sqlite::SqliteNode::new(rest.into())))
+                let processes = self.processes()?;
+                Ok(Arc::new(crate::node::sqlite::SqliteNode::new(rest.into(), processes)))
             }
             "sqlite" if rest.is_empty() => Err(invalid("sqlite: needs a path, as in sqlite:/var/lib/locks.db".into())),
             other => Err(invalid(format!("{other}: is not a kind of node; {SCHEMES}"))),
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn processes(&self) -> Result<crate::node::sqlite::Processes, ConfigError> {
+        crate::node::sqlite::Processes::read(!self.outlived, &self.companions).map_err(|pid| ConfigError::Setting {
+            setting: "an also_alive_with",
+            value: pid.to_string(),
+            why: "the id of a process that runs".into(),
+        })
     }
 }
 
@@ -344,7 +376,8 @@ impl fmt::Debug for ClientBuilder {
         let builder = &mut f.debug_struct("ClientBuilder");
         builder.field("nodes", &self.urls.len()).field("memory", &self.memory).field("ttl", &self.ttl);
         builder.field("max_ttl", &self.max_ttl).field("sigma", &self.sigma).field("template", &self.template);
-        builder.field("label", &self.label).finish_non_exhaustive()
+        builder.field("label", &self.label).field("outlived", &self.outlived).field("companions", &self.companions);
+        builder.finish_non_exhaustive()
     }
 }
 

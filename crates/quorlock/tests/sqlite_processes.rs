@@ -16,8 +16,8 @@ use quorlock_testkit::eventually;
 
 const WORKERS: usize = 8;
 const TURNS: u64 = 2_000;
-/// Whoever is killed while it waits keeps the others waiting until its place lapses, so each kill costs some seconds.
-const TURNS_A_KILL: usize = 500;
+/// Whoever is killed keeps the others waiting until one of them looks, so each kill costs up to a second.
+const TURNS_A_KILL: usize = 250;
 /// No machine is held up for this long.
 const HANDOVER_TTL: Duration = Duration::from_secs(30);
 const FOLDER: &str = "QUORLOCK_TEST_FOLDER";

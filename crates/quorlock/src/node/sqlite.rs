@@ -4,14 +4,19 @@
 //! with each boot, so a new boot is a new life: its votes are void, and its fences start above a number, the reserve,
 //! that was on the disk before any fence below it was granted.
 //!
+//! Whatever is stored says which processes stand behind it. When all of these are provably gone, it goes as well, before
+//! its time: as soon as it is in somebody's way.
+//!
 //! A hint for another session is a row in the file. Whoever has waiters in line looks for it: often enough, and only if
 //! others have committed anything.
 
 mod column;
 mod database;
+mod dead;
 mod fault;
 mod file;
 mod listener;
+mod processes;
 mod record;
 mod reserve;
 mod store;
@@ -25,6 +30,7 @@ use tokio::sync::oneshot;
 
 use crate::clock;
 use crate::node::{BoxFuture, Inbox, Letter, Life, Node, Session, Trouble};
+pub(crate) use processes::Processes;
 use worker::{Job, Worker};
 
 /// The kernel's name for the time since it started.
@@ -39,16 +45,17 @@ pub(crate) struct SqliteNode {
     path: PathBuf,
     /// What to take for the boot id, in tests.
     boot: Option<String>,
+    processes: Processes,
     clock: Clock,
 }
 
 impl SqliteNode {
-    /// The node that is kept in this file. Nothing is opened yet.
-    pub(crate) fn new(path: PathBuf) -> Self {
+    /// The node that is kept in this file, for a client that these processes stand behind. Nothing is opened yet.
+    pub(crate) fn new(path: PathBuf, processes: Processes) -> Self {
         let title = format!("sqlite:{}", path.display());
         // A process that changes its directory must not find another file when it opens this one again.
         let path = std::path::absolute(&path).unwrap_or(path);
-        Self { title, path, boot: None, clock: Arc::new(time) }
+        Self { title, path, boot: None, processes, clock: Arc::new(time) }
     }
 }
 
@@ -66,8 +73,9 @@ impl Node for SqliteNode {
         let (jobs, queue) = mpsc::channel();
         let (opened, opening) = oneshot::channel();
         let (path, boot, clock) = (self.path.clone(), run.clone(), Arc::clone(&self.clock));
+        let processes = self.processes.clone();
         let thread = std::thread::Builder::new().name("quorlock-sqlite".into()).spawn(move || {
-            match Worker::open(path, boot, clock, inbox) {
+            match Worker::open(path, boot, processes, clock, inbox) {
                 Ok(mut worker) => {
                     // Whoever has stopped waiting has dropped the other end of the queue as well.
                     let _ = opened.send(Ok(()));

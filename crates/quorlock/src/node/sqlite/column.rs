@@ -52,7 +52,7 @@ impl Column<'_> {
         self.value::<String>()?.map(|text| parse(&text).ok_or(self.damage())).transpose()
     }
 
-    fn damage(self) -> Fault {
+    pub(super) fn damage(self) -> Fault {
         Fault::Damaged { table: self.table, column: self.name }
     }
 }

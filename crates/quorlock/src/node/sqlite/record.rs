@@ -54,25 +54,39 @@ pub(super) fn load(connection: &Connection, key: &str) -> Result<Record, Fault> 
 }
 
 /// Writes what has changed in a name's record, without its tombstone. One that says nothing is removed.
-pub(super) fn save(connection: &Connection, key: &str, before: &Record, record: &Record) -> Result<(), Fault> {
+///
+/// `behind` says which processes stand behind whatever is new. What goes on keeps those that it began with: a lease may
+/// well be extended by a process that lives for a moment.
+pub(super) fn save(
+    connection: &Connection,
+    key: &str,
+    before: &Record,
+    record: &Record,
+    behind: Option<&str>,
+) -> Result<(), Fault> {
     let is_marked = |record: &Record| !record.line.is_empty();
     if record.is_empty() {
         connection.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute(params![key])?;
     } else if (&before.vote, &before.fence, is_marked(before)) != (&record.vote, &record.fence, is_marked(record)) {
-        save_row(connection, key, record)?;
+        save_row(connection, key, record, behind)?;
     }
-    save_entries(connection, key, &before.entries, &record.entries)?;
-    save_line(connection, key, &before.line, &record.line)
+    save_entries(connection, key, &before.entries, &record.entries, behind)?;
+    save_line(connection, key, &before.line, &record.line, behind)
 }
 
-fn save_row(connection: &Connection, key: &str, record: &Record) -> Result<(), Fault> {
+fn save_row(connection: &Connection, key: &str, record: &Record, behind: Option<&str>) -> Result<(), Fault> {
     let (vote, fence) = (record.vote.as_ref(), record.fence.as_ref());
+    // Where there are entries, it is they who have processes.
+    let is_exclusive = vote.is_some_and(|vote| vote.period == Period::Exclusive);
     let number = |value: u64, column| stored(value, "record", column);
     connection
         .prepare_cached(
-            "REPLACE INTO record(
-                key, vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting
-            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            "INSERT INTO record(
+                key, vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting, processes
+            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+            ON CONFLICT(key) DO UPDATE SET vote = ?2, period = ?3, vote_until = ?4, fence = ?5, fence_by = ?6,
+                since = ?7, ticket = ?8, holder = ?9, fence_until = ?10, waiting = ?11,
+                processes = CASE WHEN vote IS ?2 THEN processes ELSE ?12 END",
         )?
         .execute(params![
             key,
@@ -86,6 +100,7 @@ fn save_row(connection: &Connection, key: &str, record: &Record) -> Result<(), F
             fence.map(|note| &note.holder),
             fence.map(|note| number(note.until, "fence_until")).transpose()?,
             !record.line.is_empty(),
+            behind.filter(|_| is_exclusive),
         ])?;
     Ok(())
 }
@@ -126,7 +141,13 @@ fn load_entries(connection: &Connection, key: &str) -> Result<Vec<Entry>, Fault>
     Ok(entries)
 }
 
-fn save_entries(connection: &Connection, key: &str, before: &[Entry], after: &[Entry]) -> Result<(), Fault> {
+fn save_entries(
+    connection: &Connection,
+    key: &str,
+    before: &[Entry],
+    after: &[Entry],
+    behind: Option<&str>,
+) -> Result<(), Fault> {
     let changes = Changes::between(before, after, |entry| entry.attempt);
     for entry in changes.removed {
         connection
@@ -135,13 +156,17 @@ fn save_entries(connection: &Connection, key: &str, before: &[Entry], after: &[E
     }
     for entry in changes.written {
         connection
-            .prepare_cached("REPLACE INTO entry(key, attempt, owner, slot, until) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .prepare_cached(
+                "INSERT INTO entry(key, attempt, owner, slot, until, processes) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                    ON CONFLICT(key, attempt) DO UPDATE SET owner = ?3, slot = ?4, until = ?5",
+            )?
             .execute(params![
                 key,
                 entry.attempt.reveal(),
                 entry.owner.map(OwnerId::reveal),
                 entry.slot,
                 stored(entry.until, "entry", "until")?,
+                behind,
             ])?;
     }
     Ok(())
@@ -166,7 +191,13 @@ fn load_line(connection: &Connection, key: &str) -> Result<Vec<Place>, Fault> {
     Ok(line)
 }
 
-fn save_line(connection: &Connection, key: &str, before: &[Place], after: &[Place]) -> Result<(), Fault> {
+fn save_line(
+    connection: &Connection,
+    key: &str,
+    before: &[Place],
+    after: &[Place],
+    behind: Option<&str>,
+) -> Result<(), Fault> {
     let changes = Changes::between(before, after, |place| place.waiter.ticket);
     for Place { waiter: Waiter { ticket, .. }, .. } in changes.removed {
         connection.prepare_cached("DELETE FROM place WHERE key = ?1 AND at = ?2 AND id = ?3")?.execute(params![
@@ -177,7 +208,11 @@ fn save_line(connection: &Connection, key: &str, before: &[Place], after: &[Plac
     }
     for Place { waiter, until } in changes.written {
         connection
-            .prepare_cached("REPLACE INTO place(key, at, id, channel, shared, until) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            .prepare_cached(
+                "INSERT INTO place(key, at, id, channel, shared, until, processes)
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                    ON CONFLICT(key, at, id) DO UPDATE SET channel = ?4, shared = ?5, until = ?6",
+            )?
             .execute(params![
                 key,
                 stored(waiter.ticket.at, "place", "at")?,
@@ -185,6 +220,7 @@ fn save_line(connection: &Connection, key: &str, before: &[Place], after: &[Plac
                 waiter.channel.digits(),
                 waiter.shared,
                 stored(*until, "place", "until")?,
+                behind,
             ])?;
     }
     Ok(())

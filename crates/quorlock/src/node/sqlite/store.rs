@@ -19,15 +19,16 @@ const SCHEMA: &str = "
     CREATE TABLE record(
         key TEXT PRIMARY KEY, vote TEXT, period TEXT, vote_until INTEGER,
         fence INTEGER, fence_by TEXT, since INTEGER, ticket TEXT, holder TEXT, fence_until INTEGER,
-        waiting INTEGER NOT NULL
+        waiting INTEGER NOT NULL, processes TEXT
     ) WITHOUT ROWID, STRICT;
     CREATE TABLE entry(
         key TEXT NOT NULL, attempt TEXT NOT NULL, owner TEXT, slot INTEGER, until INTEGER NOT NULL,
-        PRIMARY KEY(key, attempt)
+        processes TEXT, PRIMARY KEY(key, attempt)
     ) WITHOUT ROWID, STRICT;
     CREATE TABLE place(
         key TEXT NOT NULL, at INTEGER NOT NULL, id TEXT NOT NULL,
-        channel TEXT NOT NULL, shared INTEGER NOT NULL, until INTEGER NOT NULL, PRIMARY KEY(key, at, id)
+        channel TEXT NOT NULL, shared INTEGER NOT NULL, until INTEGER NOT NULL, processes TEXT,
+        PRIMARY KEY(key, at, id)
     ) WITHOUT ROWID, STRICT;
     CREATE TABLE hint(
         seq INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, ticket TEXT NOT NULL, until INTEGER NOT NULL

@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod dead;
 mod hints;
 mod kinds;
 mod model;
@@ -36,7 +37,7 @@ impl SqliteNode {
     fn with_boot_id(path: &Path, boot: &str, clock: &Hands) -> Self {
         let clock = clock.clone();
         let clock: Clock = Arc::new(move || clock.read());
-        Self { boot: Some(boot.into()), clock, ..Self::new(path.into()) }
+        Self { boot: Some(boot.into()), clock, ..Self::new(path.into(), Processes::default()) }
     }
 }
 
@@ -93,8 +94,13 @@ impl Ground {
 
     /// A session that has said hello, the hints that it hears, and the clock that it alone reads.
     fn listener(&self, channel: Channel) -> Listening {
+        self.listener_of(channel, Processes::default())
+    }
+
+    /// The same, and these processes stand behind it.
+    fn listener_of(&self, channel: Channel, processes: Processes) -> Listening {
         let clock = Hands { millis: Arc::clone(&self.clock.millis), ..Hands::default() };
-        let node = SqliteNode::with_boot_id(&self.path(), "boot", &clock);
+        let node = SqliteNode { processes, ..SqliteNode::with_boot_id(&self.path(), "boot", &clock) };
         let (session, heard) = wait(Talk::listening(&node, channel)).unwrap();
         Listening { session: Handled::new(session), channel, heard, clock }
     }

@@ -12,8 +12,9 @@ use rusqlite::{Connection, Transaction};
 use crate::entropy;
 use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::listener::{Listener, NOTICE_WITHIN};
+use crate::node::sqlite::processes::Processes;
 use crate::node::sqlite::store::{self, NodeNote};
-use crate::node::sqlite::{Clock, database, file, record, reserve};
+use crate::node::sqlite::{Clock, database, dead, file, record, reserve};
 use crate::node::{Answer, Inbox, Letter, Life, Reply, Trouble};
 
 /// About how many requests share one transaction at most.
@@ -92,6 +93,7 @@ pub(super) struct Worker {
     connection: Connection,
     path: PathBuf,
     boot: String,
+    processes: Processes,
     clock: Clock,
     inbox: Inbox,
     listener: Listener,
@@ -105,14 +107,20 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Opens the file.
-    pub(super) fn open(path: PathBuf, boot: String, clock: Clock, inbox: Inbox) -> Result<Self, Trouble> {
+    pub(super) fn open(
+        path: PathBuf,
+        boot: String,
+        processes: Processes,
+        clock: Clock,
+        inbox: Inbox,
+    ) -> Result<Self, Trouble> {
         file::prepare(&path)?;
         let opened = database::open(&path, clock().wall_micros);
         let (connection, synced) = opened.map_err(|fault| fault.at_opening(&path))?;
         // Processes that live for a few requests only have to take turns at sweeping.
         let unswept = (entropy::bits() % u128::from(SWEEP_EVERY)) as u32;
         let listener = Listener::new(inbox.clone());
-        Ok(Self { connection, path, boot, clock, inbox, listener, synced, unswept, unwritten: 0 })
+        Ok(Self { connection, path, boot, processes, clock, inbox, listener, synced, unswept, unwritten: 0 })
     }
 
     /// Works until the session is gone, and everything that it has queued is done.
@@ -190,7 +198,8 @@ impl Worker {
                     let epoch = life.map_or(Epoch(0), |life| life.epoch);
                     let mut replies = Vec::with_capacity(letters.len());
                     for letter in letters {
-                        let (reply, hint) = answer(&transaction, &node, &self.boot, letter, epoch, now)?;
+                        let (reply, hint) =
+                            answer(&transaction, &node, &self.boot, &self.processes, letter, epoch, now)?;
                         hinted.extend(self.listener.leave(&transaction, hint, now)?);
                         replies.push(reply);
                     }
@@ -260,6 +269,7 @@ fn answer(
     transaction: &Transaction<'_>,
     node: &NodeNote,
     boot: &str,
+    processes: &Processes,
     letter: &Letter,
     epoch: Epoch,
     now: NodeTime,
@@ -276,14 +286,36 @@ fn answer(
         note.until = note.until.max(now.life_millis);
     }
     if *request == Request::Inspect {
-        // A look leaves even what has lapsed as it is.
+        // A look leaves even what has lapsed as it is, and what the dead have left.
+        for release in dead::releases_owed(transaction, key, &record, processes, 0)? {
+            apply(life, &mut record, &release, epoch, now);
+        }
         let answer = apply(life, &mut record, request, epoch, now);
         return Ok((voted(answer.vote), answer.hint));
     }
     let before = record.clone();
     let ended = if request.is_plain() { None } else { record::load_tombstone(transaction, request.attempt())? };
     record.tombstone = ended;
-    let answer = apply(life, &mut record, request, epoch, now);
+    let mut answer = apply(life, &mut record, request, epoch, now);
+    let mut buried = Vec::new();
+    if dead::may_matter(request, &answer.vote) {
+        let tombstone = life.constants.max_ttl_millis;
+        let owed = dead::releases_owed(transaction, key, &before, processes, tombstone)?;
+        if !owed.is_empty() {
+            record = before.clone();
+            let mut hint = None;
+            for release in owed {
+                hint = apply(life, &mut record, &release, epoch, now).hint.or(hint);
+                buried.extend(record.tombstone.take().map(|until| (release.attempt(), until)));
+            }
+            record.tombstone = ended;
+            answer = apply(life, &mut record, request, epoch, now);
+            if matches!(answer.vote, Vote::Refusal(_)) {
+                // As after any release: somebody else is to have it, and may not know that it can.
+                answer.hint = hint;
+            }
+        }
+    }
     if let Vote::Grant { fence, .. } = answer.vote
         && request.may_grant()
         && fence.get() >= node.sure
@@ -295,8 +327,11 @@ fn answer(
     if let Some(until) = record.tombstone.take().filter(|until| Some(*until) != ended) {
         record::save_tombstone(transaction, request.attempt(), until)?;
     }
+    for (attempt, until) in buried {
+        record::save_tombstone(transaction, attempt, until)?;
+    }
     if record != before {
-        record::save(transaction, key, &before, &record)?;
+        record::save(transaction, key, &before, &record, processes.behind())?;
     }
     Ok((voted(answer.vote), answer.hint))
 }

@@ -10,8 +10,8 @@ const FILE_VARIABLE: &str = "QUORLOCK_TEST_SQLITE_FILE";
 #[test]
 fn the_killed_process() {
     let Some(path) = std::env::var_os(FILE_VARIABLE) else { return };
-    let mut session = Handled::new(open(&SqliteNode::new(path.into())).unwrap());
-    // A name of its own: what a killed process held stays held for its ttl.
+    let mut session = Handled::new(open(&SqliteNode::new(path.into(), Processes::default())).unwrap());
+    // A name of its own: these sessions do not say whose they are, so what a killed process held stays held.
     let name = format!("theirs/{}", std::process::id());
     let mut last = Fence::default();
     for attempt in crate::entropy::bits() >> 1.. {
@@ -44,7 +44,7 @@ fn a_kill_at_any_time_leaves_a_usable_file() {
             child.kill().unwrap();
             assert!(child.wait().unwrap().code().is_none(), "it failed before it was killed");
         }
-        let mut session = Handled::new(open(&SqliteNode::new(ground.path())).unwrap());
+        let mut session = Handled::new(open(&SqliteNode::new(ground.path(), Processes::default())).unwrap());
         let fence = session.fence("ours", u128::from(round));
         assert!(fence > last);
         last = fence;

@@ -34,7 +34,7 @@ fn missing_directories_and_files_are_made_for_the_owner_alone() {
 #[test]
 fn its_title_is_its_path_and_its_run_the_boot_id() {
     let ground = Ground::new();
-    let node = SqliteNode::new(ground.path());
+    let node = SqliteNode::new(ground.path(), Processes::default());
     assert_eq!(node.title(), format!("sqlite:{}", ground.path().display()));
     let mut session = Handled::new(open(&node).unwrap());
     assert_eq!(session.session.run(), std::fs::read_to_string(BOOT_ID).unwrap().trim());
@@ -64,13 +64,13 @@ fn many_can_open_a_new_file_at_once() {
 
 #[test]
 fn a_file_of_another_version_is_refused_with_advice() {
-    for (version, advice) in [(1, "remove the file"), (SCHEMA_VERSION + 1, "newer quorlock")] {
+    for (version, advice) in [(2, "remove the file"), (SCHEMA_VERSION + 1, "newer quorlock")] {
         let ground = Ground::new();
         drop(ground.session("boot"));
         ground.other().pragma_update(None, "user_version", version).unwrap();
         let before = std::fs::read(ground.path()).unwrap();
         let why = unfit(ground.open("boot"));
-        assert!(why.contains(&format!("version {version}")) && why.contains("version 2"), "{why}");
+        assert!(why.contains(&format!("version {version}")) && why.contains("version 3"), "{why}");
         assert!(why.contains("locks.db") && why.contains(advice), "{why}");
         assert_eq!(std::fs::read(ground.path()).unwrap(), before);
     }
@@ -108,7 +108,7 @@ fn a_path_that_cannot_be_is_refused_by_name() {
     std::fs::remove_dir(ground.path()).unwrap();
     std::fs::write(ground.path(), "").unwrap();
     let below = ground.path().join("x.db");
-    let why = unfit(open(&SqliteNode::new(below)));
+    let why = unfit(open(&SqliteNode::new(below, Processes::default())));
     assert!(why.contains("locks.db"), "{why}");
     std::fs::hard_link(ground.path(), ground.directory.path().join("twin.db")).unwrap();
     assert!(unfit(ground.open("boot")).contains("hard links"));
@@ -117,7 +117,7 @@ fn a_path_that_cannot_be_is_refused_by_name() {
 #[test]
 fn a_directory_that_may_not_be_written_is_refused_by_name() {
     let path = Path::new("/proc/self/quorlock/locks.db");
-    let why = unfit(open(&SqliteNode::new(path.into())));
+    let why = unfit(open(&SqliteNode::new(path.into(), Processes::default())));
     assert!(why.contains("/proc/self/quorlock"), "{why}");
     let ground = Ground::new();
     std::fs::set_permissions(ground.directory.path(), PermissionsExt::from_mode(0o500)).unwrap();

@@ -1,0 +1,123 @@
+//! Those who died with something in the file: what they would have asked for, had they had the time.
+
+use std::collections::HashMap;
+
+use quorlock_core::mode::Period;
+use quorlock_core::name::LeaseId;
+use quorlock_core::node::Record;
+use quorlock_core::ticket::{Parting, Ticket};
+use quorlock_core::vote::{Refusal, Request, Vote};
+use rusqlite::{Connection, params};
+
+use crate::node::sqlite::column::Column;
+use crate::node::sqlite::fault::Fault;
+use crate::node::sqlite::processes::Processes;
+
+/// Whether it is worth a look who is dead: somebody is in the asker's way.
+pub(super) fn may_matter(request: &Request, vote: &Vote) -> bool {
+    let asks = matches!(request, Request::Acquire { .. } | Request::PlainAcquire { .. });
+    let in_the_way = matches!(
+        vote,
+        Vote::Refusal(
+            Refusal::Held { .. }
+                | Refusal::Behind { .. }
+                | Refusal::LineFull
+                | Refusal::Permits { .. }
+                | Refusal::Upgrade
+        )
+    );
+    asks && in_the_way
+}
+
+/// The releases that the dead owe for a name, those in line first.
+///
+/// Of the line, only its head is looked at: whoever is behind somebody who lives is in nobody's way yet.
+pub(super) fn releases_owed(
+    connection: &Connection,
+    key: &str,
+    record: &Record,
+    processes: &Processes,
+    tombstone_millis: u64,
+) -> Result<Vec<Request>, Fault> {
+    let mut census = Census { processes, known: HashMap::new() };
+    let mut owed = Vec::new();
+    if !record.line.is_empty() {
+        owed.extend(dead_waiters(connection, key, record, &mut census)?);
+    }
+    for attempt in dead_holders(connection, key, record, &mut census)? {
+        owed.push(Request::Release { attempt, tombstone: Some(tombstone_millis), parting: None });
+    }
+    Ok(owed)
+}
+
+fn dead_waiters(
+    connection: &Connection,
+    key: &str,
+    record: &Record,
+    census: &mut Census<'_>,
+) -> Result<Vec<Request>, Fault> {
+    let mut statement =
+        connection.prepare_cached("SELECT at, id, processes FROM place WHERE key = ?1 ORDER BY at, id")?;
+    let mut rows = statement.query(params![key])?;
+    let mut owed = Vec::new();
+    while let Some(row) = rows.next()? {
+        let column = |index, name| Column { row, index, table: "place", name };
+        let ticket = Ticket {
+            at: column(0, "at").must(Column::number)?,
+            id: column(1, "id").must(|id| id.parsed(Ticket::parse_id))?,
+        };
+        if !census.is_dead(column(2, "processes"))? {
+            break;
+        }
+        if let Some(place) = record.line.iter().find(|place| place.waiter.ticket == ticket) {
+            // Whatever else the waiter had is a vote of its own.
+            let (attempt, parting) = (LeaseId::from_bits(0), Some(Parting::Leave(place.waiter)));
+            owed.push(Request::Release { attempt, tombstone: None, parting });
+        }
+    }
+    Ok(owed)
+}
+
+fn dead_holders(
+    connection: &Connection,
+    key: &str,
+    record: &Record,
+    census: &mut Census<'_>,
+) -> Result<Vec<LeaseId>, Fault> {
+    let (table, sql) = match record.vote.as_ref().map(|vote| vote.period) {
+        None => return Ok(Vec::new()),
+        Some(Period::Exclusive) => ("record", "SELECT vote, processes FROM record WHERE key = ?1"),
+        Some(Period::Reentrant(_) | Period::Shared | Period::Slots(_)) => {
+            ("entry", "SELECT attempt, processes FROM entry WHERE key = ?1")
+        }
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![key])?;
+    let mut dead = Vec::new();
+    while let Some(row) = rows.next()? {
+        let column = |index, name| Column { row, index, table, name };
+        if census.is_dead(column(1, "processes"))? {
+            dead.push(column(0, "attempt").must(|attempt| attempt.parsed(LeaseId::parse))?);
+        }
+    }
+    Ok(dead)
+}
+
+/// Who is dead, looked up once for each list of processes.
+struct Census<'a> {
+    processes: &'a Processes,
+    known: HashMap<String, bool>,
+}
+
+impl Census<'_> {
+    fn is_dead(&mut self, column: Column<'_>) -> Result<bool, Fault> {
+        // Nobody said whose it is, so nobody's death says anything.
+        let Some(behind) = column.value::<String>()? else { return Ok(false) };
+        if let Some(is_dead) = self.known.get(&behind) {
+            return Ok(*is_dead);
+        }
+        let is_dead = self.processes.are_gone(&behind).ok_or(column.damage())?;
+        self.known.insert(behind, is_dead);
+        Ok(is_dead)
+    }
+}

@@ -1,0 +1,226 @@
+//! Which processes stand behind what a client has stored, and whether they are provably gone.
+//!
+//! A process is told by its id and its start time, and both mean something only within one realm: one boot, one
+//! namespace of process ids and one of time. Whatever cannot be proved is taken for alive: then the ttl decides.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+/// The processes behind one client, and where others are looked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Processes {
+    /// Unknown where `/proc` is missing or shows another namespace than ours.
+    realm: Option<String>,
+    /// What is stored along with everything that this client is given; nothing if its death could not be proved.
+    behind: Option<String>,
+}
+
+impl Processes {
+    /// These processes, of which the first is this one unless its leases outlive it.
+    ///
+    /// # Errors
+    /// The id of a process that is not there.
+    pub(crate) fn read(with_own: bool, others: &[u32]) -> Result<Self, u32> {
+        let realm = realm();
+        let own = with_own.then(std::process::id);
+        let mut list = String::new();
+        let mut is_provable = own.is_some() || !others.is_empty();
+        for pid in own.iter().chain(others) {
+            match look(*pid) {
+                Sight::Gone => return Err(*pid),
+                Sight::There { start } => drop(write!(list, " {pid}@{start}")),
+                Sight::Hidden => is_provable = false,
+            }
+        }
+        let behind = realm.as_ref().filter(|_| is_provable).map(|realm| format!("{realm}{list}"));
+        Ok(Self { realm, behind })
+    }
+
+    /// What to store.
+    pub(super) fn behind(&self) -> Option<&str> {
+        self.behind.as_deref()
+    }
+
+    /// Whether all processes of a stored list are gone for sure. `None` if it cannot be read.
+    pub(super) fn are_gone(&self, behind: &str) -> Option<bool> {
+        are_gone(self.realm.as_deref(), behind, look)
+    }
+
+    /// Made up, for tests.
+    #[cfg(test)]
+    pub(super) fn made_up(realm: &str, behind: Option<&str>) -> Self {
+        Self { realm: Some(realm.into()), behind: behind.map(|list| format!("{realm} {list}")) }
+    }
+}
+
+/// What can be seen of a process id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sight {
+    /// There is no such process, or it runs no more code.
+    Gone,
+    /// A process that was started then.
+    There { start: u64 },
+    /// There is one, and no more is known.
+    Hidden,
+}
+
+fn are_gone(here: Option<&str>, behind: &str, look: impl Fn(u32) -> Sight) -> Option<bool> {
+    let (realm, list) = behind.split_once(' ')?;
+    let mut all_gone = here == Some(realm);
+    for process in list.split(' ') {
+        let (pid, start) = process.split_once('@')?;
+        let (pid, start) = (pid.parse().ok()?, start.parse::<u64>().ok()?);
+        all_gone = all_gone
+            && match look(pid) {
+                Sight::Gone => true,
+                // The id has been given to another one.
+                Sight::There { start: now } => now != start,
+                Sight::Hidden => false,
+            };
+    }
+    Some(all_gone)
+}
+
+fn look(pid: u32) -> Sight {
+    // Not by what `/proc` lists: it may be mounted so that it hides the processes of other users.
+    if !exists(pid) {
+        return Sight::Gone;
+    }
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().as_deref().map(read_stat) {
+        Some(Some(sight)) => sight,
+        // It may have ended in between.
+        _ if !exists(pid) => Sight::Gone,
+        _ => Sight::Hidden,
+    }
+}
+
+fn exists(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+}
+
+/// Reads `/proc/PID/stat`. The program's name is in parentheses and may hold anything, parentheses and spaces included.
+fn read_stat(text: &str) -> Option<Sight> {
+    let (_, fields) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    let (state, threads) = (*fields.first()?, fields.get(17)?.parse::<u64>().ok()?);
+    let start = fields.get(19)?.parse().ok()?;
+    // A process whose first thread has ended looks like a zombie while others of its threads go on.
+    let is_over = matches!(state, "Z" | "X" | "x") && threads <= 1;
+    Some(if is_over { Sight::Gone } else { Sight::There { start } })
+}
+
+/// Where process ids and start times mean the same, if `/proc` tells it.
+fn realm() -> Option<String> {
+    let boot = std::fs::read_to_string(super::BOOT_ID).ok()?;
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    if !is_seen_from_within(&status) {
+        return None;
+    }
+    let namespace = |kind: &str| std::fs::read_link(Path::new("/proc/self/ns").join(kind));
+    let pids = namespace("pid").ok()?;
+    // Start times are shown by the clock of whoever looks. Older kernels have one for all.
+    let time = match namespace("time") {
+        Ok(time) => time.into_os_string().into_string().ok()?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "time:one".into(),
+        Err(_) => return None,
+    };
+    Some(format!("{},{},{time}", boot.trim(), pids.to_str()?)).filter(|realm| !realm.contains(' '))
+}
+
+/// Whether `/proc` is of our own namespace of process ids: then we have one id there, and not one in each namespace
+/// between it and ours.
+fn is_seen_from_within(status: &str) -> bool {
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.is_some_and(|ids| ids.split_ascii_whitespace().count() == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Option<&str> = Some("boot,pid:[1],time:[1]");
+
+    #[test]
+    fn every_process_of_the_list_has_to_be_gone() {
+        let world = |pid| match pid {
+            1 => Sight::There { start: 10 },
+            2 => Sight::Gone,
+            3 => Sight::Hidden,
+            _ => panic!("nobody asked for {pid}"),
+        };
+        let gone = |list: &str| are_gone(HERE, &format!("boot,pid:[1],time:[1] {list}"), world);
+        assert_eq!(gone("2@5"), Some(true));
+        assert_eq!(gone("1@10"), Some(false));
+        assert_eq!(gone("1@9"), Some(true), "the id is another one's now");
+        assert_eq!(gone("3@10"), Some(false), "nothing is known of it");
+        assert_eq!(gone("2@5 1@10"), Some(false));
+        assert_eq!(gone("1@10 2@5"), Some(false));
+        assert_eq!(gone("2@5 1@9"), Some(true));
+    }
+
+    #[test]
+    fn nothing_is_said_of_another_boot_or_namespace() {
+        let nobody = |_| Sight::Gone;
+        for realm in ["other,pid:[1],time:[1]", "boot,pid:[2],time:[1]", "boot,pid:[1],time:[2]"] {
+            assert_eq!(are_gone(HERE, &format!("{realm} 2@5"), nobody), Some(false), "{realm}");
+        }
+        assert_eq!(are_gone(None, "boot,pid:[1],time:[1] 2@5", nobody), Some(false), "we do not know where we are");
+    }
+
+    #[test]
+    fn what_was_never_written_is_not_read() {
+        for garbage in ["", "boot", "boot ", "boot 1", "boot @", "boot 1@", "boot x@1", "boot -1@1", "boot 1@1  2@2"] {
+            assert_eq!(are_gone(HERE, garbage, |_| Sight::Gone), None, "{garbage:?}");
+        }
+    }
+
+    #[test]
+    fn a_stat_line_is_read_whatever_the_programs_name() {
+        let stat = |state: &str, threads: u32| {
+            let zeros = "0 ".repeat(16);
+            read_stat(&format!("7 (a) Z 1) {state} {zeros}{threads} 0 4711 8 9\n"))
+        };
+        for state in ["R", "S", "D", "T", "t", "I"] {
+            assert_eq!(stat(state, 1), Some(Sight::There { start: 4711 }), "{state}");
+        }
+        assert_eq!(stat("Z", 1), Some(Sight::Gone));
+        assert_eq!(stat("Z", 2), Some(Sight::There { start: 4711 }), "other threads go on");
+        assert_eq!(read_stat("7 (a) R 1 2"), None);
+    }
+
+    #[test]
+    fn a_proc_of_an_outer_namespace_is_not_relied_on() {
+        assert!(is_seen_from_within("Name:\tx\nNSpid:\t12\nUid:\t0\n"));
+        assert!(!is_seen_from_within("Name:\tx\nNSpid:\t4012\t12\n"));
+        assert!(!is_seen_from_within("Name:\tx\n"), "a kernel that does not say it");
+    }
+
+    #[test]
+    fn a_zombie_is_gone_and_we_are_not() {
+        let own = Processes::read(true, &[]).unwrap();
+        let Some(behind) = own.behind() else {
+            eprintln!("skipped: /proc does not tell here who we are");
+            return;
+        };
+        assert_eq!(own.are_gone(behind), Some(false));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let theirs = Processes::read(false, &[child.id()]).unwrap();
+        assert_eq!(own.are_gone(theirs.behind().unwrap()), Some(false));
+        child.kill().unwrap();
+        quorlock_testkit::eventually("a zombie", || own.are_gone(theirs.behind().unwrap()) == Some(true));
+        let pid = child.id();
+        child.wait().unwrap();
+        assert_eq!(own.are_gone(theirs.behind().unwrap()), Some(true), "reaped");
+        assert_eq!(Processes::read(true, &[pid]).err(), Some(pid));
+    }
+
+    #[test]
+    fn nothing_is_stored_where_leases_outlive_everyone_or_somebody_cannot_be_seen() {
+        assert_eq!(Processes::read(false, &[]).unwrap().behind(), None);
+        assert_eq!(Processes::read(true, &[u32::MAX]).unwrap().behind(), None, "an id that no process can have");
+    }
+}
