@@ -1,123 +1,217 @@
 //! What can be typed.
 #![expect(clippy::doc_markdown, reason = "doc comments are help texts here")]
 
-use std::ffi::OsString;
-use std::time::Duration;
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::duration::parse_duration;
+use crate::command::completions::CompletionsArgs;
+use crate::command::config::ConfigArgs;
+use crate::command::man::ManArgs;
+use crate::command::nodes::NodesArgs;
+use crate::command::run::RunArgs;
+use crate::config::{Flags, KEYS};
 
 /// Run a command while holding a lock, on one machine or on many.
-///
-/// Without --nodes the lock lives in one file of this machine. With three or more Redis servers it is held by whoever
-/// has the votes of a majority of them.
 #[derive(Debug, Parser)]
-#[command(name = "quorlock", version, max_term_width = 100)]
+#[command(
+    name = "quorlock",
+    version,
+    max_term_width = 100,
+    help_template = HELP,
+    disable_help_subcommand = true,
+    subcommand_required = true
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(crate) print: PrintArgs,
 
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// Where the locks live.
-#[derive(Args, Debug)]
-pub(crate) struct PlaceArgs {
-    /// The nodes: one redis:// or sqlite:PATH, or three and more redis:// or rediss://, separated by commas
-    /// [default: a file in the user's state directory].
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL,URL,..",
-        env = "QUORLOCK_NODES",
-        value_delimiter = ',',
-        hide_env_values = true
-    )]
-    pub(crate) nodes: Vec<String>,
+/// Grouped by what people are up to; a test sees to it that nothing is missing.
+const HELP: &str = "\
+{about}
 
-    /// How a name becomes a Redis key; {name} shares locks with other Redlock clients.
-    #[arg(long, global = true, value_name = "TEMPLATE", env = "QUORLOCK_KEY_TEMPLATE", hide_env_values = true)]
-    pub(crate) key_template: Option<String>,
+Usage: quorlock COMMAND [ARGUMENTS]        quorlock COMMAND --help says more
 
-    /// The longest ttl that the cluster allows; all its clients have to agree on it [default: 60s].
-    #[arg(long, global = true, value_name = "DURATION", env = "QUORLOCK_MAX_TTL", hide_env_values = true, value_parser = parse_duration)]
-    pub(crate) max_ttl: Option<Duration>,
-}
+Run something under a lock
+  run NAME -- CMD..      run CMD while holding the lock
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Run a command while holding the lock.
-    Run(RunArgs),
-    /// Show the nodes, or declare a new cluster.
-    Nodes(NodesArgs),
-}
+Look after the nodes
+  nodes                  how they are; init a new cluster
+  config                 every setting, and where it came from
 
-/// Run a command while holding the lock.
-///
-/// The command gets its arguments untouched (there is no shell), and in its environment QUORLOCK_NAME, QUORLOCK_FENCE,
-/// QUORLOCK_LEASE and QUORLOCK_TTL_MS. Its exit code is passed on. If the lock may be lost, the command is ended before
-/// anybody else can have it.
-#[derive(Args, Debug)]
-#[command(after_help = RUN_NOTES)]
-pub(crate) struct RunArgs {
-    /// What to lock.
-    pub(crate) name: String,
+Shell
+  completions SHELL      for bash, zsh, fish
+  man                    the manual
 
-    /// The lock is free this long after this machine has died; it is renewed while the command runs.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
-    pub(crate) ttl: Duration,
-
-    /// How long to wait for the lock [default: for ever on a terminal, else not at all].
-    #[arg(short, long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "no_wait")]
-    pub(crate) wait: Option<Duration>,
-
-    /// Do not wait: if the lock is held, exit with 75.
-    #[arg(short, long)]
-    pub(crate) no_wait: bool,
-
-    /// How long the command has after SIGTERM, before SIGKILL, when the lock may be lost.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
-    pub(crate) kill_grace: Duration,
-
-    /// Shown to whoever finds the lock held [default: the command's name].
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) label: Option<String>,
-
-    /// Say nothing but errors.
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) command: Vec<OsString>,
-}
-
-const RUN_NOTES: &str = "\
-Exit codes:
-  the command's own, or 128+N if signal N killed it
-  64 usage   69 no quorum   75 held   77 access denied   78 configuration
-  79 lock lost, or not provable, during the run   126/127 not executable/not found
-  130/143 interrupted while waiting
+Where the locks live: a file of this machine, unless three or more Redis servers are named by
+  --nodes URL,URL,..     or $QUORLOCK_NODES, or the file that --config names; --profile picks a part of it
+  --username, --password-file, --key-template, --max-ttl, --sigma, --backstep, --danger-trust-restarts
+Printing: --json, -q/--quiet, -v/--verbose, --color auto|always|never; -h/--help, -V/--version
 
 Example:
-  quorlock run nightly-report --wait 5m -- /usr/local/bin/report.sh";
+  quorlock run nightly-report --wait 5m -- /usr/local/bin/report.sh
+";
 
-/// Show the nodes, or declare a new cluster.
+/// Where the locks live.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  quorlock nodes init --yes --nodes redis://a,redis://b,redis://c")]
-pub(crate) struct NodesArgs {
-    #[command(subcommand)]
-    pub(crate) action: Option<NodesAction>,
+#[command(next_help_heading = "Where the locks live")]
+pub(crate) struct PlaceArgs {
+    /// The nodes: one redis:// or sqlite:PATH, or three and more redis:// or rediss://, separated by commas
+    /// [default: a file in the user's state directory] [env: QUORLOCK_NODES].
+    #[arg(long, global = true, value_name = "URL,URL,..")]
+    pub(crate) nodes: Option<String>,
+
+    /// The configuration file [env: QUORLOCK_CONFIG].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Which profile of the configuration file [env: QUORLOCK_PROFILE].
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+
+    /// The user for nodes whose URL has no password [env: QUORLOCK_USERNAME].
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub(crate) username: Option<String>,
+
+    /// A file with the password for nodes whose URL has none; or put it into $QUORLOCK_PASSWORD
+    /// [env: QUORLOCK_PASSWORD_FILE].
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub(crate) password_file: Option<String>,
+
+    /// How a name becomes a Redis key; {name} shares locks with other Redlock clients [env: QUORLOCK_KEY_TEMPLATE].
+    #[arg(long, global = true, value_name = "TEMPLATE", hide_short_help = true)]
+    pub(crate) key_template: Option<String>,
+
+    /// The longest ttl that the cluster allows; all its clients have to agree on it [default: 60s]
+    /// [env: QUORLOCK_MAX_TTL].
+    #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
+    pub(crate) max_ttl: Option<String>,
+
+    /// How far the nodes' clocks may be apart; all clients of a cluster have to agree on it [default: 10s]
+    /// [env: QUORLOCK_SIGMA].
+    #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
+    pub(crate) sigma: Option<String>,
+
+    /// How far a node's clock may step back [default: 10s] [env: QUORLOCK_BACKSTEP].
+    #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
+    pub(crate) backstep: Option<String>,
+
+    /// No quarantine for nodes that lost their memory: two holders, and fences that repeat, may come of it
+    /// [env: QUORLOCK_DANGER_TRUST_RESTARTS].
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) danger_trust_restarts: bool,
 }
 
+/// How to print.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Printing")]
+pub(crate) struct PrintArgs {
+    /// One JSON object instead of text for people.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Say nothing but errors.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+
+    /// Say more.
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+
+    /// Whether to colour what is printed: auto, always or never; NO_COLOR is honoured [env: QUORLOCK_COLOR].
+    #[arg(long, global = true, value_name = "WHEN")]
+    pub(crate) color: Option<String>,
+}
+
+impl Cli {
+    /// What was typed, by the keys of the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        let place = &self.place;
+        let typed = [
+            ("nodes", &place.nodes),
+            ("username", &place.username),
+            ("password_file", &place.password_file),
+            ("key_template", &place.key_template),
+            ("max_ttl", &place.max_ttl),
+            ("sigma", &place.sigma),
+            ("backstep", &place.backstep),
+            ("danger_trust_restarts", &place.danger_trust_restarts.then(|| "true".to_owned())),
+            ("color", &self.print.color),
+        ];
+        let of_key = |(name, text): (&str, &Option<String>)| {
+            let key = KEYS.iter().find(|key| key.name == name)?;
+            Some((key, text.clone()?))
+        };
+        typed.into_iter().filter_map(of_key).collect()
+    }
+}
+
+/// Each says what it is beside its own code.
 #[derive(Debug, Subcommand)]
-pub(crate) enum NodesAction {
-    /// Declare that no lock can be outstanding: the nodes become one new cluster and may vote at once.
-    Init {
-        /// Yes, no lock can be outstanding on these nodes.
-        #[arg(long)]
-        yes: bool,
-    },
+pub(crate) enum Command {
+    Run(RunArgs),
+    Nodes(NodesArgs),
+    Config(ConfigArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_help_names_every_command_and_every_flag() {
+        let root = Cli::command();
+        for command in root.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let row = format!("\n  {}", command.get_name());
+            assert!(HELP.contains(&row), "{} is missing in the help", command.get_name());
+        }
+        for flag in root.get_arguments().filter_map(clap::Arg::get_long) {
+            assert!(HELP.contains(&format!("--{flag}")), "--{flag} is missing in the help");
+        }
+    }
+
+    #[test]
+    fn every_key_has_its_flag_somewhere() {
+        let root = Cli::command();
+        let commands = std::iter::once(&root).chain(root.get_subcommands());
+        let flags: Vec<String> = commands
+            .flat_map(clap::Command::get_arguments)
+            .filter_map(clap::Arg::get_long)
+            .map(|flag| format!("--{flag}"))
+            .collect();
+        for key in KEYS {
+            assert!(flags.iter().any(|flag| flag == key.flag), "{} is nowhere", key.flag);
+        }
+    }
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_ends_its_help_with_an_example() {
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let last = text.rsplit("\n\n").next().unwrap_or_default();
+            assert!(last.starts_with("Example"), "{}: {text}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn the_help_fits_on_a_screen() {
+        assert!(HELP.lines().count() <= 40, "{} lines", HELP.lines().count());
+        assert!(HELP.lines().all(|line| line.chars().count() <= 110));
+    }
 }

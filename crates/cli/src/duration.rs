@@ -21,6 +21,14 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     millis.map(Duration::from_millis).ok_or_else(|| format!("{text} is too long"))
 }
 
+/// As it would be typed: `500ms`, `30s`, `5m`.
+pub(crate) fn show_exactly(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    let fits = |(_, unit): &&(&str, u64)| millis != 0 && millis.is_multiple_of(u128::from(*unit));
+    let (name, unit) = UNITS.iter().rev().find(fits).copied().unwrap_or(("s", 1_000));
+    format!("{}{name}", millis / u128::from(unit))
+}
+
 /// `2m10s`, `21s`, `0.4s`.
 pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -53,6 +61,13 @@ mod tests {
         ] {
             let error = parse_duration(wrong).unwrap_err();
             assert!(error.contains(says), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_exactly_can_be_typed() {
+        for text in ["0s", "1ms", "1500ms", "30s", "5m", "2h", "1d"] {
+            assert_eq!(parse_duration(text).map(show_exactly), Ok(text.into()));
         }
     }
 

@@ -1,19 +1,27 @@
 //! `quorlock`: run a command under a distributed lock.
 
 mod args;
-mod child;
+mod command;
+mod config;
+mod context;
 mod duration;
 mod exit;
-mod nodes;
-mod place;
-mod run;
+mod output;
+mod table;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Cli, Command};
+use command::{completions, man, nodes, run};
+use config::Settings;
+use context::Context;
 use exit::{Exit, Failure};
+use output::Output;
+
+/// What a command comes to.
+type Outcome = Result<Exit, Failure>;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -24,24 +32,31 @@ fn main() -> ExitCode {
             return if error.use_stderr() { Exit::USAGE.into() } else { ExitCode::SUCCESS };
         }
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("quorlock: cannot start: {error}");
-            return Exit::INTERNAL.into();
-        }
-    };
-    let done = runtime.block_on(async {
-        match cli.command {
-            Command::Run(run) => run::run(&cli.place, run).await,
-            Command::Nodes(nodes) => nodes::nodes(&cli.place, &nodes).await,
-        }
-    });
-    match done {
+    match start(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => failure.report(),
     }
 }
 
-/// What a command comes to.
-type Outcome = Result<Exit, Failure>;
+fn start(mut cli: Cli) -> Outcome {
+    // What needs neither settings nor nodes works without any.
+    match &cli.command {
+        Command::Completions(args) => return Ok(completions::completions(args)),
+        Command::Man(args) => return man::man(args),
+        _ => {}
+    }
+    let settings = Settings::read(&cli.flags(), cli.place.config.take(), cli.place.profile.take())?;
+    let color = settings.text("color").unwrap_or("auto");
+    let output = Output::new(cli.print.json, cli.print.quiet, cli.print.verbose, color);
+    let context = Context { settings, output };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Internal(format!("cannot start: {error}")))?;
+    runtime.block_on(async {
+        match cli.command {
+            Command::Run(args) => run::run(&context, args).await,
+            Command::Nodes(args) => nodes::nodes(&context, &args).await,
+            Command::Config(_) => command::config::config(&context),
+            Command::Completions(_) | Command::Man(_) => Ok(Exit::OK),
+        }
+    })
+}

@@ -71,6 +71,7 @@ pub struct ClientBuilder {
     retry: Retry,
     renewals: Renewals,
     template: String,
+    login: Option<(String, String)>,
     label: String,
     trust_restarts: bool,
     outlived: bool,
@@ -93,6 +94,7 @@ impl Default for ClientBuilder {
             retry: Retry::default(),
             renewals: Renewals::default(),
             template: KeyTemplate::DEFAULT.into(),
+            login: None,
             label: String::new(),
             trust_restarts: false,
             outlived: false,
@@ -106,6 +108,13 @@ impl ClientBuilder {
     /// The nodes: `redis://`, `rediss://` (TLS), `sqlite:PATH` (alone), `memory:` (alone).
     pub fn nodes<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
+        self
+    }
+
+    /// The user and password for Redis nodes whose URL has no password, so that none has to be in a URL. The user of a
+    /// server without users is `default`.
+    pub fn login(mut self, username: impl Into<String>, password: impl Into<String>) -> Self {
+        self.login = Some((username.into(), password.into()));
         self
     }
 
@@ -342,7 +351,8 @@ impl ClientBuilder {
         match scheme {
             "redis" | "rediss" | "redis+unix" | "unix" => {
                 let constants = settings.constants(String::new());
-                let node = RedisNode::new(url, constants, NODE_DEADLINE_MAX.max(SILENCE_MIN)).map_err(invalid)?;
+                let patience = NODE_DEADLINE_MAX.max(SILENCE_MIN);
+                let node = RedisNode::new(url, self.login.as_ref(), constants, patience).map_err(invalid)?;
                 Ok(Arc::new(node))
             }
             "memory" => {

@@ -35,9 +35,19 @@ pub(crate) struct RedisNode {
 }
 
 impl RedisNode {
-    /// Reads a URL. `constants` are what its scripts are told; the cluster's name plays no part in them.
-    pub(crate) fn new(url: &str, constants: Constants, connect_deadline: Duration) -> Result<Self, String> {
-        let info = url.into_connection_info().map_err(|error| describe(&error))?;
+    /// Reads a URL; the login is for one without a password. `constants` are what its scripts are told; the cluster's
+    /// name plays no part in them.
+    pub(crate) fn new(
+        url: &str,
+        login: Option<&(String, String)>,
+        constants: Constants,
+        connect_deadline: Duration,
+    ) -> Result<Self, String> {
+        let mut info = url.into_connection_info().map_err(|error| describe(&error))?;
+        if let (None, Some((username, password))) = (info.redis_settings().password(), login) {
+            let settings = info.redis_settings().clone().set_username(username).set_password(password);
+            info = info.set_redis_settings(settings);
+        }
         if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
             return Err("#insecure is not supported: certificates are always verified".into());
         }

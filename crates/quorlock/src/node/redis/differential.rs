@@ -53,7 +53,7 @@ struct Listener {
 
 impl Bench {
     async fn open(server: &RedisServer, clock: Clock) -> Self {
-        let node = |set| RedisNode::new(&server.url(), constants(set), Duration::from_secs(5)).unwrap();
+        let node = |set| RedisNode::new(&server.url(), None, constants(set), Duration::from_secs(5)).unwrap();
         let mut sessions = Vec::new();
         for set in 0..CONSTANTS {
             sessions.push(Talk::open(&node(set), Channel(0)).await.unwrap());

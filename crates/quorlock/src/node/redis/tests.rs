@@ -37,7 +37,7 @@ fn unfit_servers_are_refused_with_the_reason() {
 #[test]
 fn certificates_that_are_not_to_be_verified_are_refused_before_anything_is_sent() {
     let constants = Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 1, sigma_micros: 1 };
-    let new = |url: &str| RedisNode::new(url, constants.clone(), Duration::from_secs(1)).map(drop);
+    let new = |url: &str| RedisNode::new(url, None, constants.clone(), Duration::from_secs(1)).map(drop);
     assert_eq!(new("rediss://127.0.0.1"), Ok(()));
     assert!(new("rediss://127.0.0.1/#insecure").unwrap_err().contains("#insecure"));
 }
@@ -45,10 +45,10 @@ fn certificates_that_are_not_to_be_verified_are_refused_before_anything_is_sent(
 #[test]
 fn a_title_never_shows_the_password() {
     let constants = Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 1, sigma_micros: 1 };
-    let node =
-        RedisNode::new("redis://user:hunter2@127.0.0.1:7000/3", constants.clone(), Duration::from_secs(1)).unwrap();
+    let node = RedisNode::new("redis://user:hunter2@127.0.0.1:7000/3", None, constants.clone(), Duration::from_secs(1))
+        .unwrap();
     assert_eq!(node.title(), "redis://127.0.0.1:7000");
-    let error = RedisNode::new("redis://user:hunter2@:x", constants, Duration::from_secs(1)).err().unwrap();
+    let error = RedisNode::new("redis://user:hunter2@:x", None, constants, Duration::from_secs(1)).err().unwrap();
     assert!(!error.contains("hunter2"), "{error}");
 }
 

@@ -32,7 +32,7 @@ struct Guest {
 
 impl Guest {
     async fn of(url: &str, channel: Channel) -> Self {
-        let node = RedisNode::new(url, constants(), Duration::from_secs(5)).unwrap();
+        let node = RedisNode::new(url, None, constants(), Duration::from_secs(5)).unwrap();
         let (mut session, heard) = Talk::listening(&node, channel).await.unwrap();
         let mut standing = session.errand(Errand::Look).await.unwrap();
         if standing.life.is_none() {

@@ -1,13 +1,33 @@
 //! `quorlock nodes`: how they are, and the founding of a cluster.
 
-use crate::args::{NodesAction, NodesArgs, PlaceArgs};
+use clap::{Args, Subcommand};
+
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 
+/// Show the nodes, or declare a new cluster.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  quorlock nodes init --yes --nodes redis://a,redis://b,redis://c")]
+pub(crate) struct NodesArgs {
+    #[command(subcommand)]
+    action: Option<NodesAction>,
+}
+
+#[derive(Debug, Subcommand)]
+enum NodesAction {
+    /// Declare that no lock can be outstanding: the nodes become one new cluster and may vote at once.
+    Init {
+        /// Yes, no lock can be outstanding on these nodes.
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
 /// Shows the nodes, or declares them a cluster.
-pub(crate) async fn nodes(place: &PlaceArgs, args: &NodesArgs) -> crate::Outcome {
+pub(crate) async fn nodes(context: &Context, args: &NodesArgs) -> crate::Outcome {
     match &args.action {
         None => {
-            let nodes = place.builder()?.connect().await?.nodes();
+            let nodes = context.connect().await?.nodes();
             let able = nodes.iter().filter(|(_, trouble)| trouble.is_none()).count();
             for (node, trouble) in &nodes {
                 println!("{node}  {}", trouble.as_ref().map_or_else(|| "ready".into(), ToString::to_string));
@@ -20,7 +40,7 @@ pub(crate) async fn nodes(place: &PlaceArgs, args: &NodesArgs) -> crate::Outcome
                 .into(),
         )),
         Some(NodesAction::Init { yes: true }) => {
-            let nodes = place.builder()?.init_cluster().await?.nodes().len();
+            let nodes = context.builder()?.init_cluster().await?.nodes().len();
             println!("{nodes} nodes are one new cluster and may vote");
             Ok(Exit::OK)
         }

@@ -1,0 +1,7 @@
+//! The commands, one module each.
+
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod man;
+pub(crate) mod nodes;
+pub(crate) mod run;

@@ -1,0 +1,164 @@
+//! Settings, and where each came from: flags, environment, file, defaults, in this order.
+
+mod file;
+mod key;
+mod value;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::exit::Failure;
+use file::File;
+pub(crate) use key::{KEYS, Key};
+pub(crate) use value::Value;
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A flag.
+    Flag(&'static str),
+    /// A variable of the environment.
+    Environment(&'static str),
+    /// A line of a file, and the profile that it belongs to.
+    File { path: PathBuf, line: usize, profile: Option<String> },
+    /// Nobody said anything.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => f.write_str(flag),
+            Self::Environment(variable) => write!(f, "${variable}"),
+            Self::File { path, line, profile: None } => write!(f, "{}:{line}", path.display()),
+            Self::File { path, line, profile: Some(profile) } => {
+                write!(f, "{}:{line} (profile {profile})", path.display())
+            }
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// What was typed on the command line: a key's flag and its text.
+pub(crate) type Flags = Vec<(&'static Key, String)>;
+
+/// Every setting with its origin.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    values: Vec<(&'static Key, Option<Value>, Origin)>,
+    /// The file that was read.
+    pub(crate) file: Option<PathBuf>,
+    /// The profile that was chosen.
+    pub(crate) profile: Option<String>,
+}
+
+impl Settings {
+    /// Reads them all. `config` names a file that has to be there; `profile` one of its profiles.
+    pub(crate) fn read(flags: &Flags, config: Option<PathBuf>, profile: Option<String>) -> Result<Self, Failure> {
+        let file = File::find(config)?;
+        let profile = profile.or_else(|| variable("QUORLOCK_PROFILE"));
+        let profile = profile.or_else(|| file.as_ref()?.default_profile.clone());
+        if let Some(profile) = &profile {
+            let Some(file) = &file else {
+                let why = "there is no configuration file that could have profiles";
+                return Err(Failure::Config(format!("profile {profile}: {why}; look: quorlock config")));
+            };
+            file.check_profile(profile)?;
+        }
+        let mut values = Vec::new();
+        for key in KEYS {
+            values.push(Self::resolve(key, flags, file.as_ref(), profile.as_deref())?);
+        }
+        Ok(Self { values, file: file.map(|file| file.path), profile })
+    }
+
+    fn resolve(
+        key: &'static Key,
+        flags: &Flags,
+        file: Option<&File>,
+        profile: Option<&str>,
+    ) -> Result<(&'static Key, Option<Value>, Origin), Failure> {
+        let read = |text: &str, origin: Origin| match key.kind.read(text) {
+            Ok(value) => Ok((key, Some(value), origin)),
+            Err(why) if matches!(origin, Origin::Flag(_)) => Err(Failure::Usage(format!("{origin}: {why}"))),
+            Err(why) => Err(Failure::Config(format!("{origin}: {why}"))),
+        };
+        if let Some((_, text)) = flags.iter().find(|(flag, _)| flag.name == key.name) {
+            return read(text, Origin::Flag(key.flag));
+        }
+        if let Some(text) = variable(key.variable) {
+            return read(&text, Origin::Environment(key.variable));
+        }
+        if let Some((value, origin)) = file.and_then(|file| file.value(key, profile)) {
+            return Ok((key, Some(value), origin));
+        }
+        match key.default {
+            Some(text) => read(text, Origin::Default),
+            None => Ok((key, None, Origin::Default)),
+        }
+    }
+
+    /// Each key with its value and where that came from.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static Key, Option<&Value>, &Origin)> {
+        self.values.iter().map(|(key, value, origin)| (*key, value.as_ref(), origin))
+    }
+
+    fn value(&self, name: &str) -> (Option<&Value>, &Origin) {
+        let found = self.values.iter().find(|(key, ..)| key.name == name);
+        found.map_or((None, &Origin::Default), |(_, value, origin)| (value.as_ref(), origin))
+    }
+
+    /// A text, if there is one.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        match self.value(name).0 {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A duration, if there is one.
+    pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
+        match self.value(name).0 {
+            Some(Value::Duration(duration)) => Some(*duration),
+            _ => None,
+        }
+    }
+
+    /// Whether it is switched on.
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        matches!(self.value(name).0, Some(Value::Switch(true)))
+    }
+
+    /// The nodes' URLs, secrets and all; none when nobody named any.
+    pub(crate) fn nodes(&self) -> &[String] {
+        match self.value("nodes").0 {
+            Some(Value::List(nodes)) => nodes,
+            _ => &[],
+        }
+    }
+
+    /// The password for nodes whose URL has none, from its file or the environment.
+    pub(crate) fn password(&self) -> Result<Option<String>, Failure> {
+        if let Some(password) = variable("QUORLOCK_PASSWORD") {
+            return Ok(Some(password));
+        }
+        let (Some(Value::Text(path)), origin) = self.value("password_file") else { return Ok(None) };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::Config(format!("{origin}: cannot read the password from {path}: {error}")))?;
+        // Editors end a file with a line break; passwords do not.
+        let password = text.trim_end_matches(['\n', '\r']);
+        if password.is_empty() {
+            return Err(Failure::Config(format!("{origin}: the password file {path} is empty")));
+        }
+        Ok(Some(password.to_owned()))
+    }
+}
+
+/// A variable of the environment that says something.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! The configuration file: the settings at its top, and profiles that differ in some.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::config::key::{KEYS, Key, find};
+use crate::config::value::{Kind, Value};
+use crate::config::{Origin, variable};
+use crate::exit::Failure;
+
+/// One value and the line that it stands on.
+type Entry = (&'static Key, Value, usize);
+
+/// A file that was read and understood, to the last key.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    /// The profile that holds when none is chosen.
+    pub(crate) default_profile: Option<String>,
+    top: Vec<Entry>,
+    profiles: Vec<(String, Vec<Entry>)>,
+}
+
+impl File {
+    /// The file that was named, or the first of the usual ones that exists.
+    pub(crate) fn find(named: Option<PathBuf>) -> Result<Option<Self>, Failure> {
+        let named = named.or_else(|| variable("QUORLOCK_CONFIG").map(PathBuf::from));
+        let Some(path) = named.or_else(|| usual_places().into_iter().find(|path| path.exists())) else {
+            return Ok(None);
+        };
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|error| Failure::Config(format!("{}: {error}", path.display())))?;
+        Self::parse(path, &text).map(Some)
+    }
+
+    /// Understands a file, or says in which line it does not. Values are not repeated: they may hold passwords.
+    pub(crate) fn parse(path: PathBuf, text: &str) -> Result<Self, Failure> {
+        let reader = Reader { path: &path, text };
+        let table = DeTable::parse(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| reader.line(span.start));
+            reader.wrong(line, error.message())
+        })?;
+        let (mut top, mut profiles, mut default_profile) = (Vec::new(), Vec::new(), None);
+        for (key, value) in table.get_ref() {
+            let line = reader.line(key.span().start);
+            match (key.get_ref().as_ref(), value.get_ref()) {
+                ("default_profile", DeValue::String(name)) => default_profile = Some(name.to_string()),
+                ("default_profile", _) => return Err(reader.wrong(line, "default_profile takes a profile's name")),
+                ("profile", DeValue::Table(tables)) => profiles = reader.profiles(tables)?,
+                ("profile", _) => {
+                    return Err(reader.wrong(line, "profiles are tables, as in [profile.staging]"));
+                }
+                _ => top.push(reader.entry(key, value)?),
+            }
+        }
+        Ok(Self { path, default_profile, top, profiles })
+    }
+
+    /// Whether there is such a profile.
+    pub(crate) fn check_profile(&self, name: &str) -> Result<(), Failure> {
+        if self.profiles.iter().any(|(profile, _)| profile == name) {
+            return Ok(());
+        }
+        let known: Vec<&str> = self.profiles.iter().map(|(profile, _)| profile.as_str()).collect();
+        let known = if known.is_empty() { "it has none".into() } else { format!("it has {}", known.join(", ")) };
+        Err(Failure::Config(format!("{}: no profile {name:?}; {known}", self.path.display())))
+    }
+
+    /// What the file says about a key: the profile first.
+    pub(crate) fn value(&self, key: &'static Key, profile: Option<&str>) -> Option<(Value, Origin)> {
+        let pick = |entries: &[Entry], profile: Option<&str>| {
+            let (_, value, line) = entries.iter().find(|(found, ..)| found.name == key.name)?;
+            let profile = profile.map(ToOwned::to_owned);
+            Some((value.clone(), Origin::File { path: self.path.clone(), line: *line, profile }))
+        };
+        let chosen = self.profiles.iter().find(|(name, _)| Some(name.as_str()) == profile);
+        chosen.and_then(|(name, entries)| pick(entries, Some(name))).or_else(|| pick(&self.top, None))
+    }
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn line(&self, offset: usize) -> usize {
+        self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+    }
+
+    fn wrong(&self, line: usize, why: impl std::fmt::Display) -> Failure {
+        Failure::Config(format!("{}:{line}: {why}", self.path.display()))
+    }
+
+    fn profiles(&self, tables: &DeTable<'_>) -> Result<Vec<(String, Vec<Entry>)>, Failure> {
+        let profile = |(name, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
+            let DeValue::Table(entries) = value.get_ref() else {
+                let line = self.line(name.span().start);
+                return Err(self.wrong(line, "a profile is a table of settings, as in [profile.staging]"));
+            };
+            let entries = entries.iter().map(|(key, value)| self.entry(key, value));
+            Ok((name.get_ref().to_string(), entries.collect::<Result<_, _>>()?))
+        };
+        tables.iter().map(profile).collect()
+    }
+
+    fn entry(&self, key: &Spanned<Cow<'_, str>>, value: &Spanned<DeValue<'_>>) -> Result<Entry, Failure> {
+        let (line, name) = (self.line(key.span().start), key.get_ref().as_ref());
+        let Some(known) = find(name) else { return Err(self.wrong(line, unknown(name))) };
+        let expected = || self.wrong(line, format!("{name} takes {}", known.kind.accepts()));
+        let value = match (known.kind, value.get_ref()) {
+            (Kind::Switch, DeValue::Boolean(on)) => Value::Switch(*on),
+            (Kind::Switch, _) => return Err(expected()),
+            (Kind::Nodes, DeValue::Array(items)) => {
+                let url = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
+                    DeValue::String(url) => Ok(url.to_string()),
+                    _ => Err(expected()),
+                };
+                Value::List(items.iter().map(url).collect::<Result<_, _>>()?)
+            }
+            (kind, DeValue::String(text)) => {
+                kind.read(text).map_err(|why| self.wrong(line, format!("{name}: {why}")))?
+            }
+            _ => return Err(expected()),
+        };
+        Ok((known, value, line))
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let hint = match name {
+        "password" => ": passwords do not belong here, use password_file or $QUORLOCK_PASSWORD",
+        _ => "",
+    };
+    let known: Vec<&str> = KEYS.iter().map(|key| key.name).chain(["default_profile", "profile"]).collect();
+    format!("unknown key {name:?}{hint}\n  known are {}", known.join(", "))
+}
+
+/// Where a file is looked for when none is named.
+fn usual_places() -> Vec<PathBuf> {
+    let home = || Some(PathBuf::from(variable("HOME")?).join(".config"));
+    let user = variable("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
+    let user = user.map(|folder| folder.join("quorlock/config.toml"));
+    user.into_iter().chain([PathBuf::from("/etc/quorlock/config.toml")]).collect()
+}

@@ -1,0 +1,79 @@
+use std::path::PathBuf;
+
+use super::file::File;
+use super::value::{masked, split_nodes};
+use super::*;
+
+fn parse(text: &str) -> Result<File, String> {
+    File::parse(PathBuf::from("c.toml"), text).map_err(|failure| failure.to_string())
+}
+
+#[test]
+fn a_profile_comes_before_the_top_of_its_file() {
+    let file = parse("ttl = \"20s\"\nmax_ttl = \"50s\"\n[profile.fast]\nttl = \"10s\"\n").unwrap();
+    let value = |name, profile| file.value(key::find(name).unwrap(), profile);
+    let origin = |line, profile: Option<&str>| Origin::File {
+        path: PathBuf::from("c.toml"),
+        line,
+        profile: profile.map(ToOwned::to_owned),
+    };
+    let seconds = |seconds| Value::Duration(Duration::from_secs(seconds));
+    assert_eq!(value("ttl", None), Some((seconds(20), origin(1, None))));
+    assert_eq!(value("ttl", Some("fast")), Some((seconds(10), origin(4, Some("fast")))));
+    assert_eq!(value("max_ttl", Some("fast")), Some((seconds(50), origin(2, None))));
+    assert_eq!(value("nodes", Some("fast")), None);
+}
+
+#[test]
+fn a_mistake_is_named_with_its_line_and_what_is_accepted() {
+    for (text, says) in [
+        ("ttl = \"20s\"\ntll = \"20s\"\n", "c.toml:2: unknown key \"tll\""),
+        ("tll = \"20s\"\n", "known are nodes, username"),
+        ("ttl = 20\n", "c.toml:1: ttl takes a duration"),
+        ("ttl = \"20\"\n", "c.toml:1: ttl: 20 of what? Say 20s or 20ms"),
+        ("color = \"red\"\n", "c.toml:1: color: \"red\" is not one of \"auto\", \"always\", \"never\""),
+        ("danger_trust_restarts = \"yes\"\n", "takes true or false"),
+        ("nodes = [1]\n", "c.toml:1: nodes takes a list of URLs"),
+        ("password = \"x\"\n", "use password_file or $QUORLOCK_PASSWORD"),
+        ("\n\nttl = \n", "c.toml:3: "),
+        ("profile = \"x\"\n", "c.toml:1: profiles are tables"),
+        ("[profile.a]\nttl = true\n", "c.toml:2: ttl takes a duration"),
+        ("default_profile = 1\n", "c.toml:1: default_profile takes a profile's name"),
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(error.contains(says), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn a_mistake_does_not_repeat_a_password() {
+    for text in
+        ["nodes = {a = \"redis://:hush@h\"}\n", "ttl = \"redis://:hush@h\"\nnodes = 1", "nodes = \"redis://:hush@h"]
+    {
+        let error = parse(text).unwrap_err();
+        assert!(!error.contains("hush"), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn nodes_are_split_where_the_next_one_begins() {
+    assert_eq!(split_nodes("redis://a, redis://b,"), ["redis://a", "redis://b"]);
+    assert_eq!(split_nodes("redis://a,b"), ["redis://a", "b"]);
+    assert_eq!(
+        split_nodes("redis+sentinel://a:1,b:2/main,redis://c,sqlite:/x"),
+        ["redis+sentinel://a:1,b:2/main", "redis://c", "sqlite:/x"]
+    );
+}
+
+#[test]
+fn passwords_are_not_shown() {
+    for (url, shown) in [
+        ("redis://h:1", "redis://h:1"),
+        ("redis://:p@ss@h:1/2", "redis://:***@h:1/2"),
+        ("rediss://me:pw@h", "rediss://me:***@h"),
+        ("redis+unix:///s?user=a&pass=b", "redis+unix:///s?user=a&pass=***"),
+        ("sqlite:/a@b", "sqlite:/a@b"),
+    ] {
+        assert_eq!(masked(url), shown);
+    }
+}

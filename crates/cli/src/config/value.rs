@@ -1,0 +1,114 @@
+//! What a setting can be.
+
+use std::time::Duration;
+
+use crate::duration::{parse_duration, show_exactly};
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Any text.
+    Text,
+    /// A number with a unit.
+    Duration,
+    /// `true` or `false`.
+    Switch,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// URLs of nodes, which may hold passwords.
+    Nodes,
+}
+
+impl Kind {
+    /// What is accepted, for whoever got it wrong.
+    pub(crate) fn accepts(self) -> String {
+        match self {
+            Self::Text => "a text, as in \"nightly\"".into(),
+            Self::Duration => "a duration, as in \"500ms\", \"30s\", \"5m\" or \"2h\"".into(),
+            Self::Switch => "true or false".into(),
+            Self::Choice(words) => {
+                format!("one of {}", words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", "))
+            }
+            Self::Nodes => "a list of URLs, as in [\"redis://a\", \"redis://b\", \"redis://c\"]".into(),
+        }
+    }
+
+    /// Reads a text from a flag, a variable or a file. Its errors never repeat a URL.
+    pub(crate) fn read(self, text: &str) -> Result<Value, String> {
+        match self {
+            Self::Text => Ok(Value::Text(text.to_owned())),
+            Self::Duration => parse_duration(text).map(Value::Duration),
+            Self::Switch => match text {
+                "true" | "1" | "yes" => Ok(Value::Switch(true)),
+                "false" | "0" | "no" => Ok(Value::Switch(false)),
+                other => Err(format!("{other:?} is not {}", self.accepts())),
+            },
+            Self::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
+            Self::Choice(_) => Err(format!("{text:?} is not {}", self.accepts())),
+            Self::Nodes => Ok(Value::List(split_nodes(text))),
+        }
+    }
+}
+
+/// A value that was set.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Text(String),
+    Duration(Duration),
+    Switch(bool),
+    List(Vec<String>),
+}
+
+impl Value {
+    /// For people to look at: passwords are left out.
+    pub(crate) fn show(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Duration(duration) => show_exactly(*duration),
+            Self::Switch(on) => on.to_string(),
+            Self::List(nodes) => nodes.iter().map(|node| masked(node)).collect::<Vec<_>>().join(","),
+        }
+    }
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.show())
+    }
+}
+
+/// Splits a list of nodes at commas. A URL may have commas of its own: the next one begins with its scheme.
+pub(crate) fn split_nodes(text: &str) -> Vec<String> {
+    let mut nodes: Vec<String> = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let has_scheme = part.contains("://") || ["sqlite:", "memory:", "unix:"].iter().any(|s| part.starts_with(s));
+        match nodes.last_mut() {
+            Some(last) if !has_scheme && (last.contains("+sentinel://") || last.contains("+cluster://")) => {
+                last.push(',');
+                last.push_str(part);
+            }
+            _ => nodes.push(part.to_owned()),
+        }
+    }
+    nodes
+}
+
+/// A node's URL without its password.
+pub(crate) fn masked(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (host, query) = rest.split_once('?').map_or((rest, None), |(host, query)| (host, Some(query)));
+    // A password may contain an @ of its own: the last one counts.
+    let host = match host.rsplit_once('@') {
+        Some((login, host)) => match login.split_once(':') {
+            Some((user, _)) => format!("{user}:***@{host}"),
+            None => format!("{login}@{host}"),
+        },
+        None => host.to_owned(),
+    };
+    let Some(query) = query else { return format!("{scheme}://{host}") };
+    let shown = |pair: &str| match pair.split_once('=') {
+        Some((name, _)) if name.contains("pass") => format!("{name}=***"),
+        _ => pair.to_owned(),
+    };
+    format!("{scheme}://{host}?{}", query.split('&').map(shown).collect::<Vec<_>>().join("&"))
+}

@@ -1,0 +1,110 @@
+//! Where things are printed: data on stdout, everything else on stderr.
+#![allow(dead_code, reason = "commands to come print more")]
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::exit::Failure;
+
+/// What a text means, by which it is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paint {
+    Good,
+    Bad,
+    Warn,
+    Dim,
+    Bold,
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// One JSON object instead of text for people.
+    pub(crate) json: bool,
+    /// Nothing but errors and what was asked for.
+    pub(crate) quiet: bool,
+    /// More than the usual.
+    pub(crate) verbose: bool,
+    color: Option<bool>,
+}
+
+impl Output {
+    /// `color` is `auto`, `always` or `never`; `NO_COLOR` stands behind it, and the terminal last.
+    pub(crate) fn new(json: bool, quiet: bool, verbose: bool, color: &str) -> Self {
+        let color = match color {
+            "always" => Some(true),
+            "never" => Some(false),
+            _ if std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty()) => Some(false),
+            _ => None,
+        };
+        Self { json, quiet, verbose, color }
+    }
+
+    /// Says something on the side, unless it is to be quiet.
+    pub(crate) fn note(self, text: impl std::fmt::Display) {
+        if !self.quiet {
+            eprintln!("quorlock: {text}");
+        }
+    }
+
+    /// Says what only some want to know.
+    pub(crate) fn detail(self, text: impl std::fmt::Display) {
+        if self.verbose {
+            self.note(text);
+        }
+    }
+
+    /// Prints one line of data. That nobody reads any more is no error of ours.
+    #[expect(clippy::unused_self, reason = "printing is done through an output")]
+    pub(crate) fn line(self, text: impl std::fmt::Display) -> Result<(), Failure> {
+        written(writeln!(io::stdout(), "{text}"))
+    }
+
+    /// Prints one JSON object, with the version of its shape.
+    pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(&Versioned { v: 1, value });
+        self.line(text.map_err(|error| Failure::Internal(format!("not JSON: {error}")))?)
+    }
+
+    /// A text for stdout, in its colour.
+    pub(crate) fn paint(self, paint: Paint, text: impl std::fmt::Display) -> String {
+        painted(self.color.unwrap_or_else(|| io::stdout().is_terminal()), paint, &text.to_string())
+    }
+
+    /// A text for stderr, in its colour.
+    pub(crate) fn paint_note(self, paint: Paint, text: impl std::fmt::Display) -> String {
+        painted(self.color.unwrap_or_else(|| io::stderr().is_terminal()), paint, &text.to_string())
+    }
+}
+
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    v: u8,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+/// A reader that left, as `head` does, ends a listing and is no failure.
+fn written(done: io::Result<()>) -> Result<(), Failure> {
+    match done {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Internal(format!("cannot write: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn painted(colored: bool, paint: Paint, text: &str) -> String {
+    if !colored || text.is_empty() {
+        return text.to_owned();
+    }
+    let code = match paint {
+        Paint::Good => 32,
+        Paint::Bad => 31,
+        Paint::Warn => 33,
+        Paint::Dim => 2,
+        Paint::Bold => 1,
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}

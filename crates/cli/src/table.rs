@@ -1,0 +1,87 @@
+//! Columns for people.
+
+use crate::exit::Failure;
+use crate::output::{Output, Paint};
+
+/// Rows of cells under a heading, each column as wide as its widest cell.
+#[derive(Debug)]
+pub(crate) struct Table {
+    head: Vec<&'static str>,
+    rows: Vec<Vec<(String, Option<Paint>)>>,
+}
+
+impl Table {
+    pub(crate) fn new(head: impl IntoIterator<Item = &'static str>) -> Self {
+        Self { head: head.into_iter().collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row of plain cells.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.painted_row(cells.into_iter().map(|cell| (cell, None)));
+    }
+
+    /// Adds a row of cells, some in a colour.
+    pub(crate) fn painted_row(&mut self, cells: impl IntoIterator<Item = (String, Option<Paint>)>) {
+        self.rows.push(cells.into_iter().map(|(cell, paint)| (one_line(&cell), paint)).collect());
+    }
+
+    /// The lines, without trailing blanks.
+    pub(crate) fn lines(&self, output: Output) -> Vec<String> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| Some(row.get(column)?.0.chars().count()));
+            cells.chain([self.head[column].chars().count()]).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
+        let head = self.head.iter().map(|title| ((*title).to_owned(), Some(Paint::Dim))).collect();
+        let line = |row: &Vec<(String, Option<Paint>)>| {
+            let mut text = String::new();
+            for (column, (cell, paint)) in row.iter().enumerate() {
+                text += &paint.map_or_else(|| cell.clone(), |paint| output.paint(paint, cell));
+                if column + 1 < row.len() {
+                    text += &" ".repeat(widths[column].saturating_sub(cell.chars().count()) + 2);
+                }
+            }
+            text.trim_end().to_owned()
+        };
+        std::iter::once(&head).chain(&self.rows).map(line).collect()
+    }
+
+    /// Prints it.
+    pub(crate) fn print(&self, output: Output) -> Result<(), Failure> {
+        output.line(self.lines(output).join("\n"))
+    }
+}
+
+/// A cell comes from anywhere: it must not move the cursor or break the line.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(["NAME", "FENCE"]);
+        table.row(["backup".into(), "7".into()]);
+        table.row(["a".into(), "12".into()]);
+        let lines = table.lines(Output::new(false, false, false, "never"));
+        assert_eq!(lines, ["NAME    FENCE", "backup  7", "a       12"]);
+    }
+
+    #[test]
+    fn colours_do_not_widen_a_column() {
+        let mut table = Table::new(["A", "B"]);
+        table.painted_row([("up".into(), Some(Paint::Good)), ("x".into(), None)]);
+        let lines = table.lines(Output::new(false, false, false, "always"));
+        assert_eq!(lines[1], "\u{1b}[32mup\u{1b}[0m  x");
+    }
+
+    #[test]
+    fn a_cell_cannot_move_the_cursor() {
+        let mut table = Table::new(["A"]);
+        table.row(["evil\u{1b}[2J\nname".into()]);
+        assert_eq!(table.lines(Output::new(false, false, false, "never"))[1], "evil\u{fffd}[2J\u{fffd}name");
+    }
+}
