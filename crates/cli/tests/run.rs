@@ -1,76 +1,13 @@
 //! `quorlock` as its users meet it: the real binary, a real file, real servers.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Stdio;
 
 use quorlock_testkit::{RedisServer, eventually};
-use tempfile::TempDir;
 
-/// A user of the tool, with a state directory of their own.
-struct User {
-    home: TempDir,
-}
-
-impl User {
-    fn new() -> Self {
-        Self { home: tempfile::tempdir().unwrap() }
-    }
-
-    fn quorlock(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_quorlock"));
-        command.args(arguments).env("XDG_STATE_HOME", self.home.path()).env_remove("QUORLOCK_NODES");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.quorlock(arguments).output().unwrap()
-    }
-
-    /// Runs something under the lock that says when it has begun, and ends when its stdin does.
-    fn hold(&self, arguments: &[&str]) -> Holder {
-        let script = "echo begun; read _";
-        let all: Vec<&str> = arguments.iter().copied().chain(["--", "sh", "-c", script]).collect();
-        let mut child = self.quorlock(&all).stdin(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "begun\n");
-        Holder(child)
-    }
-}
-
-/// A `quorlock run` that holds its lock until it is told to end.
-struct Holder(Child);
-
-impl Holder {
-    fn end(mut self) -> Option<i32> {
-        self.0.stdin.take().unwrap().write_all(b"\n").unwrap();
-        self.0.wait().unwrap().code()
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-#[track_caller]
-fn assert_fails(output: &Output, code: i32, says: &str) {
-    assert_eq!(output.status.code(), Some(code), "{}", stderr(output));
-    assert!(stderr(output).contains(says), "{says:?} is not in: {}", stderr(output));
-}
+use common::{User, assert_fails, cluster, is_alive, signal, stderr, stdout};
 
 #[test]
 fn the_first_command_of_the_readme_works() {
@@ -224,10 +161,8 @@ fn a_wrong_password_is_denied_and_not_shown() {
 
 #[test]
 fn a_command_is_dead_before_its_lock_can_be_somebody_elses() {
-    let servers = RedisServer::start_many(3);
-    let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
     let user = User::new();
-    assert!(user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success());
+    let (servers, nodes) = cluster(&user, 3);
     let folder = tempfile::tempdir().unwrap();
     let pid_file = folder.path().join("pid");
     // It ignores SIGTERM, and so does the grandchild that does the work.
@@ -241,14 +176,4 @@ fn a_command_is_dead_before_its_lock_can_be_somebody_elses() {
     servers[1].freeze();
     assert_eq!(run.wait().unwrap().code(), Some(79));
     eventually("the grandchild is dead", || !is_alive(grandchild.trim()));
-}
-
-fn is_alive(pid: &str) -> bool {
-    let state = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
-    state.rsplit(')').next().is_some_and(|rest| !rest.trim().is_empty() && !rest.trim().starts_with('Z'))
-}
-
-fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
-    assert!(status.success());
 }

@@ -1,0 +1,152 @@
+//! Settings from flags, environment and file, as the real binary reads them; help, completions and the manual.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::path::PathBuf;
+
+use quorlock_testkit::RedisServer;
+
+use common::{User, assert_fails, stderr, stdout};
+
+/// Writes the user's own configuration file.
+fn configure(user: &User, text: &str) -> PathBuf {
+    let folder = user.home.path().join("quorlock");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("config.toml");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// The line of `quorlock config` about one key, its blanks squeezed.
+fn shown(text: &str, key: &str) -> String {
+    let line = text.lines().find(|line| line.split(' ').next() == Some(key)).unwrap();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
+    let user = User::new();
+    let path = configure(&user, "ttl = \"20s\"\nmax_ttl = \"2m\"\nsigma = \"3s\"\n").display().to_string();
+    let mut command = user.quorlock(&["config", "--max-ttl", "90s"]);
+    let output = command.env("QUORLOCK_MAX_TTL", "80s").env("QUORLOCK_SIGMA", "4s").output().unwrap();
+    let text = stdout(&output);
+    assert_eq!(shown(&text, "max_ttl"), "max_ttl 90s --max-ttl");
+    assert_eq!(shown(&text, "sigma"), "sigma 4s $QUORLOCK_SIGMA");
+    assert_eq!(shown(&text, "ttl"), format!("ttl 20s {path}:1"));
+    assert_eq!(shown(&text, "backstep"), "backstep 10s default");
+    assert!(text.ends_with(&format!("file: {path}\n")), "{text}");
+}
+
+#[test]
+fn a_profile_is_chosen_by_flag_or_environment_or_the_file() {
+    let user = User::new();
+    let file = "default_profile = \"a\"\nttl = \"9s\"\n[profile.a]\nttl = \"20s\"\n[profile.b]\nttl = \"21s\"\n";
+    let path = configure(&user, file).display().to_string();
+    let text = stdout(&user.run(&["config"]));
+    assert_eq!(shown(&text, "ttl"), format!("ttl 20s {path}:4 (profile a)"));
+    let chosen = user.quorlock(&["config"]).env("QUORLOCK_PROFILE", "b").output().unwrap();
+    assert_eq!(shown(&stdout(&chosen), "ttl"), format!("ttl 21s {path}:6 (profile b)"));
+    let chosen = user.run(&["config", "--profile", "b"]);
+    assert!(stdout(&chosen).ends_with("config.toml, profile b\n"), "{}", stdout(&chosen));
+    assert_fails(&user.run(&["config", "--profile", "c"]), 78, "no profile \"c\"; it has a, b");
+}
+
+#[test]
+fn a_profile_without_a_file_is_a_mistake() {
+    assert_fails(&User::new().run(&["run", "a", "--profile", "x", "--", "true"]), 78, "no configuration file");
+}
+
+#[test]
+fn a_mistake_in_the_file_is_named_with_its_line() {
+    let user = User::new();
+    let path = configure(&user, "# ours\nttl = \"20s\"\ntll = \"20s\"\n").display().to_string();
+    let output = user.run(&["run", "a", "--", "true"]);
+    assert_fails(&output, 78, &format!("{path}:3: unknown key \"tll\""));
+    assert!(stderr(&output).contains("known are nodes"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_named_file_has_to_be_there() {
+    let user = User::new();
+    assert_fails(&user.run(&["config", "--config", "/nowhere/c.toml"]), 78, "/nowhere/c.toml: No such file");
+    let output = user.quorlock(&["config"]).env("QUORLOCK_CONFIG", "/nowhere/d.toml").output().unwrap();
+    assert_fails(&output, 78, "/nowhere/d.toml: No such file");
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_origin() {
+    let user = User::new();
+    let output = user.quorlock(&["config"]).env("QUORLOCK_TTL", "30").output().unwrap();
+    assert_fails(&output, 78, "$QUORLOCK_TTL: 30 of what? Say 30s or 30ms");
+    assert_fails(&user.run(&["config", "--color", "red"]), 64, "--color: \"red\" is not one of \"auto\"");
+}
+
+#[test]
+fn the_nodes_of_the_file_are_used_and_their_password_comes_from_a_file() {
+    let server = RedisServer::builder().password("correct-horse").start();
+    let user = User::new();
+    let secret = user.home.path().join("secret");
+    std::fs::write(&secret, "correct-horse\n").unwrap();
+    let text = format!("nodes = [\"redis://{}\"]\npassword_file = \"{}\"\n", server.addr(), secret.display());
+    configure(&user, &text);
+    let output = user.run(&["run", "a", "--", "echo", "in"]);
+    assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
+    // The environment comes first, and is wrong.
+    let output = user.quorlock(&["run", "a", "--", "true"]).env("QUORLOCK_PASSWORD", "wrong-horse").output().unwrap();
+    assert_fails(&output, 77, "access denied");
+    assert!(!stderr(&output).contains("horse"), "{}", stderr(&output));
+    std::fs::remove_file(&secret).unwrap();
+    assert_fails(&user.run(&["run", "a", "--", "true"]), 78, "cannot read the password");
+}
+
+#[test]
+fn passwords_are_not_shown() {
+    let user = User::new();
+    for flags in
+        [&["config", "--nodes", "redis://me:horse@h:1"][..], &["config", "--json", "--nodes", "redis://me:horse@h:1"]]
+    {
+        let text = stdout(&user.run(flags));
+        assert!(text.contains("redis://me:***@h:1") && !text.contains("horse"), "{text}");
+    }
+}
+
+#[test]
+fn settings_are_also_one_json_object() {
+    let output = User::new().run(&["config", "--json"]);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["v"], 1);
+    let ttl = value["settings"].as_array().unwrap().iter().find(|setting| setting["key"] == "ttl").unwrap();
+    assert_eq!((&ttl["value"], &ttl["origin"]), (&"30s".into(), &"default".into()));
+}
+
+#[test]
+fn colours_are_for_terminals_unless_asked_for() {
+    let user = User::new();
+    let coloured = |flags: &[&str], no_color: &str| {
+        let output = user.quorlock(flags).env("NO_COLOR", no_color).output().unwrap();
+        stdout(&output).contains('\u{1b}')
+    };
+    assert!(!coloured(&["config"], ""));
+    assert!(!coloured(&["config"], "1"));
+    assert!(coloured(&["config", "--color", "always"], "1"), "the flag comes first");
+}
+
+#[test]
+fn the_manual_and_the_completions_come_from_the_binary() {
+    let user = User::new();
+    assert!(stdout(&user.run(&["man"])).contains(".TH quorlock 1"));
+    let page = stdout(&user.run(&["man", "run"]));
+    assert!(page.contains(".TH quorlock-run 1") && page.contains("Exit codes"), "{page}");
+    assert_fails(&user.run(&["man", "nonsense"]), 64, "no command \"nonsense\"");
+    let folder = user.home.path().join("man");
+    assert!(user.run(&["man", "--dir", folder.to_str().unwrap()]).status.success());
+    for page in ["quorlock.1", "quorlock-run.1", "quorlock-nodes-init.1"] {
+        assert!(folder.join(page).exists(), "{page}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let text = stdout(&user.run(&["completions", shell]));
+        assert!(text.contains("completions") && text.contains("key-template"), "{shell}: {text}");
+    }
+    assert_fails(&user.run(&["completions", "cmd"]), 64, "bash");
+}
