@@ -79,10 +79,13 @@ impl Shipped {
             run: String::new(),
             epoch: Some(EPOCH),
             floor: Some(Fence::default()),
+            quarantine_micros: 66_000_000,
+            suspended: false,
             witnessed_micros: 0,
             witness: None,
             constants,
             founders: String::new(),
+            restarts: 0,
         };
         apply(&life, &mut self.record, request, EPOCH, NodeTime::wall(1_000_000_000)).vote
     }

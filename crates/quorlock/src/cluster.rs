@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorlock_core::fence::median;
 use quorlock_core::name::{Holder, LeaseId};
-use quorlock_core::node::{Constants, Epoch, Errand};
+use quorlock_core::node::Constants;
 use quorlock_core::quorum::{Ballot, Quorum, Tally};
 use quorlock_core::retry::Retry;
 use quorlock_core::rules::Rules;
@@ -16,13 +16,13 @@ use quorlock_core::time::{Drift, Moment, Ttl};
 use quorlock_core::vote::Silence;
 use quorlock_core::watchdog::Renewals;
 
-use crate::entropy;
+use crate::declare;
 use crate::error::{CloseError, ConfigError, InitError};
 use crate::keeper::Held;
 use crate::link::{Link, LinkConfig, Pending, Waiters};
 use crate::membership::Membership;
+use crate::node::Node;
 use crate::node::place::KeyTemplate;
-use crate::node::{Node, Talk, Trouble};
 use crate::stats::{Counters, Traffic};
 use crate::timers::Timers;
 
@@ -305,41 +305,12 @@ impl Cluster {
 
     /// Declares the cluster anew on every node, on connections of its own.
     pub(crate) async fn init(&self) -> Result<(), InitError> {
-        let constants = self.settings.constants(format!("{:032x}", entropy::bits()));
-        let mut sessions: Vec<(&str, Talk)> = Vec::new();
-        let mut failed = Vec::new();
-        // All or none: a cluster that is declared on some of its nodes is worse than one that is not.
-        for node in &self.nodes {
-            let title = node.title();
-            let opened = within(INIT_DEADLINE, Talk::open(&**node, Channel(0))).await;
-            let opened = opened.map_err(|trouble| trouble.as_silence().to_string());
-            let twin = |session: &Talk| sessions.iter().find(|(_, other)| other.run() == session.run());
-            let checked = opened.and_then(|session| match twin(&session) {
-                Some((other, _)) => Err(format!("it is the same server as {other}")),
-                None => Ok(session),
-            });
-            match checked {
-                Ok(session) => sessions.push((title, session)),
-                Err(why) => failed.push((title.to_owned(), why)),
-            }
-        }
-        if failed.is_empty() {
-            for (title, mut session) in sessions {
-                let run = session.run().to_owned();
-                let errand = Errand::Init { run, fresh: Epoch(entropy::bits()), constants: constants.clone() };
-                if let Err(trouble) = within(INIT_DEADLINE, session.errand(errand)).await {
-                    failed.push((title.to_owned(), trouble.as_silence().to_string()));
-                }
-            }
-        }
-        if !failed.is_empty() {
-            return Err(InitError::Failed { failed });
-        }
+        declare::init(&self.nodes, &self.settings).await?;
         self.membership.reset();
         for link in &self.links {
             link.reconnect();
         }
-        if tokio::time::timeout(INIT_DEADLINE, self.all_up()).await.is_ok() {
+        if tokio::time::timeout(declare::DEADLINE, self.all_up()).await.is_ok() {
             return Ok(());
         }
         let stuck = self.links.iter().filter_map(|link| Some((link.title.clone(), link.trouble()?.to_string())));
@@ -362,12 +333,4 @@ impl Drop for EndOfTime {
             cluster.timers.end();
         }
     }
-}
-
-const INIT_DEADLINE: Duration = Duration::from_secs(5);
-
-async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    tokio::time::timeout(limit, work)
-        .await
-        .unwrap_or_else(|_| Err(Trouble::Unreachable(format!("no answer within {limit:?}"))))
 }

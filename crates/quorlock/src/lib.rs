@@ -30,6 +30,7 @@ mod builder;
 mod client;
 mod clock;
 mod cluster;
+mod declare;
 mod election;
 mod entropy;
 mod error;
@@ -60,7 +61,7 @@ pub use client::Client;
 pub use election::{Election, Leader, Leadership};
 pub use error::{
     AcquireError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError, InitError, InspectError,
-    LostError, ReleaseError, RunError,
+    LostError, ReconfigureError, ReleaseError, RunError,
 };
 pub use inspect::Inspection;
 pub use lease::Lease;

@@ -52,7 +52,7 @@ pub(crate) trait Session: Send {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// To an errand.
-    Standing(Standing),
+    Standing(Box<Standing>),
     /// To a batch: one reply for each letter.
     Replies(Vec<Reply>),
     /// To nobody's question.

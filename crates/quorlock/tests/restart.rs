@@ -8,5 +8,6 @@ mod restart {
     mod membership;
     mod persistence;
     mod quarantine;
+    mod reconfigure;
     mod ripening;
 }

@@ -26,7 +26,8 @@ pub struct Constants {
     pub sigma_micros: u64,
 }
 
-/// How long a node has to be witnessed after it lost its memory: the longest ttl and a tenth, for clocks that run fast.
+/// How long a node of this cluster has to be witnessed after it lost its memory: the longest ttl and a tenth, for clocks
+/// that run fast.
 pub fn quarantine_micros(constants: &Constants) -> u64 {
     constants.max_ttl_millis.saturating_mul(1_100)
 }
@@ -40,6 +41,10 @@ pub struct Incarnation {
     pub epoch: Option<Epoch>,
     /// Set when ripe: below it this node hands out no fence.
     pub floor: Option<Fence>,
+    /// How long it has to be witnessed until it is ripe.
+    pub quarantine_micros: u64,
+    /// An operator has begun to change the cluster's constants: it does not ripen before that is done.
+    pub suspended: bool,
     /// How much of the quarantine has been witnessed.
     pub witnessed_micros: u64,
     /// Who is the witness, and when it was last heard, by the node's wall clock.
@@ -48,6 +53,8 @@ pub struct Incarnation {
     pub constants: Constants,
     /// The runs of all nodes at the cluster's founding, sorted and joined by commas.
     pub founders: String,
+    /// How often it was found to have begun another life since the cluster was declared, as far as its memory goes.
+    pub restarts: u64,
 }
 
 /// What a node that comes back may do at once.
@@ -110,6 +117,19 @@ pub enum Errand {
         /// The constants to install.
         constants: Constants,
     },
+    /// An operator changes the constants of the same cluster: a new epoch, in quarantine for the longer `max_ttl`.
+    Reconfigure {
+        /// The server's run, as the client read it.
+        run: String,
+        /// The epoch to install.
+        fresh: Epoch,
+        /// The constants to install.
+        constants: Constants,
+        /// What the new epoch may do. Whatever votes stand are kept.
+        trust: Trust,
+        /// Not to ripen before this is said again without: some nodes may still know the old constants.
+        suspend: bool,
+    },
 }
 
 /// How a node stands, after an errand.
@@ -131,22 +151,36 @@ pub fn attend(life: &mut Option<Incarnation>, errand: &Errand, now: NodeTime) ->
             let is_kin = known.as_ref().is_none_or(|life| life.constants == *constants);
             let is_new = known.as_ref().is_none_or(|life| life.run != *run || life.epoch.is_none());
             if is_kin && is_new {
-                let before = known.as_ref().and_then(|life| life.floor);
-                let founders = known.map_or_else(|| founders.clone(), |life| life.founders.clone());
-                let floor = match trust {
-                    Trust::Quarantine => None,
-                    Trust::Vote { floor_offset } => {
-                        before.max(Some(Fence::new(now.wall_micros.saturating_add_signed(*floor_offset))))
-                    }
+                let suspended = known.as_ref().is_some_and(|life| life.suspended);
+                let next = Incarnation {
+                    founders: known.as_ref().map_or_else(|| founders.clone(), |life| life.founders.clone()),
+                    quarantine_micros: quarantine(constants, known.as_deref()),
+                    restarts: known.as_ref().map_or(0, |life| life.restarts.saturating_add(1)),
+                    suspended,
+                    ..begin(run, *fresh, constants, trusted(*trust, suspended, known.as_deref(), now))
                 };
-                *life = Some(begin(run, *fresh, constants, founders, floor));
+                *life = Some(next);
+            }
+            is_kin
+        }
+        (Errand::Reconfigure { run, fresh, constants, trust, suspend }, known) => {
+            let is_kin = known.as_ref().is_none_or(|life| life.constants.cluster == constants.cluster);
+            if is_kin {
+                let next = Incarnation {
+                    founders: known.as_ref().map_or_else(String::new, |life| life.founders.clone()),
+                    quarantine_micros: quarantine(constants, known.as_deref()),
+                    restarts: known.as_ref().map_or(0, |life| life.restarts),
+                    suspended: *suspend,
+                    ..begin(run, *fresh, constants, trusted(*trust, *suspend, known.as_deref(), now))
+                };
+                *life = Some(next);
             }
             is_kin
         }
         (Errand::Init { run, fresh, constants }, known) => {
             let before = known.and_then(|life| life.floor);
             let floor = before.max(Some(Fence::new(now.wall_micros.saturating_sub(constants.sigma_micros))));
-            *life = Some(begin(run, *fresh, constants, String::new(), floor));
+            *life = Some(begin(run, *fresh, constants, floor));
             true
         }
         (Errand::Witness { epoch, witness }, Some(life)) if life.is_unripe(*epoch) => {
@@ -166,7 +200,7 @@ pub fn attend(life: &mut Option<Incarnation>, errand: &Errand, now: NodeTime) ->
             is_mine
         }
         (Errand::Ripen { epoch }, Some(life)) if life.is_unripe(*epoch) => {
-            let enough = life.witnessed_micros >= quarantine_micros(&life.constants);
+            let enough = !life.suspended && life.witnessed_micros >= life.quarantine_micros;
             if enough {
                 life.floor = Some(Fence::new(now.wall_micros.saturating_sub(life.constants.sigma_micros)));
             }
@@ -183,14 +217,37 @@ impl Incarnation {
     }
 }
 
-fn begin(run: &str, epoch: Epoch, constants: &Constants, founders: String, floor: Option<Fence>) -> Incarnation {
+/// How long a new life is quarantined: for whoever may still hold a lease by these constants, or by those before.
+fn quarantine(constants: &Constants, known: Option<&Incarnation>) -> u64 {
+    let owed = known.map_or(0, |life| match life.floor {
+        Some(_) => quarantine_micros(&life.constants),
+        None => life.quarantine_micros,
+    });
+    quarantine_micros(constants).max(owed)
+}
+
+/// The floor of a new life that may vote at once.
+fn trusted(trust: Trust, suspended: bool, known: Option<&Incarnation>, now: NodeTime) -> Option<Fence> {
+    match trust {
+        Trust::Vote { floor_offset } if !suspended => {
+            let floor = Fence::new(now.wall_micros.saturating_add_signed(floor_offset));
+            known.and_then(|life| life.floor).max(Some(floor))
+        }
+        Trust::Vote { .. } | Trust::Quarantine => None,
+    }
+}
+
+fn begin(run: &str, epoch: Epoch, constants: &Constants, floor: Option<Fence>) -> Incarnation {
     Incarnation {
         run: run.into(),
         epoch: Some(epoch),
         floor,
+        quarantine_micros: quarantine_micros(constants),
+        suspended: false,
         witnessed_micros: 0,
         witness: None,
         constants: constants.clone(),
-        founders,
+        founders: String::new(),
+        restarts: 0,
     }
 }

@@ -41,10 +41,13 @@ fn ripe(floor: u64) -> Incarnation {
         run: "run1".into(),
         epoch: Some(EPOCH),
         floor: Some(Fence::new(floor)),
+        quarantine_micros: 66_000_000,
+        suspended: false,
         witnessed_micros: 0,
         witness: None,
         constants: constants(),
         founders: String::new(),
+        restarts: 0,
     }
 }
 

@@ -113,10 +113,13 @@ impl World {
             run: "run1".into(),
             epoch: Some(EPOCH),
             floor: Some(Fence::default()),
+            quarantine_micros: 66_000_000,
+            suspended: false,
             witnessed_micros: 0,
             witness: None,
             constants,
             founders: String::new(),
+            restarts: 0,
         };
         let client = |(index, mode): (usize, &Mode)| {
             let plan = Plan {

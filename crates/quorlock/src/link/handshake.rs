@@ -10,6 +10,9 @@ use crate::{clock, entropy};
 use quorlock_core::vote::Silence;
 use tokio::sync::mpsc;
 
+const SUSPENDED: &str = "a change of the cluster's constants was begun and not finished: say `quorlock nodes \
+                         reconfigure` once more";
+
 impl Link {
     /// Looks, waits for admission, says hello. What comes back is one life of the node's memory, ripe or not.
     pub(super) async fn shake_hands(
@@ -44,6 +47,7 @@ impl Link {
                     let Standing { accepted, life, .. } = self.errand(session, answers, hello).await?;
                     membership.note(self.node, &run, life.as_ref()).map_err(Trouble::Unfit)?;
                     match life {
+                        Some(life) if accepted && life.suspended => return Err(Trouble::Unfit(SUSPENDED.into())),
                         Some(life) if accepted => return Ok(life),
                         // Somebody else was quicker, with another name: look again.
                         _ => tokio::time::sleep(super::BACKOFF_MIN).await,
@@ -72,7 +76,7 @@ impl Link {
 async fn standing(answers: &mut mpsc::UnboundedReceiver<Answer>) -> Result<Standing, Trouble> {
     loop {
         match answers.recv().await {
-            Some(Answer::Standing(standing)) => return Ok(standing),
+            Some(Answer::Standing(standing)) => return Ok(*standing),
             Some(Answer::End(trouble)) => return Err(trouble),
             Some(Answer::Replies(_) | Answer::Hint(_)) => {}
             None => return Err(Trouble::Broken("the session has ended".into())),

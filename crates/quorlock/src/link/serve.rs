@@ -96,7 +96,7 @@ impl Link {
             tokio::select! {
                 biased;
                 answer = answers.recv() => match answer {
-                    Some(Answer::Standing(standing)) => self.watched(&mut watch, standing)?,
+                    Some(Answer::Standing(standing)) => self.watched(&mut watch, *standing)?,
                     Some(Answer::End(trouble)) => return Err(trouble),
                     Some(Answer::Replies(replies)) => self.arrived(self.connection(), replies)?,
                     Some(Answer::Hint(ticket)) => self.hinted(ticket),

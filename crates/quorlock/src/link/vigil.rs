@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_core::node::{Epoch, Errand, Incarnation, Standing, quarantine_micros};
+use quorlock_core::node::{Epoch, Errand, Incarnation, Standing};
 use quorlock_core::vote::Silence;
 
 use super::Link;
@@ -57,7 +57,7 @@ impl Link {
             return Watch { epoch, vigil: None, under_way: None };
         }
         self.set_state(State::Down(Silence::Quarantined(quarantine_left(life))));
-        let pace = Duration::from_micros(quarantine_micros(&life.constants) / 20).clamp(PACE.0, PACE.1);
+        let pace = Duration::from_micros(life.quarantine_micros / 20).clamp(PACE.0, PACE.1);
         let vigil = Vigil { witness: entropy::bits(), since: None, pace };
         Watch { epoch, vigil: Some(vigil), under_way: None }
     }
@@ -118,5 +118,5 @@ pub(super) fn lost_memory() -> Trouble {
 }
 
 fn quarantine_left(life: &Incarnation) -> Duration {
-    Duration::from_micros(quarantine_micros(&life.constants).saturating_sub(life.witnessed_micros))
+    Duration::from_micros(life.quarantine_micros.saturating_sub(life.witnessed_micros))
 }

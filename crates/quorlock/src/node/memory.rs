@@ -189,7 +189,7 @@ impl State {
 
     fn carry_out(&mut self, asked: &Asked, now: NodeTime) -> Answer {
         match asked {
-            Asked::Errand(errand) => Answer::Standing(attend(&mut self.life, errand, now)),
+            Asked::Errand(errand) => Answer::Standing(Box::new(attend(&mut self.life, errand, now))),
             Asked::Batch(life, batch) => {
                 self.sweep(now);
                 Answer::Replies(batch.iter().map(|letter| self.answer(*life, letter, now)).collect())

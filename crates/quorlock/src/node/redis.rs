@@ -190,7 +190,7 @@ impl Ear {
         }
         expected.pop_front();
         drop(expected);
-        codec::standing(value).map(|standing| Some(Answer::Standing(standing)))
+        codec::standing(value).map(|standing| Some(Answer::Standing(Box::new(standing))))
     }
 }
 

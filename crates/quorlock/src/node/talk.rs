@@ -36,7 +36,7 @@ impl Talk {
 
     async fn standing(&mut self) -> Result<Standing, Trouble> {
         match self.next().await? {
-            Answer::Standing(standing) => Ok(standing),
+            Answer::Standing(standing) => Ok(*standing),
             _ => Err(out_of_turn()),
         }
     }

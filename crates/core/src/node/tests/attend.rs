@@ -178,3 +178,73 @@ fn an_operators_init_is_ripe_at_once() {
         assert_eq!(*bench.life(), life);
     }
 }
+
+fn reconfigure(fresh: u128, max_ttl_millis: u64, suspend: bool, trust: Trust) -> Errand {
+    let constants = Constants { max_ttl_millis, nodes: 5, ..constants() };
+    Errand::Reconfigure { run: "run1".into(), fresh: Epoch(fresh), constants, trust, suspend }
+}
+
+/// Witnessed to the end, and no sooner.
+fn ripens_after(bench: &mut Bench, epoch: u128, micros: u64) {
+    assert!(bench.send(CLOCK, &witness(epoch, 7)) && bench.send(CLOCK, &add(epoch, 7, micros - 1)));
+    bench.refuses(CLOCK, &ripen(epoch));
+    assert!(bench.send(CLOCK, &add(epoch, 7, 1)) && bench.send(CLOCK, &ripen(epoch)));
+}
+
+#[test]
+fn new_constants_begin_a_quarantine_of_the_longer_max_ttl() {
+    for (max_ttl_millis, quarantine) in [(120_000, MINUTE * 22 / 10), (10_000, MINUTE * 11 / 10)] {
+        let mut bench = Bench { life: Some(Incarnation { founders: "f".into(), restarts: 3, ..ripe(5) }) };
+        assert!(bench.send(CLOCK, &reconfigure(2, max_ttl_millis, false, Trust::Quarantine)));
+        let life = bench.life().clone();
+        assert_eq!((life.constants.max_ttl_millis, life.constants.nodes), (max_ttl_millis, 5));
+        assert_eq!((life.epoch, life.floor, life.restarts, &*life.founders), (Some(Epoch(2)), None, 3, "f"));
+        // Whoever restarts it, or says it again, does not shorten it.
+        let hello = Errand::Hello {
+            run: "run2".into(),
+            fresh: Epoch(3),
+            constants: life.constants,
+            founders: String::new(),
+            trust: Trust::Quarantine,
+        };
+        assert!(bench.send(CLOCK, &hello) && bench.send(CLOCK, &reconfigure(4, 10_000, false, Trust::Quarantine)));
+        ripens_after(&mut bench, 4, quarantine);
+        assert_eq!(bench.life().restarts, 4);
+    }
+}
+
+#[test]
+fn a_node_of_another_cluster_is_not_reconfigured() {
+    let mut bench = Bench::unripe();
+    bench.life.as_mut().unwrap().constants.cluster = "c2".into();
+    bench.refuses(CLOCK, &reconfigure(2, 120_000, false, Trust::Quarantine));
+    let mut blank = Bench::default();
+    assert!(blank.send(CLOCK, &reconfigure(2, 120_000, false, Trust::Quarantine)), "a blank one is taken in");
+    ripens_after(&mut blank, 2, MINUTE * 22 / 10);
+}
+
+#[test]
+fn a_suspended_node_does_not_ripen_whatever_comes() {
+    let mut bench = Bench { life: Some(ripe(5)) };
+    let vote = Trust::Vote { floor_offset: 0 };
+    assert!(bench.send(CLOCK, &reconfigure(2, 120_000, true, vote)));
+    assert!(bench.send(CLOCK, &witness(2, 7)) && bench.send(CLOCK, &add(2, 7, u64::MAX)));
+    bench.refuses(CLOCK, &ripen(2));
+    let constants = bench.life().constants.clone();
+    let (run, fresh, founders) = ("run2".into(), Epoch(3), String::new());
+    assert!(bench.send(CLOCK, &Errand::Hello { run, fresh, constants, founders, trust: vote }));
+    assert!(bench.life().suspended && bench.floor().is_none(), "a restart does not finish what an operator began");
+    assert!(bench.send(CLOCK, &reconfigure(4, 120_000, false, vote)));
+    assert_eq!((bench.life().suspended, bench.floor()), (false, Some(CLOCK)), "the second word does");
+}
+
+#[test]
+fn restarts_are_counted_until_the_cluster_is_declared_anew() {
+    let mut bench = Bench::unripe();
+    for (run, restarts) in [("run1", 0), ("run2", 1), ("run2", 1), ("run3", 2)] {
+        assert!(bench.send(CLOCK, &hello(run, 2, Trust::Quarantine)));
+        assert_eq!(bench.life().restarts, restarts);
+    }
+    assert!(bench.send(CLOCK, &Errand::Init { run: "run4".into(), fresh: Epoch(9), constants: constants() }));
+    assert_eq!(bench.life().restarts, 0);
+}

@@ -283,11 +283,7 @@ pub(super) fn errand(errand: &Errand) -> Cmd {
         Errand::Hello { run, fresh, constants, founders, trust } => {
             command.arg("hello").arg(run).arg(hex(*fresh));
             add_constants(&mut command, constants);
-            let offset = match trust {
-                Trust::Quarantine => String::new(),
-                Trust::Vote { floor_offset } => floor_offset.to_string(),
-            };
-            command.arg(founders).arg(offset)
+            command.arg(founders).arg(floor_offset(*trust))
         }
         Errand::Witness { epoch, witness } => command.arg("witness").arg(hex(*epoch)).arg(format!("{witness:032x}")),
         Errand::Add { epoch, witness, micros } => {
@@ -299,8 +295,20 @@ pub(super) fn errand(errand: &Errand) -> Cmd {
             add_constants(&mut command, constants);
             &mut command
         }
+        Errand::Reconfigure { run, fresh, constants, trust, suspend } => {
+            command.arg("reconfigure").arg(run).arg(hex(*fresh));
+            add_constants(&mut command, constants);
+            command.arg(floor_offset(*trust)).arg(u8::from(*suspend))
+        }
     };
     command
+}
+
+fn floor_offset(trust: Trust) -> String {
+    match trust {
+        Trust::Quarantine => String::new(),
+        Trust::Vote { floor_offset } => floor_offset.to_string(),
+    }
 }
 
 fn add_constants(command: &mut Cmd, constants: &Constants) {
@@ -319,9 +327,11 @@ fn parse_standing(value: &Value) -> Option<Standing> {
     let Value::Array(parts) = value else { return None };
     let [accepted, at, words @ ..] = parts.as_slice() else { return None };
     let words: Vec<String> = words.iter().map(text).collect::<Option<_>>()?;
-    let [mark, run, cluster, nodes, max_ttl, sigma, witnessed, witness, seen, founders] = words.as_slice() else {
+    let [mark, run, cluster, nodes, max_ttl, sigma, witnessed, witness, seen, founders, rest @ ..] = words.as_slice()
+    else {
         return None;
     };
+    let [quarantine, suspended, restarts] = rest else { return None };
     let life = if cluster.is_empty() {
         None
     } else {
@@ -331,6 +341,8 @@ fn parse_standing(value: &Value) -> Option<Standing> {
             run: run.clone(),
             epoch,
             floor,
+            quarantine_micros: quarantine.parse().ok()?,
+            suspended: suspended == "1",
             witnessed_micros: witnessed.parse().ok()?,
             witness: witness.map(|who| (who, seen.parse().unwrap_or(0))),
             constants: Constants {
@@ -340,6 +352,7 @@ fn parse_standing(value: &Value) -> Option<Standing> {
                 sigma_micros: sigma.parse().ok()?,
             },
             founders: founders.clone(),
+            restarts: restarts.parse().ok()?,
         })
     };
     Some(Standing { accepted: unsigned(accepted)? == 1, life, at_micros: unsigned(at)? })

@@ -1,11 +1,12 @@
 -- A client's errands about the node itself: `attend` of quorlock-core's node::incarnation, line by line.
 -- KEYS  1 epoch: the mark of this life, with the floor once it is ripe ('hex' or 'hex floor')   2 meta
 -- ARGV  1 errand, then its arguments
--- Gives {accepted, now, mark, run, cluster, nodes, max_ttl, sigma, witnessed, witness, seen, founders}
+-- Gives {accepted, now, mark, and the fields of meta}
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local mark = redis.call('GET', KEYS[1])
-local fields = {'run', 'cluster', 'nodes', 'max_ttl', 'sigma', 'witnessed', 'witness', 'seen', 'founders'}
+local fields = {'run', 'cluster', 'nodes', 'max_ttl', 'sigma', 'witnessed', 'witness', 'seen', 'founders', 'quarantine',
+  'suspended', 'restarts'}
 local meta = redis.call('HMGET', KEYS[2], unpack(fields))
 local errand = ARGV[1]
 local blank = not meta[2]
@@ -13,16 +14,25 @@ local accepted = 0
 
 local function number(x) return string.format('%.0f', x) end
 
-local function floored(floor)
-  local before = mark and tonumber(string.match(mark, ' (%d+)$'))
-  return math.max(floor, before or 0)
+local before = mark and tonumber(string.match(mark, ' (%d+)$'))
+
+-- ARGV 2 to 7 are the run, the epoch and the constants
+local function begin(founders, floor, quarantine, suspended, restarts)
+  redis.call('DEL', KEYS[2])
+  redis.call('HSET', KEYS[2], 'run', ARGV[2], 'cluster', ARGV[4], 'nodes', ARGV[5], 'max_ttl', ARGV[6],
+    'sigma', ARGV[7], 'witnessed', '0', 'founders', founders, 'quarantine', number(quarantine),
+    'suspended', suspended, 'restarts', number(restarts))
+  redis.call('SET', KEYS[1], floor and ARGV[3] .. ' ' .. number(math.max(floor, before or 0)) or ARGV[3])
 end
 
-local function begin(run, epoch, cluster, nodes, max_ttl, sigma, founders, floor)
-  redis.call('DEL', KEYS[2])
-  redis.call('HSET', KEYS[2], 'run', run, 'cluster', cluster, 'nodes', nodes, 'max_ttl', max_ttl, 'sigma', sigma,
-    'witnessed', '0', 'founders', founders)
-  redis.call('SET', KEYS[1], floor and epoch .. ' ' .. number(floored(floor)) or epoch)
+-- For whoever may still hold a lease by these constants, or by those before.
+local function quarantined()
+  local owed = blank and 0 or before and meta[4] * 1100 or tonumber(meta[10])
+  return math.max(ARGV[6] * 1100, owed)
+end
+
+local function trusted(offset, suspended)
+  return offset ~= '' and suspended == '0' and now + offset
 end
 
 if errand == 'look' then
@@ -33,14 +43,20 @@ elseif errand == 'hello' then
   if kin then
     accepted = 1
     if blank or not mark or meta[1] ~= ARGV[2] then
-      local floor = ARGV[9] ~= '' and now + ARGV[9]
-      local founders = blank and ARGV[8] or meta[9]
-      begin(ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], founders, floor)
+      local suspended = not blank and meta[11] or '0'
+      local founders, restarts = blank and ARGV[8] or meta[9], blank and 0 or meta[12] + 1
+      begin(founders, trusted(ARGV[9], suspended), quarantined(), suspended, restarts)
     end
+  end
+elseif errand == 'reconfigure' then
+  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma  8 floor's offset, or ''  9 whether to suspend
+  if blank or meta[2] == ARGV[4] then
+    begin(not blank and meta[9] or '', trusted(ARGV[8], ARGV[9]), quarantined(), ARGV[9], not blank and meta[12] or 0)
+    accepted = 1
   end
 elseif errand == 'init' then
   -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma
-  begin(ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], '', now - ARGV[7])
+  begin('', now - ARGV[7], ARGV[6] * 1100, '0', 0)
   accepted = 1
 elseif not blank and mark == ARGV[2] then
   -- 2 epoch, which is the whole mark as long as the node is not ripe  3 witness
@@ -55,7 +71,7 @@ elseif not blank and mark == ARGV[2] then
       accepted = 1
     end
   elseif errand == 'ripen' then
-    if tonumber(meta[6]) >= meta[4] * 1100 then
+    if meta[11] == '0' and tonumber(meta[6]) >= tonumber(meta[10]) then
       redis.call('SET', KEYS[1], mark .. ' ' .. number(math.max(now - meta[5], 0)))
       accepted = 1
     end

@@ -14,7 +14,8 @@ const SCHEMA: &str = "
     CREATE TABLE node(
         id INTEGER PRIMARY KEY CHECK(id = 1), reserve INTEGER NOT NULL, sure INTEGER NOT NULL, swept TEXT NOT NULL,
         run TEXT, epoch TEXT, floor INTEGER, witnessed INTEGER, witness TEXT, witness_seen INTEGER,
-        cluster TEXT, nodes INTEGER, max_ttl INTEGER, sigma INTEGER, founders TEXT
+        cluster TEXT, nodes INTEGER, max_ttl INTEGER, sigma INTEGER, founders TEXT,
+        quarantine INTEGER, suspended INTEGER, restarts INTEGER
     ) STRICT;
     CREATE TABLE record(
         key TEXT PRIMARY KEY, vote TEXT, period TEXT, vote_until INTEGER,
@@ -74,7 +75,7 @@ pub(super) fn create(connection: &Connection, reserve: u64) -> Result<(), Fault>
 pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT reserve, sure, swept, run, epoch, floor, witnessed, witness, witness_seen,
-            cluster, nodes, max_ttl, sigma, founders FROM node WHERE id = 1",
+            cluster, nodes, max_ttl, sigma, founders, quarantine, suspended, restarts FROM node WHERE id = 1",
     )?;
     let mut rows = statement.query([])?;
     let row = rows.next()?.ok_or(Fault::Damaged { table: "node", column: "id" })?;
@@ -85,6 +86,8 @@ pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
             run,
             epoch: column(4, "epoch").bits()?.map(Epoch),
             floor: column(5, "floor").fence()?,
+            quarantine_micros: column(14, "quarantine").must(Column::number)?,
+            suspended: column(15, "suspended").must(Column::number)? != 0,
             witnessed_micros: column(6, "witnessed").must(Column::number)?,
             witness: match column(7, "witness").bits()? {
                 None => None,
@@ -97,6 +100,7 @@ pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
                 sigma_micros: column(12, "sigma").must(Column::number)?,
             },
             founders: column(13, "founders").must(Column::value)?,
+            restarts: column(16, "restarts").must(Column::number)?,
         }),
     };
     Ok(NodeNote {
@@ -123,7 +127,8 @@ pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeN
     connection
         .prepare_cached(
             "UPDATE node SET run = ?1, epoch = ?2, floor = ?3, witnessed = ?4, witness = ?5, witness_seen = ?6,
-                cluster = ?7, nodes = ?8, max_ttl = ?9, sigma = ?10, founders = ?11 WHERE id = 1",
+                cluster = ?7, nodes = ?8, max_ttl = ?9, sigma = ?10, founders = ?11,
+                quarantine = ?12, suspended = ?13, restarts = ?14 WHERE id = 1",
         )?
         .execute(params![
             life.run,
@@ -137,6 +142,9 @@ pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeN
             number(constants.max_ttl_millis, "max_ttl")?,
             number(constants.sigma_micros, "sigma")?,
             life.founders,
+            number(life.quarantine_micros, "quarantine")?,
+            life.suspended,
+            number(life.restarts, "restarts")?,
         ])?;
     Ok(())
 }

@@ -82,7 +82,9 @@ impl Job {
     /// The answer.
     fn tell(self, inbox: &Inbox) {
         inbox.take(match self {
-            Self::Errand(asked) => asked.answer.map_or_else(Answer::End, Answer::Standing),
+            Self::Errand(asked) => {
+                asked.answer.map_or_else(Answer::End, |standing| Answer::Standing(Box::new(standing)))
+            }
             Self::Letters(asked) => asked.answer.map_or_else(Answer::End, Answer::Replies),
         });
     }
@@ -255,7 +257,7 @@ fn run_errand(
     let is_other_run = before.as_ref().is_none_or(|before| before.run != life.run);
     let is_new = is_other_run || before.as_ref().is_none_or(|before| before.epoch != life.epoch);
     // Another run's times mean nothing now. An operator's new life in the same run keeps what it has.
-    if is_other_run || (is_new && !matches!(errand, Errand::Init { .. })) {
+    if is_other_run || (is_new && !matches!(errand, Errand::Init { .. } | Errand::Reconfigure { .. })) {
         store::wipe(transaction)?;
     }
     if is_new || before.is_none_or(|before| before.floor != life.floor) {

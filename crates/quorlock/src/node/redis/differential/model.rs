@@ -9,7 +9,7 @@ use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::node::{
     Answer, Constants, Epoch, Errand, FenceNote, Incarnation, NodeTime, Record, Standing, Trust, WITNESS_STILL, apply,
-    attend, quarantine_micros,
+    attend,
 };
 use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
@@ -222,7 +222,14 @@ impl Model {
                 fresh: fresh(),
                 constants: constants(set),
                 founders: founders.into(),
-                trust: trust.map_or(Trust::Quarantine, |floor_offset| Trust::Vote { floor_offset }),
+                trust: trusted(trust),
+            },
+            Visit::Reconfigure { run: which, constants: set, trust, suspend } => Errand::Reconfigure {
+                run: run(which),
+                fresh: fresh(),
+                constants: constants(set),
+                trust: trusted(trust),
+                suspend,
             },
             Visit::Init { run: which, constants: set } => {
                 Errand::Init { run: run(which), fresh: fresh(), constants: constants(set) }
@@ -239,8 +246,7 @@ impl Model {
         match span {
             Span::Micros(micros) => micros,
             Span::Rest(more) => {
-                let left =
-                    |life: &Incarnation| quarantine_micros(&life.constants).saturating_sub(life.witnessed_micros);
+                let left = |life: &Incarnation| life.quarantine_micros.saturating_sub(life.witnessed_micros);
                 self.state.life.as_ref().map_or(0, left).saturating_add_signed(more)
             }
         }
@@ -308,6 +314,10 @@ fn mode(role: Role, slot: u32) -> Mode {
     }
 }
 
+fn trusted(floor_offset: Option<i64>) -> Trust {
+    floor_offset.map_or(Trust::Quarantine, |floor_offset| Trust::Vote { floor_offset })
+}
+
 fn is_alone(mode: Mode) -> bool {
     matches!(mode, Mode::Exclusive { .. })
 }
@@ -318,9 +328,12 @@ fn stranger(epoch: Option<Epoch>) -> Incarnation {
         run: String::new(),
         epoch,
         floor: epoch.map(|_| Fence::default()),
+        quarantine_micros: 66_000_000,
+        suspended: false,
         witnessed_micros: 0,
         witness: None,
         constants: constants(0),
         founders: String::new(),
+        restarts: 0,
     }
 }

@@ -145,6 +145,7 @@ pub(super) enum Visit {
     Add { life: Known, who: u128, micros: Span },
     Ripen { life: Known },
     Init { run: usize, constants: usize },
+    Reconfigure { run: usize, constants: usize, trust: Option<i64>, suspend: bool },
 }
 
 /// How long an epoch has stood.
@@ -233,18 +234,21 @@ fn bid() -> impl Strategy<Value = Bid> {
 }
 
 fn visit() -> impl Strategy<Value = Visit> {
-    let trust = prop_oneof![2 => Just(None), 1 => select(vec![-1_000_000, 0, 2_000_000]).prop_map(Some)];
+    let trust = || prop_oneof![2 => Just(None), 1 => select(vec![-1_000_000, 0, 2_000_000]).prop_map(Some)];
     let run = || prop_oneof![5 => Just(0), 1 => 1..RUNS];
     let constants = || prop_oneof![5 => Just(0), 1 => 1..CONSTANTS];
     let who = || 1..3_u128;
     let span = prop_oneof![(0..1_000_000_u64).prop_map(Span::Micros), (-1..2_i64).prop_map(Span::Rest)];
     prop_oneof![
         1 => Just(Visit::Look),
-        3 => (run(), constants(), select(vec!["", "r1,r2"]), trust)
+        3 => (run(), constants(), select(vec!["", "r1,r2"]), trust())
             .prop_map(|(run, constants, founders, trust)| Visit::Hello { run, constants, founders, trust }),
         6 => (known(), who()).prop_map(|(life, who)| Visit::Witness { life, who }),
         6 => (known(), who(), span).prop_map(|(life, who, micros)| Visit::Add { life, who, micros }),
         4 => known().prop_map(|life| Visit::Ripen { life }),
         1 => (run(), constants()).prop_map(|(run, constants)| Visit::Init { run, constants }),
+        3 => (run(), 0..CONSTANTS, trust(), any::<bool>()).prop_map(|(run, constants, trust, suspend)| {
+            Visit::Reconfigure { run, constants, trust, suspend }
+        }),
     ]
 }

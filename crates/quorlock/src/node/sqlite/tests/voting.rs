@@ -141,11 +141,17 @@ fn an_operators_new_life_keeps_votes_and_lifts_the_floor() {
     let ground = Ground::new();
     let mut session = ground.session("boot");
     let fence = granted(&session.acquire("a", 1));
-    let init = Errand::Init { run: "boot".into(), fresh: Epoch(9), constants: constants() };
-    session.known = wait(session.session.errand(init)).unwrap().life.unwrap();
-    assert_eq!(session.known.epoch, Some(Epoch(9)));
-    assert!(session.known.floor.unwrap() > fence);
-    assert!(is_held(&session.acquire("a", 2)));
+    let (run, fresh, trust) = (|| "boot".to_owned(), Epoch(9), Trust::Vote { floor_offset: 0 });
+    let constants = || Constants { max_ttl_millis: 70_000, ..constants() };
+    for errand in [
+        Errand::Init { run: run(), fresh, constants: constants() },
+        Errand::Reconfigure { run: run(), fresh, constants: constants(), trust, suspend: false },
+    ] {
+        session.known = wait(session.session.errand(errand)).unwrap().life.unwrap();
+        assert_eq!((session.known.epoch, &session.known.constants), (Some(Epoch(9)), &constants()));
+        assert!(session.known.floor.unwrap() > fence);
+        assert!(is_held(&session.acquire("a", 2)));
+    }
     assert!(session.fence("b", 3) >= session.known.floor.unwrap());
 }
 
