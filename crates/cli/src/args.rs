@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::command::completions::CompletionsArgs;
 use crate::command::config::ConfigArgs;
+use crate::command::demo::DemoArgs;
 use crate::command::man::ManArgs;
 use crate::command::nodes::NodesArgs;
 use crate::command::run::RunArgs;
@@ -45,6 +46,9 @@ Run something under a lock
 Look after the nodes
   nodes                  how they are; init a new cluster
   config                 every setting, and where it came from
+
+Try it
+  demo                   watch locks survive crashes, with nothing to install
 
 Shell
   completions SHELL      for bash, zsh, fish
@@ -158,6 +162,7 @@ impl Cli {
 pub(crate) enum Command {
     Run(RunArgs),
     Nodes(NodesArgs),
+    Demo(DemoArgs),
     Config(ConfigArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

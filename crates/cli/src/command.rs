@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod demo;
 pub(crate) mod man;
 pub(crate) mod nodes;
 pub(crate) mod run;

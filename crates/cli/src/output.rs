@@ -67,9 +67,14 @@ impl Output {
         self.line(text.map_err(|error| Failure::Internal(format!("not JSON: {error}")))?)
     }
 
+    /// Whether colours are wanted on stdout.
+    pub(crate) fn is_colored(self) -> bool {
+        self.color.unwrap_or_else(|| io::stdout().is_terminal())
+    }
+
     /// A text for stdout, in its colour.
     pub(crate) fn paint(self, paint: Paint, text: impl std::fmt::Display) -> String {
-        painted(self.color.unwrap_or_else(|| io::stdout().is_terminal()), paint, &text.to_string())
+        painted(self.is_colored(), paint, &text.to_string())
     }
 
     /// A text for stderr, in its colour.

@@ -1,0 +1,97 @@
+//! The command on a terminal that the test looks at and types on.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+
+use quorlock_testkit::eventually;
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+/// A running command and its terminal. The command is killed when this is dropped.
+pub(crate) struct Pty {
+    master: File,
+    slave: OwnedFd,
+    child: Child,
+    screen: Arc<Mutex<vt100::Parser>>,
+}
+
+impl Pty {
+    /// Runs the command on a terminal of 24 rows and 80 columns, which is its controlling one.
+    pub(crate) fn spawn(command: &Command) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let slave = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&slave, size).unwrap();
+        let end = || slave.try_clone().unwrap();
+        let mut outer = Command::new("setsid");
+        outer
+            .args(["--ctty", "--wait"])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .env("TERM", "xterm-256color");
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => outer.env(name, value),
+                None => outer.env_remove(name),
+            };
+        }
+        let child = outer.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(24, 80, 0)));
+        let master = File::from(master);
+        let (mut written, shown) = (master.try_clone().unwrap(), Arc::clone(&screen));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = written.read(&mut bytes) {
+                shown.lock().unwrap().process(&bytes[..count]);
+            }
+        });
+        Self { master, slave, child, screen }
+    }
+
+    /// What can be read on it.
+    pub(crate) fn text(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
+    }
+
+    /// Waits until this can be read on it.
+    pub(crate) fn shows(&self, what: &str) {
+        self.shows_that(what, |text| text.contains(what));
+    }
+
+    /// Waits until what can be read on it is so.
+    pub(crate) fn shows_that(&self, what: &str, is_so: impl Fn(&str) -> bool) {
+        eventually(what, || is_so(&self.text()));
+    }
+
+    /// Whether it is as a shell needs it: its own screen, a cursor, and what is typed can be seen.
+    pub(crate) fn is_in_order(&self) -> bool {
+        let echoes = tcgetattr(&self.slave).unwrap().local_modes.contains(LocalModes::ECHO | LocalModes::ICANON);
+        let parser = self.screen.lock().unwrap();
+        echoes && !parser.screen().alternate_screen() && !parser.screen().hide_cursor()
+    }
+
+    pub(crate) fn type_keys(&mut self, keys: &[u8]) {
+        self.master.write_all(keys).unwrap();
+    }
+
+    /// Waits for the command's end.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        // It may have ended by itself. The hangup ends what setsid has started.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
