@@ -121,6 +121,11 @@ impl Hold {
         }
     }
 
+    /// How it is kept.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
     /// The lease's id.
     pub fn attempt(&self) -> LeaseId {
         self.attempt
@@ -215,7 +220,7 @@ impl Hold {
             Outcome::Voted { vote: Vote::Grant { .. }, sent } => self.acks[node] = self.acks[node].max(Some(*sent)),
             // Its memory is gone, and with it our vote; but a quarantined node gives no other before our ttl is over.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } if !self.terms.trusting => {}
-            Outcome::Silent(_) | Outcome::Voted { vote: Vote::Report(_), .. } => {}
+            Outcome::Silent(_) | Outcome::Voted { vote: Vote::Report(_) | Vote::Standing { .. }, .. } => {}
             Outcome::Voted { vote: Vote::Refusal(_), .. } => self.acks[node] = None,
         }
         let majority = self.terms.quorum.majority();

@@ -11,12 +11,17 @@ use crate::time::{Drift, Moment, Ttl};
 /// ttl from some point after its send, so the lease lives until the first of the best `majority` grants may lapse: the
 /// m-th largest send, plus ttl, minus drift. `None` without a majority.
 pub fn valid_until(sends: impl IntoIterator<Item = Moment>, majority: usize, ttl: Ttl, drift: Drift) -> Option<Moment> {
-    let mut sends: Vec<Moment> = sends.into_iter().collect();
-    if sends.len() < majority || majority == 0 {
+    Some((mth_largest(sends, majority)? + ttl.duration()).before(drift.of(ttl)))
+}
+
+/// The moment that a majority reaches at least. `None` without a majority.
+pub fn mth_largest(moments: impl IntoIterator<Item = Moment>, majority: usize) -> Option<Moment> {
+    let mut moments: Vec<Moment> = moments.into_iter().collect();
+    if moments.len() < majority || majority == 0 {
         return None;
     }
-    sends.sort_unstable_by(|a, b| b.cmp(a));
-    Some((sends[majority - 1] + ttl.duration()).before(drift.of(ttl)))
+    moments.sort_unstable_by(|a, b| b.cmp(a));
+    Some(moments[majority - 1])
 }
 
 /// What is left of a lease at `now`.

@@ -56,6 +56,13 @@ pub enum Request {
     },
     /// Tell how the name stands, and change nothing.
     Inspect,
+    /// Tell whether this attempt's vote stands, and change nothing.
+    Check {
+        /// The attempt that is asked about.
+        attempt: LeaseId,
+        /// Which slot it must be in, of a semaphore.
+        slot: Option<u32>,
+    },
     /// `SET name id NX PX ttl`: the Redlock page to the letter.
     PlainAcquire {
         /// The attempt that asks.
@@ -84,6 +91,7 @@ impl Request {
             Self::Acquire { attempt, .. }
             | Self::Renew { attempt, .. }
             | Self::Release { attempt, .. }
+            | Self::Check { attempt, .. }
             | Self::PlainAcquire { attempt, .. }
             | Self::PlainExtend { attempt, .. }
             | Self::PlainRelease { attempt } => *attempt,
@@ -93,7 +101,18 @@ impl Request {
 
     /// Whether a vote may stand because of it.
     pub fn may_grant(&self) -> bool {
-        !matches!(self, Self::Release { .. } | Self::PlainRelease { .. } | Self::Inspect)
+        !matches!(self, Self::Release { .. } | Self::PlainRelease { .. } | Self::Inspect | Self::Check { .. })
+    }
+
+    /// Whether it means anything only in the life of the node that the client knows. A vote that is taken back is gone
+    /// in any life, and a look at a name is for people.
+    pub fn needs_life(&self) -> bool {
+        self.may_grant() || matches!(self, Self::Check { .. })
+    }
+
+    /// Whether it leaves everything as it is.
+    pub fn is_look(&self) -> bool {
+        matches!(self, Self::Inspect | Self::Check { .. })
     }
 
     /// Whether it is one of the Redlock page's own commands, which know nothing of epochs.
@@ -116,6 +135,11 @@ pub enum Vote {
     Refusal(Refusal),
     /// Neither: what an inspection found.
     Report(Box<Report>),
+    /// The vote that was checked stands.
+    Standing {
+        /// For how long, unless it is renewed; unknown when it has no end.
+        remaining: Option<Duration>,
+    },
 }
 
 impl Vote {

@@ -28,7 +28,8 @@ use std::time::Duration;
 use quorlock_core::vote::Silence;
 
 use crate::builder::ClientBuilder;
-use crate::error::{CloseError, ConnectError, InitError, InspectError};
+use crate::error::{CheckError, CloseError, ConnectError, ExtendError, InitError, InspectError, ReleaseError};
+use crate::handed::{HandedLease, Released};
 use crate::inspect::Inspection;
 use crate::node::memory::MemoryNodes;
 use crate::stats::Stats;
@@ -120,6 +121,30 @@ impl Client {
     /// [`InspectError`] when no majority of the nodes can tell.
     pub fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, InspectError> {
         wait(self.client.inspect(name))
+    }
+
+    /// Extends a lease that was handed over. See [`crate::Client::extend`].
+    ///
+    /// # Errors
+    /// [`ExtendError`] when it is over, or too few nodes answered.
+    pub fn extend(&self, lease: &HandedLease) -> Result<Duration, ExtendError> {
+        wait(self.client.extend(lease))
+    }
+
+    /// Looks whether a lease that was handed over still stands. See [`crate::Client::check`].
+    ///
+    /// # Errors
+    /// [`CheckError`] when it does not, or too few nodes answered.
+    pub fn check(&self, lease: &HandedLease) -> Result<Duration, CheckError> {
+        wait(self.client.check(lease))
+    }
+
+    /// Gives back a lease that was handed over. See [`crate::Client::release`].
+    ///
+    /// # Errors
+    /// [`ReleaseError`] when too few nodes acknowledged.
+    pub fn release(&self, lease: &HandedLease) -> Result<Released, ReleaseError> {
+        wait(self.client.release(lease))
     }
 
     /// What this client has done so far, in numbers. Clones count together.

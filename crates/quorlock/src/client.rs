@@ -10,7 +10,8 @@ use crate::all::All;
 use crate::builder::ClientBuilder;
 use crate::cluster::Cluster;
 use crate::election::Election;
-use crate::error::{CloseError, ConnectError, InitError, InspectError};
+use crate::error::{CheckError, CloseError, ConnectError, ExtendError, InitError, InspectError, ReleaseError};
+use crate::handed::{HandedLease, Released, asking};
 use crate::inspect::{Inspection, inspect};
 use crate::lock::Lock;
 use crate::node::memory::MemoryNodes;
@@ -120,6 +121,46 @@ impl Client {
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, InspectError> {
         let recipe = Recipe::new(Arc::clone(&self.handle), name.as_ref());
         inspect(&self.handle.cluster, recipe.place()?).await
+    }
+
+    /// Extends a lease that was [handed over](crate::Lease::hand_over): a majority of the nodes restarts the ttl. Returns
+    /// how long it surely holds from now.
+    ///
+    /// Where its vote is gone, a node does not give it again: without the state of the guard nobody knows whether the
+    /// lease was lost meanwhile.
+    ///
+    /// # Errors
+    /// [`ExtendError::Lost`] when no majority can have it any more: nothing revives it. [`ExtendError::NoQuorum`] when too
+    /// few nodes answered; it may still be held.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop an extension that is under way.
+    pub async fn extend(&self, lease: &HandedLease) -> Result<Duration, ExtendError> {
+        asking::extend(&self.handle.cluster, lease).await
+    }
+
+    /// Looks whether a majority of the nodes still has a lease that was handed over, and for how long at least. It
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// [`CheckError::Lost`] when no majority can have it any more. [`CheckError::NoQuorum`] when too few nodes answered.
+    ///
+    /// # Cancel safety
+    /// It only looks.
+    pub async fn check(&self, lease: &HandedLease) -> Result<Duration, CheckError> {
+        asking::check(&self.handle.cluster, lease).await
+    }
+
+    /// Gives back a lease that was handed over, on every node, and says whether it still stood. One that is gone is
+    /// released just as well. Nodes that cannot be reached now are told later, as long as this client lives.
+    ///
+    /// # Errors
+    /// [`ReleaseError::NoQuorum`] when too few nodes acknowledged by the node deadline; the rest lapses with its ttl.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop the release.
+    pub async fn release(&self, lease: &HandedLease) -> Result<Released, ReleaseError> {
+        asking::release(&self.handle.cluster, lease).await
     }
 
     /// Each node's URL, without secrets, and why it cannot vote just now; `None` when it can.

@@ -265,6 +265,33 @@ pub enum ExtendError {
         /// Who said what.
         tally: Tally,
     },
+    /// It cannot be a lease of these nodes, as they are set up. Only of a lease that was handed over.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The client was closed. Only of a lease that was handed over, which does not end with it.
+    #[error("the client was closed")]
+    Closed,
+}
+
+/// It is not known that a lease that was handed over still stands.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// It is over, and stays so.
+    #[error(transparent)]
+    Lost(#[from] LostError),
+    /// Too few nodes could tell. It may still be held.
+    #[error("not known: {}", Account(tally))]
+    NoQuorum {
+        /// Who said what; "granted" means that it stands there.
+        tally: Tally,
+    },
+    /// It cannot be a lease of these nodes, as they are set up.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The client was closed.
+    #[error("the client was closed")]
+    Closed,
 }
 
 /// It is not known that a majority has taken its votes back. The lease is over all the same: the client goes on trying
@@ -281,6 +308,12 @@ pub enum ReleaseError {
         /// Who said what; "granted" means taken back.
         tally: Tally,
     },
+    /// It cannot be a lease of these nodes, as they are set up. Only of a lease that was handed over.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The client was closed. Only of a lease that was handed over, which does not end with it.
+    #[error("the client was closed")]
+    Closed,
 }
 
 /// The work was not done under the lock, or not to its end.

@@ -19,6 +19,7 @@ use crate::clock;
 use crate::cluster::Cluster;
 use crate::entropy::SystemDice;
 use crate::error::{ExtendError, LostError, ReleaseError};
+use crate::handed::HandedLease;
 use crate::link::{Ask, Mark, Voter};
 use crate::node::place::Place;
 use crate::owner::Owner;
@@ -173,6 +174,28 @@ impl Held {
             Arc::clone(&receipt).tick(deadline);
         }
         receipt.wait().await.map_err(|tally| ReleaseError::NoQuorum { tally: self.cluster.name_nodes(tally) })
+    }
+
+    /// Gives up the hold, and leaves the votes where they are. What has not been sent for it stays unsent.
+    pub(crate) fn hand_over(self: &Arc<Self>) -> Result<HandedLease, LostError> {
+        self.validity()?;
+        let handed = self.as_handed();
+        let mut inner = self.inner();
+        if !inner.hold.release() {
+            return Err(inner.end.unwrap_or(LostError::Expired));
+        }
+        drop(inner);
+        self.mark.finish();
+        self.cluster.forget(self.mark.attempt);
+        self.changed.notify_waiters();
+        Ok(handed)
+    }
+
+    /// What others need to know of it.
+    pub(crate) fn as_handed(&self) -> HandedLease {
+        let (name, id, fence) = (self.place.name.clone(), self.mark.attempt, self.fence());
+        let Terms { ttl, mode, holder, .. } = self.inner().hold.terms().clone();
+        HandedLease { name, id, fence, ttl, mode, holder }
     }
 
     /// Gives the lock back, without waiting for anything.

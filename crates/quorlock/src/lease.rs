@@ -8,6 +8,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::name::{LeaseId, Name};
 
 use crate::error::{ExtendError, FenceError, LostError, ReleaseError};
+use crate::handed::HandedLease;
 use crate::keeper::Held;
 
 /// What you get when a lock is won: it is yours until it is released, dropped or lost.
@@ -99,6 +100,23 @@ impl Lease {
     /// Dropping the future does not stop the release.
     pub async fn release(self) -> Result<(), ReleaseError> {
         self.held.release().await
+    }
+
+    /// Gives up the guard without giving the lock back: nobody renews it from now on, and what is returned can be
+    /// extended, checked and released by any client of these nodes. It lasts for its ttl from the last renewal, and does
+    /// not end with this client. On an SQLite node it may end with this process, unless the client was built to be
+    /// [outlived by its leases](crate::ClientBuilder::outlived_by_leases).
+    ///
+    /// # Errors
+    /// [`LostError`] when the lease is over.
+    pub fn hand_over(self) -> Result<HandedLease, LostError> {
+        self.held.hand_over()
+    }
+
+    /// The lease as [`hand_over`](Self::hand_over) would give it, while this guard goes on: for work in other processes
+    /// that wants to [check](crate::Client::check) it.
+    pub fn as_handed(&self) -> HandedLease {
+        self.held.as_handed()
     }
 
     /// Releases after the work was done; whether a majority acknowledged makes no difference to it.

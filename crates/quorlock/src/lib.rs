@@ -34,6 +34,7 @@ mod declare;
 mod election;
 mod entropy;
 mod error;
+mod handed;
 mod inspect;
 mod keeper;
 mod lease;
@@ -48,6 +49,7 @@ mod rw;
 mod semaphore;
 mod stats;
 mod timers;
+mod votes;
 
 /// The README's example has to compile, too.
 #[cfg(doctest)]
@@ -60,9 +62,10 @@ pub use builder::{BACKSTEP_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAUL
 pub use client::Client;
 pub use election::{Election, Leader, Leadership};
 pub use error::{
-    AcquireError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError, InitError, InspectError,
-    LostError, ReconfigureError, ReleaseError, RunError,
+    AcquireError, CheckError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError, InitError,
+    InspectError, LostError, ReconfigureError, ReleaseError, RunError,
 };
+pub use handed::{HandedLease, LeaseTextError, Released};
 pub use inspect::Inspection;
 pub use lease::Lease;
 pub use lock::Lock;

@@ -31,7 +31,7 @@ use crate::membership::Membership;
 use crate::node::place::Place;
 use crate::node::{Answer, Inbox, Node, Trouble};
 use crate::stats::Traffic;
-use outbox::{Outbox, State};
+use outbox::{OWED_MAX, Outbox, State};
 use serve::Port;
 
 /// Who waits for a node's answer.
@@ -124,7 +124,7 @@ impl Link {
     /// mark must say that it is done.
     ///
     /// `false` if nothing of the attempt, and of its waiter if that leaves the line, has ever left for this node: then
-    /// there is nothing to take back.
+    /// there is nothing to take back. Also if the attempt is somebody else's, and the link owes enough already.
     pub(crate) fn release(
         &self,
         mark: &Arc<Mark>,
@@ -137,7 +137,7 @@ impl Link {
         debug_assert!(mark.is_done(), "marked done before its releases are sent");
         let mut outbox = self.outbox();
         let leaves = matches!(parting, Some(Parting::Leave(_))) && mark.is_placed(self.node);
-        if !mark.is_sent(self.node) && !leaves {
+        if !mark.is_sent(self.node) && !leaves || mark.is_of_another() && outbox.owed() >= OWED_MAX {
             return false;
         }
         let lapses = Owed::until(clock::now(), ttl);

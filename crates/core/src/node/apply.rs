@@ -41,7 +41,7 @@ pub fn apply(life: &Incarnation, record: &mut Record, request: &Request, epoch: 
     record.lapse(now);
     let floor = match life.floor {
         Some(floor) if life.epoch == Some(epoch) => floor,
-        _ if !request.may_grant() => Fence::default(),
+        _ if !request.needs_life() => Fence::default(),
         _ => return Refusal::WrongEpoch.into(),
     };
     match request {
@@ -61,6 +61,7 @@ pub fn apply(life: &Incarnation, record: &mut Record, request: &Request, epoch: 
             answer
         }
         Request::Inspect => Vote::Report(Box::new(report(record, now))).into(),
+        Request::Check { attempt, slot } => check(record, *attempt, *slot, now).into(),
         // The page's commands tell no more than yes or no.
         Request::PlainAcquire { .. } if record.vote.is_some() => {
             let (holder, remaining, fence, line) = (None, None, Fence::default(), Line::default());
@@ -246,6 +247,21 @@ fn report(record: &Record, now: NodeTime) -> Report {
         since_micros: record.fence.as_ref().map_or(0, |note| note.since_micros),
         waiting: record.line.len() as u32,
     }
+}
+
+fn check(record: &Record, attempt: LeaseId, slot: Option<u32>, now: NodeTime) -> Vote {
+    if record.tombstone.is_some() {
+        return Vote::Refusal(Refusal::Tombstoned);
+    }
+    let entry = record.entry(attempt);
+    let until = match &record.vote {
+        Some(vote) if record.is_own(attempt) => entry.map_or(vote.until, |entry| entry.until),
+        _ => return Vote::Refusal(Refusal::Absent),
+    };
+    if entry.and_then(|entry| entry.slot) != slot {
+        return Vote::Refusal(Refusal::Absent);
+    }
+    Vote::Standing { remaining: Some(Duration::from_millis(until - now.life_millis)) }
 }
 
 fn stored_fence(record: &Record) -> Fence {

@@ -1,4 +1,5 @@
 mod attend;
+mod check;
 mod hints;
 mod inspect;
 mod line;

@@ -7,6 +7,7 @@ use quorlock_core::name::{LeaseId, Name};
 
 use super::background::wait;
 use crate::error::{ExtendError, FenceError, LostError, ReleaseError};
+use crate::handed::HandedLease;
 
 /// What you get when a lock is won. See [`crate::Lease`].
 #[derive(Debug)]
@@ -75,6 +76,19 @@ impl Lease {
     /// [`ReleaseError`] when the lease was lost before, or too few nodes acknowledged.
     pub fn release(self) -> Result<(), ReleaseError> {
         wait(self.inner.release())
+    }
+
+    /// Gives up the guard without giving the lock back. See [`crate::Lease::hand_over`].
+    ///
+    /// # Errors
+    /// [`LostError`] when the lease is over.
+    pub fn hand_over(self) -> Result<HandedLease, LostError> {
+        self.inner.hand_over()
+    }
+
+    /// The lease as [`hand_over`](Self::hand_over) would give it, while this guard goes on.
+    pub fn as_handed(&self) -> HandedLease {
+        self.inner.as_handed()
     }
 
     /// Releases after the work was done.

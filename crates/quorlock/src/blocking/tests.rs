@@ -157,3 +157,16 @@ fn waiting_is_seen_and_counted_without_a_runtime() {
     assert_eq!(told.iter().last(), Some(Progress::Granted { fence: Some(fence) }));
     assert_eq!(client.stats().acquired, 2);
 }
+
+#[test]
+fn a_lease_is_handed_over_without_a_runtime() {
+    let nodes = MemoryNodes::new(1);
+    let client = Client::build(crate::Client::builder().memory(&nodes)).unwrap();
+    let lease = client.lock("a").acquire().unwrap().hand_over().unwrap();
+    client.close(Duration::from_secs(5)).unwrap();
+    let other = Client::build(crate::Client::builder().memory(&nodes)).unwrap();
+    assert!(other.extend(&lease).unwrap() < lease.ttl());
+    assert!(other.check(&lease).unwrap() < lease.ttl());
+    assert_eq!(other.release(&lease).unwrap(), crate::Released::Standing);
+    other.check(&lease).unwrap_err();
+}

@@ -11,6 +11,8 @@ pub(crate) struct Mark {
     done: AtomicBool,
     sent: AtomicU32,
     stray: AtomicU32,
+    /// Whether others may have sent something for it, of which nothing is known here.
+    of_another: bool,
     /// Nodes on which the waiter behind this attempt, or behind an earlier one of its, may have a place in line.
     placed: AtomicU32,
 }
@@ -22,8 +24,18 @@ impl Mark {
             done: AtomicBool::new(false),
             sent: AtomicU32::new(0),
             stray: AtomicU32::new(0),
+            of_another: false,
             placed: AtomicU32::new(0),
         }
+    }
+
+    /// An attempt of somebody else, who may have asked every node for it.
+    pub(crate) fn of_another(attempt: LeaseId) -> Self {
+        Self { sent: AtomicU32::new(u32::MAX), of_another: true, ..Self::new(attempt) }
+    }
+
+    pub(crate) fn is_of_another(&self) -> bool {
+        self.of_another
     }
 
     /// The next attempt of the same waiter.

@@ -186,7 +186,8 @@ impl Owed {
             Request::PlainRelease { attempt }
         } else {
             // Something of this attempt may still arrive, behind this: leave a note that it is over.
-            let tombstone = self.mark.is_stray(node).then(|| self.ttl.as_millis() * 2);
+            let may_arrive = self.mark.is_stray(node) || self.mark.is_of_another();
+            let tombstone = may_arrive.then(|| self.ttl.as_millis() * 2);
             // By the time that it is sent once more, the waiter may have left: its place is not to come back.
             let parting = self.parting.filter(|parting| !(self.tried && matches!(parting, Parting::Yield(_))));
             Request::Release { attempt, tombstone, parting }

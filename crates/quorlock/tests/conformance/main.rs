@@ -8,6 +8,7 @@ mod backend;
 mod common;
 mod elections;
 mod giving_back;
+mod handing;
 mod keeping;
 mod many;
 mod mixing;
@@ -75,6 +76,15 @@ macro_rules! on_all {
                 closing_ends_leases_and_delivers_releases,
                 a_closed_client_acquires_nothing,
                 the_last_client_or_lock_takes_its_leases_along,
+            }
+            handing {
+                a_lease_of_any_kind_travels,
+                nobody_renews_a_lease_that_was_handed_over,
+                extensions_keep_a_lease_that_was_handed_over,
+                a_lease_that_is_over_cannot_be_handed_over,
+                whoever_extends_does_not_become_the_holder,
+                releasing_one_entry_leaves_the_others,
+                a_closed_client_says_so,
             }
             running {
                 run_gives_the_works_value_and_frees,

@@ -81,7 +81,7 @@ impl Outside {
                 (now + ttl.as_millis()).max(before.map_or(0, |(_, until)| until))
             }
             Request::PlainAcquire { ttl, .. } | Request::PlainExtend { ttl, .. } => now + ttl.as_millis(),
-            Request::Inspect => return,
+            Request::Inspect | Request::Check { .. } => return,
             Request::Release { .. } | Request::PlainRelease { .. } => {
                 assert!(before.is_some(), "nothing stood that could be taken back");
                 self.standing = None;

@@ -58,6 +58,14 @@ fn request(life: Option<Life>, letter: &Letter, constants: &Constants) -> Cmd {
             command.arg(&place.key).arg(fence_key(place)).arg(holds_key(place)).arg(kept_key(place));
             command
         }
+        Request::Check { attempt, slot } => {
+            let mut command = cmd("EVALSHA");
+            command.arg(&SCRIPTS.check.sha).arg(4);
+            command.arg(epoch_key()).arg(&place.key).arg(tombstone_key(*attempt)).arg(holds_key(place));
+            let slot = slot.map(|slot| slot.to_string()).unwrap_or_default();
+            command.arg(mark(life)).arg(attempt.reveal()).arg(slot);
+            command
+        }
         Request::PlainAcquire { attempt, ttl } => {
             let mut command = cmd("SET");
             command.arg(&place.key).arg(attempt.reveal()).arg("NX").arg("PX").arg(ttl.as_millis());
@@ -193,10 +201,13 @@ fn scripted(request: &Request, value: &Value) -> Option<Reply> {
     let [Value::Int(code), at, rest @ ..] = parts.as_slice() else { return None };
     let vote = match (request, *code) {
         (Request::Acquire { mode, .. } | Request::Renew { mode, .. }, 1) => granted(*mode, rest)?,
-        (Request::Acquire { .. } | Request::Renew { .. }, code) => Vote::Refusal(refusal(code, rest)?),
+        (Request::Acquire { .. } | Request::Renew { .. }, code) | (Request::Check { .. }, code @ (-1 | -2 | -4)) => {
+            Vote::Refusal(refusal(code, rest)?)
+        }
         (Request::Release { .. }, 1) if rest.is_empty() => Vote::grant(Fence::default()),
         (Request::Release { .. }, -4) if rest.is_empty() => Vote::Refusal(Refusal::Absent),
         (Request::Inspect, 2) => Vote::Report(Box::new(report(rest)?)),
+        (Request::Check { .. }, 3) => standing_vote(rest)?,
         _ => return None,
     };
     Some(Reply::Voted { vote, at_micros: Some(unsigned(at)?) })
@@ -257,6 +268,11 @@ fn report(parts: &[Value]) -> Option<Report> {
     };
     let (fence, since_micros) = (Fence::new(unsigned(fence)?), unsigned(since)?);
     Some(Report { held, fence, since_micros, waiting: small(waiting)? })
+}
+
+fn standing_vote(parts: &[Value]) -> Option<Vote> {
+    let [Value::Int(left)] = parts else { return None };
+    Some(Vote::Standing { remaining: remaining(*left) })
 }
 
 fn parse_period(period: &str) -> Option<Period> {

@@ -48,6 +48,7 @@ pub(crate) struct Scripts {
     pub(crate) enter: Loaded,
     pub(crate) release: Loaded,
     pub(crate) inspect: Loaded,
+    pub(crate) check: Loaded,
     pub(crate) errand: Loaded,
     pub(crate) plain_extend: Loaded,
     pub(crate) plain_release: Loaded,
@@ -58,15 +59,16 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     enter: Loaded::new(include_str!("enter.lua")),
     release: Loaded::new(include_str!("release.lua")),
     inspect: Loaded::new(include_str!("inspect.lua")),
+    check: Loaded::new(include_str!("check.lua")),
     errand: Loaded::new(include_str!("errand.lua")),
     plain_extend: Loaded::new(include_str!("plain_extend.lua")),
     plain_release: Loaded::new(include_str!("plain_release.lua")),
 });
 
 impl Scripts {
-    pub(crate) fn all(&self) -> [&Loaded; 7] {
-        let Self { acquire, enter, release, inspect, errand, plain_extend, plain_release } = self;
-        [acquire, enter, release, inspect, errand, plain_extend, plain_release]
+    pub(crate) fn all(&self) -> [&Loaded; 8] {
+        let Self { acquire, enter, release, inspect, check, errand, plain_extend, plain_release } = self;
+        [acquire, enter, release, inspect, check, errand, plain_extend, plain_release]
     }
 }
 

@@ -209,7 +209,7 @@ impl Worker {
                 }
             }
         }
-        let changing = jobs.iter().flat_map(Job::letters).filter(|letter| *letter.request != Request::Inspect).count();
+        let changing = jobs.iter().flat_map(Job::letters).filter(|letter| !letter.request.is_look()).count();
         self.unswept = self.unswept.saturating_add(changing as u32);
         if self.unswept >= SWEEP_EVERY {
             self.unswept = 0;
@@ -279,7 +279,7 @@ fn answer(
     let Some(life) = &node.life else { return Ok((Reply::Failed("the node is blank".into()), None)) };
     let (key, request) = (letter.place.key.as_str(), &*letter.request);
     let voted = |vote| Reply::Voted { vote, at_micros: Some(now.wall_micros) };
-    if life.run != boot && request.may_grant() {
+    if life.run != boot && request.needs_life() {
         return Ok((voted(Vote::Refusal(Refusal::WrongEpoch)), None));
     }
     let mut record = record::load(transaction, key)?;
@@ -287,11 +287,15 @@ fn answer(
         // The floor may be far ahead of the clock. Kept for as long as a later fence could come out lower.
         note.until = note.until.max(now.life_millis);
     }
-    if *request == Request::Inspect {
+    if request.is_look() {
         // A look leaves even what has lapsed as it is, and what the dead have left.
         for release in dead::releases_owed(transaction, key, &record, processes, 0)? {
             apply(life, &mut record, &release, epoch, now);
         }
+        record.tombstone = match request {
+            Request::Check { attempt, .. } => record::load_tombstone(transaction, *attempt)?,
+            _ => None,
+        };
         let answer = apply(life, &mut record, request, epoch, now);
         return Ok((voted(answer.vote), answer.hint));
     }

@@ -36,6 +36,7 @@ fn letters() -> Vec<Letter> {
     requests.extend([
         Request::Release { attempt, tombstone: Some(1), parting: waiter.map(Parting::Yield) },
         Request::Inspect,
+        Request::Check { attempt, slot: Some(1) },
         Request::PlainAcquire { attempt, ttl },
         Request::PlainExtend { attempt, ttl },
         Request::PlainRelease { attempt },
@@ -128,7 +129,7 @@ fn says_yes(request: &Request, value: &Value, same_life: bool) -> bool {
         }
         Request::Acquire { .. } | Request::Renew { .. } => matches!(value, Value::Array(parts)
             if matches!(&parts[..], [Value::Int(1), at, fence] if is_number(at) && is_number(fence))),
-        Request::Inspect => false,
+        Request::Inspect | Request::Check { .. } => false,
     }
 }
 
@@ -235,6 +236,20 @@ fn a_report_is_read_whole_or_not_at_all() {
         let held = |period| HeldBy { holder: None, remaining: Some(Duration::from_millis(50)), period, holds: 4 };
         let expected = period.and_then(|period| reported(Report { held: Some(held(period)), ..free.clone() }));
         assert_eq!(read(&Request::Inspect, &parts), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_check_is_read_whole_or_not_at_all() {
+    let request = Request::Check { attempt: LeaseId::from_bits(1), slot: None };
+    let standing = |remaining| Some(Vote::Standing { remaining });
+    assert_eq!(read(&request, &numbers(&[3, 9, 50])), standing(Some(Duration::from_millis(50))));
+    assert_eq!(read(&request, &numbers(&[3, 9, -1])), standing(None));
+    for (code, refusal) in [(-1, Refusal::WrongEpoch), (-2, Refusal::Tombstoned), (-4, Refusal::Absent)] {
+        assert_eq!(read(&request, &numbers(&[code, 9])), Some(Vote::Refusal(refusal)));
+    }
+    for other in [1, 2, -3, -6] {
+        assert_eq!(read(&request, &numbers(&[other, 9])), None);
     }
 }
 

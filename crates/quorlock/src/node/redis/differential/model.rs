@@ -161,6 +161,9 @@ impl Model {
                 });
                 Request::Release { attempt, tombstone, parting }
             }
+            Kind::Check => {
+                Request::Check { attempt, slot: if let Mode::Slot { slot, .. } = mode { Some(slot) } else { None } }
+            }
             // The page knows no other way to hold than alone.
             Kind::PlainAcquire { ttl: millis } if is_alone(mode) => Request::PlainAcquire { attempt, ttl: ttl(millis) },
             Kind::PlainExtend { ttl: millis } if is_alone(mode) => Request::PlainExtend { attempt, ttl: ttl(millis) },

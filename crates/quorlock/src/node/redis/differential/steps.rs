@@ -62,6 +62,7 @@ pub(super) enum Kind {
     Renew { fence: Bid, ttl: u64, holder: &'static str, repair: bool },
     Release { tombstone: Option<u64>, parting: Option<Away> },
     Inspect,
+    Check,
     PlainAcquire { ttl: u64 },
     PlainExtend { ttl: u64 },
     PlainRelease,
@@ -217,6 +218,7 @@ fn letter() -> impl Strategy<Value = Letter> {
         8 => (option::weighted(0.2, 1..3_000_u64), option::weighted(0.6, away()))
             .prop_map(|(tombstone, parting)| Kind::Release { tombstone, parting }),
         2 => Just(Kind::Inspect),
+        3 => Just(Kind::Check),
         2 => ttl().prop_map(|ttl| Kind::PlainAcquire { ttl }),
         1 => ttl().prop_map(|ttl| Kind::PlainExtend { ttl }),
         1 => Just(Kind::PlainRelease),

@@ -52,7 +52,7 @@ fn request(modes: Vec<Mode>) -> impl Strategy<Value = Request> {
     let fence = prop_oneof![Just(0), START_MICROS..START_MICROS + 20_000_000, Just(START_MICROS + 1_200_000_000)];
     let ttl = (100..60_000_u64).prop_map(ttl);
     let waiter = prop::option::weighted(0.7, waiter());
-    let kind = prop_oneof![6 => Just(0), 3 => Just(1), 6 => Just(2), 4 => 3..7];
+    let kind = prop_oneof![6 => Just(0), 3 => Just(1), 6 => Just(2), 5 => 3..8];
     (kind, 0..modes.len(), fence.prop_map(Fence::new), ttl, any::<bool>(), 0..90_000_u64, waiter).prop_map(
         move |(kind, who, fence, ttl, flag, millis, waiter)| {
             let (attempt, mode) = (LeaseId::from_bits(who as u128), modes[who]);
@@ -67,6 +67,10 @@ fn request(modes: Vec<Mode>) -> impl Strategy<Value = Request> {
                 3 => Request::PlainAcquire { attempt: plain, ttl },
                 4 => Request::PlainExtend { attempt: plain, ttl },
                 5 => Request::PlainRelease { attempt: plain },
+                6 => {
+                    let slot = if let Mode::Slot { slot, .. } = mode { Some(slot) } else { None };
+                    Request::Check { attempt, slot }
+                }
                 _ => Request::Inspect,
             }
         },

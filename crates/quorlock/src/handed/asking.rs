@@ -1,0 +1,150 @@
+//! Extending, checking and releasing a lease by what was handed over: nothing is known of it but that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_core::quorum::Tally;
+use quorlock_core::time::{Moment, Ttl};
+use quorlock_core::validity;
+use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
+
+use super::{HandedLease, Released};
+use crate::clock;
+use crate::cluster::Cluster;
+use crate::error::{CheckError, ConfigError, ExtendError, LostError, ReleaseError};
+use crate::link::{Mark, Voter};
+use crate::node::place::Place;
+use crate::votes::{Votes, tally};
+
+/// Restarts the ttl where the vote stands: a vote that is gone is not given again, since nobody here knows whether the
+/// lease was lost meanwhile.
+pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Duration, ExtendError> {
+    let (attempt, ttl) = (lease.id, lease.ttl);
+    let request = match lease.fence {
+        Some(fence) => {
+            let (holder, mode) = (lease.holder.clone(), lease.mode);
+            Request::Renew { attempt, fence, ttl, repair: false, holder, mode }
+        }
+        None => Request::PlainExtend { attempt, ttl },
+    };
+    Ok(outlook(cluster, lease, request).await?)
+}
+
+/// Looks where the vote stands, and for how long.
+pub(crate) async fn check(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Duration, CheckError> {
+    let request = Request::Check { attempt: lease.id, slot: lease.slot() };
+    Ok(outlook(cluster, lease, request).await?)
+}
+
+/// Takes the votes back, on every node, with a note that the attempt is over: what others may have under way for this
+/// lease is not known here.
+pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Released, ReleaseError> {
+    let place = place(cluster, lease)?;
+    let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(ReleaseError::Closed)?;
+    let mark = Arc::new(Mark::of_another(lease.id));
+    mark.finish();
+    let plain = lease.fence.is_none();
+    for link in &cluster.links {
+        let voter = Some(Arc::clone(&votes) as Arc<dyn Voter>);
+        if !link.release(&mark, &place, lease.ttl, plain, None, voter) {
+            votes.note(link.node, Outcome::Silent(Silence::Owing));
+        }
+    }
+    cluster.flush();
+    let quorum = cluster.settings.quorum;
+    let said =
+        votes.wait(|said| count(said, is_grant) >= quorum.majority() || count(said, is_refusal) > quorum.spare());
+    let said: Vec<_> = said.await.into_iter().map(Some).collect();
+    let (stood, gone) = (count(&said, is_grant), count(&said, is_refusal));
+    if stood >= quorum.majority() {
+        return Ok(Released::Standing);
+    }
+    if stood + gone >= quorum.majority() {
+        return Ok(Released::Gone);
+    }
+    Err(ReleaseError::NoQuorum { tally: tally(cluster, said.into_iter().flatten().collect()) })
+}
+
+/// Why it is not known that a lease stands.
+enum Doubt {
+    Lost(LostError),
+    NoQuorum(Tally),
+    Config(ConfigError),
+    Closed,
+}
+
+/// How long a majority lets the lease stand at least: the m-th largest end, each counted from its own send, less drift.
+async fn outlook(cluster: &Arc<Cluster>, lease: &HandedLease, request: Request) -> Result<Duration, Doubt> {
+    let place = place(cluster, lease).map_err(Doubt::Config)?;
+    let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(Doubt::Closed)?;
+    votes.ask(cluster, &place, request);
+    let quorum = cluster.settings.quorum;
+    let stands = |outcome: &Outcome| end(outcome, lease.ttl).is_some();
+    let said = votes.wait(|said| count(said, stands) >= quorum.majority() || count(said, is_refusal) > quorum.spare());
+    let said = said.await;
+    let ends = said.iter().filter_map(|outcome| end(outcome, lease.ttl));
+    match validity::mth_largest(ends, quorum.majority()) {
+        Some(until) => {
+            let left = validity::left(until.before(cluster.settings.drift.of(lease.ttl)), clock::now());
+            if left.is_zero() { Err(Doubt::Lost(LostError::Expired)) } else { Ok(left) }
+        }
+        None if said.iter().filter(|outcome| is_refusal(outcome)).count() > quorum.spare() => {
+            Err(Doubt::Lost(LostError::Taken))
+        }
+        None => Err(Doubt::NoQuorum(tally(cluster, said))),
+    }
+}
+
+/// When the vote that a node spoke of may end, by our clock.
+fn end(outcome: &Outcome, ttl: Ttl) -> Option<Moment> {
+    match outcome {
+        Outcome::Voted { vote: Vote::Grant { .. }, sent } => Some(*sent + ttl.duration()),
+        Outcome::Voted { vote: Vote::Standing { remaining }, sent } => {
+            Some(*sent + remaining.map_or(ttl.duration(), |left| left.min(ttl.duration())))
+        }
+        _ => None,
+    }
+}
+
+fn count(said: &[Option<Outcome>], fits: impl Fn(&Outcome) -> bool) -> usize {
+    said.iter().flatten().filter(|outcome| fits(outcome)).count()
+}
+
+fn is_grant(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Voted { vote: Vote::Grant { .. }, .. })
+}
+
+/// Whether the node has no vote for the lease. One that lost its memory has nothing to say.
+fn is_refusal(outcome: &Outcome) -> bool {
+    let Outcome::Voted { vote: Vote::Refusal(why), .. } = outcome else { return false };
+    matches!(why, Refusal::Absent | Refusal::Held { .. } | Refusal::Tombstoned)
+}
+
+/// Where the lease is kept, if it can be one of this cluster's.
+fn place(cluster: &Cluster, lease: &HandedLease) -> Result<Arc<Place>, ConfigError> {
+    let settings = &cluster.settings;
+    Ttl::new(lease.ttl(), settings.max_ttl)?;
+    Ok(Arc::new(settings.template.place(&lease.name)?))
+}
+
+impl From<Doubt> for ExtendError {
+    fn from(doubt: Doubt) -> Self {
+        match doubt {
+            Doubt::Lost(lost) => Self::Lost(lost),
+            Doubt::NoQuorum(tally) => Self::NoQuorum { tally },
+            Doubt::Config(error) => Self::Config(error),
+            Doubt::Closed => Self::Closed,
+        }
+    }
+}
+
+impl From<Doubt> for CheckError {
+    fn from(doubt: Doubt) -> Self {
+        match doubt {
+            Doubt::Lost(lost) => Self::Lost(lost),
+            Doubt::NoQuorum(tally) => Self::NoQuorum { tally },
+            Doubt::Config(error) => Self::Config(error),
+            Doubt::Closed => Self::Closed,
+        }
+    }
+}

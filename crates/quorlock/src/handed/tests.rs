@@ -1,0 +1,116 @@
+use proptest::prelude::*;
+use quorlock_core::mode::OwnerId;
+use quorlock_core::time::TTL_MAX;
+
+use super::*;
+
+fn lease(name: &str, mode: Mode, fence: Option<u64>) -> HandedLease {
+    HandedLease {
+        name: Name::new(name).unwrap(),
+        id: LeaseId::from_bits(0x1234),
+        fence: fence.map(Fence::new),
+        ttl: Ttl::new(Duration::from_secs(30), TTL_MAX).unwrap(),
+        mode,
+        holder: Holder::new("db-3", 4121, "backup.sh \"x\" | y").encode(),
+    }
+}
+
+fn leases() -> Vec<HandedLease> {
+    let owner = OwnerId::from_bits(0x5ec);
+    let modes = [
+        Mode::EXCLUSIVE,
+        Mode::Exclusive { writer: Some(owner) },
+        Mode::Reentrant { owner },
+        Mode::Shared { owner },
+        Mode::Slot { permits: 3, slot: 2 },
+    ];
+    let fenced = modes.into_iter().map(|mode| lease("invoices/42", mode, Some(1_700_000_000_123_456)));
+    fenced.chain([lease("invoices/42", Mode::EXCLUSIVE, None)]).collect()
+}
+
+#[test]
+fn a_lease_of_any_kind_survives_its_text() {
+    for lease in leases() {
+        let text = lease.reveal();
+        assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_/:%".contains(&b)), "{text}");
+        assert_eq!(text.parse(), Ok(lease.clone()));
+        assert_eq!(format!(" {text}\n").parse(), Ok(lease), "as it is pasted, or read from a pipe");
+    }
+}
+
+#[test]
+fn the_name_can_be_read_by_people() {
+    assert!(leases()[0].reveal().starts_with("q1.invoices/42."));
+}
+
+#[test]
+fn what_is_shown_is_not_the_secret() {
+    for lease in leases() {
+        let shown = format!("{lease} {lease:?}");
+        assert!(shown.contains("invoices/42"), "{shown}");
+        assert!(!shown.contains(&lease.id.reveal()) && !shown.contains("5ec"), "{shown}");
+    }
+}
+
+#[test]
+fn what_is_no_lease_is_told_from_one_that_was_cut() {
+    let text = leases()[0].reveal();
+    let read = |text: &str| text.parse::<HandedLease>().unwrap_err();
+    assert_eq!(read(""), LeaseTextError::Empty);
+    assert_eq!(read(" \n"), LeaseTextError::Empty);
+    for foreign in ["deploy", "q", "q.x", "qx.1", "Q1.deploy", "\u{9501}", &text[1..], "-"] {
+        assert_eq!(read(foreign), LeaseTextError::Foreign, "{foreign}");
+    }
+    assert_eq!(read(&text.replacen("q1", "q2", 1)), LeaseTextError::Version);
+    for end in 3..text.len() {
+        assert_eq!(read(&text[..end]), LeaseTextError::Garbled, "{end}");
+    }
+    assert_eq!(read(&format!("{text}{text}")), LeaseTextError::Garbled);
+    assert_eq!(read(&format!("{text}0")), LeaseTextError::Garbled);
+    assert_eq!(read(&format!("q1.{}", "a".repeat(1_000_000))), LeaseTextError::Garbled);
+}
+
+#[test]
+fn a_text_with_the_right_sum_and_wrong_parts_is_garbled() {
+    let text = leases()[0].reveal();
+    let (body, _) = text.rsplit_once('.').unwrap();
+    for (old, new) in [
+        (".invoices/42.", ".."),
+        (".invoices/42.", ".%zz."),
+        (".invoices/42.", ".%ff."),
+        (".30000.", ".99."),
+        (".30000.", ".+30000."),
+        (".30000.", ".99999999999999999999."),
+        (".x.", ".y."),
+        (".x.", ".k:3/3."),
+        (".x.", ".k:0/1025."),
+        (".x.", ".r:5ec."),
+        (".1700000000123456.30000.x.", ".-.30000.k:0/1."),
+        (".4121%20db-3", ".db-3"),
+    ] {
+        let changed = body.replacen(old, new, 1);
+        assert_ne!(changed, body, "{old}");
+        let text = format!("{changed}.{}", text::sum(&changed));
+        assert_eq!(text.parse::<HandedLease>(), Err(LeaseTextError::Garbled), "{old} -> {new}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_name_and_label_survives(name in "\\PC{1,100}|[\\x00-\\x7f]{1,100}", label in "\\PC{0,40}") {
+        let lease = HandedLease {
+            holder: Holder::new("h\u{e4}st", 1, &label).encode(),
+            ..lease(&name, Mode::EXCLUSIVE, Some(1))
+        };
+        prop_assert_eq!(lease.reveal().parse(), Ok(lease));
+    }
+
+    #[test]
+    fn one_slip_is_noticed(at in any::<prop::sample::Index>(), letter in "[0-9a-z.%:/-]") {
+        let text = leases()[2].reveal();
+        let at = at.index(text.len());
+        let slip = format!("{}{letter}{}", &text[..at], &text[at + 1..]);
+        prop_assume!(slip != text);
+        prop_assert!(slip.parse::<HandedLease>().is_err());
+    }
+}

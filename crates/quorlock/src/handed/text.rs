@@ -1,0 +1,154 @@
+//! A handed lease as one word: `q1.<name>.<lease id>.<fence>.<ttl>.<mode>.<holder>.<sum>`.
+//!
+//! The name and the holder are as readable as one word allows: bytes that are not plain stand as `%` and two digits.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use quorlock_core::fence::Fence;
+use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX};
+use quorlock_core::name::{Holder, LeaseId, Name};
+use quorlock_core::time::{TTL_MAX, Ttl};
+
+use super::HandedLease;
+
+/// What the first version of the text begins with.
+const VERSION: &str = "q1";
+/// Longer than any lease can be.
+const TEXT_BYTES_MAX: usize = 4_096;
+
+/// A text that is not a lease. It is not repeated: it may hold most of a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeaseTextError {
+    /// There is nothing to read.
+    #[error("a lease was expected, and there is none")]
+    Empty,
+    /// It does not even begin like one.
+    #[error("this is not a lease: one begins with \"q1.\"")]
+    Foreign,
+    /// It begins like one, of another version.
+    #[error("this lease was written by a newer quorlock: this one reads version 1")]
+    Version,
+    /// It was cut or changed on its way.
+    #[error("this lease was cut or changed on its way: copy the whole word, from \"q1.\" to its end")]
+    Garbled,
+}
+
+pub(super) fn write(lease: &HandedLease) -> String {
+    let HandedLease { name, id, fence, ttl, mode, holder } = lease;
+    let fence = fence.map_or_else(|| "-".to_owned(), |fence| fence.to_string());
+    let mut text = format!(
+        "{VERSION}.{}.{}.{fence}.{}.{}.{}",
+        escape(name.as_str()),
+        id.reveal(),
+        ttl.as_millis(),
+        write_mode(*mode),
+        escape(holder)
+    );
+    let sum = sum(&text);
+    text.push('.');
+    text.push_str(&sum);
+    text
+}
+
+pub(super) fn read(text: &str) -> Result<HandedLease, LeaseTextError> {
+    if text.is_empty() {
+        return Err(LeaseTextError::Empty);
+    }
+    if !text.starts_with(&format!("{VERSION}.")) {
+        let digits = text.strip_prefix('q').and_then(|rest| rest.split_once('.')).map(|(version, _)| version);
+        let is_other = digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
+        return Err(if is_other { LeaseTextError::Version } else { LeaseTextError::Foreign });
+    }
+    read_parts(text).ok_or(LeaseTextError::Garbled)
+}
+
+fn read_parts(text: &str) -> Option<HandedLease> {
+    let (body, check) = text.rsplit_once('.')?;
+    if text.len() > TEXT_BYTES_MAX || check != sum(body) {
+        return None;
+    }
+    let parts: Vec<&str> = body.split('.').collect();
+    let [_version, name, id, fence, ttl, mode, holder] = parts[..] else { return None };
+    let fence = if fence == "-" { None } else { Some(Fence::new(number(fence)?)) };
+    let mode = read_mode(mode)?;
+    // The page knows no other way to hold than alone.
+    if fence.is_none() && mode != Mode::EXCLUSIVE {
+        return None;
+    }
+    Some(HandedLease {
+        name: Name::new(&unescape(name)?).ok()?,
+        id: LeaseId::parse(id)?,
+        fence,
+        ttl: Ttl::new(Duration::from_millis(number(ttl)?), TTL_MAX).ok()?,
+        mode,
+        holder: unescape(holder).filter(|holder| Holder::decode(holder).is_some())?,
+    })
+}
+
+fn write_mode(mode: Mode) -> String {
+    match mode {
+        Mode::Exclusive { writer: None } => "x".into(),
+        Mode::Exclusive { writer: Some(owner) } => format!("w:{}", owner.reveal()),
+        Mode::Reentrant { owner } => format!("r:{}", owner.reveal()),
+        Mode::Shared { owner } => format!("s:{}", owner.reveal()),
+        Mode::Slot { permits, slot } => format!("k:{slot}/{permits}"),
+    }
+}
+
+fn read_mode(text: &str) -> Option<Mode> {
+    if text == "x" {
+        return Some(Mode::EXCLUSIVE);
+    }
+    match text.split_once(':')? {
+        ("w", owner) => Some(Mode::Exclusive { writer: Some(OwnerId::parse(owner)?) }),
+        ("r", owner) => Some(Mode::Reentrant { owner: OwnerId::parse(owner)? }),
+        ("s", owner) => Some(Mode::Shared { owner: OwnerId::parse(owner)? }),
+        ("k", slots) => {
+            let (slot, permits) = slots.split_once('/')?;
+            let (slot, permits) = (number(slot)?, number(permits)?);
+            let (slot, permits) = (u32::try_from(slot).ok()?, u32::try_from(permits).ok()?);
+            (slot < permits && permits <= PERMITS_MAX).then_some(Mode::Slot { permits, slot })
+        }
+        _ => None,
+    }
+}
+
+/// Digits and nothing else.
+fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+fn escape(text: &str) -> String {
+    let mut word = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_/:".contains(&byte) {
+            word.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(word, "%{byte:02x}");
+        }
+    }
+    word
+}
+
+fn unescape(word: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(if byte == b'%' {
+            let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+            u8::try_from(digit(rest.next())? * 16 + digit(rest.next())?).ok()?
+        } else {
+            byte
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Tells a slip of the hand from a lease; it is no protection. FNV-1a of 32 bits.
+pub(super) fn sum(text: &str) -> String {
+    let sum = text.bytes().fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{sum:08x}")
+}
