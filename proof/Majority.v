@@ -1,0 +1,37 @@
+(* Majorities: the one fact about counting that everything rests on.
+
+   crates/core/src/quorum.rs  Quorum::majority *)
+
+Require Import Arith Lia List.
+
+Definition node := nat.
+
+(* More than half of N nodes, each counted once. *)
+Definition majority (N : nat) (Q : list node) : Prop :=
+  NoDup Q /\ (forall i, In i Q -> i < N) /\ N < 2 * length Q.
+
+(* Two lists without a common member, each without repetition, are together a list without repetition. *)
+Lemma disjoint_lists_join :
+  forall P Q : list node, NoDup P -> NoDup Q -> (forall i, In i P -> ~ In i Q) -> NoDup (P ++ Q).
+Proof.
+  induction P as [|p P IH]; intros Q HP HQ apart; simpl; [assumption|].
+  inversion HP; subst. constructor.
+  - rewrite in_app_iff. intros [H|H]; [contradiction|]. exact (apart p (or_introl eq_refl) H).
+  - apply IH; auto. intros i H. apply apart. right. exact H.
+Qed.
+
+(* Any two majorities of the same nodes have a node in common. *)
+Lemma majorities_meet :
+  forall N P Q, majority N P -> majority N Q -> exists i, In i P /\ In i Q.
+Proof.
+  intros N P Q (distinct_P & bound_P & size_P) (distinct_Q & bound_Q & size_Q).
+  destruct (Exists_dec (fun i => In i Q) P (fun i => in_dec Nat.eq_dec i Q)) as [meet|apart].
+  - apply Exists_exists in meet. exact meet.
+  - exfalso.
+    assert (disjoint : forall i, In i P -> ~ In i Q).
+    { intros i in_P in_Q. apply apart. apply Exists_exists. exists i. auto. }
+    assert (inside : incl (P ++ Q) (seq 0 N)).
+    { intros i H. apply in_app_iff in H. apply in_seq. destruct H as [H|H]; [apply bound_P in H|apply bound_Q in H]; lia. }
+    pose proof (NoDup_incl_length (disjoint_lists_join P Q distinct_P distinct_Q disjoint) inside) as size.
+    rewrite app_length, seq_length in size. lia.
+Qed.

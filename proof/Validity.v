@@ -1,0 +1,147 @@
+(* How a client computes what Lease.v supposes: how long a vote surely stands, and until when a majority of them does.
+
+   mth_largest    crates/core/src/validity.rs, quorum.rs: the m-th largest moment over the granting nodes
+   drift_margin   crates/core/src/time.rs, Drift *)
+
+Require Import Arith Lia List Bool Permutation QArith Lqa.
+Require Import Majority.
+Import ListNotations.
+Open Scope nat_scope.
+
+(* ------------------------------------------------------------------------------ the m-th largest of many moments *)
+
+Fixpoint insert (x : nat) (l : list nat) : list nat :=
+  match l with
+  | [] => [x]
+  | y :: t => if y <=? x then x :: l else y :: insert x t
+  end.
+Fixpoint descending (l : list nat) : list nat :=
+  match l with
+  | [] => []
+  | x :: t => insert x (descending t)
+  end.
+
+(* The m-th largest, from 1; 0 when there are fewer. *)
+Definition mth_largest (m : nat) (l : list nat) : nat := nth (m - 1) (descending l) 0.
+
+Lemma insert_permutes : forall x l, Permutation (x :: l) (insert x l).
+Proof.
+  induction l as [|y t IH]; simpl; auto. destruct (y <=? x); auto.
+  eapply perm_trans; [apply perm_swap|]. apply perm_skip. exact IH.
+Qed.
+
+Lemma descending_permutes : forall l, Permutation l (descending l).
+Proof.
+  induction l as [|x t IH]; simpl; auto. eapply perm_trans; [apply perm_skip; exact IH|]. apply insert_permutes.
+Qed.
+
+(* In descending order, nobody before a place is smaller than who stands there. *)
+Definition falls (l : list nat) : Prop := forall i j, i <= j -> j < length l -> nth j l 0 <= nth i l 0.
+
+Lemma insert_falls : forall x l, falls l -> falls (insert x l).
+Proof.
+  intros x l. induction l as [|y t IH]; intros F; simpl.
+  - intros i j A B. simpl in B. assert (j = 0) by lia. assert (i = 0) by lia. subst. auto.
+  - assert (Ft : falls t).
+    { intros i j A B. apply (F (S i) (S j)); simpl; lia. }
+    assert (top : forall j, j < length t -> nth j t 0 <= y).
+    { intros j B. apply (F 0 (S j)); simpl; lia. }
+    destruct (Nat.leb_spec y x) as [L|L].
+    + intros i j A B. destruct i; destruct j; simpl in *; try lia.
+      * destruct j; [lia|]. pose proof (top j). lia.
+      * destruct i; destruct j; try lia; [apply top; lia|]. apply Ft; lia.
+    + assert (bounded : forall j, j < length (insert x t) -> nth j (insert x t) 0 <= y).
+      { intros j B. pose proof (nth_In (insert x t) 0 B) as X.
+        apply (Permutation_in _ (Permutation_sym (insert_permutes x t))) in X.
+        destruct X as [X|X]; [lia|]. apply In_nth with (d := 0) in X. destruct X as (k & K & E). rewrite <- E. auto. }
+      intros i j A B. destruct i; destruct j; simpl in *; try lia; [apply bounded; lia|]. apply IH; auto; lia.
+Qed.
+
+Lemma descending_falls : forall l, falls (descending l).
+Proof.
+  induction l as [|x t IH]; simpl; [intros i j A B; simpl in B; lia|]. apply insert_falls. exact IH.
+Qed.
+
+Definition count_above (t : nat) (l : list nat) : nat := length (filter (fun x => t <? x) l).
+
+Lemma count_permutes : forall t l k, Permutation l k -> count_above t l = count_above t k.
+Proof.
+  unfold count_above. induction 1; simpl; auto; repeat (destruct (t <? _); simpl); auto; congruence.
+Qed.
+
+Lemma count_of_the_first :
+  forall t m l, (forall i, i < m -> t < nth i l 0) -> m <= length l -> m <= count_above t l.
+Proof.
+  unfold count_above. induction m as [|m IH]; intros l H L; [lia|]. destruct l as [|x l]; simpl in L; [lia|].
+  simpl. pose proof (H 0 ltac:(lia)) as X. simpl in X. destruct (Nat.ltb_spec t x); [|lia]. simpl.
+  assert (m <= length (filter (fun y => t <? y) l)); [|lia].
+  apply IH; [|lia]. intros i I. apply (H (S i)). lia.
+Qed.
+
+(* Before the m-th largest of the moments, at least m of them are still to come. *)
+Lemma mth_largest_counts :
+  forall m l t, 0 < m -> m <= length l -> t < mth_largest m l -> m <= count_above t l.
+Proof.
+  intros m l t M L H. rewrite (count_permutes t l (descending l) (descending_permutes l)).
+  assert (E : length (descending l) = length l) by (symmetry; apply Permutation_length, descending_permutes).
+  apply count_of_the_first; [|lia]. intros i I. unfold mth_largest in H.
+  pose proof (descending_falls l i (m - 1)). lia.
+Qed.
+
+(* The rule of extension. [ends] has, for each node that acknowledged, the send moment of the newest request that it
+   acknowledged plus the length of the vote. Before the m-th largest of these, a majority of the votes surely stands:
+   exactly [backed] of Lease.v. Acknowledgements of different rounds are not added up: each node has one moment. *)
+Theorem extension_rule :
+  forall N m (ends : list (node * nat)) now, N < 2 * m -> m <= length ends -> NoDup (map fst ends) ->
+  (forall i e, In (i, e) ends -> i < N) -> now < mth_largest m (map snd ends) ->
+  exists Q, majority N Q /\ forall i, In i Q -> exists e, In (i, e) ends /\ now < e.
+Proof.
+  intros N m ends now M L D B H. exists (map fst (filter (fun p => now <? snd p) ends)).
+  assert (size : m <= length (filter (fun p => now <? snd p) ends)).
+  { pose proof (mth_largest_counts m (map snd ends) now ltac:(lia)) as X. rewrite map_length in X.
+    specialize (X L H). unfold count_above in X. clear - X. revert m X.
+    induction ends as [|[i e] t IH]; simpl; intros m X; auto.
+    destruct (now <? e); simpl in *; [|apply IH; exact X]. destruct m; [lia|].
+    assert (m <= length (filter (fun p => now <? snd p) t)); [|lia]. apply IH. lia. }
+  split.
+  - split; [|split].
+    + clear - D. induction ends as [|[i e] t IH]; simpl in *; [constructor|]. inversion D; subst.
+      destruct (now <? e); simpl; auto. constructor; auto. intros X. apply H1. apply in_map_iff in X.
+      destruct X as (p & E & X). apply filter_In in X. destruct X as [X _]. apply in_map_iff. exists p. auto.
+    + intros i X. apply in_map_iff in X. destruct X as ([j e] & E & X). simpl in E. subst.
+      apply filter_In in X. destruct X as [X _]. eauto.
+    + rewrite map_length. lia.
+  - intros i X. apply in_map_iff in X. destruct X as ([j e] & E & X). simpl in E. subst.
+    apply filter_In in X. destruct X as [X T]. exists e. split; auto. apply Nat.ltb_lt. exact T.
+Qed.
+
+(* ------------------------------------------------------------------------------------------------ the drift margin *)
+
+Open Scope Q_scope.
+
+(* A node's clock runs at most [n] too fast, a client's at most [c] too slow. A node keeps a vote for T of its own units,
+   less the coarseness q of its timer. The client stops when its own clock has counted T - d since the send. Then it
+   stops before the vote may lapse, in real time, if (T - d)(1 + n) <= (T - q)(1 - c). *)
+Theorem drift_margin :
+  forall T q d n c real : Q, 0 <= n -> 0 <= c -> c < 1 ->
+  (T - d) * (1 + n) <= (T - q) * (1 - c) ->
+  real * (1 - c) <= T - d ->                         (* what the client's clock has counted *)
+  real * (1 + n) <= T - q.                           (* what the node's clock can have counted *)
+Proof.
+  intros T q d n c real Hn Hc Hc' rule counted.
+  assert (A : (real * (1 - c)) * (1 + n) <= (T - d) * (1 + n)) by (apply Qmult_le_compat_r; lra).
+  assert (B : (real * (1 + n)) * (1 - c) <= (T - q) * (1 - c)) by lra.
+  apply Qmult_le_r with (z := 1 - c); lra.
+Qed.
+
+(* The default: a tenth of the ttl and 2 ms. It covers a timer that is 2 ms coarse and clocks that are together at most a
+   tenth apart: chrony slews by a twelfth at most. *)
+Theorem default_drift_is_enough :
+  forall T n c : Q, 0 <= T -> 0 <= n -> 0 <= c -> (9 # 10) * (1 + n) <= 1 - c ->
+  (T - (T * (1 # 10) + 2)) * (1 + n) <= (T - 2) * (1 - c).
+Proof.
+  intros T n c HT Hn Hc H.
+  assert (X : T * ((9 # 10) * (1 + n)) <= T * (1 - c)).
+  { rewrite (Qmult_comm T (1 - c)), (Qmult_comm T ((9 # 10) * (1 + n))). apply Qmult_le_compat_r; lra. }
+  lra.
+Qed.
