@@ -1,6 +1,7 @@
 //! Exit codes, and what is said along with them.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use quorlock::{AcquireError, Ballot, ConnectError, HeldError, InitError, LostError, Silence};
 
@@ -43,8 +44,8 @@ pub(crate) enum Failure {
     Config(String),
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    #[error("{}", held(.0))]
-    Held(Box<HeldError>),
+    #[error("{}", held(.error, *.since))]
+    Held { error: Box<HeldError>, since: Option<Duration> },
     #[error("{}", acquire(.0))]
     Acquire(AcquireError),
     #[error("{0}")]
@@ -60,7 +61,7 @@ pub(crate) enum Failure {
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         match error {
-            AcquireError::Held(held) | AcquireError::WaitTimeout(held) => Self::Held(held),
+            AcquireError::Held(held) | AcquireError::WaitTimeout(held) => Self::Held { error: held, since: None },
             other => Self::Acquire(other),
         }
     }
@@ -69,16 +70,20 @@ impl From<AcquireError> for Failure {
 impl Failure {
     /// Says it, and gives the code.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("quorlock: {self}");
+        self.say();
         self.exit().into()
     }
 
-    fn exit(&self) -> Exit {
+    pub(crate) fn say(&self) {
+        eprintln!("quorlock: {self}");
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Acquire(AcquireError::Config(_)) => Exit::USAGE,
             Self::Connect(ConnectError::Denied { .. }) => Exit::DENIED,
             Self::Config(_) | Self::Connect(_) | Self::Init(InitError::Config(_)) => Exit::CONFIG,
-            Self::Held(_) => Exit::HELD,
+            Self::Held { .. } => Exit::HELD,
             Self::Acquire(_) | Self::Init(_) => Exit::NO_QUORUM,
             Self::Lost(_) => Exit::LOST,
             Self::Spawn { error, .. } if error.kind() == std::io::ErrorKind::NotFound => Exit::NOT_FOUND,
@@ -88,11 +93,14 @@ impl Failure {
     }
 }
 
-/// Who holds it, until when, and what to do.
-fn held(error: &HeldError) -> String {
+/// Who holds it, for how long, until when, and what to do.
+fn held(error: &HeldError, since: Option<Duration>) -> String {
+    let name = &error.name;
     let by = error.holder.as_ref().map_or_else(String::new, |holder| format!(" by {holder}"));
+    let since = since.map_or_else(String::new, |since| format!(" for {}", show(since)));
     let end = error.remaining.map(|left| format!("; its lease ends in {} unless renewed", show(left)));
-    format!("{0} is held{by}{1}\n  wait for it: quorlock run {0} --wait 5m", error.name, end.unwrap_or_default())
+    let end = end.unwrap_or_default();
+    format!("{name} is held{by}{since}{end}\n  wait for it: --wait 5m    look: quorlock status {name}")
 }
 
 /// Without a quorum, one line for each node.

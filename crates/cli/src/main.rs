@@ -26,6 +26,9 @@ use output::Output;
 type Outcome = Result<Exit, Failure>;
 
 fn main() -> ExitCode {
+    if let Some(code) = run::hidden_command() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -63,7 +63,7 @@ impl Output {
 
     /// Prints one JSON object, with the version of its shape.
     pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
-        let text = serde_json::to_string(&Versioned { v: 1, value });
+        let text = serde_json::to_string(&Versioned::new(value));
         self.line(text.map_err(|error| Failure::Internal(format!("not JSON: {error}")))?)
     }
 
@@ -83,11 +83,18 @@ impl Output {
     }
 }
 
+/// A value with the version of its shape.
 #[derive(Serialize)]
-struct Versioned<'a, T> {
+pub(crate) struct Versioned<'a, T> {
     v: u8,
     #[serde(flatten)]
     value: &'a T,
+}
+
+impl<'a, T> Versioned<'a, T> {
+    pub(crate) fn new(value: &'a T) -> Self {
+        Self { v: 1, value }
+    }
 }
 
 /// A reader that left, as `head` does, ends a listing and is no failure.

@@ -1,35 +1,59 @@
 //! `quorlock run`: a command that runs while the lock is held, and no longer.
 
-mod child;
+mod environment;
+mod exec;
+mod group;
+mod guard;
+mod job;
+mod limits;
+mod outer;
+mod recipe;
+mod report;
+mod signals;
+mod supervise;
+mod terminal;
+mod waiting;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
-use std::path::Path;
-use std::time::Duration;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
 
-use clap::Args;
-use quorlock::{Client, Lease, Lock};
+use clap::{Args, ValueEnum};
+use quorlock::{Client, Lease};
+use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_process};
+use tokio::sync::watch;
 
 use crate::context::Context;
-use crate::duration::parse_duration;
+use crate::duration::{parse_duration, show};
 use crate::exit::{Exit, Failure};
-use child::{Child, Interrupts};
+use environment::Surroundings;
+use guard::Guard;
+use limits::{Cause, Limits, OnLost};
+use outer::{Kind, Outer};
+use recipe::Recipe;
+use report::{Report, millis};
+use signals::Signals;
+use supervise::{Run, Supervisor};
+use terminal::Terminal;
+use waiting::Display;
 
 /// Run a command while holding the lock.
 ///
-/// The command gets its arguments untouched (there is no shell), and in its environment QUORLOCK_NAME, QUORLOCK_FENCE,
-/// QUORLOCK_LEASE and QUORLOCK_TTL_MS. Its exit code is passed on. If the lock may be lost, the command is ended before
-/// anybody else can have it.
+/// The command gets its arguments and its stdin untouched (there is no shell), and in its environment QUORLOCK_NAME,
+/// QUORLOCK_FENCE, QUORLOCK_LEASE, QUORLOCK_OWNER, QUORLOCK_TTL_MS and QUORLOCK_NODES. Its exit code is passed on. If the
+/// lock may be lost, the command is ended before anybody else can have it. A `quorlock run` of the same name within the
+/// command enters the lock again.
+///
+/// The command runs in a process group of its own. What it leaves behind there is ended before the lock is given back;
+/// what has left the group, as a daemon does, goes on without the lock.
 #[derive(Args, Debug)]
 #[command(after_help = NOTES)]
 #[expect(clippy::doc_markdown, reason = "doc comments are help texts here")]
 pub(crate) struct RunArgs {
     /// What to lock.
     name: String,
-
-    /// The lock is free this long after this machine has died; it is renewed while the command runs [default: 30s].
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    ttl: Option<Duration>,
 
     /// How long to wait for the lock [default: for ever on a terminal, else not at all].
     #[arg(short, long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "no_wait")]
@@ -39,33 +63,83 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     no_wait: bool,
 
-    /// How long the command has after SIGTERM, before SIGKILL, when the lock may be lost [default: 5s].
+    /// What to do if the lock is held, after --wait if that is given: skip exits with 0, as a cron job should.
+    #[arg(long, value_name = "WHAT")]
+    if_held: Option<IfHeld>,
+
+    /// Exit with this code if the lock is held, instead of 75.
+    #[arg(short = 'E', long = "conflict-exit-code", value_name = "CODE")]
+    held_code: Option<u8>,
+
+    /// The lock is free this long after this machine has died; it is renewed while the command runs [default: 30s].
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    ttl: Option<Duration>,
+
+    /// Keep the lock for at least this long, even if the command is done sooner: for a cron job on hosts whose clocks
+    /// are not quite the same.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    min_hold: Option<Duration>,
+
+    /// End the command after this long, as if the lock was lost.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    max_hold: Option<Duration>,
+
+    /// How long the command has after SIGTERM, before SIGKILL, when it is to end [default: 5s].
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     kill_grace: Option<Duration>,
+
+    /// What to do with the command when the lock may be lost.
+    #[arg(long, value_name = "WHAT", default_value = "stop")]
+    on_lost: OnLost,
+
+    /// Share the lock with others who do; whoever does not excludes them.
+    #[arg(long, conflicts_with = "slots")]
+    shared: bool,
+
+    /// Let so many run at a time. All who use the name have to agree on the number.
+    #[arg(long, value_name = "N")]
+    slots: Option<u32>,
 
     /// Shown to whoever finds the lock held [default: the command's name].
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
+
+    /// Write what came of it into this file, as JSON.
+    #[arg(long, value_name = "PATH")]
+    result_file: Option<PathBuf>,
 
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
+/// What to do if the lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum IfHeld {
+    /// Exit with 75.
+    Fail,
+    /// Exit with 0.
+    Skip,
+    /// Wait for it.
+    Wait,
+}
+
 const NOTES: &str = "\
 Exit codes:
   the command's own, or 128+N if signal N killed it
   64 usage   69 no quorum   75 held   77 access denied   78 configuration
-  79 lock lost, or not provable, during the run   126/127 not executable/not found
-  130/143 interrupted while waiting
+  79 lock lost, or not provable, during the run, or --max-hold is over
+  126/127 not executable/not found   130/143 interrupted while waiting
+
+With --json, what came of it is printed behind the command's own output.
 
 Example:
   quorlock run nightly-report --wait 5m -- /usr/local/bin/report.sh";
 
-/// The command is dead this long before the lease can be somebody else's.
-const MARGIN: Duration = Duration::from_millis(500);
 /// How long to wait for the nodes to hear of a release that a majority has not acknowledged.
 const FLUSH: Duration = Duration::from_secs(1);
+/// The hidden command that dies by a signal, so that the shell of a script notices.
+const DIE: &str = "__die";
 
 /// How long things take, from the flags or the settings.
 #[derive(Clone, Copy)]
@@ -81,124 +155,240 @@ impl Terms {
     }
 }
 
-/// Acquires, runs, releases.
-pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
-    let terms = Terms::of(context, &args);
-    check(context, terms)?;
-    let mut interrupts = Interrupts::listen().map_err(|error| Failure::Internal(format!("no signals: {error}")))?;
-    let client = context.connect().await?;
-    let label = args
-        .label
-        .clone()
-        .unwrap_or_else(|| Path::new(&args.command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned());
-    let lock = client.lock(&args.name).ttl(terms.ttl).label(&label);
-    let lease = tokio::select! {
-        lease = acquire(context, &lock, &args) => lease?,
-        signal = interrupts.next_fatal() => {
-            // Dropping the attempt gave everything back; what is left is to deliver it.
-            let _ = client.close(FLUSH).await;
-            return Ok(Exit::signal(signal));
+impl RunArgs {
+    fn kind(&self) -> Kind {
+        match self.slots {
+            Some(_) => Kind::Slots,
+            None if self.shared => Kind::Shared,
+            None => Kind::Exclusive,
         }
-    };
-    let done = supervise(context, &args, terms, &lease, &mut interrupts).await;
-    let valid = lease.ensure(Duration::ZERO);
-    let _ = lease.release().await;
-    flush(client).await;
-    match (done?, valid) {
-        (_, Err(lost)) => Err(Failure::Lost(lost)),
-        (exit, Ok(())) => Ok(exit),
     }
 }
 
-fn check(context: &Context, args: Terms) -> Result<(), Failure> {
+/// This program, for one of the commands that nobody types.
+fn hidden(command: &str) -> Command {
+    // Not by its name: it is the same program even if that has been replaced by a newer one.
+    let mut program = Command::new("/proc/self/exe");
+    program.arg0("quorlock").arg(command);
+    program
+}
+
+/// The commands that nobody types. They are started with every run, so they come before everything else.
+pub(crate) fn hidden_command() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let command = arguments.next()?;
+    let mut number = || arguments.next()?.to_str()?.parse().ok();
+    match command.to_str()? {
+        guard::COMMAND => Some(guard::stand(number().and_then(Pid::from_raw))),
+        exec::COMMAND => Some(exec::become_command(number().and_then(Pid::from_raw), arguments)),
+        DIE => Some(die(number().and_then(Signal::from_named_raw))),
+        _ => None,
+    }
+}
+
+/// Dies by this signal, without a core dump: there is nothing wrong here.
+fn die(signal: Option<Signal>) -> ExitCode {
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+    if let Some(signal) = signal {
+        let _ = kill_process(getpid(), signal);
+    }
+    signal.map_or(Exit::INTERNAL, |signal| Exit::signal(signal.as_raw())).into()
+}
+
+/// Acquires, runs, releases, and tells what came of it.
+pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
+    let terms = Terms::of(context, &args);
+    check(context, &args, terms)?;
+    let mut report = Report::new(&args.name, args.kind());
+    let done = attempt(context, &args, terms, &mut report).await;
+    let exit = match done {
+        Ok(exit) => exit,
+        Err(failure @ Failure::Held { .. }) => {
+            report.reason = Some(failure.to_string());
+            if args.if_held == Some(IfHeld::Skip) {
+                report.outcome = "skipped";
+                context.output.note(format!("skipped: {failure}"));
+                Exit::OK
+            } else {
+                report.outcome = "held";
+                failure.say();
+                args.held_code.map_or(Exit::HELD, Exit)
+            }
+        }
+        Err(failure) => {
+            report.reason = Some(failure.to_string());
+            failure.say();
+            failure.exit()
+        }
+    };
+    report.exit = exit.0;
+    let exit = tell(context, &args, &report, exit);
+    if let Some(signal) = report.signal.filter(|_| report.is_from_terminal) {
+        // A shell that runs a script goes on after a command that has handled its interrupt. This one has not.
+        let _ = hidden(DIE).arg(signal.to_string()).exec();
+    }
+    exit
+}
+
+fn tell(context: &Context, args: &RunArgs, report: &Report, exit: Exit) -> crate::Outcome {
+    if context.output.json {
+        context.output.json(report)?;
+    }
+    let Some(path) = &args.result_file else { return Ok(exit) };
+    match report.write(path) {
+        Ok(()) => Ok(exit),
+        Err(error) => {
+            let failure = Failure::Config(format!("cannot write {}: {error}", path.display()));
+            // What the command came to matters more.
+            if exit == Exit::OK {
+                Err(failure)
+            } else {
+                failure.say();
+                Ok(exit)
+            }
+        }
+    }
+}
+
+fn check(context: &Context, args: &RunArgs, terms: Terms) -> Result<(), Failure> {
     if context.settings.nodes().iter().any(|url| url.starts_with("memory:")) {
         return Err(Failure::Config(
             "memory: is gone with the process, so it locks nobody else out: not for run".into(),
         ));
     }
-    let least = (args.kill_grace + Duration::from_secs(1)) * 3;
-    if args.ttl < least {
+    let least = (terms.kill_grace + Duration::from_secs(1)) * 3;
+    if terms.ttl < least {
         return Err(Failure::Usage(format!(
             "a ttl of {:?} leaves no time to end the command before the lock is lost: with a kill grace of {:?} it has to \
              be at least {least:?}\n  shorten the grace: --kill-grace 500ms",
-            args.ttl, args.kill_grace
+            terms.ttl, terms.kill_grace
         )));
+    }
+    if args.no_wait && args.if_held == Some(IfHeld::Wait) {
+        return Err(Failure::Usage("--no-wait and --if-held wait contradict each other".into()));
+    }
+    if let (Some(least), Some(most)) = (args.min_hold, args.max_hold)
+        && least > most
+    {
+        return Err(Failure::Usage(format!("--min-hold {} is longer than --max-hold {}", show(least), show(most))));
+    }
+    if let Some(folder) = args.result_file.as_ref().and_then(|path| path.parent())
+        && !folder.as_os_str().is_empty()
+        && !folder.is_dir()
+    {
+        return Err(Failure::Usage(format!("--result-file: there is no folder {}", folder.display())));
     }
     Ok(())
 }
 
-async fn acquire(context: &Context, lock: &Lock, args: &RunArgs) -> Result<Lease, Failure> {
-    let wait = match args.wait {
-        Some(wait) => Some(wait),
-        None if args.no_wait || !std::io::stderr().is_terminal() => Some(Duration::ZERO),
-        None => None,
+async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut Report) -> crate::Outcome {
+    let internal = |what: &str, error: std::io::Error| Failure::Internal(format!("{what}: {error}"));
+    let surroundings = Surroundings::new(context)?;
+    let outer = surroundings.outer();
+    let mut signals = Signals::listen().map_err(|error| internal("no signals", error))?;
+    let mut guard = Guard::post().map_err(|error| internal("no guardian", error))?;
+    let begun = Instant::now();
+    let client = tokio::select! {
+        // A lock of a file is free at once when all who stand behind it are gone.
+        client = context.builder()?.also_alive_with(guard.id()).connect() => client?,
+        signal = signals.next_fatal() => return Ok(interrupted(report, signal)),
     };
-    if wait == Some(Duration::ZERO) {
-        return Ok(lock.acquire_within(Duration::ZERO).await?);
-    }
-    let first = lock.acquire_within(Duration::ZERO).await;
-    match first {
-        Ok(lease) => return Ok(lease),
-        Err(quorlock::AcquireError::Held(held)) if !context.output.quiet => {
-            let by = held.holder.map_or_else(String::new, |holder| format!(", held by {holder}"));
-            eprintln!("quorlock: waiting for {}{by}", args.name);
+    let lease = tokio::select! {
+        lease = acquire(context, &client, args, terms, &outer) => lease,
+        signal = signals.next_fatal() => {
+            // Dropping the attempt gave everything back; what is left is to deliver it.
+            let _ = client.close(FLUSH).await;
+            report.waited_ms = millis(begun.elapsed());
+            return Ok(interrupted(report, signal));
         }
-        Err(quorlock::AcquireError::NoQuorum { tally, .. }) if !context.output.quiet => {
-            eprintln!("quorlock: waiting for {}: no quorum yet, {tally}", args.name);
+    };
+    report.waited_ms = millis(begun.elapsed());
+    let (lease, owner) = lease?;
+    let held = Instant::now();
+    report.fence = lease.fence().ok().map(quorlock::Fence::get);
+    report.slot = lease.slot();
+    let environment = surroundings.for_command(args, terms.ttl, &lease, owner.as_ref(), &outer)?;
+    let limits = Limits { on_lost: args.on_lost, grace: terms.kill_grace, max_hold: args.max_hold };
+    let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, &args.command, &environment)?
+        .watch()
+        .await;
+    guard.dismiss();
+    if let Some(least) = args.min_hold {
+        tokio::select! {
+            () = tokio::time::sleep(least.saturating_sub(held.elapsed())) => {}
+            _ = signals.next_fatal() => {}
         }
-        Err(error @ quorlock::AcquireError::Config(_)) => return Err(error.into()),
-        Err(_) => {}
     }
-    match wait {
-        Some(wait) => Ok(lock.acquire_within(wait).await?),
-        None => Ok(lock.acquire().await?),
-    }
+    report.held_ms = Some(millis(held.elapsed()));
+    release(context, lease, client).await;
+    conclude(report, run)
 }
 
-/// Runs the command and sees to it that it is dead before the lease can be somebody else's.
-async fn supervise(
+/// A signal while waiting: everything is given back.
+fn interrupted(report: &mut Report, signal: Signal) -> Exit {
+    report.outcome = "interrupted";
+    report.signal = Some(signal.as_raw());
+    let is_key = [Signal::INT, Signal::QUIT].contains(&signal);
+    report.is_from_terminal = is_key && Terminal::open().is_some_and(|terminal| terminal.is_ours());
+    Exit::signal(signal.as_raw())
+}
+
+/// Waits for the lock as long as was asked, and shows how that goes.
+async fn acquire(
     context: &Context,
+    client: &Client,
     args: &RunArgs,
     terms: Terms,
-    lease: &Lease,
-    interrupts: &mut Interrupts,
-) -> crate::Outcome {
-    let lost = Failure::Lost;
-    let environment = [
-        ("QUORLOCK_NAME", args.name.clone()),
-        ("QUORLOCK_FENCE", lease.fence().map_err(|error| Failure::Internal(error.to_string()))?.to_string()),
-        ("QUORLOCK_LEASE", lease.id().reveal()),
-        ("QUORLOCK_TTL_MS", terms.ttl.as_millis().to_string()),
-        ("QUORLOCK_NODES", context.urls()?.join(",")),
-    ];
-    let mut child = Child::spawn(&args.command, environment)?;
-    let mut asked_to_end = false;
-    loop {
-        // Renewals move the end of validity away; as long as they do, there is nothing to do here.
-        let left = lease.validity();
-        if left <= MARGIN {
-            child.kill().await;
-            return Err(lease.ensure(Duration::ZERO).err().map_or(lost(quorlock::LostError::Expired), lost));
+    outer: &Outer,
+) -> Result<(Lease, Option<quorlock::Owner>), Failure> {
+    let (news, heard) = watch::channel(None);
+    let recipe = Recipe::new(context, client, args, terms.ttl, outer, news)?;
+    let mut display = Display::new(context.output, client, &args.name, heard);
+    let lease = tokio::select! {
+        lease = recipe.acquire() => lease,
+        never = display.show() => match never {},
+    };
+    drop(display);
+    match lease.map_err(Failure::from) {
+        Ok(lease) => Ok((lease, recipe.owner())),
+        Err(Failure::Held { error, .. }) => {
+            let since = waiting::held_since(client, &args.name).await;
+            Err(Failure::Held { error, since: since.and_then(|since| since.elapsed().ok()) })
         }
-        if left <= MARGIN + terms.kill_grace && !asked_to_end {
-            eprintln!("quorlock: {} cannot be renewed: ending the command", args.name);
-            child.signal(rustix::process::Signal::TERM);
-            asked_to_end = true;
-        }
-        let notice = if asked_to_end { MARGIN } else { MARGIN + terms.kill_grace };
-        tokio::select! {
-            exit = child.wait() => return exit.map(|exit| if asked_to_end { Exit::LOST } else { exit }),
-            signal = interrupts.next() => child.pass_on(signal),
-            lost = lease.lost() => {
-                child.kill().await;
-                return Err(Failure::Lost(lost));
-            }
-            () = tokio::time::sleep(left.saturating_sub(notice)) => {}
-        }
+        Err(failure) => Err(failure),
     }
 }
 
 /// A majority knows of the release; the others shall, too, if they can be reached.
-async fn flush(client: Client) {
-    let _ = client.close(FLUSH).await;
+async fn release(context: &Context, lease: Lease, client: Client) {
+    if let Err(error) = lease.release().await {
+        context.output.detail(error);
+    }
+    if let Err(error) = client.close(FLUSH).await {
+        context.output.detail(error);
+    }
+}
+
+/// What the run comes to. The command's own code counts only if the lock was provably held throughout.
+fn conclude(report: &mut Report, run: Run) -> crate::Outcome {
+    report.signal = run.ending.signal;
+    report.lost = run.lost.is_some() || run.cut == Some(Cause::Loss);
+    if report.lost {
+        report.outcome = "lost";
+        return Err(Failure::Lost(run.lost.unwrap_or(quorlock::LostError::Expired)));
+    }
+    if run.cut == Some(Cause::MaxHold) {
+        report.outcome = "max-hold";
+        return Ok(Exit::LOST);
+    }
+    report.outcome = "done";
+    if run.interrupted
+        && let Some(signal) = run.ending.signal.and_then(Signal::from_named_raw)
+    {
+        report.is_from_terminal = true;
+        // The shell of a script was not in the terminal's foreground, as it would have been without us.
+        let _ = kill_current_process_group(signal);
+    }
+    Ok(run.ending.exit)
 }

@@ -1,0 +1,133 @@
+//! When the command is asked to end, and when it is killed.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+/// The command is dead this long before the lease can be somebody else's.
+pub(super) const MARGIN: Duration = Duration::from_millis(500);
+/// The longest time between two looks at the clock: shorter than the margin, for a machine that was suspended meanwhile.
+const LOOK: Duration = Duration::from_millis(400);
+
+/// What to do with a command whose lock may be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum OnLost {
+    /// Ask it to end, with SIGTERM, in time; kill it before the lock can be somebody else's.
+    Stop,
+    /// Kill it before the lock can be somebody else's.
+    Kill,
+    /// Let it run: whatever it does has to be protected by its fence.
+    Ignore,
+}
+
+/// How long the command may run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) on_lost: OnLost,
+    pub(super) grace: Duration,
+    pub(super) max_hold: Option<Duration>,
+}
+
+/// Why it is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The lock could not be renewed for so long that it may be lost.
+    Loss,
+    /// It has been held for as long as it may be.
+    MaxHold,
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measure {
+    /// Nothing, for this long.
+    Leave(Duration),
+    /// SIGTERM.
+    Ask(Cause),
+    /// SIGKILL.
+    Kill(Cause),
+}
+
+impl Limits {
+    /// With so much validity left, the lock held for so long, and the command asked to end so long ago.
+    pub(super) fn measure(&self, left: Duration, held: Duration, asked: Option<(Cause, Duration)>) -> Measure {
+        let mut rest = LOOK;
+        if self.on_lost != OnLost::Ignore {
+            if left <= MARGIN {
+                return Measure::Kill(Cause::Loss);
+            }
+            let is_asked = asked.is_some() || self.on_lost == OnLost::Kill;
+            let notice = if is_asked { MARGIN } else { MARGIN + self.grace };
+            if left <= notice {
+                return Measure::Ask(Cause::Loss);
+            }
+            rest = rest.min(left.saturating_sub(notice));
+        }
+        let limit = match asked {
+            // It has its grace; what it is killed for in the end is the end of validity.
+            Some((Cause::Loss, _)) => None,
+            Some((Cause::MaxHold, ago)) => Some((self.grace, ago, Measure::Kill(Cause::MaxHold))),
+            None => self.max_hold.map(|most| (most, held, Measure::Ask(Cause::MaxHold))),
+        };
+        match limit {
+            Some((most, so_far, measure)) if so_far >= most => measure,
+            Some((most, so_far, _)) => Measure::Leave(rest.min(most.saturating_sub(so_far))),
+            None => Measure::Leave(rest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    fn limits(on_lost: OnLost) -> Limits {
+        Limits { on_lost, grace: MS(5_000), max_hold: Some(MS(60_000)) }
+    }
+
+    #[test]
+    fn a_command_is_asked_in_time_and_killed_before_the_lock_can_be_somebody_elses() {
+        let limits = limits(OnLost::Stop);
+        assert_eq!(limits.measure(MS(20_000), MS(0), None), Measure::Leave(LOOK));
+        assert_eq!(limits.measure(MS(5_600), MS(0), None), Measure::Leave(MS(100)));
+        assert_eq!(limits.measure(MS(5_500), MS(0), None), Measure::Ask(Cause::Loss));
+        assert_eq!(limits.measure(MS(600), MS(0), Some((Cause::Loss, MS(4_900)))), Measure::Leave(MS(100)));
+        assert_eq!(limits.measure(MS(500), MS(0), Some((Cause::Loss, MS(5_000)))), Measure::Kill(Cause::Loss));
+        assert_eq!(limits.measure(MS(0), MS(0), None), Measure::Kill(Cause::Loss));
+    }
+
+    #[test]
+    fn a_lock_that_comes_back_spares_a_command_that_was_asked() {
+        assert_eq!(
+            limits(OnLost::Stop).measure(MS(20_000), MS(0), Some((Cause::Loss, MS(9_000)))),
+            Measure::Leave(LOOK)
+        );
+    }
+
+    #[test]
+    fn who_is_to_be_killed_is_not_asked() {
+        let limits = limits(OnLost::Kill);
+        assert_eq!(limits.measure(MS(600), MS(0), None), Measure::Leave(MS(100)));
+        assert_eq!(limits.measure(MS(500), MS(0), None), Measure::Kill(Cause::Loss));
+    }
+
+    #[test]
+    fn a_loss_that_is_ignored_ends_nothing_and_a_long_hold_still_does() {
+        let limits = limits(OnLost::Ignore);
+        assert_eq!(limits.measure(MS(0), MS(0), None), Measure::Leave(LOOK));
+        assert_eq!(limits.measure(MS(0), MS(60_000), None), Measure::Ask(Cause::MaxHold));
+    }
+
+    #[test]
+    fn a_hold_that_is_too_long_ends_with_the_same_grace() {
+        let limits = limits(OnLost::Stop);
+        assert_eq!(limits.measure(MS(20_000), MS(59_900), None), Measure::Leave(MS(100)));
+        assert_eq!(limits.measure(MS(20_000), MS(60_000), None), Measure::Ask(Cause::MaxHold));
+        let asked = |ago| Some((Cause::MaxHold, MS(ago)));
+        assert_eq!(limits.measure(MS(20_000), MS(64_900), asked(4_900)), Measure::Leave(MS(100)));
+        assert_eq!(limits.measure(MS(20_000), MS(65_000), asked(5_000)), Measure::Kill(Cause::MaxHold));
+        assert_eq!(limits.measure(MS(400), MS(61_000), asked(1_000)), Measure::Kill(Cause::Loss));
+    }
+}

@@ -1,0 +1,69 @@
+//! The signals that are passed on, or end the waiting.
+
+use std::io;
+use std::task::Poll;
+
+use rustix::process::Signal;
+use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
+
+/// What is passed on to the command, and ends the waiting.
+const PASSED_ON: [Signal; 7] =
+    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH];
+/// What concerns the command while it runs: it has changed, or we are to stop and have to stop it first.
+const WHILE_RUNNING: [Signal; 2] = [Signal::CHILD, Signal::TSTP];
+
+/// Those that are heard. Signals that were ignored from the start, as under `nohup`, stay so: for the command as well.
+pub(crate) struct Signals {
+    heard: Vec<(Signal, Heard)>,
+    ignored: u64,
+}
+
+impl Signals {
+    /// Hears what would end us.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let mut signals = Self { heard: Vec::with_capacity(9), ignored: ignored() };
+        signals.hear(&PASSED_ON)?;
+        Ok(signals)
+    }
+
+    /// Hears of the command, too.
+    pub(crate) fn listen_while_running(&mut self) -> io::Result<()> {
+        self.hear(&WHILE_RUNNING)
+    }
+
+    fn hear(&mut self, which: &[Signal]) -> io::Result<()> {
+        for number in which.iter().filter(|number| self.ignored >> (number.as_raw() - 1) & 1 == 0) {
+            self.heard.push((*number, signal(SignalKind::from_raw(number.as_raw()))?));
+        }
+        Ok(())
+    }
+
+    /// The next signal. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Signal {
+        std::future::poll_fn(|context| {
+            let mut heard = self.heard.iter_mut();
+            let next = heard.find_map(|(number, signal)| signal.poll_recv(context).is_ready().then_some(*number));
+            next.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    /// The next one that would have ended us. Cancel safe.
+    pub(crate) async fn next_fatal(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if PASSED_ON.contains(&signal) && signal != Signal::WINCH {
+                return signal;
+            }
+        }
+    }
+}
+
+/// Which signals were ignored when we were started, one bit each.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    // A SIGCHLD that is ignored would leave us without the command's exit code.
+    mask & !(1 << (Signal::CHILD.as_raw() - 1))
+}

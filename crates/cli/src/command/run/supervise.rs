@@ -1,0 +1,231 @@
+//! The command under the lock: from its start until nothing of it is left.
+
+use std::ffi::OsString;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use quorlock::{Lease, LostError};
+use rustix::process::Signal;
+
+use super::guard::Guard;
+use super::job::{Change, Ending, Job};
+use super::limits::{Cause, Limits, MARGIN, Measure};
+use super::signals::Signals;
+use super::terminal::Terminal;
+use crate::exit::Failure;
+use crate::output::Output;
+
+/// How long a command that was told to stop may take before it is made to.
+const STOP_PATIENCE: Duration = Duration::from_millis(100);
+/// How long what the command has left behind may take to end by itself, as the last part of a pipeline does.
+const LEFT_PATIENCE: Duration = Duration::from_secs(1);
+/// How often to look whether what was left behind is gone, at first and in the end.
+const LEFT_LOOK_MIN: Duration = Duration::from_millis(1);
+const LEFT_LOOK_MAX: Duration = Duration::from_millis(20);
+/// How long what was killed may take to disappear, as one that waits for a disk does. It will not run any more.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How the run ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) ending: Ending,
+    /// Why it was cut short.
+    pub(super) cut: Option<Cause>,
+    /// Why the lock was not provably held throughout.
+    pub(super) lost: Option<LostError>,
+    /// The command was interrupted at the terminal: those around us have to hear of it, too.
+    pub(super) interrupted: bool,
+}
+
+/// The command, and everything that watches over it.
+pub(super) struct Supervisor<'a> {
+    output: Output,
+    lease: &'a Lease,
+    limits: Limits,
+    signals: &'a mut Signals,
+    terminal: Option<Terminal>,
+    job: Job,
+    since: Instant,
+    asked: Option<(Cause, Instant)>,
+    killed: bool,
+    /// When a command that was told to stop is made to.
+    stop_by: Option<Instant>,
+    /// The next SIGTSTP is our own.
+    is_own_stop: bool,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Starts the command.
+    pub(super) fn start(
+        output: Output,
+        lease: &'a Lease,
+        limits: Limits,
+        signals: &'a mut Signals,
+        guard: &mut Guard,
+        command: &[OsString],
+        environment: &[(&str, Option<String>)],
+    ) -> Result<Self, Failure> {
+        let internal = |what: &str, error: std::io::Error| Failure::Internal(format!("{what}: {error}"));
+        signals.listen_while_running().map_err(|error| internal("no signals", error))?;
+        let terminal = Terminal::open();
+        if let Some(terminal) = terminal.as_ref().filter(|terminal| terminal.is_for_command) {
+            terminal.lend(guard.group());
+        }
+        let job = Job::start(guard, command, environment).map_err(|error| {
+            terminal.as_ref().map(|terminal| terminal.take_back(guard.group()));
+            internal("cannot start the command", error)
+        })?;
+        Ok(Self {
+            output,
+            lease,
+            limits,
+            signals,
+            terminal,
+            job,
+            since: Instant::now(),
+            asked: None,
+            killed: false,
+            stop_by: None,
+            is_own_stop: false,
+        })
+    }
+
+    /// Sees to it that the command is dead before the lease can be somebody else's. Returns when all of it is gone.
+    pub(super) async fn watch(mut self) -> Run {
+        let mut lost = None;
+        let mut latch = pin!(self.lease.lost());
+        let ending = loop {
+            let rest = self.act();
+            tokio::select! {
+                signal = self.signals.next() => match signal {
+                    Signal::CHILD => match self.job.change() {
+                        Some(Change::Ended(ending)) => break ending,
+                        Some(Change::Stopped(signal)) => self.stopped(signal),
+                        None => {}
+                    },
+                    Signal::TSTP => self.told_to_stop(),
+                    signal => self.job.signal(signal),
+                },
+                why = &mut latch, if lost.is_none() => lost = Some(why),
+                () = tokio::time::sleep(rest) => {}
+            }
+        };
+        let lost = lost.or(self.lease.ensure(Duration::ZERO).err());
+        let had_terminal = self.terminal.as_ref().is_some_and(|terminal| {
+            let lent = terminal.take_back(self.job.group());
+            if lent && ending.signal.is_some() {
+                terminal.repair();
+            }
+            lent
+        });
+        self.end_the_rest().await;
+        let by_terminal = [Signal::INT, Signal::QUIT].map(|signal| Some(signal.as_raw())).contains(&ending.signal);
+        let cut = self.asked.map(|(cause, _)| cause);
+        Run { ending, cut, lost, interrupted: had_terminal && by_terminal && cut.is_none() }
+    }
+
+    /// Does what is to be done, and tells for how long nothing is.
+    fn act(&mut self) -> Duration {
+        if self.killed {
+            // What is left is to wait for its end.
+            return Duration::from_secs(3600);
+        }
+        let now = Instant::now();
+        if self.stop_by.is_some_and(|by| by <= now) {
+            self.stop_by = None;
+            self.job.signal(Signal::STOP);
+        }
+        let asked = self.asked.map(|(cause, at)| (cause, now.duration_since(at)));
+        let held = now.duration_since(self.since);
+        match self.limits.measure(self.lease.validity(), held, asked) {
+            Measure::Leave(rest) => self.stop_by.map_or(rest, |by| rest.min(by.duration_since(now))),
+            Measure::Ask(cause) => {
+                self.output.note(match cause {
+                    Cause::Loss => format!("{} cannot be renewed: ending the command", self.lease.name()),
+                    Cause::MaxHold => {
+                        format!("{} has been held for long enough: ending the command", self.lease.name())
+                    }
+                });
+                self.asked = Some((cause, now));
+                self.job.signal(Signal::TERM);
+                // One that stands still could not end itself.
+                self.job.signal(Signal::CONT);
+                Duration::ZERO
+            }
+            Measure::Kill(cause) => {
+                self.asked.get_or_insert((cause, now));
+                self.killed = true;
+                self.job.signal(Signal::KILL);
+                Duration::ZERO
+            }
+        }
+    }
+
+    /// We are to stop: the command first, for it must not run while nobody renews its lock.
+    fn told_to_stop(&mut self) {
+        if std::mem::take(&mut self.is_own_stop) {
+            return;
+        }
+        // Without a shell that would continue us, the command alone is stopped and its lock kept.
+        if self.terminal.as_ref().is_some_and(Terminal::has_shell) {
+            self.stop_by = Some(Instant::now() + STOP_PATIENCE);
+        }
+        self.job.signal(Signal::TSTP);
+    }
+
+    /// The command stands still. If that is the terminal's doing, we follow, so that the shell sees a stopped job.
+    fn stopped(&mut self, signal: i32) {
+        let told_to = self.stop_by.take().is_some();
+        let Some(terminal) = &self.terminal else { return };
+        let group = self.job.group();
+        let wants_terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal);
+        if wants_terminal && terminal.is_ours() {
+            terminal.lend(group);
+            return self.job.signal(Signal::CONT);
+        }
+        let is_lent = terminal.is_lent_to(group);
+        if !(told_to || wants_terminal || is_lent) {
+            return;
+        }
+        if !terminal.has_shell() {
+            return self.job.signal(Signal::CONT);
+        }
+        terminal.take_back(group);
+        self.is_own_stop = true;
+        Terminal::stop();
+        // Nothing was renewed meanwhile. If it took too long, the command gets no chance to go on.
+        if self.lease.validity() > MARGIN {
+            terminal.lend(group);
+            self.job.signal(Signal::CONT);
+        }
+    }
+
+    /// Ends what the command has left behind in its group: it would go on without the lock.
+    async fn end_the_rest(&self) {
+        let begun = Instant::now();
+        let mut rest = LEFT_LOOK_MIN;
+        let mut is_asked = self.killed;
+        loop {
+            self.job.change();
+            let so_far = begun.elapsed();
+            let is_kill_due = so_far >= LEFT_PATIENCE + self.limits.grace || self.lease.validity() <= MARGIN;
+            let is_due = self.killed || is_kill_due || so_far >= LEFT_PATIENCE;
+            if !self.job.has_members() || is_due && !self.job.is_alive() {
+                return;
+            }
+            if self.killed || is_kill_due {
+                self.job.signal(Signal::KILL);
+            } else if is_due && !is_asked {
+                is_asked = true;
+                self.output.note("the command has left processes behind: ending them before the lock is given back");
+                self.job.signal(Signal::TERM);
+                self.job.signal(Signal::CONT);
+            }
+            if so_far >= LEFT_PATIENCE + self.limits.grace + KILL_PATIENCE {
+                return self.output.note("processes of the command were killed and are still there");
+            }
+            tokio::time::sleep(rest).await;
+            rest = (rest * 2).min(LEFT_LOOK_MAX);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What people see while they wait: two lines that are redrawn on a terminal, and lines that stay elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant, SystemTime};
+
+use quorlock::{Client, Fence, Holder, Wait};
+use tokio::sync::watch;
+
+use crate::duration::show;
+use crate::output::{Output, Paint};
+
+/// How often the spinner turns.
+const TURN: Duration = Duration::from_millis(100);
+/// How often a line is printed where there is no terminal.
+const REPEAT: Duration = Duration::from_secs(30);
+/// How long the nodes may take before it is said that they do.
+const PATIENCE: Duration = Duration::from_secs(1);
+const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+
+/// Tells people how the waiting goes, until it is dropped.
+pub(super) struct Display<'a> {
+    output: Output,
+    client: &'a Client,
+    name: &'a str,
+    news: watch::Receiver<Option<Wait>>,
+    begun: Instant,
+    /// When the news came.
+    told: Instant,
+    since: Option<SystemTime>,
+    is_renewing: bool,
+    /// The two lines, or nothing, are on the terminal.
+    is_drawn: bool,
+}
+
+impl<'a> Display<'a> {
+    pub(super) fn new(output: Output, client: &'a Client, name: &'a str, news: watch::Receiver<Option<Wait>>) -> Self {
+        let now = Instant::now();
+        Self { output, client, name, news, begun: now, told: now, since: None, is_renewing: false, is_drawn: false }
+    }
+
+    /// Shows what is going on. It never returns.
+    pub(super) async fn show(&mut self) -> std::convert::Infallible {
+        if self.output.quiet || self.output.json {
+            return std::future::pending().await;
+        }
+        let is_terminal = std::io::stderr().is_terminal();
+        let mut seen: Option<Wait> = None;
+        let mut printed: Option<Instant> = None;
+        loop {
+            let rest =
+                if is_terminal { TURN } else { printed.map_or(PATIENCE, |at| REPEAT.saturating_sub(at.elapsed())) };
+            let is_news = tokio::select! {
+                changed = self.news.changed() => changed.is_ok(),
+                () = tokio::time::sleep(rest) => false,
+            };
+            let wait = self.news.borrow_and_update().clone();
+            let is_other = who(seen.as_ref()) != who(wait.as_ref());
+            if is_news {
+                self.hear(seen.as_ref(), wait.as_ref(), is_other).await;
+            }
+            let is_time = printed.is_none_or(|at| at.elapsed() >= REPEAT);
+            if wait.is_none() && self.begun.elapsed() < PATIENCE {
+                continue;
+            }
+            if is_terminal {
+                self.draw(wait.as_ref());
+            } else if is_other || is_time {
+                printed = Some(Instant::now());
+                self.print(wait.as_ref());
+            }
+            seen = wait;
+        }
+    }
+
+    /// Takes in what is new: since when a holder has it, and whether it renews.
+    async fn hear(&mut self, before: Option<&Wait>, wait: Option<&Wait>, is_other: bool) {
+        let grew = before.zip(wait).is_some_and(|(before, wait)| {
+            let counted_down = before.remaining.map(|left| left.saturating_sub(self.told.elapsed()));
+            // More than what is lost on the way.
+            wait.remaining.zip(counted_down).is_some_and(|(now, then)| now > then + Duration::from_millis(500))
+        });
+        self.is_renewing = !is_other && (self.is_renewing || grew);
+        self.told = Instant::now();
+        if is_other {
+            self.since = held_since(self.client, self.name).await;
+        }
+    }
+
+    fn print(&self, wait: Option<&Wait>) {
+        match wait {
+            Some(wait) => {
+                let text = format!("waiting for {}, {}; {}", self.name, self.holding(wait), self.standing(wait));
+                self.output.note(text);
+            }
+            None => self.output.note(self.silence()),
+        }
+    }
+
+    fn draw(&mut self, wait: Option<&Wait>) {
+        let turn = self.begun.elapsed().as_millis() / TURN.as_millis();
+        let spinner = SPINNER[turn as usize % SPINNER.len()];
+        let (first, second) = match wait {
+            Some(wait) => (format!("{} {}", self.name, self.holding(wait)), self.standing(wait)),
+            None => (self.silence(), format!("waited {}", clock(self.begun.elapsed()))),
+        };
+        let width =
+            rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| usize::from(size.ws_col).max(20));
+        let first = cut(&first, width - 3);
+        let second = self.output.paint_note(Paint::Dim, cut(&second, width - 3));
+        let back = if self.is_drawn { CLEAR } else { "" };
+        // One write, so that nothing comes in between. If nobody can see it, nobody misses it.
+        let _ = std::io::stderr().write_all(format!("{back}{spinner} {first}\n  {second}").as_bytes());
+        self.is_drawn = true;
+    }
+
+    /// Who has it, for how long, and until when.
+    fn holding(&self, wait: &Wait) -> String {
+        let mut text = match &wait.holder {
+            Some(holder) => format!("held by {}", named(holder)),
+            None => "held".to_owned(),
+        };
+        if let Some(held) = self.since.and_then(|since| since.elapsed().ok()) {
+            text.push_str(" for ");
+            text.push_str(&show(held));
+        }
+        if let Some(left) = wait.remaining {
+            let left = left.saturating_sub(self.told.elapsed());
+            text.push_str(", lease ");
+            text.push_str(&show(left));
+            text.push_str(if self.is_renewing { " and renewing" } else { "" });
+        }
+        text
+    }
+
+    fn standing(&self, wait: &Wait) -> String {
+        let waited = clock(self.begun.elapsed());
+        match wait.place {
+            Some(place) => format!("you are {} of {}, waited {waited}", ordinal(place), wait.waiting.max(place)),
+            None => format!("waited {waited}"),
+        }
+    }
+
+    /// Which nodes keep us waiting.
+    fn silence(&self) -> String {
+        let nodes = self.client.nodes();
+        let troubled: Vec<String> = nodes
+            .iter()
+            .filter_map(|(node, trouble)| trouble.as_ref().map(|trouble| format!("{node} {trouble}")))
+            .collect();
+        let why = if troubled.is_empty() {
+            "the nodes have not decided yet".to_owned()
+        } else {
+            format!("no quorum yet; {}", troubled.join("; "))
+        };
+        format!("waiting for {}: {why}", self.name)
+    }
+}
+
+/// What has been drawn is gone with it.
+impl Drop for Display<'_> {
+    fn drop(&mut self) {
+        if self.is_drawn {
+            let _ = std::io::stderr().write_all(CLEAR.as_bytes());
+        }
+    }
+}
+
+/// From the second of the two lines: up, to the left, and everything below away.
+const CLEAR: &str = "\u{1b}[1A\r\u{1b}[J";
+
+/// Since when the name is held, by the nodes' word.
+pub(super) async fn held_since(client: &Client, name: &str) -> Option<SystemTime> {
+    let inspection = client.inspect(name).await.ok()?;
+    let held =
+        inspection.nodes.iter().filter_map(|(_, said)| said.as_ref().ok().filter(|report| report.held.is_some()));
+    let since = held.map(|report| report.since_micros).max().filter(|micros| *micros > 0)?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(since))
+}
+
+/// Who it is that has it: another lease of the same process is another holder.
+fn who(wait: Option<&Wait>) -> Option<(Option<Holder>, Fence)> {
+    wait.map(|wait| (wait.holder.clone(), wait.fence))
+}
+
+fn named(holder: &Holder) -> String {
+    let label = if holder.label.is_empty() { String::new() } else { format!(" {:?}", holder.label) };
+    format!("{} pid {}{label}", holder.host, holder.pid)
+}
+
+/// `0:14`, `1:02:14`.
+fn clock(waited: Duration) -> String {
+    let seconds = waited.as_secs();
+    match seconds / 3600 {
+        0 => format!("{}:{:02}", seconds / 60, seconds % 60),
+        hours => format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60),
+    }
+}
+
+/// `1st`, `2nd`, `3rd`, `4th`, `11th`.
+fn ordinal(number: u32) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_and_times_are_said_as_people_say_them() {
+        let places =
+            [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (21, "21st"), (113, "113th")];
+        for (number, text) in places {
+            assert_eq!(ordinal(number), text);
+        }
+        assert_eq!(clock(Duration::from_secs(14)), "0:14");
+        assert_eq!(clock(Duration::from_secs(3_734)), "1:02:14");
+    }
+
+    #[test]
+    fn a_line_never_wraps() {
+        assert_eq!(cut("wörter", 6), "wörter");
+        assert_eq!(cut("wörter", 4), "wör…");
+    }
+}
