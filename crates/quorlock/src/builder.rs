@@ -1,5 +1,7 @@
 //! Everything that can be set about a client, checked before anything is opened.
 
+mod nodes;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +16,11 @@ use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, Ttl};
 use quorlock_core::watchdog::Renewals;
 
 use crate::client::Client;
-use crate::cluster::{Cluster, DEADLINE_MIN, NODE_DEADLINE_MAX, Settings};
+use crate::cluster::{Cluster, DEADLINE_MIN, Settings};
 use crate::error::{ConfigError, ConnectError, InitError, ReconfigureError};
 use crate::link::{Contact, LinkConfig};
 use crate::node::memory::MemoryNodes;
 use crate::node::place::KeyTemplate;
-use crate::node::redis::RedisNode;
 use crate::node::{Node, Trouble};
 use crate::{declare, entropy};
 
@@ -105,7 +106,13 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The nodes: `redis://`, `rediss://` (TLS), `sqlite:PATH` (alone), `memory:` (alone).
+    /// The nodes: `redis://`, `rediss://` (TLS); and, each of them only alone, `redis+sentinel://`, `sqlite:PATH` and
+    /// `memory:`.
+    ///
+    /// `redis+sentinel://[user:password@]host[:port],host[:port],../SERVICE[?setting=value&..]` is the master that any of
+    /// these sentinels names for the service. User and password are the server's; settings are `db` (a number), `tls`
+    /// (`true` for sentinels and servers), `sentinel_username` and `sentinel_password`. What is special in a URL is written
+    /// with `%`. After a failover the lock goes on with what the new master has: see the guarantees on A4.
     pub fn nodes<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
         self
@@ -360,50 +367,6 @@ impl ClientBuilder {
         settings.check(ttl, self.renewals)?;
         Ok(settings)
     }
-
-    fn open_nodes(&self, settings: &Settings) -> Result<Vec<Arc<dyn Node>>, ConfigError> {
-        if let Some(memory) = &self.memory {
-            return Ok(memory.iter().collect());
-        }
-        self.urls.iter().enumerate().map(|(index, url)| self.open_node(index, url, settings)).collect()
-    }
-
-    fn open_node(&self, index: usize, url: &str, settings: &Settings) -> Result<Arc<dyn Node>, ConfigError> {
-        let invalid = |why: String| ConfigError::Url { position: index + 1, why };
-        let alone = |title: String, why| {
-            if self.urls.len() > 1 { Err(ConfigError::Alone { title, why }) } else { Ok(()) }
-        };
-        let (scheme, rest) = url.split_once(':').ok_or_else(|| invalid(format!("not a URL; {SCHEMES}")))?;
-        match scheme {
-            "redis" | "rediss" | "redis+unix" | "unix" => {
-                let constants = settings.constants(String::new());
-                let patience = NODE_DEADLINE_MAX.max(SILENCE_MIN);
-                let node = RedisNode::new(url, self.login.as_ref(), constants, patience).map_err(invalid)?;
-                Ok(Arc::new(node))
-            }
-            "memory" => {
-                alone(url.into(), "it lives in this process only")?;
-                MemoryNodes::new(1).iter().next().ok_or_else(|| invalid("no node".into()))
-            }
-            #[cfg(target_os = "linux")]
-            "sqlite" if !rest.is_empty() => {
-                alone(url.into(), "one file on one machine fails as a whole")?;
-                let processes = self.processes()?;
-                Ok(Arc::new(crate::node::sqlite::SqliteNode::new(rest.into(), processes)))
-            }
-            "sqlite" if rest.is_empty() => Err(invalid("sqlite: needs a path, as in sqlite:/var/lib/locks.db".into())),
-            other => Err(invalid(format!("{other}: is not a kind of node; {SCHEMES}"))),
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    fn processes(&self) -> Result<crate::node::sqlite::Processes, ConfigError> {
-        crate::node::sqlite::Processes::read(!self.outlived, &self.companions).map_err(|pid| ConfigError::Setting {
-            setting: "an also_alive_with",
-            value: pid.to_string(),
-            why: "the id of a process that runs".into(),
-        })
-    }
 }
 
 /// The nodes are only counted: their URLs may hold passwords.
@@ -416,8 +379,6 @@ impl fmt::Debug for ClientBuilder {
         builder.finish_non_exhaustive()
     }
 }
-
-const SCHEMES: &str = "use redis://, rediss://, sqlite:PATH or memory:";
 
 pub(crate) fn check_retry(retry: Retry) -> Result<(), ConfigError> {
     let wrong = |value: String, why: &str| Err(ConfigError::Setting { setting: "a retry", value, why: why.into() });

@@ -11,6 +11,7 @@ mod port;
 mod proxy;
 mod redis_server;
 mod reply;
+mod sentinels;
 mod spawner;
 mod wait;
 
@@ -18,4 +19,5 @@ pub use clock::Clock;
 pub use proxy::{Loss, Proxy};
 pub use redis_server::{Aof, RedisServer, RedisServerBuilder};
 pub use reply::Reply;
+pub use sentinels::{Sentinels, SentinelsBuilder};
 pub use wait::{eventually, eventually_async};

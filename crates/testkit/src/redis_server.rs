@@ -236,7 +236,13 @@ impl RedisServer {
 
         let program: OsString = builder::server_program();
         let mut command = spawner::mortal_command(&program);
-        command.arg(&config).current_dir(self.dir()).stdin(Stdio::null()).stdout(log_file).stderr(log_copy);
+        command
+            .arg(&config)
+            .args(self.setup.is_sentinel.then_some("--sentinel"))
+            .current_dir(self.dir())
+            .stdin(Stdio::null())
+            .stdout(log_file)
+            .stderr(log_copy);
         if let Some(clock) = &self.setup.clock {
             command.envs(clock.envs());
         }

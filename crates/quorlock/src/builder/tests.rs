@@ -56,3 +56,10 @@ async fn an_impatient_retry_leaves_room_for_others() {
     nodes.up(0);
     assert_eq!(waiting.await.unwrap().unwrap().as_str(), "a");
 }
+
+#[tokio::test]
+async fn what_promotes_replicas_is_refused_among_several_nodes() {
+    let urls = ["redis://a", "redis+sentinel://:hunter2@b/main?sentinel_password=hunter3", "redis://c"];
+    let error = Client::builder().nodes(urls).connect().await.unwrap_err().to_string();
+    assert!(error.starts_with("redis+sentinel://b:26379/main cannot be one of several nodes"), "{error}");
+}

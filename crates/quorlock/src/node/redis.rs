@@ -9,6 +9,8 @@ mod differential;
 mod frame;
 mod hints;
 mod scripts;
+mod seeds;
+mod sentinel;
 mod wire;
 
 use std::collections::{HashMap, VecDeque};
@@ -16,11 +18,14 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ::redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, Value};
+use ::redis::{
+    ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, Value,
+};
 use quorlock_core::node::{Constants, Errand};
 
 use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, Session, Trouble};
 use scripts::SCRIPTS;
+use sentinel::Sentinels;
 use wire::{Connecting, Receiver, Wire};
 
 /// The oldest server that has everything the scripts need (`SET .. PXAT`).
@@ -29,9 +34,18 @@ const VERSION_MIN: (u32, u32) = (6, 2);
 /// A server that can be connected to.
 pub(crate) struct RedisNode {
     title: String,
-    info: ConnectionInfo,
+    origin: Origin,
     constants: Constants,
     connect_deadline: Duration,
+}
+
+/// Where the server is.
+#[derive(Clone)]
+enum Origin {
+    /// Always there.
+    Server(Box<ConnectionInfo>),
+    /// Wherever the sentinels say.
+    Sentinels(Arc<Sentinels>),
 }
 
 impl RedisNode {
@@ -43,11 +57,9 @@ impl RedisNode {
         constants: Constants,
         connect_deadline: Duration,
     ) -> Result<Self, String> {
-        let mut info = url.into_connection_info().map_err(|error| describe(&error))?;
-        if let (None, Some((username, password))) = (info.redis_settings().password(), login) {
-            let settings = info.redis_settings().clone().set_username(username).set_password(password);
-            info = info.set_redis_settings(settings);
-        }
+        let info = url.into_connection_info().map_err(|error| describe(&error))?;
+        let settings = seeds::with_login(info.redis_settings(), login);
+        let info = info.set_redis_settings(settings);
         if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
             return Err("#insecure is not supported: certificates are always verified".into());
         }
@@ -56,7 +68,18 @@ impl RedisNode {
             ConnectionAddr::Unix(path) => format!("redis+unix:{}", path.display()),
             address => format!("{scheme}://{address}"),
         };
-        Ok(Self { title, info, constants, connect_deadline })
+        Ok(Self { title, origin: Origin::Server(Box::new(info)), constants, connect_deadline })
+    }
+
+    /// Reads a URL that names sentinels and the service that they watch; the rest as for [`new`](Self::new).
+    pub(crate) fn behind_sentinels(
+        url: &str,
+        login: Option<&(String, String)>,
+        constants: Constants,
+        connect_deadline: Duration,
+    ) -> Result<Self, String> {
+        let (title, sentinels) = Sentinels::parse(url, login)?;
+        Ok(Self { title, origin: Origin::Sentinels(Arc::new(sentinels)), constants, connect_deadline })
     }
 }
 
@@ -66,23 +89,34 @@ impl Node for RedisNode {
     }
 
     fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
-        let (info, constants, deadline) = (self.info.clone(), self.constants.clone(), self.connect_deadline);
+        let (origin, constants, deadline) = (self.origin.clone(), self.constants.clone(), self.connect_deadline);
         let title = self.title.clone();
         Box::pin(async move {
-            let opened = tokio::time::timeout(deadline, Connecting::open(&info)).await;
-            let mut connecting = match opened {
-                Ok(opened) => opened.map_err(|error| Trouble::Unreachable(error.to_string()))?,
-                Err(_) => return Err(Trouble::Unreachable(format!("no connection within {deadline:?}"))),
+            let (info, watch) = match &origin {
+                Origin::Server(info) => ((**info).clone(), None),
+                Origin::Sentinels(sentinels) => {
+                    let (info, sentinel) = sentinels.master(deadline).await?;
+                    (info, Some(sentinels.watch(sentinel, inbox.clone())))
+                }
             };
-            let run = greet(&mut connecting, &info, &title, hints::wanted(&inbox)).await?;
+            let mut connecting = connect(&info, deadline).await?;
+            let text = greet(&mut connecting, &info, &title, hints::wanted(&inbox)).await?;
+            let run = identify(&text, &origin)?;
             let expected = Arc::new(Mutex::default());
             let wire = connecting.start(Ear { expected: Arc::clone(&expected), inbox });
-            Ok(Box::new(RedisSession { wire, expected, constants, run }) as Box<dyn Session>)
+            Ok(Box::new(RedisSession { wire, expected, constants, run, _watch: watch }) as Box<dyn Session>)
         })
     }
 }
 
-/// Says who we are, reads who the server is, loads the scripts and listens for hints: one round trip.
+async fn connect(info: &ConnectionInfo, deadline: Duration) -> Result<Connecting, Trouble> {
+    match tokio::time::timeout(deadline, Connecting::open(info)).await {
+        Ok(opened) => opened.map_err(|error| Trouble::Unreachable(error.to_string())),
+        Err(_) => Err(Trouble::Unreachable(format!("no connection within {deadline:?}"))),
+    }
+}
+
+/// Says who we are, reads what the server says of itself, loads the scripts and listens for hints: one round trip.
 async fn greet(
     connecting: &mut Connecting,
     info: &ConnectionInfo,
@@ -91,10 +125,7 @@ async fn greet(
 ) -> Result<String, Trouble> {
     let mut pipe = ::redis::pipe();
     let login = info.redis_settings();
-    let hello = pipe.cmd("HELLO").arg(3);
-    if let Some(password) = login.password() {
-        hello.arg("AUTH").arg(login.username().unwrap_or("default")).arg(password);
-    }
+    add_hello(&mut pipe, login);
     if login.db() != 0 {
         pipe.cmd("SELECT").arg(login.db());
     }
@@ -117,12 +148,19 @@ async fn greet(
             return Err(trouble(&error.clone().into()));
         }
     }
-    let text = match replies.into_iter().nth(before_info) {
-        Some(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
-        Some(Value::VerbatimString { text, .. }) => text,
-        _ => return Err(malformed("INFO")),
-    };
-    identify(&text)
+    match replies.into_iter().nth(before_info) {
+        Some(Value::BulkString(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Some(Value::VerbatimString { text, .. }) => Ok(text),
+        _ => Err(malformed("INFO")),
+    }
+}
+
+/// Says who we are, and which protocol we speak.
+fn add_hello(pipe: &mut Pipeline, login: &RedisConnectionInfo) {
+    let hello = pipe.cmd("HELLO").arg(3);
+    if let Some(password) = login.password() {
+        hello.arg("AUTH").arg(login.username().unwrap_or("default")).arg(password);
+    }
 }
 
 struct RedisSession {
@@ -130,6 +168,8 @@ struct RedisSession {
     expected: Arc<Mutex<VecDeque<Expected>>>,
     constants: Constants,
     run: String,
+    /// Over the sentinels, if there are any.
+    _watch: Option<Wire>,
 }
 
 /// What the next values answer.
@@ -213,7 +253,7 @@ fn lock(expected: &Mutex<VecDeque<Expected>>) -> MutexGuard<'_, VecDeque<Expecte
 }
 
 /// Who the server is, or why it cannot be a node.
-fn identify(info: &str) -> Result<String, Trouble> {
+fn identify(info: &str, origin: &Origin) -> Result<String, Trouble> {
     let fields: HashMap<&str, &str> = info.lines().filter_map(|line| line.split_once(':')).collect();
     let field = |name: &str| fields.get(name).copied().unwrap_or_default().trim();
     let unfit = |why: String| Err(Trouble::Unfit(why));
@@ -224,6 +264,10 @@ fn identify(info: &str) -> Result<String, Trouble> {
         return unfit(format!("Redis {version} is too old: 6.2 or later is needed"));
     }
     if field("role") != "master" {
+        if let Origin::Sentinels(_) = origin {
+            // Sentinels take a while to agree, and to tell the servers.
+            return Err(Trouble::Unreachable("its sentinels name a server that is not the master".into()));
+        }
         return unfit(format!("it is a replica (role {:?}): every node must be an independent master", field("role")));
     }
     if field("cluster_enabled") == "1" {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorlock::{AcquireError, Client, ClientBuilder, Lease, MemoryNodes, Report, Retry};
-use quorlock_testkit::{RedisServer, eventually_async};
+use quorlock_testkit::{RedisServer, Sentinels, eventually_async};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -22,6 +22,7 @@ pub(crate) enum Kind {
     Memory(usize),
     Sqlite,
     Redis(usize),
+    Sentinel,
 }
 
 /// Nodes that are up and ready to vote.
@@ -34,6 +35,7 @@ enum Nodes {
     Memory(MemoryNodes),
     Sqlite(TempDir),
     Redis(Vec<RedisServer>),
+    Sentinel(Box<Sentinels>),
 }
 
 impl Backend {
@@ -43,6 +45,7 @@ impl Backend {
             Kind::Memory(count) => (Nodes::Memory(MemoryNodes::new(count)), count),
             Kind::Sqlite => (Nodes::Sqlite(tempfile::tempdir().unwrap()), 1),
             Kind::Redis(count) => (Nodes::Redis(RedisServer::start_many(count)), count),
+            Kind::Sentinel => (Nodes::Sentinel(Box::new(Sentinels::builder().start())), 1),
         };
         let backend = Self { nodes, count };
         backend.client().await.init_cluster().await.unwrap();
@@ -58,6 +61,7 @@ impl Backend {
             Nodes::Memory(nodes) => builder.memory(nodes),
             Nodes::Sqlite(folder) => builder.nodes([format!("sqlite:{}", folder.path().join("locks").display())]),
             Nodes::Redis(servers) => builder.nodes(servers.iter().map(RedisServer::url)),
+            Nodes::Sentinel(sentinels) => builder.nodes([sentinels.url()]),
         }
     }
 
@@ -78,7 +82,11 @@ impl Backend {
 
     /// What locks have left on the nodes, where that can be seen from outside.
     pub(crate) fn traces(&self) -> Vec<String> {
-        let Nodes::Redis(servers) = &self.nodes else { return Vec::new() };
+        let servers = match &self.nodes {
+            Nodes::Redis(servers) => servers,
+            Nodes::Sentinel(sentinels) => &sentinels.servers,
+            Nodes::Memory(_) | Nodes::Sqlite(_) => return Vec::new(),
+        };
         let is_of_a_lock = |key: &String| !["quorlock~epoch", "quorlock~meta"].contains(&key.as_str());
         servers.iter().flat_map(|server| server.keys("*")).filter(is_of_a_lock).collect()
     }

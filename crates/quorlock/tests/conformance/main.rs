@@ -1,5 +1,5 @@
 //! One suite for every kind of node: whatever a lock of any kind promises, it promises on all of them, alone and in
-//! quorums of three and five. An SQLite node stands alone by design.
+//! quorums of three and five. An SQLite node and a master behind sentinels stand alone by design.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -181,4 +181,5 @@ on_all! {
     redis_x1 on Kind::Redis(1);
     redis_x3 on Kind::Redis(3);
     redis_x5 on Kind::Redis(5);
+    sentinel on Kind::Sentinel;
 }

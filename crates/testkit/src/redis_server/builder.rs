@@ -28,6 +28,7 @@ pub struct RedisServerBuilder {
     config: Vec<(String, String)>,
     pub(super) password: Option<String>,
     pub(super) clock: Option<Clock>,
+    pub(super) is_sentinel: bool,
 }
 
 impl RedisServerBuilder {
@@ -67,6 +68,12 @@ impl RedisServerBuilder {
         self
     }
 
+    /// Makes it a sentinel, which keeps no data and rewrites its own configuration.
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.is_sentinel = true;
+        self
+    }
+
     /// Starts the server and waits until it answers.
     pub fn start(&self) -> RedisServer {
         RedisServer::launch_new(self)
@@ -92,12 +99,13 @@ impl RedisServerBuilder {
              port {port}\n\
              dir \"{}\"\n\
              daemonize no\n\
-             loglevel notice\n\
-             save {save}\n\
-             appendonly {appendonly}\n\
-             appendfsync {appendfsync}\n",
+             loglevel notice\n",
             dir.display()
         );
+        if !self.is_sentinel {
+            let data = format!("save {save}\nappendonly {appendonly}\nappendfsync {appendfsync}\n");
+            file.push_str(&data);
+        }
         let password = self.password.iter().map(|password| ("requirepass", password));
         let config = self.config.iter().map(|(key, value)| (key.as_str(), value));
         for (key, value) in password.chain(config) {

@@ -15,9 +15,13 @@ use crate::node::place::{KeyTemplate, Place};
 const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
 const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";
 
+fn server() -> Origin {
+    Origin::Server(Box::new("redis://127.0.0.1".into_connection_info().unwrap()))
+}
+
 #[test]
 fn a_master_is_known_by_its_run_and_replication() {
-    assert_eq!(identify(MASTER), Ok("abc/def".into()));
+    assert_eq!(identify(MASTER, &server()), Ok("abc/def".into()));
 }
 
 #[test]
@@ -29,7 +33,9 @@ fn unfit_servers_are_refused_with_the_reason() {
         ("noeviction", "allkeys-lru", "allkeys-lru"),
         ("run_id:abc", "run_id:", "run_id"),
     ] {
-        let Err(Trouble::Unfit(why)) = identify(&MASTER.replace(from, to)) else { panic!("{to} was accepted") };
+        let Err(Trouble::Unfit(why)) = identify(&MASTER.replace(from, to), &server()) else {
+            panic!("{to} was accepted")
+        };
         assert!(why.contains(says), "{why}");
     }
 }

@@ -1,0 +1,149 @@
+//! A master and its replicas with a sentinel that watches over them.
+
+use std::time::Duration;
+
+use crate::redis_server::{RedisServer, RedisServerBuilder};
+use crate::reply::Reply;
+use crate::wait::eventually;
+
+/// What the sentinel calls them.
+const SERVICE: &str = "testkit";
+
+/// A master, its replicas and one sentinel, whose word is enough for a failover.
+#[derive(Debug)]
+pub struct Sentinels {
+    setup: SentinelsBuilder,
+    /// The data servers; the first one starts as the master.
+    pub servers: Vec<RedisServer>,
+    /// Who watches over them.
+    pub sentinel: RedisServer,
+}
+
+/// The set-up of [`Sentinels`]. Without any call: a master without replicas, which is not replaced when it dies.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct SentinelsBuilder {
+    replicas: usize,
+    patience: Duration,
+    password: Option<String>,
+    sentinel_password: Option<String>,
+}
+
+impl Default for SentinelsBuilder {
+    fn default() -> Self {
+        Self { replicas: 0, patience: Duration::from_secs(3_600), password: None, sentinel_password: None }
+    }
+}
+
+impl SentinelsBuilder {
+    /// So many replicas of the master.
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// A master that is silent for this long is replaced.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The data servers demand this password, with the characters of [`RedisServerBuilder::password`].
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// The sentinel demands this password, with the characters of [`RedisServerBuilder::password`].
+    pub fn sentinel_password(mut self, password: &str) -> Self {
+        self.sentinel_password = Some(password.to_owned());
+        self
+    }
+
+    /// Starts them all, and waits until a failover could succeed.
+    pub fn start(&self) -> Sentinels {
+        let mut setup = RedisServer::builder().config("repl-diskless-sync-delay", "0");
+        if let Some(password) = &self.password {
+            setup = setup.password(password).config("masterauth", password);
+        }
+        let servers = setup.start_many(1 + self.replicas);
+        let (master, replicas) = servers.split_first().expect("there is a master");
+        for replica in replicas {
+            let port = master.port().to_string();
+            assert_eq!(replica.command(&["REPLICAOF", "127.0.0.1", &port]).as_str(), Some("OK"));
+        }
+        for replica in replicas {
+            eventually("the replica to have its master's data", || {
+                let info = replica.command(&["INFO", "replication"]);
+                info.as_str().is_some_and(|text| text.contains("master_link_status:up"))
+            });
+        }
+        let sentinel = self.sentinel_setup(master).start();
+        let sentinels = Sentinels { setup: self.clone(), servers, sentinel };
+        eventually("the sentinel to know the replicas", || sentinels.promotable() == self.replicas);
+        sentinels
+    }
+
+    fn sentinel_setup(&self, master: &RedisServer) -> RedisServerBuilder {
+        let patience = self.patience.as_millis();
+        let mut setup = RedisServer::builder()
+            .sentinel()
+            .config("sentinel monitor", &format!("{SERVICE} 127.0.0.1 {} 1", master.port()))
+            .config("sentinel down-after-milliseconds", &format!("{SERVICE} {patience}"))
+            .config("sentinel failover-timeout", &format!("{SERVICE} 2000"));
+        if let Some(password) = &self.password {
+            setup = setup.config("sentinel auth-pass", &format!("{SERVICE} {password}"));
+        }
+        if let Some(password) = &self.sentinel_password {
+            setup = setup.password(password);
+        }
+        setup
+    }
+}
+
+impl Sentinels {
+    /// Sets them up.
+    pub fn builder() -> SentinelsBuilder {
+        SentinelsBuilder::default()
+    }
+
+    /// The URL for clients, with the passwords if there are any.
+    pub fn url(&self) -> String {
+        self.url_among(&[])
+    }
+
+    /// The URL for clients, with other sentinels, `host:port`, before ours.
+    pub fn url_among(&self, others: &[&str]) -> String {
+        let login = self.setup.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
+        let own = self.sentinel.addr().to_string();
+        let hosts = [others, &[own.as_str()]].concat().join(",");
+        let setting = self.setup.sentinel_password.as_ref().map(|password| format!("?sentinel_password={password}"));
+        let setting = setting.unwrap_or_default();
+        format!("redis+sentinel://{login}{hosts}/{SERVICE}{setting}")
+    }
+
+    /// Which of the servers the sentinel calls the master.
+    pub fn master(&self) -> &RedisServer {
+        let named = self.sentinel.command(&["SENTINEL", "get-master-addr-by-name", SERVICE]).strings();
+        let port: u16 = named[1].parse().expect("a port is a number");
+        self.servers.iter().find(|server| server.port() == port).expect("the master is one of the servers")
+    }
+
+    /// Makes a replica the master, as an operator would, and waits until it is.
+    pub fn fail_over(&self) {
+        let before = self.master().port();
+        assert_eq!(self.sentinel.command(&["SENTINEL", "FAILOVER", SERVICE]).as_str(), Some("OK"));
+        eventually("the sentinel to name another master", || self.master().port() != before);
+    }
+
+    /// How many replicas could take over.
+    fn promotable(&self) -> usize {
+        let Reply::Array(replicas) = self.sentinel.command(&["SENTINEL", "REPLICAS", SERVICE]) else { return 0 };
+        let is_fit = |replica: &&Reply| {
+            let fields = replica.strings();
+            let is = |key: &str, value: &str| fields.chunks(2).any(|field| field[0] == key && field[1] == value);
+            is("flags", "slave") && is("master-link-status", "ok")
+        };
+        replicas.iter().filter(is_fit).count()
+    }
+}
