@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::command::bench::BenchArgs;
 use crate::command::completions::CompletionsArgs;
 use crate::command::config::ConfigArgs;
 use crate::command::demo::DemoArgs;
@@ -48,6 +49,7 @@ Look after the nodes
   config                 every setting, and where it came from
 
 Try it
+  bench                  measure these nodes, or --local ones
   demo                   watch locks survive crashes, with nothing to install
 
 Shell
@@ -162,6 +164,7 @@ impl Cli {
 pub(crate) enum Command {
     Run(RunArgs),
     Nodes(NodesArgs),
+    Bench(BenchArgs),
     Demo(DemoArgs),
     Config(ConfigArgs),
     Completions(CompletionsArgs),

@@ -82,7 +82,7 @@ pub(crate) async fn demo(context: &Context, args: DemoArgs) -> Outcome {
     let ended = if output.json {
         output.note(format_args!("the demonstration takes {} s, with seed {seed}", args.seconds));
         show.run(world, news, None).await?
-    } else if io::stdout().is_terminal() {
+    } else if io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb") {
         let (keys, typed) = mpsc::unbounded_channel();
         let terminal = Terminal::open(keys).map_err(undrawn)?;
         show.run(world, news, Some((terminal, typed))).await?
@@ -97,11 +97,16 @@ pub(crate) async fn demo(context: &Context, args: DemoArgs) -> Outcome {
     } else {
         report(output, seed, &show.scene)?;
     }
-    Ok(match ended {
+    Ok(exit(findings, ended))
+}
+
+/// What must not be comes before everything else.
+fn exit(findings: &Findings, signal: Option<i32>) -> Exit {
+    match signal {
         _ if !findings.is_good() => Exit::INTERNAL,
         Some(signal) => Exit::signal(signal),
         None => Exit::OK,
-    })
+    }
 }
 
 /// What `--json` prints.
@@ -231,4 +236,26 @@ fn report(output: Output, seed: u64, scene: &Scene) -> Result<(), Failure> {
         output.paint(Paint::Bad, format_args!("✗ VIOLATED: {findings}"))
     };
     output.line(format_args!("\n{verdict}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{End, Turn};
+
+    #[test]
+    fn a_violation_is_not_forgotten_over_an_interrupt() {
+        let turn = |fence: u64, from: u64, until: u64| Turn {
+            name: NAMES[0].into(),
+            holder: world::title(fence as usize),
+            fence,
+            from: Duration::from_millis(from),
+            until: Duration::from_millis(until),
+            end: End::Released,
+        };
+        let good = Findings::of(&NAMES, &[turn(1, 0, 10), turn(2, 10, 20)]);
+        let bad = Findings::of(&NAMES, &[turn(1, 0, 11), turn(2, 10, 20)]);
+        assert_eq!([exit(&good, None), exit(&good, Some(2))], [Exit::OK, Exit(130)]);
+        assert_eq!([exit(&bad, None), exit(&bad, Some(2))], [Exit::INTERNAL; 2]);
+    }
 }
