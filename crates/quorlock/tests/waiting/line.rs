@@ -62,16 +62,9 @@ impl InLine {
 
 /// How many have a place in line for a name, on each node.
 pub(crate) fn waiting(servers: &[RedisServer], name: &str) -> Vec<i64> {
-    let count = |server: &RedisServer, what: &str| {
-        let reply = server.command(&["ZCARD", &format!("quorlock~{what}:quorlock:{name}")]);
-        reply.as_int().expect("a line is a sorted set")
-    };
-    let both = |server| {
-        let (line, kept) = (count(server, "line"), count(server, "kept"));
-        // Not looked at in one instant.
-        line.max(kept)
-    };
-    servers.iter().map(both).collect()
+    let key = format!("quorlock~line:quorlock:{name}");
+    let count = |server: &RedisServer| server.cli(&["GET", &key]).matches(';').count() as i64;
+    servers.iter().map(count).collect()
 }
 
 /// Waits until so many have a place in line on every one of these nodes.

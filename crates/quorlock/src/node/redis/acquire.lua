@@ -1,47 +1,46 @@
 -- A vote for an attempt that wants to be alone, or a renewal of it: `acquire` and `renew` of quorlock-core's node::apply.
--- KEYS  1 epoch   2 vote   3 fence   4 the attempt's tombstone   5 holds   6 line   7 kept
--- ARGV  1 the epoch's mark   2 attempt   3 proposal, or the lease's fence   4 ttl (ms)   5 sigma (us)
---       6 fence retention (ms)   7 holder   8 'acquire', 'repair' (renew, vote anew if free) or 'renew' (only if own)
---       9 the ticket's time, or ''   10 the place in line, or ''   11 'x'   12 the writer's owner, or ''
+-- KEYS  1 epoch   2 vote   3 fence   4 the attempt's tombstone, which ends with its id   5 line   6 holds, for a writer
+-- ARGV  1 the epoch's mark   2 'acquire', 'repair' (renew, vote anew if free) or 'renew' (only if own)
+--       3 proposal, or the lease's fence   4 ttl (ms)   5 sigma (us)   6 fence retention (ms)   7 holder
+--       8 the place in line, or ''   9 the writer's owner, for a writer
 -- Gives {1, now, fence}                                       granted
 --       {0, now, left, fence, who, place, waiting, lower}     held by another
 --       {-1, now} wrong epoch  {-2, now} tombstoned  {-3, now} too far ahead  {-4, now} absent
 --       {-5, now, fence, place, waiting, lower} behind others  {-6, now} the line is full  {-8, now} an upgrade
 --#begin
 local own, reentry, among = vote == attempt, false, false
+local own_place
 -- A renewal does not care who waits.
-local lined = verb == 'acquire' and redis.call('EXISTS', kept) == 1
-if not own and (vote or lined) then
+if vote and not own or line and verb == 'acquire' then
   --#period
   --#line
   --#refuse
   drop_lapsed()
-  if verb ~= 'acquire' then return held(0, redis.call('ZCARD', kept), 0) end
-  if kind == 's' and ARGV[12] ~= '' then
+  if verb ~= 'acquire' then return held(0, count_all(), 0) end
+  if kind == 's' and ARGV[9] then
     --#entries
     for _, entry in ipairs(read_entries()) do
-      if entry[3] == ARGV[12] then return {-8, now} end
+      if entry[3] == ARGV[9] then return {-8, now} end
     end
   end
-  local before = count_before()
-  if vote or before > 0 then return refuse(vote, before, false) end
+  local before
+  before, own_place = look_up()
+  if not own and (vote or before > 0) then return refuse(vote, before, own_place, false) end
 end
 if not own and verb == 'renew' then return {-4, now} end
 --#fence
-local till = millis + ARGV[4]
-if own then till = math.max(till, millis + redis.call('PTTL', KEYS[2])) end
-if not (own and by == attempt) then since = string.format('%.0f', now) end
-ticket = at == '' and '-' or at .. '-' .. string.sub(place, 1, 16)
--- The fence first: a vote without its fence must not survive a server that runs out of memory in between.
-redis.call('SET', KEYS[3], string.format('%.0f %s %s %s %s', fence, attempt, since, ticket, ARGV[7]), 'PX', ARGV[6])
-till = string.format('%.0f', till)
+local signed, since = attempt, nil
 if own then
-  redis.call('SET', KEYS[2], attempt, 'PXAT', till)
-elseif not redis.call('SET', KEYS[2], attempt, 'NX', 'PXAT', till) then
+  --#note
+  since = by == attempt and began
+end
+-- The fence first: a vote without its fence must not survive a server that runs out of memory in between.
+--#write_fence
+if own then
+  -- It never ends earlier than it did.
+  redis.call('SET', KEYS[2], attempt, 'PX', math.max(ARGV[4], redis.call('PTTL', KEYS[2])))
+elseif not redis.call('SET', KEYS[2], attempt, 'NX', 'PX', ARGV[4]) then
   return redis.error_reply('WRONGTYPE the key of this lock holds other data')
 end
-if lined and at ~= '' then
-  redis.call('ZREM', line, place)
-  redis.call('ZREM', kept, place)
-end
+--#leave
 return {1, now, fence}

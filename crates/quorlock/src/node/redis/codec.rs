@@ -11,7 +11,7 @@ use quorlock_core::ticket::{Line, Parting, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Report, Request, Vote};
 
-use super::scripts::{SCRIPTS, epoch_key, fence_key, holds_key, kept_key, line_key, meta_key, tombstone_key};
+use super::scripts::{SCRIPTS, epoch_key, fence_key, holds_key, line_key, meta_key, tombstone_key};
 use super::{malformed, trouble};
 use crate::node::{Letter, Life, Reply, Trouble};
 
@@ -41,21 +41,20 @@ fn request(life: Option<Life>, letter: &Letter, constants: &Constants) -> Cmd {
         }
         Request::Release { attempt, tombstone, parting } => {
             let mut command = cmd("EVALSHA");
-            command.arg(&SCRIPTS.release.sha).arg(5).arg(&place.key).arg(tombstone_key(*attempt));
-            command.arg(holds_key(place)).arg(line_key(place)).arg(kept_key(place));
-            command.arg(attempt.reveal()).arg(tombstone.map(|millis| millis.to_string()).unwrap_or_default());
+            command.arg(&SCRIPTS.release.sha).arg(4).arg(&place.key).arg(line_key(place));
+            command.arg(tombstone_key(*attempt)).arg(holds_key(place));
             command.arg(match parting {
-                Some(Parting::Leave(_)) => "leave",
-                Some(Parting::Yield(_)) => "yield",
-                None => "",
+                Some(Parting::Leave(waiter)) => format!("leave {}", place_in_line(*waiter)),
+                Some(Parting::Yield(waiter)) => format!("yield {}", place_in_line(*waiter)),
+                None => String::new(),
             });
-            add_waiter(&mut command, parting.map(Parting::waiter));
+            command.arg(*tombstone);
             command
         }
         Request::Inspect => {
             let mut command = cmd("EVALSHA");
             command.arg(&SCRIPTS.inspect.sha).arg(4);
-            command.arg(&place.key).arg(fence_key(place)).arg(holds_key(place)).arg(kept_key(place));
+            command.arg(&place.key).arg(line_key(place)).arg(fence_key(place)).arg(holds_key(place));
             command
         }
         Request::Check { attempt, slot } => {
@@ -98,30 +97,33 @@ fn vote_command(life: Option<Life>, letter: &Letter, constants: &Constants, bid:
     let (place, attempt) = (&letter.place, letter.request.attempt());
     let script = if matches!(bid.mode, Mode::Exclusive { .. }) { &SCRIPTS.acquire } else { &SCRIPTS.enter };
     let mut command = cmd("EVALSHA");
-    command.arg(&script.sha).arg(7);
-    command.arg(epoch_key()).arg(&place.key).arg(fence_key(place)).arg(tombstone_key(attempt));
-    command.arg(holds_key(place)).arg(line_key(place)).arg(kept_key(place));
-    command.arg(mark(life)).arg(attempt.reveal()).arg(bid.fence.get()).arg(bid.ttl.as_millis());
-    command.arg(constants.sigma_micros).arg(retention_millis(constants)).arg(bid.holder).arg(bid.verb);
-    add_waiter(&mut command, bid.waiter);
+    // An argument costs the server as much as half a command: those that have nothing to say are left out.
+    let has_entries = bid.mode != Mode::EXCLUSIVE;
+    command.arg(&script.sha).arg(if has_entries { 6 } else { 5 });
+    command.arg(epoch_key()).arg(&place.key).arg(fence_key(place)).arg(tombstone_key(attempt)).arg(line_key(place));
+    if has_entries {
+        command.arg(holds_key(place));
+    }
+    command.arg(mark(life)).arg(bid.verb).arg(bid.fence.get()).arg(bid.ttl.as_millis());
+    command.arg(constants.sigma_micros).arg(retention_millis(constants)).arg(bid.holder);
+    command.arg(bid.waiter.map(place_in_line).unwrap_or_default());
     match bid.mode {
-        Mode::Exclusive { writer } => command.arg("x").arg(writer.map(OwnerId::reveal).unwrap_or_default()),
-        Mode::Reentrant { owner } => command.arg("r").arg(owner.reveal()),
-        Mode::Shared { owner } => command.arg("s").arg(owner.reveal()),
-        Mode::Slot { permits, slot } => command.arg("k").arg(slot).arg(permits),
+        Mode::Exclusive { writer } => command.arg(writer.map(OwnerId::reveal)),
+        Mode::Reentrant { owner } => command.arg(owner.reveal()).arg("r"),
+        Mode::Shared { owner } => command.arg(owner.reveal()).arg("s"),
+        Mode::Slot { permits, slot } => command.arg(slot).arg("k").arg(permits),
     };
     command
 }
 
-/// A waiter as the line keeps it: its ticket's time, and the rest.
-fn add_waiter(command: &mut Cmd, waiter: Option<Waiter>) {
-    match waiter {
-        None => command.arg("").arg(""),
-        Some(Waiter { ticket, channel, shared }) => {
-            let kind = if shared { 's' } else { 'x' };
-            command.arg(ticket.at).arg(format!("{} {kind} {}", ticket.id_digits(), channel.digits()))
-        }
-    };
+/// The last time that has 16 digits.
+const AT_MAX: u64 = 9_999_999_999_999_999;
+
+/// A waiter as the line keeps it: always of the same length.
+fn place_in_line(Waiter { ticket, channel, shared }: Waiter) -> String {
+    let kind = if shared { 's' } else { 'x' };
+    // Clocks that have run past that have no fences to give either.
+    format!("{:016}-{} {kind} {}", ticket.at.min(AT_MAX), ticket.id_digits(), channel.digits())
 }
 
 /// What the epoch key holds while this life is ripe. No life, no mark: nothing that was ever stored is equal to it.
@@ -197,6 +199,13 @@ fn plain(refusal: Option<Refusal>) -> Reply {
 }
 
 fn scripted(request: &Request, value: &Value) -> Option<Reply> {
+    if let Request::Release { .. } = request {
+        return match value {
+            Value::Int(1) => Some(plain(None)),
+            Value::Int(-4) => Some(plain(Some(Refusal::Absent))),
+            _ => None,
+        };
+    }
     let Value::Array(parts) = value else { return None };
     let [Value::Int(code), at, rest @ ..] = parts.as_slice() else { return None };
     let vote = match (request, *code) {
@@ -204,8 +213,6 @@ fn scripted(request: &Request, value: &Value) -> Option<Reply> {
         (Request::Acquire { .. } | Request::Renew { .. }, code) | (Request::Check { .. }, code @ (-1 | -2 | -4)) => {
             Vote::Refusal(refusal(code, rest)?)
         }
-        (Request::Release { .. }, 1) if rest.is_empty() => Vote::grant(Fence::default()),
-        (Request::Release { .. }, -4) if rest.is_empty() => Vote::Refusal(Refusal::Absent),
         (Request::Inspect, 2) => Vote::Report(Box::new(report(rest)?)),
         (Request::Check { .. }, 3) => standing_vote(rest)?,
         _ => return None,

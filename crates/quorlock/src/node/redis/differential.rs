@@ -11,12 +11,13 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::node::{Errand, FenceNote};
 use quorlock_core::ticket::{Channel, Hint, Ticket};
+use quorlock_core::vote::Request;
 use quorlock_testkit::{Clock, RedisServer};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::RedisNode;
-use super::scripts::{epoch_key, fence_key, holds_key, kept_key, line_key, tombstone_key};
+use super::scripts::{epoch_key, fence_key, holds_key, line_key, tombstone_key};
 use crate::node::{Letter, Reply, Talk};
 use model::{Model, State, attempts, channels, constants};
 use seen::Seen;
@@ -110,8 +111,9 @@ impl Bench {
                     let answer = model.answer(life, name, &letter.request);
                     let vote = answer.vote;
                     hints.extend(answer.hint.map(|Hint { channel, ticket }| (channel, ticket)));
-                    // The page's own commands do not tell the time.
-                    let at_micros = (!letter.request.is_plain()).then_some(model.micros.unsigned_abs());
+                    // The page's own commands and releases do not tell the time.
+                    let is_silent = letter.request.is_plain() || matches!(*letter.request, Request::Release { .. });
+                    let at_micros = (!is_silent).then_some(model.micros.unsigned_abs());
                     prop_assert_eq!(reply, Reply::Voted { vote, at_micros }, "to {:?} in {:?}", letter, step);
                 }
                 // In order on each channel.
@@ -169,7 +171,7 @@ impl Bench {
         let forget = Script::new(include_str!("differential/forget.lua"));
         for place in &model.places {
             let mut run = forget.prepare_invoke();
-            run.key(holds_key(place)).key(line_key(place)).key(kept_key(place)).arg(micros.div_euclid(1_000));
+            run.key(holds_key(place)).key(line_key(place)).arg(micros.div_euclid(1_000));
             run.invoke::<()>(&mut self.raw).unwrap();
         }
     }
@@ -178,13 +180,10 @@ impl Bench {
     async fn state(&mut self, model: &Model) -> Result<State, TestCaseError> {
         let mut pipe = pipe();
         for place in &model.places {
-            for key in [place.key.clone(), fence_key(place)] {
+            for key in [place.key.clone(), fence_key(place), line_key(place)] {
                 pipe.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
             }
             pipe.cmd("HGETALL").arg(holds_key(place)).cmd("PTTL").arg(holds_key(place));
-            for key in [line_key(place), kept_key(place)] {
-                pipe.cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").cmd("PTTL").arg(&key);
-            }
         }
         for attempt in attempts() {
             pipe.cmd("PTTL").arg(tombstone_key(attempt));

@@ -1,10 +1,10 @@
 -- A vote for an attempt that may hold together with others, or a renewal of it: as in acquire.lua, with entries.
--- KEYS  as of acquire.lua
--- ARGV  1 to 10 as of acquire.lua   11 'r' (reentrant), 's' (shared) or 'k' (slots)   12 owner, or the slot to begin at
---       13 permits
+-- KEYS  as of acquire.lua, for a writer
+-- ARGV  1 to 8 as of acquire.lua   9 owner, or the slot to begin at   10 'r' (reentrant), 's' (shared) or 'k' (slots)
+--       11 permits
 -- Gives as acquire.lua; of a slot {1, now, fence, slot, {other free ones}}; {-7, now, permits} other permits are in use
 --#begin
-local mode, whose, permits = ARGV[11], ARGV[12], tonumber(ARGV[13])
+local whose, mode, permits = ARGV[9], ARGV[10], tonumber(ARGV[11])
 --#period
 --#line
 --#refuse
@@ -40,19 +40,24 @@ local function next_free()
   end
 end
 
+local own_place
 if verb == 'acquire' then
+  drop_lapsed()
+  local before
+  before, own_place = look_up()
   if not own and not reentry then
     if kind == 'k' and mode == 'k' and tonumber(detail) ~= permits then return {-7, now, tonumber(detail)} end
     local open = not vote or kind == mode and (kind == 's' or kind == 'k' and count < permits)
-    drop_lapsed()
-    local before, room = count_before(), mode == 'k' and permits - count or 1
-    if not open or count_ahead(before, mode == 's') >= room then return refuse(not open, before, mode == 's') end
+    local room = mode == 'k' and permits - count or 1
+    if not open or count_ahead(before, mode == 's') >= room then
+      return refuse(not open, before, own_place, mode == 's')
+    end
   end
 elseif not own then
-  local same = kind == mode and (kind == 's' or kind == 'r' and detail == whose or kind == 'k' and detail == ARGV[13])
+  local same = kind == mode and (kind == 's' or kind == 'r' and detail == whose or kind == 'k' and detail == ARGV[11])
   if vote and not (same and (kind ~= 'k' or tonumber(whose) < permits and not taken[tonumber(whose)])) then
     drop_lapsed()
-    return held(0, redis.call('ZCARD', kept), 0)
+    return held(0, count_all(), 0)
   end
   if verb == 'renew' then return {-4, now} end
 end
@@ -79,33 +84,27 @@ if not vote then
   signed = attempt
   vote = mode .. ' ' .. attempt
   if mode == 'r' then vote = vote .. ' ' .. whose end
-  if mode == 'k' then vote = vote .. ' ' .. ARGV[13] end
+  if mode == 'k' then vote = vote .. ' ' .. ARGV[11] end
 end
-if not ((own or reentry) and by == signed) then since = whole(now) end
-ticket = at == '' and '-' or at .. '-' .. string.sub(place, 1, 16)
+local since = (own or reentry) and by == signed and began
 -- The vote last: neither a vote without its fence nor one without its entry must survive a server that runs out of
 -- memory in between.
-redis.call('SET', KEYS[3], string.format('%.0f %s %s %s %s', fence, signed, since, ticket, ARGV[7]), 'PX', ARGV[6])
+--#write_fence
 if void then redis.call('DEL', holds) end
-redis.call('HSET', holds, 'period', vote, attempt, whole(till) .. ' ' .. mine)
+redis.call('HSET', holds, 'period', vote, attempt, string.format('%.0f', till) .. ' ' .. mine)
 if not kind then
-  if not redis.call('SET', KEYS[2], vote, 'NX', 'PXAT', whole(till)) then
+  if not redis.call('SET', KEYS[2], vote, 'NX', 'PXAT', till) then
     return redis.error_reply('WRONGTYPE the key of this lock holds other data')
   end
-  redis.call('PEXPIREAT', holds, whole(till))
+  redis.call('PEXPIREAT', holds, till)
 else
   -- It never ends earlier than it did.
   local last = millis + redis.call('PTTL', KEYS[2])
-  if till > last then redis.call('PEXPIREAT', KEYS[2], whole(till)) end
-  if till > last or void then redis.call('PEXPIREAT', holds, whole(math.max(till, last))) end
+  if till > last then redis.call('PEXPIREAT', KEYS[2], till) end
+  if till > last or void then redis.call('PEXPIREAT', holds, math.max(till, last)) end
 end
-if verb == 'acquire' then
-  if at ~= '' then leave_line() end
-  -- Whoever enters together with others leaves room for the next.
-  if not own and not reentry then
-    local channel, next_ticket = hint_for(mode, count + 1 < (permits or 0))
-    if channel then redis.pcall('PUBLISH', HINT_CHANNEL .. channel, next_ticket) end
-  end
-end
+--#leave
+-- Whoever enters together with others leaves room for the next.
+if verb == 'acquire' and not own and not reentry then give_hint(mode, count + 1 < (permits or 0)) end
 if mode == 'k' then return {1, now, fence, tonumber(mine), free} end
 return {1, now, fence}

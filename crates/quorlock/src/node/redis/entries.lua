@@ -2,9 +2,9 @@
 -- Needs `holds`, `vote` and `millis`. Entries of another vote than the one that stands are void.
 local function read_entries()
   local entries, lapsed = {}, {}
-  if redis.call('HGET', holds, 'period') ~= vote then return entries, lapsed end
-  local all = redis.call('HGETALL', holds)
+  local all, valid = redis.call('HGETALL', holds), false
   for i = 1, #all, 2 do
+    if all[i] == 'period' then valid = all[i + 1] == vote end
     local till, whose = string.match(all[i + 1], '^(%d+) (%w+)$')
     if till and tonumber(till) >= millis then
       entries[#entries + 1] = {all[i], tonumber(till), whose}
@@ -12,6 +12,7 @@ local function read_entries()
       lapsed[#lapsed + 1] = all[i]
     end
   end
+  if not valid then return {}, {} end
   return entries, lapsed
 end
 
@@ -31,7 +32,7 @@ local function take_back(key, attempt, till)
   for _, gone in ipairs(lapsed) do redis.call('HDEL', holds, gone) end
   if last < ends then
     -- An end that is now would be past already.
-    last = string.format('%.0f', math.max(last, millis + 1))
+    last = math.max(last, millis + 1)
     redis.call('PEXPIREAT', key, last)
     redis.call('PEXPIREAT', holds, last)
   end

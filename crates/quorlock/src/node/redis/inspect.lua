@@ -1,14 +1,17 @@
 -- How a name stands: `report` of quorlock-core's node::apply. It changes nothing.
--- KEYS  1 vote   2 fence   3 holds   4 kept
+-- KEYS  1 vote   2 line   3 fence   4 holds
 -- Gives {2, now, fence, since, waiting}, and of a vote that stands also left, period, how many hold it, who.
 --       A period is 'x', 'r <owner>', 's' or 'k <permits>'.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
-local holds, vote, note = KEYS[3], redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
-local fence, by, since, who = string.match(note or '', '^(%d+) ?(%x*) ?(%d*) ?%S* ?(.*)$')
-local waiting = redis.call('ZCOUNT', KEYS[4], string.format('%.0f', millis), '+inf')
-local report = {2, now, tonumber(fence or 0), tonumber(since) or 0, waiting}
+local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local vote, line, holds = got[1], got[2], KEYS[4]
+--#note
+--#line
+drop_lapsed()
+local fence = tonumber(string.match(got[3] or '0', '^%d+'))
+local report = {2, now, fence, tonumber(began) or 0, count_all()}
 if not vote then return report end
 --#period
 --#entries

@@ -1,4 +1,5 @@
 -- Why not now: `held` of node::apply and `line_up` of node::line. Needs what begins a vote, its period, and the line.
+--#note
 local function held(spot, waiting, lower)
   return {0, now, redis.call('PTTL', KEYS[2]), fence or 0, by == signed and who or '', spot, waiting, lower}
 end
@@ -8,22 +9,18 @@ local function is_voted_lower()
   if not vote then return false end
   -- Of several entries it is not known whose tickets are lower: better to yield once too often.
   if kind then return true end
-  local voted, id = string.match(by == vote and ticket or '', '^(%d+)-(%x+)$')
-  if not voted then return false end
-  voted = tonumber(voted)
-  return voted < tonumber(at) or voted == tonumber(at) and is_lower(id, place)
+  return by == vote and #ticket == 33 and is_lower(ticket, place)
 end
 
 -- Puts the asker in line, if it has a ticket, and tells how the line looks to it.
-local function refuse(taken, before, shares)
+local function refuse(taken, before, own_place, shares)
   local spot, lower = 0, 0
-  if at ~= '' then
-    if not redis.call('ZSCORE', kept, place) and redis.call('ZCARD', kept) >= WAITERS_MAX then return {-6, now} end
-    keep_place()
+  if place ~= '' then
+    if not own_place and count_all() >= WAITERS_MAX then return {-6, now} end
+    keep_place(before, own_place)
     spot = before + 1
     if is_voted_lower() or count_ahead(before, shares) > 0 then lower = 1 end
   end
-  local waiting = redis.call('ZCARD', kept)
-  if taken then return held(spot, waiting, lower) end
-  return {-5, now, fence or 0, spot, waiting, lower}
+  if taken then return held(spot, count_all(), lower) end
+  return {-5, now, fence or 0, spot, count_all(), lower}
 end

@@ -33,13 +33,18 @@ impl Loaded {
     }
 }
 
-const FRAGMENTS: [(&str, &str); 6] = [
+/// Those that contain others come first.
+const FRAGMENTS: [(&str, &str); 10] = [
     ("--#begin", include_str!("begin.lua")),
     ("--#period", include_str!("period.lua")),
     ("--#fence", include_str!("fence.lua")),
     ("--#line", include_str!("line.lua")),
     ("--#refuse", include_str!("refuse.lua")),
     ("--#entries", include_str!("entries.lua")),
+    ("--#note", include_str!("note.lua")),
+    ("--#leave", include_str!("leave.lua")),
+    ("--#write_fence", include_str!("write_fence.lua")),
+    ("--#write_line", include_str!("write_line.lua")),
 ];
 
 /// Everything that is loaded in the handshake.
@@ -90,14 +95,9 @@ pub(crate) fn holds_key(place: &Place) -> String {
     format!("{RESERVED_PREFIX}holds:{}", place.key)
 }
 
-/// Who waits, by ticket.
+/// Who waits, by ticket: one string, since every vote has to read it.
 pub(crate) fn line_key(place: &Place) -> String {
     format!("{RESERVED_PREFIX}line:{}", place.key)
-}
-
-/// Who waits, by the last millisecond in which the place is kept.
-pub(crate) fn kept_key(place: &Place) -> String {
-    format!("{RESERVED_PREFIX}kept:{}", place.key)
 }
 
 pub(crate) fn tombstone_key(attempt: LeaseId) -> String {

@@ -116,10 +116,7 @@ fn says_yes(request: &Request, value: &Value, same_life: bool) -> bool {
     match request {
         Request::PlainAcquire { .. } => same_life && *value == Value::Okay,
         Request::PlainExtend { .. } => same_life && *value == Value::Int(1),
-        Request::PlainRelease { .. } => *value == Value::Int(1),
-        Request::Release { .. } => {
-            matches!(value, Value::Array(parts) if matches!(&parts[..], [Value::Int(1), at] if is_number(at)))
-        }
+        Request::PlainRelease { .. } | Request::Release { .. } => *value == Value::Int(1),
         Request::Acquire { mode: Mode::Slot { .. }, .. } | Request::Renew { mode: Mode::Slot { .. }, .. } => {
             let is_slot = |value: &Value| matches!(value, Value::Int(0..3));
             matches!(value, Value::Array(parts)
