@@ -28,9 +28,12 @@ use std::time::Duration;
 use quorlock_core::vote::Silence;
 
 use crate::builder::ClientBuilder;
-use crate::error::{CheckError, CloseError, ConnectError, ExtendError, InitError, InspectError, ReleaseError};
+use crate::error::{
+    CheckError, CloseError, ConnectError, ExtendError, InitError, InspectError, ListError, ReleaseError,
+};
 use crate::handed::{HandedLease, Released};
 use crate::inspect::Inspection;
+use crate::list::{Filter, Listing};
 use crate::node::memory::MemoryNodes;
 use crate::stats::Stats;
 pub use all::{All, Leases};
@@ -121,6 +124,14 @@ impl Client {
     /// [`InspectError`] when no majority of the nodes can tell.
     pub fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, InspectError> {
         wait(self.client.inspect(name))
+    }
+
+    /// The names that are held or waited for. See [`crate::Client::list`].
+    ///
+    /// # Errors
+    /// [`ListError`] when no majority of the nodes can be looked through.
+    pub fn list(&self, filter: &Filter) -> Result<Listing, ListError> {
+        self.background.wait_with_timers(self.client.list(filter))
     }
 
     /// Extends a lease that was handed over. See [`crate::Client::extend`].

@@ -10,9 +10,12 @@ use crate::all::All;
 use crate::builder::ClientBuilder;
 use crate::cluster::Cluster;
 use crate::election::Election;
-use crate::error::{CheckError, CloseError, ConnectError, ExtendError, InitError, InspectError, ReleaseError};
+use crate::error::{
+    CheckError, CloseError, ConnectError, ExtendError, InitError, InspectError, ListError, ReleaseError,
+};
 use crate::handed::{HandedLease, Released, asking};
 use crate::inspect::{Inspection, inspect};
+use crate::list::{Filter, Listing, list};
 use crate::lock::Lock;
 use crate::node::memory::MemoryNodes;
 use crate::recipe::Recipe;
@@ -121,6 +124,34 @@ impl Client {
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, InspectError> {
         let recipe = Recipe::new(Arc::clone(&self.handle), name.as_ref());
         inspect(&self.handle.cluster, recipe.place()?).await
+    }
+
+    /// The names that are held or waited for and fit the filter, and how each stands on every node. It changes nothing.
+    ///
+    /// The nodes are looked through step by step, so names that come and go meanwhile may be missing. Redis servers are
+    /// scanned, a thousand keys at a time. Where the [key template](crate::ClientBuilder::key_template) is `{name}` alone,
+    /// a lock's key looks like any other: then plain locks are not listed.
+    ///
+    /// # Errors
+    /// [`ListError`] when no majority of the nodes can be looked through.
+    ///
+    /// # Cancel safety
+    /// It only looks.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let client = quorlock::Client::memory().await;
+    /// use quorlock::Filter;
+    ///
+    /// let lease = client.lock("invoices/42").acquire().await?;
+    /// let listing = client.list(&Filter::new("invoices/*")).await?;
+    /// assert_eq!(listing.names[0].name.as_str(), "invoices/42");
+    /// # drop(lease);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn list(&self, filter: &Filter) -> Result<Listing, ListError> {
+        list(&self.handle.cluster, filter).await
     }
 
     /// Extends a lease that was [handed over](crate::Lease::hand_over): a majority of the nodes restarts the ttl. Returns

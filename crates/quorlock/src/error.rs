@@ -111,6 +111,21 @@ pub enum InspectError {
     Closed,
 }
 
+/// Which names are in use could not be told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListError {
+    /// Too few nodes answered.
+    #[error("no quorum for a listing: {}", Account(tally))]
+    NoQuorum {
+        /// Who answered, and why the others did not.
+        tally: Tally,
+    },
+    /// The client was closed.
+    #[error("the client was closed")]
+    Closed,
+}
+
 /// A lock was not acquired. Whatever votes the attempt got are being taken back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

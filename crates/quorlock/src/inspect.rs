@@ -36,6 +36,12 @@ impl Inspection {
         Some((holder, fence))
     }
 
+    /// Whether anybody has it or waits for it, on any node.
+    pub fn is_in_use(&self) -> bool {
+        let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
+        self.waiting() > 0 || reports.into_iter().any(|report| report.held.is_some())
+    }
+
     /// How many wait in line, on the node where most do.
     pub fn waiting(&self) -> u32 {
         self.nodes.iter().filter_map(|(_, said)| Some(said.as_ref().ok()?.waiting)).max().unwrap_or_default()

@@ -39,6 +39,7 @@ mod inspect;
 mod keeper;
 mod lease;
 mod link;
+mod list;
 mod lock;
 mod membership;
 mod node;
@@ -63,11 +64,12 @@ pub use client::Client;
 pub use election::{Election, Leader, Leadership};
 pub use error::{
     AcquireError, CheckError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError, InitError,
-    InspectError, LostError, ReconfigureError, ReleaseError, RunError,
+    InspectError, ListError, LostError, ReconfigureError, ReleaseError, RunError,
 };
 pub use handed::{HandedLease, LeaseTextError, Released};
 pub use inspect::Inspection;
 pub use lease::Lease;
+pub use list::{Filter, LIST_DEFAULT, LIST_MAX, Listing};
 pub use lock::Lock;
 pub use node::memory::MemoryNodes;
 pub use owner::Owner;

@@ -260,6 +260,7 @@ impl Link {
                     Err(trouble) => Answer::End(trouble),
                 },
                 Answer::Hint(ticket) => return link.hinted(ticket),
+                Answer::Page(page) => return link.found(connection, page),
                 rest => rest,
             };
             // The task that would hear it may have ended meanwhile.

@@ -17,7 +17,7 @@ use quorlock_core::ticket::{Channel, Ticket};
 use quorlock_core::vote::{Request, Silence, Vote};
 use tokio::sync::mpsc;
 
-use place::Place;
+use place::{KeySpan, Place};
 pub(crate) use talk::Talk;
 
 /// A future that can be kept in a collection.
@@ -44,6 +44,9 @@ pub(crate) trait Session: Send {
     /// Asks about the node itself. It returns at once, and so does [`send`](Self::send).
     fn errand(&mut self, errand: Errand);
 
+    /// Looks for keys of locks that are held or waited for. Nothing is changed.
+    fn search(&mut self, search: Search);
+
     /// Puts a batch on its way.
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>);
 }
@@ -55,6 +58,8 @@ pub(crate) enum Answer {
     Standing(Box<Standing>),
     /// To a batch: one reply for each letter.
     Replies(Vec<Reply>),
+    /// To a search, or why there is none.
+    Page(Result<Page, String>),
     /// To nobody's question.
     Hint(Ticket),
     /// The connection is over; nothing comes after this.
@@ -106,6 +111,25 @@ pub(crate) struct Life {
 pub(crate) struct Letter {
     pub(crate) place: Arc<Place>,
     pub(crate) request: Arc<Request>,
+}
+
+/// How many keys a node looks at for one page.
+pub(crate) const PAGE_MAX: usize = 1_000;
+
+/// Which keys to look for: one page of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Search {
+    pub(crate) span: KeySpan,
+    /// Where the last page ended, in the node's own words; empty for the first.
+    pub(crate) after: String,
+}
+
+/// Some keys of locks that may be held or waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) keys: Vec<String>,
+    /// Where the next page begins; `None` after the last.
+    pub(crate) next: Option<String>,
 }
 
 /// What came back.

@@ -10,14 +10,14 @@ use quorlock_core::node::Incarnation;
 use quorlock_core::ticket::Ticket;
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::outbox::{Sent, State};
 use super::vigil::{Watch, lost_memory};
 use super::{Contact, Link};
 use crate::clock;
-use crate::node::{Answer, Reply, Session, Trouble};
+use crate::node::{Answer, Page, Reply, Search, Session, Trouble};
 
 /// How many batches may be under way at once: enough to hide a round trip, few enough for batches to fill.
 const IN_FLIGHT_MAX: usize = 8;
@@ -41,6 +41,8 @@ pub(super) struct Port {
     /// On their way, oldest first: they are answered in this order.
     batches: VecDeque<Batch>,
     heard: Instant,
+    /// Who waits for a page, in the order of asking.
+    searches: VecDeque<oneshot::Sender<Result<Page, Silence>>>,
 }
 
 impl Port {
@@ -58,7 +60,13 @@ impl Link {
         answers: &mut mpsc::UnboundedReceiver<Answer>,
     ) -> Trouble {
         let connection = self.connection();
-        *self.port() = Some(Port { connection, session, batches: VecDeque::new(), heard: Instant::now() });
+        *self.port() = Some(Port {
+            connection,
+            session,
+            batches: VecDeque::new(),
+            heard: Instant::now(),
+            searches: VecDeque::new(),
+        });
         let trouble = match self.serve_until_trouble(&life, answers).await {
             Ok(()) => Trouble::Unreachable("the client was closed".into()),
             Err(trouble) => trouble,
@@ -100,6 +108,7 @@ impl Link {
                     Some(Answer::End(trouble)) => return Err(trouble),
                     Some(Answer::Replies(replies)) => self.arrived(self.connection(), replies)?,
                     Some(Answer::Hint(ticket)) => self.hinted(ticket),
+                    Some(Answer::Page(page)) => self.found(self.connection(), page),
                     None => return Err(Trouble::Broken("the session has ended".into())),
                 },
                 () = self.wake.notified() => {}
@@ -183,6 +192,31 @@ impl Link {
             self.wake.notify_one();
         }
         Ok(())
+    }
+
+    /// Asks for a page of keys. Whoever asks sees to it that it does not wait for ever.
+    pub(crate) fn search(&self, search: Search) -> Result<oneshot::Receiver<Result<Page, Silence>>, Silence> {
+        if let Some(trouble) = self.trouble() {
+            return Err(trouble);
+        }
+        let (sender, receiver) = oneshot::channel();
+        let mut port = self.port();
+        let port = port.as_mut().ok_or_else(|| Silence::Unreachable("not connected".into()))?;
+        port.searches.push_back(sender);
+        port.session.search(search);
+        Ok(receiver)
+    }
+
+    /// A page has come, of this connection.
+    pub(super) fn found(&self, connection: u64, page: Result<Page, String>) {
+        let mut port = self.port();
+        if let Some(port) = port.as_mut().filter(|port| port.connection == connection)
+            && let Some(asker) = port.searches.pop_front()
+        {
+            port.heard = Instant::now();
+            // Whoever has lost patience is gone.
+            let _ = asker.send(page.map_err(Silence::Failed));
+        }
     }
 
     /// Passes on a hint.

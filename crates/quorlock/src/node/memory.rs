@@ -10,7 +10,7 @@ use quorlock_core::vote::Request;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
-use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, Reply, Session, Trouble};
+use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, PAGE_MAX, Page, Reply, Search, Session, Trouble};
 use crate::{clock, entropy};
 
 /// Nodes that live in this process and are shared by every client that is given a clone.
@@ -155,6 +155,7 @@ struct Question {
 enum Asked {
     Errand(Errand),
     Batch(Option<Life>, Vec<Letter>),
+    Search(Search),
 }
 
 impl State {
@@ -194,7 +195,22 @@ impl State {
                 self.sweep(now);
                 Answer::Replies(batch.iter().map(|letter| self.answer(*life, letter, now)).collect())
             }
+            Asked::Search(search) => Answer::Page(Ok(self.search(search, now))),
         }
+    }
+
+    fn search(&mut self, search: &Search, now: NodeTime) -> Page {
+        let mut keys: Vec<&String> =
+            self.records.keys().filter(|key| **key > search.after && search.span.fits(key)).collect();
+        keys.sort_unstable();
+        let next = keys.get(PAGE_MAX).and(keys.get(PAGE_MAX - 1)).map(|last| (*last).clone());
+        keys.truncate(PAGE_MAX);
+        let is_wanted = |key: &&String| {
+            let mut record = self.records[*key].clone();
+            record.lapse(now);
+            record.vote.is_some() || !record.line.is_empty()
+        };
+        Page { keys: keys.into_iter().filter(is_wanted).cloned().collect(), next }
     }
 
     fn answer(&mut self, life: Option<Life>, letter: &Letter, now: NodeTime) -> Reply {
@@ -308,6 +324,10 @@ impl Session for MemorySession {
 
     fn errand(&mut self, errand: Errand) {
         self.ask(Asked::Errand(errand));
+    }
+
+    fn search(&mut self, search: Search) {
+        self.ask(Asked::Search(search));
     }
 
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {

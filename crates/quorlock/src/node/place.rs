@@ -29,6 +29,43 @@ impl KeyTemplate {
         }
         Ok(Place { name: name.clone(), key })
     }
+
+    /// The keys of all names that begin like this.
+    pub(crate) fn span(&self, beginning: &str) -> KeySpan {
+        let (before, after) = self.fixed();
+        KeySpan {
+            start: format!("{before}{beginning}"),
+            end: after.into(),
+            is_fixed: !before.is_empty() || !after.is_empty(),
+        }
+    }
+
+    /// Whose key it is, if it is one.
+    pub(crate) fn name_of(&self, key: &str) -> Option<Name> {
+        let (before, after) = self.fixed();
+        let name = key.strip_prefix(before)?.strip_suffix(after)?;
+        Name::new(name).ok().filter(|_| !key.starts_with(RESERVED_PREFIX))
+    }
+
+    /// What stands before and behind the name.
+    fn fixed(&self) -> (&str, &str) {
+        self.0.split_once("{name}").unwrap_or((&self.0, ""))
+    }
+}
+
+/// Where a group of names has its keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeySpan {
+    pub(crate) start: String,
+    pub(crate) end: String,
+    /// Whether the template has a part of its own by which a key can be told from other data.
+    pub(crate) is_fixed: bool,
+}
+
+impl KeySpan {
+    pub(crate) fn fits(&self, key: &str) -> bool {
+        key.starts_with(&self.start) && key.ends_with(&self.end)
+    }
 }
 
 /// A name and the key that it has on every node.
@@ -48,6 +85,30 @@ mod tests {
         for wrong in ["", "name", "{name}{name}"] {
             assert!(KeyTemplate::new(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_key_leads_back_to_its_name() {
+        let template = KeyTemplate::new("locks/{name}:x").unwrap();
+        let name = Name::new("a/{b}").unwrap();
+        let key = template.place(&name).unwrap().key;
+        assert_eq!(template.name_of(&key), Some(name));
+        for foreign in ["locks/:x", "locks/a", "a:x", "locks/a:x "] {
+            assert_eq!(template.name_of(foreign), None, "{foreign}");
+        }
+        let bare = KeyTemplate::new("{name}").unwrap();
+        assert_eq!(bare.name_of("quorlock~epoch"), None);
+        assert_eq!(bare.name_of("a"), Name::new("a").ok());
+    }
+
+    #[test]
+    fn a_span_has_the_keys_of_its_names() {
+        let template = KeyTemplate::new("locks/{name}:x").unwrap();
+        let span = template.span("in");
+        for (name, fits) in [("in", true), ("invoices", true), ("i", false), ("", false)] {
+            assert_eq!(span.fits(&format!("locks/{name}:x")), fits, "{name}");
+        }
+        assert!(span.is_fixed && !KeyTemplate::new("{name}").unwrap().span("in").is_fixed);
     }
 
     #[test]

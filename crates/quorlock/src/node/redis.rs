@@ -23,7 +23,7 @@ use ::redis::{
 };
 use quorlock_core::node::{Constants, Errand};
 
-use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, Session, Trouble};
+use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, Search, Session, Trouble};
 use scripts::SCRIPTS;
 use sentinel::Sentinels;
 use wire::{Connecting, Receiver, Wire};
@@ -175,6 +175,7 @@ struct RedisSession {
 /// What the next values answer.
 enum Expected {
     Errand,
+    Page,
     Batch { life: Option<Life>, letters: Vec<Letter>, commands: usize, values: Vec<Value> },
 }
 
@@ -193,6 +194,10 @@ impl Session for RedisSession {
 
     fn errand(&mut self, errand: Errand) {
         self.ask(Expected::Errand, &codec::errand(&errand).get_packed_command());
+    }
+
+    fn search(&mut self, search: Search) {
+        self.ask(Expected::Page, &codec::search(&search).get_packed_command());
     }
 
     fn send(&mut self, life: Option<Life>, letters: Vec<Letter>) {
@@ -218,6 +223,11 @@ impl Ear {
         match expected.front_mut() {
             None => return Err(malformed("nothing")),
             Some(Expected::Errand) => {}
+            Some(Expected::Page) => {
+                expected.pop_front();
+                drop(expected);
+                return codec::page(&value).map(|page| Some(Answer::Page(page)));
+            }
             Some(Expected::Batch { commands, values, .. }) => {
                 values.push(value);
                 if values.len() < *commands {

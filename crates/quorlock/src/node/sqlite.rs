@@ -29,7 +29,7 @@ use quorlock_core::node::{Errand, NodeTime};
 use tokio::sync::oneshot;
 
 use crate::clock;
-use crate::node::{BoxFuture, Inbox, Letter, Life, Node, Session, Trouble};
+use crate::node::{BoxFuture, Inbox, Letter, Life, Node, Search, Session, Trouble};
 pub(crate) use processes::Processes;
 use worker::{Job, Worker};
 
@@ -111,6 +111,10 @@ impl Session for SqliteSession {
 
     fn errand(&mut self, errand: Errand) {
         self.ask(Job::of_errand(errand));
+    }
+
+    fn search(&mut self, search: Search) {
+        self.ask(Job::of_search(search));
     }
 
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {

@@ -10,6 +10,7 @@ mod elections;
 mod giving_back;
 mod handing;
 mod keeping;
+mod listing;
 mod many;
 mod mixing;
 mod naming;
@@ -85,6 +86,12 @@ macro_rules! on_all {
                 whoever_extends_does_not_become_the_holder,
                 releasing_one_entry_leaves_the_others,
                 a_closed_client_says_so,
+            }
+            listing {
+                what_is_held_or_waited_for_is_listed,
+                a_filter_picks_names,
+                every_name_can_be_listed,
+                a_listing_goes_on_from_page_to_page_and_ends_at_its_limit,
             }
             running {
                 run_gives_the_works_value_and_frees,

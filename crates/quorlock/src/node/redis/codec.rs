@@ -13,7 +13,8 @@ use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Report,
 
 use super::scripts::{SCRIPTS, epoch_key, fence_key, holds_key, line_key, meta_key, tombstone_key};
 use super::{malformed, trouble};
-use crate::node::{Letter, Life, Reply, Trouble};
+use crate::node::place::KeySpan;
+use crate::node::{Letter, Life, PAGE_MAX, Page, Reply, Search, Trouble};
 
 /// A batch as one write. Plain requests know nothing of epochs, so a batch with any of them ends with a look at it.
 pub(super) fn batch(life: Option<Life>, letters: &[Letter], constants: &Constants) -> Pipeline {
@@ -336,6 +337,33 @@ fn floor_offset(trust: Trust) -> String {
 
 fn add_constants(command: &mut Cmd, constants: &Constants) {
     command.arg(&constants.cluster).arg(constants.nodes).arg(constants.max_ttl_millis).arg(constants.sigma_micros);
+}
+
+/// A step of a scan as a command.
+pub(super) fn search(search: &Search) -> Cmd {
+    let mut command = cmd("EVALSHA");
+    let KeySpan { start, end, is_fixed } = &search.span;
+    let after = if search.after.is_empty() { "0" } else { &search.after };
+    command.arg(&SCRIPTS.search.sha).arg(0).arg(after).arg(PAGE_MAX).arg(start).arg(end).arg(u8::from(*is_fixed));
+    command
+}
+
+/// What the step has found, or why there was none. Keys that are not text are nobody's name.
+pub(super) fn page(value: &Value) -> Result<Result<Page, String>, Trouble> {
+    match value {
+        Value::ServerError(error) if FATAL.iter().any(|code| says(error, code)) => {
+            Err(Trouble::Broken(super::describe(&error.clone().into())))
+        }
+        Value::ServerError(error) => Ok(Err(super::describe(&error.clone().into()))),
+        Value::Array(parts) => match parts.as_slice() {
+            [next, Value::Array(keys)] => {
+                let next = text(next).ok_or_else(|| malformed("a search"))?;
+                Ok(Ok(Page { keys: keys.iter().filter_map(text).collect(), next: (next != "0").then_some(next) }))
+            }
+            _ => Err(malformed("a search")),
+        },
+        _ => Err(malformed("a search")),
+    }
 }
 
 /// How a node stands, from its own words.

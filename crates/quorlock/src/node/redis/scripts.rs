@@ -28,7 +28,8 @@ impl Loaded {
             .replace("WAITERS_MAX", &WAITERS_MAX.to_string())
             .replace("FREE_LISTED_MAX", &FREE_LISTED_MAX.to_string())
             .replace("FENCE_MAX", &Fence::MAX.to_string())
-            .replace("HINT_CHANNEL", &format!("'{}'", hint_prefix()));
+            .replace("HINT_CHANNEL", &format!("'{}'", hint_prefix()))
+            .replace("RESERVED_PREFIX", &format!("'{RESERVED_PREFIX}'"));
         Self { sha: Script::new(&source).get_hash().to_owned(), source }
     }
 }
@@ -54,6 +55,7 @@ pub(crate) struct Scripts {
     pub(crate) release: Loaded,
     pub(crate) inspect: Loaded,
     pub(crate) check: Loaded,
+    pub(crate) search: Loaded,
     pub(crate) errand: Loaded,
     pub(crate) plain_extend: Loaded,
     pub(crate) plain_release: Loaded,
@@ -65,15 +67,16 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     release: Loaded::new(include_str!("release.lua")),
     inspect: Loaded::new(include_str!("inspect.lua")),
     check: Loaded::new(include_str!("check.lua")),
+    search: Loaded::new(include_str!("search.lua")),
     errand: Loaded::new(include_str!("errand.lua")),
     plain_extend: Loaded::new(include_str!("plain_extend.lua")),
     plain_release: Loaded::new(include_str!("plain_release.lua")),
 });
 
 impl Scripts {
-    pub(crate) fn all(&self) -> [&Loaded; 8] {
-        let Self { acquire, enter, release, inspect, check, errand, plain_extend, plain_release } = self;
-        [acquire, enter, release, inspect, check, errand, plain_extend, plain_release]
+    pub(crate) fn all(&self) -> [&Loaded; 9] {
+        let Self { acquire, enter, release, inspect, check, search, errand, plain_extend, plain_release } = self;
+        [acquire, enter, release, inspect, check, search, errand, plain_extend, plain_release]
     }
 }
 

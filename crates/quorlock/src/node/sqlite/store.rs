@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::node::sqlite::column::{Column, hex, stored};
 use crate::node::sqlite::fault::Fault;
+use crate::node::{PAGE_MAX, Page, Search};
 
 /// How many records, how many hints and how many tombstones a sweep looks at.
 pub(super) const SWEEP_MAX: u32 = 1_000;
@@ -191,4 +192,30 @@ pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime)
         .prepare_cached("DELETE FROM hint WHERE until < ?1 AND seq IN (SELECT seq FROM hint ORDER BY seq LIMIT ?2)")?
         .execute(params![life_millis, SWEEP_MAX])?;
     Ok(())
+}
+
+/// The next keys with a vote or a line, in their order.
+pub(super) fn search(connection: &Connection, search: &Search, now: NodeTime) -> Result<Page, Fault> {
+    let from = search.after.as_str().max(search.span.start.as_str());
+    let mut statement = connection.prepare_cached(
+        "SELECT key, vote_until >= ?3 OR waiting <> 0 FROM record
+            WHERE key >= ?1 AND key > ?2 ORDER BY key LIMIT ?4",
+    )?;
+    let life_millis = stored(now.life_millis, "record", "vote_until")?;
+    let mut rows = statement.query(params![from, search.after, life_millis, PAGE_MAX as i64])?;
+    let (mut page, mut looked_at) = (Page::default(), 0);
+    while let Some(row) = rows.next()? {
+        let column = |index, name| Column { row, index, table: "record", name };
+        let key: String = column(0, "key").must(Column::value)?;
+        // Keys that begin alike stand together.
+        if !key.starts_with(&search.span.start) {
+            return Ok(Page { next: None, ..page });
+        }
+        looked_at += 1;
+        page.next = (looked_at == PAGE_MAX).then(|| key.clone());
+        if column(1, "vote_until").flag()? == Some(true) && search.span.fits(&key) {
+            page.keys.push(key);
+        }
+    }
+    Ok(page)
 }

@@ -15,7 +15,7 @@ use crate::node::sqlite::listener::{Listener, NOTICE_WITHIN};
 use crate::node::sqlite::processes::Processes;
 use crate::node::sqlite::store::{self, NodeNote};
 use crate::node::sqlite::{Clock, database, dead, file, record, reserve};
-use crate::node::{Answer, Inbox, Letter, Life, Reply, Trouble};
+use crate::node::{Answer, Inbox, Letter, Life, Page, Reply, Search, Trouble};
 
 /// About how many requests share one transaction at most.
 const LETTERS_MAX: usize = 1_024;
@@ -28,6 +28,7 @@ const CHECKPOINT_EVERY: u32 = 256;
 pub(super) enum Job {
     Errand(Box<Asked<Errand, Standing>>),
     Letters(Asked<(Option<Life>, Vec<Letter>), Vec<Reply>>),
+    Search(Asked<Search, Result<Page, String>>),
 }
 
 /// A question, and the answer to it so far.
@@ -51,9 +52,13 @@ impl Job {
         Self::Letters(Asked::new((life, letters)))
     }
 
+    pub(super) fn of_search(search: Search) -> Self {
+        Self::Search(Asked::new(search))
+    }
+
     fn letters(&self) -> &[Letter] {
         match self {
-            Self::Errand(_) => &[],
+            Self::Errand(_) | Self::Search(_) => &[],
             Self::Letters(asked) => &asked.question.1,
         }
     }
@@ -62,7 +67,7 @@ impl Job {
     fn answered(&self) -> impl Iterator<Item = (&Letter, &Reply)> {
         let replies = match self {
             Self::Letters(Asked { answer: Ok(replies), .. }) => replies.as_slice(),
-            Self::Letters(_) | Self::Errand(_) => &[],
+            Self::Letters(_) | Self::Errand(_) | Self::Search(_) => &[],
         };
         self.letters().iter().zip(replies)
     }
@@ -76,6 +81,8 @@ impl Job {
                 asked.answer = Ok(vec![Reply::Failed(text.into()); asked.question.1.len()]);
             }
             Self::Letters(asked) => asked.answer = Err(Trouble::Broken(text.into())),
+            Self::Search(asked) if transient => asked.answer = Ok(Err(text.into())),
+            Self::Search(asked) => asked.answer = Err(Trouble::Broken(text.into())),
         }
     }
 
@@ -86,6 +93,7 @@ impl Job {
                 asked.answer.map_or_else(Answer::End, |standing| Answer::Standing(Box::new(standing)))
             }
             Self::Letters(asked) => asked.answer.map_or_else(Answer::End, Answer::Replies),
+            Self::Search(asked) => asked.answer.map_or_else(Answer::End, Answer::Page),
         });
     }
 }
@@ -195,6 +203,7 @@ impl Worker {
         for job in jobs.iter_mut() {
             match job {
                 Job::Errand(asked) => asked.answer = Ok(run_errand(&transaction, &mut node, &asked.question, now)?),
+                Job::Search(asked) => asked.answer = Ok(Ok(store::search(&transaction, &asked.question, now)?)),
                 Job::Letters(asked) => {
                     let (life, letters) = &asked.question;
                     let epoch = life.map_or(Epoch(0), |life| life.epoch);

@@ -1,0 +1,153 @@
+//! Which names are held or waited for, page by page from every node.
+
+mod glob;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use quorlock_core::name::Name;
+use quorlock_core::quorum::{Ballot, Tally};
+use quorlock_core::vote::Silence;
+
+use crate::cluster::Cluster;
+use crate::error::{InspectError, ListError};
+use crate::inspect::{Inspection, inspect};
+use crate::link::Link;
+use crate::node::Search;
+use crate::node::place::KeySpan;
+use glob::Glob;
+
+/// The most names that a listing can have.
+pub const LIST_MAX: usize = 10_000;
+/// How many names a listing has at most, unless said otherwise.
+pub const LIST_DEFAULT: usize = 1_000;
+/// How many pages of a node are looked at: of a thousand keys each, whoever else's keys they are.
+const PAGES_MAX: usize = 1_000;
+/// How many names are inspected at a time.
+const INSPECTED_AT_ONCE: usize = 64;
+/// The least patience with a node that looks for keys.
+const PAGE_DEADLINE_MIN: Duration = Duration::from_secs(1);
+
+/// Which names to list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    glob: Glob,
+    limit: usize,
+}
+
+impl Filter {
+    /// Names that fit this pattern: `*` stands for any text, `?` for any one letter, and everything else for itself.
+    pub fn new(glob: &str) -> Self {
+        Self { glob: Glob::new(glob), limit: LIST_DEFAULT }
+    }
+
+    /// How many names at most: no more than [`LIST_MAX`].
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit.min(LIST_MAX);
+        self
+    }
+}
+
+/// All names.
+impl Default for Filter {
+    fn default() -> Self {
+        Self::new("*")
+    }
+}
+
+/// What was held or waited for while the nodes were looked through. It is not one moment's picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listing {
+    /// Each name, in order, and how it stands on every node.
+    pub names: Vec<Inspection>,
+    /// Whether there may be more: the limit was reached, or a node has more keys than anybody wants to look through.
+    pub is_cut: bool,
+    /// The nodes that could not be looked through, and why.
+    pub missing: Vec<(String, Silence)>,
+}
+
+/// What was found so far, by all nodes together.
+struct Found {
+    names: BTreeSet<Name>,
+    is_cut: bool,
+}
+
+pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<Listing, ListError> {
+    if cluster.is_closed() {
+        return Err(ListError::Closed);
+    }
+    let found = Mutex::new(Found { names: BTreeSet::new(), is_cut: false });
+    let span = cluster.settings.template.span(filter.glob.beginning());
+    let looks = cluster.links.iter().map(|link| look_through(cluster, link, &span, filter, &found));
+    let looked = join_all(looks).await;
+    if looked.iter().filter(|looked| looked.is_ok()).count() < cluster.settings.quorum.majority() {
+        let ballots = looked.into_iter().map(|looked| looked.map_or_else(Ballot::Silent, |()| Ballot::Granted));
+        let tally = cluster.name_nodes(Tally { ballots: ballots.collect(), nodes: Vec::new() });
+        return Err(ListError::NoQuorum { tally });
+    }
+    let titles = cluster.links.iter().map(|link| link.title.clone());
+    let missing = titles.zip(looked).filter_map(|(title, looked)| Some((title, looked.err()?))).collect();
+    let Found { names, is_cut } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Listing { names: inspect_all(cluster, names).await?, is_cut, missing })
+}
+
+/// Adds what one node has, until it has no more or there is enough.
+async fn look_through(
+    cluster: &Cluster,
+    link: &Link,
+    span: &KeySpan,
+    filter: &Filter,
+    found: &Mutex<Found>,
+) -> Result<(), Silence> {
+    let deadline = cluster.settings.look_deadline().max(PAGE_DEADLINE_MIN);
+    let mut after = String::new();
+    for _ in 0..PAGES_MAX {
+        let asked = link.search(Search { span: span.clone(), after })?;
+        let page = tokio::time::timeout(deadline, asked).await.map_err(|_| Silence::Late)?;
+        let page = page.unwrap_or_else(|_| Err(Silence::Broken("the connection ended".into())))?;
+        let names = page.keys.iter().filter_map(|key| cluster.settings.template.name_of(key));
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        for name in names.filter(|name| filter.glob.fits(name.as_str())) {
+            if found.names.len() >= filter.limit && !found.names.contains(&name) {
+                found.is_cut = true;
+                return Ok(());
+            }
+            found.names.insert(name);
+        }
+        drop(found);
+        match page.next {
+            Some(next) => after = next,
+            None => return Ok(()),
+        }
+    }
+    found.lock().unwrap_or_else(PoisonError::into_inner).is_cut = true;
+    Ok(())
+}
+
+/// How each name stands; those that nobody has or wants any more are left out.
+async fn inspect_all(cluster: &Arc<Cluster>, names: BTreeSet<Name>) -> Result<Vec<Inspection>, ListError> {
+    let mut inspected = Vec::new();
+    let places = names.iter().filter_map(|name| cluster.settings.template.place(name).ok().map(Arc::new));
+    let places: Vec<_> = places.collect();
+    for chunk in places.chunks(INSPECTED_AT_ONCE) {
+        for inspection in join_all(chunk.iter().map(|place| inspect(cluster, place))).await {
+            match inspection {
+                Ok(inspection) => inspected.push(inspection),
+                // The key holds other data: it is nobody's lock.
+                Err(InspectError::NoQuorum { tally, .. }) if tally.ballots.iter().any(is_failed) => {}
+                Err(InspectError::NoQuorum { tally, .. }) => return Err(ListError::NoQuorum { tally }),
+                Err(_) => return Err(ListError::Closed),
+            }
+        }
+    }
+    inspected.retain(Inspection::is_in_use);
+    Ok(inspected)
+}
+
+fn is_failed(ballot: &Ballot) -> bool {
+    matches!(ballot, Ballot::Silent(Silence::Failed(_)))
+}

@@ -1,0 +1,90 @@
+//! Listings of real servers: scanned step by step, with other people's keys in between, and with nodes away.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::long::{Wired, connected, noticed};
+use quorlock::{Client, Filter, ListError, Silence};
+
+async fn names(client: &Client) -> Vec<String> {
+    let listing = client.list(&Filter::default()).await.unwrap();
+    assert!(!listing.is_cut);
+    listing.names.iter().map(|inspection| inspection.name.to_string()).collect()
+}
+
+/// A client that does not wait long for nodes that do not answer.
+async fn brisk(cluster: &Wired) -> Client {
+    connected(cluster.direct().node_deadline(Duration::from_millis(500))).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_peoples_keys_are_no_locks() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    let _lease = client.lock("a").acquire().await.unwrap();
+    for server in &cluster.servers {
+        server.command(&["SET", "b", "data"]);
+        server.command(&["HSET", "quorlock:hash", "field", "value"]);
+        server.command(&["SET", "quorlock", "data"]);
+        server.command(&["SET", "xquorlock:x", "data"]);
+        server.command(&["SET", "quorlock~line:other:key", "data"]);
+    }
+    assert_eq!(names(&client).await, ["a"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_fixed_part_companion_keys_tell_what_is_a_lock() {
+    let cluster = Wired::ready(1).await;
+    let client = connected(cluster.direct().key_template("{name}")).await;
+    let _lease = client.lock("a").acquire().await.unwrap();
+    let _share = client.rw("shared").read().await.unwrap();
+    let _plain = client.lock("plain").plain().acquire().await.unwrap();
+    client.lock("free again").acquire().await.unwrap().release().await.unwrap();
+    cluster.servers[0].command(&["SET", "b", "data"]);
+    assert_eq!(names(&client).await, ["a", "shared"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_template_may_have_something_behind_the_name() {
+    let cluster = Wired::ready(1).await;
+    let client = connected(cluster.direct().key_template("{name}:lock")).await;
+    let _lease = client.lock("a").acquire().await.unwrap();
+    let _plain = client.lock("plain").plain().acquire().await.unwrap();
+    cluster.servers[0].command(&["SET", "b", "data"]);
+    assert_eq!(names(&client).await, ["a", "plain"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_keys_of_a_server_are_never_asked_for_all_at_once() {
+    let cluster = Wired::ready(1).await;
+    let client = brisk(&cluster).await;
+    let _lease = client.lock("a").acquire().await.unwrap();
+    let fill = "for i = 1, 20000 do redis.call('SET', 'other:' .. i, 'data') end";
+    cluster.servers[0].command(&["EVAL", fill, "0"]);
+    assert_eq!(names(&client).await, ["a"]);
+    let stats = cluster.servers[0].command(&["INFO", "commandstats"]);
+    let scans = stats.as_str().unwrap().lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls="));
+    let scans: u32 = scans.unwrap().split(',').next().unwrap().parse().unwrap();
+    assert!(scans >= 20, "{scans} steps for 20000 keys");
+    assert!(!stats.as_str().unwrap().contains("cmdstat_keys:"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_away_is_named_and_does_not_hide_a_lock() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    let _lease = client.lock("a").acquire().await.unwrap();
+    cluster.servers[1].kill();
+    noticed(&client, 1, |_| true).await;
+    let listing = client.list(&Filter::default()).await.unwrap();
+    assert_eq!(listing.names.len(), 1);
+    assert_eq!(listing.missing.iter().map(|(node, _)| node.clone()).collect::<Vec<_>>(), [client.nodes()[1].0.clone()]);
+    cluster.servers[2].freeze();
+    let error = client.list(&Filter::default()).await.unwrap_err();
+    let ListError::NoQuorum { tally } = error else { panic!("{error}") };
+    assert_eq!((tally.granted(), tally.silent()), (1, 2));
+    assert_ne!(tally.ballots[2], quorlock::Ballot::Silent(Silence::Unheard));
+}
