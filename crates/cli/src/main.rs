@@ -7,8 +7,8 @@ mod context;
 mod duration;
 mod exit;
 mod history;
-mod interrupts;
 mod output;
+mod signals;
 mod table;
 
 use std::process::ExitCode;

@@ -96,6 +96,16 @@ fn a_signal_ends_the_servers_too() {
 }
 
 #[test]
+fn whoever_kills_it_leaves_no_servers() {
+    let user = User::new();
+    let mut started = Started::spawn(&user, &["bench", "--local", "3", "--seconds", "600"]);
+    eventually("three servers", || started.running() == 3);
+    signal(started.child.id(), "KILL");
+    started.child.wait().unwrap();
+    eventually("the servers are gone", || started.running() == 0);
+}
+
+#[test]
 fn without_redis_server_it_says_what_to_do() {
     let user = User::new();
     let output = user.quorlock(&short(&["--local", "3"])).env("PATH", user.home.path()).output().unwrap();

@@ -15,8 +15,8 @@ use serde::Serialize;
 use crate::Outcome;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::interrupts::Interrupts;
 use crate::output::Output;
+use crate::signals::Signals;
 use crate::table::Table;
 use measure::{Case, Handoffs, cycles, handoffs, whole};
 use progress::Progress;
@@ -71,10 +71,10 @@ pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
     let output = context.output;
     // Dropped after the clients, however this ends.
     let _servers;
-    let (mut interrupts, bench);
+    let (mut signals, bench);
     if let Some(count) = args.local {
         // From here on a signal ends the servers, too.
-        interrupts = Interrupts::listen()?;
+        signals = listen()?;
         let servers = Servers::start(count as usize).await?;
         let builder = Client::builder().nodes(servers.urls());
         _servers = servers;
@@ -85,11 +85,11 @@ pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
         bench = Bench::connect(context.builder()?, &args).await?;
         bench.announce(output);
         bench.ask(args.yes)?;
-        interrupts = Interrupts::listen()?;
+        signals = listen()?;
     }
     let measured = tokio::select! {
         report = bench.measure(output) => Ok(report),
-        signal = interrupts.next() => Err(signal),
+        signal = signals.next_fatal() => Err(signal.as_raw()),
     };
     bench.close(output).await;
     let report = match measured {
@@ -102,6 +102,10 @@ pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
         report.print(output)?;
     }
     Ok(Exit::OK)
+}
+
+fn listen() -> Result<Signals, Failure> {
+    Signals::listen().map_err(|error| Failure::Internal(format!("no signals: {error}")))
 }
 
 /// The clients, the names that they use, and what they do.

@@ -20,8 +20,8 @@ use crate::Outcome;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::history::Findings;
-use crate::interrupts::Interrupts;
 use crate::output::{Output, Paint};
+use crate::signals::Signals;
 use crate::table::Table;
 use dice::Dice;
 use plan::{Act, Deed, plan};
@@ -139,7 +139,7 @@ impl Show {
         mut news: mpsc::UnboundedReceiver<News>,
         mut drawn: Option<Drawn>,
     ) -> Result<Option<i32>, Failure> {
-        let mut interrupts = Interrupts::listen()?;
+        let mut signals = Signals::listen().map_err(|error| Failure::Internal(format!("no signals: {error}")))?;
         let mut frames = interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut ended = None;
@@ -148,8 +148,8 @@ impl Show {
                 Some(news) = news.recv() => self.take(news, world.age())?,
                 _ = frames.tick() => self.draw(&mut drawn, world.age()).map_err(undrawn)?,
                 key = typed(&mut drawn) => if key == QUIT { break },
-                signal = interrupts.next() => {
-                    ended = Some(signal);
+                signal = signals.next_fatal() => {
+                    ended = Some(signal.as_raw());
                     break;
                 }
             }

@@ -9,7 +9,6 @@ mod limits;
 mod outer;
 mod recipe;
 mod report;
-mod signals;
 mod supervise;
 mod terminal;
 mod waiting;
@@ -28,13 +27,13 @@ use tokio::sync::watch;
 use crate::context::Context;
 use crate::duration::{parse_duration, show};
 use crate::exit::{Exit, Failure};
+use crate::signals::Signals;
 use environment::Surroundings;
 use guard::Guard;
 use limits::{Cause, Limits, OnLost};
 use outer::{Kind, Outer};
 use recipe::Recipe;
 use report::{Report, millis};
-use signals::Signals;
 use supervise::{Run, Supervisor};
 use terminal::Terminal;
 use waiting::Display;
@@ -163,6 +162,13 @@ impl RunArgs {
             None => Kind::Exclusive,
         }
     }
+}
+
+/// What is put in front of a command so that it is killed when this process ends, however that may be.
+pub(crate) fn mortal() -> Command {
+    let mut program = hidden(exec::COMMAND);
+    program.arg(getpid().to_string());
+    program
 }
 
 /// This program, for one of the commands that nobody types.

@@ -1,4 +1,4 @@
-//! Redis servers of our own, which end with us.
+//! Redis servers of our own, which end with us, even if we are killed.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -7,7 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -15,7 +15,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::exit::Failure;
+use crate::command::run::mortal;
+use crate::exit::{Exit, Failure};
 
 /// A port that looked free may be taken by somebody else before the server has it.
 const TRIES: usize = 5;
@@ -29,6 +30,12 @@ pub(crate) struct Servers {
     running: Vec<Server>,
     /// Dropped after the servers, which write to it until they end.
     folder: TempDir,
+}
+
+/// Why a server is of no use.
+enum Unfit {
+    NotInstalled,
+    Silent(String),
 }
 
 struct Server {
@@ -64,7 +71,8 @@ impl Server {
             let mut server = Self::spawn(folder)?;
             match server.answers().await {
                 Ok(()) => return Ok(server),
-                Err(error) => why = error.to_string(),
+                Err(Unfit::NotInstalled) => return Err(not_installed()),
+                Err(Unfit::Silent(told)) => why = told,
             }
         }
         let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
@@ -85,30 +93,26 @@ impl Server {
         let file = folder.join("redis.conf");
         fs::write(&file, settings).map_err(told)?;
         let log = File::create(folder.join("log")).map_err(told)?;
-        let mut command = Command::new("redis-server");
+        let mut command = mortal();
+        command.arg("redis-server").arg(file).stdin(Stdio::null()).stdout(log.try_clone().map_err(told)?).stderr(log);
         // Not in our process group: a Ctrl-C is for us, and we end the servers.
-        command.arg(file).stdin(Stdio::null()).stdout(log.try_clone().map_err(told)?).stderr(log).process_group(0);
-        match command.spawn() {
-            Ok(process) => Ok(Self { process, port, password }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Failure::Config(
-                "--local needs redis-server, which is not installed, or not in PATH\n  \
-                 install it (Debian, Ubuntu: apt install redis-server), or measure other nodes: --nodes URL,URL,.."
-                    .into(),
-            )),
-            Err(error) => Err(told(error)),
-        }
+        let process = command.process_group(0).spawn().map_err(told)?;
+        Ok(Self { process, port, password })
     }
 
-    /// Waits until it answers; an error if it has ended before.
-    async fn answers(&mut self) -> io::Result<()> {
+    /// Waits until it answers.
+    async fn answers(&mut self) -> Result<(), Unfit> {
         let limit = Instant::now() + START;
         loop {
-            if let Some(status) = self.process.try_wait()? {
-                return Err(io::Error::other(format!("it ended with {status}")));
+            match self.process.try_wait() {
+                Ok(Some(status)) if status.code() == Some(Exit::NOT_FOUND.0.into()) => return Err(Unfit::NotInstalled),
+                Ok(Some(status)) => return Err(Unfit::Silent(format!("it ended with {status}"))),
+                Ok(None) => {}
+                Err(error) => return Err(Unfit::Silent(error.to_string())),
             }
             match timeout(START, self.greet()).await {
                 Ok(Ok(true)) => return Ok(()),
-                _ if Instant::now() >= limit => return Err(io::Error::other(format!("no answer within {START:?}"))),
+                _ if Instant::now() >= limit => return Err(Unfit::Silent(format!("no answer within {START:?}"))),
                 _ => sleep(LOOK).await,
             }
         }
@@ -129,6 +133,14 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn not_installed() -> Failure {
+    Failure::Config(
+        "--local needs redis-server, which is not installed, or not in PATH\n  \
+         install it (Debian, Ubuntu: apt install redis-server), or measure other nodes: --nodes URL,URL,.."
+            .into(),
+    )
 }
 
 fn failed(why: impl Display) -> Failure {

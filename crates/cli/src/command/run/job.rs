@@ -12,7 +12,7 @@ use rustix::process::{
 
 use super::group::is_alive;
 use super::guard::{self, Guard};
-use super::{exec, hidden};
+use super::mortal;
 use crate::exit::Exit;
 
 /// A running command, in the group that its guardian guards.
@@ -47,8 +47,8 @@ impl Job {
     ) -> io::Result<Self> {
         // What the command leaves behind comes to us, and can be reaped wherever we run.
         set_child_subreaper(Some(getpid()))?;
-        let mut child = hidden(exec::COMMAND);
-        child.arg(getpid().to_string()).args(command).process_group(guard.group().as_raw_nonzero().get());
+        let mut child = mortal();
+        child.args(command).process_group(guard.group().as_raw_nonzero().get());
         for (key, value) in environment {
             match value {
                 Some(value) => child.env(key, value),

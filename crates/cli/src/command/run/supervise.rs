@@ -10,10 +10,10 @@ use rustix::process::Signal;
 use super::guard::Guard;
 use super::job::{Change, Ending, Job};
 use super::limits::{Cause, Limits, MARGIN, Measure};
-use super::signals::Signals;
 use super::terminal::Terminal;
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::signals::Signals;
 
 /// How long a command that was told to stop may take before it is made to.
 const STOP_PATIENCE: Duration = Duration::from_millis(100);
