@@ -64,11 +64,12 @@ fn who_lives_or_is_not_known_to_be_dead_keeps_its_lock() {
 fn a_renewal_by_another_process_says_nothing_about_who_holds() {
     let ground = Ground::new();
     let [mut holder, mut passing, mut next] = [ground.living(1), ground.dead(2), ground.living(3)];
+    let reads = Mode::Shared { owner: OwnerId::from_bits(7) };
     granted(&holder.session.acquire("a", 1));
+    granted(&holder.session.ask("b", asking(1, reads, None)));
+    ground.clock.pass(1_000);
     granted(&vote_of(&mut passing, renew(1)));
     assert!(is_held(&next.session.acquire("a", 2)));
-    let reads = Mode::Shared { owner: OwnerId::from_bits(7) };
-    granted(&holder.session.ask("b", asking(1, reads, None)));
     granted(&passing.session.ask("b", renew_as(1, reads)));
     assert!(is_held(&next.session.acquire("b", 2)));
 }
