@@ -42,7 +42,7 @@ pub(crate) enum Failure {
     Usage(String),
     #[error("{0}")]
     Config(String),
-    #[error(transparent)]
+    #[error("{}", connect(.0))]
     Connect(#[from] ConnectError),
     #[error("{}", held(.error, *.since))]
     Held { error: Box<HeldError>, since: Option<Duration> },
@@ -90,6 +90,18 @@ impl Failure {
             Self::Spawn { .. } => Exit::NOT_EXECUTABLE,
             Self::Internal(_) => Exit::INTERNAL,
         }
+    }
+}
+
+/// A file that cannot be used has an alternative.
+fn connect(error: &ConnectError) -> String {
+    match error {
+        ConnectError::Unfit { title, .. } if title.starts_with("sqlite:") => {
+            format!(
+                "{error}\n  use another file: --nodes sqlite:/some/path    or another directory: XDG_STATE_HOME=/some/dir"
+            )
+        }
+        _ => error.to_string(),
     }
 }
 

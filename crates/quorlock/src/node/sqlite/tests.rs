@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod dead;
+mod full;
 mod hints;
 mod kinds;
 mod model;
