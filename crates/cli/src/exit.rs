@@ -80,7 +80,10 @@ impl Failure {
 
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) | Self::Acquire(AcquireError::Config(_)) => Exit::USAGE,
+            Self::Usage(_)
+            | Self::Acquire(AcquireError::Config(_) | AcquireError::Permits { .. } | AcquireError::Upgrade { .. }) => {
+                Exit::USAGE
+            }
             Self::Connect(ConnectError::Denied { .. }) => Exit::DENIED,
             Self::Config(_) | Self::Connect(_) | Self::Init(InitError::Config(_)) => Exit::CONFIG,
             Self::Held { .. } => Exit::HELD,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process_group, setpgid};
+use rustix::process::{Pid, Signal, WaitOptions, getpgrp, getpid, kill_process_group, setpgid, waitpid};
 
 use super::group::is_alive;
 use super::hidden;
@@ -29,7 +29,7 @@ const REST_MAX: Duration = Duration::from_secs(1);
 /// The guardian, as its wrapper sees it.
 pub(crate) struct Guard {
     pid: Pid,
-    pipe: ChildStdin,
+    pipe: Option<ChildStdin>,
 }
 
 impl Guard {
@@ -40,8 +40,7 @@ impl Guard {
         // A pipe that someone reads to its end must not stay open for our sake.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn()?;
-        let pipe = child.stdin.take().ok_or(Errno::PIPE)?;
-        Ok(Self { pid: pid(&child)?, pipe })
+        Ok(Self { pid: pid(&child)?, pipe: child.stdin.take() })
     }
 
     /// Its own id: as long as it lives, something of the command may.
@@ -56,13 +55,25 @@ impl Guard {
 
     /// The command is in the group.
     pub(crate) fn joined(&mut self) -> io::Result<()> {
-        self.pipe.write_all(&[JOINED])
+        self.tell(JOINED)
     }
 
     /// There is nothing left to guard. Dropped without this, it kills the group.
-    pub(crate) fn dismiss(mut self) {
+    pub(crate) fn dismiss(&mut self) {
         // If it is gone already, it does not need to be told.
-        let _ = self.pipe.write_all(&[FAREWELL]);
+        let _ = self.tell(FAREWELL);
+    }
+
+    fn tell(&mut self, what: u8) -> io::Result<()> {
+        self.pipe.as_mut().ok_or(Errno::PIPE)?.write_all(&[what])
+    }
+}
+
+/// Waits until it has done what it has to: then nothing of the command is left, and no zombie either.
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.pipe = None;
+        while waitpid(Some(self.pid), WaitOptions::empty()).err() == Some(Errno::INTR) {}
     }
 }
 

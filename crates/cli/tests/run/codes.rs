@@ -1,13 +1,11 @@
-//! `quorlock` as its users meet it: the real binary, a real file, real servers.
+//! What goes in and what comes out: arguments, environment, exit codes, mistakes.
 
-mod common;
-
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::Stdio;
 
-use quorlock_testkit::{RedisServer, eventually};
+use quorlock_testkit::RedisServer;
 
-use common::{User, assert_fails, cluster, is_alive, signal, stderr, stdout};
+use crate::common::{User, assert_fails, stderr, stdout};
 
 #[test]
 fn the_first_command_of_the_readme_works() {
@@ -50,64 +48,6 @@ fn the_command_gets_its_stdin_its_arguments_and_the_lease() {
 }
 
 #[test]
-fn a_held_lock_is_refused_with_its_holder() {
-    let user = User::new();
-    let holder = user.hold(&["run", "nightly", "--label", "the first"]);
-    let refused = user.run(&["run", "nightly", "--", "echo", "never"]);
-    assert_fails(&refused, 75, "nightly is held by ");
-    assert!(stderr(&refused).contains("the first"), "{}", stderr(&refused));
-    assert_eq!(stdout(&refused), "");
-    assert_fails(&user.run(&["run", "nightly", "--wait", "50ms", "--", "true"]), 75, "is held");
-    assert!(user.run(&["run", "another", "--", "true"]).status.success());
-    assert_eq!(holder.end(), Some(0));
-}
-
-#[test]
-fn a_waiting_command_runs_when_the_lock_is_free() {
-    let user = User::new();
-    let holder = user.hold(&["run", "a"]);
-    let mut waiter = user.quorlock(&["run", "a", "--wait", "5m", "--", "echo", "at last"]).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(waiter.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("quorlock: waiting for a, held by "), "{line}");
-    assert_eq!(holder.end(), Some(0));
-    assert_eq!(stdout(&waiter.wait_with_output().unwrap()), "at last\n");
-}
-
-#[test]
-fn a_signal_while_waiting_ends_it_and_leaves_nothing() {
-    let user = User::new();
-    let holder = user.hold(&["run", "a"]);
-    let mut waiter = user.quorlock(&["run", "a", "--wait", "5m", "--", "echo", "never"]).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(waiter.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    signal(waiter.id(), "TERM");
-    assert_eq!(waiter.wait().unwrap().code(), Some(143));
-    assert_eq!(holder.end(), Some(0));
-    assert!(user.run(&["run", "a", "--", "true"]).status.success());
-}
-
-#[test]
-fn a_signal_is_passed_on_to_the_command() {
-    let user = User::new();
-    let script = "trap 'echo got it; exit 9' TERM; echo begun; while :; do sleep 0.05; done";
-    let mut run = user.quorlock(&["run", "a", "--", "sh", "-c", script]).spawn().unwrap();
-    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "begun");
-    signal(run.id(), "TERM");
-    assert_eq!(lines.next().unwrap().unwrap(), "got it");
-    assert_eq!(run.wait().unwrap().code(), Some(9));
-}
-
-#[test]
-fn a_killed_wrapper_is_out_of_the_way_after_its_ttl() {
-    let user = User::new();
-    drop(user.hold(&["run", "a", "--ttl", "4s", "--kill-grace", "200ms"]));
-    let next = user.run(&["run", "a", "--wait", "5m", "--", "echo", "next"]);
-    assert_eq!(stdout(&next), "next\n");
-}
-
-#[test]
 fn mistakes_are_named() {
     let user = User::new();
     for (arguments, code, says) in [
@@ -115,6 +55,16 @@ fn mistakes_are_named() {
         (&["run", "a", "--ttl", "30", "--", "true"], 64, "30s or 30ms"),
         (&["run", "a", "--ttl", "5s", "--", "true"], 64, "at least 18s"),
         (&["run", "a", "--ttl", "2m", "--", "true"], 64, "out of bounds"),
+        (&["run", "a", "--wait", "soon", "--", "true"], 64, "a number and a unit"),
+        (&["run", "a", "--max-hold", "5", "--", "true"], 64, "5s or 5ms"),
+        (&["run", "a", "--min-hold", "5x", "--", "true"], 64, "not a unit"),
+        (&["run", "a", "--min-hold", "2s", "--max-hold", "1s", "--", "true"], 64, "longer than"),
+        (&["run", "a", "-n", "--wait", "1s", "--", "true"], 64, "cannot be used with"),
+        (&["run", "a", "-n", "--if-held", "wait", "--", "true"], 64, "contradict"),
+        (&["run", "a", "--shared", "--slots", "2", "--", "true"], 64, "cannot be used with"),
+        (&["run", "a", "--slots", "0", "--", "true"], 64, "between 1 and"),
+        (&["run", "a", "-E", "256", "--", "true"], 64, "256"),
+        (&["run", "a", "--result-file", "/nowhere/at/all", "--", "true"], 64, "no folder /nowhere/at"),
         (&["run", "", "--", "true"], 64, "must not be empty"),
         (&["nonsense"], 64, "nonsense"),
         (&["run", "a", "--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:2", "--", "true"], 78, "two nodes"),
@@ -160,20 +110,32 @@ fn a_wrong_password_is_denied_and_not_shown() {
 }
 
 #[test]
-fn a_command_is_dead_before_its_lock_can_be_somebody_elses() {
+fn a_state_directory_that_cannot_be_written_is_a_mistake_of_configuration() {
     let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
-    let folder = tempfile::tempdir().unwrap();
-    let pid_file = folder.path().join("pid");
-    // It ignores SIGTERM, and so does the grandchild that does the work.
-    let script = format!("trap '' TERM; sleep 1000 & echo $! > {}; echo begun; wait; wait", pid_file.display());
-    let flags = ["run", "a", "--ttl", "4s", "--kill-grace", "200ms", "--nodes", &nodes, "--", "sh", "-c", &script];
-    let mut run = user.quorlock(&flags).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(run.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let grandchild = std::fs::read_to_string(&pid_file).unwrap();
-    servers[0].freeze();
-    servers[1].freeze();
-    assert_eq!(run.wait().unwrap().code(), Some(79));
-    eventually("the grandchild is dead", || !is_alive(grandchild.trim()));
+    let file = user.home.path().join("quorlock");
+    std::fs::write(&file, "not a folder").unwrap();
+    assert_fails(&user.run(&["run", "a", "--", "true"]), 78, &file.display().to_string());
+}
+
+#[test]
+fn the_command_stays_where_it_was_started_and_its_own_quorlock_finds_the_same_nodes() {
+    let user = User::new();
+    let nodes = "sqlite:locks.db";
+    let script = r#"pwd; cd /; echo "$QUORLOCK_NODES"; echo "$QUORLOCK_KIND ${QUORLOCK_OWNER:+owned}""#;
+    let mut run = user.quorlock(&["run", "a", "--nodes", nodes, "--", "sh", "-c", script]);
+    let output = run.current_dir(user.home.path()).output().unwrap();
+    let home = user.home.path().canonicalize().unwrap();
+    let home = home.display();
+    assert_eq!(stdout(&output), format!("{home}\nsqlite:{home}/locks.db\nexclusive owned\n"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_so_for_the_command() {
+    let user = User::new();
+    let quorlock = env!("CARGO_BIN_EXE_quorlock");
+    let script = format!("trap '' HUP; exec {quorlock} run a -- grep SigIgn: /proc/self/status");
+    let mut shell = std::process::Command::new("sh");
+    let output = shell.args(["-c", &script]).env("XDG_STATE_HOME", user.home.path()).output().unwrap();
+    let mask = u64::from_str_radix(stdout(&output).trim_start_matches("SigIgn:").trim(), 16).unwrap();
+    assert_eq!(mask & 1, 1, "{mask:x}");
 }
