@@ -62,7 +62,7 @@ impl Surroundings {
             ("QUORLOCK_NAME", Some(args.name.clone())),
             ("QUORLOCK_KIND", Some(args.kind().text().to_owned())),
             ("QUORLOCK_FENCE", Some(fence.to_string())),
-            ("QUORLOCK_LEASE", Some(lease.id().reveal())),
+            ("QUORLOCK_LEASE", Some(lease.as_handed().reveal())),
             ("QUORLOCK_OWNER", owner.map(Owner::reveal)),
             ("QUORLOCK_SLOT", lease.slot().map(|slot| slot.to_string())),
             ("QUORLOCK_TTL_MS", Some(ttl.as_millis().to_string())),

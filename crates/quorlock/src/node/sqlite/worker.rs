@@ -129,8 +129,11 @@ impl Worker {
         let (connection, synced) = opened.map_err(|fault| fault.at_opening(&path))?;
         // Processes that live for a few requests only have to take turns at sweeping.
         let unswept = (entropy::bits() % u128::from(SWEEP_EVERY)) as u32;
+        // Many processes that live for a few transactions each write the log back as often as one that lives long. Whoever
+        // opens the file when nobody else has it open reads all of the log.
+        let unwritten = (entropy::bits() % u128::from(CHECKPOINT_EVERY)) as u32;
         let listener = Listener::new(inbox.clone());
-        Ok(Self { connection, path, boot, processes, clock, inbox, listener, synced, unswept, unwritten: 0 })
+        Ok(Self { connection, path, boot, processes, clock, inbox, listener, synced, unswept, unwritten })
     }
 
     /// Works until the session is gone, and everything that it has queued is done.
