@@ -106,13 +106,18 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The nodes: `redis://`, `rediss://` (TLS); and, each of them only alone, `redis+sentinel://`, `sqlite:PATH` and
-    /// `memory:`.
+    /// The nodes: `redis://`, `rediss://` (TLS); and, each of them only alone, `redis+sentinel://`, `redis+cluster://`,
+    /// `sqlite:PATH` and `memory:`.
     ///
     /// `redis+sentinel://[user:password@]host[:port],host[:port],../SERVICE[?setting=value&..]` is the master that any of
     /// these sentinels names for the service. User and password are the server's; settings are `db` (a number), `tls`
-    /// (`true` for sentinels and servers), `sentinel_username` and `sentinel_password`. What is special in a URL is written
-    /// with `%`. After a failover the lock goes on with what the new master has: see the guarantees on A4.
+    /// (`true` for sentinels and servers), `sentinel_username` and `sentinel_password`.
+    ///
+    /// `redis+cluster://[user:password@]host[:port],host[:port],..[?tls=true]` is the whole Redis Cluster that these
+    /// servers belong to.
+    ///
+    /// What is special in a URL is written with `%`. After a failover, a lock goes on with what the new master has: the
+    /// guarantees say what that means.
     pub fn nodes<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
         self
@@ -358,7 +363,7 @@ impl ClientBuilder {
             min_validity: self.min_validity,
             retry: self.retry,
             renewals: self.renewals,
-            template: KeyTemplate::new(&self.template)?,
+            template: self.keys()?,
             holder: Holder::new(&host(), std::process::id(), &self.label),
             rules: self.rules,
             trusting: nodes == 1 || self.trust_restarts || !self.rules.hold(Rule::Quarantine),

@@ -3,6 +3,7 @@
 pub(crate) mod memory;
 pub(crate) mod place;
 pub(crate) mod redis;
+pub(crate) mod slot;
 #[cfg(target_os = "linux")]
 pub(crate) mod sqlite;
 mod talk;
@@ -155,6 +156,17 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
+    /// The same, with whose it is.
+    pub(crate) fn of(self, whose: &str) -> Self {
+        let of = |why: String| format!("{whose}: {why}");
+        match self {
+            Self::Unreachable(why) => Self::Unreachable(of(why)),
+            Self::Denied(why) => Self::Denied(of(why)),
+            Self::Unfit(why) => Self::Unfit(of(why)),
+            Self::Broken(why) => Self::Broken(of(why)),
+        }
+    }
+
     /// What a voter is told.
     pub(crate) fn as_silence(&self) -> Silence {
         match self {

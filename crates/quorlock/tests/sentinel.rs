@@ -14,8 +14,11 @@ use common::long::{self, LONG};
 /// Soon enough to be waited for. Only the tests in which a master dies have such a sentinel.
 const PATIENCE: Duration = Duration::from_millis(300);
 
+/// So far ahead of the clocks that fences do not grow by themselves while a test runs.
+const SIGMA: Duration = Duration::from_secs(30);
+
 async fn client(sentinels: &Sentinels) -> Client {
-    long::builder().nodes([sentinels.url()]).connect().await.unwrap()
+    long::builder().sigma(SIGMA).nodes([sentinels.url()]).connect().await.unwrap()
 }
 
 /// Waits until the client can ask its node.

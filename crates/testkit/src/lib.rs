@@ -9,6 +9,7 @@
 mod clock;
 mod port;
 mod proxy;
+mod redis_cluster;
 mod redis_server;
 mod reply;
 mod sentinels;
@@ -17,6 +18,7 @@ mod wait;
 
 pub use clock::Clock;
 pub use proxy::{Loss, Proxy};
+pub use redis_cluster::RedisCluster;
 pub use redis_server::{Aof, RedisServer, RedisServerBuilder};
 pub use reply::Reply;
 pub use sentinels::{Sentinels, SentinelsBuilder};

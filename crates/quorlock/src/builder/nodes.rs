@@ -8,12 +8,13 @@ use crate::cluster::Settings;
 use crate::error::ConfigError;
 use crate::node::Node;
 use crate::node::memory::MemoryNodes;
-use crate::node::redis::RedisNode;
+use crate::node::place::KeyTemplate;
+use crate::node::redis::{ClusterNode, RedisNode};
 
 /// How long a connection to a server may take to come about.
 const CONNECT_DEADLINE: Duration = SILENCE_MIN;
 
-const SCHEMES: &str = "use redis://, rediss://, redis+sentinel://, sqlite:PATH or memory:";
+const SCHEMES: &str = "use redis://, rediss://, redis+sentinel://, redis+cluster://, sqlite:PATH or memory:";
 const PROMOTED: &str = "a replica that is promoted may have missed votes, and its old master may still give some";
 
 impl ClientBuilder {
@@ -22,6 +23,13 @@ impl ClientBuilder {
             return Ok(memory.iter().collect());
         }
         self.urls.iter().enumerate().map(|(index, url)| self.open_node(index, url, settings)).collect()
+    }
+
+    /// How names become keys on these nodes.
+    pub(super) fn keys(&self) -> Result<KeyTemplate, ConfigError> {
+        let template = KeyTemplate::new(&self.template)?;
+        let in_cluster = self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("redis+cluster:"));
+        Ok(if in_cluster { template.in_cluster() } else { template })
     }
 
     fn open_node(&self, index: usize, url: &str, settings: &Settings) -> Result<Arc<dyn Node>, ConfigError> {
@@ -37,6 +45,11 @@ impl ClientBuilder {
             }
             "redis+sentinel" => {
                 let node = RedisNode::behind_sentinels(url, login, constants, CONNECT_DEADLINE).map_err(invalid)?;
+                alone(node.title().into(), PROMOTED)?;
+                Ok(Arc::new(node))
+            }
+            "redis+cluster" => {
+                let node = ClusterNode::new(url, login, constants, CONNECT_DEADLINE).map_err(invalid)?;
                 alone(node.title().into(), PROMOTED)?;
                 Ok(Arc::new(node))
             }

@@ -62,4 +62,7 @@ async fn what_promotes_replicas_is_refused_among_several_nodes() {
     let urls = ["redis://a", "redis+sentinel://:hunter2@b/main?sentinel_password=hunter3", "redis://c"];
     let error = Client::builder().nodes(urls).connect().await.unwrap_err().to_string();
     assert!(error.starts_with("redis+sentinel://b:26379/main cannot be one of several nodes"), "{error}");
+    let urls = ["redis+cluster://:hunter2@a,b", "redis://c", "redis://d"];
+    let error = Client::builder().nodes(urls).connect().await.unwrap_err().to_string();
+    assert!(error.starts_with("redis+cluster://a:6379,b:6379 cannot be one of several nodes"), "{error}");
 }

@@ -3,13 +3,17 @@
 use quorlock_core::name::Name;
 
 use crate::error::ConfigError;
+use crate::node::slot::Slot;
 
 /// Companion keys start with this, and no lock's key may.
 pub(crate) const RESERVED_PREFIX: &str = "quorlock~";
 
 /// How a name becomes a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyTemplate(String);
+pub(crate) struct KeyTemplate {
+    text: String,
+    in_cluster: bool,
+}
 
 impl KeyTemplate {
     pub(crate) const DEFAULT: &str = "quorlock:{name}";
@@ -18,16 +22,22 @@ impl KeyTemplate {
         if template.matches("{name}").count() != 1 {
             return Err(ConfigError::KeyTemplate { template: template.into() });
         }
-        Ok(Self(template.into()))
+        Ok(Self { text: template.into(), in_cluster: false })
+    }
+
+    /// The same keys, in a Redis Cluster.
+    pub(crate) fn in_cluster(self) -> Self {
+        Self { in_cluster: true, ..self }
     }
 
     /// The place of a name.
     pub(crate) fn place(&self, name: &Name) -> Result<Place, ConfigError> {
-        let key = self.0.replace("{name}", name.as_str());
+        let key = self.text.replace("{name}", name.as_str());
         if key.starts_with(RESERVED_PREFIX) {
             return Err(ConfigError::ReservedKey { key });
         }
-        Ok(Place { name: name.clone(), key })
+        let slot = self.in_cluster.then(|| Slot::of(&key));
+        Ok(Place { name: name.clone(), key, slot })
     }
 
     /// The keys of all names that begin like this.
@@ -49,7 +59,7 @@ impl KeyTemplate {
 
     /// What stands before and behind the name.
     fn fixed(&self) -> (&str, &str) {
-        self.0.split_once("{name}").unwrap_or((&self.0, ""))
+        self.text.split_once("{name}").unwrap_or((&self.text, ""))
     }
 }
 
@@ -73,6 +83,15 @@ impl KeySpan {
 pub(crate) struct Place {
     pub(crate) name: Name,
     pub(crate) key: String,
+    /// Where that is in a Redis Cluster, for a client of one.
+    pub(crate) slot: Option<Slot>,
+}
+
+impl Place {
+    /// What companion keys have before the rest of their names, so that they live where the key does.
+    pub(crate) fn tag(&self) -> String {
+        self.slot.map(|slot| format!("{{{}}}:", slot.tag())).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Hints come as RESP3 pushes over the connection itself. Every server that is new enough for the scripts speaks RESP3,
 //! so there is no second connection to listen on. A server that lets nobody subscribe is a node without hints.
 
+mod cluster;
 mod codec;
 #[cfg(test)]
 mod differential;
@@ -24,7 +25,8 @@ use ::redis::{
 use quorlock_core::node::{Constants, Errand};
 
 use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, Search, Session, Trouble};
-use scripts::SCRIPTS;
+pub(crate) use cluster::ClusterNode;
+use scripts::Home;
 use sentinel::Sentinels;
 use wire::{Connecting, Receiver, Wire};
 
@@ -46,6 +48,26 @@ enum Origin {
     Server(Box<ConnectionInfo>),
     /// Wherever the sentinels say.
     Sentinels(Arc<Sentinels>),
+}
+
+/// What a server has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Post {
+    /// A master that depends on nobody.
+    Alone,
+    /// The master of the moment.
+    Named,
+    /// A master of a Redis Cluster.
+    Cluster,
+}
+
+impl Origin {
+    fn post(&self) -> Post {
+        match self {
+            Self::Server(_) => Post::Alone,
+            Self::Sentinels(_) => Post::Named,
+        }
+    }
 }
 
 impl RedisNode {
@@ -100,8 +122,8 @@ impl Node for RedisNode {
                 }
             };
             let mut connecting = connect(&info, deadline).await?;
-            let text = greet(&mut connecting, &info, &title, hints::wanted(&inbox)).await?;
-            let run = identify(&text, &origin)?;
+            let text = greet(&mut connecting, &info, &title, Home::Server, hints::wanted(&inbox)).await?;
+            let run = identify(&text, origin.post())?;
             let expected = Arc::new(Mutex::default());
             let wire = connecting.start(Ear { expected: Arc::clone(&expected), inbox });
             Ok(Box::new(RedisSession { wire, expected, constants, run, _watch: watch }) as Box<dyn Session>)
@@ -121,6 +143,7 @@ async fn greet(
     connecting: &mut Connecting,
     info: &ConnectionInfo,
     title: &str,
+    home: Home,
     channel: Option<String>,
 ) -> Result<String, Trouble> {
     let mut pipe = ::redis::pipe();
@@ -131,7 +154,7 @@ async fn greet(
     }
     pipe.cmd("INFO");
     let before_info = pipe.len() - 1;
-    for script in SCRIPTS.all() {
+    for script in home.scripts().all() {
         pipe.cmd("SCRIPT").arg("LOAD").arg(&script.source);
     }
     // Confirmed by exactly one push, which takes the place of a reply.
@@ -193,11 +216,11 @@ impl Session for RedisSession {
     }
 
     fn errand(&mut self, errand: Errand) {
-        self.ask(Expected::Errand, &codec::errand(&errand).get_packed_command());
+        self.ask(Expected::Errand, &codec::errand(Home::Server, &errand).get_packed_command());
     }
 
     fn search(&mut self, search: Search) {
-        self.ask(Expected::Page, &codec::search(&search).get_packed_command());
+        self.ask(Expected::Page, &codec::search(Home::Server, &search).get_packed_command());
     }
 
     fn send(&mut self, life: Option<Life>, letters: Vec<Letter>) {
@@ -263,7 +286,7 @@ fn lock(expected: &Mutex<VecDeque<Expected>>) -> MutexGuard<'_, VecDeque<Expecte
 }
 
 /// Who the server is, or why it cannot be a node.
-fn identify(info: &str, origin: &Origin) -> Result<String, Trouble> {
+fn identify(info: &str, post: Post) -> Result<String, Trouble> {
     let fields: HashMap<&str, &str> = info.lines().filter_map(|line| line.split_once(':')).collect();
     let field = |name: &str| fields.get(name).copied().unwrap_or_default().trim();
     let unfit = |why: String| Err(Trouble::Unfit(why));
@@ -273,15 +296,28 @@ fn identify(info: &str, origin: &Origin) -> Result<String, Trouble> {
     if (major, minor) < VERSION_MIN {
         return unfit(format!("Redis {version} is too old: 6.2 or later is needed"));
     }
-    if field("role") != "master" {
-        if let Origin::Sentinels(_) = origin {
-            // Sentinels take a while to agree, and to tell the servers.
+    let role = field("role");
+    match post {
+        _ if role == "master" => {}
+        Post::Alone => {
+            return unfit(format!("it is a replica (role {role:?}): every node must be an independent master"));
+        }
+        // It takes a while for all of them to agree.
+        Post::Named => {
             return Err(Trouble::Unreachable("its sentinels name a server that is not the master".into()));
         }
-        return unfit(format!("it is a replica (role {:?}): every node must be an independent master", field("role")));
+        Post::Cluster => return Err(Trouble::Unreachable("it is not a master any more".into())),
     }
-    if field("cluster_enabled") == "1" {
-        return unfit("it is part of a Redis Cluster: every node must be an independent master".into());
+    match (post, field("cluster_enabled")) {
+        (Post::Cluster, "1") | (Post::Alone | Post::Named, "0" | "") => {}
+        (Post::Cluster, _) => return unfit("it is not part of a Redis Cluster".into()),
+        (Post::Alone | Post::Named, _) => {
+            return unfit(
+                "it is part of a Redis Cluster: every node must be an independent master, or the Cluster the only node, \
+                 as redis+cluster://"
+                    .into(),
+            );
+        }
     }
     if field("maxmemory_policy") != "noeviction" {
         return unfit(format!(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorlock::{AcquireError, Client, ClientBuilder, Lease, MemoryNodes, Report, Retry};
-use quorlock_testkit::{RedisServer, Sentinels, eventually_async};
+use quorlock_testkit::{RedisCluster, RedisServer, Sentinels, eventually_async};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -23,6 +23,7 @@ pub(crate) enum Kind {
     Sqlite,
     Redis(usize),
     Sentinel,
+    Cluster,
 }
 
 /// Nodes that are up and ready to vote.
@@ -36,6 +37,7 @@ enum Nodes {
     Sqlite(TempDir),
     Redis(Vec<RedisServer>),
     Sentinel(Box<Sentinels>),
+    Cluster(RedisCluster),
 }
 
 impl Backend {
@@ -45,11 +47,22 @@ impl Backend {
             Kind::Memory(count) => (Nodes::Memory(MemoryNodes::new(count)), count),
             Kind::Sqlite => (Nodes::Sqlite(tempfile::tempdir().unwrap()), 1),
             Kind::Redis(count) => (Nodes::Redis(RedisServer::start_many(count)), count),
+            Kind::Cluster => (Nodes::Cluster(RedisCluster::start(3)), 1),
             Kind::Sentinel => (Nodes::Sentinel(Box::new(Sentinels::builder().start())), 1),
         };
         let backend = Self { nodes, count };
         backend.client().await.init_cluster().await.unwrap();
         backend
+    }
+
+    /// Forgets whatever was there, on the servers of a Cluster.
+    pub(crate) async fn empty(&self) {
+        if let Nodes::Cluster(cluster) = &self.nodes {
+            for master in &cluster.masters {
+                assert_eq!(master.command(&["FLUSHALL"]).as_str(), Some("OK"));
+            }
+            self.client().await.init_cluster().await.unwrap();
+        }
     }
 
     /// A builder for leases that outlast the test, and retries that do not hold it up.
@@ -61,6 +74,7 @@ impl Backend {
             Nodes::Memory(nodes) => builder.memory(nodes),
             Nodes::Sqlite(folder) => builder.nodes([format!("sqlite:{}", folder.path().join("locks").display())]),
             Nodes::Redis(servers) => builder.nodes(servers.iter().map(RedisServer::url)),
+            Nodes::Cluster(cluster) => builder.nodes([cluster.url()]),
             Nodes::Sentinel(sentinels) => builder.nodes([sentinels.url()]),
         }
     }
@@ -85,9 +99,10 @@ impl Backend {
         let servers = match &self.nodes {
             Nodes::Redis(servers) => servers,
             Nodes::Sentinel(sentinels) => &sentinels.servers,
+            Nodes::Cluster(cluster) => &cluster.masters,
             Nodes::Memory(_) | Nodes::Sqlite(_) => return Vec::new(),
         };
-        let is_of_a_lock = |key: &String| !["quorlock~epoch", "quorlock~meta"].contains(&key.as_str());
+        let is_of_a_lock = |key: &String| !key.ends_with("epoch") && !key.ends_with("meta");
         servers.iter().flat_map(|server| server.keys("*")).filter(is_of_a_lock).collect()
     }
 }

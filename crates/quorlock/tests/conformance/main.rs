@@ -1,5 +1,6 @@
 //! One suite for every kind of node: whatever a lock of any kind promises, it promises on all of them, alone and in
-//! quorums of three and five. An SQLite node and a master behind sentinels stand alone by design.
+//! quorums of three and five. An SQLite node, a master
+//! behind sentinels and a Redis Cluster stand alone by design.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -44,10 +45,31 @@ macro_rules! suite {
     };
 }
 
+/// One test for each topic, on a kind of node that takes long to start: emptied for every body.
+macro_rules! suite_by_topic {
+    ($backend:ident on $kind:expr; $($topic:ident { $($body:ident,)+ })+) => {
+        mod $backend {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $topic() {
+                    let backend = Backend::start($kind).await;
+                    $(
+                        println!("{}", stringify!($body));
+                        backend.empty().await;
+                        let run = tokio::time::timeout(PATIENCE, super::$topic::$body(&backend));
+                        run.await.expect("it must come to an end");
+                    )+
+                }
+            )+
+        }
+    };
+}
+
 /// The suite on every kind of node.
 macro_rules! on_all {
-    ($($backend:ident on $kind:expr;)+) => {
-        $(suite! {
+    ($($suite:ident $backend:ident on $kind:expr;)+) => {
+        $($suite! {
             $backend on $kind;
             taking {
                 a_free_lock_is_ours_at_once,
@@ -181,12 +203,13 @@ macro_rules! on_all {
 }
 
 on_all! {
-    memory_x1 on Kind::Memory(1);
-    memory_x3 on Kind::Memory(3);
-    memory_x5 on Kind::Memory(5);
-    sqlite on Kind::Sqlite;
-    redis_x1 on Kind::Redis(1);
-    redis_x3 on Kind::Redis(3);
-    redis_x5 on Kind::Redis(5);
-    sentinel on Kind::Sentinel;
+    suite memory_x1 on Kind::Memory(1);
+    suite memory_x3 on Kind::Memory(3);
+    suite memory_x5 on Kind::Memory(5);
+    suite sqlite on Kind::Sqlite;
+    suite redis_x1 on Kind::Redis(1);
+    suite redis_x3 on Kind::Redis(3);
+    suite redis_x5 on Kind::Redis(5);
+    suite sentinel on Kind::Sentinel;
+    suite_by_topic cluster on Kind::Cluster;
 }

@@ -1,5 +1,6 @@
 -- What a vote begins with: whether this life of the node may vote, and what it has stored.
 local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+--#life
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)

@@ -6,6 +6,7 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
 local got, holds, attempt = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3]), KEYS[4], ARGV[2]
+--#life
 local vote = got[2]
 if got[1] ~= ARGV[1] then return {-1, now} end
 if got[3] then return {-2, now} end

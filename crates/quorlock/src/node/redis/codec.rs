@@ -11,7 +11,7 @@ use quorlock_core::ticket::{Line, Parting, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Report, Request, Vote};
 
-use super::scripts::{SCRIPTS, epoch_key, fence_key, holds_key, line_key, meta_key, tombstone_key};
+use super::scripts::{Home, fence_key, holds_key, line_key, mark_key, tombstone_key};
 use super::{malformed, trouble};
 use crate::node::place::KeySpan;
 use crate::node::{Letter, Life, PAGE_MAX, Page, Reply, Search, Trouble};
@@ -23,13 +23,14 @@ pub(super) fn batch(life: Option<Life>, letters: &[Letter], constants: &Constant
         pipe.add_command(request(life, letter, constants));
     }
     if letters.iter().any(|letter| letter.request.is_plain()) {
-        pipe.cmd("GET").arg(epoch_key());
+        pipe.cmd("GET").arg(Home::Server.epoch_key());
     }
     pipe
 }
 
-fn request(life: Option<Life>, letter: &Letter, constants: &Constants) -> Cmd {
+pub(super) fn request(life: Option<Life>, letter: &Letter, constants: &Constants) -> Cmd {
     let place = &letter.place;
+    let scripts = Home::of(place).scripts();
     match &*letter.request {
         Request::Acquire { proposal, ttl, holder, mode, waiter, .. } => {
             let bid = Bid { verb: "acquire", fence: *proposal, ttl: *ttl, holder, mode: *mode, waiter: *waiter };
@@ -42,8 +43,8 @@ fn request(life: Option<Life>, letter: &Letter, constants: &Constants) -> Cmd {
         }
         Request::Release { attempt, tombstone, parting } => {
             let mut command = cmd("EVALSHA");
-            command.arg(&SCRIPTS.release.sha).arg(4).arg(&place.key).arg(line_key(place));
-            command.arg(tombstone_key(*attempt)).arg(holds_key(place));
+            command.arg(&scripts.release.sha).arg(4).arg(&place.key).arg(line_key(place));
+            command.arg(tombstone_key(place, *attempt)).arg(holds_key(place));
             command.arg(match parting {
                 Some(Parting::Leave(waiter)) => format!("leave {}", place_in_line(*waiter)),
                 Some(Parting::Yield(waiter)) => format!("yield {}", place_in_line(*waiter)),
@@ -54,14 +55,14 @@ fn request(life: Option<Life>, letter: &Letter, constants: &Constants) -> Cmd {
         }
         Request::Inspect => {
             let mut command = cmd("EVALSHA");
-            command.arg(&SCRIPTS.inspect.sha).arg(4);
+            command.arg(&scripts.inspect.sha).arg(4);
             command.arg(&place.key).arg(line_key(place)).arg(fence_key(place)).arg(holds_key(place));
             command
         }
         Request::Check { attempt, slot } => {
             let mut command = cmd("EVALSHA");
-            command.arg(&SCRIPTS.check.sha).arg(4);
-            command.arg(epoch_key()).arg(&place.key).arg(tombstone_key(*attempt)).arg(holds_key(place));
+            command.arg(&scripts.check.sha).arg(4);
+            command.arg(mark_key(place)).arg(&place.key).arg(tombstone_key(place, *attempt)).arg(holds_key(place));
             let slot = slot.map(|slot| slot.to_string()).unwrap_or_default();
             command.arg(mark(life)).arg(attempt.reveal()).arg(slot);
             command
@@ -73,12 +74,12 @@ fn request(life: Option<Life>, letter: &Letter, constants: &Constants) -> Cmd {
         }
         Request::PlainExtend { attempt, ttl } => {
             let mut command = cmd("EVALSHA");
-            command.arg(&SCRIPTS.plain_extend.sha).arg(1).arg(&place.key).arg(attempt.reveal()).arg(ttl.as_millis());
+            command.arg(&scripts.plain_extend.sha).arg(1).arg(&place.key).arg(attempt.reveal()).arg(ttl.as_millis());
             command
         }
         Request::PlainRelease { attempt } => {
             let mut command = cmd("EVALSHA");
-            command.arg(&SCRIPTS.plain_release.sha).arg(1).arg(&place.key).arg(attempt.reveal());
+            command.arg(&scripts.plain_release.sha).arg(1).arg(&place.key).arg(attempt.reveal());
             command
         }
     }
@@ -96,12 +97,18 @@ struct Bid<'a> {
 
 fn vote_command(life: Option<Life>, letter: &Letter, constants: &Constants, bid: &Bid<'_>) -> Cmd {
     let (place, attempt) = (&letter.place, letter.request.attempt());
-    let script = if matches!(bid.mode, Mode::Exclusive { .. }) { &SCRIPTS.acquire } else { &SCRIPTS.enter };
+    let scripts = Home::of(place).scripts();
+    let script = if matches!(bid.mode, Mode::Exclusive { .. }) { &scripts.acquire } else { &scripts.enter };
     let mut command = cmd("EVALSHA");
     // An argument costs the server as much as half a command: those that have nothing to say are left out.
     let has_entries = bid.mode != Mode::EXCLUSIVE;
     command.arg(&script.sha).arg(if has_entries { 6 } else { 5 });
-    command.arg(epoch_key()).arg(&place.key).arg(fence_key(place)).arg(tombstone_key(attempt)).arg(line_key(place));
+    command
+        .arg(mark_key(place))
+        .arg(&place.key)
+        .arg(fence_key(place))
+        .arg(tombstone_key(place, attempt))
+        .arg(line_key(place));
     if has_entries {
         command.arg(holds_key(place));
     }
@@ -146,6 +153,15 @@ pub(super) fn replies(life: Option<Life>, letters: &[Letter], values: Vec<Value>
     letters.iter().zip(values).map(|(letter, value)| reply(letter, value, same_life)).collect()
 }
 
+/// One reply for each letter that went to servers of a Cluster, where there is no look at the epoch.
+pub(super) fn cluster_replies(
+    life: Option<Life>,
+    letters: &[Letter],
+    values: Vec<Value>,
+) -> Result<Vec<Reply>, Trouble> {
+    letters.iter().zip(values).map(|(letter, value)| reply(letter, value, life.is_some())).collect()
+}
+
 fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Trouble> {
     if let Value::ServerError(error) = value {
         // A key that holds other data has no vote of ours that could be taken back.
@@ -184,7 +200,10 @@ fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Troubl
 }
 
 /// What a server says when it has no use for this connection as it is.
-const FATAL: [&str; 6] = ["NOSCRIPT", "READONLY", "NOAUTH", "MOVED", "MASTERDOWN", "LOADING"];
+///
+/// A slot on its way from one master to another (ASK, TRYAGAIN) is not among them: it ends as MOVED, and until then it would
+/// be met again on the next connection.
+const FATAL: [&str; 7] = ["NOSCRIPT", "READONLY", "NOAUTH", "MOVED", "CLUSTERDOWN", "MASTERDOWN", "LOADING"];
 
 /// Whether this is the error's code. Redis before 7 wraps what a script met into an error of its own.
 fn says(error: &ServerError, code: &str) -> bool {
@@ -299,9 +318,9 @@ fn remaining(left: i64) -> Option<Duration> {
 }
 
 /// An errand as a command.
-pub(super) fn errand(errand: &Errand) -> Cmd {
+pub(super) fn errand(home: Home, errand: &Errand) -> Cmd {
     let mut command = cmd("EVALSHA");
-    command.arg(&SCRIPTS.errand.sha).arg(2).arg(epoch_key()).arg(meta_key());
+    command.arg(&home.scripts().errand.sha).arg(2).arg(home.epoch_key()).arg(home.meta_key());
     match errand {
         Errand::Look => command.arg("look"),
         Errand::Hello { run, fresh, constants, founders, trust } => {
@@ -340,11 +359,18 @@ fn add_constants(command: &mut Cmd, constants: &Constants) {
 }
 
 /// A step of a scan as a command.
-pub(super) fn search(search: &Search) -> Cmd {
+pub(super) fn search(home: Home, search: &Search) -> Cmd {
     let mut command = cmd("EVALSHA");
     let KeySpan { start, end, is_fixed } = &search.span;
     let after = if search.after.is_empty() { "0" } else { &search.after };
-    command.arg(&SCRIPTS.search.sha).arg(0).arg(after).arg(PAGE_MAX).arg(start).arg(end).arg(u8::from(*is_fixed));
+    command
+        .arg(&home.scripts().search.sha)
+        .arg(0)
+        .arg(after)
+        .arg(PAGE_MAX)
+        .arg(start)
+        .arg(end)
+        .arg(u8::from(*is_fixed));
     command
 }
 

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::RedisNode;
-use super::scripts::{epoch_key, fence_key, holds_key, line_key, tombstone_key};
+use super::scripts::{Home, fence_key, holds_key, line_key, tombstone_key};
 use crate::node::{Letter, Reply, Talk};
 use model::{Model, State, attempts, channels, constants};
 use seen::Seen;
@@ -126,7 +126,7 @@ impl Bench {
                 prop_assert_eq!(standing, model.attend(&errand), "to {:?}", errand);
             }
             Step::WipeEpoch => {
-                self.command(&["DEL", &epoch_key()]);
+                self.command(&["DEL", &Home::Server.epoch_key()]);
                 model.wipe_epoch();
             }
             Step::WipeAll => {
@@ -186,9 +186,10 @@ impl Bench {
             pipe.cmd("HGETALL").arg(holds_key(place)).cmd("PTTL").arg(holds_key(place));
         }
         for attempt in attempts() {
-            pipe.cmd("PTTL").arg(tombstone_key(attempt));
+            // Outside of a Cluster it is the attempt's, whatever the place.
+            pipe.cmd("PTTL").arg(tombstone_key(&model.places[0], attempt));
         }
-        pipe.cmd("EXISTS").arg(epoch_key()).cmd("DBSIZE");
+        pipe.cmd("EXISTS").arg(Home::Server.epoch_key()).cmd("DBSIZE");
         let values: Vec<Value> = pipe.query(&mut self.raw).unwrap();
         let life = self.sessions[0].errand(Errand::Look).await.unwrap().life;
         Seen::new(values, model.micros.div_euclid(1_000)).state(life)

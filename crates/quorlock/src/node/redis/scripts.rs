@@ -21,9 +21,11 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    fn new(body: &str) -> Self {
+    fn new(body: &str, home: Home) -> Self {
         let source = FRAGMENTS.iter().fold(body.to_owned(), |source, (name, text)| source.replace(name, text));
         let source = source
+            .replace("--#life", home.life())
+            .replace("TAG", home.tag())
             .replace("ENTRY_LEASE", &ENTRY_LEASE.as_millis().to_string())
             .replace("WAITERS_MAX", &WAITERS_MAX.to_string())
             .replace("FREE_LISTED_MAX", &FREE_LISTED_MAX.to_string())
@@ -31,6 +33,62 @@ impl Loaded {
             .replace("HINT_CHANNEL", &format!("'{}'", hint_prefix()))
             .replace("RESERVED_PREFIX", &format!("'{RESERVED_PREFIX}'"));
         Self { sha: Script::new(&source).get_hash().to_owned(), source }
+    }
+}
+
+/// What the scripts run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// A server that has all keys.
+    Server,
+    /// A server of a Redis Cluster, which has those of some slots.
+    Cluster,
+}
+
+impl Home {
+    pub(crate) fn of(place: &Place) -> Self {
+        if place.slot.is_some() { Self::Cluster } else { Self::Server }
+    }
+
+    pub(crate) fn scripts(self) -> &'static Scripts {
+        match self {
+            Self::Server => &SCRIPTS,
+            Self::Cluster => &CLUSTER_SCRIPTS,
+        }
+    }
+
+    /// The node's own keys.
+    pub(crate) fn epoch_key(self) -> String {
+        self.own_key("epoch")
+    }
+
+    pub(crate) fn meta_key(self) -> String {
+        self.own_key("meta")
+    }
+
+    fn own_key(self, what: &str) -> String {
+        match self {
+            Self::Server => format!("{RESERVED_PREFIX}{what}"),
+            // Both in one slot.
+            Self::Cluster => format!("{RESERVED_PREFIX}{{node}}:{what}"),
+        }
+    }
+
+    /// The pattern of what companion keys have before the rest of their names.
+    fn tag(self) -> &'static str {
+        match self {
+            Self::Server => "''",
+            Self::Cluster => "'{%d+}:'",
+        }
+    }
+
+    /// What becomes of `got[1]`, the epoch's mark. In a Cluster it lives elsewhere and cannot be looked at: what the
+    /// client says has to do, and its connections to all masters, which end with their memories.
+    fn life(self) -> &'static str {
+        match self {
+            Self::Server => "",
+            Self::Cluster => "got[1] = ARGV[1] ~= '' and ARGV[1]",
+        }
     }
 }
 
@@ -61,50 +119,61 @@ pub(crate) struct Scripts {
     pub(crate) plain_release: Loaded,
 }
 
-pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
-    acquire: Loaded::new(include_str!("acquire.lua")),
-    enter: Loaded::new(include_str!("enter.lua")),
-    release: Loaded::new(include_str!("release.lua")),
-    inspect: Loaded::new(include_str!("inspect.lua")),
-    check: Loaded::new(include_str!("check.lua")),
-    search: Loaded::new(include_str!("search.lua")),
-    errand: Loaded::new(include_str!("errand.lua")),
-    plain_extend: Loaded::new(include_str!("plain_extend.lua")),
-    plain_release: Loaded::new(include_str!("plain_release.lua")),
-});
+static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Home::Server));
+static CLUSTER_SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Home::Cluster));
 
 impl Scripts {
+    fn new(home: Home) -> Self {
+        let loaded = |body| Loaded::new(body, home);
+        Self {
+            acquire: loaded(include_str!("acquire.lua")),
+            enter: loaded(include_str!("enter.lua")),
+            release: loaded(include_str!("release.lua")),
+            inspect: loaded(include_str!("inspect.lua")),
+            check: loaded(include_str!("check.lua")),
+            search: loaded(include_str!("search.lua")),
+            errand: loaded(include_str!("errand.lua")),
+            plain_extend: loaded(include_str!("plain_extend.lua")),
+            plain_release: loaded(include_str!("plain_release.lua")),
+        }
+    }
+
     pub(crate) fn all(&self) -> [&Loaded; 9] {
         let Self { acquire, enter, release, inspect, check, search, errand, plain_extend, plain_release } = self;
         [acquire, enter, release, inspect, check, search, errand, plain_extend, plain_release]
     }
 }
 
-pub(crate) fn epoch_key() -> String {
-    format!("{RESERVED_PREFIX}epoch")
+/// The key under which a script about this place finds the epoch's mark. One that must not look at it is given a key
+/// that lives with the others.
+pub(crate) fn mark_key(place: &Place) -> String {
+    match Home::of(place) {
+        Home::Server => Home::Server.epoch_key(),
+        Home::Cluster => place.key.clone(),
+    }
 }
 
-pub(crate) fn meta_key() -> String {
-    format!("{RESERVED_PREFIX}meta")
+fn companion(place: &Place, what: &str) -> String {
+    format!("{RESERVED_PREFIX}{what}:{}{}", place.tag(), place.key)
 }
 
 pub(crate) fn fence_key(place: &Place) -> String {
-    format!("{RESERVED_PREFIX}fence:{}", place.key)
+    companion(place, "fence")
 }
 
 /// Who has entered, unless the vote is exclusive: a hash with a field for each attempt, void unless its `period` is
 /// what the vote says.
 pub(crate) fn holds_key(place: &Place) -> String {
-    format!("{RESERVED_PREFIX}holds:{}", place.key)
+    companion(place, "holds")
 }
 
 /// Who waits, by ticket: one string, since every vote has to read it.
 pub(crate) fn line_key(place: &Place) -> String {
-    format!("{RESERVED_PREFIX}line:{}", place.key)
+    companion(place, "line")
 }
 
-pub(crate) fn tombstone_key(attempt: LeaseId) -> String {
-    format!("{RESERVED_PREFIX}done:{}", attempt.reveal())
+pub(crate) fn tombstone_key(place: &Place, attempt: LeaseId) -> String {
+    format!("{RESERVED_PREFIX}done:{}{}", place.tag(), attempt.reveal())
 }
 
 /// Where one client hears hints.

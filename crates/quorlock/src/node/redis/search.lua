@@ -9,7 +9,7 @@ local function take(key)
   if begins and ends then found[#found + 1] = key end
 end
 for _, key in ipairs(step[2]) do
-  local companion, of = string.match(string.sub(key, #RESERVED_PREFIX + 1), '^(%a+):(.*)$')
+  local companion, of = string.match(string.sub(key, #RESERVED_PREFIX + 1), '^(%a+):' .. TAG .. '(.*)$')
   if string.sub(key, 1, #RESERVED_PREFIX) ~= RESERVED_PREFIX then
     if fixed then take(key) end
   elseif companion == 'line' or companion == 'fence' and not fixed and redis.call('EXISTS', of) == 1 then

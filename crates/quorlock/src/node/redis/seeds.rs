@@ -5,8 +5,16 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use std::time::Duration;
+
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use percent_encoding::percent_decode_str;
+
+use super::wire::Connecting;
+use super::{connect, describe};
+use crate::node::Trouble;
 
 /// The most servers that a URL may name.
 const HOSTS_MAX: usize = 64;
@@ -68,6 +76,12 @@ impl Seeds {
         if self.settings.is_empty() { Ok(()) } else { Err(format!("a setting behind the ? is not one of {known}")) }
     }
 
+    /// Where all of them are, and who we are to them.
+    pub(super) fn infos(&self, tls: bool, login: &RedisConnectionInfo) -> Result<Vec<ConnectionInfo>, String> {
+        let infos = self.hosts.iter().map(|(host, port)| info(host.clone(), *port, tls, login));
+        infos.collect::<Result<_, _>>().map_err(|trouble| trouble.as_silence().to_string())
+    }
+
     /// The hosts, for people.
     pub(super) fn title(&self) -> String {
         let mut title = String::new();
@@ -81,18 +95,50 @@ impl Seeds {
 }
 
 /// Where a server is, and who we are to it.
-pub(super) fn info(
-    host: String,
-    port: u16,
-    tls: bool,
-    login: &RedisConnectionInfo,
-) -> Result<ConnectionInfo, ::redis::RedisError> {
+pub(super) fn info(host: String, port: u16, tls: bool, login: &RedisConnectionInfo) -> Result<ConnectionInfo, Trouble> {
     let address = if tls {
         ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
     } else {
         ConnectionAddr::Tcp(host, port)
     };
-    Ok(address.into_connection_info()?.set_redis_settings(login.clone()))
+    let info = address.into_connection_info().map_err(|error| Trouble::Unreachable(describe(&error)))?;
+    Ok(info.set_redis_settings(login.clone()))
+}
+
+/// Asks all of them at once, and the first that knows decides: asked in turn, one that is silent would use up the time for
+/// the others. The question is over after the deadline.
+pub(super) async fn ask_all<T, F: Future<Output = Result<T, Trouble>>>(
+    infos: &[ConnectionInfo],
+    deadline: Duration,
+    question: impl Fn(Connecting, ConnectionInfo) -> F,
+) -> Result<T, Trouble> {
+    let question = &question;
+    let ask = |info: ConnectionInfo| async move {
+        let address = info.addr().clone();
+        let asked = async { question(connect(&info, deadline).await?, info).await };
+        let late = |_| Err(Trouble::Unreachable(format!("no answer within {deadline:?}")));
+        (address, tokio::time::timeout(deadline, asked).await.unwrap_or_else(late))
+    };
+    let mut asked: FuturesUnordered<_> = infos.iter().cloned().map(ask).collect();
+    let mut reasons = Vec::new();
+    let (mut denied, mut unfit, mut may_pass) = (None, None, false);
+    while let Some((address, answer)) = asked.next().await {
+        match answer {
+            Ok(answer) => return Ok(answer),
+            Err(Trouble::Denied(why)) => denied = Some(Trouble::Denied(format!("{address}: {why}"))),
+            Err(Trouble::Unfit(why)) => {
+                reasons.push(format!("{address}: {why}"));
+                unfit = Some(Trouble::Unfit(why));
+            }
+            Err(trouble) => {
+                reasons.push(format!("{address} {}", trouble.as_silence()));
+                may_pass = true;
+            }
+        }
+    }
+    // What no waiting can mend, if nothing else may be the reason.
+    let hopeless = denied.or(unfit.filter(|_| !may_pass));
+    Err(hopeless.unwrap_or_else(|| Trouble::Unreachable(reasons.join("; "))))
 }
 
 /// The login for a URL without a password.

@@ -6,13 +6,11 @@
 use std::io;
 use std::time::Duration;
 
-use ::redis::{ConnectionAddr, ConnectionInfo, PushKind, RedisConnectionInfo, Value};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use ::redis::{ConnectionInfo, PushKind, RedisConnectionInfo, Value};
 
 use super::seeds::{self, Seeds};
 use super::wire::{Connecting, Receiver, Wire};
-use super::{connect, describe, malformed, trouble};
+use super::{malformed, trouble};
 use crate::node::{Answer, Inbox, Trouble};
 
 /// Where sentinels tell of another master: `<service> <old host> <old port> <new host> <new port>`.
@@ -52,55 +50,20 @@ impl Sentinels {
             (user, password) => seeds::make_login(&user.unwrap_or_default(), &password.unwrap_or_default())?,
         };
         seeds.end(SETTINGS)?;
-        let hosts = seeds.hosts.iter();
-        let hosts = hosts.map(|(host, port)| seeds::info(host.clone(), *port, tls, &sentinel_login));
-        let hosts = hosts.collect::<Result<_, _>>().map_err(|error| describe(&error))?;
+        let hosts = seeds.infos(tls, &sentinel_login)?;
         let title = format!("redis+sentinel://{}/{service}", seeds.title());
         Ok((title, Self { service, hosts, login, tls }))
     }
 
-    /// Asks who the master is, and gives the connection to the sentinel that knows. All are asked at once and the first
-    /// that knows decides: asked in turn, one that is silent would use up the time for the others. A wrong answer is
-    /// found out by whoever connects to the server.
+    /// Asks who the master is, and gives the connection to the sentinel that knows. A wrong answer is found out by whoever
+    /// connects to the server.
     pub(super) async fn master(&self, deadline: Duration) -> Result<(ConnectionInfo, Connecting), Trouble> {
-        let mut asked: FuturesUnordered<_> = self.hosts.iter().map(|sentinel| self.ask(sentinel, deadline)).collect();
-        let mut reasons = Vec::new();
-        let mut denied = None;
-        let mut is_unknown = true;
-        while let Some((sentinel, answer)) = asked.next().await {
-            match answer {
-                Ok((Some((host, port)), connecting)) => {
-                    let info = seeds::info(host, port, self.tls, &self.login);
-                    return Ok((info.map_err(|error| Trouble::Unreachable(describe(&error)))?, connecting));
-                }
-                Ok((None, _)) => reasons.push(format!("{sentinel} does not know {}", self.service)),
-                Err(Trouble::Denied(why)) => denied = denied.or(Some(format!("sentinel {sentinel}: {why}"))),
-                Err(trouble) => {
-                    is_unknown = false;
-                    reasons.push(format!("{sentinel} {}", trouble.as_silence()));
-                }
-            }
-        }
-        // What no waiting can mend, if nothing else may be the reason.
-        match denied {
-            Some(why) => Err(Trouble::Denied(why)),
-            None if is_unknown => Err(Trouble::Unfit(format!("its sentinels know no service {:?}", self.service))),
-            None => Err(Trouble::Unreachable(format!("no sentinel names a master: {}", reasons.join("; ")))),
-        }
-    }
-
-    async fn ask<'a>(
-        &self,
-        sentinel: &'a ConnectionInfo,
-        deadline: Duration,
-    ) -> (&'a ConnectionAddr, Result<(Option<Address>, Connecting), Trouble>) {
-        let answer = async {
-            let mut connecting = connect(sentinel, deadline).await?;
+        seeds::ask_all(&self.hosts, deadline, |mut connecting, sentinel| async move {
             let named = named(&mut connecting, sentinel.redis_settings(), &self.service).await?;
-            Ok((named, connecting))
-        };
-        let late = || Err(Trouble::Unreachable(format!("no answer within {deadline:?}")));
-        (sentinel.addr(), tokio::time::timeout(deadline, answer).await.unwrap_or_else(|_| late()))
+            let (host, port) = named.ok_or_else(|| Trouble::Unfit(format!("no sentinel knows {:?}", self.service)))?;
+            Ok((seeds::info(host, port, self.tls, &self.login)?, connecting))
+        })
+        .await
     }
 
     /// Ends the session once the sentinel tells of another master.

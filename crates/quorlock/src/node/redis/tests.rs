@@ -15,13 +15,9 @@ use crate::node::place::{KeyTemplate, Place};
 const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
 const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";
 
-fn server() -> Origin {
-    Origin::Server(Box::new("redis://127.0.0.1".into_connection_info().unwrap()))
-}
-
 #[test]
 fn a_master_is_known_by_its_run_and_replication() {
-    assert_eq!(identify(MASTER, &server()), Ok("abc/def".into()));
+    assert_eq!(identify(MASTER, Post::Alone), Ok("abc/def".into()));
 }
 
 #[test]
@@ -33,11 +29,23 @@ fn unfit_servers_are_refused_with_the_reason() {
         ("noeviction", "allkeys-lru", "allkeys-lru"),
         ("run_id:abc", "run_id:", "run_id"),
     ] {
-        let Err(Trouble::Unfit(why)) = identify(&MASTER.replace(from, to), &server()) else {
+        let Err(Trouble::Unfit(why)) = identify(&MASTER.replace(from, to), Post::Alone) else {
             panic!("{to} was accepted")
         };
         assert!(why.contains(says), "{why}");
     }
+}
+
+#[test]
+fn what_a_failover_leaves_for_a_while_is_not_the_operators_mistake() {
+    let replica = MASTER.replace("role:master", "role:slave");
+    assert!(matches!(identify(&replica, Post::Named), Err(Trouble::Unreachable(_))));
+    let member = MASTER.replace("cluster_enabled:0", "cluster_enabled:1");
+    assert_eq!(identify(&member, Post::Cluster), Ok("abc/def".into()));
+    assert!(matches!(identify(&member, Post::Named), Err(Trouble::Unfit(_))));
+    assert!(matches!(identify(MASTER, Post::Cluster), Err(Trouble::Unfit(_))));
+    let replica = member.replace("role:master", "role:slave");
+    assert!(matches!(identify(&replica, Post::Cluster), Err(Trouble::Unreachable(_))));
 }
 
 #[test]

@@ -1,0 +1,153 @@
+//! A whole Redis Cluster as one node: a connection to every master, and a name's keys all with one of them.
+//!
+//! Whatever is not as it was in the handshake ends the session, with all its connections. The life of such a node is that of
+//! all its masters: if any of them is another one, it is a new life.
+
+mod desk;
+mod shards;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::{ConnectionInfo, Pipeline, RedisConnectionInfo, cmd};
+use futures_util::future::try_join_all;
+use quorlock_core::node::{Constants, Errand};
+
+use super::scripts::Home;
+use super::seeds::{self, Seeds};
+use super::wire::{Connecting, Wire};
+use super::{Post, codec, connect, greet, hints, identify, malformed};
+use crate::node::slot::Slot;
+use crate::node::{BoxFuture, Inbox, Letter, Life, Node, Search, Session, Trouble};
+use desk::{About, Desk, Ear};
+use shards::Shards;
+
+const PORT: u16 = 6_379;
+
+/// A Cluster that can be connected to.
+pub(crate) struct ClusterNode {
+    title: String,
+    setup: Arc<Setup>,
+}
+
+struct Setup {
+    title: String,
+    seeds: Vec<ConnectionInfo>,
+    login: RedisConnectionInfo,
+    tls: bool,
+    constants: Constants,
+    connect_deadline: Duration,
+}
+
+impl ClusterNode {
+    /// Reads `redis+cluster://[user:password@]host[:port],..[?tls=true]`: some of the Cluster's servers, from which the
+    /// others are learned. The login is for a URL without a password.
+    pub(crate) fn new(
+        url: &str,
+        login: Option<&(String, String)>,
+        constants: Constants,
+        connect_deadline: Duration,
+    ) -> Result<Self, String> {
+        let mut seeds = Seeds::parse(url, PORT)?;
+        if !seeds.path.is_empty() {
+            return Err("a Cluster has no databases: nothing can follow its hosts but ?tls=true".into());
+        }
+        let tls = seeds.tls()?;
+        seeds.end("tls")?;
+        let login = seeds::with_login(&seeds.login, login);
+        let title = format!("redis+cluster://{}", seeds.title());
+        let seeds = seeds.infos(tls, &login)?;
+        let setup = Setup { title: title.clone(), seeds, login, tls, constants, connect_deadline };
+        Ok(Self { title, setup: Arc::new(setup) })
+    }
+}
+
+impl Node for ClusterNode {
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+        let setup = Arc::clone(&self.setup);
+        Box::pin(async move { Ok(Box::new(setup.open(inbox).await?) as Box<dyn Session>) })
+    }
+}
+
+impl Setup {
+    async fn open(&self, inbox: Inbox) -> Result<ClusterSession, Trouble> {
+        let shards = seeds::ask_all(&self.seeds, self.connect_deadline, Shards::ask).await?;
+        let masters = shards.masters.iter().enumerate();
+        let masters = try_join_all(masters.map(|(lane, (host, port))| self.meet(lane, host, *port, &inbox))).await?;
+        let mut runs: Vec<&str> = masters.iter().map(|(_, run)| run.as_str()).collect();
+        runs.sort_unstable();
+        let run = runs.join("+");
+        let desk = Arc::new(Desk::new(inbox, masters.len()));
+        let lanes = masters.into_iter().enumerate();
+        let lanes = lanes.map(|(lane, (connecting, _))| connecting.start(Ear::new(lane, &desk))).collect();
+        Ok(ClusterSession { lanes, shards, desk, constants: self.constants.clone(), run })
+    }
+
+    /// Connects to a master. One of them is enough to hear hints: what is published on any is heard on all.
+    async fn meet(&self, lane: usize, host: &str, port: u16, inbox: &Inbox) -> Result<(Connecting, String), Trouble> {
+        let named = |trouble: Trouble| trouble.of(&format!("{host}:{port}"));
+        let info = seeds::info(host.to_owned(), port, self.tls, &self.login)?;
+        let mut connecting = connect(&info, self.connect_deadline).await.map_err(named)?;
+        let channel = hints::wanted(inbox).filter(|_| lane == 0);
+        let text = greet(&mut connecting, &info, &self.title, Home::Cluster, channel).await.map_err(named)?;
+        Ok((connecting, identify(&text, Post::Cluster).map_err(named)?))
+    }
+}
+
+struct ClusterSession {
+    /// A connection to each master.
+    lanes: Vec<Wire>,
+    shards: Shards,
+    desk: Arc<Desk>,
+    constants: Constants,
+    run: String,
+}
+
+impl Session for ClusterSession {
+    fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// The node's own keys are with one master; the others are asked whether they are there.
+    fn errand(&mut self, errand: Errand) {
+        let home = self.shards.lane(Slot::of(&Home::Cluster.epoch_key()));
+        let all: Vec<usize> = (0..self.lanes.len()).collect();
+        self.desk.expect(About::Errand { home }, &all);
+        for (lane, wire) in self.lanes.iter().enumerate() {
+            let command = if lane == home { codec::errand(Home::Cluster, &errand) } else { cmd("PING") };
+            wire.send(&command.get_packed_command());
+        }
+    }
+
+    /// One master after the other.
+    fn search(&mut self, search: Search) {
+        let lanes = self.lanes.len();
+        let (lane, after) = desk::open_at(&search.after, lanes);
+        self.desk.expect(About::Search { lane, lanes }, &[lane]);
+        let command = codec::search(Home::Cluster, &Search { after, ..search });
+        self.lanes[lane].send(&command.get_packed_command());
+    }
+
+    fn send(&mut self, life: Option<Life>, letters: Vec<Letter>) {
+        let mut pipes = vec![Pipeline::new(); self.lanes.len()];
+        let mut route = Vec::with_capacity(letters.len());
+        for letter in &letters {
+            let slot = letter.place.slot.unwrap_or_else(|| Slot::of(&letter.place.key));
+            let lane = self.shards.lane(slot);
+            pipes[lane].add_command(codec::request(life, letter, &self.constants));
+            route.push(lane);
+        }
+        // The answers are expected before the questions leave.
+        self.desk.expect(About::Batch { life, letters }, &route);
+        for (wire, pipe) in self.lanes.iter().zip(&pipes).filter(|(_, pipe)| !pipe.is_empty()) {
+            wire.send(&pipe.get_packed_pipeline());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Answers of several connections, put back into the order of the questions.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ::redis::Value;
+
+use super::malformed;
+use crate::node::redis::wire::Receiver;
+use crate::node::redis::{codec, hints, trouble};
+use crate::node::{Answer, Inbox, Letter, Life, Page, Trouble};
+
+/// What was asked.
+pub(super) enum About {
+    /// One master about the node, all others whether they are there.
+    Errand {
+        home: usize,
+    },
+    Batch {
+        life: Option<Life>,
+        letters: Vec<Letter>,
+    },
+    /// One master about the keys that it has.
+    Search {
+        lane: usize,
+        lanes: usize,
+    },
+}
+
+/// A question, in as many parts as there are values to come.
+struct Question {
+    about: About,
+    values: Vec<Option<Value>>,
+    missing: usize,
+}
+
+/// Where the connections of one session bring their values.
+pub(super) struct Desk {
+    inbox: Inbox,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Those that have not been answered, oldest first.
+    questions: VecDeque<Question>,
+    /// How many have been.
+    answered: u64,
+    /// For each connection whose parts come next: the number of the question, and the place in it.
+    lanes: Vec<VecDeque<(u64, usize)>>,
+    /// Somebody hands answers over. Whoever comes meanwhile leaves its own there: two at once would change their order.
+    busy: bool,
+}
+
+impl Desk {
+    pub(super) fn new(inbox: Inbox, lanes: usize) -> Self {
+        let lanes = (0..lanes).map(|_| VecDeque::new()).collect();
+        Self { inbox, state: Mutex::new(State { questions: VecDeque::new(), answered: 0, lanes, busy: false }) }
+    }
+
+    /// A question is about to leave; `route` says on which connection each of its parts does.
+    pub(super) fn expect(&self, about: About, route: &[usize]) {
+        let mut state = self.state();
+        let number = state.answered + state.questions.len() as u64;
+        for (index, lane) in route.iter().enumerate() {
+            state.lanes[*lane].push_back((number, index));
+        }
+        let (values, missing) = (route.iter().map(|_| None).collect(), route.len());
+        state.questions.push_back(Question { about, values, missing });
+    }
+
+    fn take(&self, lane: usize, value: Value) -> Result<(), Trouble> {
+        let mut state = self.state();
+        state.fill(lane, value).ok_or_else(|| malformed("nothing"))?;
+        if state.busy {
+            return Ok(());
+        }
+        state.busy = true;
+        while let Some(question) = state.pop() {
+            drop(state);
+            // Not under the lock: whoever gets the answer may have the next question at once.
+            let answered = question.answer();
+            self.inbox.take(answered.unwrap_or_else(Answer::End));
+            state = self.state();
+        }
+        state.busy = false;
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Puts a value where it belongs; `None` if nothing was asked.
+    fn fill(&mut self, lane: usize, value: Value) -> Option<()> {
+        let (number, index) = self.lanes[lane].pop_front()?;
+        let question = self.questions.get_mut(usize::try_from(number - self.answered).ok()?)?;
+        question.values[index] = Some(value);
+        question.missing -= 1;
+        Some(())
+    }
+
+    /// The oldest question, if all of its answer is there.
+    fn pop(&mut self) -> Option<Question> {
+        self.questions.front().filter(|question| question.missing == 0)?;
+        self.answered += 1;
+        self.questions.pop_front()
+    }
+}
+
+impl Question {
+    fn answer(self) -> Result<Answer, Trouble> {
+        let mut values: Vec<Value> = self.values.into_iter().flatten().collect();
+        match self.about {
+            About::Batch { life, letters } => codec::cluster_replies(life, &letters, values).map(Answer::Replies),
+            About::Search { lane, lanes } => {
+                let page = codec::page(&values.pop().unwrap_or(Value::Nil))?;
+                Ok(Answer::Page(page.map(|page| Page { next: bookmark(page.next, lane, lanes), ..page })))
+            }
+            About::Errand { home } => {
+                let standing = values.swap_remove(home);
+                for value in values {
+                    if let Value::ServerError(error) = value {
+                        return Err(trouble(&error.into()));
+                    }
+                }
+                codec::standing(standing).map(|standing| Answer::Standing(Box::new(standing)))
+            }
+        }
+    }
+}
+
+/// Where the next page is: with the same master, or with the one after it.
+fn bookmark(cursor: Option<String>, lane: usize, lanes: usize) -> Option<String> {
+    match cursor {
+        Some(cursor) => Some(format!("{lane} {cursor}")),
+        None => (lane + 1 < lanes).then(|| format!("{} 0", lane + 1)),
+    }
+}
+
+/// Reads a bookmark. One from another time, when there were more masters, leads to the last.
+pub(super) fn open_at(bookmark: &str, lanes: usize) -> (usize, String) {
+    let (lane, cursor) = bookmark.split_once(' ').unwrap_or(("0", "0"));
+    (lane.parse().unwrap_or(0).min(lanes - 1), cursor.to_owned())
+}
+
+/// Hears one connection.
+pub(super) struct Ear {
+    lane: usize,
+    desk: Arc<Desk>,
+}
+
+impl Ear {
+    pub(super) fn new(lane: usize, desk: &Arc<Desk>) -> Self {
+        Self { lane, desk: Arc::clone(desk) }
+    }
+}
+
+impl Receiver for Ear {
+    fn receive(&self, value: Value) {
+        let inbox = &self.desk.inbox;
+        if let Value::Push { kind, data } = value {
+            if let Some(ticket) = hints::heard(inbox.channel, &kind, &data) {
+                inbox.take(Answer::Hint(ticket));
+            }
+        } else if let Err(trouble) = self.desk.take(self.lane, value) {
+            inbox.take(Answer::End(trouble));
+        }
+    }
+
+    fn end(&self, error: &io::Error) {
+        self.desk.inbox.take(Answer::End(Trouble::Broken(error.to_string())));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+use std::time::Duration;
+
+use ::redis::PushKind;
+use quorlock_core::fence::Fence;
+use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::node::Epoch;
+use quorlock_core::ticket::Channel;
+use quorlock_core::time::Ttl;
+use quorlock_core::vote::{Request, Vote};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::*;
+use crate::node::Reply;
+use crate::node::place::KeyTemplate;
+
+const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
+
+/// A desk, an ear for each of so many connections, and what is heard.
+fn desk(lanes: usize) -> (Arc<Desk>, Vec<Ear>, UnboundedReceiver<Answer>) {
+    let (inbox, answers) = Inbox::queue(Channel(0xc));
+    let desk = Arc::new(Desk::new(inbox, lanes));
+    let ears = (0..lanes).map(|lane| Ear::new(lane, &desk)).collect();
+    (desk, ears, answers)
+}
+
+/// So many plain acquires: granted by OK, refused by nothing.
+fn batch(life: Option<Life>, letters: usize) -> About {
+    let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().in_cluster();
+    let place = Arc::new(template.place(&Name::new("a").unwrap()).unwrap());
+    let ttl = Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap();
+    let request = Arc::new(Request::PlainAcquire { attempt: LeaseId::from_bits(1), ttl });
+    About::Batch { life, letters: vec![Letter { place, request }; letters] }
+}
+
+/// Which of a batch were granted.
+fn grants(answer: Answer) -> Vec<bool> {
+    let Answer::Replies(replies) = answer else { panic!("{answer:?}") };
+    replies.iter().map(|reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. })).collect()
+}
+
+#[test]
+fn answers_come_in_the_order_of_the_questions_with_their_parts_in_place() {
+    let (desk, ears, mut answers) = desk(3);
+    desk.expect(batch(Some(LIFE), 3), &[2, 0, 2]);
+    desk.expect(batch(Some(LIFE), 1), &[1]);
+    desk.expect(batch(Some(LIFE), 2), &[0, 1]);
+    ears[1].receive(Value::Okay);
+    ears[1].receive(Value::Okay);
+    ears[0].receive(Value::Nil);
+    ears[2].receive(Value::Okay);
+    assert!(answers.try_recv().is_err(), "the oldest question has an answer to come");
+    ears[2].receive(Value::Okay);
+    assert_eq!(grants(answers.try_recv().unwrap()), [true, false, true]);
+    assert_eq!(grants(answers.try_recv().unwrap()), [true]);
+    assert!(answers.try_recv().is_err());
+    ears[0].receive(Value::Nil);
+    assert_eq!(grants(answers.try_recv().unwrap()), [false, true]);
+}
+
+#[test]
+fn connections_that_answer_at_the_same_time_do_not_change_the_order() {
+    const QUESTIONS: usize = 2_000;
+    let (desk, ears, mut answers) = desk(4);
+    for number in 0..QUESTIONS {
+        let route: Vec<usize> = (0..=number % 5).map(|part| (number + part) % 4).collect();
+        desk.expect(batch(Some(LIFE), route.len()), &route);
+    }
+    std::thread::scope(|scope| {
+        for ear in &ears {
+            let parts = desk.state().lanes[ear.lane].len();
+            scope.spawn(move || (0..parts).for_each(|_| ear.receive(Value::Okay)));
+        }
+    });
+    for number in 0..QUESTIONS {
+        assert_eq!(grants(answers.try_recv().unwrap()).len(), number % 5 + 1, "answer {number}");
+    }
+}
+
+#[test]
+fn without_a_life_nothing_is_granted() {
+    let (desk, ears, mut answers) = desk(1);
+    desk.expect(batch(None, 1), &[0]);
+    ears[0].receive(Value::Okay);
+    assert_eq!(grants(answers.try_recv().unwrap()), [false]);
+}
+
+#[test]
+fn every_surprise_is_the_end() {
+    let moved = || {
+        Value::ServerError(::redis::parse_redis_value(b"-MOVED 1 127.0.0.1:1\r\n").map_or_else(
+            |error| panic!("{error}"),
+            |value| if let Value::ServerError(error) = value { error } else { panic!("{value:?}") },
+        ))
+    };
+    // To a batch, to the question whether a master is there, to nothing, and the end of a connection.
+    for surprise in 0..4 {
+        let (desk, ears, mut answers) = desk(2);
+        match surprise {
+            0 => {
+                desk.expect(batch(Some(LIFE), 1), &[1]);
+                ears[1].receive(moved());
+            }
+            1 => {
+                desk.expect(About::Errand { home: 0 }, &[0, 1]);
+                ears[1].receive(moved());
+                ears[0].receive(Value::Nil);
+            }
+            2 => ears[0].receive(Value::Okay),
+            _ => ears[0].end(&io::ErrorKind::ConnectionReset.into()),
+        }
+        assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Broken(_)))), "surprise {surprise}");
+        desk.expect(batch(Some(LIFE), 1), &[0]);
+        ears[0].receive(Value::Okay);
+        assert!(answers.try_recv().is_err(), "nothing comes after the end");
+    }
+}
+
+#[test]
+fn hints_are_heard_in_between() {
+    let (desk, ears, mut answers) = desk(2);
+    desk.expect(batch(Some(LIFE), 1), &[0]);
+    let on = crate::node::redis::scripts::hint_channel(Channel(0xc));
+    let data = vec![Value::BulkString(on.into()), Value::BulkString("5-0000000000000007".into())];
+    ears[0].receive(Value::Push { kind: PushKind::Message, data });
+    assert!(matches!(answers.try_recv(), Ok(Answer::Hint(_))));
+    ears[0].receive(Value::Okay);
+    assert_eq!(grants(answers.try_recv().unwrap()), [true]);
+}

@@ -1,0 +1,52 @@
+use super::*;
+
+fn range(first: i64, last: i64, host: &Value, port: i64) -> Value {
+    let server = |port| Value::Array(vec![host.clone(), Value::Int(port), Value::BulkString("id".into())]);
+    Value::Array(vec![Value::Int(first), Value::Int(last), server(port), server(port + 1)])
+}
+
+fn host(name: &str) -> Value {
+    Value::BulkString(name.into())
+}
+
+#[test]
+fn every_slot_is_with_its_master() {
+    let ranges = [range(0, 99, &host("a"), 1), range(100, 16_382, &host("b"), 1), range(16_383, 16_383, &host("a"), 1)];
+    let shards = Shards::parse(&Value::Array(ranges.to_vec()), "seed").unwrap();
+    assert_eq!(shards.masters, [("a".into(), 1), ("b".into(), 1)]);
+    assert_eq!([0, 99, 100, 16_382, 16_383].map(|slot| shards.lanes[slot]), [0, 0, 1, 1, 0]);
+}
+
+#[test]
+fn a_server_that_does_not_know_its_address_is_where_it_was_asked() {
+    for unknown in [Value::Nil, host("")] {
+        let shards = Shards::parse(&Value::Array(vec![range(0, 16_383, &unknown, 7)]), "seed").unwrap();
+        assert_eq!(shards.masters, [("seed".into(), 7)]);
+    }
+}
+
+#[test]
+fn slots_without_a_master_may_get_one() {
+    let Err(Trouble::Unreachable(why)) = Shards::parse(&Value::Array(vec![range(5, 16_383, &host("a"), 1)]), "seed")
+    else {
+        panic!("it was accepted")
+    };
+    assert!(why.contains("5 of its 16384"), "{why}");
+    assert!(matches!(Shards::parse(&Value::Array(vec![]), "seed"), Err(Trouble::Unreachable(_))));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for wrong in [
+        Value::Nil,
+        Value::Array(vec![Value::Int(1)]),
+        Value::Array(vec![range(7, 5, &host("a"), 1)]),
+        Value::Array(vec![range(-1, 5, &host("a"), 1)]),
+        Value::Array(vec![range(0, 16_384, &host("a"), 1)]),
+        Value::Array(vec![range(0, 16_383, &host("a"), 65_536)]),
+        Value::Array(vec![range(0, 16_383, &host("?"), 1)]),
+        Value::Array(vec![range(0, 16_383, &Value::Int(1), 1)]),
+    ] {
+        assert!(matches!(Shards::parse(&wrong, "seed"), Err(Trouble::Broken(_))), "{wrong:?}");
+    }
+}
