@@ -74,6 +74,8 @@ pub enum Loss {
     Expired,
     /// So many nodes refuse it that no majority is left.
     Taken,
+    /// The same, and nodes say that somebody broke it.
+    Broken,
 }
 
 /// The machine behind a lease.
@@ -88,6 +90,10 @@ pub struct Hold {
     phase: Phase,
     rounds: u32,
     renewal: Option<Renewal>,
+    /// The renewal that is under way may be older than what gave rise to doubt: another has to follow.
+    doubted: bool,
+    /// Whether a node has said that the attempt is over, which its holder never said.
+    broken: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +124,8 @@ impl Hold {
             phase: Phase::Held,
             rounds: 0,
             renewal: None,
+            doubted: false,
+            broken: false,
         }
     }
 
@@ -198,6 +206,13 @@ impl Hold {
         (Some(self.rounds), steps)
     }
 
+    /// Somebody says that it may have been broken. That proves nothing: the nodes are asked, by a renewal that begins
+    /// after this.
+    pub fn doubt(&mut self, now: Moment) -> Vec<Step> {
+        self.doubted = self.renewal.is_some();
+        self.extend(now).1
+    }
+
     /// A node answered a renewal, or will not.
     ///
     /// Whichever round an answer belongs to, it tells something about that node, and only about that node: it counts
@@ -220,14 +235,18 @@ impl Hold {
             Outcome::Voted { vote: Vote::Grant { .. }, sent } => self.acks[node] = self.acks[node].max(Some(*sent)),
             // Its memory is gone, and with it our vote; but a quarantined node gives no other before our ttl is over.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } if !self.terms.trusting => {}
-            Outcome::Silent(_) | Outcome::Voted { vote: Vote::Report(_) | Vote::Standing { .. }, .. } => {}
-            Outcome::Voted { vote: Vote::Refusal(_), .. } => self.acks[node] = None,
+            Outcome::Silent(_)
+            | Outcome::Voted { vote: Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. }, .. } => {}
+            Outcome::Voted { vote: Vote::Refusal(why), .. } => {
+                self.acks[node] = None;
+                self.broken |= *why == Refusal::Tombstoned;
+            }
         }
         let majority = self.terms.quorum.majority();
         let sends = self.acks.iter().flatten().copied();
         match valid_until(sends, majority, self.terms.ttl, self.terms.drift) {
             Some(until) => self.valid_until = until,
-            None => return alloc::vec![self.lose(Loss::Taken)],
+            None => return alloc::vec![self.lose(if self.broken { Loss::Broken } else { Loss::Taken })],
         }
         if !self.still_valid(now, &mut steps) {
             return steps;
@@ -294,6 +313,9 @@ impl Hold {
             return;
         }
         self.renewal = None;
+        if core::mem::take(&mut self.doubted) {
+            steps.push(self.renew(now));
+        }
     }
 }
 

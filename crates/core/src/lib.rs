@@ -12,6 +12,7 @@
 extern crate alloc;
 
 pub mod acquire;
+pub mod digest;
 pub mod fence;
 pub mod hold;
 pub mod mode;

@@ -4,6 +4,7 @@
 //! the same requests at the same times.
 
 mod apply;
+mod breaking;
 mod incarnation;
 mod line;
 mod record;

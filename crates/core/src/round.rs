@@ -51,8 +51,8 @@ impl Round {
                 Slot::Silent(Silence::Broken(alloc::format!("{}", Refusal::WrongEpoch)))
             }
             Outcome::Voted { vote: Vote::Refusal(why), .. } => Slot::Refused(why),
-            // Nobody was asked for a look in a round.
-            Outcome::Voted { vote: Vote::Report(_) | Vote::Standing { .. }, .. } => return,
+            // Nobody was asked for these in a round.
+            Outcome::Voted { vote: Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. }, .. } => return,
             Outcome::Silent(_) if matches!(slot, Slot::Granted { .. }) => return,
             Outcome::Silent(why) => Slot::Silent(why),
         };

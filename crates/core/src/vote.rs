@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
+use crate::digest::Digest;
 use crate::fence::Fence;
 use crate::mode::{Mode, Period};
 use crate::name::{Holder, LeaseId};
@@ -63,6 +64,13 @@ pub enum Request {
         /// Which slot it must be in, of a semaphore.
         slot: Option<u32>,
     },
+    /// End somebody else's lease, if it is still the one that is meant.
+    Break {
+        /// Which one.
+        target: Target,
+        /// When the next one may have the lock.
+        mode: BreakMode,
+    },
     /// `SET name id NX PX ttl`: the Redlock page to the letter.
     PlainAcquire {
         /// The attempt that asks.
@@ -95,13 +103,14 @@ impl Request {
             | Self::PlainAcquire { attempt, .. }
             | Self::PlainExtend { attempt, .. }
             | Self::PlainRelease { attempt } => *attempt,
-            Self::Inspect => LeaseId::from_bits(0),
+            Self::Inspect | Self::Break { .. } => LeaseId::from_bits(0),
         }
     }
 
     /// Whether a vote may stand because of it.
     pub fn may_grant(&self) -> bool {
-        !matches!(self, Self::Release { .. } | Self::PlainRelease { .. } | Self::Inspect | Self::Check { .. })
+        let takes = matches!(self, Self::Release { .. } | Self::PlainRelease { .. } | Self::Break { .. });
+        !takes && !self.is_look()
     }
 
     /// Whether it means anything only in the life of the node that the client knows. A vote that is taken back is gone
@@ -119,6 +128,34 @@ impl Request {
     pub fn is_plain(&self) -> bool {
         matches!(self, Self::PlainAcquire { .. } | Self::PlainExtend { .. } | Self::PlainRelease { .. })
     }
+}
+
+/// Which lease is to be broken: never by its id, which is its holder's secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The one with this fence. If several hold together, all of them, and this is the newest one's.
+    Fence(Fence),
+    /// A plain lock, or one of another Redlock client: the vote with this digest.
+    Digest(Digest),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fence(fence) => write!(f, "fence {fence}"),
+            Self::Digest(digest) => write!(f, "digest {digest}"),
+        }
+    }
+}
+
+/// When the next one may have a lock that is broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BreakMode {
+    /// When the lease would have ended anyway, had it not been renewed.
+    #[default]
+    Drain,
+    /// At once. Until the old holder learns of it there may be two.
+    Now,
 }
 
 /// A node's answer.
@@ -139,6 +176,15 @@ pub enum Vote {
     Standing {
         /// For how long, unless it is renewed; unknown when it has no end.
         remaining: Option<Duration>,
+    },
+    /// The lease is broken here, now or since an earlier request.
+    Broken {
+        /// Who had signed it.
+        digest: Digest,
+        /// Whether there was a vote to break: if not, the lease can just not be repaired here.
+        stood: bool,
+        /// How long nobody else gets it here.
+        remaining: Duration,
     },
 }
 
@@ -185,6 +231,10 @@ pub struct HeldBy {
     pub period: Period,
     /// By how many.
     pub holds: u32,
+    /// For a vote without a fence of its own, as of a plain lock: what to call it by.
+    pub digest: Option<Digest>,
+    /// Whether it was broken, and only stands for as long as its lease would have lasted.
+    pub broken: bool,
 }
 
 /// Why a node voted against.
@@ -220,6 +270,15 @@ pub enum Refusal {
     Upgrade,
     /// No vote stands that could be extended or taken back.
     Absent,
+    /// Not the lease that was to be broken, but another.
+    Other {
+        /// Its fence, if it has one.
+        fence: Option<Fence>,
+        /// Who signed it.
+        digest: Digest,
+        /// Who holds it, where the node knows it.
+        holder: Option<Holder>,
+    },
     /// The proposal is further ahead of the node's clock than the cluster's sigma.
     TooFarAhead,
     /// The attempt is over here: it was released, or broken.
@@ -249,6 +308,8 @@ impl fmt::Display for Refusal {
             Self::Permits { stored } => write!(f, "it is held with {stored} permits"),
             Self::Upgrade => f.write_str("the asker holds a share itself"),
             Self::Absent => f.write_str("no vote stands"),
+            Self::Other { fence: Some(fence), .. } => write!(f, "held with fence {fence}"),
+            Self::Other { fence: None, digest, .. } => write!(f, "held without a fence, with digest {digest}"),
             Self::TooFarAhead => f.write_str("the proposed fence is too far ahead of the node's clock"),
             Self::Tombstoned => f.write_str("the attempt was ended here"),
             Self::WrongEpoch => f.write_str("the node lost its memory"),

@@ -27,9 +27,10 @@ use std::time::Duration;
 
 use quorlock_core::vote::Silence;
 
+use crate::breaking::{Break, Broken};
 use crate::builder::ClientBuilder;
 use crate::error::{
-    CheckError, CloseError, ConnectError, ExtendError, InitError, InspectError, ListError, ReleaseError,
+    BreakError, CheckError, CloseError, ConnectError, ExtendError, InitError, InspectError, ListError, ReleaseError,
 };
 use crate::handed::{HandedLease, Released};
 use crate::inspect::Inspection;
@@ -124,6 +125,14 @@ impl Client {
     /// [`InspectError`] when no majority of the nodes can tell.
     pub fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, InspectError> {
         wait(self.client.inspect(name))
+    }
+
+    /// Ends somebody else's lease. See [`crate::Client::break_lock`].
+    ///
+    /// # Errors
+    /// [`BreakError`] when nobody holds it, when another lease stands by now, and when no majority could be told.
+    pub fn break_lock(&self, name: impl AsRef<str>, what: Break) -> Result<Broken, BreakError> {
+        wait(self.client.break_lock(name, what))
     }
 
     /// The names that are held or waited for. See [`crate::Client::list`].

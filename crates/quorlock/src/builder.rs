@@ -18,6 +18,7 @@ use quorlock_core::watchdog::Renewals;
 use crate::client::Client;
 use crate::cluster::{Cluster, DEADLINE_MIN, Settings};
 use crate::error::{ConfigError, ConnectError, InitError, ReconfigureError};
+use crate::leases::Leases;
 use crate::link::{Contact, LinkConfig};
 use crate::node::memory::MemoryNodes;
 use crate::node::place::KeyTemplate;
@@ -313,6 +314,7 @@ impl ClientBuilder {
             pending: Arc::default(),
             channel: Channel(entropy::bits()),
             waiters: Arc::default(),
+            leases: Arc::new(Leases::new()),
             traffic: Arc::default(),
         };
         Ok(Client::new(Cluster::start(settings, nodes, &link)))

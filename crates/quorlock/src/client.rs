@@ -7,11 +7,12 @@ use std::time::Duration;
 use quorlock_core::vote::Silence;
 
 use crate::all::All;
+use crate::breaking::{Break, Broken, break_lock};
 use crate::builder::ClientBuilder;
 use crate::cluster::Cluster;
 use crate::election::Election;
 use crate::error::{
-    CheckError, CloseError, ConnectError, ExtendError, InitError, InspectError, ListError, ReleaseError,
+    BreakError, CheckError, CloseError, ConnectError, ExtendError, InitError, InspectError, ListError, ReleaseError,
 };
 use crate::handed::{HandedLease, Released, asking};
 use crate::inspect::{Inspection, inspect};
@@ -152,6 +153,36 @@ impl Client {
     /// ```
     pub async fn list(&self, filter: &Filter) -> Result<Listing, ListError> {
         list(&self.handle.cluster, filter).await
+    }
+
+    /// Ends somebody else's lease: the one that is named by its fence, and no newer one.
+    ///
+    /// Its holder learns of it at once, if hints reach it, and else with its next renewal, and it can never have the
+    /// lock back under the same lease. Nobody else gets the lock before the lease would have ended anyway, unless it is
+    /// to be free [now](Break::now). If several hold together, all of them are broken, by the newest fence.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let client = quorlock::Client::memory().await;
+    /// use quorlock::{Break, LostError};
+    ///
+    /// let lease = client.lock("report").acquire().await?;
+    /// let seen = client.inspect("report").await?;
+    /// let target = seen.target().expect("it is held");
+    /// client.break_lock("report", Break::new(target, "its host is on fire").now()).await?;
+    /// assert_eq!(lease.lost().await, LostError::Broken);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`BreakError`] when nobody holds it, when another lease stands by now, and when no majority could be told.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop what is under way; it can be called again.
+    pub async fn break_lock(&self, name: impl AsRef<str>, what: Break) -> Result<Broken, BreakError> {
+        let recipe = Recipe::new(Arc::clone(&self.handle), name.as_ref());
+        break_lock(&self.handle.cluster, recipe.place()?, what).await
     }
 
     /// Extends a lease that was [handed over](crate::Lease::hand_over): a majority of the nodes restarts the ttl. Returns

@@ -1,12 +1,11 @@
 //! A client's nodes, together: who to ask, what to propose, what is still held.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorlock_core::fence::median;
-use quorlock_core::name::{Holder, LeaseId};
+use quorlock_core::name::Holder;
 use quorlock_core::node::Constants;
 use quorlock_core::quorum::{Ballot, Quorum, Tally};
 use quorlock_core::retry::Retry;
@@ -18,7 +17,7 @@ use quorlock_core::watchdog::Renewals;
 
 use crate::declare;
 use crate::error::{CloseError, ConfigError, InitError};
-use crate::keeper::Held;
+use crate::leases::Leases;
 use crate::link::{Link, LinkConfig, Pending, Waiters};
 use crate::membership::Membership;
 use crate::node::Node;
@@ -122,7 +121,7 @@ pub(crate) struct Cluster {
     pub(crate) counters: Counters,
     nodes: Vec<Arc<dyn Node>>,
     membership: Arc<Membership>,
-    leases: Mutex<HashMap<LeaseId, Weak<Held>>>,
+    pub(crate) leases: Arc<Leases>,
     /// Attempts that may still have something to give back.
     pub(crate) pending: Arc<Pending>,
     /// Attempts that wait in line.
@@ -148,7 +147,7 @@ impl Cluster {
             counters: Counters::default(),
             nodes,
             membership: Arc::new(membership),
-            leases: Mutex::default(),
+            leases: Arc::clone(&link.leases),
             pending: Arc::clone(&link.pending),
             waiters: Arc::clone(&link.waiters),
             channel: link.channel,
@@ -208,29 +207,10 @@ impl Cluster {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Remembers a lease, to be ended with the client. `false` when the client is closed already.
-    pub(crate) fn register(&self, id: LeaseId, held: &Arc<Held>) -> bool {
-        let mut leases = self.leases();
-        // Under the same mutex as in `close`: a lease is either ended by it or refused here.
-        if self.is_closed() {
-            return false;
-        }
-        leases.insert(id, Arc::downgrade(held));
-        true
-    }
-
-    pub(crate) fn forget(&self, id: LeaseId) {
-        self.leases().remove(&id);
-    }
-
     /// Ends every lease, and every link once it has delivered what it owes.
     pub(crate) fn close(&self) {
-        let leases = {
-            let mut leases = self.leases();
-            self.closed.store(true, Ordering::Release);
-            std::mem::take(&mut *leases)
-        };
-        for held in leases.into_values().filter_map(|held| held.upgrade()) {
+        self.closed.store(true, Ordering::Release);
+        for held in self.leases.close() {
             held.close();
         }
         for link in &self.links {
@@ -315,10 +295,6 @@ impl Cluster {
         }
         let stuck = self.links.iter().filter_map(|link| Some((link.title.clone(), link.trouble()?.to_string())));
         Err(InitError::Failed { failed: stuck.collect() })
-    }
-
-    fn leases(&self) -> MutexGuard<'_, HashMap<LeaseId, Weak<Held>>> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,9 @@
 //! One error for each operation. Each says which of held, no quorum, too slow, lost or configuration it was.
 
+mod breaking;
+
+pub use breaking::{BreakError, OtherError};
+
 use std::fmt;
 use std::time::Duration;
 
@@ -227,9 +231,12 @@ pub enum LostError {
     /// Its validity ran out before a renewal succeeded.
     #[error("the lease is lost: its validity ran out before it was renewed")]
     Expired,
-    /// So many nodes refuse it that no majority is left: it was broken, or its keys were deleted.
+    /// So many nodes refuse it that no majority is left: its keys were deleted, or it is a plain lock and was broken.
     #[error("the lease is lost: a majority of the nodes no longer has it")]
     Taken,
+    /// Somebody broke it.
+    #[error("the lease is lost: it was broken")]
+    Broken,
     /// The client that held it was closed or dropped, and the lease released with it.
     #[error("the lease is over: its client was closed")]
     Closed,
@@ -247,6 +254,7 @@ impl From<Loss> for LostError {
     fn from(loss: Loss) -> Self {
         match loss {
             Loss::Taken => Self::Taken,
+            Loss::Broken => Self::Broken,
             _ => Self::Expired,
         }
     }

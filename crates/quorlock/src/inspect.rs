@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Holder, Name};
 use quorlock_core::quorum::Quorum;
-use quorlock_core::vote::{Outcome, Report, Request, Silence, Vote};
+use quorlock_core::vote::{Outcome, Report, Request, Silence, Target, Vote};
 
 use crate::cluster::Cluster;
 use crate::error::InspectError;
@@ -40,6 +40,20 @@ impl Inspection {
     pub fn is_in_use(&self) -> bool {
         let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
         self.waiting() > 0 || reports.into_iter().any(|report| report.held.is_some())
+    }
+
+    /// What [`break_lock`](crate::Client::break_lock) has to be told to break what stands now, by the word of a majority:
+    /// its fence, or its digest if it has none. `None` when nobody holds it, or the nodes were caught in a change.
+    pub fn target(&self) -> Option<Target> {
+        let targets = || {
+            let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
+            reports.filter_map(|report| {
+                let held = report.held.as_ref()?;
+                Some(held.digest.map_or(Target::Fence(report.fence), Target::Digest))
+            })
+        };
+        let named = |target: Target| targets().filter(|other| *other == target).count();
+        targets().find(|target| named(*target) >= self.quorum.majority())
     }
 
     /// How many wait in line, on the node where most do.

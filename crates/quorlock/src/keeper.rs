@@ -89,7 +89,7 @@ impl Held {
             inner: Mutex::new(Inner { hold, end: None, verdict: None, scheduled: None, queued: false }),
             changed: Notify::new(),
         });
-        if !cluster.register(id, &held) {
+        if !cluster.leases.add(id, &held) {
             held.close();
             return Err(LostError::Closed);
         }
@@ -161,6 +161,14 @@ impl Held {
         }
     }
 
+    /// A node says that it may have been broken: asks all of them.
+    pub(crate) fn doubt(self: &Arc<Self>) {
+        let mut inner = self.inner();
+        let steps = inner.hold.doubt(clock::now());
+        self.perform(&mut inner, steps);
+        self.let_out(inner);
+    }
+
     /// Gives the lock back, and waits until a majority has acknowledged it.
     pub(crate) async fn release(self: &Arc<Self>) -> Result<(), ReleaseError> {
         let deadline = clock::now() + self.node_deadline;
@@ -186,7 +194,7 @@ impl Held {
         }
         drop(inner);
         self.mark.finish();
-        self.cluster.forget(self.mark.attempt);
+        self.cluster.leases.remove(self.mark.attempt);
         self.changed.notify_waiters();
         Ok(handed)
     }
@@ -224,7 +232,7 @@ impl Held {
         if was_held {
             self.take_back(receipt);
             self.cluster.flush();
-            self.cluster.forget(self.mark.attempt);
+            self.cluster.leases.remove(self.mark.attempt);
             self.changed.notify_waiters();
         }
         before
@@ -259,7 +267,7 @@ impl Held {
                     // The votes that are left are of no use to anyone.
                     self.take_back(None);
                     inner.queued = true;
-                    self.cluster.forget(self.mark.attempt);
+                    self.cluster.leases.remove(self.mark.attempt);
                 }
             }
             at += 1;

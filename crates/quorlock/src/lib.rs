@@ -26,6 +26,7 @@
 mod all;
 mod attempt;
 pub mod blocking;
+mod breaking;
 mod builder;
 mod client;
 mod clock;
@@ -38,6 +39,7 @@ mod handed;
 mod inspect;
 mod keeper;
 mod lease;
+mod leases;
 mod link;
 mod list;
 mod lock;
@@ -59,12 +61,13 @@ pub struct Readme;
 
 pub use all::{All, Leases};
 pub use attempt::Progress;
+pub use breaking::{Break, Broken};
 pub use builder::{BACKSTEP_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAULT};
 pub use client::Client;
 pub use election::{Election, Leader, Leadership};
 pub use error::{
-    AcquireError, CheckError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError, InitError,
-    InspectError, ListError, LostError, ReconfigureError, ReleaseError, RunError,
+    AcquireError, BreakError, CheckError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError,
+    InitError, InspectError, ListError, LostError, OtherError, ReconfigureError, ReleaseError, RunError,
 };
 pub use handed::{HandedLease, LeaseTextError, Released};
 pub use inspect::Inspection;
@@ -79,6 +82,7 @@ pub use semaphore::Semaphore;
 pub use stats::Stats;
 
 pub use quorlock_core::acquire::Wait;
+pub use quorlock_core::digest::Digest;
 pub use quorlock_core::fence::Fence;
 pub use quorlock_core::mode::{PERMITS_MAX, Period};
 pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError};
@@ -89,5 +93,5 @@ pub use quorlock_core::retry::Retry;
 pub use quorlock_core::rules::{Rule, Rules};
 pub use quorlock_core::ticket::Line;
 pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
-pub use quorlock_core::vote::{HeldBy, Refusal, Report, Silence};
+pub use quorlock_core::vote::{BreakMode, HeldBy, Refusal, Report, Silence, Target};
 pub use quorlock_core::watchdog::{LIFETIME_DEFAULT, Renewals};

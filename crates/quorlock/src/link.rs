@@ -27,6 +27,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::clock;
 use crate::entropy::SystemDice;
+use crate::leases::Leases;
 use crate::membership::Membership;
 use crate::node::place::Place;
 use crate::node::{Answer, Inbox, Node, Trouble};
@@ -57,6 +58,8 @@ pub(crate) struct LinkConfig {
     pub(crate) channel: Channel,
     /// Whom they are for.
     pub(crate) waiters: Arc<Waiters>,
+    /// What the client holds.
+    pub(crate) leases: Arc<Leases>,
     /// How much has gone over the links.
     pub(crate) traffic: Arc<Traffic>,
 }
@@ -261,6 +264,7 @@ impl Link {
                 },
                 Answer::Hint(ticket) => return link.hinted(ticket),
                 Answer::Page(page) => return link.found(connection, page),
+                Answer::Broken(key) => return link.heard_of_break(&key),
                 rest => rest,
             };
             // The task that would hear it may have ended meanwhile.

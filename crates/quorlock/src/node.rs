@@ -63,6 +63,8 @@ pub(crate) enum Answer {
     Page(Result<Page, String>),
     /// To nobody's question.
     Hint(Ticket),
+    /// To nobody's question: a lock with this key was broken, perhaps one that this client holds.
+    Broken(String),
     /// The connection is over; nothing comes after this.
     End(Trouble),
 }

@@ -196,12 +196,41 @@ fn lost_is_final() {
 
 #[test]
 fn a_majority_of_refusals_loses_at_once() {
-    for why in [held(80), refuse(Refusal::Tombstoned)] {
+    for (why, loss) in [(held(80), Loss::Taken), (refuse(Refusal::Tombstoned), Loss::Broken)] {
         let mut run = Run::renewing();
         let refusals = [0, 1, 2].map(|node| (node, why.clone()));
-        assert_eq!(run.take_all(3_001, 1, refusals), [Step::Lost(Loss::Taken)]);
-        assert_eq!((run.hold.loss(), run.hold.next_tick()), (Some(Loss::Taken), None));
+        assert_eq!(run.take_all(3_001, 1, refusals), [Step::Lost(loss)]);
+        assert_eq!((run.hold.loss(), run.hold.next_tick()), (Some(loss), None));
     }
+}
+
+#[test]
+fn doubt_renews_at_once() {
+    let mut run = Run::held();
+    assert_eq!(asked(&run.hold.doubt(at(10))), Some(1));
+    let grants = [0, 1, 2].map(|node| (node, grant(70, 10)));
+    assert_eq!(run.take_all(11, 1, grants), [Step::Renewed { round: 1 }], "it was nothing");
+    assert_eq!(run.hold.next_tick(), Some(at(3_010)));
+}
+
+#[test]
+fn doubt_during_a_renewal_asks_again_after_it() {
+    let mut run = Run::renewing();
+    assert_eq!(run.hold.doubt(at(3_001)), [], "what is under way may have been answered before");
+    assert_eq!(run.hold.doubt(at(3_001)), []);
+    let mut steps = run.take_all(3_002, 1, [0, 1, 2].map(|node| (node, grant(70, 3_000))));
+    assert_eq!(asked(&steps.split_off(1)), Some(2));
+    assert_eq!(steps, [Step::Renewed { round: 1 }]);
+    let refusals = [0, 1, 2].map(|node| (node, refuse(Refusal::Tombstoned)));
+    assert_eq!(run.take_all(3_003, 2, refusals), [Step::Lost(Loss::Broken)]);
+    assert_eq!(run.hold.doubt(at(3_004)), [], "it is over");
+}
+
+#[test]
+fn doubt_during_a_renewal_that_nobody_answers_asks_again_after_it() {
+    let mut run = Run::renewing();
+    run.hold.doubt(at(3_001));
+    assert_eq!(asked(&run.tick(3_200)), Some(2));
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! A node's rules for one name.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::digest::Digest;
 use crate::fence::Fence;
 use crate::mode::{Mode, Period};
 use crate::name::{Holder, LeaseId};
+use crate::node::breaking;
 use crate::node::record::{Entry, FenceNote, NodeTime, Record, VoteNote, retention_millis};
 use crate::node::{Epoch, Incarnation};
 use crate::ticket::{Hint, Line, Parting, Waiter};
@@ -19,11 +22,13 @@ pub struct Answer {
     pub vote: Vote,
     /// For the first in line.
     pub hint: Option<Hint>,
+    /// Attempts of others that are over here, each with the last millisecond of its tombstone.
+    pub buried: Vec<(LeaseId, u64)>,
 }
 
 impl From<Vote> for Answer {
     fn from(vote: Vote) -> Self {
-        Self { vote, hint: None }
+        Self { vote, hint: None, buried: Vec::new() }
     }
 }
 
@@ -60,6 +65,7 @@ pub fn apply(life: &Incarnation, record: &mut Record, request: &Request, epoch: 
             }
             answer
         }
+        Request::Break { target, mode } => breaking::end(life, record, *target, *mode, now),
         Request::Inspect => Vote::Report(Box::new(report(record, now))).into(),
         Request::Check { attempt, slot } => check(record, *attempt, *slot, now).into(),
         // The page's commands tell no more than yes or no.
@@ -145,7 +151,7 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
     }
     // Whoever enters together with others leaves room for the next.
     let hint = if is_own || is_reentry || record.entries.is_empty() { None } else { record.hint() };
-    Answer { vote, hint }
+    Answer { hint, ..vote.into() }
 }
 
 fn admit(record: &Record, mode: Mode) -> Admission {
@@ -231,12 +237,14 @@ fn held(record: &Record, line: Line, now: NodeTime) -> Refusal {
 
 fn held_by(record: &Record, now: NodeTime) -> Option<HeldBy> {
     let vote = record.vote.as_ref()?;
-    let note = record.fence.as_ref().filter(|note| note.by == vote.attempt);
+    let note = record.fence_of_vote();
     Some(HeldBy {
         holder: note.and_then(|note| Holder::decode(&note.holder)),
         remaining: Some(Duration::from_millis(vote.until - now.life_millis)),
         period: vote.period,
         holds: record.entries.len().max(1) as u32,
+        digest: note.is_none().then(|| Digest::of(vote.attempt)),
+        broken: Digest::of_broken(vote.attempt).is_some(),
     })
 }
 
@@ -354,7 +362,7 @@ fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: No
         Some(Parting::Yield(_)) | None => None,
     };
     let vote = if was_own { Vote::grant(Fence::default()) } else { Vote::Refusal(Refusal::Absent) };
-    Answer { vote, hint }
+    Answer { hint, ..vote.into() }
 }
 
 fn take_back(record: &mut Record, attempt: LeaseId) {

@@ -31,10 +31,7 @@ impl Record {
     /// Whether the vote that stands may be that of another waiter with a lower ticket, who has yet to win.
     fn is_voted_lower(&self, ticket: Ticket) -> bool {
         self.vote.as_ref().is_some_and(|vote| match vote.period {
-            Period::Exclusive => {
-                let note = self.fence.as_ref().filter(|note| note.by == vote.attempt);
-                note.and_then(|note| note.ticket).is_some_and(|voted| voted < ticket)
-            }
+            Period::Exclusive => self.fence_of_vote().and_then(|note| note.ticket).is_some_and(|voted| voted < ticket),
             // Of several entries it is not known whose tickets are lower: better to yield once too often.
             Period::Reentrant(_) | Period::Shared | Period::Slots(_) => true,
         })

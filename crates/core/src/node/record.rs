@@ -128,6 +128,12 @@ impl Record {
         })
     }
 
+    /// The fence that was given under the vote that stands, if one was.
+    pub(super) fn fence_of_vote(&self) -> Option<&FenceNote> {
+        let vote = self.vote.as_ref()?;
+        self.fence.as_ref().filter(|note| note.by == vote.attempt)
+    }
+
     pub(super) fn entry(&self, attempt: LeaseId) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.attempt == attempt)
     }

@@ -1,4 +1,5 @@
 mod attend;
+mod breaking;
 mod check;
 mod hints;
 mod inspect;

@@ -109,6 +109,7 @@ impl Link {
                     Some(Answer::Replies(replies)) => self.arrived(self.connection(), replies)?,
                     Some(Answer::Hint(ticket)) => self.hinted(ticket),
                     Some(Answer::Page(page)) => self.found(self.connection(), page),
+                    Some(Answer::Broken(key)) => self.heard_of_break(&key),
                     None => return Err(Trouble::Broken("the session has ended".into())),
                 },
                 () = self.wake.notified() => {}
@@ -223,6 +224,12 @@ impl Link {
     pub(super) fn hinted(&self, ticket: Ticket) {
         self.config.traffic.heard_hint();
         self.config.waiters.hint(self.node, ticket);
+    }
+
+    /// Passes on that a lock was broken: whoever holds it asks the nodes at once.
+    pub(super) fn heard_of_break(&self, key: &str) {
+        self.config.traffic.heard_hint();
+        self.config.leases.doubt(key);
     }
 
     fn hand_over(&self, sent: Sent, outcome: Outcome) {

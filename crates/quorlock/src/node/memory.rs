@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Errand, Incarnation, NodeTime, Record, apply, attend};
 use quorlock_core::ticket::Channel;
-use quorlock_core::vote::Request;
+use quorlock_core::vote::{Request, Vote};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
@@ -224,6 +224,16 @@ impl State {
             self.tombstones.extend(record.tombstone.map(|until| (attempt, until)));
         }
         record.tombstone = None;
+        for (attempt, until) in answer.buried {
+            let known = self.tombstones.entry(attempt).or_default();
+            *known = until.max(*known);
+        }
+        if let Vote::Broken { .. } = answer.vote {
+            for listener in self.listeners.values() {
+                // Whoever has gone holds nothing.
+                let _ = listener.send(Answer::Broken(letter.place.key.clone()));
+            }
+        }
         if let Some(hint) = answer.hint
             && let Some(listener) = self.listeners.get(&hint.channel)
         {

@@ -144,7 +144,7 @@ async fn greet(
     info: &ConnectionInfo,
     title: &str,
     home: Home,
-    channel: Option<String>,
+    channels: Vec<String>,
 ) -> Result<String, Trouble> {
     let mut pipe = ::redis::pipe();
     let login = info.redis_settings();
@@ -157,14 +157,15 @@ async fn greet(
     for script in home.scripts().all() {
         pipe.cmd("SCRIPT").arg("LOAD").arg(&script.source);
     }
-    // Confirmed by exactly one push, which takes the place of a reply.
-    if let Some(channel) = &channel {
+    let before_listening = pipe.len();
+    // Each is confirmed by exactly one push, which takes the place of a reply.
+    for channel in &channels {
         pipe.cmd("SUBSCRIBE").arg(channel);
     }
     let replies = connecting.ask(&pipe.get_packed_pipeline(), pipe.len()).await;
     let mut replies = replies.map_err(|error| Trouble::Broken(error.to_string()))?;
-    if channel.is_some() {
-        hints::note(title, replies.pop());
+    for listening in replies.split_off(before_listening) {
+        hints::note(title, listening);
     }
     for reply in &replies {
         if let Value::ServerError(error) = reply {
@@ -240,7 +241,7 @@ struct Ear {
 impl Ear {
     fn answer(&self, value: Value) -> Result<Option<Answer>, Trouble> {
         if let Value::Push { kind, data } = value {
-            return Ok(hints::heard(self.inbox.channel, &kind, &data).map(Answer::Hint));
+            return Ok(hints::heard(self.inbox.channel, &kind, &data));
         }
         let mut expected = lock(&self.expected);
         match expected.front_mut() {

@@ -48,7 +48,7 @@ impl Talk {
                 return Err(trouble.clone());
             }
             match self.answers.recv().await {
-                Some(Answer::Hint(_)) => {}
+                Some(Answer::Hint(_) | Answer::Broken(_)) => {}
                 Some(Answer::End(trouble)) => self.ended = Some(trouble),
                 Some(answer) => return Ok(answer),
                 None => self.ended = Some(Trouble::Broken("the session has ended".into())),

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod backend;
+mod breaking;
 #[path = "../common/mod.rs"]
 mod common;
 mod elections;
@@ -189,6 +190,20 @@ macro_rules! on_all {
                 a_follower_is_told_of_changes,
                 a_leader_that_is_cut_off_leads_no_more,
                 a_candidacy_that_is_given_up_is_over,
+            }
+            breaking {
+                the_holder_of_a_broken_lease_learns_at_once,
+                a_drained_lock_keeps_everybody_out_until_it_would_have_lapsed,
+                a_drained_lease_is_shown_as_broken,
+                a_waiter_gets_what_is_broken_now,
+                another_fence_breaks_nothing,
+                what_nobody_holds_is_not_broken,
+                what_was_broken_can_be_broken_again,
+                a_break_in_the_middle_of_renewals_is_a_break,
+                all_entries_of_an_owner_are_broken,
+                all_readers_are_broken,
+                all_slots_are_broken,
+                a_plain_lock_is_broken_by_its_digest,
             }
             mixing {
                 every_kind_excludes_every_other,

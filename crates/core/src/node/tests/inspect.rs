@@ -1,9 +1,10 @@
 use super::*;
+use crate::digest::Digest;
 use crate::vote::{HeldBy, Report};
 
 impl Node {
     /// What a look finds. It changes nothing.
-    fn report(&mut self, millis: u64) -> Report {
+    pub(super) fn report(&mut self, millis: u64) -> Report {
         self.record.lapse(NodeTime::wall(millis * 1_000));
         let before = self.record.clone();
         let answer = self.answer(millis, &Request::Inspect);
@@ -26,7 +27,7 @@ fn a_look_tells_who_holds_how_and_how_many_wait() {
     node.ask(T, &waits(Mode::EXCLUSIVE, B, 10));
     node.ask(T, &waits(reads(OWNER), C, 20));
     let (period, remaining) = (Period::Exclusive, Some(ms(700)));
-    let held = Some(HeldBy { holder: Some(holder(A)), remaining, period, holds: 1 });
+    let held = Some(HeldBy { holder: Some(holder(A)), remaining, period, holds: 1, ..HeldBy::default() });
     assert_eq!(node.report(T + 300), Report { held, fence: Fence::new(CLOCK), since_micros: CLOCK, waiting: 2 });
 }
 
@@ -41,8 +42,10 @@ fn a_look_counts_those_who_have_entered() {
         let mut node = Node::new();
         node.grants(T, &acquire_as(mode, A, CLOCK, None));
         node.grants(T + 1, &acquire_as(mode, B, CLOCK, None));
-        let held =
-            |remaining, holds| Some(HeldBy { holder: Some(holder(B)), remaining: Some(ms(remaining)), period, holds });
+        let held = |remaining, holds| {
+            let (holder, remaining) = (Some(holder(B)), Some(ms(remaining)));
+            Some(HeldBy { holder, remaining, period, holds, ..HeldBy::default() })
+        };
         let fence = Fence::new(fence);
         assert_eq!(node.report(T + 1), Report { held: held(1_000, 2), fence, since_micros, waiting: 0 });
         assert_eq!(node.report(T + 1_001), Report { held: held(0, 1), fence, since_micros, waiting: 0 });
@@ -51,10 +54,11 @@ fn a_look_counts_those_who_have_entered() {
 }
 
 #[test]
-fn a_foreign_vote_has_no_name() {
+fn a_foreign_vote_has_no_name_but_a_digest() {
     let mut node = Node::freed(50);
     node.ask(T, &Request::PlainAcquire { attempt: B, ttl: ttl(1_000) });
-    let held = HeldBy { holder: None, remaining: Some(ms(1_000)), period: Period::Exclusive, holds: 1 };
+    let (period, digest) = (Period::Exclusive, Some(Digest::of(B)));
+    let held = HeldBy { holder: None, remaining: Some(ms(1_000)), period, holds: 1, digest, broken: false };
     assert_eq!(node.report(T).held, Some(held));
 }
 

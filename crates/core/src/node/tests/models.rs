@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ticket::{ENTRY_LEASE, Parting};
-use crate::vote::GrantedSlot;
+use crate::vote::{BreakMode, GrantedSlot, Target};
 
 /// One request: how long after the last one, whose, and what.
 type Move = (u64, usize, Act);
@@ -31,6 +31,11 @@ enum Act {
     Release,
     Leave,
     Yield,
+    /// By the fence that is stored, or by another.
+    Break {
+        mode: BreakMode,
+        wrong: bool,
+    },
 }
 
 fn moves(cast: usize) -> impl Strategy<Value = Vec<Move>> {
@@ -43,6 +48,10 @@ fn moves(cast: usize) -> impl Strategy<Value = Vec<Move>> {
         2 => Just(Act::Release),
         1 => Just(Act::Leave),
         1 => Just(Act::Yield),
+        1 => (any::<bool>(), prop::bool::weighted(0.2)).prop_map(|(drain, wrong)| Act::Break {
+            mode: if drain { BreakMode::Drain } else { BreakMode::Now },
+            wrong,
+        }),
     ];
     vec((prop_oneof![4 => 0..50_u64, 1 => 0..3_000_u64], 0..cast, act), 1..100)
 }
@@ -64,6 +73,10 @@ struct Model {
     tickets: Vec<u64>,
     /// By player.
     standing: BTreeMap<usize, Stands>,
+    /// Through which millisecond a broken vote keeps everybody out.
+    drained: Option<u64>,
+    /// Each player's attempt: a new one after it was broken.
+    attempts: Vec<u128>,
     /// By ticket: whose it is, and how long it is kept.
     line: BTreeMap<u64, (usize, u64)>,
     /// By fence: which lease it was given to.
@@ -80,6 +93,8 @@ enum Says {
     Permits,
     Upgrade,
     Absent,
+    Broken,
+    Other,
 }
 
 impl Says {
@@ -91,6 +106,8 @@ impl Says {
             Vote::Refusal(Refusal::Permits { .. }) => Self::Permits,
             Vote::Refusal(Refusal::Upgrade) => Self::Upgrade,
             Vote::Refusal(Refusal::Absent) => Self::Absent,
+            Vote::Broken { .. } => Self::Broken,
+            Vote::Refusal(Refusal::Other { .. }) => Self::Other,
             other => panic!("{other:?}"),
         }
     }
@@ -108,14 +125,15 @@ fn agree(one: Mode, other: Mode) -> bool {
 
 impl Model {
     fn new(cast: &[Mode], tickets: Vec<u64>) -> Self {
-        let (standing, line, given, leases) = Default::default();
-        let mut model = Self { cast: cast.to_vec(), tickets, standing, line, given, leases };
-        model.leases = alloc::vec![0; cast.len()];
-        model
+        let (standing, drained, line, given) = Default::default();
+        let attempts = (1..=cast.len() as u128).collect();
+        let leases = alloc::vec![0; cast.len()];
+        Self { cast: cast.to_vec(), tickets, standing, drained, attempts, line, given, leases }
     }
 
     fn lapse(&mut self, now: u64) {
         self.standing.retain(|_, stands| stands.until >= now);
+        self.drained.take_if(|until| *until < now);
         self.line.retain(|_, (_, until)| *until >= now);
     }
 
@@ -134,6 +152,9 @@ impl Model {
 
     fn expects_of_acquire(&self, who: usize, in_line: bool) -> Says {
         let mode = self.cast[who];
+        if self.drained.is_some() {
+            return Says::Held;
+        }
         if self.standing.contains_key(&who) {
             return Says::Grant;
         }
@@ -164,6 +185,9 @@ impl Model {
             Mode::Slot { slot, .. } => Some(slot),
             _ => None,
         };
+        if self.drained.is_some() {
+            return Says::Held;
+        }
         let is_own = self.standing.get(&who).is_some_and(|stands| stands.slot == slot);
         let fits = self.others(who).all(|(other, taken)| agree(wanted, other) && (slot.is_none() || taken != slot));
         match (is_own, fits, repair) {
@@ -171,6 +195,23 @@ impl Model {
             (false, false, _) => Says::Held,
             (false, true, false) => Says::Absent,
         }
+    }
+
+    fn expects_of_break(&self, stored: Option<u64>, wrong: bool) -> Says {
+        let is_taken = !self.standing.is_empty() || self.drained.is_some();
+        match (is_taken, stored.is_some() && !wrong) {
+            (_, true) => Says::Broken,
+            (true, false) => Says::Other,
+            (false, false) => Says::Absent,
+        }
+    }
+
+    fn breaks(&mut self, mode: BreakMode) {
+        let until = self.standing.values().map(|stands| stands.until).max().or(self.drained);
+        for who in std::mem::take(&mut self.standing).into_keys() {
+            self.attempts[who] += self.cast.len() as u128;
+        }
+        self.drained = until.filter(|_| mode == BreakMode::Drain);
     }
 
     fn stands(&mut self, who: usize, until: u64, vote: &Vote) {
@@ -214,7 +255,7 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
     for (wait, who, act) in moves {
         now += wait;
         model.lapse(now);
-        let attempt = LeaseId::from_bits(who as u128 + 1);
+        let attempt = LeaseId::from_bits(model.attempts[who]);
         let waiter = waiter(cast[who], model.tickets[who]);
         let (was_in, was_free) = (model.standing.contains_key(&who), model.standing.is_empty());
         let (stored, clock) = (node.fence(), now * 1_000);
@@ -240,6 +281,10 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
                 let request = Request::Renew { attempt, fence, ttl: ttl(millis), repair, holder, mode };
                 (request, model.expects_of_renewal(who, mode, repair))
             }
+            Act::Break { mode, wrong } => {
+                let target = Target::Fence(Fence::new(stored.unwrap_or(1) + u64::from(wrong)));
+                (Request::Break { target, mode }, model.expects_of_break(stored, wrong))
+            }
             Act::Release | Act::Leave | Act::Yield => {
                 let parting = match act {
                     Act::Leave => Some(Parting::Leave(waiter)),
@@ -249,6 +294,7 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
                 (release(parting), if was_in { Says::Grant } else { Says::Absent })
             }
         };
+        let was_taken = !was_free || model.drained.is_some();
         let answer = node.answer(now, &request);
         assert_eq!(Says::of(&answer.vote), expected, "{request:?}");
 
@@ -273,6 +319,11 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
                 }
                 model.stands(who, now + ttl, &answer.vote);
             }
+            Act::Break { mode, .. } => {
+                if expected == Says::Broken {
+                    model.breaks(mode);
+                }
+            }
             Act::Release | Act::Leave | Act::Yield => {
                 model.standing.remove(&who);
                 match act {
@@ -284,17 +335,22 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
         }
         compare(&node, &model);
         if told {
-            check_hint(&node, &model, now, answer.hint, was_in && matches!(act, Act::Release | Act::Leave));
+            let freed = match act {
+                Act::Release | Act::Leave => was_in,
+                Act::Break { mode, wrong } => was_taken && mode == BreakMode::Now && !wrong,
+                _ => false,
+            };
+            check_hint(&node, &model, now, answer.hint, freed);
         }
     }
 }
 
 fn compare(node: &Node, model: &Model) {
-    let until = model.standing.values().map(|stands| stands.until).max();
+    let until = model.standing.values().map(|stands| stands.until).max().or(model.drained);
     assert_eq!(node.vote().map(|(_, until)| until), until);
     assert_eq!(node.line(), model.line.keys().copied().collect::<Vec<_>>());
     for entry in &node.record.entries {
-        let who = (0..model.cast.len()).find(|who| entry.attempt == LeaseId::from_bits(*who as u128 + 1));
+        let who = model.attempts.iter().position(|attempt| entry.attempt == LeaseId::from_bits(*attempt));
         let stands = who.and_then(|who| model.standing.get(&who));
         assert_eq!(stands.map(|stands| (stands.until, stands.slot)), Some((entry.until, entry.slot)));
     }

@@ -92,8 +92,8 @@ impl Setup {
         let named = |trouble: Trouble| trouble.of(&format!("{host}:{port}"));
         let info = seeds::info(host.to_owned(), port, self.tls, &self.login)?;
         let mut connecting = connect(&info, self.connect_deadline).await.map_err(named)?;
-        let channel = hints::wanted(inbox).filter(|_| lane == 0);
-        let text = greet(&mut connecting, &info, &self.title, Home::Cluster, channel).await.map_err(named)?;
+        let channels = if lane == 0 { hints::wanted(inbox) } else { Vec::new() };
+        let text = greet(&mut connecting, &info, &self.title, Home::Cluster, channels).await.map_err(named)?;
         Ok((connecting, identify(&text, Post::Cluster).map_err(named)?))
     }
 }

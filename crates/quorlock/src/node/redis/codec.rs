@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, ServerError, Value, cmd};
+use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX, Period};
 use quorlock_core::name::Holder;
 use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, Standing, Trust, retention_millis};
 use quorlock_core::ticket::{Line, Parting, Waiter};
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Report, Request, Vote};
+use quorlock_core::vote::{BreakMode, FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Report, Request, Target, Vote};
 
-use super::scripts::{Home, fence_key, holds_key, line_key, mark_key, tombstone_key};
+use super::scripts::{Home, fence_key, holds_key, line_key, mark_key, tombstone_key, tombstone_prefix};
 use super::{malformed, trouble};
 use crate::node::place::KeySpan;
 use crate::node::{Letter, Life, PAGE_MAX, Page, Reply, Search, Trouble};
@@ -65,6 +66,21 @@ pub(super) fn request(life: Option<Life>, letter: &Letter, constants: &Constants
             command.arg(mark_key(place)).arg(&place.key).arg(tombstone_key(place, *attempt)).arg(holds_key(place));
             let slot = slot.map(|slot| slot.to_string()).unwrap_or_default();
             command.arg(mark(life)).arg(attempt.reveal()).arg(slot);
+            command
+        }
+        Request::Break { target, mode } => {
+            let mut command = cmd("EVALSHA");
+            command.arg(&scripts.breaking.sha).arg(4);
+            command.arg(&place.key).arg(line_key(place)).arg(fence_key(place)).arg(holds_key(place));
+            match target {
+                Target::Fence(fence) => command.arg("fence").arg(fence.get()),
+                Target::Digest(digest) => command.arg("digest").arg(digest.digits()),
+            };
+            command.arg(match mode {
+                BreakMode::Drain => "drain",
+                BreakMode::Now => "now",
+            });
+            command.arg(constants.max_ttl_millis).arg(tombstone_prefix(place));
             command
         }
         Request::PlainAcquire { attempt, ttl } => {
@@ -233,6 +249,9 @@ fn scripted(request: &Request, value: &Value) -> Option<Reply> {
         (Request::Acquire { .. } | Request::Renew { .. }, code) | (Request::Check { .. }, code @ (-1 | -2 | -4)) => {
             Vote::Refusal(refusal(code, rest)?)
         }
+        (Request::Break { .. }, -4) if rest.is_empty() => Vote::Refusal(Refusal::Absent),
+        (Request::Break { .. }, -9) => Vote::Refusal(other(rest)?),
+        (Request::Break { .. }, 3) => broken(rest)?,
         (Request::Inspect, 2) => Vote::Report(Box::new(report(rest)?)),
         (Request::Check { .. }, 3) => standing_vote(rest)?,
         _ => return None,
@@ -276,8 +295,20 @@ fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
     })
 }
 
+fn broken(parts: &[Value]) -> Option<Vote> {
+    let [digest, stood, left] = parts else { return None };
+    let (digest, stood) = (Digest::parse(&text(digest)?)?, flag(stood)?);
+    Some(Vote::Broken { digest, stood, remaining: Duration::from_millis(unsigned(left)?) })
+}
+
+fn other(parts: &[Value]) -> Option<Refusal> {
+    let [fence, digest, who] = parts else { return None };
+    let fence = Some(Fence::new(unsigned(fence)?)).filter(|fence| *fence > Fence::default());
+    Some(Refusal::Other { fence, digest: Digest::parse(&text(digest)?)?, holder: Holder::decode(&text(who)?) })
+}
+
 fn line(place: &Value, waiting: &Value, lower: &Value) -> Option<Line> {
-    let lower = matches!(lower, Value::Int(0 | 1)).then_some(*lower == Value::Int(1))?;
+    let lower = flag(lower)?;
     Some(Line { place: Some(small(place)?).filter(|place| *place > 0), waiting: small(waiting)?, lower })
 }
 
@@ -285,11 +316,16 @@ fn report(parts: &[Value]) -> Option<Report> {
     let [fence, since, waiting, held @ ..] = parts else { return None };
     let held = match held {
         [] => None,
-        [Value::Int(left), period, holds, who] => Some(HeldBy {
+        [Value::Int(left), period, holds, who, digest, broken] => Some(HeldBy {
             holder: Holder::decode(&text(who)?),
             remaining: remaining(*left),
             period: parse_period(&text(period)?)?,
             holds: small(holds)?,
+            digest: match text(digest)?.as_str() {
+                "" => None,
+                digits => Some(Digest::parse(digits)?),
+            },
+            broken: flag(broken)?,
         }),
         _ => return None,
     };
@@ -451,6 +487,10 @@ fn unsigned(value: &Value) -> Option<u64> {
         Value::Int(number) => u64::try_from(*number).ok(),
         _ => None,
     }
+}
+
+fn flag(value: &Value) -> Option<bool> {
+    matches!(value, Value::Int(0 | 1)).then_some(*value == Value::Int(1))
 }
 
 fn small(value: &Value) -> Option<u32> {

@@ -1,6 +1,7 @@
 -- How a name stands: `report` of quorlock-core's node::apply. It changes nothing.
 -- KEYS  1 vote   2 line   3 fence   4 holds
--- Gives {2, now, fence, since, waiting}, and of a vote that stands also left, period, how many hold it, who.
+-- Gives {2, now, fence, since, waiting}, and of a vote that stands also left, period, how many hold it, who, its digest
+--       unless it has a fence of its own, and whether it was broken.
 --       A period is 'x', 'r <owner>', 's' or 'k <permits>'.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -15,11 +16,13 @@ local report = {2, now, fence, tonumber(began) or 0, count_all()}
 if not vote then return report end
 --#period
 --#entries
+--#digest
 local period, count = 'x', 1
 if kind then
   period = detail == '' and kind or kind .. ' ' .. detail
   count = math.max(#read_entries(), 1)
 end
 report[6], report[7], report[8] = redis.call('PTTL', KEYS[1]), period, count
-report[9] = by == signed and who or ''
+report[9], report[10] = by == signed and who or '', by == signed and '' or digest(signed)
+report[11] = broken_digest(signed) and 1 or 0
 return report

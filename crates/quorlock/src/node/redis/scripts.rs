@@ -7,6 +7,7 @@
 use std::sync::LazyLock;
 
 use ::redis::Script;
+use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::LeaseId;
 use quorlock_core::ticket::{Channel, ENTRY_LEASE, WAITERS_MAX};
@@ -31,7 +32,9 @@ impl Loaded {
             .replace("FREE_LISTED_MAX", &FREE_LISTED_MAX.to_string())
             .replace("FENCE_MAX", &Fence::MAX.to_string())
             .replace("HINT_CHANNEL", &format!("'{}'", hint_prefix()))
-            .replace("RESERVED_PREFIX", &format!("'{RESERVED_PREFIX}'"));
+            .replace("RESERVED_PREFIX", &format!("'{RESERVED_PREFIX}'"))
+            .replace("BROKEN_CHANNEL", &format!("'{}'", broken_channel()))
+            .replace("NOBODY", &format!("'{}'", Digest::NOBODY));
         Self { sha: Script::new(&source).get_hash().to_owned(), source }
     }
 }
@@ -93,7 +96,7 @@ impl Home {
 }
 
 /// Those that contain others come first.
-const FRAGMENTS: [(&str, &str); 10] = [
+const FRAGMENTS: [(&str, &str); 11] = [
     ("--#begin", include_str!("begin.lua")),
     ("--#period", include_str!("period.lua")),
     ("--#fence", include_str!("fence.lua")),
@@ -104,6 +107,7 @@ const FRAGMENTS: [(&str, &str); 10] = [
     ("--#leave", include_str!("leave.lua")),
     ("--#write_fence", include_str!("write_fence.lua")),
     ("--#write_line", include_str!("write_line.lua")),
+    ("--#digest", include_str!("digest.lua")),
 ];
 
 /// Everything that is loaded in the handshake.
@@ -114,6 +118,7 @@ pub(crate) struct Scripts {
     pub(crate) inspect: Loaded,
     pub(crate) check: Loaded,
     pub(crate) search: Loaded,
+    pub(crate) breaking: Loaded,
     pub(crate) errand: Loaded,
     pub(crate) plain_extend: Loaded,
     pub(crate) plain_release: Loaded,
@@ -132,15 +137,17 @@ impl Scripts {
             inspect: loaded(include_str!("inspect.lua")),
             check: loaded(include_str!("check.lua")),
             search: loaded(include_str!("search.lua")),
+            breaking: loaded(include_str!("break.lua")),
             errand: loaded(include_str!("errand.lua")),
             plain_extend: loaded(include_str!("plain_extend.lua")),
             plain_release: loaded(include_str!("plain_release.lua")),
         }
     }
 
-    pub(crate) fn all(&self) -> [&Loaded; 9] {
-        let Self { acquire, enter, release, inspect, check, search, errand, plain_extend, plain_release } = self;
-        [acquire, enter, release, inspect, check, search, errand, plain_extend, plain_release]
+    pub(crate) fn all(&self) -> [&Loaded; 10] {
+        let Self { acquire, enter, release, inspect, check, search, breaking, errand, plain_extend, plain_release } =
+            self;
+        [acquire, enter, release, inspect, check, search, breaking, errand, plain_extend, plain_release]
     }
 }
 
@@ -173,7 +180,17 @@ pub(crate) fn line_key(place: &Place) -> String {
 }
 
 pub(crate) fn tombstone_key(place: &Place, attempt: LeaseId) -> String {
-    format!("{RESERVED_PREFIX}done:{}{}", place.tag(), attempt.reveal())
+    format!("{}{}", tombstone_prefix(place), attempt.reveal())
+}
+
+/// What comes before the attempt in the keys of tombstones.
+pub(crate) fn tombstone_prefix(place: &Place) -> String {
+    format!("{RESERVED_PREFIX}done:{}", place.tag())
+}
+
+/// Where all clients hear of locks that were broken: each message is a key.
+pub(crate) fn broken_channel() -> String {
+    format!("{RESERVED_PREFIX}broken")
 }
 
 /// Where one client hears hints.

@@ -1,8 +1,10 @@
-//! Hints between sessions: rows that a release leaves for the first in line, and an ear for them while somebody waits.
+//! Hints between sessions: rows that a release leaves for the first in line, and a break for everybody; and an ear for
+//! them while somebody waits or holds.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use quorlock_core::name::LeaseId;
 use quorlock_core::node::NodeTime;
 use quorlock_core::ticket::{Channel, ENTRY_LEASE, Hint, Line, Parting, Ticket, Waiter};
 use quorlock_core::vote::{Refusal, Request, Vote};
@@ -14,6 +16,10 @@ use crate::node::{Answer, Inbox, Letter, Reply};
 
 /// How long a hint may go unnoticed while somebody waits.
 pub(super) const NOTICE_WITHIN: Duration = Duration::from_millis(2);
+/// How long a break may go unnoticed while somebody holds, and nobody waits.
+const BREAK_NOTICE_WITHIN: Duration = Duration::from_millis(100);
+/// In place of a channel: a lock was broken, and the ticket is its key. Everybody listens to that.
+pub(super) const BROKEN: &str = "broken";
 /// No client's channel: nobody listens there.
 const NOBODY: Channel = Channel(0);
 
@@ -22,6 +28,10 @@ pub(super) struct Listener {
     inbox: Inbox,
     /// Who waits in line by way of this session, and until when the node keeps the place.
     waiters: HashMap<Ticket, u64>,
+    /// Who holds by way of this session, and until when unless it is renewed.
+    holds: HashMap<LeaseId, u64>,
+    /// When the file was last looked at.
+    looked: Instant,
     /// SQLite's count of other connections' commits, when the hints were last read.
     version: Option<i64>,
     /// The last hint that was read, whoever it was for.
@@ -33,17 +43,35 @@ pub(super) struct Listener {
 impl Listener {
     /// An ear for this client's hints.
     pub(super) fn new(inbox: Inbox) -> Self {
-        Self { inbox, waiters: HashMap::new(), version: None, read: 0, told: None }
+        let (waiters, holds) = (HashMap::new(), HashMap::new());
+        Self { inbox, waiters, holds, looked: Instant::now(), version: None, read: 0, told: None }
     }
 
-    /// Whether anybody waits who could do with a hint.
-    pub(super) fn is_needed(&self) -> bool {
-        !self.waiters.is_empty()
+    /// In what time to look again, if there is anybody who could do with a hint.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        if !self.waiters.is_empty() {
+            Some(NOTICE_WITHIN)
+        } else if !self.holds.is_empty() {
+            Some(BREAK_NOTICE_WITHIN.saturating_sub(self.looked.elapsed()))
+        } else {
+            None
+        }
+    }
+
+    /// Whether a look must not wait for the queue to be empty.
+    pub(super) fn is_due(&self) -> bool {
+        !self.waiters.is_empty() || self.due_in() == Some(Duration::ZERO)
     }
 
     /// Passes on what is for this client.
-    pub(super) fn tell(&self, tickets: impl IntoIterator<Item = Ticket>) {
-        tickets.into_iter().for_each(|ticket| self.inbox.take(Answer::Hint(ticket)));
+    pub(super) fn tell(&self, hints: impl IntoIterator<Item = Answer>) {
+        hints.into_iter().for_each(|hint| self.inbox.take(hint));
+    }
+
+    /// Writes down for all clients that a lock was broken; this one is to be told after the commit.
+    pub(super) fn announce(transaction: &Connection, key: &str, now: NodeTime) -> Result<Answer, Fault> {
+        leave(transaction, BROKEN, key, now)?;
+        Ok(Answer::Broken(key.into()))
     }
 
     /// Writes down a hint for another client; one for this client is given back, to be told after the commit.
@@ -52,14 +80,12 @@ impl Listener {
         transaction: &Connection,
         hint: Option<Hint>,
         now: NodeTime,
-    ) -> Result<Option<Ticket>, Fault> {
+    ) -> Result<Option<Answer>, Fault> {
         let Some(hint) = hint.filter(|hint| hint.channel != NOBODY) else { return Ok(None) };
         if hint.channel == self.inbox.channel {
-            return Ok(Some(hint.ticket));
+            return Ok(Some(Answer::Hint(hint.ticket)));
         }
-        transaction
-            .prepare_cached("INSERT INTO hint(channel, ticket, until) VALUES (?1, ?2, ?3)")?
-            .execute(params![hint.channel.digits(), hint.ticket.to_string(), stored(lapse(now), "hint", "until")?])?;
+        leave(transaction, &hint.channel.digits(), &hint.ticket.to_string(), now)?;
         Ok(None)
     }
 
@@ -72,14 +98,14 @@ impl Listener {
         Ok(())
     }
 
-    /// Learns from a transaction that was committed who waits, and who no longer does.
+    /// Learns from a transaction that was committed who waits and who holds, and who no longer does.
     pub(super) fn learn<'a>(&mut self, answered: impl IntoIterator<Item = (&'a Letter, &'a Reply)>, now: NodeTime) {
         if self.inbox.channel == NOBODY {
-            self.waiters.clear();
             return;
         }
         for (letter, reply) in answered {
             let Reply::Voted { vote, .. } = reply else { continue };
+            self.learn_of_hold(&letter.request, vote, now);
             match (&*letter.request, vote) {
                 (Request::Acquire { waiter: Some(waiter), .. }, Vote::Refusal(refusal)) if is_in_line(refusal) => {
                     self.expect(*waiter, now);
@@ -96,6 +122,21 @@ impl Listener {
         }
     }
 
+    fn learn_of_hold(&mut self, request: &Request, vote: &Vote, now: NodeTime) {
+        match request {
+            Request::Acquire { attempt, ttl, .. }
+            | Request::Renew { attempt, ttl, .. }
+            | Request::PlainAcquire { attempt, ttl }
+            | Request::PlainExtend { attempt, ttl } => {
+                if let Vote::Grant { .. } = vote {
+                    self.holds.insert(*attempt, now.life_millis.saturating_add(ttl.as_millis()));
+                }
+            }
+            Request::Release { attempt, .. } | Request::PlainRelease { attempt } => drop(self.holds.remove(attempt)),
+            Request::Inspect | Request::Check { .. } | Request::Break { .. } => {}
+        }
+    }
+
     fn expect(&mut self, waiter: Waiter, now: NodeTime) {
         if waiter.channel == self.inbox.channel {
             self.waiters.insert(waiter.ticket, lapse(now));
@@ -105,10 +146,13 @@ impl Listener {
     /// Passes on what other sessions have left for this client, if any of them has committed anything since the last
     /// time: that costs no lock and hardly any time to find out.
     pub(super) fn listen(&mut self, connection: &Connection, now: NodeTime) {
+        self.looked = Instant::now();
         self.waiters.retain(|_, until| now.life_millis <= *until);
+        self.holds.retain(|_, until| now.life_millis <= *until);
         if self.hear(connection, now).is_err_and(|fault| !fault.is_transient()) {
-            // Without hints waiters ask again all the same, and whatever is wrong with the file, they are told then.
+            // Without hints people ask again all the same, and whatever is wrong with the file, they are told then.
             self.waiters.clear();
+            self.holds.clear();
         }
     }
 
@@ -125,7 +169,10 @@ impl Listener {
         while let Some(row) = rows.next()? {
             let column = |index, name| Column { row, index, table: "hint", name };
             self.read = column(0, "seq").must(Column::value)?;
-            if column(1, "channel").must(Column::value::<String>)? == own {
+            let channel = column(1, "channel").must(Column::value::<String>)?;
+            if channel == BROKEN {
+                self.inbox.take(Answer::Broken(column(2, "ticket").must(Column::value)?));
+            } else if channel == own {
                 self.told = Some(self.read);
                 let ticket = column(2, "ticket").must(|ticket| ticket.parsed(Ticket::parse))?;
                 self.inbox.take(Answer::Hint(ticket));
@@ -134,6 +181,16 @@ impl Listener {
         self.version = Some(version);
         Ok(())
     }
+}
+
+/// Leaves a row for others, which is kept no longer than a place in line.
+fn leave(transaction: &Connection, channel: &str, ticket: &str, now: NodeTime) -> Result<(), Fault> {
+    transaction.prepare_cached("INSERT INTO hint(channel, ticket, until) VALUES (?1, ?2, ?3)")?.execute(params![
+        channel,
+        ticket,
+        stored(lapse(now), "hint", "until")?
+    ])?;
+    Ok(())
 }
 
 /// Whether one who was refused so has a place in line now.

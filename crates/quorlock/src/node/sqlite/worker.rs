@@ -5,13 +5,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Errand, NodeTime, Standing, apply, attend};
-use quorlock_core::ticket::{Hint, Ticket};
+use quorlock_core::ticket::Hint;
 use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, Transaction};
 
 use crate::entropy;
 use crate::node::sqlite::fault::Fault;
-use crate::node::sqlite::listener::{Listener, NOTICE_WITHIN};
+use crate::node::sqlite::listener::Listener;
 use crate::node::sqlite::processes::Processes;
 use crate::node::sqlite::store::{self, NodeNote};
 use crate::node::sqlite::{Clock, database, dead, file, record, reserve};
@@ -143,7 +143,7 @@ impl Worker {
                 Ok(first) => {
                     self.work(first, queue);
                     // A queue that is never empty must not keep anybody from hearing.
-                    if self.listener.is_needed() {
+                    if self.listener.is_due() {
                         self.listen();
                     }
                 }
@@ -159,10 +159,9 @@ impl Worker {
 
     /// Waits for work: for as long as it takes, unless somebody has to be given hints meanwhile.
     fn next(&self, queue: &Receiver<Job>) -> Result<Job, RecvTimeoutError> {
-        if self.listener.is_needed() {
-            queue.recv_timeout(NOTICE_WITHIN)
-        } else {
-            queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        match self.listener.due_in() {
+            Some(time) => queue.recv_timeout(time),
+            None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
     }
 
@@ -184,8 +183,8 @@ impl Worker {
         self.write_back();
     }
 
-    /// Does all jobs, and those that have queued up meanwhile, or none. Gives the hints for this client's own waiters.
-    fn transact(&mut self, jobs: &mut Vec<Job>, queue: &Receiver<Job>) -> Result<Vec<Ticket>, Fault> {
+    /// Does all jobs, and those that have queued up meanwhile, or none. Gives the hints for this client itself.
+    fn transact(&mut self, jobs: &mut Vec<Job>, queue: &Receiver<Job>) -> Result<Vec<Answer>, Fault> {
         let mut transaction = database::begin_here(&self.connection)?;
         gather(jobs, queue);
         let mut now = (self.clock)();
@@ -215,6 +214,9 @@ impl Worker {
                         let (reply, hint) =
                             answer(&transaction, &node, &self.boot, &self.processes, letter, epoch, now)?;
                         hinted.extend(self.listener.leave(&transaction, hint, now)?);
+                        if let Reply::Voted { vote: Vote::Broken { .. }, .. } = reply {
+                            hinted.push(Listener::announce(&transaction, &letter.place.key, now)?);
+                        }
                         replies.push(reply);
                     }
                     asked.answer = Ok(replies);
@@ -345,11 +347,14 @@ fn answer(
     if let Some(until) = record.tombstone.take().filter(|until| Some(*until) != ended) {
         record::save_tombstone(transaction, request.attempt(), until)?;
     }
-    for (attempt, until) in buried {
+    for (attempt, until) in buried.into_iter().chain(answer.buried) {
+        let until = record::load_tombstone(transaction, attempt)?.map_or(until, |known| known.max(until));
         record::save_tombstone(transaction, attempt, until)?;
     }
     if record != before {
-        record::save(transaction, key, &before, &record, processes.behind())?;
+        // Nobody's death frees what was broken: whoever broke it holds nothing.
+        let behind = processes.behind().filter(|_| !matches!(request, Request::Break { .. }));
+        record::save(transaction, key, &before, &record, behind)?;
     }
     Ok((voted(answer.vote), answer.hint))
 }

@@ -162,8 +162,8 @@ impl Receiver for Ear {
     fn receive(&self, value: Value) {
         let inbox = &self.desk.inbox;
         if let Value::Push { kind, data } = value {
-            if let Some(ticket) = hints::heard(inbox.channel, &kind, &data) {
-                inbox.take(Answer::Hint(ticket));
+            if let Some(hint) = hints::heard(inbox.channel, &kind, &data) {
+                inbox.take(hint);
             }
         } else if let Err(trouble) = self.desk.take(self.lane, value) {
             inbox.take(Answer::End(trouble));

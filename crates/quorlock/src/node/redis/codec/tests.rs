@@ -37,6 +37,7 @@ fn letters() -> Vec<Letter> {
         Request::Release { attempt, tombstone: Some(1), parting: waiter.map(Parting::Yield) },
         Request::Inspect,
         Request::Check { attempt, slot: Some(1) },
+        BREAK,
         Request::PlainAcquire { attempt, ttl },
         Request::PlainExtend { attempt, ttl },
         Request::PlainRelease { attempt },
@@ -126,7 +127,7 @@ fn says_yes(request: &Request, value: &Value, same_life: bool) -> bool {
         }
         Request::Acquire { .. } | Request::Renew { .. } => matches!(value, Value::Array(parts)
             if matches!(&parts[..], [Value::Int(1), at, fence] if is_number(at) && is_number(fence))),
-        Request::Inspect | Request::Check { .. } => false,
+        Request::Inspect | Request::Check { .. } | Request::Break { .. } => false,
     }
 }
 
@@ -229,8 +230,13 @@ fn a_report_is_read_whole_or_not_at_all() {
         ("s 2", None),
     ] {
         let bulk = |text: &str| vec![Value::BulkString(text.into())];
-        let parts = [numbers(&[2, 9, 7, 8, 2, 50]), bulk(text), numbers(&[4]), bulk("nobody")].concat();
-        let held = |period| HeldBy { holder: None, remaining: Some(Duration::from_millis(50)), period, holds: 4 };
+        let parts = [
+            [numbers(&[2, 9, 7, 8, 2, 50]), bulk(text), numbers(&[4])].concat(),
+            [bulk("nobody"), bulk("00000000000000ff"), numbers(&[1])].concat(),
+        ]
+        .concat();
+        let (remaining, digest) = (Some(Duration::from_millis(50)), Digest::parse("00000000000000ff"));
+        let held = |period| HeldBy { holder: None, remaining, period, holds: 4, digest, broken: true };
         let expected = period.and_then(|period| reported(Report { held: Some(held(period)), ..free.clone() }));
         assert_eq!(read(&Request::Inspect, &parts), expected, "{text}");
     }
@@ -249,6 +255,25 @@ fn a_check_is_read_whole_or_not_at_all() {
         assert_eq!(read(&request, &numbers(&[other, 9])), None);
     }
 }
+
+#[test]
+fn a_break_is_read_whole_or_not_at_all() {
+    let bulk = |text: &str| vec![Value::BulkString(text.into())];
+    let digest = Digest::parse("00000000000000ff").unwrap();
+    let broken = |stood| Vote::Broken { digest, stood, remaining: Duration::from_millis(50) };
+    for (number, expected) in [(0, Some(broken(false))), (1, Some(broken(true))), (2, None)] {
+        let parts = [numbers(&[3, 9]), bulk("00000000000000ff"), numbers(&[number, 50])].concat();
+        assert_eq!(read(&BREAK, &parts), expected);
+    }
+    for (number, fence) in [(0, None), (7, Some(Fence::new(7)))] {
+        let parts = [numbers(&[-9, 9, number]), bulk("00000000000000ff"), bulk("nobody")].concat();
+        assert_eq!(read(&BREAK, &parts), Some(Vote::Refusal(Refusal::Other { fence, digest, holder: None })));
+    }
+    assert_eq!(read(&BREAK, &numbers(&[-4, 9])), Some(Vote::Refusal(Refusal::Absent)));
+    assert_eq!(read(&BREAK, &numbers(&[1, 9])), None, "nobody is granted anything by a break");
+}
+
+const BREAK: Request = Request::Break { target: Target::Fence(Fence::new(7)), mode: BreakMode::Drain };
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]

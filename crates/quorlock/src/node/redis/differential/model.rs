@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::{LeaseId, Name};
@@ -13,10 +14,11 @@ use quorlock_core::node::{
 };
 use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{Refusal, Request};
+use quorlock_core::vote::{Refusal, Request, Target};
 
 use super::steps::{
-    Away, Bid, CHANNELS, CONSTANTS, Cast, Jump, Kind, Known, Letter, NAMES, ROLES, RUNS, Role, Span, TICKETS, Visit,
+    Aim, Away, Bid, CHANNELS, CONSTANTS, Cast, Jump, Kind, Known, Letter, NAMES, ROLES, RUNS, Role, Span, TICKETS,
+    Visit,
 };
 use crate::node::Life;
 use crate::node::place::{KeyTemplate, Place};
@@ -39,7 +41,12 @@ pub(super) fn constants(which: usize) -> Constants {
 }
 
 pub(super) fn attempts() -> impl Iterator<Item = LeaseId> {
-    (0..ROLES.len()).map(|who| LeaseId::from_bits(who as u128))
+    (0..ROLES.len()).map(attempt)
+}
+
+/// From 1: nobody draws the attempt that could be taken for one that was broken.
+fn attempt(who: usize) -> LeaseId {
+    LeaseId::from_bits(who as u128 + 1)
 }
 
 /// Where hints are heard.
@@ -143,7 +150,7 @@ impl Model {
 
     pub(super) fn request(&self, letter: &Letter) -> Request {
         let who = *letter.who.get(self.cast.0);
-        let (attempt, mode) = (LeaseId::from_bits(who as u128), mode(ROLES[who], letter.slot));
+        let (attempt, mode) = (attempt(who), mode(ROLES[who], letter.slot));
         let ttl = |millis| Ttl::new(Duration::from_millis(millis), Duration::MAX).unwrap();
         match letter.kind {
             Kind::Acquire { fence, ttl: millis, holder, waiter: which } => {
@@ -165,12 +172,26 @@ impl Model {
                 Request::Check { attempt, slot: if let Mode::Slot { slot, .. } = mode { Some(slot) } else { None } }
             }
             // The page knows no other way to hold than alone.
+            Kind::Break { mode, aim } => Request::Break { target: self.target(letter.name, aim), mode },
             Kind::PlainAcquire { ttl: millis } if is_alone(mode) => Request::PlainAcquire { attempt, ttl: ttl(millis) },
             Kind::PlainExtend { ttl: millis } if is_alone(mode) => Request::PlainExtend { attempt, ttl: ttl(millis) },
             Kind::PlainRelease if is_alone(mode) => Request::PlainRelease { attempt },
             Kind::Inspect | Kind::PlainAcquire { .. } | Kind::PlainExtend { .. } | Kind::PlainRelease => {
                 Request::Inspect
             }
+        }
+    }
+
+    fn target(&self, name: usize, aim: Aim) -> Target {
+        let record = &self.state.records[name];
+        let standing = record.vote.as_ref().map_or(LeaseId::from_bits(1), |vote| vote.attempt);
+        match aim {
+            Aim::Stored(off) => {
+                let stored = record.fence.as_ref().map_or(1, |note| note.fence.get());
+                Target::Fence(Fence::new(stored.saturating_add_signed(off)))
+            }
+            Aim::Standing => Target::Digest(Digest::of(standing)),
+            Aim::Digest(who) => Target::Digest(Digest::of(attempt(*who.get(self.cast.0)))),
         }
     }
 
@@ -209,6 +230,10 @@ impl Model {
             vote.until += 1;
         }
         tombstones.extend(record.tombstone.take().map(|until| (attempt, until)));
+        for (attempt, until) in &answer.buried {
+            let known = tombstones.entry(*attempt).or_default();
+            *known = (*known).max(*until);
+        }
         answer
     }
 
@@ -286,7 +311,7 @@ impl Model {
         let now = self.time();
         self.state.records[name].fence.insert(FenceNote {
             fence: Fence::new(Fence::MAX.get() - below),
-            by: LeaseId::from_bits(0),
+            by: attempt(0),
             since_micros: now.wall_micros,
             ticket: None,
             holder: "7 host late".into(),

@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
+use quorlock_core::vote::BreakMode;
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
@@ -63,6 +64,7 @@ pub(super) enum Kind {
     Release { tombstone: Option<u64>, parting: Option<Away> },
     Inspect,
     Check,
+    Break { mode: BreakMode, aim: Aim },
     PlainAcquire { ttl: u64 },
     PlainExtend { ttl: u64 },
     PlainRelease,
@@ -125,6 +127,17 @@ pub(super) const TICKETS: [(u64, u64, bool); 6] = [
     (2, 0xffff_ffff_ffff_ffff, true),
     (9_999_999, 0xa, false),
 ];
+
+/// What is to be broken.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Aim {
+    /// What has a fence this far from the stored one.
+    Stored(i64),
+    /// What stands, by its digest.
+    Standing,
+    /// Somebody's, by the digest.
+    Digest(Index),
+}
 
 /// The fence that is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -219,11 +232,22 @@ fn letter() -> impl Strategy<Value = Letter> {
             .prop_map(|(tombstone, parting)| Kind::Release { tombstone, parting }),
         2 => Just(Kind::Inspect),
         3 => Just(Kind::Check),
+        3 => (any::<bool>(), aim())
+            .prop_map(|(now, aim)| Kind::Break { mode: if now { BreakMode::Now } else { BreakMode::Drain }, aim }),
         2 => ttl().prop_map(|ttl| Kind::PlainAcquire { ttl }),
         1 => ttl().prop_map(|ttl| Kind::PlainExtend { ttl }),
         1 => Just(Kind::PlainRelease),
     ];
     (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, who, slot, kind)| Letter { name, who, slot, kind })
+}
+
+fn aim() -> impl Strategy<Value = Aim> {
+    prop_oneof![
+        6 => Just(Aim::Stored(0)),
+        1 => select(vec![-1, 1]).prop_map(Aim::Stored),
+        2 => Just(Aim::Standing),
+        1 => any::<Index>().prop_map(Aim::Digest),
+    ]
 }
 
 fn bid() -> impl Strategy<Value = Bid> {

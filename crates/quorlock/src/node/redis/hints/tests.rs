@@ -16,15 +16,21 @@ fn inbox(channel: Channel) -> Inbox {
 
 #[test]
 fn nobody_listens_on_channel_0() {
-    assert_eq!(wanted(&inbox(Channel(0))), None);
-    assert_eq!(wanted(&inbox(CHANNEL)), Some("quorlock~hint:00000000000000000000000000000007".into()));
+    assert_eq!(wanted(&inbox(Channel(0))), Vec::<String>::new());
+    assert_eq!(wanted(&inbox(CHANNEL)), ["quorlock~hint:00000000000000000000000000000007", "quorlock~broken"]);
 }
 
 #[test]
 fn a_ticket_on_ones_own_channel_is_a_hint() {
     let ticket = Ticket { at: 1_700_000_000_000_000, id: 0xff };
     let (kind, data) = message(&hint_channel(CHANNEL), &ticket.to_string());
-    assert_eq!(heard(CHANNEL, &kind, &data), Some(ticket));
+    assert_eq!(heard(CHANNEL, &kind, &data), Some(Answer::Hint(ticket)));
+}
+
+#[test]
+fn a_key_on_the_channel_of_all_was_broken() {
+    let (kind, data) = message("quorlock~broken", "quorlock:a b");
+    assert_eq!(heard(CHANNEL, &kind, &data), Some(Answer::Broken("quorlock:a b".into())));
 }
 
 #[test]

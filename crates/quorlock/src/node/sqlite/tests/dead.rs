@@ -1,6 +1,7 @@
 //! Holders and waiters whose processes are gone, made up: the first process of the machine did not start at 1.
 
 use quorlock_core::mode::OwnerId;
+use quorlock_core::vote::{BreakMode, Target};
 use quorlock_testkit::eventually;
 
 use super::*;
@@ -72,6 +73,18 @@ fn a_renewal_by_another_process_says_nothing_about_who_holds() {
     assert!(is_held(&next.session.acquire("a", 2)));
     granted(&passing.session.ask("b", renew_as(1, reads)));
     assert!(is_held(&next.session.acquire("b", 2)));
+}
+
+#[test]
+fn the_death_of_whoever_broke_a_lease_frees_nothing() {
+    let ground = Ground::new();
+    let [mut holder, mut passing, mut next] = [ground.living(1), ground.dead(2), ground.living(3)];
+    let Vote::Grant { fence, .. } = vote_of(&mut holder, asking(1, Mode::EXCLUSIVE, None)) else {
+        panic!("it is free");
+    };
+    let request = Request::Break { target: Target::Fence(fence), mode: BreakMode::Drain };
+    assert!(matches!(vote_of(&mut passing, request), Vote::Broken { stood: true, .. }));
+    assert!(is_held(&next.session.acquire("a", 2)));
 }
 
 #[test]

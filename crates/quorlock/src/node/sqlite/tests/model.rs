@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
+use quorlock_core::digest::Digest;
 use quorlock_core::mode::OwnerId;
 use quorlock_core::node::{Answer, Record, apply};
 use quorlock_core::ticket::Hint;
+use quorlock_core::vote::{BreakMode, Target};
 
 use super::*;
 use crate::node::sqlite::record;
@@ -13,6 +15,9 @@ use crate::node::sqlite::record;
 /// The session's own; what is for any other is left in the file.
 const OWN: Channel = Channel(1);
 const NAMES: [&str; 3] = ["a", "b", "ü\0c"];
+
+/// To be replaced by the fence that is stored when it comes to it.
+const STORED: Fence = Fence::MAX;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -52,11 +57,12 @@ fn request(modes: Vec<Mode>) -> impl Strategy<Value = Request> {
     let fence = prop_oneof![Just(0), START_MICROS..START_MICROS + 20_000_000, Just(START_MICROS + 1_200_000_000)];
     let ttl = (100..60_000_u64).prop_map(ttl);
     let waiter = prop::option::weighted(0.7, waiter());
-    let kind = prop_oneof![6 => Just(0), 3 => Just(1), 6 => Just(2), 5 => 3..8];
+    let kind = prop_oneof![6 => Just(0), 3 => Just(1), 6 => Just(2), 5 => 3..8, 1 => Just(8)];
     (kind, 0..modes.len(), fence.prop_map(Fence::new), ttl, any::<bool>(), 0..90_000_u64, waiter).prop_map(
         move |(kind, who, fence, ttl, flag, millis, waiter)| {
-            let (attempt, mode) = (LeaseId::from_bits(who as u128), modes[who]);
-            let plain = LeaseId::from_bits((modes.len() - 1 - who % 2) as u128);
+            // From 1: nobody draws the attempt that could be taken for one that was broken.
+            let (attempt, mode) = (LeaseId::from_bits(who as u128 + 1), modes[who]);
+            let plain = LeaseId::from_bits((modes.len() - who % 2) as u128);
             match kind {
                 0 => Request::Acquire { attempt, proposal: fence, ttl, holder: holder(), mode, waiter },
                 1 => Request::Renew { attempt, fence, ttl, repair: flag, holder: holder(), mode },
@@ -71,7 +77,12 @@ fn request(modes: Vec<Mode>) -> impl Strategy<Value = Request> {
                     let slot = if let Mode::Slot { slot, .. } = mode { Some(slot) } else { None };
                     Request::Check { attempt, slot }
                 }
-                _ => Request::Inspect,
+                7 => Request::Inspect,
+                _ => {
+                    let target =
+                        if millis % 3 == 0 { Target::Digest(Digest::of(attempt)) } else { Target::Fence(STORED) };
+                    Request::Break { target, mode: if flag { BreakMode::Now } else { BreakMode::Drain } }
+                }
             }
         },
     )
@@ -105,7 +116,18 @@ impl Model {
         if let Some(until) = record.tombstone.take() {
             self.tombstones.insert(attempt, until);
         }
+        for (attempt, until) in &answer.buried {
+            let known = self.tombstones.entry(*attempt).or_default();
+            *known = (*known).max(*until);
+        }
         answer
+    }
+
+    fn aim(&self, letter: Letter) -> Letter {
+        let Request::Break { target: Target::Fence(STORED), mode } = *letter.request else { return letter };
+        let stored = self.records.get(&letter.place.key).and_then(|record| Some(record.fence.as_ref()?.fence));
+        let target = Target::Fence(stored.unwrap_or_default());
+        Letter { request: Request::Break { target, mode }.into(), ..letter }
     }
 }
 
@@ -129,7 +151,14 @@ impl Pair {
     fn send(&mut self, letters: Vec<Letter>, epoch: Epoch) {
         let now = self.ground.clock.peek();
         let life = &self.ours.session.known;
-        let answers: Vec<Answer> = letters.iter().map(|letter| self.model.ask(life, letter, epoch, now)).collect();
+        let (letters, answers): (Vec<Letter>, Vec<Answer>) = letters
+            .into_iter()
+            .map(|letter| {
+                let letter = self.model.aim(letter);
+                let answer = self.model.ask(life, &letter, epoch, now);
+                (letter, answer)
+            })
+            .unzip();
         let life = Some(Life { epoch, ..self.ours.session.life() });
         let replies = wait(self.ours.session.session.send(life, letters)).unwrap();
         let mut hints = Vec::new();
@@ -146,7 +175,8 @@ impl Pair {
     /// The hints that were left in the file since the last time.
     fn left(&mut self) -> Vec<Hint> {
         let other = self.ground.other();
-        let mut statement = other.prepare("SELECT seq, channel, ticket FROM hint WHERE seq > ?1 ORDER BY seq").unwrap();
+        let mut statement =
+            other.prepare("SELECT seq, channel, ticket FROM hint WHERE seq > ?1 AND channel <> 'broken'").unwrap();
         let mut rows = statement.query([self.read]).unwrap();
         let mut hints = Vec::new();
         while let Some(row) = rows.next().unwrap() {

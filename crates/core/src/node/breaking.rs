@@ -1,0 +1,83 @@
+//! Ending a lease that is not one's own.
+//!
+//! Its attempts get tombstones, so that nothing of them is renewed, repaired or granted again. A vote that is to drain
+//! stays where it is, until when it would have stood, but signed by nobody: neither its old holder nor an owner or a
+//! reader who would join can prolong it.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::digest::Digest;
+use crate::mode::Period;
+use crate::name::{Holder, LeaseId};
+use crate::node::Incarnation;
+use crate::node::apply::Answer;
+use crate::node::record::{NodeTime, Record, VoteNote};
+use crate::vote::{BreakMode, Refusal, Target, Vote};
+
+/// Breaks the lease that is meant, if it is still the one that stands.
+pub(super) fn end(life: &Incarnation, record: &mut Record, target: Target, mode: BreakMode, now: NodeTime) -> Answer {
+    let Some(vote) = record.vote.as_ref() else { return end_absent(life, record, target, now) };
+    if !is_meant(record, vote, target) {
+        let note = record.fence_of_vote();
+        return Refusal::Other {
+            fence: note.map(|note| note.fence),
+            digest: Digest::of(vote.attempt),
+            holder: note.and_then(|note| Holder::decode(&note.holder)),
+        }
+        .into();
+    }
+    let (digest, until) = (Digest::of(vote.attempt), vote.until);
+    let attempts = match vote.period {
+        Period::Exclusive => Vec::from([vote.attempt]),
+        Period::Reentrant(_) | Period::Shared | Period::Slots(_) => {
+            record.entries.iter().map(|entry| entry.attempt).collect()
+        }
+    };
+    let had_fence = record.fence_of_vote().is_some();
+    if let Some(note) = record.fence.as_mut().filter(|_| had_fence) {
+        note.by = digest.signature();
+        // Nobody is to yield to it.
+        note.ticket = None;
+    }
+    record.entries.clear();
+    let (remaining, hint) = match mode {
+        BreakMode::Drain => {
+            record.vote = Some(VoteNote { attempt: digest.signature(), period: Period::Exclusive, until });
+            (Duration::from_millis(until - now.life_millis), None)
+        }
+        BreakMode::Now => {
+            record.vote = None;
+            (Duration::ZERO, record.hint())
+        }
+    };
+    Answer { vote: Vote::Broken { digest, stood: true, remaining }, hint, buried: bury(life, attempts, now) }
+}
+
+/// Whether this is the vote that is to be broken.
+fn is_meant(record: &Record, vote: &VoteNote, target: Target) -> bool {
+    let note = record.fence_of_vote();
+    match target {
+        Target::Fence(fence) => note.is_some_and(|note| note.fence == fence),
+        // A digest stands for the attempt that began a period, and says nothing of those who have joined since.
+        Target::Digest(digest) => {
+            digest == Digest::of(vote.attempt) && (vote.period == Period::Exclusive || note.is_none())
+        }
+    }
+}
+
+/// No vote stands. If the lease that is meant was the last one, it is not to be repaired here.
+fn end_absent(life: &Incarnation, record: &Record, target: Target, now: NodeTime) -> Answer {
+    let note = record.fence.as_ref().filter(|note| target == Target::Fence(note.fence));
+    let Some(note) = note else { return Refusal::Absent.into() };
+    let (digest, stood) = (Digest::of(note.by), Digest::of_broken(note.by).is_some());
+    let vote = Vote::Broken { digest, stood, remaining: Duration::ZERO };
+    Answer { vote, hint: None, buried: bury(life, Vec::from([note.by]), now) }
+}
+
+/// Tombstones for as long as anything of these attempts could be under way. One that was broken before has its own.
+fn bury(life: &Incarnation, attempts: Vec<LeaseId>, now: NodeTime) -> Vec<(LeaseId, u64)> {
+    let until = now.life_millis.saturating_add(life.constants.max_ttl_millis);
+    let alive = attempts.into_iter().filter(|attempt| Digest::of_broken(*attempt).is_none());
+    alive.map(|attempt| (attempt, until)).collect()
+}

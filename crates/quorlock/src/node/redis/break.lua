@@ -1,0 +1,66 @@
+-- Ends a lease that is not the asker's own: node::breaking of quorlock-core.
+-- KEYS  1 vote   2 line   3 fence   4 holds
+-- ARGV  1 'fence' or 'digest'   2 which one   3 'drain' or 'now'   4 how long tombstones stand (ms)
+--       5 what the keys of tombstones begin with
+-- Gives {3, now, digest, stood, left}     it is broken
+--       {-4, now} nobody holds it         {-9, now, fence, digest, who} another lease stands
+local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local millis = math.floor(now / 1000)
+local vote, line, holds = got[1], got[2], KEYS[4]
+local fence = string.match(got[3] or '', '^%d+')
+--#note
+--#period
+--#entries
+--#digest
+local meant = ARGV[1] == 'fence' and fence and tonumber(fence) == tonumber(ARGV[2])
+
+-- One that was broken before has its tombstone.
+local function bury(attempt)
+  if broken_digest(attempt) then return end
+  local key = ARGV[5] .. attempt
+  local left = math.max(tonumber(ARGV[4]), redis.call('PTTL', key))
+  redis.call('SET', key, '1', 'PX', left)
+end
+
+if not vote then
+  if not meant then return {-4, now} end
+  bury(by)
+  return {3, now, digest(by), broken_digest(by) and 1 or 0, 0}
+end
+local own_fence, its = by == signed, digest(signed)
+if ARGV[1] == 'fence' then
+  meant = meant and own_fence
+else
+  -- A digest stands for the attempt that began a period, and says nothing of those who have joined since.
+  meant = its == ARGV[2] and not (kind and own_fence)
+end
+if not meant then return {-9, now, own_fence and tonumber(fence) or 0, its, own_fence and who or ''} end
+
+-- Tombstones first: whatever fails after that, nothing of these attempts comes back.
+if kind then
+  for _, entry in ipairs(read_entries()) do bury(entry[1]) end
+elseif string.match(signed, '^%x+$') and #signed == 32 then
+  bury(signed)
+end
+local nobody = its .. NOBODY
+if own_fence then
+  -- Nobody is to yield to it.
+  redis.call('SET', KEYS[3], fence .. ' ' .. nobody .. ' ' .. began .. ' - ' .. who, 'KEEPTTL')
+end
+redis.call('DEL', holds)
+if ARGV[3] == 'drain' then
+  redis.call('SET', KEYS[1], nobody, 'KEEPTTL')
+  -- One without an end, which can only be a stranger's, gets one.
+  if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[4]) end
+  local left = redis.call('PTTL', KEYS[1])
+  redis.pcall('PUBLISH', BROKEN_CHANNEL, KEYS[1])
+  return {3, now, its, 1, left}
+end
+redis.call('DEL', KEYS[1])
+redis.pcall('PUBLISH', BROKEN_CHANNEL, KEYS[1])
+--#line
+drop_lapsed()
+give_hint(nil, false)
+return {3, now, its, 1, 0}
