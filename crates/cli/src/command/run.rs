@@ -314,10 +314,13 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     let held = Instant::now();
     report.fence = lease.fence().ok().map(quorlock::Fence::get);
     report.slot = lease.slot();
+    if let Some(fence) = report.fence {
+        context.output.detail(format!("{} is ours with fence {fence}, after {}", args.name, show(begun.elapsed())));
+    }
     let environment = surroundings.for_command(args, terms.ttl, &lease, owner.as_ref(), &outer)?;
     let limits = Limits { on_lost: args.on_lost, grace: terms.kill_grace, max_hold: args.max_hold };
     let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, &args.command, &environment)?
-        .watch()
+        .watch(&client)
         .await;
     guard.dismiss();
     if let Some(least) = args.min_hold {

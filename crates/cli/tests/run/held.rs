@@ -166,6 +166,16 @@ fn what_came_of_it_is_told_to_programs() {
 }
 
 #[test]
+fn as_much_is_said_as_was_asked_for() {
+    let place = Place::file();
+    let said = |flag: &[&str]| stderr(&place.run(&[&["a"], flag, &["--", "true"]].concat()).output().unwrap());
+    assert_eq!(said(&[]), "");
+    assert!(said(&["-v"]).starts_with("quorlock: a is ours with fence "), "{}", said(&["-v"]));
+    let _holder = place.hold(&["a"]);
+    assert_ne!(said(&["-q"]), "", "an error is an error");
+}
+
+#[test]
 fn without_a_quorum_each_node_is_named() {
     let place = Place::servers();
     let waiting = |place: &Place| {

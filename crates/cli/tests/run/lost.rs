@@ -103,6 +103,50 @@ fn a_hold_that_is_too_long_ends_the_command() {
     });
 }
 
+/// Breaks the lock, as another client of the same nodes.
+fn break_lock(place: &Place, name: &str, now: bool) {
+    let file = format!("sqlite:{}", place.user.home.path().join("quorlock/locks.db").display());
+    let nodes = place.flags.get(1).unwrap_or(&file).split(',').map(ToOwned::to_owned).collect::<Vec<_>>();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = quorlock::Client::connect(nodes).await.unwrap();
+        let target = client.inspect(name).await.unwrap().target().unwrap();
+        let what = quorlock::Break::new(target, "a test");
+        client.break_lock(name, if now { what.now() } else { what }).await.unwrap();
+    });
+}
+
+#[test]
+fn a_lock_that_was_broken_ends_the_command_before_anybody_else_is_let_in() {
+    Place::both(|place| {
+        let script = "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done";
+        let mut run = place.script(&["a"], script);
+        let stderr = run.child.stderr.take();
+        break_lock(place, "a", false);
+        assert_eq!(run.line(), "ending", "it drains: there is time to be asked");
+        assert_eq!(run.code(), Some(79));
+        let text = said(stderr);
+        assert!(text.contains("a was broken: ending the command"), "{text}");
+        assert!(!place.is_free("a"), "it drains");
+        let deaf = place.script(&["b", "--kill-grace", "200ms"], "trap '' TERM; echo $$; while :; do sleep 0.02; done");
+        let pid = deaf.first.clone();
+        break_lock(place, "b", false);
+        assert_eq!(deaf.code(), Some(79));
+        assert!(!crate::common::is_alive(&pid));
+    });
+}
+
+#[test]
+fn a_lock_that_was_broken_at_once_kills_the_command_at_once() {
+    Place::both(|place| {
+        let mut run = place.script(&["a"], "trap 'echo asked' TERM; echo begun; while :; do sleep 0.02; done");
+        break_lock(place, "a", true);
+        assert_eq!(run.line(), "", "it is not asked");
+        assert_eq!(run.code(), Some(79));
+        assert!(place.is_free("a"));
+    });
+}
+
 #[test]
 fn one_who_was_not_started_under_the_lock_has_nothing_to_do_with_it() {
     let place = Place::file();

@@ -35,6 +35,8 @@ pub(super) enum Cause {
     Loss,
     /// It has been held for as long as it may be.
     MaxHold,
+    /// Somebody has broken the lock, and nobody else gets it before its lease would have ended.
+    Broken,
 }
 
 /// What is to be done now.
@@ -66,7 +68,7 @@ impl Limits {
         let limit = match asked {
             // It has its grace; what it is killed for in the end is the end of validity.
             Some((Cause::Loss, _)) => None,
-            Some((Cause::MaxHold, ago)) => Some((self.grace, ago, Measure::Kill(Cause::MaxHold))),
+            Some((cause, ago)) => Some((self.grace, ago, Measure::Kill(cause))),
             None => self.max_hold.map(|most| (most, held, Measure::Ask(Cause::MaxHold))),
         };
         match limit {

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use quorlock::{Lease, LostError};
+use quorlock::{Client, Lease, LostError};
 use rustix::process::Signal;
 
 use super::guard::Guard;
 use super::job::{Change, Ending, Job};
-use super::limits::{Cause, Limits, MARGIN, Measure};
+use super::limits::{Cause, Limits, MARGIN, Measure, OnLost};
 use super::terminal::Terminal;
 use crate::exit::Failure;
 use crate::output::Output;
@@ -46,6 +46,10 @@ pub(super) struct Supervisor<'a> {
     terminal: Option<Terminal>,
     job: Job,
     since: Instant,
+    /// How long the lease held for sure when we last looked.
+    valid_until: Instant,
+    /// Until when a lock that was broken is nobody else's.
+    drains_until: Option<Instant>,
     asked: Option<(Cause, Instant)>,
     killed: bool,
     /// When a command that was told to stop is made to.
@@ -83,6 +87,8 @@ impl<'a> Supervisor<'a> {
             terminal,
             job,
             since: Instant::now(),
+            valid_until: Instant::now(),
+            drains_until: None,
             asked: None,
             killed: false,
             stop_by: None,
@@ -91,10 +97,13 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Sees to it that the command is dead before the lease can be somebody else's. Returns when all of it is gone.
-    pub(super) async fn watch(mut self) -> Run {
+    pub(super) async fn watch(mut self, client: &Client) -> Run {
         let mut lost = None;
         let mut latch = pin!(self.lease.lost());
         let ending = loop {
+            if self.drains_until.is_none() && self.lease.ensure(Duration::ZERO) == Err(LostError::Broken) {
+                self.broken(client).await;
+            }
             let rest = self.act();
             tokio::select! {
                 signal = self.signals.next() => match signal {
@@ -124,6 +133,40 @@ impl<'a> Supervisor<'a> {
         Run { ending, cut, lost, interrupted: had_terminal && by_terminal && cut.is_none() }
     }
 
+    /// Somebody has broken the lock. If it drains, there is time to end in good order.
+    async fn broken(&mut self, client: &Client) {
+        let fence = self.lease.as_handed().fence();
+        let stands = client.inspect(self.lease.name().as_str()).await.ok().and_then(|look| look.holder());
+        let drains = stands.is_some_and(|(_, standing)| Some(standing) == fence);
+        self.drains_until = Some(if drains { self.valid_until } else { Instant::now() });
+        if drains && self.asked.is_none() && self.limits.on_lost == OnLost::Stop {
+            self.ask(Cause::Broken);
+        }
+    }
+
+    /// How long it is nobody else's.
+    fn left(&mut self, now: Instant) -> Duration {
+        if let Some(until) = self.drains_until {
+            return until.saturating_duration_since(now);
+        }
+        let left = self.lease.validity();
+        self.valid_until = now + left;
+        left
+    }
+
+    fn ask(&mut self, cause: Cause) {
+        let name = self.lease.name();
+        self.output.note(match cause {
+            Cause::Loss => format!("{name} cannot be renewed: ending the command"),
+            Cause::MaxHold => format!("{name} has been held for long enough: ending the command"),
+            Cause::Broken => format!("{name} was broken: ending the command"),
+        });
+        self.asked = Some((cause, Instant::now()));
+        self.job.signal(Signal::TERM);
+        // One that stands still could not end itself.
+        self.job.signal(Signal::CONT);
+    }
+
     /// Does what is to be done, and tells for how long nothing is.
     fn act(&mut self) -> Duration {
         if self.killed {
@@ -137,19 +180,11 @@ impl<'a> Supervisor<'a> {
         }
         let asked = self.asked.map(|(cause, at)| (cause, now.duration_since(at)));
         let held = now.duration_since(self.since);
-        match self.limits.measure(self.lease.validity(), held, asked) {
+        let left = self.left(now);
+        match self.limits.measure(left, held, asked) {
             Measure::Leave(rest) => self.stop_by.map_or(rest, |by| rest.min(by.duration_since(now))),
             Measure::Ask(cause) => {
-                self.output.note(match cause {
-                    Cause::Loss => format!("{} cannot be renewed: ending the command", self.lease.name()),
-                    Cause::MaxHold => {
-                        format!("{} has been held for long enough: ending the command", self.lease.name())
-                    }
-                });
-                self.asked = Some((cause, now));
-                self.job.signal(Signal::TERM);
-                // One that stands still could not end itself.
-                self.job.signal(Signal::CONT);
+                self.ask(cause);
                 Duration::ZERO
             }
             Measure::Kill(cause) => {
