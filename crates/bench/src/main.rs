@@ -4,6 +4,7 @@ mod bare;
 mod handoff;
 mod round;
 mod spread;
+mod start;
 
 use clap::{Parser, Subcommand};
 
@@ -18,6 +19,8 @@ struct Args {
 enum Case {
     /// From a release to the next grant, in rounds: with 1, 8 and 32 waiters, directly and with a millisecond of network.
     Handoff(handoff::Args),
+    /// `quorlock run x -- true` on an SQLite file against `flock x true`, by hyperfine.
+    Start(start::Args),
 }
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -27,5 +30,6 @@ pub(crate) type Outcome = Result<(), Failure>;
 async fn main() -> Outcome {
     match Args::parse().case {
         Case::Handoff(args) => handoff::run(&args).await,
+        Case::Start(args) => start::run(&args),
     }
 }

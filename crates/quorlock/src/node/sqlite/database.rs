@@ -20,6 +20,9 @@ pub(super) const BUSY_MAX: Duration = Duration::from_secs(2);
 const BUSY_NAP: Duration = Duration::from_millis(1);
 /// How many pages the log may have before a commit writes them back itself, in case nobody does so at leisure.
 const LOG_PAGES_MAX: u32 = 4_096;
+/// How much of the log may be left for the next one who opens the file: it has to read all of it if nobody else has the
+/// file open.
+pub(super) const LOG_BYTES_MAX: u64 = 512 * 1_024;
 /// How many statements are kept ready: all that there are.
 const STATEMENTS_MAX: usize = 32;
 
@@ -86,6 +89,10 @@ fn set_up(connection: &Connection) -> Result<(), Fault> {
         return Err(Fault::Unfit(format!("it cannot be shared by processes here: its journal mode stays {mode:?}")));
     }
     connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES_MAX, |_| Ok(()))?;
+    // The last to close the file would write the log back, and wait for the disk: a command that is done should be gone.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // A log that was written back and begun anew is cut to this, so that its size tells how long it is.
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_MAX as i64, |_| Ok(()))?;
     // As SQLite advises for files that may have been damaged on purpose.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.pragma_update(None, "trusted_schema", false)?;

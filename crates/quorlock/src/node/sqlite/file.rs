@@ -65,6 +65,11 @@ pub(super) fn sync_names(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The size of the log beside the file.
+pub(super) fn log_bytes(path: &Path) -> u64 {
+    std::fs::metadata(companion(path, "-wal")).map_or(0, |log| log.len())
+}
+
 fn companion(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

@@ -6,6 +6,7 @@ mod dead;
 mod full;
 mod hints;
 mod kinds;
+mod log;
 mod model;
 mod opening;
 mod voting;

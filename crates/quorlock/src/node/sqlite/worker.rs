@@ -129,9 +129,9 @@ impl Worker {
         let (connection, synced) = opened.map_err(|fault| fault.at_opening(&path))?;
         // Processes that live for a few requests only have to take turns at sweeping.
         let unswept = (entropy::bits() % u128::from(SWEEP_EVERY)) as u32;
-        // Many processes that live for a few transactions each write the log back as often as one that lives long. Whoever
-        // opens the file when nobody else has it open reads all of the log.
-        let unwritten = (entropy::bits() % u128::from(CHECKPOINT_EVERY)) as u32;
+        // Nor do they ever get to write the log back at leisure, and whoever opens the file when nobody else has it open
+        // reads all of it.
+        let unwritten = if file::log_bytes(&path) > database::LOG_BYTES_MAX { CHECKPOINT_EVERY } else { 0 };
         let listener = Listener::new(inbox.clone());
         Ok(Self { connection, path, boot, processes, clock, inbox, listener, synced, unswept, unwritten })
     }
