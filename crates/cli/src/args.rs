@@ -9,6 +9,7 @@ use crate::command::bench::BenchArgs;
 use crate::command::completions::CompletionsArgs;
 use crate::command::config::ConfigArgs;
 use crate::command::demo::DemoArgs;
+use crate::command::doctor::DoctorArgs;
 use crate::command::man::ManArgs;
 use crate::command::nodes::NodesArgs;
 use crate::command::run::RunArgs;
@@ -45,7 +46,8 @@ Run something under a lock
   run NAME -- CMD..      run CMD while holding the lock
 
 Look after the nodes
-  nodes                  how they are; init a new cluster
+  nodes                  how they are; init, ripen or reconfigure them
+  doctor                 what is wrong with them, and what to do about it
   config                 every setting, and where it came from
 
 Try it
@@ -166,6 +168,7 @@ pub(crate) enum Command {
     Nodes(NodesArgs),
     Bench(BenchArgs),
     Demo(DemoArgs),
+    Doctor(DoctorArgs),
     Config(ConfigArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

@@ -1,10 +1,12 @@
 //! What every command starts from: the settings, the nodes, and where to print.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use quorlock::{Client, ClientBuilder};
+use quorlock::{Client, ClientBuilder, Silence};
 
 use crate::config::Settings;
+use crate::duration::show;
 use crate::exit::Failure;
 use crate::output::Output;
 
@@ -44,9 +46,26 @@ impl Context {
         Ok(builder)
     }
 
-    /// Connects to the configured nodes.
+    /// A builder for those who take no lock: the ttl plays no part.
+    pub(crate) fn operator(&self) -> Result<ClientBuilder, Failure> {
+        let shortest = |max_ttl: Duration| max_ttl.min(quorlock::TTL_DEFAULT);
+        let max_ttl = self.settings.duration("max_ttl").unwrap_or(quorlock::MAX_TTL_DEFAULT);
+        Ok(self.builder()?.ttl(shortest(max_ttl)))
+    }
+
+    /// Connects to the configured nodes, and says so if they may not vote yet.
+    #[allow(dead_code, reason = "commands to come need no more than this")]
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        Ok(self.builder()?.connect().await?)
+        self.open(self.builder()?).await
+    }
+
+    /// The same, with more that is set.
+    pub(crate) async fn open(&self, builder: ClientBuilder) -> Result<Client, Failure> {
+        let client = builder.connect().await?;
+        if let Some(text) = not_yet(&client.nodes()) {
+            self.output.note(text);
+        }
+        Ok(client)
     }
 
     /// The nodes' URLs, secrets and all: those that were given, or the file of this user and machine.
@@ -54,6 +73,29 @@ impl Context {
         let nodes = self.settings.nodes();
         if nodes.is_empty() { Ok(vec![format!("sqlite:{}", default_file()?.display())]) } else { Ok(nodes.to_vec()) }
     }
+}
+
+/// What is going on where so many nodes are in quarantine that nobody gets a lock: most likely they are new.
+fn not_yet(nodes: &[(String, Option<Silence>)]) -> Option<String> {
+    let majority = nodes.len() / 2 + 1;
+    let voting = nodes.iter().filter(|(_, trouble)| trouble.is_none()).count();
+    let mut left: Vec<Duration> = nodes
+        .iter()
+        .filter_map(|(_, trouble)| match trouble {
+            Some(Silence::Quarantined(left)) => Some(*left),
+            _ => None,
+        })
+        .collect();
+    left.sort_unstable();
+    // As soon as those with the least time left make up a majority.
+    let wait = left.get(majority.checked_sub(voting + 1)?)?;
+    Some(format!(
+        "{} of {} nodes are new, or lost their memory, and may vote in {}; \
+         if no lock can be outstanding: quorlock nodes init --yes",
+        left.len(),
+        nodes.len(),
+        show(*wait)
+    ))
 }
 
 /// `$XDG_STATE_HOME/quorlock/locks.db`, or below `~/.local/state`.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quorlock::{AcquireError, Ballot, ConnectError, HeldError, InitError, LostError, Silence};
+use quorlock::{AcquireError, Ballot, ConnectError, HeldError, InitError, LostError, ReconfigureError, Silence};
 
 use crate::duration::show;
 
@@ -50,8 +50,12 @@ pub(crate) enum Failure {
     Acquire(AcquireError),
     #[error("{0}")]
     Lost(LostError),
+    #[error("{0}")]
+    NoQuorum(String),
     #[error(transparent)]
     Init(#[from] InitError),
+    #[error(transparent)]
+    Reconfigure(#[from] ReconfigureError),
     #[error("cannot run {command}: {error}")]
     Spawn { command: String, error: std::io::Error },
     #[error("{0}")]
@@ -84,10 +88,20 @@ impl Failure {
             | Self::Acquire(AcquireError::Config(_) | AcquireError::Permits { .. } | AcquireError::Upgrade { .. }) => {
                 Exit::USAGE
             }
-            Self::Connect(ConnectError::Denied { .. }) => Exit::DENIED,
-            Self::Config(_) | Self::Connect(_) | Self::Init(InitError::Config(_)) => Exit::CONFIG,
+            Self::Connect(ConnectError::Denied { .. })
+            | Self::Init(InitError::Denied { .. })
+            | Self::Reconfigure(ReconfigureError::Denied { .. }) => Exit::DENIED,
+            Self::Config(_)
+            | Self::Connect(_)
+            | Self::Init(InitError::Config(_))
+            | Self::Reconfigure(
+                ReconfigureError::Config(_)
+                | ReconfigureError::Blank
+                | ReconfigureError::Mixed
+                | ReconfigureError::Minority { .. },
+            ) => Exit::CONFIG,
             Self::Held { .. } => Exit::HELD,
-            Self::Acquire(_) | Self::Init(_) => Exit::NO_QUORUM,
+            Self::Acquire(_) | Self::Init(_) | Self::Reconfigure(_) | Self::NoQuorum(_) => Exit::NO_QUORUM,
             Self::Lost(_) => Exit::LOST,
             Self::Spawn { error, .. } if error.kind() == std::io::ErrorKind::NotFound => Exit::NOT_FOUND,
             Self::Spawn { .. } => Exit::NOT_EXECUTABLE,
@@ -124,7 +138,7 @@ fn acquire(error: &AcquireError) -> String {
     let mut lines = vec![format!("no quorum for {name}: {tally}")];
     lines.extend(tally.by_node().map(|(node, ballot)| format!("  {node}  {ballot}")));
     if tally.ballots.iter().all(|ballot| matches!(ballot, Ballot::Silent(Silence::Quarantined(_)))) {
-        lines.push("  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init".into());
+        lines.push("  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init --yes".into());
     }
     lines.join("\n")
 }

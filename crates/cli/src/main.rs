@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
-use command::{bench, completions, demo, man, nodes, run};
+use command::{bench, completions, demo, doctor, man, nodes, run};
 use config::Settings;
 use context::Context;
 use exit::{Exit, Failure};
@@ -62,6 +62,7 @@ fn start(mut cli: Cli) -> Outcome {
             Command::Nodes(args) => nodes::nodes(&context, &args).await,
             Command::Bench(args) => bench::bench(&context, args).await,
             Command::Demo(args) => demo::demo(&context, args).await,
+            Command::Doctor(_) => doctor::doctor(&context).await,
             Command::Config(_) => command::config::config(&context),
             Command::Completions(_) | Command::Man(_) => Ok(Exit::OK),
         }

@@ -1,6 +1,7 @@
 //! Everything that can be set about a client, checked before anything is opened.
 
 mod nodes;
+mod operate;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use quorlock_core::watchdog::Renewals;
 
 use crate::client::Client;
 use crate::cluster::{Cluster, DEADLINE_MIN, Settings};
-use crate::error::{ConfigError, ConnectError, InitError, ReconfigureError};
+use crate::entropy;
+use crate::error::{ConfigError, ConnectError};
 use crate::leases::Leases;
 use crate::link::{Contact, LinkConfig};
 use crate::node::memory::MemoryNodes;
 use crate::node::place::KeyTemplate;
 use crate::node::{Node, Trouble};
-use crate::{declare, entropy};
 
 /// The longest ttl of a cluster that names none.
 pub const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
@@ -258,48 +259,9 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Connects, and [declares](Client::init_cluster) that no lock can be outstanding on these nodes: whatever they
-    /// were before, they become one new cluster and may vote at once.
-    ///
-    /// # Errors
-    /// [`InitError`] names the nodes that cannot be used. If any cannot be, none is changed.
-    ///
-    /// # Cancel safety
-    /// Dropped half-way, some nodes may have been changed and others not: call it again.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
-    pub async fn init_cluster(self) -> Result<Client, InitError> {
-        let client = self.start()?;
-        client.init_cluster().await?;
-        Ok(client)
-    }
-
-    /// Changes the constants of the cluster that these nodes belong to, to this builder's: their number, `max_ttl` and
-    /// sigma. Leases that are held by the old ones are not renewed any more. Returns when every node has been told, and
-    /// before they may vote: they are quarantined for the longer of both `max_ttl`, but for a node that stands alone.
-    ///
-    /// A majority of the cluster's nodes has to be among these; others may be new and blank.
-    ///
-    /// # Errors
-    /// [`ReconfigureError`] names the nodes that cannot be used. If any cannot be, none is changed.
-    ///
-    /// # Cancel safety
-    /// Dropped half-way, some nodes may have been changed and others not: call it again. Until then, those that were
-    /// changed do not vote.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
-    pub async fn reconfigure(self) -> Result<Client, ReconfigureError> {
-        let settings = self.settings()?;
-        let nodes = self.open_nodes(&settings)?;
-        declare::reconfigure(&nodes, &settings, Self::trust(&settings)).await?;
-        Ok(Self::launch(settings, nodes)?)
-    }
-
     fn start(&self) -> Result<Client, ConfigError> {
         let settings = self.settings()?;
-        let nodes = self.open_nodes(&settings)?;
+        let nodes = self.open_nodes(&settings.constants(String::new()))?;
         Self::launch(settings, nodes)
     }
 

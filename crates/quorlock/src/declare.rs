@@ -16,17 +16,55 @@ use crate::node::{Node, Talk, Trouble};
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The nodes that failed, and why.
-type Failed = Vec<(String, String)>;
+#[derive(Default)]
+struct Failed(Vec<(String, Trouble)>);
+
+impl Failed {
+    fn add(&mut self, node: &dyn Node, trouble: Trouble) {
+        self.0.push((node.title().to_owned(), trouble));
+    }
+
+    fn or<T>(self, told: T) -> Result<T, Self> {
+        if self.0.is_empty() { Ok(told) } else { Err(self) }
+    }
+
+    /// Whoever refuses our password or permissions.
+    fn denied(&self) -> Option<(String, String)> {
+        self.0.iter().find_map(|(title, trouble)| match trouble {
+            Trouble::Denied(why) => Some((title.clone(), why.clone())),
+            _ => None,
+        })
+    }
+
+    fn list(self) -> Vec<(String, String)> {
+        self.0.into_iter().map(|(title, trouble)| (title, trouble.as_silence().to_string())).collect()
+    }
+}
+
+impl From<Failed> for InitError {
+    fn from(failed: Failed) -> Self {
+        match failed.denied() {
+            Some((title, why)) => Self::Denied { title, why },
+            None => Self::Failed { failed: failed.list() },
+        }
+    }
+}
+
+impl From<Failed> for ReconfigureError {
+    fn from(failed: Failed) -> Self {
+        match failed.denied() {
+            Some((title, why)) => Self::Denied { title, why },
+            None => Self::Failed { failed: failed.list() },
+        }
+    }
+}
 
 /// Makes the nodes one new cluster, ripe at once.
 pub(crate) async fn init(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result<(), InitError> {
     let constants = settings.constants(format!("{:032x}", entropy::bits()));
-    let told = async {
-        let mut sessions = open_all(nodes).await?;
-        let errand = |run| Errand::Init { run, fresh: Epoch(entropy::bits()), constants: constants.clone() };
-        tell_all(nodes, &mut sessions, errand).await
-    };
-    told.await.map_err(|failed| InitError::Failed { failed })
+    let mut sessions = open_all(nodes).await?;
+    let errand = |run| Errand::Init { run, fresh: Epoch(entropy::bits()), constants: constants.clone() };
+    Ok(tell_all(nodes, &mut sessions, errand).await?)
 }
 
 /// Gives the nodes' cluster these constants. They vote again after a quarantine, unless they are trusted.
@@ -38,13 +76,13 @@ pub(crate) async fn reconfigure(
     settings: &Settings,
     trust: Trust,
 ) -> Result<(), ReconfigureError> {
-    let failed = |failed| ReconfigureError::Failed { failed };
-    let mut sessions = open_all(nodes).await.map_err(failed)?;
+    let mut sessions = open_all(nodes).await?;
     let mut lives = Vec::new();
     for (node, session) in nodes.iter().zip(&mut sessions) {
-        let look = within(DEADLINE, session.errand(Errand::Look)).await;
-        let look = look.map_err(|trouble| failed(vec![account(&**node, &trouble)]))?;
-        lives.extend(look.life);
+        match within(DEADLINE, session.errand(Errand::Look)).await {
+            Ok(look) => lives.extend(look.life),
+            Err(trouble) => return Err(Failed(vec![(node.title().to_owned(), trouble)]).into()),
+        }
     }
     let constants = settings.constants(one_cluster(&lives)?);
     let errand = |suspend| {
@@ -55,9 +93,9 @@ pub(crate) async fn reconfigure(
         }
     };
     if nodes.len() > 1 {
-        tell_all(nodes, &mut sessions, errand(true)).await.map_err(failed)?;
+        tell_all(nodes, &mut sessions, errand(true)).await?;
     }
-    tell_all(nodes, &mut sessions, errand(false)).await.map_err(failed)
+    Ok(tell_all(nodes, &mut sessions, errand(false)).await?)
 }
 
 /// The name of the one cluster that these nodes belong to, if no majority of it is elsewhere.
@@ -81,13 +119,13 @@ fn one_cluster(lives: &[Incarnation]) -> Result<String, ReconfigureError> {
 async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<Talk>, Failed> {
     let mut sessions: Vec<Talk> = Vec::new();
     let mut titles = Vec::new();
-    let mut failed = Vec::new();
+    let mut failed = Failed::default();
     for node in nodes {
         match within(DEADLINE, Talk::open(&**node, Channel(0))).await {
-            Err(trouble) => failed.push(account(&**node, &trouble)),
+            Err(trouble) => failed.add(&**node, trouble),
             Ok(session) => {
                 if let Some(twin) = sessions.iter().position(|other| other.run() == session.run()) {
-                    failed.push((node.title().to_owned(), format!("it is the same server as {}", titles[twin])));
+                    failed.add(&**node, Trouble::Unfit(format!("it is the same server as {}", titles[twin])));
                 } else {
                     sessions.push(session);
                     titles.push(node.title());
@@ -95,7 +133,7 @@ async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<Talk>, Failed> {
             }
         }
     }
-    if failed.is_empty() { Ok(sessions) } else { Err(failed) }
+    failed.or(sessions)
 }
 
 async fn tell_all(
@@ -103,20 +141,16 @@ async fn tell_all(
     sessions: &mut [Talk],
     errand: impl Fn(String) -> Errand,
 ) -> Result<(), Failed> {
-    let mut failed = Vec::new();
+    let mut failed = Failed::default();
     for (node, session) in nodes.iter().zip(sessions) {
         let errand = errand(session.run().to_owned());
         match within(DEADLINE, session.errand(errand)).await {
             Ok(standing) if standing.accepted => {}
-            Ok(_) => failed.push((node.title().to_owned(), "it belongs to another cluster by now".into())),
-            Err(trouble) => failed.push(account(&**node, &trouble)),
+            Ok(_) => failed.add(&**node, Trouble::Unfit("it belongs to another cluster by now".into())),
+            Err(trouble) => failed.add(&**node, trouble),
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(failed) }
-}
-
-fn account(node: &dyn Node, trouble: &Trouble) -> (String, String) {
-    (node.title().to_owned(), trouble.as_silence().to_string())
+    failed.or(())
 }
 
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {

@@ -366,6 +366,14 @@ pub enum InitError {
     /// The configuration is at odds with itself.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A node refuses our password or permissions. Nothing was changed.
+    #[error("{title}: access denied: {why}")]
+    Denied {
+        /// The node.
+        title: String,
+        /// In the server's words.
+        why: String,
+    },
     /// Some nodes cannot be used. Nothing was changed, unless they failed after all of them had answered.
     #[error("not all nodes can be used: {}", list(failed))]
     Failed {
@@ -397,6 +405,14 @@ pub enum ReconfigureError {
         present: usize,
         /// How many it has.
         before: usize,
+    },
+    /// A node refuses our password or permissions. Nothing was changed.
+    #[error("{title}: access denied: {why}")]
+    Denied {
+        /// The node.
+        title: String,
+        /// In the server's words.
+        why: String,
     },
     /// Some nodes cannot be used. If they failed after all of them had answered, those that were told already do not vote
     /// until it is said again.

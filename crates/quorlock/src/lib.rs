@@ -35,6 +35,7 @@ mod declare;
 mod election;
 mod entropy;
 mod error;
+mod examine;
 mod handed;
 mod inspect;
 mod keeper;
@@ -69,6 +70,7 @@ pub use error::{
     AcquireError, BreakError, CheckError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError,
     InitError, InspectError, ListError, LostError, OtherError, ReconfigureError, ReleaseError, RunError,
 };
+pub use examine::{Examination, ExaminedNode, Finding, NodeState, Rate, Severity, Skew, Topic};
 pub use handed::{HandedLease, LeaseTextError, Released};
 pub use inspect::Inspection;
 pub use lease::Lease;

@@ -1,5 +1,6 @@
 //! Nodes: where votes are kept. One trait, three kinds.
 
+pub(crate) mod exam;
 pub(crate) mod memory;
 pub(crate) mod place;
 pub(crate) mod redis;
@@ -18,6 +19,7 @@ use quorlock_core::ticket::{Channel, Ticket};
 use quorlock_core::vote::{Request, Silence, Vote};
 use tokio::sync::mpsc;
 
+use exam::{Exam, Plan};
 use place::{KeySpan, Place};
 pub(crate) use talk::Talk;
 
@@ -34,6 +36,11 @@ pub(crate) trait Node: Send + Sync {
     /// Answers and hints go to the inbox. Hints are heard from before the session is there, so that nothing is freed
     /// unheard after the first request. A node that cannot give hints is a node all the same.
     fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>>;
+
+    /// Looks at everything that can be seen of it, and changes nothing.
+    fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Exam> + Send + 'a>> {
+        Box::pin(exam::by_session(self, plan))
+    }
 }
 
 /// One connection to a node. Questions are answered in their order, and carried out in their order, too: an acquire and

@@ -297,7 +297,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     let begun = Instant::now();
     let client = tokio::select! {
         // A lock of a file is free at once when all who stand behind it are gone.
-        client = context.builder()?.also_alive_with(guard.id()).connect() => client?,
+        client = context.open(context.builder()?.ttl(terms.ttl).also_alive_with(guard.id())) => client?,
         signal = signals.next_fatal() => return Ok(interrupted(report, signal)),
     };
     let lease = tokio::select! {

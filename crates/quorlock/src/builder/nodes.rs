@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorlock_core::node::Constants;
+
 use super::{ClientBuilder, SILENCE_MIN};
-use crate::cluster::Settings;
 use crate::error::ConfigError;
 use crate::node::Node;
 use crate::node::memory::MemoryNodes;
@@ -18,11 +19,11 @@ const SCHEMES: &str = "use redis://, rediss://, redis+sentinel://, redis+cluster
 const PROMOTED: &str = "a replica that is promoted may have missed votes, and its old master may still give some";
 
 impl ClientBuilder {
-    pub(super) fn open_nodes(&self, settings: &Settings) -> Result<Vec<Arc<dyn Node>>, ConfigError> {
+    pub(super) fn open_nodes(&self, constants: &Constants) -> Result<Vec<Arc<dyn Node>>, ConfigError> {
         if let Some(memory) = &self.memory {
             return Ok(memory.iter().collect());
         }
-        self.urls.iter().enumerate().map(|(index, url)| self.open_node(index, url, settings)).collect()
+        self.urls.iter().enumerate().map(|(index, url)| self.open_node(index, url, constants)).collect()
     }
 
     /// How names become keys on these nodes.
@@ -32,13 +33,18 @@ impl ClientBuilder {
         Ok(if in_cluster { template.in_cluster() } else { template })
     }
 
-    fn open_node(&self, index: usize, url: &str, settings: &Settings) -> Result<Arc<dyn Node>, ConfigError> {
+    pub(super) fn open_node(
+        &self,
+        index: usize,
+        url: &str,
+        constants: &Constants,
+    ) -> Result<Arc<dyn Node>, ConfigError> {
         let invalid = |why: String| ConfigError::Url { position: index + 1, why };
         let alone = |title: String, why| {
             if self.urls.len() > 1 { Err(ConfigError::Alone { title, why }) } else { Ok(()) }
         };
         let (scheme, rest) = url.split_once(':').ok_or_else(|| invalid(format!("not a URL; {SCHEMES}")))?;
-        let (login, constants) = (self.login.as_ref(), settings.constants(String::new()));
+        let (login, constants) = (self.login.as_ref(), constants.clone());
         match scheme {
             "redis" | "rediss" | "redis+unix" | "unix" => {
                 Ok(Arc::new(RedisNode::new(url, login, constants, CONNECT_DEADLINE).map_err(invalid)?))

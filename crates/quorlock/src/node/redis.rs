@@ -7,6 +7,7 @@ mod cluster;
 mod codec;
 #[cfg(test)]
 mod differential;
+mod exam;
 mod frame;
 mod hints;
 mod scripts;
@@ -16,6 +17,7 @@ mod wire;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ use ::redis::{
 };
 use quorlock_core::node::{Constants, Errand};
 
+use crate::node::exam::{Exam, Plan};
 use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, Search, Session, Trouble};
 pub(crate) use cluster::ClusterNode;
 use scripts::Home;
@@ -129,6 +132,10 @@ impl Node for RedisNode {
             Ok(Box::new(RedisSession { wire, expected, constants, run, _watch: watch }) as Box<dyn Session>)
         })
     }
+
+    fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Exam> + Send + 'a>> {
+        Box::pin(exam::examine(&self.origin, self.connect_deadline, plan))
+    }
 }
 
 async fn connect(info: &ConnectionInfo, deadline: Duration) -> Result<Connecting, Trouble> {
@@ -146,12 +153,7 @@ async fn greet(
     home: Home,
     channels: Vec<String>,
 ) -> Result<String, Trouble> {
-    let mut pipe = ::redis::pipe();
-    let login = info.redis_settings();
-    add_hello(&mut pipe, login);
-    if login.db() != 0 {
-        pipe.cmd("SELECT").arg(login.db());
-    }
+    let mut pipe = login(info);
     pipe.cmd("INFO");
     let before_info = pipe.len() - 1;
     for script in home.scripts().all() {
@@ -185,6 +187,17 @@ fn add_hello(pipe: &mut Pipeline, login: &RedisConnectionInfo) {
     if let Some(password) = login.password() {
         hello.arg("AUTH").arg(login.username().unwrap_or("default")).arg(password);
     }
+}
+
+/// How a connection to a node begins.
+fn login(info: &ConnectionInfo) -> Pipeline {
+    let mut pipe = ::redis::pipe();
+    let login = info.redis_settings();
+    add_hello(&mut pipe, login);
+    if login.db() != 0 {
+        pipe.cmd("SELECT").arg(login.db());
+    }
+    pipe
 }
 
 struct RedisSession {
@@ -290,6 +303,12 @@ fn lock(expected: &Mutex<VecDeque<Expected>>) -> MutexGuard<'_, VecDeque<Expecte
 fn identify(info: &str, post: Post) -> Result<String, Trouble> {
     let fields: HashMap<&str, &str> = info.lines().filter_map(|line| line.split_once(':')).collect();
     let field = |name: &str| fields.get(name).copied().unwrap_or_default().trim();
+    fitness(post, field)?;
+    Ok(format!("{}/{}", field("run_id"), field("master_replid")))
+}
+
+/// Why a server that says this of itself cannot be a node.
+fn fitness<'a>(post: Post, field: impl Fn(&str) -> &'a str) -> Result<(), Trouble> {
     let unfit = |why: String| Err(Trouble::Unfit(why));
     let version = field("redis_version");
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
@@ -326,11 +345,10 @@ fn identify(info: &str, post: Post) -> Result<String, Trouble> {
             field("maxmemory_policy")
         ));
     }
-    let (run, replication) = (field("run_id"), field("master_replid"));
-    if run.is_empty() {
+    if field("run_id").is_empty() {
         return unfit("it does not tell its run_id".into());
     }
-    Ok(format!("{run}/{replication}"))
+    Ok(())
 }
 
 /// What a server's error means for the link.

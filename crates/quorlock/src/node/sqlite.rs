@@ -13,6 +13,7 @@
 mod column;
 mod database;
 mod dead;
+mod exam;
 mod fault;
 mod file;
 mod listener;
@@ -23,12 +24,14 @@ mod store;
 mod worker;
 
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 
 use quorlock_core::node::{Errand, NodeTime};
 use tokio::sync::oneshot;
 
 use crate::clock;
+use crate::node::exam::{Exam, Plan};
 use crate::node::{BoxFuture, Inbox, Letter, Life, Node, Search, Session, Trouble};
 pub(crate) use processes::Processes;
 use worker::{Job, Worker};
@@ -89,6 +92,10 @@ impl Node for SqliteNode {
             opening.await.unwrap_or_else(|_| Err(ended()))?;
             Ok(Box::new(SqliteSession { run, jobs }) as Box<dyn Session>)
         })
+    }
+
+    fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Exam> + Send + 'a>> {
+        Box::pin(exam::examine(self, plan))
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Talk {
 
 impl Talk {
     /// Connects, and hears hints on this channel.
-    pub(crate) async fn open(node: &dyn Node, channel: Channel) -> Result<Self, Trouble> {
+    pub(crate) async fn open(node: &(impl Node + ?Sized), channel: Channel) -> Result<Self, Trouble> {
         let (inbox, answers) = Inbox::queue(channel);
         Ok(Self { session: node.open(inbox).await?, answers, ended: None })
     }

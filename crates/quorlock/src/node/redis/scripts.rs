@@ -127,6 +127,9 @@ pub(crate) struct Scripts {
 static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Home::Server));
 static CLUSTER_SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Home::Cluster));
 
+/// What the doctor tries: loaded by nobody else.
+pub(crate) static PROBE: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("probe.lua"), Home::Server));
+
 impl Scripts {
     fn new(home: Home) -> Self {
         let loaded = |body| Loaded::new(body, home);

@@ -125,3 +125,15 @@ fn an_answer_to_no_question_is_the_end() {
     ear.receive(Value::Okay);
     assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Broken(_)))));
 }
+
+#[test]
+fn the_doctors_probe_tries_every_command_of_every_script() {
+    let commands = |source: &str| {
+        let calls = source.split("call('").skip(1).filter_map(|rest| Some(rest.split_once('\'')?.0.to_owned()));
+        calls.collect::<std::collections::BTreeSet<String>>()
+    };
+    let probe = &scripts::PROBE.source;
+    for command in scripts::Home::Server.scripts().all().into_iter().flat_map(|script| commands(&script.source)) {
+        assert!(probe.contains(&format!("'{command}'")), "{command} is not tried");
+    }
+}

@@ -1,0 +1,171 @@
+//! `quorlock nodes`: how they are, and what operators do about them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::pty::Pty;
+use common::{User, assert_fails, cluster, stderr, stdout};
+use quorlock_testkit::{RedisServer, eventually};
+use serde_json::Value;
+
+/// Constants that can be waited for: a quarantine takes 1.1 s.
+const SHORT: [&str; 6] = ["--max-ttl", "1s", "--sigma", "200ms", "--backstep", "200ms"];
+
+fn json(user: &User, arguments: &[&str]) -> Value {
+    let output = user.run(&[arguments, &["--json"]].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
+}
+
+fn urls(servers: &[RedisServer]) -> String {
+    servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn the_table_has_a_row_for_each_node() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    servers[2].kill();
+    let output = user.run(&["nodes", "--nodes", &nodes]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0].join(" "), "NODE STATE ROUND TRIP EPOCH MAY VOTE IN SKEW");
+    assert_eq!((rows.len(), rows[1][0], rows[1][1]), (4, servers[0].url().as_str(), "voting"), "{text}");
+    assert!(rows[1][2].ends_with("ms") && rows[1][3].len() == 8, "{text}");
+    assert_eq!(rows[3][1..], ["unreachable", "-", "-", "-", "-"], "{text}");
+    assert!(stderr(&output).contains("refused"), "{}", stderr(&output));
+    servers[1].kill();
+    assert_eq!(user.run(&["nodes", "--nodes", &nodes]).status.code(), Some(69), "no majority is left");
+}
+
+#[test]
+fn the_listing_for_programs_tells_the_same() {
+    let user = User::new();
+    let (_servers, nodes) = cluster(&user, 3);
+    let listed = json(&user, &["nodes", "--nodes", &nodes]);
+    assert_eq!((&listed["v"], &listed["majority"], &listed["voting"]), (&1.into(), &2.into(), &3.into()));
+    let node = &listed["nodes"][0];
+    assert_eq!((&node["state"], &node["restarts"]), (&"voting".into(), &0.into()));
+    assert!(node["round_trip_ms"].is_number() && node["skew_ms"].is_number(), "{node}");
+    assert_eq!(node["epoch"].as_str().unwrap().len(), 8);
+}
+
+#[test]
+fn init_asks_unless_it_is_told() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let nodes = urls(&servers);
+    assert_fails(&user.run(&["nodes", "init", "--nodes", &nodes]), 64, "quorlock nodes init --yes");
+    assert!(servers.iter().all(|server| server.keys("*").is_empty()), "nothing was changed");
+    let declared = json(&user, &["nodes", "init", "--yes", "--nodes", &nodes]);
+    assert_eq!((&declared["v"], &declared["nodes"]), (&1.into(), &3.into()));
+    let run = user.run(&["run", "job", "--nodes", &nodes, "--", "true"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+}
+
+#[test]
+fn on_a_terminal_init_wants_the_word_typed() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let init = user.quorlock(&["nodes", "init", "--nodes", &urls(&servers)]);
+    let mut pty = Pty::spawn(&init);
+    pty.shows("type yes:");
+    pty.type_keys(b"no\n");
+    assert_eq!(pty.wait().code(), Some(64));
+    assert!(servers.iter().all(|server| server.keys("*").is_empty()), "nothing was changed");
+    let mut pty = Pty::spawn(&init);
+    pty.shows("type yes:");
+    pty.type_keys(b"yes\n");
+    assert!(pty.wait().success());
+    pty.shows("3 nodes may vote, as one new cluster");
+}
+
+#[test]
+fn on_a_terminal_ripen_shows_the_time_go_by() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let ripen = user.quorlock(&[&["nodes", "ripen"], &SHORT[..], &["--nodes", &urls(&servers)]].concat());
+    let mut pty = Pty::spawn(&ripen);
+    pty.shows("may vote in");
+    assert!(pty.wait().success());
+    pty.shows("3 nodes may vote");
+    assert!(!pty.text().contains("may vote in"), "{}", pty.text());
+}
+
+#[test]
+fn a_run_that_waits_waits_for_a_brand_new_cluster() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let constants = ["--max-ttl", "4s", "--sigma", "500ms", "--backstep", "500ms"];
+    let run = ["run", "job", "--wait", "60s", "--ttl", "4s", "--kill-grace", "100ms"];
+    let output = user.run(&[&run[..], &constants, &["--nodes", &urls(&servers), "--", "echo", "done"]].concat());
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "done\n"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("3 of 3 nodes are new"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_brand_new_cluster_says_what_is_going_on_and_how_to_skip_it() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let output = user.run(&["run", "job", "--no-wait", "--nodes", &urls(&servers), "--", "true"]);
+    assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
+    let said = stderr(&output);
+    let line = said.lines().find(|line| line.contains("quorlock nodes init --yes")).expect(&said);
+    assert!(line.contains("may vote in 1m0"), "{line}");
+    let quiet = user.run(&["run", "job", "-q", "--no-wait", "--nodes", &urls(&servers), "--", "true"]);
+    assert!(!stderr(&quiet).contains("may vote in 1m0"), "{}", stderr(&quiet));
+}
+
+#[test]
+fn ripen_witnesses_until_all_may_vote() {
+    let user = User::new();
+    let servers = RedisServer::start_many(5);
+    let nodes = urls(&servers);
+    let with = |command: &[&str]| user.run(&[command, &SHORT, &["--nodes", &nodes]].concat());
+    let ripened = with(&["nodes", "ripen"]);
+    assert!(ripened.status.success(), "{}", stderr(&ripened));
+    assert_eq!(stdout(&ripened), "5 nodes may vote\n");
+    assert!(stderr(&ripened).contains("may vote in"), "{}", stderr(&ripened));
+    let again = with(&["nodes", "ripen"]);
+    assert_eq!((stdout(&again).as_str(), stderr(&again).as_str()), ("5 nodes may vote\n", ""), "nothing to wait for");
+
+    servers[0].restart_empty();
+    servers[1].kill();
+    let output = with(&["nodes", "ripen"]);
+    assert_fails(&output, 69, &format!("{}: unreachable", servers[1].url()));
+    let listed = json(&user, &[&["nodes", "--nodes", &nodes][..], &SHORT].concat());
+    assert_eq!(listed["nodes"][0]["state"], "voting", "{listed}");
+}
+
+#[test]
+fn reconfigure_changes_the_constants_after_a_quarantine() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let nodes = urls(&servers);
+    let with = |command: &[&str], flags: &[&str]| user.run(&[command, flags, &["--nodes", &nodes]].concat());
+    let longer = ["--max-ttl", "2s", "--sigma", "200ms", "--backstep", "200ms"];
+    assert_fails(&with(&["nodes", "reconfigure", "--yes"], &longer), 78, "no cluster yet");
+    assert!(with(&["nodes", "init", "--yes"], &SHORT).status.success());
+    assert_fails(&with(&["nodes", "reconfigure"], &longer), 64, "nodes reconfigure --yes");
+    assert_fails(&with(&["nodes", "ripen"], &longer), 78, "max_ttl of 2s");
+
+    let output = with(&["nodes", "reconfigure", "--yes"], &longer);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("quorlock nodes ripen"), "{}", stdout(&output));
+    assert_fails(&with(&["nodes", "ripen"], &SHORT), 78, "max_ttl of 1s");
+    let ripened = with(&["nodes", "ripen"], &longer);
+    assert!(ripened.status.success(), "{}", stderr(&ripened));
+    let listed = json(&user, &[&["nodes", "--nodes", &nodes][..], &longer].concat());
+    assert_eq!(listed["voting"], 3, "{listed}");
+}
+
+#[test]
+fn a_single_node_is_reconfigured_at_once() {
+    let user = User::new();
+    let run = |max_ttl: &str| user.run(&["run", "job", "--max-ttl", max_ttl, "--", "true"]);
+    assert!(run("60s").status.success());
+    assert_fails(&run("2m"), 78, "max_ttl of 120s");
+    let told = user.run(&["nodes", "reconfigure", "--max-ttl", "2m", "--yes"]);
+    assert!(told.status.success() && stdout(&told).contains("votes"), "{}", stderr(&told));
+    eventually("the file to vote", || run("2m").status.success());
+}

@@ -1,0 +1,31 @@
+-- Tries everything that the other scripts do, on a key that nobody has and a channel that nobody hears, and leaves nothing.
+-- KEYS  1 key   ARGV  1 channel
+-- Gives, in turns, a command and what the server said against it
+local said = {}
+local function try(command, ...)
+  local answer = redis.pcall(command, ...)
+  local against = type(answer) == 'table' and answer.err
+  if against then
+    said[#said + 1] = command
+    said[#said + 1] = against
+  end
+  return not against
+end
+
+local key = KEYS[1]
+try('TIME')
+try('PUBLISH', ARGV[1], '')
+try('SCAN', '0', 'COUNT', '1')
+for _, command in ipairs({'GET', 'MGET', 'EXISTS', 'PTTL', 'HLEN', 'HGETALL'}) do try(command, key) end
+try('HMGET', key, 'a')
+-- The first write of all: a script that has written anything is let go on although the memory is full.
+try('SET', key, '', 'PX', 1000)
+try('PEXPIRE', key, 1000)
+try('PEXPIREAT', key, 0)
+-- Nothing is left that could not be deleted.
+if try('DEL', key) then
+  try('HDEL', key, 'a')
+  try('HSET', key, 'a', '')
+  redis.pcall('DEL', key)
+end
+return said
