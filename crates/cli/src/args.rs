@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::command::bench::BenchArgs;
+use crate::command::breaking::BreakArgs;
 use crate::command::completions::CompletionsArgs;
 use crate::command::config::ConfigArgs;
 use crate::command::demo::DemoArgs;
@@ -44,6 +45,9 @@ Usage: quorlock COMMAND [ARGUMENTS]        quorlock COMMAND --help says more
 
 Run something under a lock
   run NAME -- CMD..      run CMD while holding the lock
+
+Look after the locks
+  break NAME --fence N   end somebody else's lease
 
 Look after the nodes
   nodes                  how they are; init, ripen or reconfigure them
@@ -165,6 +169,7 @@ impl Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArgs),
+    Break(BreakArgs),
     Nodes(NodesArgs),
     Bench(BenchArgs),
     Demo(DemoArgs),

@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub(crate) mod bench;
+pub(crate) mod breaking;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;

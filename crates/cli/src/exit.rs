@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quorlock::{AcquireError, Ballot, ConnectError, HeldError, InitError, LostError, ReconfigureError, Silence};
+use quorlock::{
+    AcquireError, Ballot, BreakError, ConnectError, HeldError, InitError, LostError, ReconfigureError, Silence, Tally,
+};
 
 use crate::duration::show;
 
@@ -56,6 +58,8 @@ pub(crate) enum Failure {
     Init(#[from] InitError),
     #[error(transparent)]
     Reconfigure(#[from] ReconfigureError),
+    #[error("{}", breaking(.0))]
+    Break(#[from] BreakError),
     #[error("cannot run {command}: {error}")]
     Spawn { command: String, error: std::io::Error },
     #[error("{0}")]
@@ -85,6 +89,7 @@ impl Failure {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_)
+            | Self::Break(BreakError::Config(_))
             | Self::Acquire(AcquireError::Config(_) | AcquireError::Permits { .. } | AcquireError::Upgrade { .. }) => {
                 Exit::USAGE
             }
@@ -100,8 +105,10 @@ impl Failure {
                 | ReconfigureError::Mixed
                 | ReconfigureError::Minority { .. },
             ) => Exit::CONFIG,
-            Self::Held { .. } => Exit::HELD,
-            Self::Acquire(_) | Self::Init(_) | Self::Reconfigure(_) | Self::NoQuorum(_) => Exit::NO_QUORUM,
+            Self::Held { .. } | Self::Break(BreakError::Other(_) | BreakError::NotHeld { .. }) => Exit::HELD,
+            Self::Acquire(_) | Self::Init(_) | Self::Reconfigure(_) | Self::NoQuorum(_) | Self::Break(_) => {
+                Exit::NO_QUORUM
+            }
             Self::Lost(_) => Exit::LOST,
             Self::Spawn { error, .. } if error.kind() == std::io::ErrorKind::NotFound => Exit::NOT_FOUND,
             Self::Spawn { .. } => Exit::NOT_EXECUTABLE,
@@ -135,10 +142,26 @@ fn held(error: &HeldError, since: Option<Duration>) -> String {
 /// Without a quorum, one line for each node.
 fn acquire(error: &AcquireError) -> String {
     let AcquireError::NoQuorum { name, tally } = error else { return error.to_string() };
-    let mut lines = vec![format!("no quorum for {name}: {tally}")];
-    lines.extend(tally.by_node().map(|(node, ballot)| format!("  {node}  {ballot}")));
+    let mut lines = node_by_node(format!("no quorum for {name}: {tally}"), tally);
     if tally.ballots.iter().all(|ballot| matches!(ballot, Ballot::Silent(Silence::Quarantined(_)))) {
         lines.push("  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init --yes".into());
     }
     lines.join("\n")
+}
+
+/// What stands instead, or one line for each node.
+fn breaking(error: &BreakError) -> String {
+    match error {
+        BreakError::Other(other) => format!("{error}\n  it was left alone; look: quorlock status {}", other.name),
+        BreakError::NoQuorum { name, tally } => {
+            let begin = format!("no quorum for breaking {name}: {tally}");
+            node_by_node(begin, tally).join("\n")
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn node_by_node(begin: String, tally: &Tally) -> Vec<String> {
+    let nodes = tally.by_node().map(|(node, ballot)| format!("  {node}  {ballot}"));
+    std::iter::once(begin).chain(nodes).collect()
 }

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
-use command::{bench, completions, demo, doctor, man, nodes, run};
+use command::{bench, breaking, completions, demo, doctor, man, nodes, run};
 use config::Settings;
 use context::Context;
 use exit::{Exit, Failure};
@@ -59,6 +59,7 @@ fn start(mut cli: Cli) -> Outcome {
     runtime.block_on(async {
         match cli.command {
             Command::Run(args) => run::run(&context, args).await,
+            Command::Break(args) => breaking::break_lock(&context, args).await,
             Command::Nodes(args) => nodes::nodes(&context, &args).await,
             Command::Bench(args) => bench::bench(&context, args).await,
             Command::Demo(args) => demo::demo(&context, args).await,
