@@ -207,6 +207,18 @@ impl RedisServer {
         }
     }
 
+    /// Waits until this replica has everything that its master has now.
+    pub fn catch_up_with(&self, master: &Self) {
+        let wanted = master.replication_offset("master_repl_offset");
+        eventually("the replica to catch up", || self.replication_offset("slave_repl_offset") >= wanted);
+    }
+
+    fn replication_offset(&self, field: &str) -> u64 {
+        let info = self.command(&["INFO", "replication"]);
+        let line = |line: &str| line.strip_prefix(field)?.strip_prefix(':')?.parse().ok();
+        info.as_str().and_then(|text| text.lines().find_map(line)).unwrap_or_default()
+    }
+
     /// What the real `redis-cli` prints for these arguments, trimmed.
     #[track_caller]
     pub fn cli(&self, args: &[&str]) -> String {

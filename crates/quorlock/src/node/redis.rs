@@ -121,7 +121,8 @@ impl Node for RedisNode {
                 Origin::Server(info) => ((**info).clone(), None),
                 Origin::Sentinels(sentinels) => {
                     let (info, sentinel) = sentinels.master(deadline).await?;
-                    (info, Some(sentinels.watch(sentinel, inbox.clone())))
+                    let watch = sentinels.watch(&info, sentinel, inbox.clone());
+                    (info, Some(watch))
                 }
             };
             let mut connecting = connect(&info, deadline).await?;

@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use ::redis::{ConnectionInfo, PushKind, RedisConnectionInfo, Value};
+use ::redis::{ConnectionAddr, ConnectionInfo, PushKind, RedisConnectionInfo, Value};
 
 use super::seeds::{self, Seeds};
 use super::wire::{Connecting, Receiver, Wire};
@@ -66,9 +66,13 @@ impl Sentinels {
         .await
     }
 
-    /// Ends the session once the sentinel tells of another master.
-    pub(super) fn watch(&self, connecting: Connecting, inbox: Inbox) -> Wire {
-        connecting.start(Watch { service: self.service.clone(), inbox })
+    /// Ends the session once the sentinel tells of another master than this one.
+    pub(super) fn watch(&self, master: &ConnectionInfo, connecting: Connecting, inbox: Inbox) -> Wire {
+        let master = match master.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => format!("{host} {port}"),
+            _ => String::new(),
+        };
+        connecting.start(Watch { service: self.service.clone(), master, inbox })
     }
 }
 
@@ -110,6 +114,8 @@ async fn named(
 /// Listens to a sentinel.
 struct Watch {
     service: String,
+    /// As in what is said.
+    master: String,
     inbox: Inbox,
 }
 
@@ -117,7 +123,11 @@ impl Receiver for Watch {
     fn receive(&self, value: Value) {
         let Value::Push { kind: PushKind::Message, data } = value else { return };
         let [_, Value::BulkString(said)] = data.as_slice() else { return };
-        if said.split(|byte| *byte == b' ').next() == Some(self.service.as_bytes()) {
+        let said = String::from_utf8_lossy(said);
+        let is_ours = said.split(' ').next() == Some(self.service.as_str());
+        // A sentinel names the new master before it tells everyone that it is one.
+        let is_known = said.splitn(4, ' ').last() == Some(self.master.as_str());
+        if is_ours && !is_known {
             self.inbox.take(Answer::End(Trouble::Broken("its sentinels name another master".into())));
         }
     }

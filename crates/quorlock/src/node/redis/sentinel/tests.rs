@@ -45,12 +45,12 @@ async fn sentinels_that_cannot_be_reached_are_named_with_their_reasons() {
 #[test]
 fn only_another_master_of_this_service_is_the_end() {
     let (inbox, mut answers) = Inbox::queue(Channel(0));
-    let watch = Watch { service: "main".into(), inbox };
+    let watch = Watch { service: "main".into(), master: "10.0.0.1 1".into(), inbox };
     let push = |text: &str| Value::Push {
         kind: PushKind::Message,
         data: vec![Value::BulkString(SWITCH.into()), Value::BulkString(text.into())],
     };
-    for other in [push("main2 h 1 h 2"), push("mai"), push(""), Value::Okay] {
+    for other in [push("main2 h 1 h 2"), push("mai"), push("main 10.0.0.9 9 10.0.0.1 1"), push(""), Value::Okay] {
         watch.receive(other);
     }
     watch.end(&io::ErrorKind::ConnectionReset.into());
