@@ -5,15 +5,20 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::command::acquire::AcquireArgs;
 use crate::command::bench::BenchArgs;
 use crate::command::breaking::BreakArgs;
 use crate::command::completions::CompletionsArgs;
 use crate::command::config::ConfigArgs;
 use crate::command::demo::DemoArgs;
 use crate::command::doctor::DoctorArgs;
+use crate::command::lease::{CheckArgs, ExtendArgs, ReleaseArgs};
+use crate::command::list::ListArgs;
 use crate::command::man::ManArgs;
 use crate::command::nodes::NodesArgs;
 use crate::command::run::RunArgs;
+use crate::command::status::StatusArgs;
+use crate::command::watch::WatchArgs;
 use crate::config::{Flags, KEYS};
 
 /// Run a command while holding a lock, on one machine or on many.
@@ -45,8 +50,13 @@ Usage: quorlock COMMAND [ARGUMENTS]        quorlock COMMAND --help says more
 
 Run something under a lock
   run NAME -- CMD..      run CMD while holding the lock
+  acquire NAME           print a lease, for scripts
+  extend, check          [LEASE] let it last for another ttl; look whether it stands
+  release [LEASE]        give it back, from any host
 
 Look after the locks
+  status NAME            who has it, and how many wait, on every node
+  list, watch            [GLOB] all that is held or waited for; as it changes
   break NAME --fence N   end somebody else's lease
 
 Look after the nodes
@@ -170,6 +180,13 @@ impl Cli {
 pub(crate) enum Command {
     Run(RunArgs),
     Break(BreakArgs),
+    Acquire(AcquireArgs),
+    Extend(ExtendArgs),
+    Release(ReleaseArgs),
+    Check(CheckArgs),
+    Status(StatusArgs),
+    List(ListArgs),
+    Watch(WatchArgs),
     Nodes(NodesArgs),
     Bench(BenchArgs),
     Demo(DemoArgs),
@@ -189,8 +206,9 @@ mod tests {
     fn the_help_names_every_command_and_every_flag() {
         let root = Cli::command();
         for command in root.get_subcommands().filter(|command| !command.is_hide_set()) {
-            let row = format!("\n  {}", command.get_name());
-            assert!(HELP.contains(&row), "{} is missing in the help", command.get_name());
+            let rows = HELP.lines().filter_map(|line| line.strip_prefix("  "));
+            let mut named = rows.flat_map(|row| row.split("  ").next().unwrap_or_default().split([' ', ',']));
+            assert!(named.any(|word| word == command.get_name()), "{} is missing in the help", command.get_name());
         }
         for flag in root.get_arguments().filter_map(clap::Arg::get_long) {
             assert!(HELP.contains(&format!("--{flag}")), "--{flag} is missing in the help");

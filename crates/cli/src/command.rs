@@ -1,11 +1,16 @@
 //! The commands, one module each.
 
+pub(crate) mod acquire;
 pub(crate) mod bench;
 pub(crate) mod breaking;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod lease;
+pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod nodes;
 pub(crate) mod run;
+pub(crate) mod status;
+pub(crate) mod watch;

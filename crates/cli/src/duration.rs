@@ -21,6 +21,11 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     millis.map(Duration::from_millis).ok_or_else(|| format!("{text} is too long"))
 }
 
+/// Whole milliseconds, for programs.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// As it would be typed: `500ms`, `30s`, `5m`.
 pub(crate) fn show_exactly(duration: Duration) -> String {
     let millis = duration.as_millis();

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use quorlock::{
-    AcquireError, Ballot, BreakError, ConnectError, HeldError, InitError, LostError, ReconfigureError, Silence, Tally,
+    AcquireError, Ballot, BreakError, CheckError, ConnectError, ExtendError, HeldError, InitError, InspectError,
+    ListError, LostError, ReconfigureError, ReleaseError, Silence, Tally,
 };
 
 use crate::duration::show;
@@ -50,6 +51,8 @@ pub(crate) enum Failure {
     Held { error: Box<HeldError>, since: Option<Duration> },
     #[error("{}", acquire(.0))]
     Acquire(AcquireError),
+    #[error("{}", undecided(what, tally))]
+    Undecided { what: String, tally: Tally },
     #[error("{0}")]
     Lost(LostError),
     #[error("{0}")]
@@ -71,6 +74,48 @@ impl From<AcquireError> for Failure {
         match error {
             AcquireError::Held(held) | AcquireError::WaitTimeout(held) => Self::Held { error: held, since: None },
             other => Self::Acquire(other),
+        }
+    }
+}
+
+/// Of a lease that was handed over, or a look: the errors are of one kind.
+macro_rules! from {
+    ($($error:ident: $what:expr;)+) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                match error {
+                    $error::Lost(lost) => Self::Lost(lost),
+                    $error::NoQuorum { tally } => Self::Undecided { what: $what.into(), tally },
+                    other => Self::Config(other.to_string()),
+                }
+            }
+        })+
+    };
+}
+
+from! {
+    ExtendError: "not extended";
+    CheckError: "not known whether it is held";
+    ReleaseError: "released, but not acknowledged by a majority";
+}
+
+impl From<InspectError> for Failure {
+    fn from(error: InspectError) -> Self {
+        match error {
+            InspectError::NoQuorum { name, tally } => {
+                Self::Undecided { what: format!("no quorum for a look at {name}"), tally }
+            }
+            InspectError::Config(error) => Self::Usage(error.to_string()),
+            other => Self::Internal(other.to_string()),
+        }
+    }
+}
+
+impl From<ListError> for Failure {
+    fn from(error: ListError) -> Self {
+        match error {
+            ListError::NoQuorum { tally } => Self::Undecided { what: "no quorum for a listing".into(), tally },
+            other => Self::Internal(other.to_string()),
         }
     }
 }
@@ -106,9 +151,12 @@ impl Failure {
                 | ReconfigureError::Minority { .. },
             ) => Exit::CONFIG,
             Self::Held { .. } | Self::Break(BreakError::Other(_) | BreakError::NotHeld { .. }) => Exit::HELD,
-            Self::Acquire(_) | Self::Init(_) | Self::Reconfigure(_) | Self::NoQuorum(_) | Self::Break(_) => {
-                Exit::NO_QUORUM
-            }
+            Self::Acquire(_)
+            | Self::Init(_)
+            | Self::Reconfigure(_)
+            | Self::NoQuorum(_)
+            | Self::Undecided { .. }
+            | Self::Break(_) => Exit::NO_QUORUM,
             Self::Lost(_) => Exit::LOST,
             Self::Spawn { error, .. } if error.kind() == std::io::ErrorKind::NotFound => Exit::NOT_FOUND,
             Self::Spawn { .. } => Exit::NOT_EXECUTABLE,
@@ -142,7 +190,11 @@ fn held(error: &HeldError, since: Option<Duration>) -> String {
 /// Without a quorum, one line for each node.
 fn acquire(error: &AcquireError) -> String {
     let AcquireError::NoQuorum { name, tally } = error else { return error.to_string() };
-    let mut lines = node_by_node(format!("no quorum for {name}: {tally}"), tally);
+    undecided(&format!("no quorum for {name}"), tally)
+}
+
+fn undecided(what: &str, tally: &Tally) -> String {
+    let mut lines = node_by_node(format!("{what}: {tally}"), tally);
     if tally.ballots.iter().all(|ballot| matches!(ballot, Ballot::Silent(Silence::Quarantined(_)))) {
         lines.push("  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init --yes".into());
     }

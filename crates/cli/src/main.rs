@@ -7,16 +7,19 @@ mod context;
 mod duration;
 mod exit;
 mod history;
+mod look;
 mod output;
+mod process;
 mod signals;
 mod table;
+mod waiting;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Cli, Command};
-use command::{bench, breaking, completions, demo, doctor, man, nodes, run};
+use command::{acquire, bench, breaking, completions, demo, doctor, lease, list, man, nodes, run, status, watch};
 use config::Settings;
 use context::Context;
 use exit::{Exit, Failure};
@@ -37,7 +40,12 @@ fn main() -> ExitCode {
             return if error.use_stderr() { Exit::USAGE.into() } else { ExitCode::SUCCESS };
         }
     };
-    match start(cli) {
+    let is_for_eval = matches!(&cli.command, Command::Acquire(args) if args.is_for_eval());
+    let done = start(cli);
+    if is_for_eval {
+        acquire::pass_on(done.as_ref().map_or_else(Failure::exit, |exit| *exit));
+    }
+    match done {
         Ok(exit) => exit.into(),
         Err(failure) => failure.report(),
     }
@@ -59,6 +67,13 @@ fn start(mut cli: Cli) -> Outcome {
     runtime.block_on(async {
         match cli.command {
             Command::Run(args) => run::run(&context, args).await,
+            Command::Acquire(args) => acquire::acquire(&context, args).await,
+            Command::Extend(args) => lease::extend(&context, &args).await,
+            Command::Release(args) => lease::release(&context, &args).await,
+            Command::Check(args) => lease::check(&context, &args).await,
+            Command::Status(args) => status::status(&context, &args).await,
+            Command::List(args) => list::list(&context, &args).await,
+            Command::Watch(args) => watch::watch(&context, &args).await,
             Command::Break(args) => breaking::break_lock(&context, args).await,
             Command::Nodes(args) => nodes::nodes(&context, &args).await,
             Command::Bench(args) => bench::bench(&context, args).await,

@@ -63,8 +63,14 @@ impl Output {
 
     /// Prints one JSON object, with the version of its shape.
     pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
+        self.line(self.json_text(value)?)
+    }
+
+    /// One JSON object as text, with the version of its shape.
+    #[expect(clippy::unused_self, reason = "printing is done through an output")]
+    pub(crate) fn json_text(self, value: &impl Serialize) -> Result<String, Failure> {
         let text = serde_json::to_string(&Versioned::new(value));
-        self.line(text.map_err(|error| Failure::Internal(format!("not JSON: {error}")))?)
+        text.map_err(|error| Failure::Internal(format!("not JSON: {error}")))
     }
 
     /// Whether colours are wanted on stdout.

@@ -52,8 +52,8 @@ impl Table {
     }
 }
 
-/// A cell comes from anywhere: it must not move the cursor or break the line.
-fn one_line(text: &str) -> String {
+/// A text that comes from anywhere: it must not move the cursor or break the line.
+pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

@@ -11,7 +11,6 @@ mod recipe;
 mod report;
 mod supervise;
 mod terminal;
-mod waiting;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -25,18 +24,18 @@ use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_proc
 use tokio::sync::watch;
 
 use crate::context::Context;
-use crate::duration::{parse_duration, show};
+use crate::duration::{millis, parse_duration, show};
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
+use crate::waiting::{self, Display};
 use environment::Surroundings;
 use guard::Guard;
 use limits::{Cause, Limits, OnLost};
 use outer::{Kind, Outer};
 use recipe::Recipe;
-use report::{Report, millis};
+use report::Report;
 use supervise::{Run, Supervisor};
 use terminal::Terminal;
-use waiting::Display;
 
 /// Run a command while holding the lock.
 ///

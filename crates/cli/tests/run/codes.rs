@@ -34,7 +34,7 @@ fn a_command_that_cannot_run_has_the_shells_codes() {
 #[test]
 fn the_command_gets_its_stdin_its_arguments_and_the_lease() {
     let user = User::new();
-    let script = r#"cat; printf '%s\n' "$1" "$QUORLOCK_NAME" "$QUORLOCK_TTL_MS"; test ${#QUORLOCK_LEASE} -gt 32; echo "$QUORLOCK_FENCE""#;
+    let script = r#"cat; printf '%s\n' "$1" "$QUORLOCK_NAME" "$QUORLOCK_TTL_MS"; test "${QUORLOCK_LEASE#q1.the%20name.}" != "$QUORLOCK_LEASE"; echo "$QUORLOCK_FENCE""#;
     let arguments = ["run", "the name", "--", "sh", "-ec", script, "sh", "two  words; $HOME"];
     let mut child = user.quorlock(&arguments).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"from stdin\n").unwrap();

@@ -62,7 +62,11 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resu
     if stood + gone >= quorum.majority() {
         return Ok(Released::Gone);
     }
-    Err(ReleaseError::NoQuorum { tally: tally(cluster, said.into_iter().flatten().collect()) })
+    // Nodes that could not be reached were told nothing yet: what is wrong with them says more than that they are late.
+    let late = Outcome::Silent(Silence::Late);
+    let said = said.into_iter().flatten();
+    let said = said.map(|outcome| if outcome == late { Outcome::Silent(Silence::Unheard) } else { outcome });
+    Err(ReleaseError::NoQuorum { tally: tally(cluster, said.collect()) })
 }
 
 /// Why it is not known that a lease stands.

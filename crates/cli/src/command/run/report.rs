@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
 
 use serde::Serialize;
 
@@ -65,8 +64,4 @@ impl Report {
         file.write_all(b"\n")?;
         file.sync_all()
     }
-}
-
-pub(super) fn millis(duration: Duration) -> u64 {
-    duration.as_millis().try_into().unwrap_or(u64::MAX)
 }

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /// Tells people how the waiting goes, until it is dropped.
-pub(super) struct Display<'a> {
+pub(crate) struct Display<'a> {
     output: Output,
     client: &'a Client,
     name: &'a str,
@@ -33,13 +33,13 @@ pub(super) struct Display<'a> {
 }
 
 impl<'a> Display<'a> {
-    pub(super) fn new(output: Output, client: &'a Client, name: &'a str, news: watch::Receiver<Option<Wait>>) -> Self {
+    pub(crate) fn new(output: Output, client: &'a Client, name: &'a str, news: watch::Receiver<Option<Wait>>) -> Self {
         let now = Instant::now();
         Self { output, client, name, news, begun: now, told: now, since: None, is_renewing: false, is_drawn: false }
     }
 
     /// Shows what is going on. It never returns.
-    pub(super) async fn show(&mut self) -> std::convert::Infallible {
+    pub(crate) async fn show(&mut self) -> std::convert::Infallible {
         if self.output.quiet || self.output.json {
             return std::future::pending().await;
         }
@@ -169,7 +169,7 @@ impl Drop for Display<'_> {
 const CLEAR: &str = "\u{1b}[1A\r\u{1b}[J";
 
 /// Since when the name is held, by the nodes' word.
-pub(super) async fn held_since(client: &Client, name: &str) -> Option<SystemTime> {
+pub(crate) async fn held_since(client: &Client, name: &str) -> Option<SystemTime> {
     let inspection = client.inspect(name).await.ok()?;
     let held =
         inspection.nodes.iter().filter_map(|(_, said)| said.as_ref().ok().filter(|report| report.held.is_some()));

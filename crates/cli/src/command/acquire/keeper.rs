@@ -1,0 +1,124 @@
+//! The process in the background that extends a lease for as long as another process lives.
+//!
+//! It is this program again, with the same arguments and so the same settings, under another name. What is secret comes
+//! over its stdin.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use quorlock::{Client, ExtendError, HandedLease};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
+use tokio::sync::oneshot;
+
+use super::FLUSH;
+use crate::context::Context;
+use crate::exit::{Exit, Failure};
+use crate::process::Process;
+
+/// What the process is called, for whoever looks at a list of them.
+const NAME: &str = "quorlock-keeper";
+/// What it says when it has taken over.
+const READY: &str = "ready";
+/// How long after a failed extension it tries again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Whether this process is one.
+pub(super) fn is_keeper() -> bool {
+    std::env::args_os().next().is_some_and(|name| name == NAME)
+}
+
+/// Starts one, and waits until it has taken over.
+pub(super) async fn start(lease: &HandedLease, kept: Process) -> Result<(), Failure> {
+    let lease = lease.reveal();
+    let started = tokio::task::spawn_blocking(move || {
+        // Not by its name: it is the same program even if that has been replaced by a newer one.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(NAME).args(std::env::args_os().skip(1)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            writeln!(stdin, "{lease}\n{}", kept.start)?;
+        }
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        if line.trim_end() == READY { Ok(()) } else { Err(io::Error::other("it ended at once")) }
+    });
+    let started = started.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+    started.map_err(|error| Failure::Internal(format!("cannot keep the lease: {error}")))
+}
+
+/// Keeps the lease while the process lives, then releases it.
+pub(super) async fn keep(context: &Context, pid: u32) -> crate::Outcome {
+    // Neither the terminal nor the script's process group is to end it.
+    let internal = |what: &str, error: io::Error| Failure::Internal(format!("{what}: {error}"));
+    rustix::process::setsid().map_err(|error| internal("no session of its own", error.into()))?;
+    let (lease, start) = told().map_err(|error| internal("no lease to keep", error))?;
+    let ended = watch(Process { pid, start }).map_err(|error| internal("cannot watch the process", error))?;
+    let client = context.builder()?.outlived_by_leases().connect().await?;
+    client.extend(&lease).await.map_err(Failure::from)?;
+    writeln!(io::stdout(), "{READY}").map_err(|error| internal("nobody waits", error))?;
+    go_silent().map_err(|error| internal("cannot let go of the terminal", error))?;
+    let kept = extend_until(&client, &lease, ended).await;
+    if kept.is_ok() {
+        // Whether it still stood is of no interest to anybody any more.
+        let _ = client.release(&lease).await;
+    }
+    let _ = client.close(FLUSH).await;
+    kept.map(|()| Exit::OK)
+}
+
+/// The lease, and when the process was started that it is kept for.
+fn told() -> io::Result<(HandedLease, u64)> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text)?;
+    let (lease, start) = text.trim_end().split_once('\n').ok_or(io::ErrorKind::InvalidData)?;
+    Ok((lease.parse().map_err(io::Error::other)?, start.parse().map_err(io::Error::other)?))
+}
+
+/// Ends when the process does; at once if it has already.
+fn watch(process: Process) -> io::Result<oneshot::Receiver<()>> {
+    let (sender, receiver) = oneshot::channel();
+    let pid = process.as_pid().ok_or(io::ErrorKind::InvalidInput)?;
+    let opened = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(opened) => opened,
+        Err(rustix::io::Errno::SRCH) => return Ok(receiver),
+        Err(error) => return Err(error.into()),
+    };
+    // The id may have been given to another one before it was opened.
+    if process.is_alive() {
+        std::thread::Builder::new().name("quorlock-watch".into()).spawn(move || {
+            while let Err(rustix::io::Errno::INTR) = poll(&mut [PollFd::new(&opened, PollFlags::IN)], None) {}
+            drop(sender);
+        })?;
+    }
+    Ok(receiver)
+}
+
+async fn extend_until(client: &Client, lease: &HandedLease, mut ended: oneshot::Receiver<()>) -> Result<(), Failure> {
+    let mut rest = lease.ttl() / 3;
+    loop {
+        tokio::select! {
+            _ = &mut ended => return Ok(()),
+            () = tokio::time::sleep(rest) => {}
+        }
+        rest = match client.extend(lease).await {
+            Ok(_) => lease.ttl() / 3,
+            // It may come back in time.
+            Err(ExtendError::NoQuorum { .. }) => AGAIN.min(lease.ttl() / 10),
+            Err(error) => return Err(error.into()),
+        };
+    }
+}
+
+/// Lets go of the terminal, or of whatever pipes the script was started with.
+fn go_silent() -> io::Result<()> {
+    let nothing = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    rustix::stdio::dup2_stderr(&nothing)?;
+    Ok(())
+}

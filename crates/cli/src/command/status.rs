@@ -1,0 +1,86 @@
+//! `quorlock status`: who has a name, and who waits for it.
+
+use clap::Args;
+
+use crate::context::Context;
+use crate::duration::show;
+use crate::exit::Exit;
+use crate::look::{Look, called, shown};
+use crate::output::Paint;
+use crate::table::{Table, one_line};
+
+/// Show who has a lock and how many wait for it, on every node. It changes nothing.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit codes:
+  0 known, held or not   69 no quorum
+
+Example:
+  quorlock status nightly-report")]
+pub(crate) struct StatusArgs {
+    /// What to look at.
+    name: String,
+}
+
+/// Looks, and tells.
+pub(crate) async fn status(context: &Context, args: &StatusArgs) -> crate::Outcome {
+    let client = context.connect().await?;
+    let look = Look::new(&client.inspect(&args.name).await?);
+    let output = context.output;
+    if output.json {
+        output.json(&look)?;
+        return Ok(Exit::OK);
+    }
+    output.line(sentence(&look))?;
+    let mut table = Table::new(["NODE", "HELD BY", "HOW", "FENCE", "FOR", "LEFT", "WAITING"]);
+    for node in &look.nodes {
+        let paint = match (&node.trouble, node.held) {
+            (Some(_), _) => Some(Paint::Bad),
+            (None, true) => None,
+            (None, false) => Some(Paint::Dim),
+        };
+        let how = node.how().or(node.kind.map(ToOwned::to_owned)).unwrap_or_else(|| "-".into());
+        table.painted_row([
+            (node.node.clone(), None),
+            (node.who(), paint),
+            (how, None),
+            (called(node.fence, node.digest.as_deref()), None),
+            (shown(node.held_for()), None),
+            (shown(node.left_ms.map(std::time::Duration::from_millis)), None),
+            (node.waiting.to_string(), None),
+        ]);
+    }
+    table.print(output)?;
+    Ok(Exit::OK)
+}
+
+/// What a majority says, in one line.
+fn sentence(look: &Look) -> String {
+    let name = one_line(&look.name);
+    let who = match (look.held, &look.holder) {
+        (true, Some(holder)) => format!("{name} is held by {}", holder.show()),
+        (true, None) => format!("{name} is held by somebody who does not say"),
+        (false, _) if look.nodes.iter().any(|node| node.held) => format!("{name} is in the middle of a change"),
+        (false, _) => format!("{name} is free"),
+    };
+    let held = look.held.then_some(look);
+    let parts = [
+        Some(who),
+        held.and_then(Look::how).map(|how| format!(", {how}")),
+        look.held_for().map(|held| format!(" for {}", show(held))),
+        held.and_then(Look::left).map(|left| {
+            let left = show(left);
+            if look.broken {
+                format!("; it was broken, and is free in {left}")
+            } else {
+                format!("; its lease ends in {left} unless renewed")
+            }
+        }),
+    ];
+    let text: String = parts.into_iter().flatten().collect();
+    match look.waiting {
+        0 => text,
+        1 => text + "; 1 waits",
+        many => text + &format!("; {many} wait"),
+    }
+}
