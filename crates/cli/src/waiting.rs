@@ -103,8 +103,9 @@ impl<'a> Display<'a> {
             Some(wait) => (format!("{} {}", self.name, self.holding(wait)), self.standing(wait)),
             None => (self.silence(), format!("waited {}", clock(self.begun.elapsed()))),
         };
-        let width =
-            rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| usize::from(size.ws_col).max(20));
+        let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+        // A terminal that does not know its width is taken for an ordinary one.
+        let width = if columns == 0 { 80 } else { columns.max(20) };
         let first = cut(&first, width - 3);
         let second = self.output.paint_note(Paint::Dim, cut(&second, width - 3));
         let back = if self.is_drawn { CLEAR } else { "" };

@@ -100,7 +100,7 @@ impl fmt::Debug for LeaseId {
 /// Who holds a lock, for people to look at; never for decisions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
-    /// The host's name.
+    /// The user and the host: `root@db-3`.
     pub host: String,
     /// The process id there.
     pub pid: u32,

@@ -328,7 +328,7 @@ impl ClientBuilder {
             retry: self.retry,
             renewals: self.renewals,
             template: self.keys()?,
-            holder: Holder::new(&host(), std::process::id(), &self.label),
+            holder: Holder::new(&user_and_host(), std::process::id(), &self.label),
             rules: self.rules,
             trusting: nodes == 1 || self.trust_restarts || !self.rules.hold(Rule::Quarantine),
             embedded: self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("sqlite:")),
@@ -388,6 +388,24 @@ async fn first_contact(client: &Client) -> Result<(), ConnectError> {
         }
     }
     Ok(())
+}
+
+/// `root@db-3`, or the host alone where nobody says who the user is.
+fn user_and_host() -> String {
+    let named = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
+    let user = named("LOGNAME").or_else(|| named("USER"));
+    #[cfg(target_os = "linux")]
+    let user = user.or_else(user_of_the_system);
+    user.map_or_else(host, |user| format!("{user}@{}", host()))
+}
+
+/// Our name among the users of this machine. Cron jobs and containers are often not told it.
+#[cfg(target_os = "linux")]
+fn user_of_the_system() -> Option<String> {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    let of_uid = |line: &str| line.split(':').nth(2) == Some(&uid);
+    Some(users.lines().find(|line| of_uid(line))?.split(':').next()?.to_owned())
 }
 
 fn host() -> String {
