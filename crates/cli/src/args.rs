@@ -85,7 +85,8 @@ Example:
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Where the locks live")]
 pub(crate) struct PlaceArgs {
-    /// The nodes: one redis:// or sqlite:PATH, or three and more redis:// or rediss://, separated by commas
+    /// The nodes: three or more redis:// or rediss:// (with TLS), separated by commas; or one of these, or of sqlite:PATH,
+    /// redis+sentinel://HOST:PORT,HOST:PORT/SERVICE and redis+cluster://HOST:PORT, which stand alone
     /// [default: a file in the user's state directory] [env: QUORLOCK_NODES].
     #[arg(long, global = true, value_name = "URL,URL,..")]
     pub(crate) nodes: Option<String>,
