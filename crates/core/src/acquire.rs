@@ -27,7 +27,7 @@ pub const SEALS_MAX: u8 = 3;
 pub const SETTLES_MAX: u8 = 5;
 
 /// What to acquire, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Plan {
     /// All nodes, by configuration.
     pub quorum: Quorum,
@@ -83,7 +83,7 @@ pub enum Step {
 }
 
 /// A lock that was won.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Won {
     /// The attempt that won: the lease's id from now on.
     pub attempt: LeaseId,
@@ -113,7 +113,7 @@ pub struct Defeat {
 }
 
 /// The machine behind `acquire`. It starts with [`tick`](Self::tick).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Acquire {
     plan: Plan,
     schedule: Schedule,
@@ -134,7 +134,7 @@ pub struct Acquire {
     state: State,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum State {
     Resting { until: Option<Moment> },
     Asking(Asking),
@@ -422,8 +422,11 @@ impl Acquire {
         let Some(target) = fence::seal_at(asking.round.grants_of(slot).map(|(_, fence, _)| fence), majority) else {
             return Vec::new();
         };
-        let lower: Vec<usize> =
+        let mut lower: Vec<usize> =
             asking.round.grants_of(slot).filter(|(_, fence, _)| *fence < target).map(|(node, ..)| node).collect();
+        if !self.plan.rules.hold(Rule::RaiseOwnVotes) {
+            lower.extend(asking.round.refused());
+        }
         asking.seals += 1;
         asking.sealing.clone_from(&lower);
         asking.set_pending(&lower, deadline);

@@ -18,7 +18,7 @@ use crate::vote::{Outcome, Refusal, Request, Silence, Vote};
 use crate::watchdog::{Renewals, Watchdog};
 
 /// How a lease is kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Terms {
     /// All nodes, by configuration.
     pub quorum: Quorum,
@@ -67,7 +67,7 @@ pub enum Step {
 }
 
 /// Why a lease was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
     /// Its validity ran out before a renewal succeeded.
@@ -79,7 +79,7 @@ pub enum Loss {
 }
 
 /// The machine behind a lease.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Hold {
     terms: Terms,
     attempt: LeaseId,
@@ -96,14 +96,14 @@ pub struct Hold {
     broken: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Held,
     Lost(Loss),
     Released,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Renewal {
     round: Round,
     begun: Moment,
@@ -274,7 +274,8 @@ impl Hold {
 
     /// Lost is final: the check comes before anything else is counted.
     fn still_valid(&mut self, now: Moment, steps: &mut Vec<Step>) -> bool {
-        if self.phase == Phase::Held && now >= self.valid_until {
+        let is_final = self.terms.rules.hold(Rule::LostIsFinal);
+        if self.phase == Phase::Held && now >= self.valid_until && is_final {
             steps.push(self.lose(Loss::Expired));
         }
         self.phase == Phase::Held

@@ -36,7 +36,7 @@ impl fmt::Debug for OwnerId {
 }
 
 /// What an attempt asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Alone.
     Exclusive {
@@ -78,7 +78,7 @@ impl Mode {
 }
 
 /// How a vote that stands is held on its node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Period {
     /// By one attempt, the one that signed the vote.
     #[default]

@@ -10,7 +10,7 @@ use crate::vote::{Refusal, Silence};
 pub const NODES_MAX: usize = 31;
 
 /// How many nodes there are, by configuration, and how many of them decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quorum {
     nodes: usize,
 }
@@ -64,7 +64,7 @@ pub enum QuorumError {
 }
 
 /// How one node voted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ballot {
     /// In favour.
     Granted,
@@ -85,7 +85,7 @@ impl fmt::Display for Ballot {
 }
 
 /// Granted, refused and silent, node by node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tally {
     /// Each node's ballot, in the order of the configuration.
     pub ballots: Vec<Ballot>,
@@ -141,7 +141,7 @@ impl fmt::Display for Tally {
 }
 
 /// What a round came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// A majority is ours.
     Won,

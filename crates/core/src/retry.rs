@@ -22,7 +22,7 @@ pub trait Dice {
 pub const DELAY_MIN: Duration = Duration::from_millis(1);
 
 /// How often and how patiently to ask again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Retry {
     /// The shortest delay: a few rounds, so that whoever won the race is done with it.
     pub min: Duration,
@@ -44,7 +44,7 @@ impl Retry {
 }
 
 /// Where a waiter is in its retries.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Schedule {
     retry: Retry,
     last_call: Option<Moment>,

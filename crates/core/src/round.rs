@@ -9,7 +9,7 @@ use crate::time::Moment;
 use crate::vote::{GrantedSlot, Outcome, Refusal, Silence, Vote};
 
 /// What is known of one node in a round.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Slot {
     /// Nothing yet.
     Waiting,
@@ -29,7 +29,7 @@ pub enum Slot {
 }
 
 /// Counts votes. Each node has one slot; what a slot says may only come from that node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Round {
     quorum: Quorum,
     slots: Vec<Slot>,
@@ -155,6 +155,11 @@ impl Round {
     /// Every refusal.
     pub fn refusals(&self) -> impl Iterator<Item = &Refusal> + '_ {
         self.slots.iter().filter_map(|slot| if let Slot::Refused(why) = slot { Some(why) } else { None })
+    }
+
+    /// Every node that refused.
+    pub fn refused(&self) -> impl Iterator<Item = usize> + '_ {
+        self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Refused(_))).map(|(node, _)| node)
     }
 
     /// Why a round without a majority failed.

@@ -1,7 +1,7 @@
 //! Which rules of the protocol are in force: all of them, always, except in a test that shows what a rule is for.
 
 /// A rule that a test may switch off, to see the check behind it go red.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// A node that lost its memory does not vote before `max_ttl` has been witnessed.
     Quarantine,
@@ -15,22 +15,28 @@ pub enum Rule {
     Yield,
     /// It does so also when the lower ticket has the vote of the node that refused, not only when it waits there.
     YieldToVoters,
+    /// A lease whose validity has ended stays lost, whatever is granted later.
+    LostIsFinal,
+    /// Only those are asked to raise their fence who voted for this attempt.
+    RaiseOwnVotes,
 }
 
 impl Rule {
     /// Every rule, with the name that selects it in tests.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 8] = [
         ("quarantine", Self::Quarantine),
         ("release-everywhere", Self::ReleaseEverywhere),
         ("count-from-send", Self::CountFromSend),
         ("equal-fences", Self::EqualFences),
         ("yield", Self::Yield),
         ("yield-to-voters", Self::YieldToVoters),
+        ("lost-is-final", Self::LostIsFinal),
+        ("raise-own-votes", Self::RaiseOwnVotes),
     ];
 }
 
 /// The rules in force.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {
     #[cfg(feature = "mutants")]
     without: Option<Rule>,

@@ -63,7 +63,7 @@ impl Channel {
 }
 
 /// Someone who wants the lock and would rather wait than be turned away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
     /// The place in line.
     pub ticket: Ticket,
@@ -74,7 +74,7 @@ pub struct Waiter {
 }
 
 /// What becomes of a waiter's place when its votes are taken back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Parting {
     /// It is given up.
     Leave(Waiter),
@@ -101,7 +101,7 @@ pub struct Hint {
 }
 
 /// How the line looks to whoever was refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Line {
     /// The asker's own place, from 1; `None` for one without a ticket.
     pub place: Option<u32>,

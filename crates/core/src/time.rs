@@ -92,7 +92,7 @@ pub struct TtlError {
 ///
 /// With ttl `T`, margin `d`, quickest node `1 + r` and slowest client `1 - r`, it has to hold that
 /// `(T - d)(1 + r) <= T (1 - r)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Drift {
     /// Parts per million of the ttl.
     pub ppm: u32,

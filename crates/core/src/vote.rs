@@ -14,7 +14,7 @@ use crate::ticket::{Line, Parting, Waiter};
 use crate::time::{Moment, Ttl};
 
 /// What a client asks of one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
     /// Vote for this attempt, with a fence of at least the proposal. Repeated under one's own vote it is the seal.
     Acquire {
@@ -131,7 +131,7 @@ impl Request {
 }
 
 /// Which lease is to be broken: never by its id, which is its holder's secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// The one with this fence. If several hold together, all of them, and this is the newest one's.
     Fence(Fence),
@@ -149,7 +149,7 @@ impl fmt::Display for Target {
 }
 
 /// When the next one may have a lock that is broken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BreakMode {
     /// When the lease would have ended anyway, had it not been renewed.
     #[default]
@@ -159,7 +159,7 @@ pub enum BreakMode {
 }
 
 /// A node's answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
     /// In favour. Of a release: the vote stood and is gone.
     Grant {
@@ -199,7 +199,7 @@ impl Vote {
 pub const FREE_LISTED_MAX: usize = 16;
 
 /// A slot that was granted, and which others would have been free.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GrantedSlot {
     /// From 0.
     pub index: u32,
@@ -208,7 +208,7 @@ pub struct GrantedSlot {
 }
 
 /// How a name stands on one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Report {
     /// The vote that stands.
     pub held: Option<HeldBy>,
@@ -221,7 +221,7 @@ pub struct Report {
 }
 
 /// A vote that stands, for people to look at.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeldBy {
     /// Who holds, where the node knows it: the last who entered, if several do.
     pub holder: Option<Holder>,
@@ -238,7 +238,7 @@ pub struct HeldBy {
 }
 
 /// Why a node voted against.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
     /// Somebody else's vote stands.
@@ -318,7 +318,7 @@ impl fmt::Display for Refusal {
 }
 
 /// Why there is no vote. It is not a refusal: a grant may exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Silence {
     /// No connection, and why.
@@ -358,7 +358,7 @@ impl fmt::Display for Silence {
 }
 
 /// What came of one request to one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The node voted.
     Voted {

@@ -9,7 +9,7 @@ use crate::time::{Moment, Ttl};
 pub const LIFETIME_DEFAULT: Duration = Duration::from_secs(60 * 60);
 
 /// Whether and how a lease is renewed while its holder lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Renewals {
     /// By nobody: the lease ends with its ttl unless it is extended by hand.
     Off,
@@ -29,7 +29,7 @@ impl Default for Renewals {
 }
 
 /// The schedule of one lease's renewals.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Watchdog {
     every: Duration,
     end: Moment,

@@ -9,7 +9,7 @@ use crate::round::{Round, Slot};
 use crate::time::Moment;
 use crate::vote::{Outcome, Refusal, Silence, Vote};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Asking {
     pub(super) attempt: LeaseId,
     /// The fence that is proposed to whoever is asked in this turn.
@@ -29,7 +29,7 @@ pub(super) struct Asking {
 }
 
 /// How we stand with one node.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 struct Contact {
     /// It owes an answer.
     pending: bool,

@@ -11,7 +11,7 @@ use crate::ticket::Line;
 use crate::vote::Refusal;
 
 /// How it looks to one who waits: for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Wait {
     /// Who has it, where a node knows that.

@@ -14,7 +14,7 @@ pub const WITNESS_STILL: Duration = Duration::from_secs(2);
 pub struct Epoch(pub u128);
 
 /// What everyone who uses a cluster has to agree on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Constants {
     /// The cluster's random name.
     pub cluster: String,
@@ -33,7 +33,7 @@ pub fn quarantine_micros(constants: &Constants) -> u64 {
 }
 
 /// What a node knows about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnation {
     /// The server's own name for its run; another one means that the memory is not the one we knew.
     pub run: String,

@@ -36,7 +36,7 @@ impl NodeTime {
 }
 
 /// A vote that stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VoteNote {
     /// Who signed it: the holder, or the first of the entries that the period began with.
     pub attempt: LeaseId,
@@ -47,7 +47,7 @@ pub struct VoteNote {
 }
 
 /// One entering of a lock that several may hold at a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The attempt that entered.
     pub attempt: LeaseId,
@@ -60,7 +60,7 @@ pub struct Entry {
 }
 
 /// A place in line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Whose.
     pub waiter: Waiter,
@@ -69,7 +69,7 @@ pub struct Place {
 }
 
 /// The highest fence of a name, and who got it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FenceNote {
     /// The number.
     pub fence: Fence,
@@ -86,7 +86,7 @@ pub struct FenceNote {
 }
 
 /// What a node has for one name, as one attempt sees it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The vote that stands.
     pub vote: Option<VoteNote>,

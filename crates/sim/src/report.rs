@@ -1,0 +1,105 @@
+//! What the searches came to, as a table and as stories.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use crate::scenario::Scenario;
+use crate::search::{Counter, Finding, exhaust, shortest};
+
+/// One rule: the search with it, and the search without.
+pub struct Row {
+    scenario: Scenario,
+    with: Finding,
+    without: Finding,
+}
+
+impl Row {
+    /// Searches with all rules, and without this one.
+    pub fn search(scenario: &Scenario) -> Self {
+        let mut setup = (scenario.setup)();
+        let with = exhaust(&Arc::new(setup.clone()));
+        setup.flaw = Some(scenario.flaw);
+        let without = shortest(&Arc::new(setup));
+        Self { scenario: *scenario, with, without }
+    }
+
+    /// What is wrong with it: the rules are not enough, or this one is not needed.
+    pub fn complaint(&self) -> Option<String> {
+        let name = self.scenario.name;
+        if let Some(counter) = &self.with.counter {
+            return Some(format!("{name}: with all rules in force\n{}", told(counter)));
+        }
+        if !self.with.exhausted {
+            return Some(format!("{name}: there is no end to the search"));
+        }
+        self.without.counter.is_none().then(|| format!("{name}: the mutant survives"))
+    }
+
+    /// What happens without the rule.
+    pub fn story(&self) -> String {
+        let Scenario { rule, mutant, .. } = self.scenario;
+        let ending = self.without.counter.as_ref().map_or_else(|| "nothing happens\n".into(), told);
+        format!("rule: {rule}\nmutant: {mutant}\n{ending}")
+    }
+
+    /// A line of the table.
+    pub fn line(&self) -> String {
+        let Scenario { rule, mutant, .. } = self.scenario;
+        let (length, breach) = match &self.without.counter {
+            Some(counter) => (counter.length.to_string(), counter.breach.to_string()),
+            None => ("none".into(), "the mutant survives".into()),
+        };
+        let (with, without) = (self.with.states, self.without.states);
+        format!("| {rule} | {mutant} | {with} | {without} | {length} | {breach} |")
+    }
+}
+
+fn told(counter: &Counter) -> String {
+    let mut text = String::new();
+    for (at, line) in counter.story.iter().enumerate() {
+        let _ = writeln!(text, "{:>3}. {line}", at + 1);
+    }
+    let _ = writeln!(text, "     {}, after {} steps", counter.breach, counter.length);
+    text
+}
+
+/// The head of the table.
+pub const HEAD: &str = "\
+| rule | mutant | states with the rule, all seen | states until the counter-example | its length | what goes wrong |
+|---|---|---|---|---|---|";
+
+/// The page for `docs/evidence`.
+pub fn page(rows: &[Row]) -> String {
+    let mut page = String::from(INTRODUCTION);
+    let _ = writeln!(page, "{HEAD}");
+    for row in rows {
+        let _ = writeln!(page, "{}", row.line());
+    }
+    let _ = writeln!(page, "\n## The shortest counter-examples\n");
+    for row in rows {
+        let _ = writeln!(page, "```text\n{}```\n", row.story());
+    }
+    page.truncate(page.trim_end().len());
+    page.push('\n');
+    page
+}
+
+const INTRODUCTION: &str = "\
+# The shipped core, model-checked
+
+Written by `./x model`; not to be edited.
+
+What is searched is not a model of the code but the code: `Acquire` and `Hold` as they run in clients, `node::apply` and
+`node::attend` as they run in nodes. The search decides what is delivered, held back or lost, which connection breaks, which
+server restarts, whose clock runs at which rate, and when time passes. Each scenario says how often each of these may happen,
+and is searched twice: with all rules in force, until every state within the bounds has been seen; and with one rule switched
+off, breadth first, until the shortest counter-example is found.
+
+What has to be true in every state: no two leases are valid that exclude each other, each judged by its own client's clock;
+every fence is above all that were handed out before; a lease that was lost stays lost; and when nothing is under way and
+nothing is owed, no vote stands that nobody has.
+
+Not covered: handshakes are atomic (a greeting that is delayed only begins later); time passes to the moments at which
+something is due and, in some scenarios, to those of a grid; the Lua scripts are compared with `node::apply` elsewhere.
+
+";

@@ -1,0 +1,224 @@
+//! What a search begins with: who there is, what may go wrong and how often, and which rule is missing.
+
+use std::time::Duration;
+
+use quorlock_core::mode::Mode;
+use quorlock_core::node::{Constants, Trust};
+use quorlock_core::rules::{Rule, Rules};
+use quorlock_core::time::Drift;
+
+/// The ttl of every lease, and the longest that the cluster allows.
+pub const TTL: Duration = Duration::from_secs(1);
+/// How far the nodes' wall clocks may be apart. With a `backstep` of half of it, `max_ttl >= 2 sigma + backstep`.
+pub const SIGMA_MICROS: u64 = 400_000;
+/// How far a jump takes a node's wall clock.
+pub const JUMP_MICROS: i64 = 700_000;
+
+/// A rule of the protocol that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// One that the core's machines for clients keep.
+    Core(Rule),
+    /// A client signs all of its attempts alike.
+    AttemptReused,
+    /// All clients sign alike.
+    AttemptShared,
+    /// An answer is taken for one to the latest request.
+    RepliesUnmatched,
+    /// A node votes as soon as it is back.
+    NoQuarantine,
+    /// Five milliseconds are missing from the quarantine.
+    QuarantineShort,
+    /// A node's age is told from its own wall clock.
+    Uptime,
+    /// Every client that watches an unripe node adds to the sum.
+    WitnessesTogether,
+    /// Connections outlive a restart, and nobody checks the epoch.
+    HandshakeUntied,
+    /// A node that lost its memory begins its fences anew.
+    FloorLost,
+    /// A restored fence is believed.
+    FenceRestored,
+    /// A single node that is trusted after a restart takes no floor.
+    TrustWithoutFloor,
+    /// A raise is counted on nodes that did not vote for it.
+    RaiseAnyVote,
+    /// Grants of an earlier renewal count for the latest one.
+    RoundsAdded,
+    /// A lease that was handed over is extended as if its hold were known.
+    ExtensionRepairs,
+    /// The majority is one of the nodes that can be reached.
+    ReachableMajority,
+    /// One server is counted under two addresses.
+    ServerTwice,
+    /// Votes of the page's commands count whatever the epoch.
+    PlainUnchecked,
+    /// A release ends the period, whoever else is in it.
+    ReleaseVoids,
+    /// A release that is sent again leaves no tombstone.
+    NoTombstone,
+    /// Nothing is taken off the ttl.
+    NoDrift,
+}
+
+/// One client.
+#[derive(Clone, Debug)]
+pub struct Party {
+    /// Which server is behind each of its addresses.
+    pub servers: Vec<usize>,
+    /// Which of them it can reach.
+    pub reaches: Vec<usize>,
+    /// By how much its clock is fast, in parts per million.
+    pub ppm: i64,
+    /// How far its idea of the nodes' clocks is ahead, in microseconds.
+    pub ahead: i64,
+    /// How it wants to hold.
+    pub mode: Mode,
+    /// With the page's commands.
+    pub plain: bool,
+    /// How many times it wants the lock.
+    pub starts: u8,
+    /// How long after a renewal the next one is sent, in milliseconds.
+    pub renews: Option<u64>,
+    /// Whether it hands the lease over as soon as it has it; whoever gets it may extend it this often.
+    pub hands_over: Option<u8>,
+}
+
+impl Party {
+    /// Someone who wants the lock once, for itself alone, and does not renew.
+    pub fn once() -> Self {
+        Self {
+            servers: vec![0, 1, 2],
+            reaches: vec![0, 1, 2],
+            ppm: 0,
+            ahead: 0,
+            mode: Mode::EXCLUSIVE,
+            plain: false,
+            starts: 1,
+            renews: None,
+            hands_over: None,
+        }
+    }
+
+    /// The same, within reach of these addresses only.
+    pub fn reaching(nodes: &[usize]) -> Self {
+        Self { reaches: nodes.to_vec(), ..Self::once() }
+    }
+}
+
+/// How often each thing may happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Answers that are held back, to arrive at any later time.
+    pub slow: u8,
+    /// Connections that break.
+    pub breaks: u8,
+    /// Servers that restart empty.
+    pub crashes: u8,
+    /// Snapshots that are taken.
+    pub saves: u8,
+    /// Servers that restart with their snapshot.
+    pub restores: u8,
+    /// Servers that are emptied while they run.
+    pub flushes: u8,
+    /// Clocks that jump.
+    pub jumps: u8,
+    /// Callers who lose interest.
+    pub cancels: u8,
+    /// Holders that let go.
+    pub frees: u8,
+}
+
+/// A search's beginning.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// How many servers there are.
+    pub servers: usize,
+    /// By how much each server's clock is fast, in parts per million.
+    pub ppm: i64,
+    /// The clients.
+    pub parties: Vec<Party>,
+    /// What may go wrong.
+    pub budget: Budget,
+    /// The last moment that is looked at, in milliseconds.
+    pub horizon: u64,
+    /// Time passes to multiples of this many milliseconds, besides the moments at which something is due.
+    pub grid: u64,
+    /// How long a client waits for a node, in milliseconds.
+    pub node_deadline: u64,
+    /// What servers have stored of earlier leases, in microseconds ahead of their clocks at the beginning.
+    pub fences: Vec<(usize, i64)>,
+    /// Which servers restart, are emptied, or have their clocks set.
+    pub fragile: Vec<usize>,
+    /// Whether only fences are promised: a single node that is trusted after a restart may have two holders.
+    pub only_fences: bool,
+    /// Whether witnesses add up at every moment, and not only when it will be enough.
+    pub adds_often: bool,
+    /// Whether the servers are alike, so that only one order of their first appearances has to be tried.
+    pub alike: bool,
+    /// Which rule is missing.
+    pub flaw: Option<Flaw>,
+}
+
+impl Setup {
+    /// Three servers and these clients, with nothing that may go wrong but delay.
+    pub fn new(parties: Vec<Party>) -> Self {
+        let (budget, flaw) = (Budget::default(), None);
+        let alike = parties.iter().all(|party| party.servers == [0, 1, 2] && party.reaches == [0, 1, 2]);
+        Self {
+            servers: 3,
+            ppm: 0,
+            parties,
+            budget,
+            horizon: 1_100,
+            grid: 500,
+            node_deadline: 600,
+            fences: Vec::new(),
+            fragile: vec![0],
+            only_fences: false,
+            adds_often: false,
+            alike,
+            flaw,
+        }
+    }
+
+    /// Whether this rule is missing.
+    pub fn lacks(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    /// The rules that the core's machines keep.
+    pub fn rules(&self) -> Rules {
+        match self.flaw {
+            Some(Flaw::Core(rule)) => Rules::without(rule),
+            Some(Flaw::RaiseAnyVote) => Rules::without(Rule::RaiseOwnVotes),
+            _ => Rules::default(),
+        }
+    }
+
+    /// What is taken off the ttl.
+    pub fn drift(&self) -> Drift {
+        if self.lacks(Flaw::NoDrift) { Drift { ppm: 0, fixed: Duration::ZERO } } else { Drift::default() }
+    }
+
+    /// What a node that comes back may do at once.
+    pub fn trust(&self) -> Trust {
+        let sigma = SIGMA_MICROS.cast_signed();
+        match self.flaw {
+            Some(Flaw::NoQuarantine) => Trust::Vote { floor_offset: -sigma },
+            Some(Flaw::TrustWithoutFloor) => Trust::Vote { floor_offset: -1_000_000_000_000 },
+            _ if self.servers == 1 => Trust::Vote { floor_offset: 2 * sigma },
+            _ => Trust::Quarantine,
+        }
+    }
+
+    /// What everyone agrees on.
+    pub fn constants(&self) -> Constants {
+        Constants {
+            cluster: "c".into(),
+            nodes: self.servers,
+            max_ttl_millis: TTL.as_millis() as u64,
+            sigma_micros: SIGMA_MICROS,
+        }
+    }
+}

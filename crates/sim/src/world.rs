@@ -1,0 +1,315 @@
+//! Nodes and clients as they ship, with the network, the clocks and everyone's luck in the hands of a search.
+//!
+//! Every node runs `node::apply` and `node::attend`, every client the machines `Acquire` and `Hold`. Between them there
+//! are connections, ordered in both directions, that may break: what was under way may then arrive late, or never.
+//! Nothing moves by itself: an [`Action`] says what happens next. A message that is not delivered is late or lost.
+
+mod choices;
+mod client;
+mod clock;
+mod drive;
+mod judge;
+mod link;
+mod server;
+mod shared;
+mod tell;
+mod wire;
+
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+
+use quorlock_core::fence::Fence;
+use quorlock_core::node::Epoch;
+use quorlock_core::time::Moment;
+
+use crate::setup::{Budget, Flaw, JUMP_MICROS, Setup};
+use client::Client;
+use clock::{client_time, when_client, when_past};
+pub use judge::Breach;
+use link::Connection;
+use server::{Memory, Server};
+use shared::{Mixed, Shared};
+pub use tell::Line;
+
+/// Something that can happen next: to a client, to a client's connection with one of its addresses, or to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The client wants the lock.
+    Start(usize),
+    /// The next request arrives, and the answer comes back at once.
+    Exchange(usize, usize),
+    /// The next request arrives; the answer takes its time.
+    Deliver(usize, usize),
+    /// The next answer comes back.
+    Hear(usize, usize),
+    /// A request of a connection that has broken arrives.
+    Stray(usize, usize),
+    /// The connection breaks.
+    Break(usize, usize),
+    /// The client notices that the server is gone.
+    Notice(usize, usize),
+    /// The client connects and shakes hands.
+    Connect(usize, usize),
+    /// The client looks after a node that is not ripe.
+    Watch(usize, usize),
+    /// The holder lets go.
+    Free(usize),
+    /// The caller loses interest.
+    Cancel(usize),
+    /// Whoever was given the lease extends it.
+    Extend(usize),
+    /// The server restarts empty.
+    Crash(usize),
+    /// The server takes a snapshot.
+    Save(usize),
+    /// The server restarts with its snapshot.
+    Restore(usize),
+    /// The server is emptied while it runs.
+    Flush(usize),
+    /// The server's wall clock jumps ahead.
+    Jump(usize),
+    /// Time passes until something is due.
+    Pass,
+}
+
+/// Everything there is, at one instant.
+#[derive(Clone, Debug)]
+pub struct World {
+    setup: Arc<Setup>,
+    /// Real time, in microseconds.
+    now: u64,
+    servers: Vec<Shared<Server>>,
+    clients: Vec<Shared<Client>>,
+    left: Budget,
+    /// The highest fence that was handed out.
+    highest: Option<Fence>,
+    epochs: u64,
+    /// How many servers have come up; those that come next are alike.
+    touched: usize,
+    breach: Option<Breach>,
+    /// What has happened, if anybody wants to know.
+    story: Option<Vec<Line>>,
+}
+
+impl World {
+    /// Everyone is connected to ripe nodes, and the first client asks.
+    pub fn new(setup: &Arc<Setup>) -> Self {
+        Self::begin(setup, None)
+    }
+
+    fn begin(setup: &Arc<Setup>, story: Option<Vec<Line>>) -> Self {
+        let mut world = Self {
+            setup: Arc::clone(setup),
+            now: 0,
+            servers: (0..setup.servers).map(|index| Shared::new(Server::ripe(setup, index))).collect(),
+            clients: (0..setup.parties.len()).map(|index| Shared::new(Client::new(setup, index))).collect(),
+            left: setup.budget,
+            highest: None,
+            epochs: 0,
+            touched: if setup.alike { 0 } else { setup.servers },
+            breach: None,
+            story: None,
+        };
+        for (index, party) in setup.parties.iter().enumerate() {
+            for &node in &party.reaches {
+                world.connect(index, node);
+            }
+        }
+        world.story = story;
+        // Whoever is the first to want it, time counts from then.
+        world.start(0);
+        world
+    }
+
+    /// The same, with somebody who writes down what happens.
+    pub fn told(setup: &Arc<Setup>) -> Self {
+        Self::begin(setup, Some(Vec::new()))
+    }
+
+    /// What has gone wrong, if anything has.
+    pub fn breach(&self) -> Option<Breach> {
+        self.breach
+    }
+
+    /// What has happened.
+    pub fn into_story(self) -> Vec<Line> {
+        self.story.unwrap_or_default()
+    }
+
+    /// Names the state. Two states with the same name have the same future.
+    pub fn key(&self) -> u64 {
+        let rest = (self.left, self.highest, self.epochs, self.touched, self.breach);
+        Mixed.hash_one((self.now, &self.servers, &self.clients, rest))
+    }
+
+    /// Lets it happen.
+    pub fn act(&mut self, action: Action) {
+        if let Some(server) = self.server_of(action) {
+            self.touched = self.touched.max(server + 1);
+        }
+        match action {
+            Action::Start(index) => self.start(index),
+            Action::Exchange(index, node) => {
+                self.deliver(index, node);
+                self.hear(index, node);
+            }
+            Action::Deliver(index, node) => {
+                self.left.slow -= 1;
+                self.deliver(index, node);
+            }
+            Action::Hear(index, node) => {
+                let server = self.setup.parties[index].servers[node];
+                self.say_of_client(index, || format!("hears what {} said", tell::server_name(server)));
+                self.hear(index, node);
+            }
+            Action::Stray(index, node) => self.deliver_stray(index, node),
+            Action::Break(index, node) => {
+                self.left.breaks -= 1;
+                self.cut(index, node, true);
+            }
+            Action::Notice(index, node) => self.cut(index, node, false),
+            Action::Connect(index, node) => self.connect(index, node),
+            Action::Watch(index, node) => self.watch(index, node),
+            Action::Free(index) => {
+                self.left.frees -= 1;
+                self.free(index);
+            }
+            Action::Cancel(index) => {
+                self.left.cancels -= 1;
+                self.cancel(index);
+            }
+            Action::Extend(index) => self.extend(index),
+            Action::Crash(server) => {
+                self.left.crashes -= 1;
+                self.restart(server, Memory::default(), "restarts empty");
+            }
+            Action::Save(server) => {
+                self.left.saves -= 1;
+                self.servers[server].snapshot = Some(Box::new(self.servers[server].memory.clone()));
+                self.say_of_server(server, || "takes a snapshot".into());
+            }
+            Action::Restore(server) => {
+                self.left.restores -= 1;
+                let memory = self.servers[server].snapshot.take().map(|memory| *memory).unwrap_or_default();
+                self.restart(server, memory, "restarts with its snapshot");
+            }
+            Action::Flush(server) => {
+                self.left.flushes -= 1;
+                self.servers[server].memory = Memory::default();
+                self.say_of_server(server, || "is emptied (FLUSHALL); its connections stay".into());
+            }
+            Action::Jump(server) => {
+                self.left.jumps -= 1;
+                self.servers[server].jump(JUMP_MICROS);
+                self.say_of_server(server, || "has its wall clock set 700 ms ahead".into());
+            }
+            Action::Pass => self.pass(),
+        }
+        self.tidy();
+        self.judge();
+    }
+
+    /// Leaves out what makes no difference any more, so that states with the same future are the same.
+    fn tidy(&mut self) {
+        for index in 0..self.clients.len() {
+            for node in 0..self.clients[index].links.len() {
+                while self.is_idle_release(index, node) {
+                    self.deliver(index, node);
+                    self.hear(index, node);
+                }
+            }
+            if self.clients[index].is_forgetful() {
+                self.clients[index].forget();
+            }
+        }
+    }
+
+    /// Whether the next request is a release of a vote that is not there and will not come.
+    fn is_idle_release(&self, index: usize, node: usize) -> bool {
+        let link = &self.clients[index].links[node];
+        let server = &self.servers[self.setup.parties[index].servers[node]];
+        let is_live = link.connection.as_ref().is_some_and(|connection| !connection.is_dead);
+        is_live
+            && link.back.is_empty()
+            && link.out.front().is_some_and(|letter| !link.is_stray(letter) && server.is_idle(letter))
+    }
+
+    fn restart(&mut self, server: usize, memory: Memory, how: &str) {
+        self.say_of_server(server, || how.into());
+        let setup = Arc::clone(&self.setup);
+        // No server is back in the same millisecond.
+        self.now += 1_000;
+        self.servers[server].restart(&setup, self.now, memory);
+        self.catch_up();
+        if setup.lacks(Flaw::HandshakeUntied) {
+            return;
+        }
+        for (client, party) in self.clients.iter_mut().zip(&setup.parties) {
+            for (link, _) in client.links.iter_mut().zip(&party.servers).filter(|(_, behind)| **behind == server) {
+                // What had not been read is gone with the process that would have read it.
+                link.strays.clear();
+                if let Some(connection) = &mut link.connection {
+                    connection.is_dead = true;
+                }
+            }
+        }
+    }
+
+    /// The next moment at which something is due, if it is not too late for this search.
+    fn next_moment(&self) -> Option<u64> {
+        let setup = &self.setup;
+        let mut due = vec![(self.now / 1_000 / setup.grid + 1) * setup.grid * 1_000];
+        for server in &self.servers {
+            due.extend(server.ends().map(|millis| when_past(setup.ppm, millis)));
+        }
+        for (client, party) in self.clients.iter().zip(&setup.parties) {
+            let moments = client.next_tick().into_iter().chain(client.end());
+            due.extend(moments.map(|moment| when_client(party.ppm, moment)));
+            for (link, behind) in client.links.iter().zip(&party.servers) {
+                let ripens = link.connection.as_ref().and_then(|connection| self.ripens(connection, *behind));
+                due.extend(ripens.map(|moment| when_client(party.ppm, moment)));
+            }
+        }
+        due.into_iter().filter(|at| *at > self.now && *at <= setup.horizon * 1_000).min()
+    }
+
+    /// When this connection will have witnessed enough, if nobody else helps.
+    fn ripens(&self, connection: &Connection, server: usize) -> Option<Moment> {
+        let life = self.servers[server].memory.life.as_ref()?;
+        let left = life.quarantine_micros.saturating_sub(life.witnessed_micros);
+        let is_pending = !connection.is_ripe && !connection.is_dead;
+        Some(connection.since.filter(|_| is_pending)? + std::time::Duration::from_micros(left))
+    }
+
+    fn pass(&mut self) {
+        if let Some(next) = self.next_moment() {
+            self.now = next;
+        }
+        self.catch_up();
+    }
+
+    /// What is due happens.
+    fn catch_up(&mut self) {
+        let setup = Arc::clone(&self.setup);
+        for server in &mut self.servers {
+            if server.ends().any(|millis| when_past(setup.ppm, millis) <= self.now) {
+                server.lapse(&setup, self.now);
+            }
+        }
+        for index in 0..self.clients.len() {
+            if self.clients[index].next_tick().is_some_and(|at| at <= self.moment(index)) {
+                self.tick(index);
+            }
+        }
+    }
+
+    /// A client's clock.
+    fn moment(&self, index: usize) -> Moment {
+        client_time(self.setup.parties[index].ppm, self.now)
+    }
+
+    fn fresh_epoch(&mut self) -> Epoch {
+        self.epochs += 1;
+        Epoch(u128::from(self.epochs))
+    }
+}

@@ -1,0 +1,191 @@
+//! One client: the core's machines, and the links that they speak through.
+
+use std::time::Duration;
+
+use quorlock_core::acquire::{Acquire, Plan, Won};
+use quorlock_core::fence::Fence;
+use quorlock_core::hold::{Hold, Terms};
+use quorlock_core::mode::Mode;
+use quorlock_core::name::LeaseId;
+use quorlock_core::quorum::Quorum;
+use quorlock_core::retry::{Dice, Retry};
+use quorlock_core::ticket::Parting;
+use quorlock_core::time::{Moment, Ttl};
+use quorlock_core::validity;
+use quorlock_core::watchdog::Renewals;
+
+use super::link::Link;
+use crate::setup::{Flaw, Party, Setup, TTL};
+
+/// Never the same twice, and the same in every run. Every delay is the shortest one.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Thrown {
+    who: u64,
+    next: u64,
+    is_stuck: bool,
+}
+
+impl Dice for Thrown {
+    fn bits(&mut self) -> u64 {
+        self.next += u64::from(!self.is_stuck);
+        self.who << 32 | self.next
+    }
+}
+
+/// A lease that somebody was given as one word, and what is known of it.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Handed {
+    pub(super) attempt: LeaseId,
+    pub(super) fence: Fence,
+    pub(super) valid_until: Moment,
+    /// For each node, the send of the extension that it granted.
+    pub(super) acks: Vec<Option<Moment>>,
+    pub(super) extensions: u8,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Client {
+    pub(super) machine: Option<Acquire>,
+    pub(super) hold: Option<Hold>,
+    pub(super) handed: Option<Handed>,
+    pub(super) mode: Mode,
+    pub(super) parting: Option<Parting>,
+    pub(super) wake: Option<Moment>,
+    pub(super) dice: Thrown,
+    pub(super) starts: u8,
+    /// Every attempt that it has begun, in this order.
+    pub(super) attempts: Vec<LeaseId>,
+    /// The lease that it has, or had, was seen to be over.
+    pub(super) was_over: bool,
+    /// When the latest renewal was sent.
+    pub(super) renewed: Option<Moment>,
+    pub(super) links: Vec<Link>,
+}
+
+impl Client {
+    pub(super) fn new(setup: &Setup, index: usize) -> Self {
+        let party = &setup.parties[index];
+        let who = if setup.lacks(Flaw::AttemptShared) { 0 } else { index as u64 };
+        let is_stuck = setup.lacks(Flaw::AttemptReused) || setup.lacks(Flaw::AttemptShared);
+        Self {
+            machine: None,
+            hold: None,
+            handed: None,
+            mode: party.mode,
+            parting: None,
+            wake: None,
+            dice: Thrown { who: who + 1, next: 0, is_stuck },
+            starts: party.starts,
+            attempts: Vec::new(),
+            was_over: false,
+            renewed: None,
+            links: vec![Link::default(); party.servers.len()],
+        }
+    }
+
+    /// How it asks.
+    pub(super) fn plan(setup: &Setup, party: &Party) -> Plan {
+        Plan {
+            quorum: quorum(setup, party),
+            ttl: ttl(),
+            drift: setup.drift(),
+            min_validity: Duration::from_millis(1),
+            node_deadline: Duration::from_millis(setup.node_deadline),
+            retry: Retry::ONCE,
+            give_up: None,
+            line: None,
+            plain: party.plain,
+            mode: party.mode,
+            holder: String::new(),
+            rules: setup.rules(),
+        }
+    }
+
+    /// Holds what was won.
+    pub(super) fn keep(&mut self, setup: &Setup, party: &Party, won: Won, now: Moment) {
+        let renewals = party.renews.map_or(Renewals::Off, |every| Renewals::Watchdog {
+            every: Some(Duration::from_millis(every)),
+            lifetime: Duration::from_secs(60),
+        });
+        let terms = Terms {
+            quorum: quorum(setup, party),
+            ttl: ttl(),
+            drift: setup.drift(),
+            node_deadline: Duration::from_millis(setup.node_deadline),
+            renewals,
+            trusting: setup.servers == 1,
+            mode: won.mode,
+            holder: String::new(),
+            rules: setup.rules(),
+        };
+        (self.mode, self.was_over) = (won.mode, false);
+        self.parting = won.waiter.map(Parting::Leave);
+        if let (Some(extensions), Some(fence)) = (party.hands_over, won.fence) {
+            let (attempt, valid_until) = (won.attempt, won.valid_until);
+            let acks = vec![None; party.servers.len()];
+            self.handed = Some(Handed { attempt, fence, valid_until, acks, extensions });
+        } else {
+            self.hold = Some(Hold::new(terms, won, now));
+        }
+    }
+
+    /// Whether its lease is valid, by its own clock.
+    pub(super) fn is_valid(&self, now: Moment) -> bool {
+        let held = self.hold.as_ref().is_some_and(|hold| !hold.validity(now).is_zero());
+        held || self.handed.as_ref().is_some_and(|handed| now < handed.valid_until)
+    }
+
+    /// Whether it has, or has had, a lease that has not been given back.
+    pub(super) fn has_lease(&self) -> bool {
+        self.hold.is_some() || self.handed.is_some()
+    }
+
+    /// Whether there is anything to forget.
+    pub(super) fn is_forgetful(&self) -> bool {
+        let is_over = self.machine.is_none() && !self.has_lease();
+        let owed = |link: &Link| link.owed.len() + usize::from(!is_over);
+        let is_over_full = self.links.iter().any(|link| link.known() > owed(link));
+        is_over_full || is_over && (self.was_over || self.links.iter().any(|link| link.last_sent.is_some()))
+    }
+
+    /// Forgets what makes no difference any more.
+    pub(super) fn forget(&mut self) {
+        let is_over = self.machine.is_none() && !self.has_lease();
+        let current = self.attempts.last().copied().filter(|_| !is_over);
+        self.links.iter_mut().for_each(|link| link.forget(current));
+        if is_over {
+            (self.was_over, self.renewed) = (false, None);
+            self.links.iter_mut().for_each(|link| link.last_sent = None);
+        }
+    }
+
+    /// When it has to be called.
+    pub(super) fn next_tick(&self) -> Option<Moment> {
+        [self.wake, self.hold.as_ref().and_then(Hold::next_tick)].into_iter().flatten().min()
+    }
+
+    /// When its lease ends.
+    pub(super) fn end(&self) -> Option<Moment> {
+        self.handed.as_ref().map(|handed| handed.valid_until)
+    }
+}
+
+impl Handed {
+    /// A node has let the vote stand for longer.
+    pub(super) fn take(&mut self, setup: &Setup, party: &Party, node: usize, sent: Moment) {
+        self.acks[node] = self.acks[node].max(Some(sent));
+        let sends = self.acks.iter().flatten().copied();
+        if let Some(until) = validity::valid_until(sends, quorum(setup, party).majority(), ttl(), setup.drift()) {
+            self.valid_until = self.valid_until.max(until);
+        }
+    }
+}
+
+pub(super) fn ttl() -> Ttl {
+    Ttl::new(TTL, TTL).expect("within its bounds")
+}
+
+fn quorum(setup: &Setup, party: &Party) -> Quorum {
+    let nodes = if setup.lacks(Flaw::ReachableMajority) { party.reaches.len() } else { party.servers.len() };
+    Quorum::new(nodes).expect("a number of nodes that can decide")
+}

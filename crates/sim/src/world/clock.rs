@@ -1,0 +1,44 @@
+//! Everyone's clocks, as functions of real time in microseconds.
+
+use quorlock_core::node::NodeTime;
+use quorlock_core::time::Moment;
+
+/// What the nodes' clocks say at the beginning, in microseconds.
+pub(super) const BASE: u64 = 1_000_000_000;
+/// What the clients' clocks say at the beginning, in microseconds.
+const ORIGIN: u64 = 10_000_000;
+const MILLION: i64 = 1_000_000;
+
+fn scaled(micros: u64, ppm: i64) -> u64 {
+    micros * (MILLION + ppm).unsigned_abs() / MILLION.unsigned_abs()
+}
+
+/// A client's clock.
+pub(super) fn client_time(ppm: i64, now: u64) -> Moment {
+    Moment::from_nanos((ORIGIN + scaled(now, ppm)) * 1_000)
+}
+
+/// A server's clocks: only the wall clock jumps.
+pub(super) fn server_time(ppm: i64, offset: i64, now: u64) -> NodeTime {
+    let even = BASE + scaled(now, ppm);
+    NodeTime { wall_micros: even.saturating_add_signed(offset), life_millis: even / 1_000 }
+}
+
+/// The first microsecond of real time at which a client's clock has come to this moment.
+pub(super) fn when_client(ppm: i64, moment: Moment) -> u64 {
+    first(moment.as_nanos().div_ceil(1_000).saturating_sub(ORIGIN), ppm, |now| client_time(ppm, now) >= moment)
+}
+
+/// The first microsecond of real time at which a server's clock is past this millisecond.
+pub(super) fn when_past(ppm: i64, millis: u64) -> u64 {
+    let micros = ((millis + 1) * 1_000).saturating_sub(BASE);
+    first(micros, ppm, |now| server_time(ppm, 0, now).life_millis > millis)
+}
+
+fn first(micros: u64, ppm: i64, is_there: impl Fn(u64) -> bool) -> u64 {
+    let mut now = (micros * MILLION.unsigned_abs() / (MILLION + ppm).unsigned_abs()).saturating_sub(2);
+    while !is_there(now) {
+        now += 1;
+    }
+    now
+}

@@ -1,0 +1,216 @@
+//! Feeds the machines, and carries out what they say: what `attempt` and `keeper` do in the library.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use quorlock_core::acquire::{self, Acquire, Won};
+use quorlock_core::hold;
+use quorlock_core::name::LeaseId;
+use quorlock_core::ticket::Parting;
+use quorlock_core::vote::{Outcome, Request, Silence, Vote};
+
+use super::client::{Client, ttl};
+use super::clock::BASE;
+use super::link::Letter;
+use super::tell::server_names;
+use super::{Breach, World};
+use crate::setup::Flaw;
+
+impl World {
+    pub(super) fn start(&mut self, index: usize) {
+        let setup = Arc::clone(&self.setup);
+        self.clients[index].starts -= 1;
+        self.clients[index].machine = Some(Acquire::new(Client::plan(&setup, &setup.parties[index])));
+        self.tick(index);
+    }
+
+    /// Calls whatever is due.
+    pub(super) fn tick(&mut self, index: usize) {
+        let now = self.moment(index);
+        let micros = (BASE + self.now).cast_signed() + self.setup.parties[index].ahead;
+        let client = &mut *self.clients[index];
+        client.wake.take_if(|at| *at <= now);
+        if let Some(machine) = &mut client.machine {
+            let steps = machine.tick(now, Some(micros), &mut client.dice);
+            self.perform(index, steps);
+        }
+        let client = &mut *self.clients[index];
+        if let Some(hold) = &mut client.hold {
+            let steps = hold.tick(now, &mut client.dice);
+            self.keep_up(index, steps);
+        }
+    }
+
+    pub(super) fn free(&mut self, index: usize) {
+        let client = &mut *self.clients[index];
+        let Some(mut hold) = client.hold.take() else { return };
+        if hold.release() {
+            let parting = client.parting;
+            self.say_of_client(index, || "lets go".into());
+            self.take_back(index, hold.attempt(), None, parting);
+        }
+    }
+
+    pub(super) fn cancel(&mut self, index: usize) {
+        let Some(mut machine) = self.clients[index].machine.take() else { return };
+        self.clients[index].wake = None;
+        self.say_of_client(index, || "loses interest".into());
+        let steps = machine.cancel();
+        self.perform(index, steps);
+    }
+
+    /// Whoever has the word asks all nodes to let the votes stand.
+    pub(super) fn extend(&mut self, index: usize) {
+        let repair = self.setup.lacks(Flaw::ExtensionRepairs);
+        let (now, mode) = (self.moment(index), self.clients[index].mode);
+        let Some(handed) = &mut self.clients[index].handed else { return };
+        handed.extensions -= 1;
+        handed.acks.fill(None);
+        let (attempt, fence) = (handed.attempt, handed.fence);
+        let request = Request::Renew { attempt, fence, ttl: ttl(), repair, holder: String::new(), mode };
+        for link in &mut self.clients[index].links {
+            link.ask(&request, 1, now);
+        }
+        self.say_of_client(index, || "has given the lease away: whoever got it extends it".into());
+    }
+
+    /// An answer for whichever machine it belongs to.
+    pub(super) fn take(&mut self, index: usize, node: usize, letter: &Letter, outcome: Outcome) {
+        let now = self.moment(index);
+        let setup = Arc::clone(&self.setup);
+        let (attempt, outcome) = self.as_believed(index, node, letter, outcome);
+        let client = &mut *self.clients[index];
+        if let Some(handed) = client.handed.as_mut().filter(|handed| handed.attempt == attempt) {
+            if let (1, Outcome::Voted { vote: Vote::Grant { .. }, sent }) = (letter.round, &outcome) {
+                handed.take(&setup, &setup.parties[index], node, *sent);
+            }
+        } else if let Some(hold) = client.hold.as_mut().filter(|hold| hold.attempt() == attempt) {
+            let steps = hold.take(letter.round, node, outcome, now, &mut client.dice);
+            self.keep_up(index, steps);
+        } else if let Some(machine) = &mut client.machine {
+            let steps = machine.take(attempt, node, outcome, now, &mut client.dice);
+            self.perform(index, steps);
+        }
+    }
+
+    /// What the client takes an answer for. With all rules, for what it is.
+    fn as_believed(&self, index: usize, node: usize, letter: &Letter, outcome: Outcome) -> (LeaseId, Outcome) {
+        let client = &self.clients[index];
+        let attempt = letter.request.attempt();
+        let latest = client.attempts.last().copied().unwrap_or(attempt);
+        let newer = match outcome {
+            Outcome::Voted { .. } if self.setup.lacks(Flaw::RepliesUnmatched) => client.links[node].last_sent,
+            Outcome::Voted { .. } if self.setup.lacks(Flaw::RoundsAdded) && letter.round > 0 => client.renewed,
+            _ => return (attempt, outcome),
+        };
+        match outcome {
+            Outcome::Voted { vote, sent } => (latest, Outcome::Voted { vote, sent: newer.unwrap_or(sent) }),
+            silent @ Outcome::Silent(_) => (attempt, silent),
+        }
+    }
+
+    fn perform(&mut self, index: usize, steps: Vec<acquire::Step>) {
+        let mut steps = VecDeque::from(steps);
+        while let Some(step) = steps.pop_front() {
+            match step {
+                acquire::Step::Ask { nodes, request } => steps.extend(self.ask(index, &nodes, &request)),
+                acquire::Step::Release { attempt, nodes, parting } => {
+                    self.take_back(index, attempt, Some(&nodes), parting);
+                }
+                acquire::Step::Wake(at) => {
+                    let wake = &mut self.clients[index].wake;
+                    *wake = Some(wake.map_or(at, |before| before.min(at)));
+                }
+                acquire::Step::Waits(_) => {}
+                acquire::Step::Finish(Ok(won)) => self.win(index, won),
+                acquire::Step::Finish(Err(defeat)) => {
+                    self.say_of_client(index, || format!("gives up: {}", defeat.tally));
+                    (self.clients[index].machine, self.clients[index].wake) = (None, None);
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, index: usize, nodes: &[usize], request: &Request) -> Vec<acquire::Step> {
+        let (now, attempt) = (self.moment(index), request.attempt());
+        let client = &mut *self.clients[index];
+        if client.attempts.last() != Some(&attempt) {
+            client.attempts.push(attempt);
+        }
+        let mut steps = Vec::new();
+        let mut asked = Vec::new();
+        for &node in nodes {
+            if client.links[node].ask(request, 0, now) {
+                asked.push(node);
+            } else if let Some(machine) = &mut client.machine {
+                let outcome = Outcome::Silent(Silence::Unreachable("no connection".into()));
+                steps.extend(machine.take(attempt, node, outcome, now, &mut client.dice));
+            }
+        }
+        let whose = self.attempt_name(attempt);
+        self.say_of_client(index, || format!("asks {} as {whose}", server_names(asked)));
+        steps
+    }
+
+    fn win(&mut self, index: usize, won: Won) {
+        let setup = Arc::clone(&self.setup);
+        let (now, fence, whose) = (self.moment(index), won.fence, self.attempt_name(won.attempt));
+        let left = won.valid_until.since(now);
+        let with = fence.map_or_else(|| "no fence".into(), |fence| format!("fence {fence}"));
+        self.say_of_client(index, || format!("holds as {whose}, with {with}, for another {left:.1?} by its clock"));
+        let is_sole = !won.mode.is_among_others();
+        if let Some(fence) = fence.filter(|_| is_sole) {
+            if self.highest.is_some_and(|highest| fence <= highest) {
+                self.breach = self.breach.or(Some(Breach::FenceOrder));
+            }
+            self.highest = self.highest.max(Some(fence));
+        }
+        let client = &mut *self.clients[index];
+        (client.machine, client.wake) = (None, None);
+        client.keep(&setup, &setup.parties[index], won, now);
+    }
+
+    fn keep_up(&mut self, index: usize, steps: Vec<hold::Step>) {
+        let mut steps = VecDeque::from(steps);
+        while let Some(step) = steps.pop_front() {
+            match step {
+                hold::Step::Ask { round, request } => {
+                    let now = self.moment(index);
+                    let client = &mut *self.clients[index];
+                    client.renewed = Some(now);
+                    let Some(hold) = &mut client.hold else { return };
+                    for (node, link) in client.links.iter_mut().enumerate() {
+                        if !link.ask(&request, round, now) {
+                            let outcome = Outcome::Silent(Silence::Unreachable("no connection".into()));
+                            steps.extend(hold.take(round, node, outcome, now, &mut client.dice));
+                        }
+                    }
+                    self.say_of_client(index, || "sends a renewal to all".into());
+                }
+                hold::Step::Renewed { .. } => self.say_of_client(index, || "has renewed".into()),
+                hold::Step::Failed { tally, .. } => {
+                    self.say_of_client(index, || format!("could not renew: {tally}"));
+                }
+                hold::Step::Lost(why) => {
+                    self.say_of_client(index, || format!("has lost the lease: {why:?}"));
+                    let client = &mut *self.clients[index];
+                    let Some(hold) = client.hold.take() else { return };
+                    let parting = client.parting;
+                    self.take_back(index, hold.attempt(), None, parting);
+                }
+            }
+        }
+    }
+
+    fn take_back(&mut self, index: usize, attempt: LeaseId, nodes: Option<&[usize]>, parting: Option<Parting>) {
+        let setup = Arc::clone(&self.setup);
+        let (now, plain) = (self.moment(index), setup.parties[index].plain);
+        for (node, link) in self.clients[index].links.iter_mut().enumerate() {
+            if nodes.is_none_or(|nodes| nodes.contains(&node)) {
+                link.release(&setup, attempt, parting, plain, now);
+            }
+        }
+        let whose = self.attempt_name(attempt);
+        self.say_of_client(index, || format!("sends releases of {whose}"));
+    }
+}

@@ -1,0 +1,84 @@
+//! What must not be, whatever happens.
+
+use quorlock_core::mode::Mode;
+
+use super::World;
+use super::link::Link;
+use super::server::Server;
+use super::shared::Shared;
+
+/// What must not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Breach {
+    /// Two leases are valid that exclude each other.
+    TwoHolders,
+    /// A fence is not above all that were handed out before.
+    FenceOrder,
+    /// A lease that was over is valid again.
+    Revived,
+    /// A vote stands that nobody has, and nothing is under way to take it back.
+    GhostVote,
+    /// A waiter is never served, though everyone goes on asking and everything is delivered.
+    Starved,
+    /// Somebody asks without end, though nothing has changed.
+    Restless,
+}
+
+impl std::fmt::Display for Breach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::TwoHolders => "two holders",
+            Self::FenceOrder => "fence out of order",
+            Self::Revived => "a lost lease is valid again",
+            Self::GhostVote => "ghost vote",
+            Self::Starved => "a waiter is never served",
+            Self::Restless => "asks without end",
+        })
+    }
+}
+
+impl World {
+    /// Looks for what must not be.
+    pub(super) fn judge(&mut self) {
+        for index in 0..self.clients.len() {
+            let now = self.moment(index);
+            let client = &self.clients[index];
+            let is_valid = client.is_valid(now);
+            // Of a lease that was handed over nobody knows whether it was over, unless somebody else has had the lock.
+            let is_passed_by = client.handed.as_ref().is_none_or(|handed| Some(handed.fence) < self.highest);
+            if is_valid && client.was_over && is_passed_by {
+                self.breach = self.breach.or(Some(Breach::Revived));
+            } else if !is_valid && client.has_lease() && !client.was_over {
+                self.clients[index].was_over = true;
+            }
+        }
+        let valid: Vec<Mode> = (0..self.clients.len())
+            .filter(|index| self.clients[*index].is_valid(self.moment(*index)))
+            .map(|index| self.clients[index].mode)
+            .collect();
+        let conflict =
+            valid.iter().enumerate().any(|(at, mode)| valid[..at].iter().any(|other| excludes(*mode, *other)));
+        if conflict && !self.setup.only_fences {
+            self.breach = Some(Breach::TwoHolders);
+        }
+        let is_drained = self
+            .clients
+            .iter()
+            .all(|client| client.machine.is_none() && !client.has_lease() && client.links.iter().all(Link::is_quiet));
+        // What came back with a snapshot lapses while its node is quarantined.
+        let stands = |server: &Shared<Server>| server.may_vote() && server.memory.record.vote.is_some();
+        if is_drained && self.servers.iter().any(stands) {
+            self.breach = self.breach.or(Some(Breach::GhostVote));
+        }
+    }
+}
+
+/// Whether two may not hold at the same time.
+fn excludes(one: Mode, other: Mode) -> bool {
+    match (one, other) {
+        (Mode::Shared { .. }, Mode::Shared { .. }) => false,
+        (Mode::Reentrant { owner: one }, Mode::Reentrant { owner: other }) => one != other,
+        (Mode::Slot { slot: one, .. }, Mode::Slot { slot: other, .. }) => one == other,
+        _ => true,
+    }
+}

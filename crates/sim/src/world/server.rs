@@ -1,0 +1,192 @@
+//! One node: the core's rules over a memory that may be lost, restored or emptied.
+
+use quorlock_core::fence::Fence;
+use quorlock_core::name::LeaseId;
+use quorlock_core::node::{Answer, Epoch, Errand, FenceNote, Incarnation, NodeTime, Record, Standing, apply, attend};
+use quorlock_core::vote::{Refusal, Request, Vote};
+
+use super::clock::{BASE, server_time};
+use super::link::Letter;
+use crate::setup::{Flaw, Setup};
+
+/// What survives in a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Memory {
+    pub(super) life: Option<Incarnation>,
+    pub(super) record: Record,
+    tombstones: Vec<(LeaseId, u64)>,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Server {
+    pub(super) run: u32,
+    pub(super) memory: Memory,
+    pub(super) snapshot: Option<Box<Memory>>,
+    /// How far its wall clock is off, in microseconds.
+    offset: i64,
+    /// When it started, by its own wall clock.
+    started: u64,
+}
+
+impl Server {
+    /// One that has been voting for long.
+    pub(super) fn ripe(setup: &Setup, index: usize) -> Self {
+        let mut server = Self { run: 0, memory: Memory::default(), snapshot: None, offset: 0, started: 0 };
+        let init = Errand::Init { run: server.run_id(), fresh: Epoch(0), constants: setup.constants() };
+        server.attend(setup, 0, &init);
+        let stored = setup.fences.iter().find(|(of, _)| *of == index);
+        server.memory.record.fence = stored.map(|(_, ahead)| FenceNote {
+            fence: Fence::new(BASE.saturating_add_signed(*ahead)),
+            by: LeaseId::from_bits(0),
+            since_micros: 0,
+            ticket: None,
+            holder: String::new(),
+            until: u64::MAX,
+        });
+        server
+    }
+
+    pub(super) fn run_id(&self) -> String {
+        format!("run{}", self.run)
+    }
+
+    pub(super) fn time(&self, setup: &Setup, now: u64) -> NodeTime {
+        server_time(setup.ppm, self.offset, now)
+    }
+
+    pub(super) fn attend(&mut self, setup: &Setup, now: u64, errand: &Errand) -> Standing {
+        let time = self.time(setup, now);
+        let was_ripe = self.is_ripe();
+        let before = self.epoch();
+        let standing = attend(&mut self.memory.life, errand, time);
+        let (is_new, is_ripe) = (self.epoch() != before, self.is_ripe());
+        if let Some(life) = &mut self.memory.life {
+            if setup.lacks(Flaw::QuarantineShort) && is_new {
+                life.quarantine_micros -= 5_000;
+            }
+            let forgets = setup.lacks(Flaw::FloorLost) || setup.lacks(Flaw::FenceRestored);
+            if forgets && is_ripe && !was_ripe && now > 0 {
+                life.floor = Some(Fence::default());
+            }
+        }
+        standing
+    }
+
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        self.memory.life.as_ref().and_then(|life| life.epoch)
+    }
+
+    pub(super) fn is_ripe(&self) -> bool {
+        self.memory.life.as_ref().is_some_and(|life| life.floor.is_some())
+    }
+
+    /// Whether it is ripe, and has been asked about its life since it began.
+    pub(super) fn may_vote(&self) -> bool {
+        self.is_ripe() && self.memory.life.as_ref().is_some_and(|life| life.run == self.run_id())
+    }
+
+    /// How long it has been running, by its own wall clock.
+    pub(super) fn uptime(&self, setup: &Setup, now: u64) -> u64 {
+        self.time(setup, now).wall_micros.saturating_sub(self.started)
+    }
+
+    /// Votes. `raises` says that the request is a seal.
+    pub(super) fn vote(&mut self, setup: &Setup, now: u64, request: &Request, epoch: Epoch, raises: bool) -> Answer {
+        let time = self.time(setup, now);
+        let life = self.life_for(setup, request, epoch);
+        let Memory { record, tombstones, .. } = &mut self.memory;
+        let attempt = request.attempt();
+        tombstones.retain(|(_, until)| *until >= time.life_millis);
+        record.tombstone = tombstones.iter().find(|(of, _)| *of == attempt).map(|(_, until)| *until);
+        let mut answer = apply(&life, record, request, epoch, time);
+        if let Some(until) = record.tombstone.take() {
+            tombstones.retain(|(of, _)| *of != attempt);
+            tombstones.push((attempt, until));
+            tombstones.sort_unstable();
+        }
+        if let (true, Request::Acquire { proposal, .. }, Vote::Refusal(Refusal::Held { .. }), Some(note)) =
+            (raises && setup.lacks(Flaw::RaiseAnyVote), request, &answer.vote, &mut record.fence)
+        {
+            note.fence = note.fence.max(*proposal);
+            answer.vote = Vote::grant(note.fence);
+        }
+        if setup.lacks(Flaw::ReleaseVoids)
+            && matches!((request, &answer.vote), (Request::Release { .. }, Vote::Grant { .. }))
+        {
+            record.vote = None;
+            record.entries.clear();
+        }
+        if let Some(note) = &mut record.fence {
+            // Nobody looks that far ahead, and nobody looks back.
+            (note.until, note.since_micros) = (u64::MAX, 0);
+        }
+        answer
+    }
+
+    /// Whether a request is a release that changes nothing here.
+    pub(super) fn is_idle(&self, letter: &Letter) -> bool {
+        let record = &self.memory.record;
+        let (Request::Release { attempt, tombstone: None, parting: None } | Request::PlainRelease { attempt }) =
+            &letter.request
+        else {
+            return false;
+        };
+        let has_vote = record.vote.as_ref().is_some_and(|vote| vote.attempt == *attempt);
+        !has_vote && record.entries.iter().all(|entry| entry.attempt != *attempt)
+    }
+
+    /// What the node knows of itself when it looks at a request.
+    fn life_for(&self, setup: &Setup, request: &Request, epoch: Epoch) -> Incarnation {
+        let known = self.memory.life.clone().unwrap_or_else(|| Incarnation {
+            run: self.run_id(),
+            epoch: None,
+            floor: None,
+            quarantine_micros: 0,
+            suspended: false,
+            witnessed_micros: 0,
+            witness: None,
+            constants: setup.constants(),
+            founders: String::new(),
+            restarts: 0,
+        });
+        // `SET NX PX` knows nothing of epochs: it is for the link to check them.
+        if request.is_plain() || setup.lacks(Flaw::HandshakeUntied) {
+            return Incarnation { epoch: Some(epoch), floor: known.floor.or(Some(Fence::default())), ..known };
+        }
+        let mut known = known;
+        if setup.lacks(Flaw::FloorLost) || setup.lacks(Flaw::TrustWithoutFloor) {
+            // The clock counts for nothing either.
+            known.constants.sigma_micros = u64::MAX / 4;
+        }
+        known
+    }
+
+    /// Restarts, with what was saved or with nothing.
+    pub(super) fn restart(&mut self, setup: &Setup, now: u64, memory: Memory) {
+        self.run += 1;
+        self.memory = memory;
+        self.started = self.time(setup, now).wall_micros;
+    }
+
+    pub(super) fn jump(&mut self, by: i64) {
+        self.offset += by;
+    }
+
+    /// Whether it has nothing to lose by a jump of its clock.
+    pub(super) fn is_blank(&self) -> bool {
+        self.memory.record.is_empty()
+    }
+
+    /// Lets go of what has lapsed, so that states that mean the same are the same.
+    pub(super) fn lapse(&mut self, setup: &Setup, now: u64) {
+        let time = self.time(setup, now);
+        self.memory.record.lapse(time);
+        self.memory.tombstones.retain(|(_, until)| *until >= time.life_millis);
+    }
+
+    /// The last milliseconds in which something stands that others wait for.
+    pub(super) fn ends(&self) -> impl Iterator<Item = u64> + '_ {
+        let record = &self.memory.record;
+        record.vote.iter().map(|vote| vote.until).chain(record.entries.iter().map(|entry| entry.until))
+    }
+}

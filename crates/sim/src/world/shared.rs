@@ -1,0 +1,97 @@
+//! Parts of a world that most of its successors have in common.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+/// Copied when it is changed, and hashed once.
+#[derive(Clone, Debug)]
+pub(super) struct Shared<T> {
+    part: Rc<T>,
+    name: Cell<Option<u64>>,
+}
+
+impl<T> Shared<T> {
+    pub(super) fn new(part: T) -> Self {
+        Self { part: Rc::new(part), name: Cell::new(None) }
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.part
+    }
+}
+
+impl<T: Clone> DerefMut for Shared<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.name.set(None);
+        Rc::make_mut(&mut self.part)
+    }
+}
+
+impl<T: Hash> Hash for Shared<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let name = self.name.get().unwrap_or_else(|| Mixed.hash_one(&*self.part));
+        self.name.set(Some(name));
+        state.write_u64(name);
+    }
+}
+
+/// Hashes quickly, and the same way in every run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mixed;
+
+impl BuildHasher for Mixed {
+    type Hasher = Mixer;
+
+    fn build_hasher(&self) -> Mixer {
+        Mixer(0x243f_6a88_85a3_08d3)
+    }
+}
+
+/// Multiplies and folds, word by word.
+#[derive(Debug)]
+pub(super) struct Mixer(u64);
+
+impl Mixer {
+    fn mix(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = ((product >> 64) as u64 ^ product as u64).rotate_left(23).wrapping_add(0x1319_8a2e_0370_7344);
+    }
+}
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        let mut end = Self(self.0);
+        end.mix(0xa409_3822_299f_31d0);
+        end.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.mix(u64::from_le_bytes(word) ^ (chunk.len() as u64) << 56);
+        }
+    }
+
+    fn write_u8(&mut self, word: u8) {
+        self.mix(u64::from(word));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.mix(u64::from(word));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.mix(word);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.mix(word as u64);
+    }
+}

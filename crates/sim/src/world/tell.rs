@@ -1,0 +1,95 @@
+//! What happens, in words.
+
+use std::fmt;
+
+use quorlock_core::name::LeaseId;
+use quorlock_core::vote::{Request, Vote};
+
+use super::World;
+use super::link::Letter;
+
+/// One line of a story.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// In milliseconds of real time.
+    pub at: f64,
+    /// A client or a node.
+    pub who: String,
+    /// Did what.
+    pub what: String,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>8.1} ms  {:<2} {}", self.at, self.who, self.what)
+    }
+}
+
+impl World {
+    pub(super) fn say_of_client(&mut self, index: usize, what: impl FnOnce() -> String) {
+        if self.story.is_some() {
+            self.say(client_name(index), what());
+        }
+    }
+
+    pub(super) fn say_of_server(&mut self, server: usize, what: impl FnOnce() -> String) {
+        if self.story.is_some() {
+            self.say(server_name(server), what());
+        }
+    }
+
+    fn say(&mut self, who: String, what: String) {
+        let at = self.now as f64 / 1_000.0;
+        if let Some(story) = &mut self.story {
+            story.push(Line { at, who, what });
+        }
+    }
+
+    /// What a node did with a letter.
+    pub(super) fn say_vote(&mut self, server: usize, letter: &Letter, vote: &Vote, is_stray: bool) {
+        if self.story.is_none() {
+            return;
+        }
+        let whose = self.attempt_name(letter.request.attempt());
+        let what = match (&letter.request, letter.again) {
+            (Request::Acquire { proposal, .. }, true) => format!("once more for {proposal}"),
+            (Request::Acquire { proposal, .. }, false) => format!("acquire, proposing {proposal}"),
+            (Request::Renew { repair: true, .. }, _) => "renewal".into(),
+            (Request::Renew { .. }, _) => "extension".into(),
+            (Request::Release { tombstone: Some(_), .. }, _) => "release with a tombstone".into(),
+            (Request::Release { .. } | Request::PlainRelease { .. }, _) => "release".into(),
+            (Request::PlainAcquire { .. }, _) => "SET NX PX".into(),
+            (Request::PlainExtend { .. }, _) => "plain extension".into(),
+            (Request::Break { .. }, _) => "break".into(),
+            (Request::Inspect | Request::Check { .. }, _) => "look".into(),
+        };
+        let says = match vote {
+            Vote::Grant { fence, .. } if letter.request.may_grant() => format!("grants, fence {fence}"),
+            Vote::Grant { .. } => "the vote is taken back".into(),
+            Vote::Refusal(why) => format!("refuses: {why}"),
+            Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. } => "reports".into(),
+        };
+        let late = if is_stray { ", from a broken connection" } else { "" };
+        self.say_of_server(server, || format!("gets {whose}'s {what}{late}: {says}"));
+    }
+
+    pub(super) fn attempt_name(&self, attempt: LeaseId) -> String {
+        let named = self.clients.iter().enumerate().find_map(|(index, client)| {
+            let serial = client.attempts.iter().position(|begun| *begun == attempt)?;
+            Some(format!("{}{}", client_name(index), serial + 1))
+        });
+        named.unwrap_or_else(|| "nobody".into())
+    }
+}
+
+pub(super) fn client_name(index: usize) -> String {
+    char::from(b'A' + index as u8).to_string()
+}
+
+pub(super) fn server_name(server: usize) -> String {
+    format!("n{}", server + 1)
+}
+
+pub(super) fn server_names(servers: impl IntoIterator<Item = usize>) -> String {
+    servers.into_iter().map(server_name).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,168 @@
+//! Connections: what arrives, what breaks, and how a new one begins.
+
+use std::sync::Arc;
+
+use quorlock_core::node::Errand;
+use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
+
+use super::World;
+use super::link::{Connection, Letter, Reply};
+use super::tell::server_name;
+use crate::setup::{Flaw, Party};
+
+impl World {
+    fn behind(&self, index: usize, node: usize) -> usize {
+        self.setup.parties[index].servers[node]
+    }
+
+    /// The next request arrives.
+    pub(super) fn deliver(&mut self, index: usize, node: usize) {
+        let Some(letter) = self.clients[index].links[node].out.pop_front() else { return };
+        let reply = self.vote(index, node, letter, false);
+        self.clients[index].links[node].back.push_back(reply);
+    }
+
+    pub(super) fn deliver_stray(&mut self, index: usize, node: usize) {
+        if let Some(letter) = self.clients[index].links[node].strays.pop_front() {
+            self.vote(index, node, letter, true);
+        }
+    }
+
+    fn vote(&mut self, index: usize, node: usize, letter: Letter, is_stray: bool) -> Reply {
+        let setup = Arc::clone(&self.setup);
+        let behind = self.behind(index, node);
+        let server = &mut self.servers[behind];
+        let vote = server.vote(&setup, self.now, &letter.request, letter.epoch, letter.again).vote;
+        let epoch = server.epoch();
+        self.say_vote(behind, &letter, &vote, is_stray);
+        Reply { letter, vote, epoch }
+    }
+
+    /// The next answer comes back.
+    pub(super) fn hear(&mut self, index: usize, node: usize) {
+        let link = &mut self.clients[index].links[node];
+        let Some(Reply { letter, mut vote, epoch }) = link.back.pop_front() else { return };
+        let attempt = letter.request.attempt();
+        if !letter.request.may_grant() {
+            link.settle(attempt);
+            return;
+        }
+        let is_checked = letter.request.is_plain() && !self.setup.lacks(Flaw::PlainUnchecked);
+        if is_checked && epoch != Some(letter.epoch) {
+            vote = Vote::Refusal(Refusal::WrongEpoch);
+        }
+        let is_lost = vote == Vote::Refusal(Refusal::WrongEpoch);
+        let sent = letter.sent;
+        self.take(index, node, &letter, Outcome::Voted { vote, sent });
+        if is_lost {
+            self.cut(index, node, true);
+        }
+    }
+
+    /// The connection ends, and the client knows.
+    pub(super) fn cut(&mut self, index: usize, node: usize, may_arrive: bool) {
+        let behind = self.behind(index, node);
+        let setup = Arc::clone(&self.setup);
+        let link = &mut self.clients[index].links[node];
+        let unanswered = link.cut(may_arrive);
+        // The witness of this connection counts no more.
+        if setup.parties[index].reaches.contains(&node) {
+            self.say_of_client(index, || format!("has lost its connection to {}", server_name(behind)));
+        }
+        for letter in unanswered {
+            let outcome = Outcome::Silent(Silence::Broken("the connection broke".into()));
+            self.take(index, node, &letter, outcome);
+        }
+    }
+
+    /// Whether another connection of this client leads to the same server.
+    pub(super) fn is_twin(&self, index: usize, node: usize) -> bool {
+        let Party { servers, .. } = &self.setup.parties[index];
+        let links = &self.clients[index].links;
+        let is_there =
+            |other: usize| other != node && servers[other] == servers[node] && links[other].connection.is_some();
+        !self.setup.lacks(Flaw::ServerTwice) && (0..servers.len()).any(is_there)
+    }
+
+    /// Connects and shakes hands.
+    pub(super) fn connect(&mut self, index: usize, node: usize) {
+        if self.is_twin(index, node) {
+            return;
+        }
+        let setup = Arc::clone(&self.setup);
+        let behind = self.behind(index, node);
+        let now = self.moment(index);
+        let fresh = self.fresh_epoch();
+        let server = &mut self.servers[behind];
+        let (run, constants) = (server.run_id(), setup.constants());
+        let founders = String::new();
+        let hello = Errand::Hello { run, fresh, constants, founders, trust: setup.trust() };
+        server.attend(&setup, self.now, &hello);
+        let Some(epoch) = server.epoch() else { return };
+        if epoch != fresh {
+            self.epochs -= 1;
+        }
+        let is_ripe = server.is_ripe();
+        let witness = u128::from(self.epochs) << 16 | index as u128;
+        let mut connection = Connection { epoch, is_ripe, since: None, witness, is_dead: false };
+        if !is_ripe {
+            let accepted = server.attend(&setup, self.now, &Errand::Witness { epoch, witness }).accepted;
+            connection.since = (accepted || setup.lacks(Flaw::WitnessesTogether)).then_some(now);
+        }
+        let link = &mut self.clients[index].links[node];
+        link.connection = Some(connection);
+        link.owe_again(&setup, now);
+        let how = if is_ripe { "" } else { ", which is in quarantine" };
+        self.say_of_client(index, || format!("connects to {}{how}", server_name(behind)));
+    }
+
+    /// Whether a look at an unripe node would change anything.
+    pub(super) fn would_ripen(&self, index: usize, node: usize, connection: &Connection) -> bool {
+        let behind = self.behind(index, node);
+        let server = &self.servers[behind];
+        let Some(life) = server.memory.life.as_ref().filter(|life| life.epoch == Some(connection.epoch)) else {
+            return true;
+        };
+        let is_old = self.setup.lacks(Flaw::Uptime) && server.uptime(&self.setup, self.now) >= life.quarantine_micros;
+        let is_due = self.ripens(connection, behind).is_some_and(|moment| self.moment(index) >= moment);
+        let has_more = connection.since.is_some_and(|since| self.setup.adds_often && self.moment(index) > since);
+        life.floor.is_some() || is_old || is_due || has_more
+    }
+
+    /// Says how long the memory has stood, and that it may vote.
+    pub(super) fn watch(&mut self, index: usize, node: usize) {
+        let setup = Arc::clone(&self.setup);
+        let (now, behind) = (self.moment(index), self.behind(index, node));
+        let Some(Connection { epoch, since, witness, .. }) = self.clients[index].links[node].connection.clone() else {
+            return;
+        };
+        let server = &mut self.servers[behind];
+        if setup.lacks(Flaw::Uptime) {
+            let uptime = server.uptime(&setup, self.now);
+            if let Some(life) = &mut server.memory.life {
+                life.witnessed_micros = uptime;
+            }
+        }
+        if let Some(since) = since {
+            let micros = now.since(since).as_micros() as u64;
+            let accepted = server.attend(&setup, self.now, &Errand::Add { epoch, witness, micros }).accepted;
+            if let Some(life) =
+                server.memory.life.as_mut().filter(|_| !accepted && setup.lacks(Flaw::WitnessesTogether))
+            {
+                life.witnessed_micros += micros;
+            }
+        }
+        server.attend(&setup, self.now, &Errand::Ripen { epoch });
+        if server.epoch() != Some(epoch) {
+            self.cut(index, node, true);
+            return;
+        }
+        let is_ripe = server.is_ripe();
+        if let Some(connection) = &mut self.clients[index].links[node].connection {
+            connection.is_ripe = is_ripe;
+            connection.since = connection.since.map(|_| now);
+        }
+        let what = if is_ripe { "finds" } else { "has not yet found" };
+        self.say_of_client(index, || format!("{what} {} ripe", server_name(behind)));
+    }
+}
