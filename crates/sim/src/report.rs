@@ -1,10 +1,9 @@
 //! What the searches came to, as a table and as stories.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use crate::scenario::Scenario;
-use crate::search::{Counter, Finding, exhaust, shortest};
+use crate::search::{Counter, Finding};
 
 /// One rule: the search with it, and the search without.
 pub struct Row {
@@ -16,11 +15,7 @@ pub struct Row {
 impl Row {
     /// Searches with all rules, and without this one.
     pub fn search(scenario: &Scenario) -> Self {
-        let mut setup = (scenario.setup)();
-        let with = exhaust(&Arc::new(setup.clone()));
-        setup.flaw = Some(scenario.flaw);
-        let without = shortest(&Arc::new(setup));
-        Self { scenario: *scenario, with, without }
+        Self { scenario: *scenario, with: scenario.hunt.with(), without: scenario.hunt.without() }
     }
 
     /// What is wrong with it: the rules are not enough, or this one is not needed.
@@ -97,7 +92,8 @@ off, breadth first, until the shortest counter-example is found.
 
 What has to be true in every state: no two leases are valid that exclude each other, each judged by its own client's clock;
 every fence is above all that were handed out before; a lease that was lost stays lost; and when nothing is under way and
-nothing is owed, no vote stands that nobody has.
+nothing is owed, no vote stands that nobody has. For the line: from every state that is reached in any order of the first
+answers, a fair schedule serves everyone, and nobody asks more often than its polls say while nothing changes.
 
 Not covered: handshakes are atomic (a greeting that is delayed only begins later); time passes to the moments at which
 something is due and, in some scenarios, to those of a grid; the Lua scripts are compared with `node::apply` elsewhere.

@@ -1,8 +1,12 @@
 //! The scenarios: for each rule, a beginning from which its absence shows.
 
-use quorlock_core::mode::{Mode, OwnerId};
-use quorlock_core::rules::Rule;
+use std::sync::Arc;
 
+use quorlock_core::mode::{Mode, OwnerId};
+use quorlock_core::rules::{Rule, Rules};
+
+use crate::line::{self, world::Flaws};
+use crate::search::{Finding, exhaust, shortest};
 use crate::setup::{Budget, Flaw, Party, Setup};
 
 /// A rule, and the search that shows what it is for.
@@ -14,12 +18,37 @@ pub struct Scenario {
     pub rule: &'static str,
     /// What is done instead.
     pub mutant: &'static str,
-    /// How it is switched off.
-    pub flaw: Flaw,
-    /// Where to begin; with all rules in force.
-    pub setup: fn() -> Setup,
+    /// How it is searched.
+    pub hunt: Hunt,
     /// Whether it takes seconds at most.
     pub is_quick: bool,
+}
+
+/// What is searched for, and how the rule is switched off.
+#[derive(Clone, Copy)]
+pub enum Hunt {
+    /// Leases and fences: the flaw, and where to begin with all rules in force.
+    Lease(Flaw, fn() -> Setup),
+    /// Waiters.
+    Line(fn() -> Flaws),
+}
+
+impl Hunt {
+    /// Searches with all rules.
+    pub fn with(self) -> Finding {
+        match self {
+            Self::Lease(_, setup) => exhaust(&Arc::new(setup())),
+            Self::Line(_) => line::search::search(Flaws::default()),
+        }
+    }
+
+    /// Searches without this one.
+    pub fn without(self) -> Finding {
+        match self {
+            Self::Lease(flaw, setup) => shortest(&Arc::new(Setup { flaw: Some(flaw), ..setup() })),
+            Self::Line(flaws) => line::search::search(flaws()),
+        }
+    }
 }
 
 const fn scenario(
@@ -29,7 +58,11 @@ const fn scenario(
     flaw: Flaw,
     setup: fn() -> Setup,
 ) -> Scenario {
-    Scenario { name, rule, mutant, flaw, setup, is_quick: true }
+    Scenario { name, rule, mutant, hunt: Hunt::Lease(flaw, setup), is_quick: true }
+}
+
+const fn waiting(name: &'static str, rule: &'static str, mutant: &'static str, flaws: fn() -> Flaws) -> Scenario {
+    Scenario { name, rule, mutant, hunt: Hunt::Line(flaws), is_quick: true }
 }
 
 impl Scenario {
@@ -198,6 +231,20 @@ pub const ALL: &[Scenario] = &[
         Flaw::ReleaseVoids,
         two_readers_and_a_writer,
     ),
+    waiting("yield", "a waiter gives its votes back to a lower ticket", "queue without yield", || Flaws {
+        rules: Rules::without(Rule::Yield),
+        ..Flaws::default()
+    }),
+    waiting(
+        "yield-to-voters",
+        "also to one that has the vote of the node that refused",
+        "yield only on \"not first\" refusals",
+        || Flaws { rules: Rules::without(Rule::YieldToVoters), ..Flaws::default() },
+    ),
+    waiting("quiet-yield", "a yield hints those in front of the yielder", "a yield that wakes itself", || Flaws {
+        self_waking: true,
+        ..Flaws::default()
+    }),
 ];
 
 /// Time passes to moments at which something is due, and to no others.
@@ -281,7 +328,8 @@ fn old_snapshot() -> Setup {
     Setup { budget, fences, ..crash_with_clients_off_the_clock() }
 }
 
-fn one_trusted_node() -> Setup {
+/// A single node that is trusted after each of two restarts.
+pub fn one_trusted_node() -> Setup {
     let party = Party { servers: vec![0], ..Party::reaching(&[0]) };
     let parties = vec![Party { ahead: SECOND * 3 / 10, ..party.clone() }, party.clone(), party];
     let setup = Setup { servers: 1, only_fences: true, horizon: 10, grid: 5, ..Setup::new(parties) };

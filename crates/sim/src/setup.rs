@@ -11,8 +11,6 @@ use quorlock_core::time::Drift;
 pub const TTL: Duration = Duration::from_secs(1);
 /// How far the nodes' wall clocks may be apart. With a `backstep` of half of it, `max_ttl >= 2 sigma + backstep`.
 pub const SIGMA_MICROS: u64 = 400_000;
-/// How far a jump takes a node's wall clock.
-pub const JUMP_MICROS: i64 = 700_000;
 
 /// A rule of the protocol that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +148,8 @@ pub struct Setup {
     pub fences: Vec<(usize, i64)>,
     /// Which servers restart, are emptied, or have their clocks set.
     pub fragile: Vec<usize>,
+    /// How far ahead a jump takes a server's wall clock, in microseconds.
+    pub jump: i64,
     /// Whether only fences are promised: a single node that is trusted after a restart may have two holders.
     pub only_fences: bool,
     /// Whether witnesses add up at every moment, and not only when it will be enough.
@@ -175,6 +175,7 @@ impl Setup {
             node_deadline: 600,
             fences: Vec::new(),
             fragile: vec![0],
+            jump: 700_000,
             only_fences: false,
             adds_often: false,
             alike,

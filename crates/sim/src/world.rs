@@ -22,13 +22,14 @@ use quorlock_core::fence::Fence;
 use quorlock_core::node::Epoch;
 use quorlock_core::time::Moment;
 
-use crate::setup::{Budget, Flaw, JUMP_MICROS, Setup};
+use crate::setup::{Budget, Flaw, Setup};
 use client::Client;
 use clock::{client_time, when_client, when_past};
 pub use judge::Breach;
 use link::Connection;
 use server::{Memory, Server};
-use shared::{Mixed, Shared};
+pub(crate) use shared::Mixed;
+use shared::Shared;
 pub use tell::Line;
 
 /// Something that can happen next: to a client, to a client's connection with one of its addresses, or to a server.
@@ -66,7 +67,7 @@ pub enum Action {
     Restore(usize),
     /// The server is emptied while it runs.
     Flush(usize),
-    /// The server's wall clock jumps ahead.
+    /// The server's wall clock jumps.
     Jump(usize),
     /// Time passes until something is due.
     Pass,
@@ -200,8 +201,9 @@ impl World {
             }
             Action::Jump(server) => {
                 self.left.jumps -= 1;
-                self.servers[server].jump(JUMP_MICROS);
-                self.say_of_server(server, || "has its wall clock set 700 ms ahead".into());
+                let by = self.setup.jump;
+                self.servers[server].jump(by);
+                self.say_of_server(server, || format!("has its wall clock set by {} ms", by / 1_000));
             }
             Action::Pass => self.pass(),
         }

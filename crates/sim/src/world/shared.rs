@@ -43,7 +43,7 @@ impl<T: Hash> Hash for Shared<T> {
 
 /// Hashes quickly, and the same way in every run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mixed;
+pub(crate) struct Mixed;
 
 impl BuildHasher for Mixed {
     type Hasher = Mixer;
@@ -55,7 +55,7 @@ impl BuildHasher for Mixed {
 
 /// Multiplies and folds, word by word.
 #[derive(Debug)]
-pub(super) struct Mixer(u64);
+pub(crate) struct Mixer(u64);
 
 impl Mixer {
     fn mix(&mut self, word: u64) {

@@ -22,11 +22,12 @@ use quorlock_core::vote::{Outcome, Request, Vote};
 const EPOCH: Epoch = Epoch(1);
 /// The nodes' clocks when ours begins, in milliseconds.
 const CLOCK: u64 = 1_000_000;
-pub(crate) const TTL: Duration = Duration::from_secs(10);
+/// The ttl of every lease.
+pub const TTL: Duration = Duration::from_secs(10);
 
 /// What is wrong with this world.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Flaws {
+pub struct Flaws {
     /// The clients do not keep all rules.
     pub rules: Rules,
     /// Nodes vote for anyone when they are free, whoever waits.
@@ -41,7 +42,7 @@ pub(crate) struct Flaws {
 
 /// Something that can happen next: a client and, but for the last two, a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub enum Action {
     /// The client's next request reaches the node.
     Request(usize, usize),
     /// The node's next answer reaches the client.
@@ -91,7 +92,7 @@ struct Client {
 
 /// Nodes, clients, and what is under way between them.
 #[derive(Clone, Debug)]
-pub(crate) struct World {
+pub struct World {
     now: Moment,
     life: Incarnation,
     records: Vec<Record>,
@@ -101,12 +102,15 @@ pub(crate) struct World {
     attempts: BTreeMap<LeaseId, (usize, usize)>,
     fences: Vec<Fence>,
     /// How many requests each client has sent to one node or another, releases left out.
-    pub(crate) asked: Vec<usize>,
+    pub asked: Vec<usize>,
 }
 
 impl World {
     /// Clients that want the lock in these ways. All have asked and drawn their tickets, in this order; nothing has arrived.
-    pub(crate) fn new(nodes: usize, modes: &[Mode], waits: bool, flaws: Flaws, seed: Option<u64>) -> Self {
+    ///
+    /// # Panics
+    /// If so many nodes cannot decide anything.
+    pub fn new(nodes: usize, modes: &[Mode], waits: bool, flaws: Flaws, seed: Option<u64>) -> Self {
         let quorum = Quorum::new(nodes).expect("a number of nodes that can decide");
         let constants = Constants { cluster: "c1".into(), nodes, max_ttl_millis: 60_000, sigma_micros: 10_000_000 };
         let life = Incarnation {
@@ -165,7 +169,7 @@ impl World {
     }
 
     /// Everything that can happen next without time passing.
-    pub(crate) fn enabled(&self) -> Vec<Action> {
+    pub fn enabled(&self) -> Vec<Action> {
         let mut actions = Vec::new();
         for (index, client) in self.clients.iter().enumerate() {
             for (node, link) in client.links.iter().enumerate() {
@@ -181,7 +185,7 @@ impl World {
     }
 
     /// A release that can reach its node now.
-    pub(crate) fn release_under_way(&self) -> Option<Action> {
+    pub fn release_under_way(&self) -> Option<Action> {
         self.enabled().into_iter().find(|action| match action {
             Action::Request(index, node) => {
                 self.clients[*index].links[*node].requests.front().is_some_and(|(request, _)| !request.may_grant())
@@ -191,7 +195,7 @@ impl World {
     }
 
     /// Lets it happen, if it can.
-    pub(crate) fn act(&mut self, action: Action) {
+    pub fn act(&mut self, action: Action) {
         let (now, micros) = (self.now, i64::try_from(self.node_time().wall_micros).ok());
         match action {
             Action::Request(index, node) => self.deliver(index, node),
@@ -225,7 +229,7 @@ impl World {
 
     /// Nothing is under way: time passes until a client has to be called, but no longer than anyone may hold.
     /// Whether anything is left to wait for.
-    pub(crate) fn pass_time(&mut self) -> bool {
+    pub fn pass_time(&mut self) -> bool {
         let ends = self.clients.iter().flat_map(|client| [client.wake, client.won.as_ref().map(|won| won.valid_until)]);
         let Some(next) = ends.flatten().min() else { return false };
         self.now = self.now.max(next);
@@ -238,7 +242,7 @@ impl World {
     }
 
     /// Delivers all there is, first come, first served, until nothing is under way. Holders go on holding.
-    pub(crate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         loop {
             let actions = self.enabled();
             let mut moved = false;
@@ -256,13 +260,13 @@ impl World {
     }
 
     /// A request reaches its node, and the answer comes back at once.
-    pub(crate) fn exchange(&mut self, index: usize, node: usize) {
+    pub fn exchange(&mut self, index: usize, node: usize) {
         self.act(Action::Request(index, node));
         self.act(Action::Reply(index, node));
     }
 
     /// The next request is lost, or the answer to it. A link keeps its releases until they are acknowledged.
-    pub(crate) fn lose(&mut self, action: Action) -> bool {
+    pub fn lose(&mut self, action: Action) -> bool {
         match action {
             Action::Request(index, node) => {
                 let requests = &mut self.clients[index].links[node].requests;
@@ -282,14 +286,14 @@ impl World {
     }
 
     /// The client is gone, with all that it had not sent yet.
-    pub(crate) fn kill(&mut self, index: usize) {
+    pub fn kill(&mut self, index: usize) {
         let client = &mut self.clients[index];
         client.links.iter_mut().for_each(|link| *link = Link::default());
         (client.wake, client.won, client.is_dead) = (None, None, true);
     }
 
     /// A node forgets a place in line.
-    pub(crate) fn forget_place(&mut self, node: usize, at: usize) {
+    pub fn forget_place(&mut self, node: usize, at: usize) {
         let line = &mut self.records[node].line;
         if !line.is_empty() {
             line.remove(at % line.len());
@@ -297,36 +301,36 @@ impl World {
     }
 
     /// Who holds.
-    pub(crate) fn holders(&self) -> Vec<usize> {
+    pub fn holders(&self) -> Vec<usize> {
         (0..self.clients.len()).filter(|index| self.clients[*index].won.is_some()).collect()
     }
 
     /// Who is still alive and has never had it.
-    pub(crate) fn unserved(&self) -> Vec<usize> {
+    pub fn unserved(&self) -> Vec<usize> {
         let is_unserved = |index: &usize| !self.clients[*index].is_served && !self.clients[*index].is_dead;
         (0..self.clients.len()).filter(is_unserved).collect()
     }
 
     /// Whose vote stands on each node.
-    pub(crate) fn votes(&self) -> Vec<Option<usize>> {
+    pub fn votes(&self) -> Vec<Option<usize>> {
         let voter = |record: &Record| record.vote.as_ref().and_then(|vote| self.attempts.get(&vote.attempt));
         self.records.iter().map(|record| voter(record).map(|(client, _)| *client)).collect()
     }
 
     /// How many attempts the client has begun that has begun most of them.
-    pub(crate) fn attempts_most(&self) -> usize {
+    pub fn attempts_most(&self) -> usize {
         self.attempts.values().map(|(_, serial)| serial + 1).max().unwrap_or_default()
     }
 
     /// How many seconds have passed.
-    pub(crate) fn seconds(&self) -> f64 {
+    pub fn seconds(&self) -> f64 {
         self.now.as_nanos() as f64 / 1e9
     }
 
     /// All that matters for what can happen next, as text. Attempts, which `Debug` keeps secret, are told apart by whose
     /// they are and how many that client has begun since; fences by their order and by how near they are to each other.
     /// Dice are left out: without a seed they decide nothing.
-    pub(crate) fn key(&self) -> String {
+    pub fn key(&self) -> String {
         use std::fmt::Write as _;
         let mut begun = vec![0; self.clients.len()];
         self.attempts.values().for_each(|(client, serial)| begun[*client] = begun[*client].max(*serial));

@@ -7,6 +7,3 @@
 mod served;
 #[path = "waiting/stuck.rs"]
 mod stuck;
-#[allow(dead_code, reason = "the search in `slots.rs` uses the rest of it")]
-#[path = "waiting/world.rs"]
-mod world;

@@ -13,12 +13,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use quorlock_core::mode::Mode;
-
-#[allow(dead_code, reason = "the tests of waiting use the rest of it")]
-#[path = "waiting/world.rs"]
-mod world;
-
-use world::{Action, Flaws, World};
+use quorlock_sim::line::world::{Action, Flaws, World};
 
 /// More than any of the searches needs: they are to end even if a rule is broken.
 const STATES_MAX: usize = 40_000;

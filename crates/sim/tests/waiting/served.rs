@@ -3,8 +3,7 @@
 //! Schedules are drawn from seeds and fair in the long run; a failure names its seed.
 
 use quorlock_core::mode::{Mode, OwnerId};
-
-use crate::world::{Flaws, World};
+use quorlock_sim::line::world::{Flaws, World};
 
 /// What may go wrong on the way.
 #[derive(Clone, Copy, Default)]

@@ -3,8 +3,8 @@
 //! All of them are fair: every client polls, every request is delivered and answered, again and again.
 
 use quorlock_core::mode::Mode;
-
-use crate::world::{Action, Flaws, World};
+use quorlock_core::rules::{Rule, Rules};
+use quorlock_sim::line::world::{Action, Flaws, World};
 
 const A: usize = 0;
 const B: usize = 1;
@@ -39,7 +39,6 @@ fn ends(mut world: World) -> bool {
 }
 
 /// The votes stay where they are, whatever is asked and answered.
-#[cfg(feature = "mutants")]
 fn stays_split(flaws: Flaws) {
     let mut world = split(flaws);
     while world.seconds() < LONG {
@@ -51,17 +50,13 @@ fn stays_split(flaws: Flaws) {
     assert!(world.asked.iter().all(|asked| *asked > 100), "everyone went on asking: {:?}", world.asked);
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn without_yield_split_votes_stay_stuck() {
-    use quorlock_core::rules::{Rule, Rules};
     stays_split(Flaws { rules: Rules::without(Rule::Yield), ..Flaws::default() });
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn with_yield_only_to_those_in_line_split_votes_stay_stuck() {
-    use quorlock_core::rules::{Rule, Rules};
     stays_split(Flaws { rules: Rules::without(Rule::YieldToVoters), ..Flaws::default() });
 }
 

@@ -1,0 +1,4 @@
+//! Waiting in line: who is served, and who is not, when a rule of waiting is missing.
+
+pub mod search;
+pub mod world;
