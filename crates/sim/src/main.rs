@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use quorlock_sim::report::{HEAD, Row, page};
+use quorlock_sim::report::{HEAD, Row, WIDE_HEAD, Wide, page};
 use quorlock_sim::scenario::ALL;
 
 /// Searches everything that can happen to the core within bounds: with all rules, and without each of them.
@@ -38,7 +38,15 @@ fn main() -> ExitCode {
             println!("{}", row.story());
         }
     }
-    let complaints: Vec<String> = rows.iter().filter_map(Row::complaint).collect();
+    let wide = if options.quick || options.rule.is_some() { Vec::new() } else { Wide::search_all() };
+    if !wide.is_empty() {
+        println!("\n{WIDE_HEAD}");
+    }
+    for search in &wide {
+        println!("{}", search.line());
+    }
+    let complaints = rows.iter().filter_map(Row::complaint).chain(wide.iter().filter_map(Wide::complaint));
+    let complaints: Vec<String> = complaints.collect();
     for complaint in &complaints {
         eprintln!("{complaint}");
     }
@@ -47,7 +55,7 @@ fn main() -> ExitCode {
         return ExitCode::from(64);
     }
     if let Some(path) = &options.write
-        && let Err(error) = std::fs::write(path, page(&rows))
+        && let Err(error) = std::fs::write(path, page(&rows, &wide))
     {
         eprintln!("{} cannot be written: {error}", path.display());
         return ExitCode::FAILURE;

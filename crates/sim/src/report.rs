@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::scenario::Scenario;
-use crate::search::{Counter, Finding};
+use std::sync::Arc;
+
+use crate::scenario::{Scenario, WIDE};
+use crate::search::{Counter, Finding, exhaust};
 
 /// One rule: the search with it, and the search without.
 pub struct Row {
@@ -58,17 +60,51 @@ fn told(counter: &Counter) -> String {
     text
 }
 
+/// A wider search, with all rules in force.
+pub struct Wide {
+    name: &'static str,
+    finding: Finding,
+}
+
+impl Wide {
+    /// Searches all of them.
+    pub fn search_all() -> Vec<Self> {
+        WIDE.iter().map(|(name, setup)| Self { name, finding: exhaust(&Arc::new(setup())) }).collect()
+    }
+
+    /// What is wrong with it: the rules are not enough.
+    pub fn complaint(&self) -> Option<String> {
+        match &self.finding {
+            Finding { counter: Some(counter), .. } => Some(format!("{}\n{}", self.name, told(counter))),
+            Finding { exhausted: false, .. } => Some(format!("{}: there is no end to the search", self.name)),
+            _ => None,
+        }
+    }
+
+    /// A line of its table.
+    pub fn line(&self) -> String {
+        format!("| {} | {} |", self.name, self.finding.states)
+    }
+}
+
 /// The head of the table.
 pub const HEAD: &str = "\
 | rule | mutant | states with the rule, all seen | states until the counter-example | its length | what goes wrong |
 |---|---|---|---|---|---|";
 
+/// The head of the table of wider searches.
+pub const WIDE_HEAD: &str = "| what may happen | states, all seen |\n|---|---|";
+
 /// The page for `docs/evidence`.
-pub fn page(rows: &[Row]) -> String {
+pub fn page(rows: &[Row], wide: &[Wide]) -> String {
     let mut page = String::from(INTRODUCTION);
     let _ = writeln!(page, "{HEAD}");
     for row in rows {
         let _ = writeln!(page, "{}", row.line());
+    }
+    let _ = writeln!(page, "\n## Several mishaps at once, with all rules in force\n\n{WIDE_HEAD}");
+    for search in wide {
+        let _ = writeln!(page, "{}", search.line());
     }
     let _ = writeln!(page, "\n## The shortest counter-examples\n");
     for row in rows {

@@ -1,13 +1,22 @@
 //! The scenarios: for each rule, a beginning from which its absence shows.
 
+mod beginnings;
+
 use std::sync::Arc;
 
-use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::rules::{Rule, Rules};
 
 use crate::line::{self, world::Flaws};
 use crate::search::{Finding, exhaust, shortest};
-use crate::setup::{Budget, Flaw, Party, Setup};
+use crate::setup::{Flaw, Setup};
+pub use beginnings::one_trusted_node;
+use beginnings::{
+    coming_back, crash, crash_and_jump, crash_between_clocks_at_their_limit, crash_with_clients_off_the_clock, cut_off,
+    handed_over, old_snapshot, one_node_ahead, one_node_ahead_and_two_rivals, one_who_turns_away, plain_and_flushed,
+    plainly_two, rates_at_their_limit, renewals_late, renewals_with_slow_answers, restless_holder,
+    second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers, two_addresses, two_everywhere,
+    two_losses, two_readers_and_a_writer, two_witnesses,
+};
 
 /// A rule, and the search that shows what it is for.
 #[derive(Clone, Copy)]
@@ -24,11 +33,14 @@ pub struct Scenario {
     pub is_quick: bool,
 }
 
+/// Where a search begins, with all rules in force.
+pub type Beginning = fn() -> Setup;
+
 /// What is searched for, and how the rule is switched off.
 #[derive(Clone, Copy)]
 pub enum Hunt {
     /// Leases and fences: the flaw, and where to begin with all rules in force.
-    Lease(Flaw, fn() -> Setup),
+    Lease(Flaw, Beginning),
     /// Waiters.
     Line(fn() -> Flaws),
 }
@@ -247,137 +259,10 @@ pub const ALL: &[Scenario] = &[
     }),
 ];
 
-/// Time passes to moments at which something is due, and to no others.
-const NO_GRID: u64 = 1_000_000;
-const SECOND: i64 = 1_000_000;
-const NONE: Budget =
-    Budget { slow: 0, breaks: 0, crashes: 0, saves: 0, restores: 0, flushes: 0, jumps: 0, cancels: 0, frees: 0 };
-
-/// Two clients who meet on one node.
-fn two_meeting_at(node: usize) -> Vec<Party> {
-    vec![Party::reaching(&[0, 1]), Party::reaching(&[node, 2])]
-}
-
-fn plainly_two() -> Setup {
-    Setup::new(two_meeting_at(1))
-}
-
-fn slow_answers() -> Setup {
-    Setup { budget: Budget { slow: 2, ..NONE }, ..Setup::new(two_meeting_at(1)) }
-}
-
-fn second_try_over_a_broken_connection() -> Setup {
-    let mut parties = two_meeting_at(0);
-    parties[0].starts = 2;
-    Setup { budget: Budget { breaks: 1, cancels: 1, ..NONE }, horizon: 0, ..Setup::new(parties) }
-}
-
-fn second_try_with_slow_answers() -> Setup {
-    let mut parties = two_meeting_at(0);
-    parties[0].starts = 2;
-    Setup { budget: Budget { slow: 2, cancels: 1, ..NONE }, horizon: 0, ..Setup::new(parties) }
-}
-
-fn rates_at_their_limit() -> Setup {
-    let mut parties = two_meeting_at(0);
-    parties[0].ppm = -50_000;
-    Setup { ppm: 50_000, ..Setup::new(parties) }
-}
-
-fn crash() -> Setup {
-    Setup { budget: Budget { crashes: 1, ..NONE }, grid: NO_GRID, ..Setup::new(two_meeting_at(0)) }
-}
-
-fn crash_between_clocks_at_their_limit() -> Setup {
-    let mut parties = two_meeting_at(0);
-    (parties[0].ppm, parties[1].ppm) = (-100_000, 100_000);
-    Setup { budget: Budget { crashes: 1, ..NONE }, grid: NO_GRID, ..Setup::new(parties) }
-}
-
-fn crash_and_jump() -> Setup {
-    Setup { budget: Budget { crashes: 1, jumps: 1, ..NONE }, grid: 500, horizon: 900, ..crash() }
-}
-
-fn two_witnesses() -> Setup {
-    let mut parties = two_meeting_at(0);
-    parties.push(Party { starts: 0, ..Party::reaching(&[0]) });
-    let setup = Setup { grid: 550, horizon: 560, adds_often: true, ..Setup::new(parties) };
-    Setup { budget: Budget { crashes: 1, ..NONE }, ..setup }
-}
-
-fn one_node_ahead() -> Setup {
-    let parties = two_meeting_at(1);
-    Setup { budget: Budget { frees: 1, ..NONE }, fences: vec![(0, 10)], horizon: 0, ..Setup::new(parties) }
-}
-
-fn one_node_ahead_and_two_rivals() -> Setup {
-    let parties = vec![Party::once(), Party { ahead: 11, ..Party::reaching(&[1, 2]) }];
-    let budget = Budget { breaks: 1, frees: 1, ..NONE };
-    Setup { budget, fences: vec![(0, 10)], horizon: 0, alike: false, ..Setup::new(parties) }
-}
-
-fn crash_with_clients_off_the_clock() -> Setup {
-    let mut parties = two_meeting_at(0);
-    (parties[0].ahead, parties[1].ahead) = (SECOND * 3 / 10, -2 * SECOND);
-    Setup { budget: Budget { crashes: 1, ..NONE }, horizon: 1_200, grid: NO_GRID, ..Setup::new(parties) }
-}
-
-fn old_snapshot() -> Setup {
-    let fences = vec![(0, -5 * SECOND), (2, -5 * SECOND)];
-    let budget = Budget { saves: 1, restores: 1, ..NONE };
-    Setup { budget, fences, ..crash_with_clients_off_the_clock() }
-}
-
-/// A single node that is trusted after each of two restarts.
-pub fn one_trusted_node() -> Setup {
-    let party = Party { servers: vec![0], ..Party::reaching(&[0]) };
-    let parties = vec![Party { ahead: SECOND * 3 / 10, ..party.clone() }, party.clone(), party];
-    let setup = Setup { servers: 1, only_fences: true, horizon: 10, grid: 5, ..Setup::new(parties) };
-    Setup { budget: Budget { crashes: 2, ..NONE }, ..setup }
-}
-
-fn renewals_with_slow_answers() -> Setup {
-    let mut parties = two_meeting_at(0);
-    parties[0].renews = Some(300);
-    let setup = Setup { node_deadline: 300, horizon: 1_350, grid: NO_GRID, ..Setup::new(parties) };
-    Setup { budget: Budget { slow: 1, ..NONE }, ..setup }
-}
-
-fn renewals_late() -> Setup {
-    let mut parties = two_meeting_at(0);
-    parties[0].renews = Some(300);
-    Setup { grid: NO_GRID, ..Setup::new(parties) }
-}
-
-fn handed_over() -> Setup {
-    let mut parties = two_meeting_at(0);
-    parties[0].hands_over = Some(1);
-    Setup { budget: Budget { frees: 1, ..NONE }, ..Setup::new(parties) }
-}
-
-fn one_who_turns_away() -> Setup {
-    let budget = Budget { slow: 1, breaks: 1, cancels: 1, frees: 1, ..NONE };
-    Setup { budget, horizon: 0, ..Setup::new(vec![Party::once()]) }
-}
-
-fn cut_off() -> Setup {
-    let cut_off = Party { servers: vec![2, 0, 1], ..Party::reaching(&[0]) };
-    Setup { horizon: 0, alike: false, ..Setup::new(vec![Party::once(), cut_off]) }
-}
-
-fn two_addresses() -> Setup {
-    let confused = Party { servers: vec![0, 0, 1], ..Party::reaching(&[0, 1]) };
-    Setup { alike: false, ..Setup::new(vec![confused, Party::reaching(&[1, 2])]) }
-}
-
-fn plain_and_flushed() -> Setup {
-    let parties = two_meeting_at(0).into_iter().map(|party| Party { plain: true, ..party }).collect();
-    Setup { budget: Budget { flushes: 1, ..NONE }, ..Setup::new(parties) }
-}
-
-fn two_readers_and_a_writer() -> Setup {
-    let reader = |id| Party { mode: Mode::Shared { owner: OwnerId::from_bits(id) }, ..Party::reaching(&[0, 1]) };
-    let writer = Party::reaching(&[0, 1]);
-    let budget = Budget { frees: 1, ..NONE };
-    Setup { budget, horizon: 0, ..Setup::new(vec![reader(1), reader(2), writer]) }
-}
+/// Wider searches, with all rules in force and several mishaps at once.
+pub const WIDE: &[(&str, Beginning)] = &[
+    ("two clients that reach every node, an answer held back, a holder that lets go", two_everywhere),
+    ("renewals, a restart, a holder that lets go", restless_holder),
+    ("a restart and an emptied server, with clocks at their limit", two_losses),
+    ("a client that asks twice, an answer held back, a broken connection, a holder that lets go", coming_back),
+];

@@ -7,7 +7,7 @@ use crate::setup::Setup;
 use crate::world::{Action, Breach, Line, World};
 
 /// More states than any search needs: each is to end, also when a rule is broken in an unexpected way.
-pub const STATES_MAX: usize = 2_000_000;
+pub const STATES_MAX: usize = 8_000_000;
 
 /// What a search came to.
 #[derive(Debug)]

@@ -1,0 +1,164 @@
+//! Where the searches begin.
+
+use quorlock_core::mode::{Mode, OwnerId};
+
+use crate::setup::{Budget, Party, Setup};
+
+/// Time passes to moments at which something is due, and to no others.
+const NO_GRID: u64 = 1_000_000;
+const SECOND: i64 = 1_000_000;
+const NONE: Budget =
+    Budget { slow: 0, breaks: 0, crashes: 0, saves: 0, restores: 0, flushes: 0, jumps: 0, cancels: 0, frees: 0 };
+
+/// Two clients who meet on one node.
+fn two_meeting_at(node: usize) -> Vec<Party> {
+    vec![Party::reaching(&[0, 1]), Party::reaching(&[node, 2])]
+}
+
+pub(super) fn plainly_two() -> Setup {
+    Setup::new(two_meeting_at(1))
+}
+
+pub(super) fn slow_answers() -> Setup {
+    Setup { budget: Budget { slow: 2, ..NONE }, ..Setup::new(two_meeting_at(1)) }
+}
+
+pub(super) fn second_try_over_a_broken_connection() -> Setup {
+    let mut parties = two_meeting_at(0);
+    parties[0].starts = 2;
+    Setup { budget: Budget { breaks: 1, cancels: 1, ..NONE }, horizon: 0, ..Setup::new(parties) }
+}
+
+pub(super) fn second_try_with_slow_answers() -> Setup {
+    let mut parties = two_meeting_at(0);
+    parties[0].starts = 2;
+    Setup { budget: Budget { slow: 2, cancels: 1, ..NONE }, horizon: 0, ..Setup::new(parties) }
+}
+
+pub(super) fn rates_at_their_limit() -> Setup {
+    let mut parties = two_meeting_at(0);
+    parties[0].ppm = -50_000;
+    Setup { ppm: 50_000, ..Setup::new(parties) }
+}
+
+pub(super) fn crash() -> Setup {
+    Setup { budget: Budget { crashes: 1, ..NONE }, grid: NO_GRID, ..Setup::new(two_meeting_at(0)) }
+}
+
+pub(super) fn crash_between_clocks_at_their_limit() -> Setup {
+    let mut parties = two_meeting_at(0);
+    (parties[0].ppm, parties[1].ppm) = (-100_000, 100_000);
+    Setup { budget: Budget { crashes: 1, ..NONE }, grid: NO_GRID, ..Setup::new(parties) }
+}
+
+pub(super) fn crash_and_jump() -> Setup {
+    Setup { budget: Budget { crashes: 1, jumps: 1, ..NONE }, grid: 500, horizon: 900, ..crash() }
+}
+
+pub(super) fn two_witnesses() -> Setup {
+    let mut parties = two_meeting_at(0);
+    parties.push(Party { starts: 0, ..Party::reaching(&[0]) });
+    let setup = Setup { grid: 550, horizon: 560, adds_often: true, ..Setup::new(parties) };
+    Setup { budget: Budget { crashes: 1, ..NONE }, ..setup }
+}
+
+pub(super) fn one_node_ahead() -> Setup {
+    let parties = two_meeting_at(1);
+    Setup { budget: Budget { frees: 1, ..NONE }, fences: vec![(0, 10)], horizon: 0, ..Setup::new(parties) }
+}
+
+pub(super) fn one_node_ahead_and_two_rivals() -> Setup {
+    let parties = vec![Party::once(), Party { ahead: 11, ..Party::reaching(&[1, 2]) }];
+    let budget = Budget { breaks: 1, frees: 1, ..NONE };
+    Setup { budget, fences: vec![(0, 10)], horizon: 0, alike: false, ..Setup::new(parties) }
+}
+
+pub(super) fn crash_with_clients_off_the_clock() -> Setup {
+    let mut parties = two_meeting_at(0);
+    (parties[0].ahead, parties[1].ahead) = (SECOND * 3 / 10, -2 * SECOND);
+    Setup { budget: Budget { crashes: 1, ..NONE }, horizon: 1_200, grid: NO_GRID, ..Setup::new(parties) }
+}
+
+pub(super) fn old_snapshot() -> Setup {
+    let fences = vec![(0, -5 * SECOND), (2, -5 * SECOND)];
+    let budget = Budget { saves: 1, restores: 1, ..NONE };
+    Setup { budget, fences, ..crash_with_clients_off_the_clock() }
+}
+
+/// A single node that is trusted after each of two restarts.
+pub fn one_trusted_node() -> Setup {
+    let party = Party { servers: vec![0], ..Party::reaching(&[0]) };
+    let parties = vec![Party { ahead: SECOND * 3 / 10, ..party.clone() }, party.clone(), party];
+    let setup = Setup { servers: 1, only_fences: true, horizon: 10, grid: 5, ..Setup::new(parties) };
+    Setup { budget: Budget { crashes: 2, ..NONE }, ..setup }
+}
+
+pub(super) fn renewals_with_slow_answers() -> Setup {
+    let mut parties = two_meeting_at(0);
+    parties[0].renews = Some(300);
+    let setup = Setup { node_deadline: 300, horizon: 1_350, grid: NO_GRID, ..Setup::new(parties) };
+    Setup { budget: Budget { slow: 1, ..NONE }, ..setup }
+}
+
+pub(super) fn renewals_late() -> Setup {
+    let mut parties = two_meeting_at(0);
+    parties[0].renews = Some(300);
+    Setup { grid: NO_GRID, ..Setup::new(parties) }
+}
+
+pub(super) fn handed_over() -> Setup {
+    let mut parties = two_meeting_at(0);
+    parties[0].hands_over = Some(1);
+    Setup { budget: Budget { frees: 1, ..NONE }, ..Setup::new(parties) }
+}
+
+pub(super) fn one_who_turns_away() -> Setup {
+    let budget = Budget { slow: 1, breaks: 1, cancels: 1, frees: 1, ..NONE };
+    Setup { budget, horizon: 0, ..Setup::new(vec![Party::once()]) }
+}
+
+pub(super) fn cut_off() -> Setup {
+    let cut_off = Party { servers: vec![2, 0, 1], ..Party::reaching(&[0]) };
+    Setup { horizon: 0, alike: false, ..Setup::new(vec![Party::once(), cut_off]) }
+}
+
+pub(super) fn two_addresses() -> Setup {
+    let confused = Party { servers: vec![0, 0, 1], ..Party::reaching(&[0, 1]) };
+    Setup { alike: false, ..Setup::new(vec![confused, Party::reaching(&[1, 2])]) }
+}
+
+pub(super) fn plain_and_flushed() -> Setup {
+    let parties = two_meeting_at(0).into_iter().map(|party| Party { plain: true, ..party }).collect();
+    Setup { budget: Budget { flushes: 1, ..NONE }, ..Setup::new(parties) }
+}
+
+pub(super) fn two_readers_and_a_writer() -> Setup {
+    let reader = |id| Party { mode: Mode::Shared { owner: OwnerId::from_bits(id) }, ..Party::reaching(&[0, 1]) };
+    let writer = Party::reaching(&[0, 1]);
+    let budget = Budget { frees: 1, ..NONE };
+    Setup { budget, horizon: 0, ..Setup::new(vec![reader(1), reader(2), writer]) }
+}
+
+pub(super) fn two_everywhere() -> Setup {
+    let setup = Setup { grid: NO_GRID, horizon: 1_010, ..Setup::new(vec![Party::once(), Party::once()]) };
+    Setup { budget: Budget { slow: 1, frees: 1, ..NONE }, ..setup }
+}
+
+pub(super) fn restless_holder() -> Setup {
+    let mut parties = two_meeting_at(0);
+    parties[0].renews = Some(500);
+    let budget = Budget { crashes: 1, frees: 1, ..NONE };
+    Setup { budget, grid: NO_GRID, horizon: 1_110, ..Setup::new(parties) }
+}
+
+pub(super) fn two_losses() -> Setup {
+    let budget = Budget { crashes: 1, flushes: 1, ..NONE };
+    Setup { budget, ..crash_between_clocks_at_their_limit() }
+}
+
+pub(super) fn coming_back() -> Setup {
+    let mut parties = two_meeting_at(0);
+    parties[0].starts = 2;
+    let budget = Budget { slow: 1, breaks: 1, cancels: 1, frees: 1, ..NONE };
+    Setup { budget, grid: NO_GRID, horizon: 0, ..Setup::new(parties) }
+}
