@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quorlock::{Break, BreakError, Broken, Client, ExtendError, Lease, LostError, RwLock, Target};
+use quorlock::{Break, BreakError, Broken, Client, ExtendError, Lease, LostError, Renewals, RwLock, Target};
 
 use crate::backend::{BRISK, Backend, everywhere, held_by, is_held, queue, takes_over};
 
@@ -20,10 +20,10 @@ async fn free(client: &Client, name: &str) -> Broken {
     client.break_lock(name, Break::new(target(client, name).await, "a test").now()).await.unwrap()
 }
 
-/// Leases in here outlast the test by far, and so do their renewals: whoever learns of it has been told.
+/// The lease outlasts the test by far, and nobody renews it: whoever learns of its end has been told.
 pub(crate) async fn the_holder_of_a_broken_lease_learns_at_once(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("x").acquire().await.unwrap();
+    let lease = ours.lock("x").renewals(Renewals::Off).acquire().await.unwrap();
     let broken = drain(&theirs, "x").await;
     assert!(broken.nodes >= backend.quorum().1, "{broken:?}");
     assert_eq!(lease.lost().await, LostError::Broken);
