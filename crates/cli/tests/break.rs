@@ -100,6 +100,10 @@ fn a_run_whose_lock_is_broken_is_over_before_anybody_else_gets_in() {
         // Who broke it is gone by now, and that frees nothing.
         assert!(!place.is_free(), "it drains first");
         let is_dead = format!("! kill -0 {pid}");
+        for server in &place.servers {
+            let history = server.cli(&["XREVRANGE", "quorlock~history", "+", "-"]);
+            assert!(history.contains("a test") && history.contains("broken"), "{history}");
+        }
         let next = place.quorlock(&["run", "a", "--wait", "5m", "--", "sh", "-c", &is_dead]).output().unwrap();
         assert_eq!(next.status.code(), Some(0), "{}", stderr(&next));
         let (code, said) = held.end();

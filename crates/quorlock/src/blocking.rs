@@ -30,9 +30,11 @@ use quorlock_core::vote::Silence;
 use crate::breaking::{Break, Broken};
 use crate::builder::ClientBuilder;
 use crate::error::{
-    BreakError, CheckError, CloseError, ConnectError, ExtendError, InitError, InspectError, ListError, ReleaseError,
+    BreakError, CheckError, CloseError, ConnectError, ExtendError, HistoryError, InitError, InspectError, ListError,
+    ReleaseError,
 };
 use crate::handed::{HandedLease, Released};
+use crate::history::Event;
 use crate::inspect::Inspection;
 use crate::list::{Filter, Listing};
 use crate::node::memory::MemoryNodes;
@@ -165,6 +167,14 @@ impl Client {
     /// [`ReleaseError`] when too few nodes acknowledged.
     pub fn release(&self, lease: &HandedLease) -> Result<Released, ReleaseError> {
         wait(self.client.release(lease))
+    }
+
+    /// What has happened to locks, newest first. See [`crate::Client::history`].
+    ///
+    /// # Errors
+    /// [`HistoryError`] when no node answers.
+    pub fn history(&self, limit: usize) -> Result<Vec<Event>, HistoryError> {
+        self.background.wait_with_timers(self.client.history(limit))
     }
 
     /// What this client has done so far, in numbers. Clones count together.

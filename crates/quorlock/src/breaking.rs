@@ -10,6 +10,7 @@ use quorlock_core::vote::{BreakMode, Outcome, Refusal, Request, Target, Vote};
 
 use crate::cluster::Cluster;
 use crate::error::{BreakError, OtherError};
+use crate::history::{Event, What, word_for_break};
 use crate::node::place::Place;
 use crate::votes::{Votes, tally};
 
@@ -21,7 +22,7 @@ pub struct Break {
     pub target: Target,
     /// When the next one may have the lock.
     pub mode: BreakMode,
-    /// Why, for people.
+    /// Why, for people: it is written into the history, with who did it.
     pub reason: String,
 }
 
@@ -72,6 +73,10 @@ pub(crate) async fn break_lock(
     let count = Count::of(&said);
     let majority = cluster.settings.quorum.majority();
     if count.broken >= majority && count.stood > 0 {
+        let fence = if let Target::Fence(fence) = target { Some(fence) } else { None };
+        let event = Event::now(cluster, &name, What::Broken, fence);
+        let by = Some(cluster.settings.holder.clone());
+        cluster.note_at_once(event.by(by, word_for_break(mode)).because(&reason));
         tracing::warn!(%name, %target, ?mode, %reason, nodes = count.broken, "lease broken");
         return Ok(Broken { name, nodes: count.broken, drains: count.drains });
     }

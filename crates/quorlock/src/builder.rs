@@ -77,6 +77,7 @@ pub struct ClientBuilder {
     login: Option<(String, String)>,
     label: String,
     trust_restarts: bool,
+    history: bool,
     outlived: bool,
     companions: Vec<u32>,
     rules: Rules,
@@ -100,6 +101,7 @@ impl Default for ClientBuilder {
             login: None,
             label: String::new(),
             trust_restarts: false,
+            history: false,
             outlived: false,
             companions: Vec::new(),
             rules: Rules::default(),
@@ -204,6 +206,13 @@ impl ClientBuilder {
     /// Shown to whoever finds a lock of ours held.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
+        self
+    }
+
+    /// Whether this client writes what it wins, releases and loses into the nodes' [history](Client::history): off
+    /// unless set. It is written about once a second, for all locks together, and nothing waits for it.
+    pub fn history(mut self, history: bool) -> Self {
+        self.history = history;
         self
     }
 
@@ -331,6 +340,7 @@ impl ClientBuilder {
             holder: Holder::new(&user_and_host(), std::process::id(), &self.label),
             rules: self.rules,
             trusting: nodes == 1 || self.trust_restarts || !self.rules.hold(Rule::Quarantine),
+            history: self.history,
             embedded: self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("sqlite:")),
         };
         settings.check(ttl, self.renewals)?;

@@ -12,9 +12,11 @@ use crate::builder::ClientBuilder;
 use crate::cluster::Cluster;
 use crate::election::Election;
 use crate::error::{
-    BreakError, CheckError, CloseError, ConnectError, ExtendError, InitError, InspectError, ListError, ReleaseError,
+    BreakError, CheckError, CloseError, ConnectError, ExtendError, HistoryError, InitError, InspectError, ListError,
+    ReleaseError,
 };
 use crate::handed::{HandedLease, Released, asking};
+use crate::history::{Event, history};
 use crate::inspect::{Inspection, inspect};
 use crate::list::{Filter, Listing, list};
 use crate::lock::Lock;
@@ -223,6 +225,18 @@ impl Client {
     /// Dropping the future does not stop the release.
     pub async fn release(&self, lease: &HandedLease) -> Result<Released, ReleaseError> {
         asking::release(&self.handle.cluster, lease).await
+    }
+
+    /// What has happened to locks, newest first: breaks, and what clients with a [history](ClientBuilder::history) have
+    /// won, released and lost. The nodes keep about [`HISTORY_MAX`](crate::HISTORY_MAX) events; a few may be missing.
+    ///
+    /// # Errors
+    /// [`HistoryError`] when no node answers.
+    ///
+    /// # Cancel safety
+    /// It only looks.
+    pub async fn history(&self, limit: usize) -> Result<Vec<Event>, HistoryError> {
+        history(&self.handle.cluster, limit).await
     }
 
     /// Each node's URL, without secrets, and why it cannot vote just now; `None` when it can.

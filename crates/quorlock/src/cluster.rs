@@ -17,6 +17,7 @@ use quorlock_core::watchdog::Renewals;
 
 use crate::declare;
 use crate::error::{CloseError, ConfigError, InitError};
+use crate::history::Event;
 use crate::leases::Leases;
 use crate::link::{Link, LinkConfig, Pending, Waiters};
 use crate::membership::Membership;
@@ -42,6 +43,8 @@ pub(crate) struct Settings {
     pub(crate) rules: Rules,
     /// Whether nodes that lost their memory may vote at once.
     pub(crate) trusting: bool,
+    /// Whether grants, releases and losses are written into the nodes' history.
+    pub(crate) history: bool,
     /// Local files are slower than a network at its best, and never silent.
     pub(crate) embedded: bool,
 }
@@ -220,6 +223,26 @@ impl Cluster {
         self.timers.close();
     }
 
+    /// Remembers on all nodes what has happened, if anybody wants that. It costs nobody who locks any time, and it may
+    /// fail: nothing hangs on it.
+    pub(crate) fn note(&self, event: impl FnOnce() -> Event) {
+        if self.settings.history {
+            self.write_history(event(), false);
+        }
+    }
+
+    /// Remembers on all nodes what has happened, whoever wants that, and at once.
+    pub(crate) fn note_at_once(&self, event: Event) {
+        self.write_history(event, true);
+    }
+
+    fn write_history(&self, event: Event, at_once: bool) {
+        let event = Arc::new(event);
+        for link in &self.links {
+            link.note(Arc::clone(&event), at_once);
+        }
+    }
+
     /// Sends what has been queued at the links.
     pub(crate) fn flush(&self) {
         for link in &self.links {
@@ -269,7 +292,7 @@ impl Cluster {
             for link in &self.links {
                 loop {
                     let news = link.news.notified();
-                    if link.is_finished() || (link.owed() == 0 && self.pending.is_none()) {
+                    if link.is_finished() || (link.owed() == 0 && self.pending.is_none() && !link.is_noting()) {
                         break;
                     }
                     news.await;

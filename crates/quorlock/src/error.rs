@@ -1,8 +1,10 @@
 //! One error for each operation. Each says which of held, no quorum, too slow, lost or configuration it was.
 
 mod breaking;
+mod history;
 
 pub use breaking::{BreakError, OtherError};
+pub use history::HistoryError;
 
 use std::fmt;
 use std::time::Duration;

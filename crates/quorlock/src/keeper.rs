@@ -20,6 +20,7 @@ use crate::cluster::Cluster;
 use crate::entropy::SystemDice;
 use crate::error::{ExtendError, LostError, ReleaseError};
 use crate::handed::HandedLease;
+use crate::history::{Event, What};
 use crate::link::{Ask, Mark, Voter};
 use crate::node::place::Place;
 use crate::owner::Owner;
@@ -93,6 +94,7 @@ impl Held {
             held.close();
             return Err(LostError::Closed);
         }
+        held.note(&held.inner(), What::Granted, None);
         held.schedule(&mut held.inner());
         Ok(held)
     }
@@ -227,6 +229,9 @@ impl Held {
         let before = inner.end;
         let was_held = inner.hold.release();
         inner.end = before.or(reason);
+        if was_held {
+            self.note(&inner, if before.is_some() { What::Lost } else { What::Released }, inner.end);
+        }
         drop(inner);
         // Whoever ended it before has taken the votes back.
         if was_held {
@@ -236,6 +241,13 @@ impl Held {
             self.changed.notify_waiters();
         }
         before
+    }
+
+    fn note(&self, inner: &Inner, what: What, why: Option<LostError>) {
+        self.cluster.note(|| {
+            let why = why.map(|why| why.to_string()).unwrap_or_default();
+            Event::of(&self.cluster, &self.place.name, &inner.hold, what).because(&why)
+        });
     }
 
     /// Marks the attempt done first: nothing of it that is not on its way yet will be sent.
@@ -264,6 +276,7 @@ impl Held {
                     inner.end = Some(loss.into());
                     self.cluster.counters.lost();
                     tracing::warn!(name = %self.place.name, reason = %LostError::from(loss), "lease lost");
+                    self.note(inner, What::Lost, inner.end);
                     // The votes that are left are of no use to anyone.
                     self.take_back(None);
                     inner.queued = true;

@@ -37,6 +37,7 @@ mod entropy;
 mod error;
 mod examine;
 mod handed;
+mod history;
 mod inspect;
 mod keeper;
 mod lease;
@@ -68,10 +69,11 @@ pub use client::Client;
 pub use election::{Election, Leader, Leadership};
 pub use error::{
     AcquireError, BreakError, CheckError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError,
-    InitError, InspectError, ListError, LostError, OtherError, ReconfigureError, ReleaseError, RunError,
+    HistoryError, InitError, InspectError, ListError, LostError, OtherError, ReconfigureError, ReleaseError, RunError,
 };
 pub use examine::{Examination, ExaminedNode, Finding, NodeState, Rate, Severity, Skew, Topic};
 pub use handed::{HandedLease, LeaseTextError, Released};
+pub use history::{Event, HISTORY_MAX, REASON_BYTES_MAX, What};
 pub use inspect::Inspection;
 pub use lease::Lease;
 pub use list::{Filter, LIST_DEFAULT, LIST_MAX, Listing};

@@ -2,6 +2,7 @@
 
 mod handshake;
 mod mark;
+mod notes;
 mod outbox;
 mod pending;
 mod serve;
@@ -32,6 +33,7 @@ use crate::membership::Membership;
 use crate::node::place::Place;
 use crate::node::{Answer, Inbox, Node, Trouble};
 use crate::stats::Traffic;
+use notes::Notes;
 use outbox::{OWED_MAX, Outbox, State};
 use serve::Port;
 
@@ -83,6 +85,8 @@ pub(crate) struct Link {
     outbox: Mutex<Outbox>,
     /// Taken before the outbox, by those who take both.
     port: Mutex<Option<Port>>,
+    /// What is to be written into the node's history. Taken after the port, by those who take both.
+    notes: Mutex<Notes>,
     contact: Mutex<Contact>,
     wake: Notify,
     /// Fires when something changed that others may wait for: contact, state, releases delivered.
@@ -108,6 +112,7 @@ impl Link {
             config,
             outbox: Mutex::new(Outbox::new()),
             port: Mutex::new(None),
+            notes: Mutex::default(),
             contact: Mutex::new(Contact::Pending),
             wake: Notify::new(),
             news: Notify::new(),
@@ -264,6 +269,7 @@ impl Link {
                 },
                 Answer::Hint(ticket) => return link.hinted(ticket),
                 Answer::Page(page) => return link.found(connection, page),
+                Answer::History(told) => return link.recalled(connection, told),
                 Answer::Broken(key) => return link.heard_of_break(&key),
                 rest => rest,
             };

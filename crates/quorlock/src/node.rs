@@ -19,6 +19,7 @@ use quorlock_core::ticket::{Channel, Ticket};
 use quorlock_core::vote::{Request, Silence, Vote};
 use tokio::sync::mpsc;
 
+use crate::history::Event;
 use exam::{Exam, Plan};
 use place::{KeySpan, Place};
 pub(crate) use talk::Talk;
@@ -55,6 +56,9 @@ pub(crate) trait Session: Send {
     /// Looks for keys of locks that are held or waited for. Nothing is changed.
     fn search(&mut self, search: Search);
 
+    /// Writes into the node's history, or reads it.
+    fn history(&mut self, history: History);
+
     /// Puts a batch on its way.
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>);
 }
@@ -68,6 +72,8 @@ pub(crate) enum Answer {
     Replies(Vec<Reply>),
     /// To a search, or why there is none.
     Page(Result<Page, String>),
+    /// To a question about the history, or why there is none. What was written is answered with nothing.
+    History(Result<Vec<Event>, String>),
     /// To nobody's question.
     Hint(Ticket),
     /// To nobody's question: a lock with this key was broken, perhaps one that this client holds.
@@ -121,6 +127,15 @@ pub(crate) struct Life {
 pub(crate) struct Letter {
     pub(crate) place: Arc<Place>,
     pub(crate) request: Arc<Request>,
+}
+
+/// What is asked of a node's history.
+#[derive(Clone, Debug)]
+pub(crate) enum History {
+    /// To remember these.
+    Note(Vec<Arc<Event>>),
+    /// To tell the newest, so many at most.
+    Recall(usize),
 }
 
 /// How many keys a node looks at for one page.

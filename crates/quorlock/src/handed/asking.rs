@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorlock_core::name::Holder;
 use quorlock_core::quorum::Tally;
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::validity;
@@ -12,6 +13,7 @@ use super::{HandedLease, Released};
 use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{CheckError, ConfigError, ExtendError, LostError, ReleaseError};
+use crate::history::{Event, What, word_for};
 use crate::link::{Mark, Voter};
 use crate::node::place::Place;
 use crate::votes::{Votes, tally};
@@ -57,6 +59,10 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resu
     let said: Vec<_> = said.await.into_iter().map(Some).collect();
     let (stood, gone) = (count(&said, is_grant), count(&said, is_refusal));
     if stood >= quorum.majority() {
+        cluster.note(|| {
+            let event = Event::now(cluster, &lease.name, What::Released, lease.fence);
+            event.by(Holder::decode(&lease.holder), word_for(lease.mode, lease.fence))
+        });
         return Ok(Released::Standing);
     }
     if stood + gone >= quorum.majority() {

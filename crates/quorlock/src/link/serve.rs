@@ -13,6 +13,7 @@ use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::notes::Recalling;
 use super::outbox::{Sent, State};
 use super::vigil::{Watch, lost_memory};
 use super::{Contact, Link};
@@ -43,11 +44,17 @@ pub(super) struct Port {
     heard: Instant,
     /// Who waits for a page, in the order of asking.
     searches: VecDeque<oneshot::Sender<Result<Page, Silence>>>,
+    /// What was asked about the history, in the order of asking.
+    pub(super) recalls: VecDeque<Recalling>,
 }
 
 impl Port {
     pub(super) fn session(&mut self) -> &mut dyn Session {
         &mut *self.session
+    }
+
+    pub(super) fn is(&self, connection: u64) -> bool {
+        self.connection == connection
     }
 }
 
@@ -66,6 +73,7 @@ impl Link {
             batches: VecDeque::new(),
             heard: Instant::now(),
             searches: VecDeque::new(),
+            recalls: VecDeque::new(),
         });
         let trouble = match self.serve_until_trouble(&life, answers).await {
             Ok(()) => Trouble::Unreachable("the client was closed".into()),
@@ -97,10 +105,15 @@ impl Link {
                 return Err(Trouble::Broken("it is being replaced".into()));
             }
             self.send_batches(IN_FLIGHT_MAX);
+            let notes_due = self.notes_due();
+            if self.outbox().closing || notes_due.is_some_and(|due| due <= Instant::now()) {
+                self.send_notes();
+            }
             if self.is_quiet() && self.is_done_closing() {
                 return Ok(());
             }
             let look = (Instant::now() + self.config.silence_limit / LOOKS).min(duty);
+            let look = self.notes_due().map_or(look, |due| look.min(due));
             tokio::select! {
                 biased;
                 answer = answers.recv() => match answer {
@@ -109,6 +122,7 @@ impl Link {
                     Some(Answer::Replies(replies)) => self.arrived(self.connection(), replies)?,
                     Some(Answer::Hint(ticket)) => self.hinted(ticket),
                     Some(Answer::Page(page)) => self.found(self.connection(), page),
+                    Some(Answer::History(told)) => self.recalled(self.connection(), told),
                     Some(Answer::Broken(key)) => self.heard_of_break(&key),
                     None => return Err(Trouble::Broken("the session has ended".into())),
                 },
@@ -259,7 +273,7 @@ impl Link {
     }
 
     fn is_quiet(&self) -> bool {
-        self.port().as_ref().is_none_or(|port| port.batches.is_empty())
+        self.port().as_ref().is_none_or(|port| port.batches.is_empty() && port.recalls.is_empty())
     }
 
     fn heard(&self) -> Instant {

@@ -1,6 +1,6 @@
 //! Nodes in this process's memory: the core's rules under a mutex, for tests and embedding.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorlock_core::name::LeaseId;
@@ -10,7 +10,10 @@ use quorlock_core::vote::{Request, Vote};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
-use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, PAGE_MAX, Page, Reply, Search, Session, Trouble};
+use crate::history::{Event, HISTORY_MAX};
+use crate::node::{
+    Answer, BoxFuture, History, Inbox, Letter, Life, Node, PAGE_MAX, Page, Reply, Search, Session, Trouble,
+};
 use crate::{clock, entropy};
 
 /// Nodes that live in this process and are shared by every client that is given a clone.
@@ -141,6 +144,8 @@ struct State {
     listeners: HashMap<Channel, mpsc::UnboundedSender<Answer>>,
     /// How many records there were when lapsed ones were last swept out.
     swept: usize,
+    /// What has happened, newest last.
+    history: VecDeque<Arc<Event>>,
 }
 
 /// Something that a session asks.
@@ -156,6 +161,7 @@ enum Asked {
     Errand(Errand),
     Batch(Option<Life>, Vec<Letter>),
     Search(Search),
+    History(History),
 }
 
 impl State {
@@ -171,6 +177,7 @@ impl State {
             tombstones: HashMap::new(),
             listeners: HashMap::new(),
             swept: 0,
+            history: VecDeque::new(),
         }
     }
 
@@ -196,6 +203,19 @@ impl State {
                 Answer::Replies(batch.iter().map(|letter| self.answer(*life, letter, now)).collect())
             }
             Asked::Search(search) => Answer::Page(Ok(self.search(search, now))),
+            Asked::History(history) => Answer::History(Ok(self.look_back(history))),
+        }
+    }
+
+    fn look_back(&mut self, history: &History) -> Vec<Event> {
+        match history {
+            History::Note(events) => {
+                self.history.extend(events.iter().map(Arc::clone));
+                let surplus = self.history.len().saturating_sub(HISTORY_MAX);
+                self.history.drain(..surplus);
+                Vec::new()
+            }
+            History::Recall(limit) => self.history.iter().rev().take(*limit).map(|event| Event::clone(event)).collect(),
         }
     }
 
@@ -338,6 +358,10 @@ impl Session for MemorySession {
 
     fn search(&mut self, search: Search) {
         self.ask(Asked::Search(search));
+    }
+
+    fn history(&mut self, history: History) {
+        self.ask(Asked::History(history));
     }
 
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {

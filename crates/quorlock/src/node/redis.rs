@@ -10,6 +10,7 @@ mod differential;
 mod exam;
 mod frame;
 mod hints;
+mod history;
 mod scripts;
 mod seeds;
 mod sentinel;
@@ -27,7 +28,7 @@ use ::redis::{
 use quorlock_core::node::{Constants, Errand};
 
 use crate::node::exam::{Exam, Plan};
-use crate::node::{Answer, BoxFuture, Inbox, Letter, Life, Node, Search, Session, Trouble};
+use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
 pub(crate) use cluster::ClusterNode;
 use scripts::Home;
 use sentinel::Sentinels;
@@ -214,6 +215,7 @@ struct RedisSession {
 enum Expected {
     Errand,
     Page,
+    History { recalls: bool, commands: usize, values: Vec<Value> },
     Batch { life: Option<Life>, letters: Vec<Letter>, commands: usize, values: Vec<Value> },
 }
 
@@ -236,6 +238,12 @@ impl Session for RedisSession {
 
     fn search(&mut self, search: Search) {
         self.ask(Expected::Page, &codec::search(Home::Server, &search).get_packed_command());
+    }
+
+    fn history(&mut self, history: History) {
+        let (pipe, recalls) = history::commands(Home::Server, &history);
+        let (commands, values) = (pipe.len(), Vec::new());
+        self.ask(Expected::History { recalls, commands, values }, &pipe.get_packed_pipeline());
     }
 
     fn send(&mut self, life: Option<Life>, letters: Vec<Letter>) {
@@ -265,6 +273,15 @@ impl Ear {
                 expected.pop_front();
                 drop(expected);
                 return codec::page(&value).map(|page| Some(Answer::Page(page)));
+            }
+            Some(Expected::History { recalls, commands, values }) => {
+                values.push(value);
+                if values.len() < *commands {
+                    return Ok(None);
+                }
+                let told = history::told(*recalls, std::mem::take(values));
+                expected.pop_front();
+                return Ok(Some(Answer::History(told)));
             }
             Some(Expected::Batch { commands, values, .. }) => {
                 values.push(value);

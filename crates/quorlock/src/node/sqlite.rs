@@ -16,6 +16,7 @@ mod dead;
 mod exam;
 mod fault;
 mod file;
+mod history;
 mod listener;
 mod processes;
 mod record;
@@ -32,7 +33,7 @@ use tokio::sync::oneshot;
 
 use crate::clock;
 use crate::node::exam::{Exam, Plan};
-use crate::node::{BoxFuture, Inbox, Letter, Life, Node, Search, Session, Trouble};
+use crate::node::{BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
 pub(crate) use processes::Processes;
 use worker::{Job, Worker};
 
@@ -122,6 +123,10 @@ impl Session for SqliteSession {
 
     fn search(&mut self, search: Search) {
         self.ask(Job::of_search(search));
+    }
+
+    fn history(&mut self, history: History) {
+        self.ask(Job::of_history(history));
     }
 
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {

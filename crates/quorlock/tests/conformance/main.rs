@@ -17,6 +17,7 @@ mod many;
 mod mixing;
 mod naming;
 mod reentrant;
+mod remembering;
 mod running;
 mod shared;
 mod slots;
@@ -204,6 +205,12 @@ macro_rules! on_all {
                 all_readers_are_broken,
                 all_slots_are_broken,
                 a_plain_lock_is_broken_by_its_digest,
+            }
+            remembering {
+                grants_and_releases_are_remembered_once,
+                a_client_that_is_closed_has_written_everything,
+                nothing_is_remembered_unasked_but_breaks,
+                a_loss_is_remembered_with_its_reason,
             }
             mixing {
                 every_kind_excludes_every_other,

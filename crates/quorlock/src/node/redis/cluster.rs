@@ -16,9 +16,9 @@ use quorlock_core::node::{Constants, Errand};
 use super::scripts::Home;
 use super::seeds::{self, Seeds};
 use super::wire::{Connecting, Wire};
-use super::{Post, codec, connect, greet, hints, identify, malformed};
+use super::{Post, codec, connect, greet, hints, history, identify, malformed};
 use crate::node::slot::Slot;
-use crate::node::{BoxFuture, Inbox, Letter, Life, Node, Search, Session, Trouble};
+use crate::node::{BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
 use desk::{About, Desk, Ear};
 use shards::Shards;
 
@@ -130,6 +130,14 @@ impl Session for ClusterSession {
         self.desk.expect(About::Search { lane, lanes }, &[lane]);
         let command = codec::search(Home::Cluster, &Search { after, ..search });
         self.lanes[lane].send(&command.get_packed_command());
+    }
+
+    /// With the node's own keys.
+    fn history(&mut self, history: History) {
+        let home = self.shards.lane(Slot::of(&Home::Cluster.history_key()));
+        let (pipe, recalls) = history::commands(Home::Cluster, &history);
+        self.desk.expect(About::History { recalls }, &vec![home; pipe.len()]);
+        self.lanes[home].send(&pipe.get_packed_pipeline());
     }
 
     fn send(&mut self, life: Option<Life>, letters: Vec<Letter>) {

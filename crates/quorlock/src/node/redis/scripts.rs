@@ -69,6 +69,10 @@ impl Home {
         self.own_key("meta")
     }
 
+    pub(crate) fn history_key(self) -> String {
+        self.own_key("history")
+    }
+
     fn own_key(self, what: &str) -> String {
         match self {
             Self::Server => format!("{RESERVED_PREFIX}{what}"),

@@ -35,6 +35,10 @@ const SCHEMA: &str = "
     CREATE TABLE hint(
         seq INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, ticket TEXT NOT NULL, until INTEGER NOT NULL
     ) STRICT;
+    CREATE TABLE history(
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, at TEXT NOT NULL, name TEXT NOT NULL,
+        what TEXT NOT NULL, fence TEXT NOT NULL, holder TEXT NOT NULL, mode TEXT NOT NULL, reason TEXT NOT NULL
+    ) STRICT;
     CREATE TABLE tombstone(attempt TEXT PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID, STRICT;
     CREATE INDEX tombstone_until ON tombstone(until);";
 

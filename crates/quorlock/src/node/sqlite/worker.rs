@@ -10,12 +10,13 @@ use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, Transaction};
 
 use crate::entropy;
+use crate::history::Event;
 use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::listener::Listener;
 use crate::node::sqlite::processes::Processes;
 use crate::node::sqlite::store::{self, NodeNote};
-use crate::node::sqlite::{Clock, database, dead, file, record, reserve};
-use crate::node::{Answer, Inbox, Letter, Life, Page, Reply, Search, Trouble};
+use crate::node::sqlite::{Clock, database, dead, file, history, record, reserve};
+use crate::node::{Answer, History, Inbox, Letter, Life, Page, Reply, Search, Trouble};
 
 /// About how many requests share one transaction at most.
 const LETTERS_MAX: usize = 1_024;
@@ -29,6 +30,7 @@ pub(super) enum Job {
     Errand(Box<Asked<Errand, Standing>>),
     Letters(Asked<(Option<Life>, Vec<Letter>), Vec<Reply>>),
     Search(Asked<Search, Result<Page, String>>),
+    History(Asked<History, Result<Vec<Event>, String>>),
 }
 
 /// A question, and the answer to it so far.
@@ -56,9 +58,13 @@ impl Job {
         Self::Search(Asked::new(search))
     }
 
+    pub(super) fn of_history(history: History) -> Self {
+        Self::History(Asked::new(history))
+    }
+
     fn letters(&self) -> &[Letter] {
         match self {
-            Self::Errand(_) | Self::Search(_) => &[],
+            Self::Errand(_) | Self::Search(_) | Self::History(_) => &[],
             Self::Letters(asked) => &asked.question.1,
         }
     }
@@ -67,7 +73,7 @@ impl Job {
     fn answered(&self) -> impl Iterator<Item = (&Letter, &Reply)> {
         let replies = match self {
             Self::Letters(Asked { answer: Ok(replies), .. }) => replies.as_slice(),
-            Self::Letters(_) | Self::Errand(_) | Self::Search(_) => &[],
+            Self::Letters(_) | Self::Errand(_) | Self::Search(_) | Self::History(_) => &[],
         };
         self.letters().iter().zip(replies)
     }
@@ -83,6 +89,8 @@ impl Job {
             Self::Letters(asked) => asked.answer = Err(Trouble::Broken(text.into())),
             Self::Search(asked) if transient => asked.answer = Ok(Err(text.into())),
             Self::Search(asked) => asked.answer = Err(Trouble::Broken(text.into())),
+            Self::History(asked) if transient => asked.answer = Ok(Err(text.into())),
+            Self::History(asked) => asked.answer = Err(Trouble::Broken(text.into())),
         }
     }
 
@@ -94,6 +102,7 @@ impl Job {
             }
             Self::Letters(asked) => asked.answer.map_or_else(Answer::End, Answer::Replies),
             Self::Search(asked) => asked.answer.map_or_else(Answer::End, Answer::Page),
+            Self::History(asked) => asked.answer.map_or_else(Answer::End, Answer::History),
         });
     }
 }
@@ -205,6 +214,7 @@ impl Worker {
         for job in jobs.iter_mut() {
             match job {
                 Job::Errand(asked) => asked.answer = Ok(run_errand(&transaction, &mut node, &asked.question, now)?),
+                Job::History(asked) => asked.answer = Ok(Ok(history::answer(&transaction, &asked.question)?)),
                 Job::Search(asked) => asked.answer = Ok(Ok(store::search(&transaction, &asked.question, now)?)),
                 Job::Letters(asked) => {
                     let (life, letters) = &asked.question;

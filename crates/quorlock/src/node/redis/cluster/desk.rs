@@ -8,7 +8,7 @@ use ::redis::Value;
 
 use super::malformed;
 use crate::node::redis::wire::Receiver;
-use crate::node::redis::{codec, hints, trouble};
+use crate::node::redis::{codec, hints, history, trouble};
 use crate::node::{Answer, Inbox, Letter, Life, Page, Trouble};
 
 /// What was asked.
@@ -20,6 +20,10 @@ pub(super) enum About {
     Batch {
         life: Option<Life>,
         letters: Vec<Letter>,
+    },
+    /// The master that keeps the history.
+    History {
+        recalls: bool,
     },
     /// One master about the keys that it has.
     Search {
@@ -115,6 +119,7 @@ impl Question {
         let mut values: Vec<Value> = self.values.into_iter().flatten().collect();
         match self.about {
             About::Batch { life, letters } => codec::cluster_replies(life, &letters, values).map(Answer::Replies),
+            About::History { recalls } => Ok(Answer::History(history::told(recalls, values))),
             About::Search { lane, lanes } => {
                 let page = codec::page(&values.pop().unwrap_or(Value::Nil))?;
                 Ok(Answer::Page(page.map(|page| Page { next: bookmark(page.next, lane, lanes), ..page })))

@@ -1,0 +1,47 @@
+//! The history as a table, with about as many rows as are kept.
+
+use std::sync::Arc;
+
+use rusqlite::types::ToSql;
+use rusqlite::{Connection, params};
+
+use crate::history::{Event, FIELDS, HISTORY_MAX};
+use crate::node::History;
+use crate::node::sqlite::fault::Fault;
+
+/// Writes, or reads the newest events.
+pub(super) fn answer(connection: &Connection, history: &History) -> Result<Vec<Event>, Fault> {
+    match history {
+        History::Note(events) => note(connection, events).map(|()| Vec::new()),
+        History::Recall(limit) => recall(connection, *limit),
+    }
+}
+
+fn note(connection: &Connection, events: &[Arc<Event>]) -> Result<(), Fault> {
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO history(id, at, name, what, fence, holder, mode, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?;
+    for event in events {
+        let values = event.values();
+        let values: [&dyn ToSql; FIELDS.len()] = std::array::from_fn(|at| &values[at] as &dyn ToSql);
+        insert.execute(values)?;
+    }
+    connection
+        .prepare_cached("DELETE FROM history WHERE seq <= ?1 - ?2")?
+        .execute(params![connection.last_insert_rowid(), HISTORY_MAX as i64])?;
+    Ok(())
+}
+
+/// A row that nobody of ours wrote is left out: nothing hangs on it.
+fn recall(connection: &Connection, limit: usize) -> Result<Vec<Event>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, at, name, what, fence, holder, mode, reason FROM history ORDER BY seq DESC LIMIT ?1",
+    )?;
+    let mut rows = statement.query(params![limit as i64])?;
+    let mut events = Vec::new();
+    while let Some(row) = rows.next()? {
+        let value = |wanted: &str| FIELDS.iter().position(|field| *field == wanted).and_then(|at| row.get(at).ok());
+        events.extend(Event::read(value));
+    }
+    Ok(events)
+}

@@ -1,0 +1,93 @@
+//! What has happened, as the nodes remember it.
+
+use std::time::Duration;
+
+use quorlock::{Break, Client, Event, Target, What};
+use quorlock_testkit::eventually_async;
+
+use crate::backend::{Backend, everywhere};
+
+/// Long enough for everything that is owed.
+const CLOSING: Duration = Duration::from_secs(30);
+
+async fn chronicler(backend: &Backend) -> Client {
+    backend.builder().history(true).label("the chronicler").connect().await.unwrap()
+}
+
+/// What is remembered of a name, oldest first.
+async fn remembered(client: &Client, name: &str) -> Vec<Event> {
+    let mut events = client.history(1_000).await.unwrap();
+    assert!(events.is_sorted_by(|one, next| one.at_micros >= next.at_micros), "newest first: {events:?}");
+    events.retain(|event| event.name.as_str() == name);
+    events.reverse();
+    events
+}
+
+fn whats(events: &[Event]) -> Vec<What> {
+    events.iter().map(|event| event.what).collect()
+}
+
+pub(crate) async fn grants_and_releases_are_remembered_once(backend: &Backend) {
+    let client = chronicler(backend).await;
+    let lease = client.lock("x").acquire().await.unwrap();
+    let (fence, id) = (lease.fence().unwrap(), lease.id().reveal());
+    lease.release().await.unwrap();
+    client.rw("x").read().await.unwrap().release().await.unwrap();
+    client.lock("x").plain().acquire().await.unwrap().release().await.unwrap();
+    // The client that wrote it knows it at once.
+    let events = remembered(&client, "x").await;
+    let turn = [What::Granted, What::Released];
+    assert_eq!(whats(&events), [turn, turn, turn].concat());
+    let modes: Vec<&str> = events.iter().map(|event| event.mode.as_str()).collect();
+    assert_eq!(modes, ["exclusive", "exclusive", "shared", "shared", "plain", "plain"]);
+    assert_eq!((events[0].fence, events[1].fence, events[5].fence), (Some(fence), Some(fence), None));
+    assert_eq!(events[0].holder.as_ref().unwrap().label, "the chronicler");
+    assert!(!format!("{events:?}").contains(&id), "the lease id is its holder's secret");
+    // Nobody has to close anything for others to hear of it.
+    let other = backend.client().await;
+    eventually_async("the others to know", async || remembered(&other, "x").await == events).await;
+}
+
+pub(crate) async fn a_client_that_is_closed_has_written_everything(backend: &Backend) {
+    let client = chronicler(backend).await;
+    let lease = client.lock("x").acquire().await.unwrap();
+    client.close(CLOSING).await.unwrap();
+    drop(lease);
+    let other = backend.client().await;
+    let events = remembered(&other, "x").await;
+    assert_eq!(whats(&events), [What::Granted, What::Released]);
+    assert!(events[1].reason.contains("client was closed"), "{events:?}");
+}
+
+pub(crate) async fn nothing_is_remembered_unasked_but_breaks(backend: &Backend) {
+    let client = backend.client().await;
+    let operator = backend.builder().label("the operator").connect().await.unwrap();
+    let lease = client.lock("x").acquire().await.unwrap();
+    let fence = lease.fence().unwrap();
+    everywhere(&operator, "x", "held", |report| report.held.is_some()).await;
+    operator.break_lock("x", Break::new(Target::Fence(fence), "its host\nis on fire").now()).await.unwrap();
+    operator.close(CLOSING).await.unwrap();
+    lease.lost().await;
+    let events = remembered(&client, "x").await;
+    assert_eq!(whats(&events), [What::Broken]);
+    assert_eq!((events[0].fence, events[0].mode.as_str()), (Some(fence), "now"));
+    assert_eq!(
+        (events[0].holder.as_ref().unwrap().label.as_str(), &*events[0].reason),
+        ("the operator", "its host is on fire")
+    );
+}
+
+pub(crate) async fn a_loss_is_remembered_with_its_reason(backend: &Backend) {
+    let client = chronicler(backend).await;
+    let lease = client.lock("x").acquire().await.unwrap();
+    let target = Target::Fence(lease.fence().unwrap());
+    everywhere(&client, "x", "held", |report| report.held.is_some()).await;
+    client.break_lock("x", Break::new(target, "a test")).await.unwrap();
+    lease.lost().await;
+    let mut events = remembered(&client, "x").await;
+    events.sort_by_key(|event| event.what == What::Broken);
+    assert_eq!(whats(&events), [What::Granted, What::Lost, What::Broken]);
+    assert!(events[1].reason.contains("it was broken"), "{events:?}");
+    assert_eq!(client.history(1).await.unwrap().len(), 1);
+    assert_eq!(client.history(0).await.unwrap(), []);
+}
