@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use quorlock::{Client, Stats};
 use quorlock_testkit::{Proxy, RedisServer};
+use tokio::sync::watch;
 
 use crate::Outcome;
 use crate::bare::Bare;
@@ -27,6 +28,9 @@ pub(crate) struct Args {
     /// How many handoffs, and how many rounds, make up a turn.
     #[arg(long, default_value_t = 100)]
     each: usize,
+    /// Whoever has let go asks again at once, while the lock is being handed on: then others than the next holder ask, too.
+    #[arg(long)]
+    again: bool,
     /// Print JSON rather than a table.
     #[arg(long)]
     json: bool,
@@ -67,7 +71,7 @@ pub(crate) async fn run(args: &Args) -> Outcome {
     ];
     for _ in 0..args.turns {
         for network in &mut networks {
-            network.take_turn(args.each).await?;
+            network.take_turn(args).await?;
         }
     }
     if args.json {
@@ -96,7 +100,8 @@ impl Network {
     }
 
     /// The floor and every case, one after the other.
-    async fn take_turn(&mut self, each: usize) -> Outcome {
+    async fn take_turn(&mut self, args: &Args) -> Outcome {
+        let each = args.each;
         let mut floor = Bare::open(&self.addresses).await?;
         for index in 0..self.cases.len() {
             let mut rounds = Rounds::open(self.addresses.iter().copied()).await?;
@@ -115,7 +120,7 @@ impl Network {
             self.bare.add(bare.median() / round.median());
             let case = &mut self.cases[index];
             let mut handoff = Spread::default();
-            for reading in case.measure(&self.addresses, each).await? {
+            for reading in case.measure(&self.addresses, args).await? {
                 handoff.add_micros(reading);
                 case.handoff.add_micros(reading);
             }
@@ -126,24 +131,33 @@ impl Network {
 }
 
 impl Case {
-    /// One more contender than there are waiters: each takes the lock, holds it for a while and lets it go.
-    async fn measure(&mut self, addresses: &[SocketAddr], each: usize) -> Result<Vec<Duration>, crate::Failure> {
+    /// One more contender than there are waiters: each takes the lock, holds it for a while, lets it go, and lines up
+    /// again when somebody else has it.
+    async fn measure(&mut self, addresses: &[SocketAddr], args: &Args) -> Result<Vec<Duration>, crate::Failure> {
         let mut clients = Vec::new();
         for _ in 0..=self.waiters {
             clients.push(client(addresses.iter().copied()).await?);
         }
         let before: Vec<Stats> = clients.iter().map(Client::stats).collect();
-        let log = Arc::new(Mutex::new(Log { left: each, released: None, handoffs: Vec::new() }));
+        let log = Arc::new(Mutex::new(Log { left: args.each, released: None, handoffs: Vec::new() }));
+        let turns = Arc::new(watch::Sender::new(0_u64));
+        let again = args.again;
         let contend = |client: Client| {
-            let log = Arc::clone(&log);
+            let (log, turns) = (Arc::clone(&log), Arc::clone(&turns));
             tokio::spawn(async move {
                 let lock = client.lock("handoff");
                 while log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {
                     let lease = lock.acquire().await?;
                     log.lock().unwrap_or_else(PoisonError::into_inner).granted(Instant::now());
+                    turns.send_modify(|turn| *turn += 1);
+                    let mut next = turns.subscribe();
                     tokio::time::sleep(HOLD).await;
                     log.lock().unwrap_or_else(PoisonError::into_inner).released = Some(Instant::now());
                     lease.release().await?;
+                    // Everybody else waits as long as there is something left to measure.
+                    if !again && log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {
+                        next.changed().await?;
+                    }
                 }
                 Ok::<(), crate::Failure>(())
             })

@@ -9,7 +9,7 @@ pub const ENTRY_LEASE: Duration = Duration::from_secs(5);
 /// A waiter asks again at least this often, also when nobody gave it a hint: well within its entry lease.
 pub const POLL_MAX: Duration = Duration::from_secs(1);
 /// The most waiters for one name that a node keeps.
-pub const WAITERS_MAX: u32 = 1_000;
+pub const WAITERS_MAX: u32 = 10_000;
 
 /// A waiter's place in line: earlier tickets come first, on every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -64,6 +64,8 @@ struct Inner {
     news: VecDeque<Progress>,
     /// Nodes for which something has been queued, one bit each.
     queued: u32,
+    /// When the machine wants to be called next: the timers hear of it once everything has been sent.
+    wake: Option<Moment>,
 }
 
 /// Who is told of the answers that come after the win: they are votes for the lease, too.
@@ -99,6 +101,7 @@ impl Attempt {
             ticket: None,
             news: VecDeque::new(),
             queued: 0,
+            wake: None,
         };
         let attempt = Arc::new(Self {
             cluster: Arc::clone(cluster),
@@ -119,14 +122,7 @@ impl Attempt {
         let mut steps = VecDeque::from(steps);
         while let Some(step) = steps.pop_front() {
             match step {
-                Step::Wake(at) => {
-                    let this: Weak<Self> = Arc::downgrade(self);
-                    if !self.cluster.timers.at(at, this) {
-                        steps.extend(inner.machine.cancel());
-                        inner.decide(Decision::Closed);
-                        self.settle();
-                    }
-                }
+                Step::Wake(at) => inner.wake = Some(inner.wake.map_or(at, |before| before.min(at))),
                 Step::Ask { nodes, request } => {
                     for more in self.ask(inner, &nodes, request) {
                         steps.push_back(more);
@@ -190,11 +186,19 @@ impl Attempt {
     }
 
     /// Sends what has been queued and tells what is new, outside of the mutex: votes may come in meanwhile.
-    fn let_out(&self, mut inner: MutexGuard<'_, Inner>) {
-        let queued = std::mem::take(&mut inner.queued);
+    fn let_out(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
+        let (queued, wake) = (std::mem::take(&mut inner.queued), inner.wake.take());
         drop(inner);
         for link in self.cluster.links.iter().filter(|link| queued & 1 << link.node != 0) {
             link.flush();
+        }
+        if let Some(at) = wake {
+            let this: Weak<Self> = Arc::downgrade(self);
+            if !self.cluster.timers.at(at, this) {
+                let mut inner = self.inner();
+                self.close(&mut inner);
+                self.let_out(inner);
+            }
         }
         self.tell();
     }

@@ -37,6 +37,8 @@ pub(crate) struct Held {
     plain: bool,
     /// What is given up together with the lock: places in line on nodes that did not grant it.
     parting: Option<Parting>,
+    /// Nodes that did, and took the place out of their line with that: one bit each.
+    granted: u32,
     /// Which slot it is in, of a semaphore.
     pub(crate) slot: Option<u32>,
     /// Whose entry it is, of a reentrant lock.
@@ -70,6 +72,7 @@ impl Held {
         let (quorum, ttl, node_deadline) = (terms.quorum, terms.ttl, terms.node_deadline);
         let plain = won.fence.is_none();
         let parting = won.waiter.map(Parting::Leave);
+        let granted = won.acks.iter().enumerate().fold(0, |bits, (node, ack)| bits | u32::from(ack.is_some()) << node);
         let slot = if let Mode::Slot { slot, .. } = won.mode { Some(slot) } else { None };
         if let (Some(owner), Some(fence)) = (&owner, won.fence) {
             owner.raise(fence);
@@ -85,6 +88,7 @@ impl Held {
             node_deadline,
             plain,
             parting,
+            granted,
             slot,
             owner,
             inner: Mutex::new(Inner { hold, end: None, verdict: None, scheduled: None, queued: false }),
@@ -255,7 +259,8 @@ impl Held {
         self.mark.finish();
         for link in &self.cluster.links {
             let voter = receipt.map(|receipt| Arc::clone(receipt) as Arc<dyn Voter>);
-            let owed = link.release(&self.mark, &self.place, self.ttl, self.plain, self.parting, voter);
+            let parting = self.parting.filter(|_| self.granted & 1 << link.node == 0);
+            let owed = link.release(&self.mark, &self.place, self.ttl, self.plain, parting, voter);
             if let Some(receipt) = receipt.filter(|_| !owed) {
                 receipt.take(link.node, Outcome::Silent(Silence::Unheard));
             }
@@ -375,8 +380,14 @@ struct Receipt {
 
 impl Receipt {
     fn take(&self, node: usize, outcome: Outcome) {
-        self.round.lock().unwrap_or_else(PoisonError::into_inner).0.take(node, outcome);
-        self.news.notify_waiters();
+        let is_news = {
+            let mut guard = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+            guard.0.take(node, outcome);
+            guard.0.is_answered() || guard.0.is_unanswerable()
+        };
+        if is_news {
+            self.news.notify_waiters();
+        }
     }
 
     async fn wait(&self) -> Result<(), Tally> {

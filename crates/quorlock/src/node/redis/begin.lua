@@ -1,12 +1,13 @@
 -- What a vote begins with: whether this life of the node may vote, and what it has stored.
-local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 --#life
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
 if got[1] ~= ARGV[1] then return {-1, now} end
 if got[4] then return {-2, now} end
-local vote, line, line_key, holds = got[2], got[5], KEYS[5], KEYS[6]
-local attempt, verb, place = string.sub(KEYS[4], -32), ARGV[2], ARGV[8]
+local vote, line, kept, holds = got[2], KEYS[5], KEYS[6], KEYS[7]
+local attempt, verb, ticket = string.sub(KEYS[4], -32), ARGV[2], string.sub(ARGV[8], 1, 33)
+local at, place = string.sub(ticket, 1, 16), string.sub(ARGV[8], 18)
 -- Whatever became of the rest, a fence is not forgotten.
 local fence = got[3] and tonumber(string.match(got[3], '^%d+'))

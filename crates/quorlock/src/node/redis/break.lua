@@ -1,14 +1,14 @@
 -- Ends a lease that is not the asker's own: node::breaking of quorlock-core.
--- KEYS  1 vote   2 line   3 fence   4 holds
+-- KEYS  1 vote   2 fence   3 line   4 kept   5 holds
 -- ARGV  1 'fence' or 'digest'   2 which one   3 'drain' or 'now'   4 how long tombstones stand (ms)
 --       5 what the keys of tombstones begin with
 -- Gives {3, now, digest, stood, left}     it is broken
 --       {-4, now} nobody holds it         {-9, now, fence, digest, who} another lease stands
-local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local got = redis.call('MGET', KEYS[1], KEYS[1], KEYS[2])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
-local vote, line, holds = got[1], got[2], KEYS[4]
+local vote, line, kept, holds = got[1], KEYS[3], KEYS[4], KEYS[5]
 local fence = string.match(got[3] or '', '^%d+')
 --#note
 --#period
@@ -47,7 +47,7 @@ end
 local nobody = its .. NOBODY
 if own_fence then
   -- Nobody is to yield to it.
-  redis.call('SET', KEYS[3], fence .. ' ' .. nobody .. ' ' .. began .. ' - ' .. who, 'KEEPTTL')
+  redis.call('SET', KEYS[2], fence .. ' ' .. nobody .. ' ' .. began .. ' - ' .. who, 'KEEPTTL')
 end
 redis.call('DEL', holds)
 if ARGV[3] == 'drain' then
@@ -62,5 +62,6 @@ redis.call('DEL', KEYS[1])
 redis.pcall('PUBLISH', BROKEN_CHANNEL, KEYS[1])
 --#line
 drop_lapsed()
-give_hint(nil, false)
+local first, taken, room = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES'), nil, false
+--#hint
 return {3, now, its, 1, 0}

@@ -1,5 +1,7 @@
 //! Requests into commands, values into replies. A hostile reply is malformed at worst: never a panic, never a vote.
 
+mod errand;
+
 use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, ServerError, Value, cmd};
@@ -7,15 +9,16 @@ use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX, Period};
 use quorlock_core::name::Holder;
-use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, Standing, Trust, retention_millis};
+use quorlock_core::node::{Constants, Epoch, retention_millis};
 use quorlock_core::ticket::{Line, Parting, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{BreakMode, FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Report, Request, Target, Vote};
 
-use super::scripts::{Home, fence_key, holds_key, line_key, mark_key, tombstone_key, tombstone_prefix};
-use super::{malformed, trouble};
+use super::malformed;
+use super::scripts::{Home, fence_key, holds_key, kept_key, line_key, mark_key, tombstone_key, tombstone_prefix};
 use crate::node::place::KeySpan;
 use crate::node::{Letter, Life, PAGE_MAX, Page, Reply, Search, Trouble};
+pub(super) use errand::{errand, standing};
 
 /// A batch as one write. Plain requests know nothing of epochs, so a batch with any of them ends with a look at it.
 pub(super) fn batch(life: Option<Life>, letters: &[Letter], constants: &Constants) -> Pipeline {
@@ -44,8 +47,8 @@ pub(super) fn request(life: Option<Life>, letter: &Letter, constants: &Constants
         }
         Request::Release { attempt, tombstone, parting } => {
             let mut command = cmd("EVALSHA");
-            command.arg(&scripts.release.sha).arg(4).arg(&place.key).arg(line_key(place));
-            command.arg(tombstone_key(place, *attempt)).arg(holds_key(place));
+            command.arg(&scripts.release.sha).arg(5).arg(&place.key).arg(tombstone_key(place, *attempt));
+            command.arg(line_key(place)).arg(kept_key(place)).arg(holds_key(place));
             command.arg(match parting {
                 Some(Parting::Leave(waiter)) => format!("leave {}", place_in_line(*waiter)),
                 Some(Parting::Yield(waiter)) => format!("yield {}", place_in_line(*waiter)),
@@ -56,8 +59,8 @@ pub(super) fn request(life: Option<Life>, letter: &Letter, constants: &Constants
         }
         Request::Inspect => {
             let mut command = cmd("EVALSHA");
-            command.arg(&scripts.inspect.sha).arg(4);
-            command.arg(&place.key).arg(line_key(place)).arg(fence_key(place)).arg(holds_key(place));
+            command.arg(&scripts.inspect.sha).arg(5).arg(&place.key).arg(fence_key(place));
+            command.arg(line_key(place)).arg(kept_key(place)).arg(holds_key(place));
             command
         }
         Request::Check { attempt, slot } => {
@@ -70,8 +73,8 @@ pub(super) fn request(life: Option<Life>, letter: &Letter, constants: &Constants
         }
         Request::Break { target, mode } => {
             let mut command = cmd("EVALSHA");
-            command.arg(&scripts.breaking.sha).arg(4);
-            command.arg(&place.key).arg(line_key(place)).arg(fence_key(place)).arg(holds_key(place));
+            command.arg(&scripts.breaking.sha).arg(5).arg(&place.key).arg(fence_key(place));
+            command.arg(line_key(place)).arg(kept_key(place)).arg(holds_key(place));
             match target {
                 Target::Fence(fence) => command.arg("fence").arg(fence.get()),
                 Target::Digest(digest) => command.arg("digest").arg(digest.digits()),
@@ -118,13 +121,9 @@ fn vote_command(life: Option<Life>, letter: &Letter, constants: &Constants, bid:
     let mut command = cmd("EVALSHA");
     // An argument costs the server as much as half a command: those that have nothing to say are left out.
     let has_entries = bid.mode != Mode::EXCLUSIVE;
-    command.arg(&script.sha).arg(if has_entries { 6 } else { 5 });
-    command
-        .arg(mark_key(place))
-        .arg(&place.key)
-        .arg(fence_key(place))
-        .arg(tombstone_key(place, attempt))
-        .arg(line_key(place));
+    command.arg(&script.sha).arg(if has_entries { 7 } else { 6 });
+    command.arg(mark_key(place)).arg(&place.key).arg(fence_key(place)).arg(tombstone_key(place, attempt));
+    command.arg(line_key(place)).arg(kept_key(place));
     if has_entries {
         command.arg(holds_key(place));
     }
@@ -143,7 +142,7 @@ fn vote_command(life: Option<Life>, letter: &Letter, constants: &Constants, bid:
 /// The last time that has 16 digits.
 const AT_MAX: u64 = 9_999_999_999_999_999;
 
-/// A waiter as the line keeps it: always of the same length.
+/// A waiter's ticket and the rest of its place in line: always of the same length.
 fn place_in_line(Waiter { ticket, channel, shared }: Waiter) -> String {
     let kind = if shared { 's' } else { 'x' };
     // Clocks that have run past that have no fences to give either.
@@ -353,47 +352,6 @@ fn remaining(left: i64) -> Option<Duration> {
     u64::try_from(left).ok().map(Duration::from_millis)
 }
 
-/// An errand as a command.
-pub(super) fn errand(home: Home, errand: &Errand) -> Cmd {
-    let mut command = cmd("EVALSHA");
-    command.arg(&home.scripts().errand.sha).arg(2).arg(home.epoch_key()).arg(home.meta_key());
-    match errand {
-        Errand::Look => command.arg("look"),
-        Errand::Hello { run, fresh, constants, founders, trust } => {
-            command.arg("hello").arg(run).arg(hex(*fresh));
-            add_constants(&mut command, constants);
-            command.arg(founders).arg(floor_offset(*trust))
-        }
-        Errand::Witness { epoch, witness } => command.arg("witness").arg(hex(*epoch)).arg(format!("{witness:032x}")),
-        Errand::Add { epoch, witness, micros } => {
-            command.arg("add").arg(hex(*epoch)).arg(format!("{witness:032x}")).arg(*micros)
-        }
-        Errand::Ripen { epoch } => command.arg("ripen").arg(hex(*epoch)),
-        Errand::Init { run, fresh, constants } => {
-            command.arg("init").arg(run).arg(hex(*fresh));
-            add_constants(&mut command, constants);
-            &mut command
-        }
-        Errand::Reconfigure { run, fresh, constants, trust, suspend } => {
-            command.arg("reconfigure").arg(run).arg(hex(*fresh));
-            add_constants(&mut command, constants);
-            command.arg(floor_offset(*trust)).arg(u8::from(*suspend))
-        }
-    };
-    command
-}
-
-fn floor_offset(trust: Trust) -> String {
-    match trust {
-        Trust::Quarantine => String::new(),
-        Trust::Vote { floor_offset } => floor_offset.to_string(),
-    }
-}
-
-fn add_constants(command: &mut Cmd, constants: &Constants) {
-    command.arg(&constants.cluster).arg(constants.nodes).arg(constants.max_ttl_millis).arg(constants.sigma_micros);
-}
-
 /// A step of a scan as a command.
 pub(super) fn search(home: Home, search: &Search) -> Cmd {
     let mut command = cmd("EVALSHA");
@@ -426,60 +384,6 @@ pub(super) fn page(value: &Value) -> Result<Result<Page, String>, Trouble> {
         },
         _ => Err(malformed("a search")),
     }
-}
-
-/// How a node stands, from its own words.
-pub(super) fn standing(value: Value) -> Result<Standing, Trouble> {
-    match value {
-        Value::ServerError(error) => Err(trouble(&error.into())),
-        value => parse_standing(&value).ok_or_else(|| malformed("an errand")),
-    }
-}
-
-fn parse_standing(value: &Value) -> Option<Standing> {
-    let Value::Array(parts) = value else { return None };
-    let [accepted, at, words @ ..] = parts.as_slice() else { return None };
-    let words: Vec<String> = words.iter().map(text).collect::<Option<_>>()?;
-    let [mark, run, cluster, nodes, max_ttl, sigma, witnessed, witness, seen, founders, rest @ ..] = words.as_slice()
-    else {
-        return None;
-    };
-    let [quarantine, suspended, restarts] = rest else { return None };
-    let life = if cluster.is_empty() {
-        None
-    } else {
-        let (epoch, floor) = parse_mark(mark)?;
-        let witness = u128::from_str_radix(witness, 16).ok();
-        Some(Incarnation {
-            run: run.clone(),
-            epoch,
-            floor,
-            quarantine_micros: quarantine.parse().ok()?,
-            suspended: suspended == "1",
-            witnessed_micros: witnessed.parse().ok()?,
-            witness: witness.map(|who| (who, seen.parse().unwrap_or(0))),
-            constants: Constants {
-                cluster: cluster.clone(),
-                nodes: nodes.parse().ok()?,
-                max_ttl_millis: max_ttl.parse().ok()?,
-                sigma_micros: sigma.parse().ok()?,
-            },
-            founders: founders.clone(),
-            restarts: restarts.parse().ok()?,
-        })
-    };
-    Some(Standing { accepted: unsigned(accepted)? == 1, life, at_micros: unsigned(at)? })
-}
-
-fn parse_mark(mark: &str) -> Option<(Option<Epoch>, Option<Fence>)> {
-    if mark.is_empty() {
-        return Some((None, None));
-    }
-    let (epoch, floor) = match mark.split_once(' ') {
-        Some((epoch, floor)) => (epoch, Some(Fence::new(floor.parse().ok()?))),
-        None => (mark, None),
-    };
-    Some((Some(Epoch(u128::from_str_radix(epoch, 16).ok()?)), floor))
 }
 
 fn unsigned(value: &Value) -> Option<u64> {

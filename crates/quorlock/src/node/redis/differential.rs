@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::RedisNode;
-use super::scripts::{Home, fence_key, holds_key, line_key, tombstone_key};
+use super::scripts::{Home, fence_key, holds_key, kept_key, line_key, tombstone_key};
 use crate::node::{Letter, Reply, Talk};
 use model::{Model, State, attempts, channels, constants};
 use seen::Seen;
@@ -171,7 +171,7 @@ impl Bench {
         let forget = Script::new(include_str!("differential/forget.lua"));
         for place in &model.places {
             let mut run = forget.prepare_invoke();
-            run.key(holds_key(place)).key(line_key(place)).arg(micros.div_euclid(1_000));
+            run.key(holds_key(place)).key(line_key(place)).key(kept_key(place)).arg(micros.div_euclid(1_000));
             run.invoke::<()>(&mut self.raw).unwrap();
         }
     }
@@ -180,10 +180,13 @@ impl Bench {
     async fn state(&mut self, model: &Model) -> Result<State, TestCaseError> {
         let mut pipe = pipe();
         for place in &model.places {
-            for key in [place.key.clone(), fence_key(place), line_key(place)] {
+            for key in [place.key.clone(), fence_key(place)] {
                 pipe.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
             }
             pipe.cmd("HGETALL").arg(holds_key(place)).cmd("PTTL").arg(holds_key(place));
+            for key in [line_key(place), kept_key(place)] {
+                pipe.cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").cmd("PTTL").arg(&key);
+            }
         }
         for attempt in attempts() {
             // Outside of a Cluster it is the attempt's, whatever the place.

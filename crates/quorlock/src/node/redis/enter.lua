@@ -40,24 +40,31 @@ local function next_free()
   end
 end
 
-local own_place
+-- How many have a lower ticket than the asker; all of them, if it has none.
+local function count_before()
+  if place == '' then return redis.call('ZCARD', line) end
+  local rank = redis.call('ZRANK', line, place)
+  if rank then return rank end
+  local before = redis.call('ZCOUNT', line, '-inf', '(' .. at)
+  for _, other in ipairs(redis.call('ZRANGEBYSCORE', line, at, at)) do
+    if is_lower(0, other, 0, place) then before = before + 1 end
+  end
+  return before
+end
+
 if verb == 'acquire' then
-  drop_lapsed()
-  local before
-  before, own_place = look_up()
   if not own and not reentry then
     if kind == 'k' and mode == 'k' and tonumber(detail) ~= permits then return {-7, now, tonumber(detail)} end
     local open = not vote or kind == mode and (kind == 's' or kind == 'k' and count < permits)
-    local room = mode == 'k' and permits - count or 1
-    if not open or count_ahead(before, mode == 's') >= room then
-      return refuse(not open, before, own_place, mode == 's')
-    end
+    drop_lapsed()
+    local before, room = count_before(), mode == 'k' and permits - count or 1
+    if not open or count_ahead(before, mode == 's') >= room then return refuse(not open, mode == 's') end
   end
 elseif not own then
   local same = kind == mode and (kind == 's' or kind == 'r' and detail == whose or kind == 'k' and detail == ARGV[11])
   if vote and not (same and (kind ~= 'k' or tonumber(whose) < permits and not taken[tonumber(whose)])) then
     drop_lapsed()
-    return held(0, count_all(), 0)
+    return held(0, redis.call('ZCARD', line), 0)
   end
   if verb == 'renew' then return {-4, now} end
 end
@@ -103,8 +110,11 @@ else
   if till > last then redis.call('PEXPIREAT', KEYS[2], till) end
   if till > last or void then redis.call('PEXPIREAT', holds, math.max(till, last)) end
 end
---#leave
+if verb == 'acquire' and place ~= '' then redis.call('ZREM', line, place) end
 -- Whoever enters together with others leaves room for the next.
-if verb == 'acquire' and not own and not reentry then give_hint(mode, count + 1 < (permits or 0)) end
+if verb == 'acquire' and not own and not reentry then
+  local first, taken, room = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES'), mode, count + 1 < (permits or 0)
+  --#hint
+end
 if mode == 'k' then return {1, now, fence, tonumber(mine), free} end
 return {1, now, fence}

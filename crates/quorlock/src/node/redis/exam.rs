@@ -8,7 +8,7 @@ use quorlock_core::name::LeaseId;
 use quorlock_core::node::Errand;
 use quorlock_core::ticket::Channel;
 
-use super::scripts::{Home, PROBE, broken_channel, fence_key, hint_channel, holds_key, line_key, tombstone_key};
+use super::scripts::{Home, PROBE, broken_channel, fence_key, hint_channel, holds_key, kept_key, line_key, tombstone_key};
 use super::wire::Connecting;
 use super::{Origin, codec, connect, describe, fitness, login, malformed, trouble};
 use crate::declare::DEADLINE;
@@ -121,6 +121,7 @@ impl Visit {
             own(fence_key(place)),
             own(holds_key(place)),
             own(line_key(place)),
+            own(kept_key(place)),
             (tombstone, tombstones),
         ];
         for (key, pattern) in keys {

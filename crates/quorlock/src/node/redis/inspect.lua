@@ -1,18 +1,18 @@
--- How a name stands: `report` of quorlock-core's node::apply. It changes nothing.
--- KEYS  1 vote   2 line   3 fence   4 holds
+-- How a name stands: `report` of quorlock-core's node::apply. It changes nothing that has not lapsed.
+-- KEYS  1 vote   2 fence   3 line   4 kept   5 holds
 -- Gives {2, now, fence, since, waiting}, and of a vote that stands also left, period, how many hold it, who, its digest
 --       unless it has a fence of its own, and whether it was broken.
 --       A period is 'x', 'r <owner>', 's' or 'k <permits>'.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
-local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
-local vote, line, holds = got[1], got[2], KEYS[4]
+local got = redis.call('MGET', KEYS[1], KEYS[1], KEYS[2])
+local vote, line, kept, holds = got[1], KEYS[3], KEYS[4], KEYS[5]
 --#note
 --#line
 drop_lapsed()
 local fence = tonumber(string.match(got[3] or '0', '^%d+'))
-local report = {2, now, fence, tonumber(began) or 0, count_all()}
+local report = {2, now, fence, tonumber(began) or 0, redis.call('ZCARD', line)}
 if not vote then return report end
 --#period
 --#entries

@@ -1,4 +1,4 @@
--- Why not now: `held` of node::apply and `line_up` of node::line. Needs what begins a vote, its period, and the line.
+-- Why not now: `held` of node::apply and `line_up` of node::line. Needs what begins a vote, its period and the line.
 --#note
 local function held(spot, waiting, lower)
   return {0, now, redis.call('PTTL', KEYS[2]), fence or 0, by == signed and who or '', spot, waiting, lower}
@@ -9,18 +9,31 @@ local function is_voted_lower()
   if not vote then return false end
   -- Of several entries it is not known whose tickets are lower: better to yield once too often.
   if kind then return true end
-  return by == vote and #ticket == 33 and is_lower(ticket, place)
+  local time, id = string.match(by == vote and voted or '', '^(%d+)-(%x+)$')
+  return time and is_lower(tonumber(time), id, tonumber(at), place)
+end
+
+-- How many of the first so many are in the way. Those who share pass others who do: for them, one tells as much as all.
+local function count_ahead(before, shares)
+  if not shares then return before end
+  for from = 0, before - 1, 64 do
+    for _, other in ipairs(redis.call('ZRANGE', line, from, math.min(from + 63, before - 1))) do
+      if string.sub(other, 18, 18) == 'x' then return 1 end
+    end
+  end
+  return 0
 end
 
 -- Puts the asker in line, if it has a ticket, and tells how the line looks to it.
-local function refuse(taken, before, own_place, shares)
-  local spot, lower = 0, 0
+local function refuse(taken, shares)
+  local spot, lower, waiting = 0, 0, redis.call('ZCARD', line)
   if place ~= '' then
-    if not own_place and count_all() >= WAITERS_MAX then return {-6, now} end
-    keep_place(before, own_place)
+    if waiting >= WAITERS_MAX and not redis.call('ZSCORE', line, place) then return {-6, now} end
+    waiting = waiting + keep_place()
+    local before = redis.call('ZRANK', line, place)
     spot = before + 1
     if is_voted_lower() or count_ahead(before, shares) > 0 then lower = 1 end
   end
-  if taken then return held(spot, count_all(), lower) end
-  return {-5, now, fence or 0, spot, count_all(), lower}
+  if taken then return held(spot, waiting, lower) end
+  return {-5, now, fence or 0, spot, waiting, lower}
 end

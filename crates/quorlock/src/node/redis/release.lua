@@ -1,53 +1,66 @@
 -- Takes a vote back, and gives up or keeps the place in line: `part` of quorlock-core's node::apply.
--- KEYS  1 vote   2 line   3 the attempt's tombstone, which ends with its id   4 holds
--- ARGV  1 the place in line behind 'leave ' or 'yield ', or ''   2 how long the tombstone stands (ms), if there is to be one
+-- KEYS  1 vote   2 the attempt's tombstone, which ends with its id   3 line   4 kept   5 holds
+-- ARGV  1 what becomes of the place in line: 'leave ' or 'yield ', and the ticket and the rest of it as of acquire.lua; or ''
+--       2 how long the tombstone stands (ms), if there is to be one
 -- Gives 1: taken back   -4: there was nothing to take back
-local got = redis.call('MGET', KEYS[1], KEYS[2])
-local vote, line, line_key, holds = got[1], got[2], KEYS[2], KEYS[4]
-local attempt, parting, place = string.sub(KEYS[3], -32), string.sub(ARGV[1], 1, 5), string.sub(ARGV[1], 7)
-local code = -4
+local attempt, parting, line, kept = string.sub(KEYS[2], -32), string.sub(ARGV[1], 1, 5), KEYS[3], KEYS[4]
+local vote, code = redis.pcall('GET', KEYS[1]), -4
+if type(vote) ~= 'string' then vote = false end
 if vote == attempt then
   redis.call('DEL', KEYS[1])
   vote, code = false, 1
 end
-local keeps = code == 1 and parting == 'yield'
+local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+local yields = parting == 'yield'
 -- Nobody waits, and nobody else is in: that is all.
-if not (vote or line or keeps or ARGV[2]) then return code end
+if not (vote or first[1] or yields or ARGV[2]) then return code end
 
 local clock = redis.call('TIME')
 local millis = math.floor((clock[1] * 1000000 + clock[2]) / 1000)
 --#period
---#entries
+local room = false
 if kind then
+  local holds = KEYS[5]
+  --#entries
   local known = redis.call('HMGET', holds, 'period', attempt)
   local till = known[1] == vote and known[2] and tonumber(string.match(known[2], '^(%d+) '))
   if till and till >= millis then
     code = 1
     if not take_back(KEYS[1], attempt, till) then vote, kind = false, nil end
   end
-  keeps = code == 1 and parting == 'yield'
+  room = kind == 'k' and #read_entries() < tonumber(detail)
 end
 
---#line
-drop_lapsed()
 local is_told = code == 1
-if keeps or parting == 'leave' and line then
-  local before, own_place = look_up()
-  if keeps then
-    keep_place(before, own_place)
+local keeps = is_told and yields
+if keeps or first[1] and (is_told or parting == 'leave') then
+  local at, place = string.sub(ARGV[1], 7, 22), string.sub(ARGV[1], 24)
+  --#line
+  -- Those behind the first matter only if it is gone.
+  if keeps or tonumber(redis.call('ZSCORE', kept, first[1]) or 0) < millis then
+    drop_lapsed()
+    if keeps then keep_place() end
+    first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
     -- Nobody behind one who yields could get the vote, and it is not to wake itself.
-    is_told = before > 0
-  else
-    is_told = is_told or own_place and before == 0
-    --#leave
+    if keeps then is_told = first[1] ~= place end
+  end
+  if parting == 'leave' then
+    local was_first = first[1] == place
+    if redis.call('ZREM', line, place) == 1 and was_first then
+      first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+      is_told = true
+    end
   end
 end
 
 -- After the vote is gone, whatever happens to these; an error of the tombstone keeps the release owed.
 local done
 if ARGV[2] then
-  done = redis.pcall('SET', KEYS[3], '1', 'PX', math.max(ARGV[2], redis.call('PTTL', KEYS[3])))
+  done = redis.pcall('SET', KEYS[2], '1', 'PX', math.max(ARGV[2], redis.call('PTTL', KEYS[2])))
 end
-if is_told then give_hint(vote and (kind or 'x'), kind == 'k' and #read_entries() < tonumber(detail)) end
+if is_told then
+  local taken = vote and (kind or 'x')
+  --#hint
+end
 if done and done.err then return done end
 return code

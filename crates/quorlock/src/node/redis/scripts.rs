@@ -100,7 +100,7 @@ impl Home {
 }
 
 /// Those that contain others come first.
-const FRAGMENTS: [(&str, &str); 11] = [
+const FRAGMENTS: [(&str, &str); 10] = [
     ("--#begin", include_str!("begin.lua")),
     ("--#period", include_str!("period.lua")),
     ("--#fence", include_str!("fence.lua")),
@@ -108,9 +108,8 @@ const FRAGMENTS: [(&str, &str); 11] = [
     ("--#refuse", include_str!("refuse.lua")),
     ("--#entries", include_str!("entries.lua")),
     ("--#note", include_str!("note.lua")),
-    ("--#leave", include_str!("leave.lua")),
+    ("--#hint", include_str!("hint.lua")),
     ("--#write_fence", include_str!("write_fence.lua")),
-    ("--#write_line", include_str!("write_line.lua")),
     ("--#digest", include_str!("digest.lua")),
 ];
 
@@ -181,9 +180,14 @@ pub(crate) fn holds_key(place: &Place) -> String {
     companion(place, "holds")
 }
 
-/// Who waits, by ticket: one string, since every vote has to read it.
+/// Who waits, by ticket.
 pub(crate) fn line_key(place: &Place) -> String {
     companion(place, "line")
+}
+
+/// Who waits, by the last millisecond in which the place is kept.
+pub(crate) fn kept_key(place: &Place) -> String {
+    companion(place, "kept")
 }
 
 pub(crate) fn tombstone_key(place: &Place, attempt: LeaseId) -> String {

@@ -44,11 +44,8 @@ impl Seen {
     fn record(&mut self) -> Read<Record> {
         let (text, vote) = self.note(vote)?.unzip();
         let (_, fence) = self.note(fence)?.unzip();
-        let (_, line) = self.note(line)?.unzip();
         let entries = self.entries(text.as_deref(), vote.as_ref())?;
-        let mut line = line.unwrap_or_default();
-        line.retain(|place| place.until >= self.millis);
-        Ok(Record { vote, entries, fence, line, tombstone: None })
+        Ok(Record { vote, entries, fence, line: self.line()?, tombstone: None })
     }
 
     fn next<T: FromRedisValue>(&mut self) -> T {
@@ -61,6 +58,12 @@ impl Seen {
         assert_ne!(left, -1, "a key without an end");
         self.keys += usize::from(left >= 0);
         u64::try_from(left).ok().map(|left| self.millis + left)
+    }
+
+    /// The members of a sorted set, lowest score first. All scores are whole numbers.
+    fn scores(&mut self) -> Vec<(String, u64)> {
+        let members: Vec<(String, f64)> = self.next();
+        members.into_iter().map(|(member, score)| (member, score as u64)).collect()
     }
 
     /// A string, as it is and as it is read.
@@ -86,6 +89,22 @@ impl Seen {
         }
         entries.sort_by_key(|entry| entry.attempt);
         Ok(entries)
+    }
+
+    fn line(&mut self) -> Read<Vec<Place>> {
+        let (line, line_end) = (self.scores(), self.end());
+        // Those who have left are still in here.
+        let (kept, kept_end) = (self.scores(), self.end());
+        prop_assert!(line_end <= kept_end, "the line ends later than what is kept");
+        let kept: BTreeMap<String, u64> = kept.into_iter().collect();
+        let mut places = Vec::new();
+        for (member, at) in line {
+            let place = place(&member, at).zip(kept.get(&member));
+            prop_assert!(place.is_some(), "what is {:?} among {:?}?", member, kept);
+            places.extend(place.map(|(waiter, until)| Place { waiter, until: *until }));
+        }
+        places.retain(|place| place.until >= self.millis);
+        Ok(places)
     }
 }
 
@@ -123,19 +142,9 @@ fn entry(period: Period, attempt: &str, value: &str) -> Option<Entry> {
     Some(Entry { attempt: LeaseId::parse(attempt)?, owner, slot, until: until.parse().ok()? })
 }
 
-/// The places of a line, in its order. It says truly when the last of them ends, and no later than the first when that does.
-fn line(text: &str, end: u64) -> Option<Vec<Place>> {
-    let (ends, places) = text.split_once(';')?;
-    let (first, last) = ends.split_once(' ')?;
-    let places: Vec<Place> = places.split(';').map(place).collect::<Option<_>>()?;
-    let is_sorted = places.is_sorted_by(|one, next| one.waiter.ticket < next.waiter.ticket);
-    let is_within = places.iter().all(|place| (first.parse().ok()..=last.parse().ok()).contains(&Some(place.until)));
-    (is_sorted && is_within && last.parse() == Ok(end)).then_some(places)
-}
-
-fn place(text: &str) -> Option<Place> {
-    let [ticket, kind, channel, until] = text.split(' ').collect::<Vec<_>>().try_into().ok()?;
+fn place(member: &str, at: u64) -> Option<Waiter> {
+    let [id, kind, channel] = member.split(' ').collect::<Vec<_>>().try_into().ok()?;
+    let ticket = Ticket { at, id: Ticket::parse_id(id)? };
     let shared = matches!(kind, "s" | "x").then_some(kind == "s")?;
-    let waiter = Waiter { ticket: Ticket::parse(ticket)?, channel: Channel::parse(channel)?, shared };
-    Some(Place { waiter, until: until.parse().ok()? })
+    Some(Waiter { ticket, channel: Channel::parse(channel)?, shared })
 }

@@ -13,7 +13,7 @@ use quorlock_core::vote::{GrantedSlot, Refusal, Request, Vote};
 use quorlock_testkit::RedisServer;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::super::scripts::{fence_key, hint_channel, line_key};
+use super::super::scripts::{fence_key, hint_channel, kept_key, line_key};
 use super::*;
 use crate::node::{Reply, Talk};
 
@@ -114,12 +114,12 @@ async fn a_vote_that_nobody_contests_takes_few_commands() {
     let before = commands(&server);
     assert!(is_grant(&guest.ask(acquire(1, Mode::EXCLUSIVE, Some(5))).await));
     let taken = more(&before, commands(&server));
-    assert_eq!(taken, own(&[("evalsha", 1), ("mget", 1), ("set", 2), ("time", 1)]));
+    assert_eq!(taken, own(&[("evalsha", 1), ("mget", 1), ("set", 2), ("time", 1), ("zrange", 1)]));
 
     let before = commands(&server);
     assert!(is_grant(&guest.ask(release(1, None)).await));
     let taken = more(&before, commands(&server));
-    assert_eq!(taken, own(&[("del", 1), ("evalsha", 1), ("mget", 1)]));
+    assert_eq!(taken, own(&[("del", 1), ("evalsha", 1), ("get", 1), ("zrange", 1)]));
 }
 
 #[tokio::test]
@@ -130,20 +130,17 @@ async fn a_handoff_takes_few_commands() {
     assert!(is_grant(&guest.ask(acquire(1, Mode::EXCLUSIVE, Some(4))).await));
     assert_eq!(line_of(guest.ask(acquire(9, Mode::EXCLUSIVE, Some(9))).await).place, Some(1));
 
-    let before = commands(&server);
     assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).place, Some(1));
-    let taken = more(&before, commands(&server));
-    assert_eq!(taken, own(&[("evalsha", 1), ("mget", 1), ("pttl", 1), ("set", 1), ("time", 1)]), "lining up");
 
     let before = commands(&server);
-    assert!(is_grant(&guest.ask(release(1, Some(Parting::Leave(waiter(4))))).await));
-    let taken = more(&before, commands(&server));
-    assert_eq!(taken, own(&[("del", 1), ("evalsha", 1), ("mget", 1), ("publish", 1), ("time", 1)]), "letting go");
+    assert!(is_grant(&guest.ask(release(1, None)).await));
+    let told = [("del", 1), ("evalsha", 1), ("get", 1), ("publish", 1), ("time", 1), ("zrange", 1), ("zscore", 1)];
+    assert_eq!(more(&before, commands(&server)), own(&told));
 
     let before = commands(&server);
     assert!(is_grant(&guest.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await));
-    let taken = more(&before, commands(&server));
-    assert_eq!(taken, own(&[("evalsha", 1), ("mget", 1), ("set", 3), ("time", 1)]), "being the first");
+    let granted = [("evalsha", 1), ("mget", 1), ("set", 2), ("time", 1), ("zrange", 1), ("zrem", 1)];
+    assert_eq!(more(&before, commands(&server)), own(&granted));
 }
 
 #[tokio::test]
@@ -213,11 +210,13 @@ async fn a_line_that_is_full_keeps_those_it_has_and_takes_nobody_new() {
 
     let client = ::redis::Client::open(server.url()).unwrap();
     let mut raw = client.get_connection().unwrap();
-    let one: String = ::redis::cmd("GET").arg(line_key(&place())).query(&mut raw).unwrap();
-    let (ends, mine) = one.split_once(';').unwrap();
-    let crowd = (1..WAITERS_MAX).map(|id| format!(";{:016}-{id:016x} x {} 9000000000000", 8, Channel(0).digits()));
-    let full = format!("{ends}{};{mine}", crowd.collect::<String>());
-    pipe().cmd("SET").arg(line_key(&place())).arg(full).arg("PX").arg(5_000).exec(&mut raw).unwrap();
+    let mut crowd = pipe();
+    for id in 1..WAITERS_MAX {
+        let member = format!("{id:016x} x {}", Channel(0).digits());
+        crowd.cmd("ZADD").arg(line_key(&place())).arg(8).arg(&member).ignore();
+        crowd.cmd("ZADD").arg(kept_key(&place())).arg("9000000000000").arg(&member).ignore();
+    }
+    crowd.exec(&mut raw).unwrap();
 
     let line = Line { place: Some(WAITERS_MAX), waiting: WAITERS_MAX, lower: true };
     assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await), line);

@@ -1,0 +1,105 @@
+//! Errands about the node itself.
+
+use ::redis::{Cmd, Value, cmd};
+use quorlock_core::fence::Fence;
+use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, Standing, Trust};
+
+use super::super::scripts::Home;
+use super::super::{malformed, trouble};
+use super::{hex, text, unsigned};
+use crate::node::Trouble;
+
+/// An errand as a command.
+pub(in crate::node::redis) fn errand(home: Home, errand: &Errand) -> Cmd {
+    let mut command = cmd("EVALSHA");
+    command.arg(&home.scripts().errand.sha).arg(2).arg(home.epoch_key()).arg(home.meta_key());
+    match errand {
+        Errand::Look => command.arg("look"),
+        Errand::Hello { run, fresh, constants, founders, trust } => {
+            command.arg("hello").arg(run).arg(hex(*fresh));
+            add_constants(&mut command, constants);
+            command.arg(founders).arg(floor_offset(*trust))
+        }
+        Errand::Witness { epoch, witness } => command.arg("witness").arg(hex(*epoch)).arg(format!("{witness:032x}")),
+        Errand::Add { epoch, witness, micros } => {
+            command.arg("add").arg(hex(*epoch)).arg(format!("{witness:032x}")).arg(*micros)
+        }
+        Errand::Ripen { epoch } => command.arg("ripen").arg(hex(*epoch)),
+        Errand::Init { run, fresh, constants } => {
+            command.arg("init").arg(run).arg(hex(*fresh));
+            add_constants(&mut command, constants);
+            &mut command
+        }
+        Errand::Reconfigure { run, fresh, constants, trust, suspend } => {
+            command.arg("reconfigure").arg(run).arg(hex(*fresh));
+            add_constants(&mut command, constants);
+            command.arg(floor_offset(*trust)).arg(u8::from(*suspend))
+        }
+    };
+    command
+}
+
+fn floor_offset(trust: Trust) -> String {
+    match trust {
+        Trust::Quarantine => String::new(),
+        Trust::Vote { floor_offset } => floor_offset.to_string(),
+    }
+}
+
+fn add_constants(command: &mut Cmd, constants: &Constants) {
+    command.arg(&constants.cluster).arg(constants.nodes).arg(constants.max_ttl_millis).arg(constants.sigma_micros);
+}
+
+/// How a node stands, from its own words.
+pub(in crate::node::redis) fn standing(value: Value) -> Result<Standing, Trouble> {
+    match value {
+        Value::ServerError(error) => Err(trouble(&error.into())),
+        value => parse_standing(&value).ok_or_else(|| malformed("an errand")),
+    }
+}
+
+fn parse_standing(value: &Value) -> Option<Standing> {
+    let Value::Array(parts) = value else { return None };
+    let [accepted, at, words @ ..] = parts.as_slice() else { return None };
+    let words: Vec<String> = words.iter().map(text).collect::<Option<_>>()?;
+    let [mark, run, cluster, nodes, max_ttl, sigma, witnessed, witness, seen, founders, rest @ ..] = words.as_slice()
+    else {
+        return None;
+    };
+    let [quarantine, suspended, restarts] = rest else { return None };
+    let life = if cluster.is_empty() {
+        None
+    } else {
+        let (epoch, floor) = parse_mark(mark)?;
+        let witness = u128::from_str_radix(witness, 16).ok();
+        Some(Incarnation {
+            run: run.clone(),
+            epoch,
+            floor,
+            quarantine_micros: quarantine.parse().ok()?,
+            suspended: suspended == "1",
+            witnessed_micros: witnessed.parse().ok()?,
+            witness: witness.map(|who| (who, seen.parse().unwrap_or(0))),
+            constants: Constants {
+                cluster: cluster.clone(),
+                nodes: nodes.parse().ok()?,
+                max_ttl_millis: max_ttl.parse().ok()?,
+                sigma_micros: sigma.parse().ok()?,
+            },
+            founders: founders.clone(),
+            restarts: restarts.parse().ok()?,
+        })
+    };
+    Some(Standing { accepted: unsigned(accepted)? == 1, life, at_micros: unsigned(at)? })
+}
+
+fn parse_mark(mark: &str) -> Option<(Option<Epoch>, Option<Fence>)> {
+    if mark.is_empty() {
+        return Some((None, None));
+    }
+    let (epoch, floor) = match mark.split_once(' ') {
+        Some((epoch, floor)) => (epoch, Some(Fence::new(floor.parse().ok()?))),
+        None => (mark, None),
+    };
+    Some((Some(Epoch(u128::from_str_radix(epoch, 16).ok()?)), floor))
+}
