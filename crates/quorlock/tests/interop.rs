@@ -288,7 +288,8 @@ async fn missing_permissions_are_told_by_name() {
         assert!(!error.contains("battery-staple"), "{error}");
     }
     // What it takes: the scripts, who the server is, and the keys of the locks and of quorlock's own.
-    let enough = ["~quorlock*", "-@all", "+@scripting", "+@string", "+@hash", "+@keyspace", "+info", "+time"];
+    let data = ["+@string", "+@hash", "+@sortedset", "+@keyspace"];
+    let enough = [&["~quorlock*", "-@all", "+@scripting", "+info", "+time"], &data[..]].concat();
     let client = long::builder().nodes([url(&enough)]).connect().await.unwrap();
     for kind in KINDS {
         let lease = kind(client.lock(KEY)).acquire().await.unwrap();
