@@ -1,6 +1,7 @@
 //! Requests into commands, values into replies. A hostile reply is malformed at worst: never a panic, never a vote.
 
 mod errand;
+mod search;
 
 use std::time::Duration;
 
@@ -16,9 +17,9 @@ use quorlock_core::vote::{BreakMode, FREE_LISTED_MAX, GrantedSlot, HeldBy, Refus
 
 use super::malformed;
 use super::scripts::{Home, fence_key, holds_key, kept_key, line_key, mark_key, tombstone_key, tombstone_prefix};
-use crate::node::place::KeySpan;
-use crate::node::{Letter, Life, PAGE_MAX, Page, Reply, Search, Trouble};
+use crate::node::{Letter, Life, Reply, Trouble};
 pub(super) use errand::{errand, standing};
+pub(super) use search::{page, search};
 
 /// A batch as one write. Plain requests know nothing of epochs, so a batch with any of them ends with a look at it.
 pub(super) fn batch(life: Option<Life>, letters: &[Letter], constants: &Constants) -> Pipeline {
@@ -350,40 +351,6 @@ fn parse_period(period: &str) -> Option<Period> {
 /// A key without an expiry, which nobody but a stranger would set, has no end that could be told.
 fn remaining(left: i64) -> Option<Duration> {
     u64::try_from(left).ok().map(Duration::from_millis)
-}
-
-/// A step of a scan as a command.
-pub(super) fn search(home: Home, search: &Search) -> Cmd {
-    let mut command = cmd("EVALSHA");
-    let KeySpan { start, end, is_fixed } = &search.span;
-    let after = if search.after.is_empty() { "0" } else { &search.after };
-    command
-        .arg(&home.scripts().search.sha)
-        .arg(0)
-        .arg(after)
-        .arg(PAGE_MAX)
-        .arg(start)
-        .arg(end)
-        .arg(u8::from(*is_fixed));
-    command
-}
-
-/// What the step has found, or why there was none. Keys that are not text are nobody's name.
-pub(super) fn page(value: &Value) -> Result<Result<Page, String>, Trouble> {
-    match value {
-        Value::ServerError(error) if FATAL.iter().any(|code| says(error, code)) => {
-            Err(Trouble::Broken(super::describe(&error.clone().into())))
-        }
-        Value::ServerError(error) => Ok(Err(super::describe(&error.clone().into()))),
-        Value::Array(parts) => match parts.as_slice() {
-            [next, Value::Array(keys)] => {
-                let next = text(next).ok_or_else(|| malformed("a search"))?;
-                Ok(Ok(Page { keys: keys.iter().filter_map(text).collect(), next: (next != "0").then_some(next) }))
-            }
-            _ => Err(malformed("a search")),
-        },
-        _ => Err(malformed("a search")),
-    }
 }
 
 fn unsigned(value: &Value) -> Option<u64> {

@@ -8,7 +8,9 @@ use quorlock_core::name::LeaseId;
 use quorlock_core::node::Errand;
 use quorlock_core::ticket::Channel;
 
-use super::scripts::{Home, PROBE, broken_channel, fence_key, hint_channel, holds_key, kept_key, line_key, tombstone_key};
+use super::scripts::{
+    Home, PROBE, broken_channel, fence_key, hint_channel, holds_key, kept_key, line_key, tombstone_key,
+};
 use super::wire::Connecting;
 use super::{Origin, codec, connect, describe, fitness, login, malformed, trouble};
 use crate::declare::DEADLINE;
