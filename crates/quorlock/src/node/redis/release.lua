@@ -47,6 +47,7 @@ if keeps or first[1] and (is_told or parting == 'leave') then
   if parting == 'leave' then
     local was_first = first[1] == place
     if redis.call('ZREM', line, place) == 1 and was_first then
+      drop_lapsed()
       first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
       is_told = true
     end
