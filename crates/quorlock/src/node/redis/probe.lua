@@ -17,7 +17,7 @@ try('TIME')
 try('PUBLISH', ARGV[1], '')
 try('SCAN', '0', 'COUNT', '1')
 for _, command in ipairs({'GET', 'MGET', 'EXISTS', 'PTTL', 'HLEN', 'HGETALL', 'ZCARD'}) do try(command, key) end
-for _, command in ipairs({'HMGET', 'ZSCORE', 'ZRANK', 'ZREM'}) do try(command, key, 'a') end
+for _, command in ipairs({'HMGET', 'ZSCORE', 'ZRANK'}) do try(command, key, 'a') end
 for _, command in ipairs({'ZRANGE', 'ZRANGEBYSCORE', 'ZCOUNT'}) do try(command, key, 0, 0) end
 -- The first write of all: a script that has written anything is let go on although the memory is full.
 try('SET', key, '', 'PX', 1000)
@@ -28,6 +28,7 @@ if try('DEL', key) then
   try('HDEL', key, 'a')
   try('HSET', key, 'a', '')
   redis.pcall('DEL', key)
+  try('ZREM', key, 'a')
   try('ZADD', key, 0, 'a')
   redis.pcall('DEL', key)
 end
