@@ -169,7 +169,7 @@ impl NodeLook {
             ("shared", _) => Some(format!("shared by {}", self.holds)),
             ("reentrant", _) if self.holds > 1 => Some(format!("entered {} times", self.holds)),
             ("slots", Some(slots)) => Some(format!("{} of {slots} slots", self.holds)),
-            _ => None,
+            (kind, _) => Some(kind.to_owned()),
         }
     }
 

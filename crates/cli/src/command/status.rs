@@ -39,7 +39,7 @@ pub(crate) async fn status(context: &Context, args: &StatusArgs) -> crate::Outco
             (None, true) => None,
             (None, false) => Some(Paint::Dim),
         };
-        let how = node.how().or(node.kind.map(ToOwned::to_owned)).unwrap_or_else(|| "-".into());
+        let how = node.how().unwrap_or_else(|| "-".into());
         table.painted_row([
             (node.node.clone(), None),
             (node.who(), paint),
