@@ -14,7 +14,7 @@ pub(crate) use crate::common::long::LONG;
 /// Short enough to wait for its end, which is all that these leases are for.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
 /// Short enough to wait for a multiple of it, long enough to be renewed by a machine that is busy.
-pub(crate) const BRISK: Duration = Duration::from_millis(1_500);
+pub(crate) const BRISK: Duration = Duration::from_millis(2_500);
 
 /// What to run on.
 #[derive(Clone, Copy, Debug)]
