@@ -12,6 +12,7 @@ use crate::command::completions::CompletionsArgs;
 use crate::command::config::ConfigArgs;
 use crate::command::demo::DemoArgs;
 use crate::command::doctor::DoctorArgs;
+use crate::command::history::HistoryArgs;
 use crate::command::lease::{CheckArgs, ExtendArgs, ReleaseArgs};
 use crate::command::list::ListArgs;
 use crate::command::man::ManArgs;
@@ -58,6 +59,7 @@ Look after the locks
   status NAME            who has it, and how many wait, on every node
   list, watch            [GLOB] all that is held or waited for; as it changes
   break NAME --fence N   end somebody else's lease
+  history                who broke which, and why
 
 Look after the nodes
   nodes                  how they are; init, ripen or reconfigure them
@@ -186,6 +188,7 @@ pub(crate) enum Command {
     Release(ReleaseArgs),
     Check(CheckArgs),
     Status(StatusArgs),
+    History(HistoryArgs),
     List(ListArgs),
     Watch(WatchArgs),
     Nodes(NodesArgs),

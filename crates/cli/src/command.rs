@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod history;
 pub(crate) mod lease;
 pub(crate) mod list;
 pub(crate) mod man;

@@ -58,7 +58,7 @@ pub(crate) struct Who {
 }
 
 impl Who {
-    fn new(holder: &Holder) -> Self {
+    pub(crate) fn new(holder: &Holder) -> Self {
         Self { host: holder.host.clone(), pid: holder.pid, label: holder.label.clone() }
     }
 

@@ -72,6 +72,7 @@ fn start(mut cli: Cli) -> Outcome {
             Command::Release(args) => lease::release(&context, &args).await,
             Command::Check(args) => lease::check(&context, &args).await,
             Command::Status(args) => status::status(&context, &args).await,
+            Command::History(args) => command::history::history(&context, &args).await,
             Command::List(args) => list::list(&context, &args).await,
             Command::Watch(args) => watch::watch(&context, &args).await,
             Command::Break(args) => breaking::break_lock(&context, args).await,

@@ -181,6 +181,24 @@ fn what_was_broken_can_be_told_to_programs() {
 }
 
 #[test]
+fn who_broke_it_and_why_is_remembered() {
+    Place::both(|place| {
+        let asked = |arguments: &[&str]| stdout(&place.quorlock(arguments).output().unwrap());
+        assert_eq!(asked(&["history"]).lines().count(), 1, "the heading alone");
+        let held = place.hold("60s");
+        assert!(place.breaks(&["--fence", &held.fence]).status.success());
+        let told: Value = serde_json::from_str(&asked(&["history", "a", "--json"])).unwrap();
+        let event = &told["events"][0];
+        assert_eq!((&event["name"], &event["what"], &event["mode"]), (&"a".into(), &"broken".into(), &"drain".into()));
+        assert_eq!((event["fence"].to_string(), &event["reason"]), (held.fence.clone(), &"a test".into()));
+        assert!(event["by"]["pid"].is_u64(), "{event}");
+        let table = asked(&["history"]);
+        assert!(table.contains(&held.fence) && table.contains("a test"), "{table}");
+        assert_eq!(asked(&["history", "another"]).lines().count(), 1, "not of this name");
+    });
+}
+
+#[test]
 fn a_plain_lock_is_named_by_its_digest() {
     let place = Place::servers();
     for server in &place.servers {
