@@ -113,6 +113,11 @@ impl Look {
         most.how()
     }
 
+    /// How it is held, for a column of its own: in a word, if there is no more to say.
+    pub(crate) fn manner(&self) -> String {
+        self.holding().max_by_key(|node| node.holds).map_or_else(|| "-".into(), NodeLook::manner)
+    }
+
     /// How long it has been held.
     pub(crate) fn held_for(&self) -> Option<Duration> {
         self.holder.as_ref()?;
@@ -169,8 +174,12 @@ impl NodeLook {
             ("shared", _) => Some(format!("shared by {}", self.holds)),
             ("reentrant", _) if self.holds > 1 => Some(format!("entered {} times", self.holds)),
             ("slots", Some(slots)) => Some(format!("{} of {slots} slots", self.holds)),
-            (kind, _) => Some(kind.to_owned()),
+            _ => None,
         }
+    }
+
+    pub(crate) fn manner(&self) -> String {
+        self.how().or_else(|| self.kind.map(ToOwned::to_owned)).unwrap_or_else(|| "-".into())
     }
 
     pub(crate) fn held_for(&self) -> Option<Duration> {

@@ -103,7 +103,7 @@ pub(crate) fn table(output: Output, looks: &[Look]) -> Table {
         table.painted_row([
             (look.name.clone(), Some(Paint::Bold)),
             (look.who(), paint),
-            (look.how().unwrap_or_else(|| "-".into()), None),
+            (look.manner(), None),
             (called(look.fence, look.digest.as_deref()), None),
             (shown(look.held_for()), None),
             (shown(look.left()), None),
@@ -114,7 +114,7 @@ pub(crate) fn table(output: Output, looks: &[Look]) -> Table {
             table.painted_row([
                 (format!("  {}", node.node), Some(Paint::Dim)),
                 (node.who(), node.trouble.is_some().then_some(Paint::Bad)),
-                (node.how().unwrap_or_else(|| "-".into()), None),
+                (node.manner(), None),
                 (called(node.fence, node.digest.as_deref()), None),
                 (shown(node.held_for()), None),
                 (shown(node.left_ms.map(std::time::Duration::from_millis)), None),

@@ -270,6 +270,11 @@ fn check(context: &Context, args: &RunArgs, terms: Terms) -> Result<(), Failure>
             terms.ttl, terms.kill_grace
         )));
     }
+    if let (Some(ttl), Some(most)) = (args.ttl, context.settings.duration("max_ttl"))
+        && ttl > most
+    {
+        return Err(Failure::Usage(format!("--ttl {} is out of bounds: max_ttl is {}", show(ttl), show(most))));
+    }
     if args.no_wait && args.if_held == Some(IfHeld::Wait) {
         return Err(Failure::Usage("--no-wait and --if-held wait contradict each other".into()));
     }

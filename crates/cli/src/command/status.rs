@@ -39,11 +39,10 @@ pub(crate) async fn status(context: &Context, args: &StatusArgs) -> crate::Outco
             (None, true) => None,
             (None, false) => Some(Paint::Dim),
         };
-        let how = node.how().unwrap_or_else(|| "-".into());
         table.painted_row([
             (node.node.clone(), None),
             (node.who(), paint),
-            (how, None),
+            (node.manner(), None),
             (called(node.fence, node.digest.as_deref()), None),
             (shown(node.held_for()), None),
             (shown(node.left_ms.map(std::time::Duration::from_millis)), None),

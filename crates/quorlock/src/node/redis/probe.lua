@@ -30,6 +30,7 @@ if try('DEL', key) then
   redis.pcall('DEL', key)
   try('ZREM', key, 'a')
   try('ZADD', key, 0, 'a')
+  try('ZREM', key, 'a')
   redis.pcall('DEL', key)
 end
 return said
