@@ -57,6 +57,23 @@ pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// Cuts a line that may be coloured to so many columns.
+pub(crate) fn cut_painted(line: &str, columns: usize) -> String {
+    let (mut cut, mut shown, mut in_colour) = (String::new(), 0, false);
+    for c in line.chars() {
+        in_colour |= c == '\u{1b}';
+        // Colours take no room, and the last one has to be ended.
+        if in_colour {
+            cut.push(c);
+        } else if shown < columns {
+            cut.push(c);
+            shown += 1;
+        }
+        in_colour &= c != 'm';
+    }
+    cut
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +93,13 @@ mod tests {
         table.painted_row([("up".into(), Some(Paint::Good)), ("x".into(), None)]);
         let lines = table.lines(Output::new(false, false, false, "always"));
         assert_eq!(lines[1], "\u{1b}[32mup\u{1b}[0m  x");
+    }
+
+    #[test]
+    fn a_line_is_cut_by_what_is_seen_of_it() {
+        assert_eq!(cut_painted("abc", 5), "abc");
+        assert_eq!(cut_painted("abcdef", 3), "abc");
+        assert_eq!(cut_painted("a\u{1b}[31mbcd\u{1b}[0me", 2), "a\u{1b}[31mb\u{1b}[0m");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::look::{Look, Who};
 use crate::output::Output;
 use crate::signals::Signals;
-use crate::table::one_line;
+use crate::table::{cut_painted, one_line};
 
 /// Show the locks that are held or waited for, as they change, until Ctrl-C.
 ///
@@ -171,16 +171,19 @@ impl View {
 
     /// Draws these lines in the place of the last ones, as far as there is room.
     fn draw(&mut self, mut lines: Vec<String>) -> Result<bool, Failure> {
-        let size = rustix::termios::tcgetwinsize(std::io::stdout());
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
         let rows = size.map_or(24, |size| usize::from(size.ws_row).max(4));
         if lines.len() >= rows {
             let hidden = lines.len() + 2 - rows;
             lines.truncate(rows - 2);
             lines.push(format!(".. and {hidden} more"));
         }
+        let columns = size.map_or(0, |size| usize::from(size.ws_col));
+        let columns = if columns == 0 { 80 } else { columns };
+        // A second row of a line that is too long would spoil the count.
+        let cut: Vec<String> = lines.iter().map(|line| cut_painted(line, columns)).collect();
         let back = if self.lines == 0 { String::new() } else { format!("\u{1b}[{}A", self.lines) };
-        // Lines that are too long are cut by the terminal: a second row of them would spoil the count.
-        let text = format!("\u{1b}[?7l{back}\r\u{1b}[J{}\n\u{1b}[?7h", lines.join("\n"));
+        let text = format!("{back}\r\u{1b}[J{}\n", cut.join("\n"));
         self.lines = lines.len();
         written(&text)
     }

@@ -94,7 +94,7 @@ fn a_new_cluster_says_what_is_going_on_and_init_gets_it_going() {
     assert!(init.status.success(), "{}", stderr(&init));
     assert_eq!(stdout(&user.run(&run)), "done\n");
     let listed = user.run(&["nodes", "--nodes", &nodes]);
-    assert_eq!(stdout(&listed).lines().filter(|line| line.contains("  ready  ")).count(), 3);
+    assert_eq!(stdout(&listed).lines().filter(|line| line.contains("  voting  ")).count(), 3);
     servers[0].kill();
     servers[1].kill();
     assert_fails(&user.run(&run), 69, &format!("redis://{}  unreachable", servers[0].addr()));

@@ -28,7 +28,6 @@ if try('DEL', key) then
   try('HDEL', key, 'a')
   try('HSET', key, 'a', '')
   redis.pcall('DEL', key)
-  try('ZREM', key, 'a')
   try('ZADD', key, 0, 'a')
   try('ZREM', key, 'a')
   redis.pcall('DEL', key)
