@@ -77,7 +77,7 @@ pub(crate) async fn run(args: &Args) -> Outcome {
     if args.json {
         print_json(&networks);
     } else {
-        print_table(&networks);
+        print_table(&networks, args.again);
     }
     Ok(())
 }
@@ -199,12 +199,14 @@ impl Log {
     }
 }
 
-fn print_table(networks: &[Network]) {
+fn print_table(networks: &[Network], again: bool) {
     println!("Handoff over {NODES} nodes: from the call of release to the next holder's grant.");
     println!(
         "A round is a PING to all nodes until the majority has answered, measured in the same turn. The floor is a"
     );
     println!("handoff between bare sockets, with the smallest scripts that could do and one waiter.");
+    let when = if again { "at once" } else { "when the next one has it" };
+    println!("Whoever has let go lines up again {when}.");
     println!();
     println!(
         "| network | waiters | round p50 (us) | floor, in rounds | handoff p50 (us) | p99 (us) | in rounds | spread | messages a lease | requests a lease |"
