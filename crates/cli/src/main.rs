@@ -6,7 +6,6 @@ mod config;
 mod context;
 mod duration;
 mod exit;
-mod history;
 mod look;
 mod output;
 mod process;

@@ -1,5 +1,6 @@
 //! `quorlock demo`: watch it survive, with nothing to install.
 
+mod checker;
 mod dice;
 mod ink;
 mod plan;
@@ -19,10 +20,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::Outcome;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::history::Findings;
 use crate::output::{Output, Paint};
 use crate::signals::Signals;
 use crate::table::Table;
+use checker::Findings;
 use dice::Dice;
 use plan::{Act, Deed, plan};
 use scene::{Line, Scene, Tone};
@@ -240,8 +241,8 @@ fn report(output: Output, seed: u64, scene: &Scene) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::checker::{End, Turn};
     use super::*;
-    use crate::history::{End, Turn};
 
     #[test]
     fn a_violation_is_not_forgotten_over_an_interrupt() {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use quorlock::Silence;
 
+use super::checker::{End, Findings, Turn};
 use super::plan::{Act, Deed};
 use super::world::{News, NodeLook, title};
 use super::{NAMES, NODES, WORKERS};
-use crate::history::{End, Findings, Turn};
 
 /// How many lines are kept for the screen.
 const LOG_MAX: usize = 100;

@@ -8,11 +8,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::checker::{End, Turn};
 use super::dice::Dice;
 use super::plan::{Act, Deed};
 use super::{BACKSTEP, MAX_TTL, NAMES, NODES, SIGMA, TTL, WORKERS};
 use crate::exit::Failure;
-use crate::history::{End, Turn};
 
 /// How often a holder looks how long its lease still lasts, and the watcher how the nodes stand.
 const LOOK: Duration = Duration::from_millis(50);
