@@ -43,11 +43,19 @@ fn start_of(pid: u32) -> io::Result<Option<u64>> {
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => return Ok(None),
         Err(error) => return Err(error),
     };
+    let (is_over, start) = read_stat(&stat).ok_or(io::ErrorKind::InvalidData)?;
+    Ok((!is_over).then_some(start))
+}
+
+/// Whether a process runs no more code, and when it was started, by its `/proc/PID/stat`.
+fn read_stat(text: &str) -> Option<(bool, u64)> {
     // The program's name stands in parentheses and may hold anything.
-    let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_ascii_whitespace().collect::<Vec<_>>());
-    let parsed = fields.and_then(|fields| Some(((*fields.first()?).to_owned(), fields.get(19)?.parse().ok()?)));
-    let (state, start) = parsed.ok_or(io::ErrorKind::InvalidData)?;
-    Ok((!matches!(state.as_str(), "Z" | "X" | "x")).then_some(start))
+    let (_, fields) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    let (state, threads) = (*fields.first()?, fields.get(17)?.parse::<u64>().ok()?);
+    // A process whose first thread has ended looks like a zombie while others of its threads go on.
+    let is_over = matches!(state, "Z" | "X" | "x") && threads <= 1;
+    Some((is_over, fields.get(19)?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -64,5 +72,17 @@ mod tests {
         child.wait().unwrap();
         assert!(!process.is_alive());
         Process::find(process.pid).unwrap_err();
+    }
+
+    #[test]
+    fn a_process_goes_on_with_any_of_its_threads() {
+        let stat = |state: &str, threads: u32| {
+            let zeros = "0 ".repeat(16);
+            read_stat(&format!("7 (a) Z 1) {state} {zeros}{threads} 0 4711 8 9\n"))
+        };
+        assert_eq!(stat("S", 1), Some((false, 4711)));
+        assert_eq!(stat("Z", 2), Some((false, 4711)), "its first thread has ended");
+        assert_eq!(stat("Z", 1), Some((true, 4711)));
+        assert_eq!(read_stat("7 (a) R 1 2"), None);
     }
 }
