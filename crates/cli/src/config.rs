@@ -106,6 +106,7 @@ impl Settings {
 
     fn value(&self, name: &str) -> (Option<&Value>, &Origin) {
         let found = self.values.iter().find(|(key, ..)| key.name == name);
+        debug_assert!(found.is_some(), "{name} is no key");
         found.map_or((None, &Origin::Default), |(_, value, origin)| (value.as_ref(), origin))
     }
 

@@ -51,20 +51,26 @@ pub(crate) struct NodeLook {
 
 /// Who has it, for people to look at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Who {
-    pub(crate) host: String,
-    pub(crate) pid: u32,
-    pub(crate) label: String,
+#[serde(transparent)]
+pub(crate) struct Who(#[serde(with = "Shape")] Holder);
+
+/// The library's type, as it is written here.
+#[derive(Serialize)]
+#[serde(remote = "Holder")]
+struct Shape {
+    host: String,
+    pid: u32,
+    label: String,
 }
 
 impl Who {
     pub(crate) fn new(holder: &Holder) -> Self {
-        Self { host: holder.host.clone(), pid: holder.pid, label: holder.label.clone() }
+        Self(holder.clone())
     }
 
+    /// `db-3 (pid 4121, backup.sh)`.
     pub(crate) fn show(&self) -> String {
-        let label = if self.label.is_empty() { String::new() } else { format!(", {}", self.label) };
-        one_line(&format!("{} (pid {}{label})", self.host, self.pid))
+        one_line(&self.0.to_string())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where things are printed: data on stdout, everything else on stderr.
-#![allow(dead_code, reason = "commands to come print more")]
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use serde::Serialize;
 
@@ -56,9 +56,19 @@ impl Output {
     }
 
     /// Prints one line of data. That nobody reads any more is no error of ours.
-    #[expect(clippy::unused_self, reason = "printing is done through an output")]
     pub(crate) fn line(self, text: impl std::fmt::Display) -> Result<(), Failure> {
-        written(writeln!(io::stdout(), "{text}"))
+        self.text(&format!("{text}\n")).map(drop)
+    }
+
+    /// Prints this, and says whether anybody reads it: a reader that left, as `head` does, is no failure.
+    #[expect(clippy::unused_self, reason = "printing is done through an output")]
+    pub(crate) fn text(self, text: &str) -> Result<bool, Failure> {
+        let mut stdout = io::stdout();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(Failure::Internal(format!("cannot write: {error}"))),
+        }
     }
 
     /// Prints one JSON object, with the version of its shape.
@@ -103,14 +113,13 @@ impl<'a, T> Versioned<'a, T> {
     }
 }
 
-/// A reader that left, as `head` does, ends a listing and is no failure.
-fn written(done: io::Result<()>) -> Result<(), Failure> {
-    match done {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Internal(format!("cannot write: {error}")))
-        }
-        _ => Ok(()),
-    }
+/// How many columns and rows a terminal has. One that does not know is taken for an ordinary one.
+pub(crate) fn room(terminal: impl AsFd) -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(terminal).ok();
+    let known = |count: u16| Some(usize::from(count)).filter(|count| *count > 0);
+    let columns = size.and_then(|size| known(size.ws_col)).unwrap_or(80);
+    let rows = size.and_then(|size| known(size.ws_row)).unwrap_or(24);
+    (columns, rows)
 }
 
 fn painted(colored: bool, paint: Paint, text: &str) -> String {

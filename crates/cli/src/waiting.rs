@@ -7,7 +7,7 @@ use quorlock::{Client, Fence, Holder, Wait};
 use tokio::sync::watch;
 
 use crate::duration::show;
-use crate::output::{Output, Paint};
+use crate::output::{Output, Paint, room};
 
 /// How often the spinner turns.
 const TURN: Duration = Duration::from_millis(100);
@@ -103,9 +103,7 @@ impl<'a> Display<'a> {
             Some(wait) => (format!("{} {}", self.name, self.holding(wait)), self.standing(wait)),
             None => (self.silence(), format!("waited {}", clock(self.begun.elapsed()))),
         };
-        let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-        // A terminal that does not know its width is taken for an ordinary one.
-        let width = if columns == 0 { 80 } else { columns.max(20) };
+        let width = room(std::io::stderr()).0.max(20);
         let first = cut(&first, width - 3);
         let second = self.output.paint_note(Paint::Dim, cut(&second, width - 3));
         let back = if self.is_drawn { CLEAR } else { "" };

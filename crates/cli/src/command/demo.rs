@@ -165,7 +165,7 @@ impl Show {
 
     fn draw(&self, drawn: &mut Option<Drawn>, age: Duration) -> io::Result<()> {
         let Some((terminal, _)) = drawn else { return Ok(()) };
-        let rows = picture(&self.scene, self.titles, age, Terminal::size()?);
+        let rows = picture(&self.scene, self.titles, age, Terminal::size());
         terminal.draw(&rows, self.output.is_colored())
     }
 

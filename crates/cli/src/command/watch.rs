@@ -1,7 +1,7 @@
 //! `quorlock watch`: what is held or waited for, as it changes.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::duration::{millis, parse_duration};
 use crate::exit::{Exit, Failure};
 use crate::look::{Look, Who};
-use crate::output::Output;
+use crate::output::{Output, room};
 use crate::signals::Signals;
 use crate::table::{cut_painted, one_line};
 
@@ -149,12 +149,12 @@ impl View {
     fn tell(&self, event: &'static str, look: &Look) -> Result<bool, Failure> {
         if self.output.json {
             let at_ms = SystemTime::UNIX_EPOCH.elapsed().map(millis).unwrap_or_default();
-            return written(&format!("{}\n", self.output.json_text(&Change { at_ms, event, look })?));
+            return self.output.text(&format!("{}\n", self.output.json_text(&Change { at_ms, event, look })?));
         }
         let name = one_line(&look.name);
         let fence = look.fence.map_or_else(String::new, |fence| format!(" with fence {fence}"));
         let waiting = if look.waiting > 0 { format!(", {} waiting", look.waiting) } else { String::new() };
-        written(&match event {
+        self.output.text(&match event {
             "free" => format!("{name} is free\n"),
             _ if look.held => format!("{name} is held by {}{fence}{waiting}\n", look.who()),
             _ => format!("{name} is not held{waiting}\n"),
@@ -171,30 +171,18 @@ impl View {
 
     /// Draws these lines in the place of the last ones, as far as there is room.
     fn draw(&mut self, mut lines: Vec<String>) -> Result<bool, Failure> {
-        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
-        let rows = size.map_or(24, |size| usize::from(size.ws_row).max(4));
+        let (columns, rows) = room(std::io::stdout());
+        let rows = rows.max(4);
         if lines.len() >= rows {
             let hidden = lines.len() + 2 - rows;
             lines.truncate(rows - 2);
             lines.push(format!(".. and {hidden} more"));
         }
-        let columns = size.map_or(0, |size| usize::from(size.ws_col));
-        let columns = if columns == 0 { 80 } else { columns };
         // A second row of a line that is too long would spoil the count.
         let cut: Vec<String> = lines.iter().map(|line| cut_painted(line, columns)).collect();
         let back = if self.lines == 0 { String::new() } else { format!("\u{1b}[{}A", self.lines) };
         let text = format!("{back}\r\u{1b}[J{}\n", cut.join("\n"));
         self.lines = lines.len();
-        written(&text)
-    }
-}
-
-/// Whether there is still somebody who reads.
-fn written(text: &str) -> Result<bool, Failure> {
-    let mut stdout = std::io::stdout();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::Internal(format!("cannot write: {error}"))),
+        self.output.text(&text)
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
 use super::ink::Row;
+use crate::output::room;
 
 /// The other screen, no cursor, no wrapping.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
@@ -56,14 +57,13 @@ impl Terminal {
     }
 
     /// How many columns and rows there are.
-    pub(crate) fn size() -> io::Result<(usize, usize)> {
-        let size = tcgetwinsize(io::stdout())?;
-        Ok((size.ws_col.into(), size.ws_row.into()))
+    pub(crate) fn size() -> (usize, usize) {
+        room(io::stdout())
     }
 
     /// Shows these rows, and writes only what is not there already.
     pub(crate) fn draw(&mut self, rows: &[Row], colored: bool) -> io::Result<()> {
-        let size = Self::size()?;
+        let size = Self::size();
         let mut frame = BEGIN_FRAME.to_owned();
         if size != self.size {
             frame += "\x1b[2J";
