@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quorlock::{Client, ClientBuilder, Silence};
+use quorlock::{Client, ClientBuilder, MAX_TTL_DEFAULT, Silence, TTL_DEFAULT, TTL_MIN};
 
 use crate::config::Settings;
-use crate::duration::show;
+use crate::duration::{show, show_exactly};
 use crate::exit::Failure;
 use crate::output::Output;
 
@@ -48,24 +48,49 @@ impl Context {
 
     /// A builder for those who take no lock: the ttl plays no part.
     pub(crate) fn operator(&self) -> Result<ClientBuilder, Failure> {
-        let shortest = |max_ttl: Duration| max_ttl.min(quorlock::TTL_DEFAULT);
-        let max_ttl = self.settings.duration("max_ttl").unwrap_or(quorlock::MAX_TTL_DEFAULT);
-        Ok(self.builder()?.ttl(shortest(max_ttl)))
+        Ok(self.builder()?.ttl(self.max_ttl().min(TTL_DEFAULT)))
     }
 
-    /// Connects to the configured nodes, and says so if they may not vote yet.
-    #[allow(dead_code, reason = "commands to come need no more than this")]
+    /// Connects to the configured nodes to take no lock, and says so if they may not vote yet.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        self.open(self.builder()?).await
+        self.open(self.operator()?).await
     }
 
-    /// The same, with more that is set.
+    /// Connects, and says so if the nodes may not vote yet.
     pub(crate) async fn open(&self, builder: ClientBuilder) -> Result<Client, Failure> {
         let client = builder.connect().await?;
         if let Some(text) = not_yet(&client.nodes()) {
             self.output.note(text);
         }
         Ok(client)
+    }
+
+    /// The ttl of a flag, if it was given, else the one that is set.
+    pub(crate) fn ttl(&self, flag: Option<Duration>) -> Result<Duration, Failure> {
+        let most = self.max_ttl();
+        match flag {
+            Some(ttl) if ttl < TTL_MIN || ttl > most => Err(Failure::Usage(format!(
+                "--ttl {} is out of bounds: it is at least {}, and at most the max_ttl of {}",
+                show_exactly(ttl),
+                show_exactly(TTL_MIN),
+                show_exactly(most)
+            ))),
+            Some(ttl) => Ok(ttl),
+            None => Ok(self.settings.duration("ttl").unwrap_or(TTL_DEFAULT)),
+        }
+    }
+
+    fn max_ttl(&self) -> Duration {
+        self.settings.duration("max_ttl").unwrap_or(MAX_TTL_DEFAULT)
+    }
+
+    /// Refuses nodes that lock nobody else out.
+    pub(crate) fn outlasts(&self, command: &str) -> Result<(), Failure> {
+        if self.settings.nodes().iter().any(|url| url.starts_with("memory:")) {
+            let why = "memory: is gone with the process, so it locks nobody else out";
+            return Err(Failure::Config(format!("{why}: not for {command}")));
+        }
+        Ok(())
     }
 
     /// The nodes' URLs, secrets and all: those that were given, or the file of this user and machine.

@@ -9,6 +9,7 @@ mod exit;
 mod look;
 mod output;
 mod process;
+mod recipe;
 mod signals;
 mod table;
 mod waiting;
@@ -36,7 +37,13 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are asked for; anything else is a mistake, and has a code of its own.
             let _ = error.print();
-            return if error.use_stderr() { Exit::USAGE.into() } else { ExitCode::SUCCESS };
+            if !error.use_stderr() {
+                return ExitCode::SUCCESS;
+            }
+            if acquire::seems_for_eval(std::env::args_os().skip(1)) {
+                acquire::pass_on(Exit::USAGE);
+            }
+            return Exit::USAGE.into();
         }
     };
     let is_for_eval = matches!(&cli.command, Command::Acquire(args) if args.is_for_eval());

@@ -4,43 +4,14 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Output};
+use std::process::{Child, Output};
 
+use common::place::Place;
 use common::pty::Pty;
-use common::{User, assert_fails, cluster, is_alive, stderr, stdout};
-use quorlock_testkit::RedisServer;
+use common::{assert_fails, is_alive, stderr, stdout};
 use serde_json::Value;
 
-/// Where the locks of a test live: in a file, or on three servers.
-struct Place {
-    user: User,
-    flags: Vec<String>,
-    servers: Vec<RedisServer>,
-}
-
 impl Place {
-    fn file() -> Self {
-        Self { user: User::new(), flags: Vec::new(), servers: Vec::new() }
-    }
-
-    fn servers() -> Self {
-        let user = User::new();
-        let (servers, nodes) = cluster(&user, 3);
-        Self { user, flags: vec!["--nodes".into(), nodes], servers }
-    }
-
-    /// What is true of both.
-    fn both(claim: impl Fn(&Self)) {
-        claim(&Self::file());
-        claim(&Self::servers());
-    }
-
-    fn quorlock(&self, arguments: &[&str]) -> Command {
-        let mut command = self.user.quorlock(&arguments[..1]);
-        command.args(&self.flags).args(&arguments[1..]);
-        command
-    }
-
     /// Breaks, for the usual reason.
     fn breaks(&self, arguments: &[&str]) -> Output {
         self.quorlock(&[&["break", "a", "--reason", "a test"], arguments].concat()).output().unwrap()

@@ -11,36 +11,17 @@ use std::time::{Duration, Instant};
 use quorlock_testkit::{RedisServer, eventually};
 use serde_json::Value;
 
-use common::{User, assert_fails, cluster, signal, stderr, stdout};
-
-/// A user, and nodes of one kind; the servers live as long as it does.
-struct Place {
-    user: User,
-    nodes: String,
-    _servers: Vec<RedisServer>,
-}
+use common::place::Place;
+use common::{User, assert_fails, signal, stderr, stdout};
 
 /// A file, one server, and three.
 fn places() -> impl Iterator<Item = Place> {
-    [0, 1, 3].into_iter().map(|size| {
-        let user = User::new();
-        let (servers, nodes) = match size {
-            0 => (Vec::new(), format!("sqlite:{}", user.home.path().join("locks.db").display())),
-            size => cluster(&user, size),
-        };
-        Place { user, nodes, _servers: servers }
-    })
+    [Place::file, || Place::of(1), Place::servers].into_iter().map(|place| place())
 }
 
 impl Place {
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.user.quorlock(arguments);
-        command.env("QUORLOCK_NODES", &self.nodes);
-        command
-    }
-
     fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
+        self.quorlock(arguments).output().unwrap()
     }
 
     /// The lease as it was printed.
@@ -55,12 +36,12 @@ impl Place {
 
     /// With the lease in the environment.
     fn with(&self, lease: &str, arguments: &[&str]) -> Output {
-        self.command(arguments).env("QUORLOCK_LEASE", lease).output().unwrap()
+        self.quorlock(arguments).env("QUORLOCK_LEASE", lease).output().unwrap()
     }
 
     /// With the lease on stdin.
     fn fed(&self, lease: &str, arguments: &[&str]) -> Output {
-        let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        let mut child = self.quorlock(arguments).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(format!("{lease}\n").as_bytes()).unwrap();
         child.wait_with_output().unwrap()
     }
@@ -71,15 +52,31 @@ impl Place {
 
     fn shell(&self, script: &str) -> Output {
         let mut command = Command::new("sh");
-        for (name, value) in self.command(&[]).get_envs() {
+        for (name, value) in self.quorlock(&[]).get_envs() {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
+        if let Some(nodes) = self.flags.get(1) {
+            command.env("QUORLOCK_NODES", nodes);
+        }
         let folder = std::path::Path::new(env!("CARGO_BIN_EXE_quorlock")).parent().unwrap();
         let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
         command.env("PATH", path).args(["-c", script]).output().unwrap()
+    }
+
+    /// The processes in the background that keep a lease of this user.
+    fn keepers(&self) -> Vec<String> {
+        let home = self.user.home.path().to_str().unwrap();
+        let is_keeper = |pid: &String| {
+            let of = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let of_ours = String::from_utf8_lossy(&of("environ")).contains(home);
+            of("cmdline").starts_with(b"quorlock-keeper\0") && of_ours
+        };
+        let pids =
+            std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+        pids.filter(is_keeper).collect()
     }
 }
 
@@ -159,6 +156,62 @@ fn a_shell_hears_of_a_failure_with_its_code() {
 }
 
 #[test]
+fn a_shell_hears_of_mistaken_arguments() {
+    let place = Place::file();
+    for arguments in
+        ["--format sh --bogus", "--bogus --format=sh", "-n -w 5s --format sh", "--format bash", "--fromat sh"]
+    {
+        let script = format!(r#"eval "$(quorlock acquire deploy {arguments})"; echo $? "$QUORLOCK_LEASE""#);
+        assert_eq!(stdout(&place.shell(&script)), "64 \n", "{arguments}");
+    }
+    for arguments in ["", "--bogus", "--format json --bogus"] {
+        let script = format!("quorlock acquire deploy -n {arguments} --ttl 1h; echo $?");
+        assert_eq!(stdout(&place.shell(&script)), "64\n", "nothing is for eval: {arguments}");
+    }
+}
+
+#[test]
+fn a_ttl_may_be_as_long_as_the_clusters_and_no_longer() {
+    let short = ["--max-ttl", "4s", "--sigma", "1s", "--backstep", "1s"];
+    let place = Place::file();
+    let with = |arguments: &[&str]| place.run(&[arguments, &short].concat());
+    let life = std::process::id().to_string();
+    let acquired = with(&["acquire", "deploy", "--ttl", "4s", "--keep-while-pid", &life]);
+    assert!(acquired.status.success(), "{}", stderr(&acquired));
+    assert_eq!(place.keepers().len(), 1);
+    // Nor does a ttl that is set for other clusters hinder those who take no lock.
+    for command in [&["status", "deploy"][..], &["list"], &["history"], &["doctor"], &["nodes"]] {
+        assert!(with(command).status.success(), "{command:?}: {}", stderr(&with(command)));
+    }
+    let released = place.quorlock(&["release"]).args(short).env("QUORLOCK_LEASE", stdout(&acquired).trim()).output();
+    assert_eq!(stdout(&released.unwrap()), "deploy is released\n");
+    for (arguments, code) in [(&["--ttl", "5s"][..], 64), (&["--ttl", "50ms"], 64), (&[], 78)] {
+        assert_fails(&with(&[&["acquire", "deploy"], arguments].concat()), code, "out of bounds");
+        let grace = ["--kill-grace", "10ms", "--", "true"];
+        let ran = place.run(&[&["run", "deploy"], arguments, &short, &grace].concat());
+        assert_eq!(ran.status.code(), Some(code), "{}", stderr(&ran));
+    }
+}
+
+#[test]
+fn memory_locks_nobody_else_out() {
+    let place = Place::file();
+    for command in [&["acquire", "a"][..], &["run", "a", "--", "true"]] {
+        let output = place.quorlock(command).env("QUORLOCK_NODES", "memory:").output().unwrap();
+        assert_fails(&output, 78, &format!("locks nobody else out: not for {}", command[0]));
+    }
+}
+
+#[test]
+fn a_first_contact_says_how_long_new_nodes_take() {
+    let (user, servers) = (User::new(), RedisServer::start_many(3));
+    let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
+    let output = user.run(&["acquire", "deploy", "-n", "--nodes", &nodes]);
+    assert_fails(&output, 69, "3 of 3 nodes are new, or lost their memory, and may vote in ");
+    assert!(stderr(&output).contains("quorlock nodes init --yes"), "{}", stderr(&output));
+}
+
+#[test]
 fn what_is_no_lease_is_a_mistake_and_is_not_repeated() {
     let place = places().next().unwrap();
     let lease = place.acquire(&["deploy"]);
@@ -235,7 +288,7 @@ fn a_lease_is_kept_while_a_process_lives_and_no_longer() {
         eventually("the lock to be free", || place.is_free("deploy"));
         life.wait().unwrap();
         assert_fails(&place.with(&lease, &["check"]), 79, "the lease is lost");
-        eventually("the keeper to end", || keepers(&place.nodes).is_empty());
+        eventually("the keeper to end", || place.keepers().is_empty());
     }
 }
 
@@ -243,9 +296,9 @@ fn a_lease_is_kept_while_a_process_lives_and_no_longer() {
 fn a_keeper_ends_when_its_lease_is_released() {
     for place in places() {
         let lease = place.acquire(&["deploy", "--ttl", "1s", "--keep-while-pid", &std::process::id().to_string()]);
-        assert_eq!(keepers(&place.nodes).len(), 1);
+        assert_eq!(place.keepers().len(), 1);
         assert_eq!(stdout(&place.with(&lease, &["release"])), "deploy is released\n");
-        eventually("the keeper to end", || keepers(&place.nodes).is_empty());
+        eventually("the keeper to end", || place.keepers().is_empty());
         assert!(place.is_free("deploy"));
     }
 }
@@ -264,7 +317,7 @@ fn a_process_that_is_not_there_keeps_nothing() {
 fn a_lease_that_cannot_be_printed_is_given_back() {
     for place in places() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = place.command(&["acquire", "deploy"]).stdout(full).output().unwrap();
+        let output = place.quorlock(&["acquire", "deploy"]).stdout(full).output().unwrap();
         assert_fails(&output, 70, "cannot print the lease");
         assert!(place.is_free("deploy"));
     }
@@ -278,7 +331,7 @@ fn an_interrupt_while_waiting_leaves_nothing() {
             let status = stdout(&place.run(&["status", "deploy", "--json"]));
             serde_json::from_str::<Value>(&status).unwrap()["waiting"] == count
         };
-        let waiter = place.command(&["acquire", "deploy", "--wait", "60s"]).spawn().unwrap();
+        let waiter = place.quorlock(&["acquire", "deploy", "--wait", "60s"]).spawn().unwrap();
         eventually("it waits", || waiting(1));
         signal(waiter.id(), "INT");
         let output = waiter.wait_with_output().unwrap();
@@ -291,11 +344,9 @@ fn an_interrupt_while_waiting_leaves_nothing() {
 
 #[test]
 fn without_a_quorum_nothing_is_known() {
-    let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
-    let place = Place { user, nodes, _servers: Vec::new() };
+    let place = Place::servers();
     let lease = place.acquire(&["deploy"]);
-    for server in &servers[..2] {
+    for server in &place.servers[..2] {
         server.kill();
     }
     for (command, says) in [("extend", "not extended"), ("check", "not known"), ("release", "not acknowledged")] {
@@ -304,15 +355,4 @@ fn without_a_quorum_nothing_is_known() {
         assert_eq!(stderr(&output).matches("unreachable").count(), 2, "{}", stderr(&output));
     }
     assert_fails(&place.run(&["acquire", "other", "-n"]), 69, "no quorum for other");
-}
-
-/// The processes in the background that keep a lease on these nodes.
-fn keepers(nodes: &str) -> Vec<String> {
-    let is_keeper = |pid: &String| {
-        let of = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        let of_ours = String::from_utf8_lossy(&of("environ")).contains(nodes);
-        of("cmdline").starts_with(b"quorlock-keeper\0") && of_ours
-    };
-    let pids = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
-    pids.filter(is_keeper).collect()
 }

@@ -2,21 +2,21 @@
 
 mod keeper;
 
-use std::io::{IsTerminal, Write};
+use std::ffi::OsString;
+use std::io::Write;
 use std::os::unix::process::parent_id;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quorlock::{AcquireError, Client, HandedLease, Lease, Progress, Renewals, Wait};
+use quorlock::{HandedLease, Renewals};
 use serde::Serialize;
-use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::duration::{millis, parse_duration};
 use crate::exit::{Exit, Failure};
 use crate::process::Process;
+use crate::recipe::{Recipe, SharingArgs, WaitArgs};
 use crate::signals::Signals;
-use crate::waiting::{Display, held_since};
 
 /// Acquire a lock in a script, and print the lease.
 ///
@@ -29,25 +29,15 @@ pub(crate) struct AcquireArgs {
     /// What to lock.
     name: String,
 
-    /// How long to wait for the lock [default: for ever on a terminal, else not at all].
-    #[arg(short, long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "no_wait")]
-    wait: Option<Duration>,
-
-    /// Do not wait: if the lock is held, exit with 75.
-    #[arg(short, long)]
-    no_wait: bool,
+    #[command(flatten)]
+    wait: WaitArgs,
 
     /// How long the lease lasts, and how long from each extension [default: 30s].
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     ttl: Option<Duration>,
 
-    /// Share the lock with others who do; whoever does not excludes them.
-    #[arg(long, conflicts_with = "slots")]
-    shared: bool,
-
-    /// Let so many have it at a time. All who use the name have to agree on the number.
-    #[arg(long, value_name = "N")]
-    slots: Option<u32>,
+    #[command(flatten)]
+    sharing: SharingArgs,
 
     /// Shown to whoever finds the lock held [default: the name of the program that called].
     #[arg(long, value_name = "TEXT")]
@@ -94,6 +84,21 @@ impl AcquireArgs {
     }
 }
 
+/// The same of arguments that are mistaken somewhere: a format that is none, and `sh` after a flag that is none, are taken
+/// for it, since a shell would make a success of silence.
+pub(crate) fn seems_for_eval(arguments: impl IntoIterator<Item = OsString>) -> bool {
+    let words = arguments.into_iter().map(|word| word.to_string_lossy().into_owned()).take_while(|word| word != "--");
+    let mut words = words.skip_while(|word| word != "acquire").skip(1);
+    let is_other = |format: &str| !["text", "json"].contains(&format);
+    let mut is_format = false;
+    words.any(|word| {
+        let (flag, value) = word.split_once('=').unwrap_or((&word, &word));
+        let is_it = value == "sh" || (is_format || (flag == "--format" && flag != value)) && is_other(value);
+        is_format = word == "--format";
+        is_it
+    })
+}
+
 /// Lets a shell that evaluates what is printed come to the same code: of nothing at all it would make a success.
 pub(crate) fn pass_on(exit: Exit) {
     if exit != Exit::OK {
@@ -104,25 +109,23 @@ pub(crate) fn pass_on(exit: Exit) {
 
 /// Acquires, prints, and leaves.
 pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outcome {
-    if context.settings.nodes().iter().any(|url| url.starts_with("memory:")) {
-        return Err(Failure::Config("memory: is gone with the process, and the lease with it: not for acquire".into()));
-    }
-    let ttl = args.ttl.or(context.settings.duration("ttl")).unwrap_or_default();
+    context.outlasts("acquire")?;
     if let Some(pid) = args.keep_while_pid.filter(|_| keeper::is_keeper()) {
         return keeper::keep(context, pid).await;
     }
     let kept = args.keep_while_pid.map(Process::find).transpose()?;
     let mut signals = Signals::listen().map_err(|error| Failure::Internal(format!("no signals: {error}")))?;
-    let mut builder = context.builder()?.outlived_by_leases();
+    let recipe = recipe(context, &args)?;
+    let mut builder = context.builder()?.ttl(recipe.ttl).outlived_by_leases();
     if let Some(kept) = kept {
         builder = builder.also_alive_with(kept.pid);
     }
     let client = tokio::select! {
-        client = builder.connect() => client?,
+        client = context.open(builder) => client?,
         signal = signals.next_fatal() => return Ok(Exit::signal(signal.as_raw())),
     };
     let lease = tokio::select! {
-        lease = wait_for(context, &client, &args, ttl) => lease?,
+        lease = recipe.acquire(context.output, &client) => lease?,
         signal = signals.next_fatal() => {
             // Dropping the attempt gave everything back; what is left is to deliver it.
             let _ = client.close(FLUSH).await;
@@ -148,64 +151,17 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
     told.map(|()| Exit::OK)
 }
 
-/// Waits for the lock as long as was asked, and shows how that goes.
-async fn wait_for(context: &Context, client: &Client, args: &AcquireArgs, ttl: Duration) -> Result<Lease, Failure> {
-    let (news, heard) = watch::channel(None);
-    let mut display = Display::new(context.output, client, &args.name, heard);
-    let lease = tokio::select! {
-        lease = ask(context, client, args, ttl, news) => lease,
-        never = display.show() => match never {},
-    };
-    drop(display);
-    match lease.map_err(Failure::from) {
-        Err(Failure::Held { error, .. }) => {
-            let since = held_since(client, &args.name).await;
-            Err(Failure::Held { error, since: since.and_then(|since| since.elapsed().ok()) })
-        }
-        other => other,
-    }
-}
-
-async fn ask(
-    context: &Context,
-    client: &Client,
-    args: &AcquireArgs,
-    ttl: Duration,
-    news: watch::Sender<Option<Wait>>,
-) -> Result<Lease, AcquireError> {
-    let observer = move |progress: &Progress| {
-        if let Progress::Waiting(wait) = progress {
-            news.send_replace(Some(wait.clone()));
-        }
-    };
-    let label = args.label.clone().or_else(|| context.settings.text("label").map(ToOwned::to_owned));
-    let label = label.unwrap_or_else(|| caller(args.keep_while_pid));
-    let is_patient = std::io::stderr().is_terminal() && !args.no_wait;
-    let wait = args.wait.or((!is_patient).then_some(Duration::ZERO));
-    let (name, off) = (&args.name, Renewals::Off);
-    match (args.slots, wait) {
-        (Some(permits), wait) => {
-            let lock = client.semaphore(name, permits).ttl(ttl).label(&label).renewals(off).observe(observer);
-            match wait {
-                Some(wait) => lock.acquire_within(wait).await,
-                None => lock.acquire().await,
-            }
-        }
-        (None, wait) if args.shared => {
-            let lock = client.rw(name).ttl(ttl).label(&label).renewals(off).observe(observer);
-            match wait {
-                Some(wait) => lock.read_within(wait).await,
-                None => lock.read().await,
-            }
-        }
-        (None, wait) => {
-            let lock = client.lock(name).ttl(ttl).label(&label).renewals(off).observe(observer);
-            match wait {
-                Some(wait) => lock.acquire_within(wait).await,
-                None => lock.acquire().await,
-            }
-        }
-    }
+/// What to ask for. Nobody renews it here.
+fn recipe<'a>(context: &Context, args: &'a AcquireArgs) -> Result<Recipe<'a>, Failure> {
+    let label = args.label.as_deref().or(context.settings.text("label"));
+    Ok(Recipe {
+        name: &args.name,
+        way: args.sharing.way(),
+        ttl: context.ttl(args.ttl)?,
+        label: label.map_or_else(|| caller(args.keep_while_pid), ToOwned::to_owned),
+        renewals: Renewals::Off,
+        wait: args.wait.patience(None),
+    })
 }
 
 /// The program on whose behalf it is: this process is gone before anybody looks.
@@ -256,7 +212,32 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::{quoted, seems_for_eval};
+
+    #[test]
+    fn mistaken_arguments_are_for_eval_if_they_ask_for_a_shells_format() {
+        let seems = |line: &str| seems_for_eval(line.split(' ').map(Into::into));
+        for line in [
+            "acquire a --format sh --bogus",
+            "acquire a --bogus --format=sh",
+            "--nodes x acquire --format sh",
+            "acquire a --fromat sh",
+            "acquire a --format bash",
+            "acquire a --format=",
+        ] {
+            assert!(seems(line), "{line}");
+        }
+        for line in [
+            "acquire a --bogus",
+            "acquire a --format json --bogus",
+            "acquire a --format=text --bogus",
+            "acquire a --bogus --format",
+            "run a --bogus -- quorlock acquire b --format sh",
+            "release a --format sh",
+        ] {
+            assert!(!seems(line), "{line}");
+        }
+    }
 
     #[test]
     fn a_shell_reads_back_what_was_quoted() {

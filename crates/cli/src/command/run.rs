@@ -7,10 +7,10 @@ mod guard;
 mod job;
 mod limits;
 mod outer;
-mod recipe;
 mod report;
 mod supervise;
 mod terminal;
+mod way;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -21,18 +21,16 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use quorlock::{Client, Lease};
 use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_process};
-use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::duration::{millis, parse_duration, show};
 use crate::exit::{Exit, Failure};
+use crate::recipe::{SharingArgs, WaitArgs, Way};
 use crate::signals::Signals;
-use crate::waiting::{self, Display};
 use environment::Surroundings;
 use guard::Guard;
 use limits::{Cause, Limits, OnLost};
-use outer::{Kind, Outer};
-use recipe::Recipe;
+use outer::Kind;
 use report::Report;
 use supervise::{Run, Supervisor};
 use terminal::Terminal;
@@ -53,13 +51,8 @@ pub(crate) struct RunArgs {
     /// What to lock.
     name: String,
 
-    /// How long to wait for the lock [default: for ever on a terminal, else not at all].
-    #[arg(short, long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "no_wait")]
-    wait: Option<Duration>,
-
-    /// Do not wait: if the lock is held, exit with 75.
-    #[arg(short, long)]
-    no_wait: bool,
+    #[command(flatten)]
+    wait: WaitArgs,
 
     /// What to do if the lock is held, after --wait if that is given: skip exits with 0, as a cron job should.
     #[arg(long, value_name = "WHAT")]
@@ -90,13 +83,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WHAT", default_value = "stop")]
     on_lost: OnLost,
 
-    /// Share the lock with others who do; whoever does not excludes them.
-    #[arg(long, conflicts_with = "slots")]
-    shared: bool,
-
-    /// Let so many run at a time. All who use the name have to agree on the number.
-    #[arg(long, value_name = "N")]
-    slots: Option<u32>,
+    #[command(flatten)]
+    sharing: SharingArgs,
 
     /// Shown to whoever finds the lock held [default: the command's name].
     #[arg(long, value_name = "TEXT")]
@@ -147,18 +135,18 @@ struct Terms {
 }
 
 impl Terms {
-    fn of(context: &Context, args: &RunArgs) -> Self {
-        let or_set = |given: Option<Duration>, key| given.or(context.settings.duration(key)).unwrap_or_default();
-        Self { ttl: or_set(args.ttl, "ttl"), kill_grace: or_set(args.kill_grace, "kill_grace") }
+    fn of(context: &Context, args: &RunArgs) -> Result<Self, Failure> {
+        let kill_grace = args.kill_grace.or(context.settings.duration("kill_grace")).unwrap_or_default();
+        Ok(Self { ttl: context.ttl(args.ttl)?, kill_grace })
     }
 }
 
 impl RunArgs {
     fn kind(&self) -> Kind {
-        match self.slots {
-            Some(_) => Kind::Slots,
-            None if self.shared => Kind::Shared,
-            None => Kind::Exclusive,
+        match self.sharing.way() {
+            Way::Slots(_) => Kind::Slots,
+            Way::Shared => Kind::Shared,
+            Way::Alone | Way::Owned(_) => Kind::Exclusive,
         }
     }
 }
@@ -203,8 +191,9 @@ fn die(signal: Option<Signal>) -> ExitCode {
 
 /// Acquires, runs, releases, and tells what came of it.
 pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
-    let terms = Terms::of(context, &args);
-    check(context, &args, terms)?;
+    context.outlasts("run")?;
+    let terms = Terms::of(context, &args)?;
+    check(&args, terms)?;
     let mut report = Report::new(&args.name, args.kind());
     let done = attempt(context, &args, terms, &mut report).await;
     let exit = match done {
@@ -256,12 +245,7 @@ fn tell(context: &Context, args: &RunArgs, report: &Report, exit: Exit) -> crate
     }
 }
 
-fn check(context: &Context, args: &RunArgs, terms: Terms) -> Result<(), Failure> {
-    if context.settings.nodes().iter().any(|url| url.starts_with("memory:")) {
-        return Err(Failure::Config(
-            "memory: is gone with the process, so it locks nobody else out: not for run".into(),
-        ));
-    }
+fn check(args: &RunArgs, terms: Terms) -> Result<(), Failure> {
     let least = (terms.kill_grace + Duration::from_secs(1)) * 3;
     if terms.ttl < least {
         return Err(Failure::Usage(format!(
@@ -270,12 +254,7 @@ fn check(context: &Context, args: &RunArgs, terms: Terms) -> Result<(), Failure>
             terms.ttl, terms.kill_grace
         )));
     }
-    if let (Some(ttl), Some(most)) = (args.ttl, context.settings.duration("max_ttl"))
-        && ttl > most
-    {
-        return Err(Failure::Usage(format!("--ttl {} is out of bounds: max_ttl is {}", show(ttl), show(most))));
-    }
-    if args.no_wait && args.if_held == Some(IfHeld::Wait) {
+    if args.wait.no_wait && args.if_held == Some(IfHeld::Wait) {
         return Err(Failure::Usage("--no-wait and --if-held wait contradict each other".into()));
     }
     if let (Some(least), Some(most)) = (args.min_hold, args.max_hold)
@@ -296,6 +275,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     let internal = |what: &str, error: std::io::Error| Failure::Internal(format!("{what}: {error}"));
     let surroundings = Surroundings::new(context)?;
     let outer = surroundings.outer();
+    let recipe = way::recipe(context, args, terms.ttl, &outer)?;
     let mut signals = Signals::listen().map_err(|error| internal("no signals", error))?;
     let mut guard = Guard::post().map_err(|error| internal("no guardian", error))?;
     let begun = Instant::now();
@@ -305,7 +285,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
         signal = signals.next_fatal() => return Ok(interrupted(report, signal)),
     };
     let lease = tokio::select! {
-        lease = acquire(context, &client, args, terms, &outer) => lease,
+        lease = recipe.acquire(context.output, &client) => lease,
         signal = signals.next_fatal() => {
             // Dropping the attempt gave everything back; what is left is to deliver it.
             let _ = client.close(FLUSH).await;
@@ -314,14 +294,18 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
         }
     };
     report.waited_ms = millis(begun.elapsed());
-    let (lease, owner) = lease?;
+    let lease = lease?;
+    let owner = match &recipe.way {
+        Way::Owned(owner) => Some(owner),
+        Way::Alone | Way::Shared | Way::Slots(_) => None,
+    };
     let held = Instant::now();
     report.fence = lease.fence().ok().map(quorlock::Fence::get);
     report.slot = lease.slot();
     if let Some(fence) = report.fence {
         context.output.detail(format!("{} is ours with fence {fence}, after {}", args.name, show(begun.elapsed())));
     }
-    let environment = surroundings.for_command(args, terms.ttl, &lease, owner.as_ref(), &outer)?;
+    let environment = surroundings.for_command(args, terms.ttl, &lease, owner, &outer)?;
     let limits = Limits { on_lost: args.on_lost, grace: terms.kill_grace, max_hold: args.max_hold };
     let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, &args.command, &environment)?
         .watch(&client)
@@ -345,32 +329,6 @@ fn interrupted(report: &mut Report, signal: Signal) -> Exit {
     let is_key = [Signal::INT, Signal::QUIT].contains(&signal);
     report.is_from_terminal = is_key && Terminal::open().is_some_and(|terminal| terminal.is_ours());
     Exit::signal(signal.as_raw())
-}
-
-/// Waits for the lock as long as was asked, and shows how that goes.
-async fn acquire(
-    context: &Context,
-    client: &Client,
-    args: &RunArgs,
-    terms: Terms,
-    outer: &Outer,
-) -> Result<(Lease, Option<quorlock::Owner>), Failure> {
-    let (news, heard) = watch::channel(None);
-    let recipe = Recipe::new(context, client, args, terms.ttl, outer, news)?;
-    let mut display = Display::new(context.output, client, &args.name, heard);
-    let lease = tokio::select! {
-        lease = recipe.acquire() => lease,
-        never = display.show() => match never {},
-    };
-    drop(display);
-    match lease.map_err(Failure::from) {
-        Ok(lease) => Ok((lease, recipe.owner())),
-        Err(Failure::Held { error, .. }) => {
-            let since = waiting::held_since(client, &args.name).await;
-            Err(Failure::Held { error, since: since.and_then(|since| since.elapsed().ok()) })
-        }
-        Err(failure) => Err(failure),
-    }
 }
 
 /// A majority knows of the release; the others shall, too, if they can be reached.

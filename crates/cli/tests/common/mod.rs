@@ -1,6 +1,7 @@
 //! A user of the real binary, with a real file and real servers.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part of it; a test fails by panicking")]
 
+pub(crate) mod place;
 pub(crate) mod pty;
 
 use std::io::{BufRead, BufReader, Write};

@@ -14,38 +14,13 @@ mod terminal;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, ExitStatus};
 
-use common::{User, cluster};
-use quorlock_testkit::{RedisServer, eventually};
-
-/// Where the locks of a test live: in a file, or on three servers.
-struct Place {
-    user: User,
-    flags: Vec<String>,
-    servers: Vec<RedisServer>,
-}
+use common::place::Place;
+use quorlock_testkit::eventually;
 
 impl Place {
-    fn file() -> Self {
-        Self { user: User::new(), flags: Vec::new(), servers: Vec::new() }
-    }
-
-    fn servers() -> Self {
-        let user = User::new();
-        let (servers, nodes) = cluster(&user, 3);
-        Self { user, flags: vec!["--nodes".into(), nodes], servers }
-    }
-
-    /// What is true of both.
-    fn both(claim: impl Fn(&Self)) {
-        claim(&Self::file());
-        claim(&Self::servers());
-    }
-
     /// `quorlock run` with these arguments.
     fn run(&self, arguments: &[&str]) -> Command {
-        let mut command = self.user.quorlock(&["run"]);
-        command.args(&self.flags).args(arguments);
-        command
+        self.quorlock(&[&["run"], arguments].concat())
     }
 
     /// A shell script under the lock, which has said its first line.

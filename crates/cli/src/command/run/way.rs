@@ -1,0 +1,60 @@
+//! How a run holds its lock, by its flags and by what the runs around it hold.
+
+use std::path::Path;
+use std::time::Duration;
+
+use quorlock::{Owner, Renewals};
+
+use super::outer::{Around, Kind, Outer};
+use super::{IfHeld, RunArgs};
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::recipe::{Recipe, Way};
+
+/// A run may take as long as it likes.
+const RENEWALS: Renewals = Renewals::Watchdog { every: None, lifetime: Duration::MAX };
+
+/// What to ask for.
+pub(super) fn recipe<'a>(
+    context: &Context,
+    args: &'a RunArgs,
+    ttl: Duration,
+    outer: &Outer,
+) -> Result<Recipe<'a>, Failure> {
+    let around = outer.of(&args.name);
+    let mut wait = args.wait.patience(args.if_held.map(|if_held| if_held == IfHeld::Wait));
+    let way = match (args.kind(), around.map(|around| around.kind)) {
+        // Who holds alone holds no less than a share.
+        (Kind::Exclusive, None | Some(Kind::Exclusive)) | (Kind::Shared, Some(Kind::Exclusive)) => {
+            Way::Owned(around.and_then(Around::owner).unwrap_or_else(Owner::new))
+        }
+        (kind, Some(other)) if kind != other => return Err(at_odds(&args.name, other, kind)),
+        (_, None) => args.sharing.way(),
+        (_, Some(_)) => {
+            // It might wait for somebody who waits for the run around it.
+            wait = Some(Duration::ZERO);
+            args.sharing.way()
+        }
+    };
+    let label = args.label.as_deref().or(context.settings.text("label"));
+    let label = label.map_or_else(|| program(args), ToOwned::to_owned);
+    Ok(Recipe { name: &args.name, way, ttl, label, renewals: RENEWALS, wait })
+}
+
+fn program(args: &RunArgs) -> String {
+    let program = args.command.first().and_then(|program| Path::new(program).file_name());
+    program.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn at_odds(name: &str, around: Kind, asked: Kind) -> Failure {
+    let how = |kind| match kind {
+        Kind::Exclusive => "alone",
+        Kind::Shared => "with --shared",
+        Kind::Slots => "with --slots",
+    };
+    Failure::Usage(format!(
+        "{name} is held by the run around this one, {}: asked for {}, this one would wait for itself",
+        how(around),
+        how(asked)
+    ))
+}
