@@ -103,11 +103,16 @@ impl Inbox {
         (Self::new(channel, move |answer| drop(sender.send(answer))), receiver)
     }
 
+    /// Whether the end has been taken.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
     /// Nothing is taken after the end: it would be held for the answer to a question that got none.
     pub(crate) fn take(&self, answer: Answer) {
         let is_over = match answer {
             Answer::End(_) => self.over.swap(true, Ordering::AcqRel),
-            _ => self.over.load(Ordering::Acquire),
+            _ => self.is_over(),
         };
         if !is_over {
             (self.take)(answer);

@@ -14,6 +14,7 @@ mod history;
 mod scripts;
 mod seeds;
 mod sentinel;
+mod trouble;
 mod wire;
 
 use std::collections::{HashMap, VecDeque};
@@ -22,9 +23,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ::redis::{
-    ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, Value,
-};
+use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, RedisConnectionInfo, Value};
 use quorlock_core::node::{Constants, Errand};
 
 use crate::node::exam::{Exam, Plan};
@@ -32,6 +31,7 @@ use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Search,
 pub(crate) use cluster::ClusterNode;
 use scripts::Home;
 use sentinel::Sentinels;
+use trouble::{describe, malformed, readable, trouble};
 use wire::{Connecting, Receiver, Wire};
 
 /// The oldest server that has everything the scripts need (`SET .. PXAT`).
@@ -308,6 +308,10 @@ impl Receiver for Ear {
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.inbox.is_over()
+    }
+
     fn end(&self, error: &io::Error) {
         self.inbox.take(Answer::End(Trouble::Broken(error.to_string())));
     }
@@ -332,7 +336,7 @@ fn fitness<'a>(post: Post, field: impl Fn(&str) -> &'a str) -> Result<(), Troubl
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let (major, minor) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     if (major, minor) < VERSION_MIN {
-        return unfit(format!("Redis {version} is too old: 6.2 or later is needed"));
+        return unfit(format!("Redis {} is too old: 6.2 or later is needed", readable(version)));
     }
     let role = field("role");
     match post {
@@ -367,33 +371,6 @@ fn fitness<'a>(post: Post, field: impl Fn(&str) -> &'a str) -> Result<(), Troubl
         return unfit("it does not tell its run_id".into());
     }
     Ok(())
-}
-
-/// What a server's error means for the link.
-fn trouble(error: &RedisError) -> Trouble {
-    let text = describe(error);
-    match error.kind() {
-        ErrorKind::AuthenticationFailed => Trouble::Denied(text),
-        _ if error.code() == Some("WRONGPASS") => Trouble::Denied(format!("authentication failed: {text}")),
-        _ if matches!(error.code(), Some("NOPERM" | "NOAUTH")) => Trouble::Denied(text),
-        _ => Trouble::Broken(text),
-    }
-}
-
-/// An error in words, without the parts of a command that it may repeat.
-fn describe(error: &RedisError) -> String {
-    match (error.code(), error.detail()) {
-        (Some(code), Some(detail)) => {
-            let detail = detail.split(", with args").next().unwrap_or_default();
-            format!("{code} {detail}")
-        }
-        (Some(code), None) => code.into(),
-        (None, _) => error.to_string(),
-    }
-}
-
-fn malformed(what: &str) -> Trouble {
-    Trouble::Broken(format!("a malformed reply to {what}"))
 }
 
 #[cfg(test)]

@@ -132,6 +132,10 @@ impl Receiver for Watch {
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.inbox.is_over()
+    }
+
     /// The master is no worse for a sentinel that is gone.
     fn end(&self, _error: &io::Error) {}
 }

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
-use super::frame;
+use super::frame::Measure;
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
@@ -24,6 +24,9 @@ type Reader = Box<dyn AsyncRead + Send + Unpin>;
 pub(super) trait Receiver: Send + Sync + 'static {
     /// One value: the answer to one command, or a push.
     fn receive(&self, value: Value);
+
+    /// Whether what has come so far is the end of it: nothing more is read then.
+    fn is_over(&self) -> bool;
 
     /// The connection is over.
     fn end(&self, error: &io::Error);
@@ -82,8 +85,9 @@ impl Connecting {
             }
         }
         let mut answers = Vec::with_capacity(values);
+        let mut measure = Measure::default();
         while answers.len() < values {
-            match frame::measure(&self.unread).map_err(malformed)? {
+            match measure.look(&self.unread).map_err(malformed)? {
                 Some(length) => {
                     answers.push(parse(&self.unread[..length])?);
                     self.unread.drain(..length);
@@ -235,13 +239,21 @@ async fn work(
 }
 
 async fn read(mut reader: Reader, mut unread: Vec<u8>, receiver: &impl Receiver) -> io::Result<Never> {
+    let mut measure = Measure::default();
     loop {
         let mut taken = 0;
-        while let Some(length) = frame::measure(&unread[taken..]).map_err(malformed)? {
+        while let Some(length) = measure.look(&unread[taken..]).map_err(malformed)? {
             receiver.receive(parse(&unread[taken..taken + length])?);
+            if receiver.is_over() {
+                return Err(malformed("more than is listened to"));
+            }
             taken += length;
         }
         unread.drain(..taken);
+        if unread.len() < READ_MIN {
+            // One long value is no reason to keep so much room for ever.
+            unread.shrink_to(ROOM_MAX);
+        }
         fill(&mut reader, &mut unread).await?;
     }
 }
@@ -258,6 +270,8 @@ async fn fill(reader: &mut Reader, unread: &mut Vec<u8>) -> io::Result<()> {
 
 /// How much room there is for every read.
 const READ_MIN: usize = 4_096;
+/// How much room is kept when little is in it.
+const ROOM_MAX: usize = 64 * 1_024;
 
 fn parse(bytes: &[u8]) -> io::Result<Value> {
     parse_redis_value(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, super::describe(&error)))

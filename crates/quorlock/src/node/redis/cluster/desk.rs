@@ -175,6 +175,10 @@ impl Receiver for Ear {
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.desk.inbox.is_over()
+    }
+
     fn end(&self, error: &io::Error) {
         self.desk.inbox.take(Answer::End(Trouble::Broken(error.to_string())));
     }

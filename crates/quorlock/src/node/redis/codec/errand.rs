@@ -61,7 +61,9 @@ pub(in crate::node::redis) fn standing(value: Value) -> Result<Standing, Trouble
 fn parse_standing(value: &Value) -> Option<Standing> {
     let Value::Array(parts) = value else { return None };
     let [accepted, at, words @ ..] = parts.as_slice() else { return None };
-    let words: Vec<String> = words.iter().map(text).collect::<Option<_>>()?;
+    // Some of these are shown to people.
+    let word = |value| text(value).filter(|word| !word.contains(char::is_control));
+    let words: Vec<String> = words.iter().map(word).collect::<Option<_>>()?;
     let [mark, run, cluster, nodes, max_ttl, sigma, witnessed, witness, seen, founders, rest @ ..] = words.as_slice()
     else {
         return None;

@@ -18,6 +18,10 @@ impl Receiver for Queued {
         let _ = self.0.send(Ok(value));
     }
 
+    fn is_over(&self) -> bool {
+        false
+    }
+
     fn end(&self, error: &io::Error) {
         let _ = self.0.send(Err(io::Error::new(error.kind(), error.to_string())));
     }

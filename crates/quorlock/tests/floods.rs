@@ -1,0 +1,74 @@
+//! Nodes that never stop talking: a client takes so much and no more. Alone in its process, for its memory is looked at.
+
+mod common;
+#[path = "hostile/fake.rs"]
+mod fake;
+#[path = "hostile/resp.rs"]
+mod resp;
+
+use common::{builder, observe};
+use fake::{Deed, Fake, From};
+use quorlock_testkit::eventually_async;
+use resp::{bulk, push};
+
+/// What a client keeps of one value at most, what the kernel keeps on its way, and some room for everything else.
+const TAKEN_MAX: u64 = (32 + 16) << 20;
+/// The bytes of a value, what is made of them, and the room to grow into.
+const GROWTH_MAX: u64 = 400 << 20;
+/// How many bytes have to be thrown away for pushes to count as endless.
+const PUSHED_MIN: u64 = 8 << 20;
+
+/// The most memory that this process has ever had.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("there is one on Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it tells the peak");
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number of kilobytes") << 10
+}
+
+/// What never ends and is no answer.
+fn endless() -> [(&'static str, Vec<u8>, Vec<u8>); 6] {
+    let chunk = |piece: &[u8]| piece.repeat(64 * 1024 / piece.len());
+    let text = bulk(&"0123456789".repeat(10));
+    [
+        ("a line", b"+".to_vec(), chunk(b"a")),
+        ("an error", b"-ERR ".to_vec(), chunk(b"a")),
+        ("a list", b"*500000\r\n".to_vec(), chunk(&text)),
+        ("lists in lists", Vec::new(), chunk(b"*2\r\n")),
+        ("a list of nothing", b"*500000\r\n".to_vec(), chunk(b"_\r\n")),
+        ("a long text, again and again", b"*9\r\n".to_vec(), bulk(&"a".repeat(30_000_000)).into_iter().collect()),
+    ]
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_never_stops_is_not_listened_to_for_ever() {
+    let before = peak();
+    for from in [From::Greeting, From::Errand, From::Vote] {
+        for (name, first, then) in endless() {
+            let fake = Fake::start(None, from, Deed::Flood(first, then)).await;
+            let client = builder().nodes([fake.url()]).connect().await.expect("nothing is wrong with its settings");
+            assert!(client.lock("job").try_acquire().await.ok().flatten().is_none(), "{name}");
+            eventually_async("the client to hang up", async || fake.floods_ended() > 0).await;
+            let taken = fake.flooded();
+            println!(
+                "{name}, from the {from:?} on: {} KiB were taken; {} MiB of memory at the peak",
+                taken >> 10,
+                peak() >> 20
+            );
+            assert!(taken < TAKEN_MAX, "{name}, from the {from:?} on: {taken} bytes were taken");
+        }
+    }
+    // Pushes are no answer to anything: they are thrown away, until the silence behind them has lasted too long.
+    let said = push(&[bulk("message"), bulk("quorlock~broken"), bulk("quorlock:nobody's")]).repeat(1_000);
+    let fake = Fake::start(None, From::Vote, Deed::Flood(Vec::new(), said)).await;
+    let client = builder().nodes([fake.url()]).connect().await.expect("nothing is wrong with its settings");
+    observe::healthy(&client, 0).await;
+    eventually_async("many pushes to be thrown away, and the silence behind them to be noticed", async || {
+        drop(client.lock("job").try_acquire().await);
+        fake.pushed() > PUSHED_MIN && fake.floods_ended() > 0
+    })
+    .await;
+    let grown = peak() - before;
+    println!("{} MiB of memory at the peak, {} MiB more than before", peak() >> 20, grown >> 20);
+    assert!(grown < GROWTH_MAX, "{grown} bytes more than before");
+}

@@ -1,0 +1,42 @@
+//! RESP3, just enough to be rude in it.
+
+pub(crate) fn bulk(text: &str) -> Vec<u8> {
+    format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+}
+
+pub(crate) fn int(number: i64) -> Vec<u8> {
+    format!(":{number}\r\n").into_bytes()
+}
+
+pub(crate) fn array(parts: &[Vec<u8>]) -> Vec<u8> {
+    group('*', parts)
+}
+
+pub(crate) fn push(parts: &[Vec<u8>]) -> Vec<u8> {
+    group('>', parts)
+}
+
+pub(crate) fn group(kind: char, parts: &[Vec<u8>]) -> Vec<u8> {
+    [format!("{kind}{}\r\n", parts.len()).into_bytes(), parts.concat()].concat()
+}
+
+/// The first command in these bytes, word by word, and its length; `None` until all of it is there.
+pub(crate) fn command(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+    let mut at = 0;
+    let count = number(bytes, &mut at, b'*')?;
+    let mut words = Vec::with_capacity(count);
+    for _ in 0..count {
+        let length = number(bytes, &mut at, b'$')?;
+        words.push(bytes.get(at..at + length)?.to_vec());
+        at += length + 2;
+    }
+    (at <= bytes.len()).then_some((words, at))
+}
+
+fn number(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
+    let rest = bytes.get(*at..)?;
+    let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    assert_eq!(rest[0], kind, "clients speak in arrays of bulk strings");
+    *at += end + 2;
+    std::str::from_utf8(&rest[1..end]).ok()?.parse().ok()
+}
