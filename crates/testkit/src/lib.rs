@@ -1,4 +1,4 @@
-//! Real Redis servers, a faulty network and a movable wall clock, for tests.
+//! Real Redis servers, a faulty network, a movable wall clock and a slow disk, for tests.
 //!
 //! Everything runs on free ports of 127.0.0.1 and in temporary folders, and
 //! stops when its handle is dropped. Nothing outlives the test process, not
@@ -7,19 +7,23 @@
 #![expect(clippy::missing_panics_doc, reason = "test support panics on every failure, with a message that says why")]
 
 mod clock;
+mod disk;
 mod port;
 mod proxy;
 mod redis_cluster;
 mod redis_server;
 mod reply;
 mod sentinels;
+mod shim;
 mod spawner;
 mod wait;
 
 pub use clock::Clock;
+pub use disk::Disk;
 pub use proxy::{Loss, Proxy};
 pub use redis_cluster::RedisCluster;
 pub use redis_server::{Aof, RedisServer, RedisServerBuilder};
 pub use reply::Reply;
 pub use sentinels::{Sentinels, SentinelsBuilder};
+pub use spawner::{mortal_command, spawn};
 pub use wait::{eventually, eventually_async};

@@ -17,8 +17,11 @@ use tempfile::TempDir;
 
 pub use builder::{Aof, RedisServerBuilder};
 
+use crate::clock::Clock;
+use crate::disk::Disk;
 use crate::port::Port;
 use crate::reply::{self, Reply};
+use crate::shim;
 use crate::spawner;
 use crate::wait::{DEADLINE, eventually};
 
@@ -255,9 +258,8 @@ impl RedisServer {
             .stdin(Stdio::null())
             .stdout(log_file)
             .stderr(log_copy);
-        if let Some(clock) = &self.setup.clock {
-            command.envs(clock.envs());
-        }
+        let (clock, disk) = (self.setup.clock.iter(), self.setup.disk.iter());
+        command.envs(shim::together(clock.flat_map(Clock::envs).chain(disk.flat_map(Disk::envs))));
         let child = spawner::spawn(command).expect("redis-server can be started");
         let pid = child.id();
         *self.child() = Some(child);

@@ -16,8 +16,8 @@ struct Job {
 
 static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
 
-/// A command for `program` that the kernel kills when the test process ends.
-pub(crate) fn mortal_command(program: &OsStr) -> Command {
+/// A command for `program` that the kernel kills when the test process ends, if it is started by [`spawn`].
+pub fn mortal_command(program: &OsStr) -> Command {
     let Some(setpriv) = find_in_path("setpriv") else {
         return Command::new(program);
     };
@@ -30,7 +30,11 @@ pub(crate) fn mortal_command(program: &OsStr) -> Command {
 ///
 /// The parent death signal is sent when the spawning thread ends, not the
 /// process: a server started by a test's own thread would die with that thread.
-pub(crate) fn spawn(command: Command) -> io::Result<Child> {
+///
+/// # Errors
+///
+/// When the program cannot be started.
+pub fn spawn(command: Command) -> io::Result<Child> {
     let (reply, answer) = mpsc::channel();
     SPAWNER
         .get_or_init(|| Mutex::new(start_spawner()))

@@ -8,6 +8,7 @@ use std::thread;
 
 use super::RedisServer;
 use crate::clock::Clock;
+use crate::disk::Disk;
 use crate::spawner::find_in_path;
 
 /// When the append-only file is synced to disk.
@@ -28,6 +29,7 @@ pub struct RedisServerBuilder {
     config: Vec<(String, String)>,
     pub(super) password: Option<String>,
     pub(super) clock: Option<Clock>,
+    pub(super) disk: Option<Disk>,
     pub(super) is_sentinel: bool,
 }
 
@@ -65,6 +67,12 @@ impl RedisServerBuilder {
     /// Runs the server under this wall clock.
     pub fn clock(mut self, clock: &Clock) -> Self {
         self.clock = Some(clock.clone());
+        self
+    }
+
+    /// Runs the server on this disk.
+    pub fn disk(mut self, disk: &Disk) -> Self {
+        self.disk = Some(disk.clone());
         self
     }
 

@@ -1,0 +1,42 @@
+//! A disk that tests make slow, for any program that is not statically linked.
+
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::NamedTempFile;
+
+use crate::shim;
+
+const SHIM_SOURCE: &str = include_str!("disk_shim.c");
+
+/// The disk of every server started with it. Clones are the same disk.
+#[derive(Debug, Clone)]
+pub struct Disk {
+    shim: PathBuf,
+    control: Arc<NamedTempFile>,
+}
+
+impl Disk {
+    /// A disk as fast as it is.
+    #[expect(clippy::new_without_default, reason = "it compiles and writes files")]
+    pub fn new() -> Self {
+        let control =
+            NamedTempFile::with_prefix("quorlock-disk-").expect("the temporary folder takes the disk's control file");
+        let disk = Self { shim: shim::compiled("disk", SHIM_SOURCE), control: Arc::new(control) };
+        disk.slow_syncs(Duration::ZERO);
+        disk
+    }
+
+    /// From now on, every sync takes this much longer.
+    pub fn slow_syncs(&self, by: Duration) {
+        let micros = by.as_micros() as i64;
+        self.control.as_file().write_all_at(&micros.to_ne_bytes(), 0).expect("the disk's control file can be written");
+    }
+
+    /// The environment variables that put a process on this disk, which must live when the process starts.
+    pub fn envs(&self) -> Vec<(String, String)> {
+        vec![shim::preload(&self.shim), ("QUORLOCK_DISK_FILE".to_owned(), shim::text(self.control.path()))]
+    }
+}

@@ -1,0 +1,64 @@
+//! Libraries that are loaded into a process before its own, to change what it sees of its machine.
+
+use std::env;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// The environment variable that loads this one, besides those that are loaded anyway.
+pub(crate) fn preload(shim: &Path) -> (String, String) {
+    let shim = text(shim);
+    let value = match env::var(PRELOAD) {
+        Ok(others) if !others.is_empty() => format!("{shim}:{others}"),
+        _ => shim,
+    };
+    (PRELOAD.to_owned(), value)
+}
+
+/// The variables of several: all of them are loaded.
+pub(crate) fn together(envs: impl IntoIterator<Item = (String, String)>) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for (key, value) in envs {
+        match all.iter_mut().find(|(known, _)| *known == key && key == PRELOAD) {
+            Some((_, loaded)) => *loaded = format!("{loaded}:{value}"),
+            None => all.push((key, value)),
+        }
+    }
+    all
+}
+
+pub(crate) fn text(path: &Path) -> String {
+    path.to_str().expect("the temporary folder's path is UTF-8").to_owned()
+}
+
+/// Compiled once per source text, for all test processes together. The rename
+/// lets processes that compile at the same time each find a whole file.
+pub(crate) fn compiled(what: &str, source_text: &str) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    source_text.hash(&mut hasher);
+    let name = format!("quorlock-{what}-shim-{:016x}.so", hasher.finish());
+    let shim = env::temp_dir().join(name);
+    if shim.exists() {
+        return shim;
+    }
+
+    let folder = tempfile::tempdir().expect("the temporary folder takes a shim");
+    let source = folder.path().join("shim.c");
+    let object = folder.path().join("shim.so");
+    fs::write(&source, source_text).expect("a shim's source can be written");
+    let output = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O2", "-Wall", "-o"])
+        .args([&object, &source])
+        .output()
+        .expect("cc is not installed; shims need it");
+    assert!(
+        output.status.success(),
+        "cc could not compile the {what} shim:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    fs::rename(&object, &shim).expect("a compiled shim can be moved into place");
+    shim
+}
