@@ -1,0 +1,190 @@
+//! The client processes of one episode.
+
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use quorlock_testkit::spawn;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::clock;
+use crate::history::{History, Record};
+use crate::plan::SIDES;
+use crate::subject::Program;
+use crate::task::Task;
+
+/// How often it is looked whether clients have ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The client processes. Dropping it kills all of them.
+#[derive(Debug)]
+pub struct Crew {
+    program: Program,
+    history: Arc<History>,
+    /// The nodes, as each side sees them.
+    sides: [Vec<String>; SIDES],
+    register: String,
+    seed: u64,
+    started: u32,
+    members: Vec<Option<Member>>,
+}
+
+#[derive(Debug)]
+struct Member {
+    client: u32,
+    child: Child,
+    /// Closed to tell it to finish.
+    stdin: Option<ChildStdin>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Crew {
+    /// Nobody yet.
+    pub fn new(
+        program: Program,
+        history: Arc<History>,
+        sides: [Vec<String>; SIDES],
+        register: String,
+        seed: u64,
+    ) -> Self {
+        Self { program, history, sides, register, seed, started: 0, members: Vec::new() }
+    }
+
+    /// Starts this many clients.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub fn board(&mut self, count: usize) -> io::Result<()> {
+        for place in 0..count {
+            self.members.push(None);
+            self.enter(place)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the client of this place by SIGKILL, also when it is stopped.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub fn kill(&mut self, place: usize) -> io::Result<()> {
+        let Some(mut member) = self.members[place].take() else { return Ok(()) };
+        let is_broken = member.child.try_wait()?;
+        member.end()?;
+        match is_broken {
+            Some(status) => self.tell_broken(member.client, status),
+            None => self.history.note(Record::Killed { at: clock::now(), client: member.client }),
+        }
+        Ok(())
+    }
+
+    /// Starts a new client in this place.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn enter(&mut self, place: usize) -> io::Result<()> {
+        let client = self.started;
+        self.started += 1;
+        let urls = self.sides[place % SIDES].clone();
+        let task = Task::new(client, self.seed.wrapping_add(u64::from(client)), urls, self.register.clone());
+        let mut command = self.program.command(task)?;
+        // Ctrl-C is for the harness alone.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut child = spawn(command)?;
+        let stdin = child.stdin.take();
+        let reader = child.stdout.take().map(|output| {
+            let history = Arc::clone(&self.history);
+            thread::spawn(move || listen(client, BufReader::new(output), &history))
+        });
+        self.members[place] = Some(Member { client, child, stdin, reader });
+        Ok(())
+    }
+
+    /// SIGSTOP or SIGCONT for the client of this place.
+    pub fn signal(&self, place: usize, signal: Signal) {
+        if let Some(member) = &self.members[place] {
+            // One that has ended by itself is found out later.
+            let _ = kill_process(Pid::from_child(&member.child), signal);
+        }
+    }
+
+    /// Tells everyone to finish what they are at, and waits for it as long as `is_time` says. Whoever has not come to
+    /// an end by then is killed.
+    ///
+    /// # Errors
+    /// When a process cannot be waited for.
+    pub fn finish(&mut self, mut is_time: impl FnMut(Duration) -> bool) -> io::Result<()> {
+        for member in self.members.iter_mut().flatten() {
+            member.stdin = None;
+        }
+        let begun = Instant::now();
+        loop {
+            let mut left = 0;
+            for place in 0..self.members.len() {
+                let Some(member) = &mut self.members[place] else { continue };
+                match member.child.try_wait()? {
+                    None => left += 1,
+                    Some(status) => {
+                        let client = member.client;
+                        member.end()?;
+                        self.members[place] = None;
+                        if !status.success() {
+                            self.tell_broken(client, status);
+                        }
+                    }
+                }
+            }
+            if left == 0 {
+                return Ok(());
+            }
+            if !is_time(begun.elapsed()) {
+                break;
+            }
+            thread::sleep(LOOK);
+        }
+        for place in 0..self.members.len() {
+            self.kill(place)?;
+        }
+        Ok(())
+    }
+
+    fn tell_broken(&self, client: u32, status: ExitStatus) {
+        self.history.note(Record::Broken { client, why: status.to_string() });
+    }
+}
+
+impl Member {
+    /// Ends the process if it is still there, and hears out what it has said.
+    fn end(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for member in self.members.iter_mut().flatten() {
+            let _ = member.end();
+        }
+    }
+}
+
+fn listen(client: u32, output: impl BufRead, history: &History) {
+    for line in output.lines() {
+        // The last line of one that was killed may be cut short.
+        let Ok(line) = line else { return };
+        match serde_json::from_str(&line) {
+            Ok(event) => history.note(Record::Client { client, event }),
+            Err(error) if line.ends_with('}') => {
+                history.note(Record::Broken { client, why: format!("said {line:?}: {error}") });
+            }
+            Err(_) => return,
+        }
+    }
+}

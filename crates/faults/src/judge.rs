@@ -1,0 +1,189 @@
+//! What a history shows: who held what and when, and whether that can have been.
+
+mod turn;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::clock::seconds;
+use crate::history::Record;
+use crate::plan::{Act, Bound};
+use crate::register::Outcome;
+use crate::task::NAMES;
+use turn::{Turn, turns};
+
+/// What a look at a history found. Several are added up by [`add`](Self::add).
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Findings {
+    /// Leases that were surely valid for a while.
+    pub grants: usize,
+    /// Those of them that were lost before they were released.
+    pub losses: usize,
+    /// Clients that were killed.
+    pub killed: usize,
+    /// How often each fault was inflicted.
+    pub faults: BTreeMap<Act, usize>,
+    /// Leases that began while an earlier one of the same name was still valid.
+    pub overlaps: usize,
+    /// How long two were valid at a time at most, in nanoseconds.
+    pub longest_overlap: u64,
+    /// Leases with a fence that is not above one that had been given out before.
+    pub disorder: usize,
+    /// Reads and writes that came after the lease they belong to.
+    pub late: usize,
+    /// Reads and writes that were refused for their fence.
+    pub refused: usize,
+    /// Writes to the fenced cells that undid somebody's work.
+    pub fenced_harmed: usize,
+    /// The same of the cells that check nothing.
+    pub bare_harmed: usize,
+    /// All writes.
+    pub writes: usize,
+    /// Who was never served, although everything was well in the end.
+    pub starved: usize,
+    /// The longest wait of those who were served, in nanoseconds; faults included.
+    pub longest_wait: u64,
+    /// How often a cluster had to be declared anew.
+    pub declared: usize,
+    /// Clients that ended by themselves, or talked nonsense.
+    pub broken: usize,
+    /// All of what should not be, in words, in the order of time.
+    pub told: Vec<String>,
+}
+
+impl Findings {
+    /// Looks at the whole history.
+    pub fn of(bound: Bound, records: &[Record]) -> Self {
+        let mut found = Self::default();
+        let turns = turns(records);
+        found.count(records);
+        for turn in &turns {
+            found.look_at(turn);
+        }
+        for name in NAMES {
+            let mut held: Vec<&Turn> = turns.iter().filter(|turn| turn.name == name && turn.is_held()).collect();
+            held.sort_by_key(|turn| turn.from);
+            found.look_for_overlaps(&held);
+            match bound {
+                Bound::Within => found.look_for_disorder(&held),
+                Bound::Beyond => found.look_for_precedence(&held),
+            }
+        }
+        found
+    }
+
+    /// What must not be, given whether the assumptions held.
+    pub fn violations(&self, bound: Bound) -> usize {
+        let always = self.disorder + self.fenced_harmed + self.broken;
+        always + if bound == Bound::Within { self.overlaps + self.starved } else { 0 }
+    }
+
+    /// Adds what was found in another history.
+    pub fn add(&mut self, other: Self) {
+        self.grants += other.grants;
+        self.losses += other.losses;
+        self.killed += other.killed;
+        for (act, count) in other.faults {
+            *self.faults.entry(act).or_default() += count;
+        }
+        self.overlaps += other.overlaps;
+        self.longest_overlap = self.longest_overlap.max(other.longest_overlap);
+        self.disorder += other.disorder;
+        self.late += other.late;
+        self.refused += other.refused;
+        self.fenced_harmed += other.fenced_harmed;
+        self.bare_harmed += other.bare_harmed;
+        self.writes += other.writes;
+        self.starved += other.starved;
+        self.longest_wait = self.longest_wait.max(other.longest_wait);
+        self.declared += other.declared;
+        self.broken += other.broken;
+        self.told.extend(other.told);
+    }
+
+    fn count(&mut self, records: &[Record]) {
+        for record in records {
+            match record {
+                Record::Fault { deed, .. } => *self.faults.entry(deed.act).or_default() += 1,
+                Record::Killed { .. } => self.killed += 1,
+                Record::Declared { .. } => self.declared += 1,
+                Record::Broken { client, why } => {
+                    self.broken += 1;
+                    self.told.push(format!("client {client} broke: {why}"));
+                }
+                Record::Client { .. } | Record::Register(_) | Record::Healed { .. } => {}
+            }
+        }
+    }
+
+    fn look_at(&mut self, turn: &Turn) {
+        self.grants += usize::from(turn.is_held());
+        self.losses += usize::from(turn.is_held() && turn.lost.is_some());
+        if turn.is_starved() {
+            self.starved += 1;
+            let why = turn.gave_up.as_deref().unwrap_or("it was never answered");
+            self.told.push(format!("starved: {turn}: {why}"));
+        } else if let Some(from) = turn.from {
+            self.longest_wait = self.longest_wait.max(from - turn.asked);
+        }
+        for entry in &turn.entries {
+            self.writes += usize::from(entry.is_write);
+            self.late += usize::from(entry.at > turn.valid_until());
+            self.refused += usize::from(entry.fenced == Some(Outcome::Refused));
+            self.bare_harmed += usize::from(entry.bare == Outcome::Overwrote);
+            if entry.fenced == Some(Outcome::Overwrote) {
+                self.fenced_harmed += 1;
+                self.told.push(format!("the fenced cell was harmed at {:.6} s by {turn}", seconds(entry.at)));
+            }
+        }
+    }
+
+    /// One name's leases, in the order in which they began.
+    fn look_for_overlaps(&mut self, held: &[&Turn]) {
+        let mut longest: Option<&Turn> = None;
+        for &later in held {
+            let from = later.from.unwrap_or_default();
+            if let Some(other) = longest.filter(|other| from < other.ended()) {
+                let both = other.ended().min(later.ended()) - from;
+                self.overlaps += 1;
+                self.longest_overlap = self.longest_overlap.max(both);
+                self.told.push(format!("two at a time for {:.3} s: {other} and {later}", seconds(both)));
+            }
+            longest = longest.filter(|other| other.ended() >= later.ended()).or(Some(later));
+        }
+    }
+
+    /// While one is valid at a time, fences have the order of the leases.
+    fn look_for_disorder(&mut self, held: &[&Turn]) {
+        let mut highest: Option<&Turn> = None;
+        for &later in held.iter().filter(|turn| turn.fence.is_some()) {
+            if let Some(other) = highest.filter(|other| later.fence <= other.fence) {
+                self.tell_disorder(other, later);
+            }
+            highest = highest.filter(|other| other.fence >= later.fence).or(Some(later));
+        }
+    }
+
+    /// Whoever asks when a fence has been handed out already gets a higher one, whatever the clocks say; and no two have
+    /// the same.
+    fn look_for_precedence(&mut self, held: &[&Turn]) {
+        for (place, &later) in held.iter().enumerate().filter(|(_, turn)| turn.fence.is_some()) {
+            let before = held[..place].iter().filter(|other| other.fence.is_some());
+            let mut wrong = before.filter(|other| {
+                other.fence == later.fence || other.fence > later.fence && other.from < Some(later.asked)
+            });
+            if let Some(other) = wrong.next() {
+                self.tell_disorder(other, later);
+            }
+        }
+    }
+
+    fn tell_disorder(&mut self, other: &Turn, later: &Turn) {
+        self.disorder += 1;
+        self.told.push(format!("no higher fence than before: {other} and then {later}"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

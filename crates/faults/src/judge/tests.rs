@@ -1,0 +1,122 @@
+use std::time::Duration;
+
+use super::*;
+use crate::history::Event;
+use crate::plan::{Deed, Target};
+use crate::register::Entry;
+
+/// One turn in milliseconds: the client's number serves as the turn's, too.
+struct Told {
+    client: u32,
+    asked: u64,
+    from: u64,
+    until: u64,
+    fence: Option<u64>,
+}
+
+impl Told {
+    fn records(&self) -> Vec<Record> {
+        let &Self { client, asked, from, until, fence } = self;
+        let event = |event| Record::Client { client, event };
+        vec![
+            event(Event::Asked { turn: 1, name: NAMES[0].into(), at: asked * 1_000_000 }),
+            event(Event::Granted { turn: 1, at: from * 1_000_000, until: until * 1_000_000, fence }),
+        ]
+    }
+}
+
+fn told(turns: &[(u64, u64, u64, u64)]) -> Vec<Record> {
+    let turn = |(client, &(asked, from, until, fence)): (usize, &(u64, u64, u64, u64))| {
+        Told { client: client as u32, asked, from, until, fence: Some(fence) }.records()
+    };
+    turns.iter().enumerate().flat_map(turn).collect()
+}
+
+#[test]
+fn one_after_the_other_is_good() {
+    let found = Findings::of(Bound::Within, &told(&[(0, 10, 20, 1), (0, 20, 30, 2), (5, 31, 50, 3)]));
+    assert_eq!((found.grants, found.violations(Bound::Within), found.longest_wait), (3, 0, 26_000_000));
+}
+
+#[test]
+fn two_at_a_time_are_found_and_count_within_the_assumptions() {
+    let records = told(&[(0, 10, 20, 1), (0, 15, 30, 2)]);
+    let found = Findings::of(Bound::Within, &records);
+    assert_eq!((found.overlaps, found.longest_overlap, found.violations(Bound::Within)), (1, 5_000_000, 1));
+    assert_eq!(Findings::of(Bound::Beyond, &records).violations(Bound::Beyond), 0);
+}
+
+#[test]
+fn a_lease_that_was_released_or_lost_is_over() {
+    for event in [Event::Released { turn: 1, at: 15_000_000 }, Event::Lost { turn: 1, at: 15_000_000 }] {
+        let mut records = told(&[(0, 10, 20, 1), (0, 15, 30, 2)]);
+        records.push(Record::Client { client: 0, event });
+        assert_eq!(Findings::of(Bound::Within, &records).overlaps, 0);
+    }
+}
+
+#[test]
+fn a_lease_that_was_extended_lasts_longer() {
+    let mut records = told(&[(0, 10, 20, 1), (0, 25, 30, 2)]);
+    let event = Event::Extended { turn: 1, at: 19_000_000, until: 28_000_000 };
+    records.push(Record::Client { client: 0, event });
+    assert_eq!(Findings::of(Bound::Within, &records).longest_overlap, 3_000_000);
+}
+
+#[test]
+fn a_lease_that_was_over_when_it_was_seen_holds_nothing() {
+    let found = Findings::of(Bound::Within, &told(&[(0, 25, 20, 1), (0, 22, 30, 2)]));
+    assert_eq!((found.grants, found.violations(Bound::Within)), (1, 0));
+}
+
+#[test]
+fn fences_out_of_order_are_found() {
+    let records = told(&[(0, 10, 20, 2), (0, 20, 30, 1)]);
+    assert_eq!(Findings::of(Bound::Within, &records).disorder, 1);
+    // Beyond the assumptions the second may have been decided first: it asked before the first was told.
+    assert_eq!(Findings::of(Bound::Beyond, &records).disorder, 0);
+    for turns in [[(0, 10, 20, 2), (11, 20, 30, 1)], [(0, 10, 20, 2), (0, 20, 30, 2)]] {
+        assert_eq!(Findings::of(Bound::Beyond, &told(&turns)).disorder, 1);
+    }
+}
+
+#[test]
+fn without_fences_only_overlaps_are_looked_for() {
+    let turns = [(0, 10, 20), (1, 15, 30)];
+    let turn = |(client, from, until)| Told { client, asked: 0, from, until, fence: None }.records();
+    let found = Findings::of(Bound::Within, &turns.into_iter().flat_map(turn).collect::<Vec<_>>());
+    assert_eq!((found.overlaps, found.disorder), (1, 0));
+}
+
+#[test]
+fn a_cell_that_was_harmed_is_told_and_who_comes_late_is_counted() {
+    let mut records = told(&[(0, 10, 20, 1)]);
+    let entry = |at, fenced, bare| Record::Register(Entry { at, client: 0, turn: 1, is_write: true, fenced, bare });
+    records.push(entry(19_000_000, Some(Outcome::Done), Outcome::Done));
+    records.push(entry(21_000_000, Some(Outcome::Refused), Outcome::Overwrote));
+    let found = Findings::of(Bound::Beyond, &records);
+    assert_eq!((found.late, found.refused, found.bare_harmed, found.fenced_harmed), (1, 1, 1, 0));
+    assert_eq!(found.violations(Bound::Beyond), 0);
+    records.push(entry(22_000_000, Some(Outcome::Overwrote), Outcome::Overwrote));
+    assert_eq!(Findings::of(Bound::Beyond, &records).violations(Bound::Beyond), 1);
+}
+
+#[test]
+fn who_waits_to_the_end_is_starved_unless_it_was_killed_meanwhile() {
+    let asked = Record::Client { client: 0, event: Event::Asked { turn: 1, name: NAMES[0].into(), at: 0 } };
+    let (killed, healed) = (Record::Killed { at: 1, client: 0 }, Record::Healed { at: 2 });
+    let starved = |records: &[&Record]| {
+        Findings::of(Bound::Within, &records.iter().map(|&record| record.clone()).collect::<Vec<_>>()).starved
+    };
+    assert_eq!(starved(&[&asked, &healed, &killed]), 1);
+    assert_eq!(starved(&[&asked, &killed, &healed]), 0);
+}
+
+#[test]
+fn faults_are_counted() {
+    let (at, length) = (Duration::ZERO, Duration::ZERO);
+    let deed = Deed { at, length, target: Target::Node(0), act: Act::Flush, amount: 0 };
+    let mut found = Findings::of(Bound::Within, &[Record::Fault { at: 1, deed }]);
+    found.add(found.clone());
+    assert_eq!(found.faults[&Act::Flush], 2);
+}

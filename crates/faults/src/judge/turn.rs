@@ -1,0 +1,111 @@
+//! One client's wish for a name, from its first request to its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::clock::seconds;
+use crate::history::{Event, Record};
+use crate::register::Entry;
+
+/// Everything that was told about one turn.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Turn {
+    pub(super) client: u32,
+    pub(super) name: String,
+    pub(super) asked: u64,
+    pub(super) from: Option<u64>,
+    /// As far as the client knew.
+    pub(super) until: u64,
+    pub(super) fence: Option<u64>,
+    pub(super) released: Option<u64>,
+    pub(super) lost: Option<u64>,
+    pub(super) gave_up: Option<String>,
+    /// Its client was killed or broke: whatever it has not told, nobody knows.
+    pub(super) is_cut_short: bool,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Turn {
+    /// The last moment in which it may have been acted upon.
+    pub(super) fn valid_until(&self) -> u64 {
+        self.until.min(self.lost.unwrap_or(u64::MAX))
+    }
+
+    /// Its end: nobody else may have begun before.
+    pub(super) fn ended(&self) -> u64 {
+        self.valid_until().min(self.released.unwrap_or(u64::MAX))
+    }
+
+    /// Whether it was valid for a while. A process that was held up may see its lease only when it is over.
+    pub(super) fn is_held(&self) -> bool {
+        self.from.is_some_and(|from| from < self.ended())
+    }
+
+    /// Whether nobody ever served it.
+    pub(super) fn is_starved(&self) -> bool {
+        self.from.is_none() && self.lost.is_none() && !self.is_cut_short
+    }
+}
+
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { client, name, .. } = self;
+        write!(f, "client {client} with {name}, asked at {:.6} s", seconds(self.asked))?;
+        if let Some(from) = self.from {
+            write!(f, ", valid from {:.6} to {:.6} s", seconds(from), seconds(self.ended()))?;
+        }
+        if let Some(fence) = self.fence {
+            write!(f, " (fence {fence})")?;
+        }
+        Ok(())
+    }
+}
+
+/// All turns of a history.
+pub(super) fn turns(records: &[Record]) -> Vec<Turn> {
+    let mut turns: BTreeMap<(u32, u32), Turn> = BTreeMap::new();
+    let (mut killed, mut healed) = (BTreeSet::new(), false);
+    for record in records {
+        match record {
+            Record::Client { client, event } => take(&mut turns, *client, event),
+            Record::Register(entry) => {
+                turns.entry((entry.client, entry.turn)).or_default().entries.push(entry.clone());
+            }
+            Record::Healed { .. } => healed = true,
+            // Whoever has to be killed in the end has not been served.
+            Record::Killed { client, .. } if healed => drop(killed.remove(client)),
+            Record::Killed { client, .. } | Record::Broken { client, .. } => drop(killed.insert(*client)),
+            Record::Fault { .. } | Record::Declared { .. } => {}
+        }
+    }
+    for turn in turns.values_mut() {
+        turn.is_cut_short = killed.contains(&turn.client);
+    }
+    turns.into_values().collect()
+}
+
+fn take(turns: &mut BTreeMap<(u32, u32), Turn>, client: u32, event: &Event) {
+    let (Event::Asked { turn, .. }
+    | Event::Granted { turn, .. }
+    | Event::Extended { turn, .. }
+    | Event::Released { turn, .. }
+    | Event::Lost { turn, .. }
+    | Event::GaveUp { turn, .. }) = event;
+    let turn = turns.entry((client, *turn)).or_default();
+    match event {
+        Event::Asked { name, at, .. } => {
+            turn.client = client;
+            turn.name.clone_from(name);
+            turn.asked = *at;
+        }
+        Event::Granted { at, until, fence, .. } => {
+            turn.from = Some(*at);
+            turn.until = *until;
+            turn.fence = *fence;
+        }
+        Event::Extended { until, .. } => turn.until = turn.until.max(*until),
+        Event::Released { at, .. } => turn.released = Some(*at),
+        Event::Lost { at, .. } => turn.lost = Some(*at),
+        Event::GaveUp { why, .. } => turn.gave_up = Some(why.clone()),
+    }
+}

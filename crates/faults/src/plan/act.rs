@@ -1,0 +1,155 @@
+//! What can be done, to whom, for how long; and whether it breaks an assumption.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Something that is done, and undone when its time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Act {
+    /// SIGKILL; it comes back with what its files have.
+    Kill,
+    /// SIGKILL; it comes back with nothing.
+    Wipe,
+    /// SIGSTOP, later SIGCONT.
+    Freeze,
+    /// FLUSHALL.
+    Flush,
+    /// SCRIPT FLUSH.
+    ForgetScripts,
+    /// No memory left: every write is refused.
+    FillUp,
+    /// CONFIG SET of an eviction policy, with enough memory.
+    AllowEviction,
+    /// Every sync of the append-only file takes `amount` milliseconds.
+    SlowDisk,
+    /// The wall clock steps back by `amount` milliseconds, and stays so.
+    StepBack,
+    /// The wall clock steps ahead by `amount` milliseconds, within the drift that is allowed for.
+    Nudge,
+    /// All connections are reset.
+    Cut,
+    /// They are reset after `amount` more requests, each of which the server has got.
+    CutAfterRequests,
+    /// Every message takes `amount` milliseconds more.
+    Delay,
+    /// Messages get lost, and arrive later or with a reset.
+    Lose,
+    /// Requests vanish; then a reset.
+    DropRequests,
+    /// Answers vanish; then a reset.
+    DropReplies,
+    /// Nothing comes through; then all of it.
+    Hold,
+    /// New connections are closed at once, old ones reset.
+    Refuse,
+    /// The clients' side is closed, and what was under way reaches the server only later.
+    Strand,
+    /// SIGKILL of a client; a new one takes its place.
+    KillClient,
+    /// SIGSTOP of a client, also for longer than its lease is valid. Breaks A2.
+    FreezeClient,
+    /// The wall clocks of a majority jump ahead by `amount` milliseconds, and back. Breaks A1.
+    JumpAhead,
+}
+
+impl Act {
+    /// Whether a node loses what it knew, or is taken to have lost it.
+    pub fn costs_memory(self) -> bool {
+        matches!(self, Self::Kill | Self::Wipe | Self::Flush)
+    }
+
+    /// Whether the node cannot vote meanwhile.
+    pub fn stops_node(self) -> bool {
+        self.costs_memory() || matches!(self, Self::Freeze | Self::FillUp | Self::AllowEviction)
+    }
+
+    /// Whether it has to do with wall clocks.
+    pub fn moves_clock(self) -> bool {
+        matches!(self, Self::StepBack | Self::Nudge | Self::JumpAhead)
+    }
+}
+
+/// `step-back`.
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// Whether the assumptions of the guarantees hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// They do.
+    Within,
+    /// A1 or A2 is broken: leases may overlap, and fences must still be in order.
+    Beyond,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// What an act is done to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "words of the plan's targets")]
+pub enum On {
+    Node,
+    Link,
+    Client,
+    Majority,
+}
+
+/// A kind of fault: what, to whom, from how little to how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "words of the plan's entries")]
+pub struct Kind {
+    pub act: Act,
+    pub on: On,
+    pub bound: Bound,
+    pub lasts_ms: (u64, u64),
+    pub amount: (u64, u64),
+}
+
+const fn kind(act: Act, on: On, lasts_ms: (u64, u64), amount: (u64, u64)) -> Kind {
+    let bound = match act {
+        Act::FreezeClient | Act::JumpAhead => Bound::Beyond,
+        _ => Bound::Within,
+    };
+    Kind { act, on, bound, lasts_ms, amount }
+}
+
+const ALL: [Kind; 22] = [
+    kind(Act::Kill, On::Node, (1, 800), (0, 0)),
+    kind(Act::Wipe, On::Node, (1, 800), (0, 0)),
+    kind(Act::Freeze, On::Node, (50, 2_500), (0, 0)),
+    kind(Act::Flush, On::Node, (0, 0), (0, 0)),
+    kind(Act::ForgetScripts, On::Node, (0, 0), (0, 0)),
+    kind(Act::FillUp, On::Node, (200, 1_500), (0, 0)),
+    kind(Act::AllowEviction, On::Node, (200, 1_500), (0, 0)),
+    kind(Act::SlowDisk, On::Node, (500, 3_000), (5, 300)),
+    kind(Act::StepBack, On::Node, (0, 0), (20, 240)),
+    kind(Act::Nudge, On::Node, (0, 0), (5, 50)),
+    kind(Act::Cut, On::Link, (0, 0), (0, 0)),
+    kind(Act::CutAfterRequests, On::Link, (0, 0), (1, 20)),
+    kind(Act::Delay, On::Link, (300, 2_500), (1, 120)),
+    kind(Act::Lose, On::Link, (300, 2_500), (4, 20)),
+    kind(Act::DropRequests, On::Link, (100, 2_000), (0, 0)),
+    kind(Act::DropReplies, On::Link, (100, 2_000), (0, 0)),
+    kind(Act::Hold, On::Link, (50, 2_500), (0, 0)),
+    kind(Act::Refuse, On::Link, (100, 2_000), (0, 0)),
+    kind(Act::Strand, On::Link, (50, 2_500), (0, 0)),
+    kind(Act::KillClient, On::Client, (50, 800), (0, 0)),
+    kind(Act::FreezeClient, On::Client, (100, 3_000), (0, 0)),
+    // Forth and back within sigma and `backstep`: fences must stay in order.
+    kind(Act::JumpAhead, On::Majority, (300, 1_500), (250, 550)),
+];
+
+/// All kinds that keep the assumptions, or all that break one.
+pub fn kinds(bound: Bound) -> impl Iterator<Item = Kind> {
+    ALL.into_iter().filter(move |kind| kind.bound == bound)
+}

@@ -1,0 +1,66 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+const LENGTH: Duration = Duration::from_secs(20);
+
+#[test]
+fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
+    for bound in [Bound::Within, Bound::Beyond] {
+        assert_eq!(Plan::new(7, bound, LENGTH), Plan::new(7, bound, LENGTH));
+        assert_ne!(Plan::new(7, bound, LENGTH).deeds, Plan::new(8, bound, LENGTH).deeds);
+    }
+}
+
+#[test]
+fn nothing_breaks_an_assumption_unless_it_may() {
+    let breaking: BTreeSet<Act> = kinds(Bound::Beyond).map(|kind| kind.act).collect();
+    for seed in 0..200 {
+        let breaks = |bound| Plan::new(seed, bound, LENGTH).deeds.iter().any(|deed| breaking.contains(&deed.act));
+        assert!(!breaks(Bound::Within), "seed {seed}");
+        assert!(breaks(Bound::Beyond), "seed {seed}");
+    }
+}
+
+#[test]
+fn every_kind_of_fault_is_planned_sooner_or_later() {
+    let mut missing: BTreeSet<Act> =
+        [Bound::Within, Bound::Beyond].into_iter().flat_map(kinds).map(|k| k.act).collect();
+    for seed in 0..200 {
+        for bound in [Bound::Within, Bound::Beyond] {
+            for deed in Plan::new(seed, bound, LENGTH).deeds {
+                missing.remove(&deed.act);
+            }
+        }
+    }
+    assert_eq!(missing, BTreeSet::new());
+}
+
+#[test]
+fn nothing_is_done_to_whom_something_is_being_done() {
+    for seed in 0..200 {
+        let deeds = Plan::new(seed, Bound::Beyond, LENGTH).deeds;
+        for (position, deed) in deeds.iter().enumerate() {
+            for later in deeds[position + 1..].iter().filter(|later| later.target == deed.target) {
+                assert!(deed.at + deed.length <= later.at, "seed {seed}: {deed:?} and {later:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn wall_clocks_stay_together_as_far_as_fences_need_it() {
+    for seed in 0..500 {
+        for bound in [Bound::Within, Bound::Beyond] {
+            let plan = Plan::new(seed, bound, LENGTH);
+            let mut offsets = vec![0_i64; plan.nodes()];
+            for deed in &plan.deeds {
+                if let (Target::Node(node), Act::StepBack | Act::Nudge) = (deed.target, deed.act) {
+                    let amount = deed.amount as i64;
+                    offsets[node] += if deed.act == Act::Nudge { amount } else { -amount };
+                    assert!(OFFSETS_MS.contains(&offsets[node]), "seed {seed}: {offsets:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+use super::*;
+
+fn read(cells: &mut Cells, fence: Option<u64>) -> Versions {
+    cells.apply(&Request { client: 0, turn: 0, name: String::new(), fence, write: None }).0
+}
+
+fn write_back(cells: &mut Cells, fence: Option<u64>, known: Versions) -> (Option<Outcome>, Outcome) {
+    let request = Request { client: 0, turn: 0, name: String::new(), fence, write: Some(known) };
+    let (_, fenced, bare) = cells.apply(&request);
+    (fenced, bare)
+}
+
+#[test]
+fn one_after_the_other_harms_nothing() {
+    let mut cells = Cells::default();
+    for fence in 1..4 {
+        let known = read(&mut cells, Some(fence));
+        assert_eq!(write_back(&mut cells, Some(fence), known), (Some(Outcome::Done), Outcome::Done));
+    }
+    assert_eq!(read(&mut cells, None), Versions { bare: 3, fenced: None });
+}
+
+#[test]
+fn who_comes_late_harms_only_the_bare_cell() {
+    let mut cells = Cells::default();
+    let (late, next) = (read(&mut cells, Some(1)), read(&mut cells, Some(2)));
+    assert_eq!(write_back(&mut cells, Some(2), next), (Some(Outcome::Done), Outcome::Done));
+    assert_eq!(write_back(&mut cells, Some(1), late), (Some(Outcome::Refused), Outcome::Overwrote));
+}
+
+#[test]
+fn a_fence_that_two_have_harms_the_fenced_cell() {
+    let mut cells = Cells::default();
+    let (one, other) = (read(&mut cells, Some(1)), read(&mut cells, Some(1)));
+    assert_eq!(write_back(&mut cells, Some(1), one), (Some(Outcome::Done), Outcome::Done));
+    assert_eq!(write_back(&mut cells, Some(1), other), (Some(Outcome::Overwrote), Outcome::Overwrote));
+}
+
+#[test]
+fn without_a_fence_two_at_a_time_harm_the_bare_cell() {
+    let mut cells = Cells::default();
+    let (one, other) = (read(&mut cells, None), read(&mut cells, None));
+    assert_eq!(write_back(&mut cells, None, one), (None, Outcome::Done));
+    assert_eq!(write_back(&mut cells, None, other), (None, Outcome::Overwrote));
+}
