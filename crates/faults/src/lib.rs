@@ -1,8 +1,8 @@
 //! Real servers, real clients, real faults; and a judge of what came of it.
 //!
-//! An [episode](episode) starts Redis servers, proxies in front of them and client processes that take turns with a few
-//! names; it does to them what the [plan](plan) of its seed says, heals everything and lets everyone finish. All that
-//! clients say goes into the [history](history), by one clock, and the [judge](judge) looks at that alone.
+//! An [episode] starts Redis servers, proxies in front of them and client processes that take turns with a few
+//! names; it does to them what the [plan] of its seed says, heals everything and lets everyone finish. All that
+//! clients say goes into the [history], by one clock, and the [judge] looks at that alone.
 //!
 //! What can be judged is a [`Subject`](subject::Subject): a program that takes a [`Task`](task::Task) and tells
 //! [events](history::Event), in lines of JSON. quorlock is one of them, and other lock libraries are the others.
