@@ -51,7 +51,7 @@ pub(crate) struct Fake {
 
 /// What a fake has seen, and how it behaves.
 struct Told {
-    /// The constants of the cluster that it claims to belong to.
+    /// The constants of the cluster that it claims to belong to: its name, nodes, `max_ttl` and sigma.
     constants: Mutex<Option<[String; 4]>>,
     /// Its own name for its run.
     run: String,
@@ -66,15 +66,13 @@ struct Told {
 }
 
 impl Fake {
-    /// In this cluster, of so many nodes; or in none yet.
-    pub(crate) async fn start(cluster: Option<(String, usize)>, from: From, deed: Deed) -> Self {
+    /// In a cluster with these constants, or in none yet.
+    pub(crate) async fn start(constants: Option<[String; 4]>, from: From, deed: Deed) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
         let addr = listener.local_addr().expect("it is bound");
         let manners = Mutex::new((from, deed));
-        let constants = cluster.map(|(name, nodes)| [name, nodes.to_string(), "3000".into(), "1000000".into()]);
-        let constants = Mutex::new(constants);
         let told = Arc::new(Told {
-            constants,
+            constants: Mutex::new(constants),
             run: format!("fake-{}", addr.port()),
             manners,
             deeds: AtomicUsize::new(0),
