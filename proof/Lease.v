@@ -220,7 +220,28 @@ Proof.
   - rewrite O in H. discriminate.
 Qed.
 
-(* What the three kinds of grant have in common: the counter does not fall, and no promise is broken. *)
+(* What the three kinds of grant have in common: requests, decisions and quarantines stay as they are, a promise only gets
+   longer, and the counter does not fall. *)
+Ltac grants s I i a :=
+  first
+    [ eapply (V_asked s I); eassumption
+    | eapply (V_renewing s I); eassumption
+    | eapply (V_renewed s I); eassumption
+    | eapply (V_alive s I); eassumption
+    | eapply (V_majority s I); eassumption
+    | apply (V_inside s I); assumption
+    | match goal with
+      | H : granted s ?j ?b _ _ \/ _ |- _ =>
+          destruct H as [X|(A1 & A2 & A3 & A4)];
+          [ pose proof (V_granted s I _ _ _ _ X); same j i; [same b a; lia|lia] | subst; rewrite !Nat.eqb_refl; lia ]
+      | |- context [promised s ?j ?b] =>
+          same j i; [same b a; [pose proof (V_promised s I i a); lia|apply (V_promised s I)]|apply (V_promised s I)]
+      | H : context [promised s ?j ?b] |- context [vote s ?j ?b] =>
+          same j i; [same b a; [solve [auto]|apply (V_vote s I); assumption]|apply (V_vote s I); assumption]
+      | F : fence s ?b = Some ?t, V : In ?j (voters s ?b) |- _ =>
+          same j i; [destruct (V_counter s I i b t F V); [auto|right; lia]|eapply (V_counter s I); eassumption]
+      end ].
+
 Lemma invariant_step : forall s s', Invariant s -> step s s' -> Invariant s'.
 Proof.
   intros s s' I H. destruct H.
@@ -250,17 +271,7 @@ Proof.
     pose proof (V_asked s I _ _ _ _ Hr) as Hx. pose proof (len_bounded a) as HL.
     assert (own : forall b, now s < promised s i b -> ~ done s b -> b <> a /\ ~ conflict a b).
     { intros b P D. pose proof (promised_is_voted s I i b P D Ho). split; [congruence|auto]. }
-    constructor; open; intros.
-    + eapply V_asked; eauto.
-    + eapply V_renewing; eauto.
-    + eapply V_renewed; eauto.
-    + eapply V_alive; eauto.
-    + destruct H as [X|(A1 & A2 & A3 & A4)].
-      * pose proof (V_granted s I _ _ _ _ X). same i0 i; [same a0 a; lia|lia].
-      * subst. rewrite !Nat.eqb_refl. lia.
-    + same i0 i; [same a0 a; [pose proof (V_promised s I i a); lia|apply V_promised; auto]|apply V_promised; auto].
-    + same i0 i; [same a0 a; [auto|apply (V_vote s I); auto]|apply (V_vote s I); auto].
-    + apply (V_inside s I); auto.
+    constructor; open; intros; try (grants s I i a; fail).
     + same i0 i; [congruence|]. apply (V_outside s I); auto.
     + same i0 i; [|eapply (V_together s I); eauto].
       same a0 a; same b a.
@@ -274,7 +285,6 @@ Proof.
       * apply own; auto.
       * intro C. apply conflict_symmetric in C. destruct (own a0 H H1) as [_ X]. exact (X C).
       * eapply (V_excluded s I i); eauto.
-    + same i0 i; [|eapply (V_counter s I); eauto]. destruct (V_counter s I i b t H H0); [auto|right; lia].
     + same i0 i; [same a0 a; [lia|pose proof (V_first s I i a0 H H0); lia]|eapply (V_first s I); eauto].
     + destruct H as [X|(A1 & A2 & A3 & A4)].
       * same i0 i.
@@ -286,20 +296,9 @@ Proof.
     + same i0 i; [|eapply (V_younger s I); eauto].
       same a0 a; [|eapply (V_younger s I); eauto].
       destruct (V_counter s I i b t H H0); [congruence|]. pose proof (Hs H2). lia.
-    + eapply V_majority; eauto.
   - (* GrantAgain *) rename H into Hr, H0 into Ho, H1 into Hv, H2 into Hp, H3 into Hw.
     pose proof (V_asked s I _ _ _ _ Hr) as Hx. pose proof (len_bounded a) as HL.
-    constructor; open; intros.
-    + eapply V_asked; eauto.
-    + eapply V_renewing; eauto.
-    + eapply V_renewed; eauto.
-    + eapply V_alive; eauto.
-    + destruct H as [X|(A1 & A2 & A3 & A4)].
-      * pose proof (V_granted s I _ _ _ _ X). same i0 i; [same a0 a; lia|lia].
-      * subst. rewrite !Nat.eqb_refl. lia.
-    + same i0 i; [same a0 a; [pose proof (V_promised s I i a); lia|apply V_promised; auto]|apply V_promised; auto].
-    + same i0 i; [same a0 a; [auto|apply (V_vote s I); auto]|apply (V_vote s I); auto].
-    + apply (V_inside s I); auto.
+    constructor; open; intros; try (grants s I i a; fail).
     + apply (V_outside s I); auto.
     + eapply (V_together s I); eauto.
     + same i0 i; [|eapply (V_excluded s I i0); eauto].
@@ -308,27 +307,15 @@ Proof.
       * eapply (promise_excludes_votes s I); eauto.
       * intro C. apply conflict_symmetric in C. eapply (promise_excludes_votes s I i a a0); eauto.
       * eapply (V_excluded s I i); eauto.
-    + same i0 i; [|eapply (V_counter s I); eauto]. destruct (V_counter s I i b t H H0); [auto|right; lia].
     + same i0 i; [pose proof (V_first s I i a0 H H0); lia|eapply (V_first s I); eauto].
     + destruct H as [X|(A1 & A2 & A3 & A4)].
       * destruct (V_value s I _ _ _ _ X H0 H1 H2) as [F C]. split; auto. same i0 i; auto. destruct C; [auto|right; lia].
       * subst. rewrite Nat.eqb_refl. pose proof (V_first s I i a H2 Hv). split; [lia|right; lia].
     + same i0 i; [|eapply (V_younger s I); eauto]. same a0 a; eapply (V_younger s I); eauto.
-    + eapply V_majority; eauto.
   - (* Repair *) rename H into Hr, H0 into Ho, H1 into Hv, H2 into Hw.
     pose proof (V_renewing s I _ _ _ Hr) as Hx. pose proof (V_renewed s I _ _ _ Hr) as Hf.
     pose proof (len_bounded a) as HL.
-    constructor; open; intros.
-    + eapply V_asked; eauto.
-    + eapply V_renewing; eauto.
-    + eapply V_renewed; eauto.
-    + eapply V_alive; eauto.
-    + destruct H as [X|(A1 & A2 & A3 & A4)].
-      * pose proof (V_granted s I _ _ _ _ X). same i0 i; [same a0 a; lia|lia].
-      * subst. rewrite !Nat.eqb_refl. lia.
-    + same i0 i; [same a0 a; [pose proof (V_promised s I i a); lia|apply V_promised; auto]|apply V_promised; auto].
-    + same i0 i; [same a0 a; [auto|apply (V_vote s I); auto]|apply (V_vote s I); auto].
-    + apply (V_inside s I); auto.
+    constructor; open; intros; try (grants s I i a; fail).
     + same i0 i; [congruence|]. apply (V_outside s I); auto.
     + same i0 i; [|eapply (V_together s I); eauto].
       same a0 a; same b a.
@@ -342,12 +329,10 @@ Proof.
       * apply Hv. eapply (promised_is_voted s I); eauto.
       * intro C. apply conflict_symmetric in C. revert C. apply Hv. eapply (promised_is_voted s I); eauto.
       * eapply (V_excluded s I i); eauto.
-    + same i0 i; [|eapply (V_counter s I); eauto]. destruct (V_counter s I i b t H H0); [auto|right; lia].
     + same i0 i; [same a0 a; [contradiction|pose proof (V_first s I i a0 H H0); lia]|eapply (V_first s I); eauto].
     + destruct H as [X|(A1 & A2 & A3 & A4)]; [|subst; contradiction].
       destruct (V_value s I _ _ _ _ X H0 H1 H2) as [F C]. split; auto. same i0 i; auto. destruct C; [auto|right; lia].
     + same i0 i; [|eapply (V_younger s I); eauto]. same a0 a; [contradiction|eapply (V_younger s I); eauto].
-    + eapply V_majority; eauto.
   - (* Expire *) constructor; open; intros; try (destruct I; eauto; fail).
     + destruct (V_vote s I i0 a0 H1) as [X|[X|X]]; auto. same i0 i; auto. same a0 a; [lia|auto].
     + same i0 i; [same a0 a; [auto|eapply (V_outside s I); eauto]|eapply (V_outside s I); eauto].
