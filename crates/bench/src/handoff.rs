@@ -12,6 +12,7 @@ use crate::Outcome;
 use crate::bare::Bare;
 use crate::round::Rounds;
 use crate::spread::Spread;
+use crate::turns::TurnArgs;
 
 const NODES: usize = 5;
 const WAITERS: [usize; 3] = [1, 8, 32];
@@ -22,18 +23,11 @@ const DELAY: Duration = Duration::from_micros(500);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How often every case takes its turn.
-    #[arg(long, default_value_t = 5)]
-    turns: usize,
-    /// How many handoffs, and how many rounds, make up a turn.
-    #[arg(long, default_value_t = 100)]
-    each: usize,
+    #[command(flatten)]
+    turns: TurnArgs,
     /// Whoever has let go asks again at once, while the lock is being handed on: then others than the next holder ask, too.
     #[arg(long)]
     again: bool,
-    /// Print JSON rather than a table.
-    #[arg(long)]
-    json: bool,
 }
 
 /// One network, and what was measured on it.
@@ -69,12 +63,12 @@ pub(crate) async fn run(args: &Args) -> Outcome {
         Network::new("loopback", servers.iter().map(RedisServer::addr).collect()),
         Network::new("1 ms", proxies.iter().map(Proxy::addr).collect()),
     ];
-    for _ in 0..args.turns {
+    for _ in 0..args.turns.turns {
         for network in &mut networks {
             network.take_turn(args).await?;
         }
     }
-    if args.json {
+    if args.turns.json {
         print_json(&networks);
     } else {
         print_table(&networks, args.again);
@@ -101,7 +95,7 @@ impl Network {
 
     /// The floor and every case, one after the other.
     async fn take_turn(&mut self, args: &Args) -> Outcome {
-        let each = args.each;
+        let each = args.turns.each;
         let mut floor = Bare::open(&self.addresses).await?;
         for index in 0..self.cases.len() {
             let mut rounds = Rounds::open(self.addresses.iter().copied()).await?;
@@ -139,7 +133,7 @@ impl Case {
             clients.push(client(addresses.iter().copied()).await?);
         }
         let before: Vec<Stats> = clients.iter().map(Client::stats).collect();
-        let log = Arc::new(Mutex::new(Log { left: args.each, released: None, handoffs: Vec::new() }));
+        let log = Arc::new(Mutex::new(Log { left: args.turns.each, released: None, handoffs: Vec::new() }));
         let turns = Arc::new(watch::Sender::new(0_u64));
         let again = args.again;
         let contend = |client: Client| {

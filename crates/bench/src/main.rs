@@ -5,6 +5,7 @@ mod handoff;
 mod round;
 mod spread;
 mod start;
+mod turns;
 
 use clap::{Parser, Subcommand};
 

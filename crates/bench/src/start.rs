@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::spread::Spread;
+use crate::turns::TurnArgs;
 use crate::{Failure, Outcome};
 
 /// Runs that are not counted: the file is made, and the programs are in memory.
@@ -11,18 +12,11 @@ const WARM_UP: usize = 5;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How often every case takes its turn.
-    #[arg(long, default_value_t = 5)]
-    turns: usize,
-    /// How many runs make up a turn.
-    #[arg(long, default_value_t = 100)]
-    each: usize,
+    #[command(flatten)]
+    turns: TurnArgs,
     /// The program to measure [default: the one built beside this one].
     #[arg(long, value_name = "PATH")]
     quorlock: Option<PathBuf>,
-    /// Print JSON rather than a table.
-    #[arg(long)]
-    json: bool,
 }
 
 /// One command, and how long it took.
@@ -58,15 +52,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Case::new("quorlock run x -- true", format!("{program} run x -- true")),
         Case::new("quorlock --version", format!("{program} --version")),
     ];
-    for _ in 0..args.turns {
-        let medians = take_turn(&cases, args.each, folder.path())?;
+    for _ in 0..args.turns.turns {
+        let medians = take_turn(&cases, args.turns.each, folder.path())?;
         let floor = *medians.first().ok_or("hyperfine measured nothing")?;
         for (case, median) in cases.iter_mut().zip(medians) {
             case.millis.add(median * 1e3);
             case.ratios.add(median / floor);
         }
     }
-    if args.json {
+    if args.turns.json {
         print_json(&cases);
     } else {
         print_table(&cases);

@@ -98,8 +98,10 @@ impl Held {
             held.close();
             return Err(LostError::Closed);
         }
-        held.note(&held.inner(), What::Granted, None);
-        held.schedule(&mut held.inner());
+        let mut inner = held.inner();
+        held.note(&inner, What::Granted, None);
+        held.schedule(&mut inner);
+        drop(inner);
         Ok(held)
     }
 

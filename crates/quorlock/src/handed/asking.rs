@@ -137,24 +137,20 @@ fn place(cluster: &Cluster, lease: &HandedLease) -> Result<Arc<Place>, ConfigErr
     Ok(Arc::new(settings.template.place(&lease.name)?))
 }
 
-impl From<Doubt> for ExtendError {
-    fn from(doubt: Doubt) -> Self {
-        match doubt {
-            Doubt::Lost(lost) => Self::Lost(lost),
-            Doubt::NoQuorum(tally) => Self::NoQuorum { tally },
-            Doubt::Config(error) => Self::Config(error),
-            Doubt::Closed => Self::Closed,
-        }
-    }
+/// Both operations may come to any of it.
+macro_rules! from_doubt {
+    ($($error:ident)+) => {
+        $(impl From<Doubt> for $error {
+            fn from(doubt: Doubt) -> Self {
+                match doubt {
+                    Doubt::Lost(lost) => Self::Lost(lost),
+                    Doubt::NoQuorum(tally) => Self::NoQuorum { tally },
+                    Doubt::Config(error) => Self::Config(error),
+                    Doubt::Closed => Self::Closed,
+                }
+            }
+        })+
+    };
 }
 
-impl From<Doubt> for CheckError {
-    fn from(doubt: Doubt) -> Self {
-        match doubt {
-            Doubt::Lost(lost) => Self::Lost(lost),
-            Doubt::NoQuorum(tally) => Self::NoQuorum { tally },
-            Doubt::Config(error) => Self::Config(error),
-            Doubt::Closed => Self::Closed,
-        }
-    }
-}
+from_doubt! { ExtendError CheckError }
