@@ -6,6 +6,7 @@
 
 #![expect(clippy::missing_panics_doc, reason = "test support panics on every failure, with a message that says why")]
 
+mod authority;
 mod clock;
 mod disk;
 mod port;
@@ -18,6 +19,7 @@ mod shim;
 mod spawner;
 mod wait;
 
+pub use authority::Authority;
 pub use clock::Clock;
 pub use disk::Disk;
 pub use proxy::{Loss, Proxy};

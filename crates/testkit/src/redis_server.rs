@@ -37,6 +37,7 @@ pub struct RedisServer {
     setup: RedisServerBuilder,
     child: Mutex<Option<Child>>,
     port: Port,
+    tls_port: Option<Port>,
     dir: TempDir,
 }
 
@@ -66,6 +67,7 @@ impl RedisServer {
                 setup: setup.clone(),
                 child: Mutex::new(None),
                 port: Port::reserve(),
+                tls_port: setup.has_tls().then(Port::reserve),
                 dir: TempDir::with_prefix("quorlock-redis-").expect("the temporary folder takes a server's folder"),
             };
             if server.launch().is_ok() {
@@ -85,6 +87,11 @@ impl RedisServer {
     /// The port, the same over all restarts.
     pub fn port(&self) -> u16 {
         self.port.number()
+    }
+
+    /// The port on which it listens for TLS, the same over all restarts. Panics when it was not set up to.
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port.as_ref().expect("the server was set up with an authority").number()
     }
 
     /// The address, the same over all restarts.
@@ -244,7 +251,8 @@ impl RedisServer {
     fn launch(&self) -> Result<(), PortTaken> {
         let config = self.dir().join(CONFIG_FILE);
         let log = self.dir().join(LOG_FILE);
-        fs::write(&config, self.setup.config_file(self.port(), self.dir()))
+        let tls_port = self.tls_port.as_ref().map(Port::number);
+        fs::write(&config, self.setup.config_file(self.port(), tls_port, self.dir()))
             .expect("the server's configuration can be written");
         let log_file = File::create(&log).expect("the server's log can be created");
         let log_copy = log_file.try_clone().expect("a file handle can be copied");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::authority::Authority;
 use crate::redis_server::{RedisServer, RedisServerBuilder};
 use crate::reply::Reply;
 use crate::wait::eventually;
@@ -27,11 +28,14 @@ pub struct SentinelsBuilder {
     patience: Duration,
     password: Option<String>,
     sentinel_password: Option<String>,
+    /// With TLS, and nothing else: how servers are set up for it.
+    tls: Option<RedisServerBuilder>,
 }
 
 impl Default for SentinelsBuilder {
     fn default() -> Self {
-        Self { replicas: 0, patience: Duration::from_secs(3_600), password: None, sentinel_password: None }
+        let patience = Duration::from_secs(3_600);
+        Self { replicas: 0, patience, password: None, sentinel_password: None, tls: None }
     }
 }
 
@@ -60,16 +64,31 @@ impl SentinelsBuilder {
         self
     }
 
+    /// The sentinel and the servers speak TLS with each other and with clients. The authority has to outlive them.
+    pub fn tls(mut self, authority: &Authority) -> Self {
+        self.tls = Some(RedisServer::builder().tls(authority));
+        self
+    }
+
+    fn server_setup(&self) -> RedisServerBuilder {
+        self.tls.clone().unwrap_or_default()
+    }
+
+    /// Where others find a server.
+    fn port_of(&self, server: &RedisServer) -> u16 {
+        if self.tls.is_some() { server.tls_port() } else { server.port() }
+    }
+
     /// Starts them all, and waits until a failover could succeed.
     pub fn start(&self) -> Sentinels {
-        let mut setup = RedisServer::builder().config("repl-diskless-sync-delay", "0");
+        let mut setup = self.server_setup().config("repl-diskless-sync-delay", "0");
         if let Some(password) = &self.password {
             setup = setup.password(password).config("masterauth", password);
         }
         let servers = setup.start_many(1 + self.replicas);
         let (master, replicas) = servers.split_first().expect("there is a master");
         for replica in replicas {
-            let port = master.port().to_string();
+            let port = self.port_of(master).to_string();
             assert_eq!(replica.command(&["REPLICAOF", "127.0.0.1", &port]).as_str(), Some("OK"));
         }
         for replica in replicas {
@@ -86,9 +105,10 @@ impl SentinelsBuilder {
 
     fn sentinel_setup(&self, master: &RedisServer) -> RedisServerBuilder {
         let patience = self.patience.as_millis();
-        let mut setup = RedisServer::builder()
+        let mut setup = self
+            .server_setup()
             .sentinel()
-            .config("sentinel monitor", &format!("{SERVICE} 127.0.0.1 {} 1", master.port()))
+            .config("sentinel monitor", &format!("{SERVICE} 127.0.0.1 {} 1", self.port_of(master)))
             .config("sentinel down-after-milliseconds", &format!("{SERVICE} {patience}"))
             .config("sentinel failover-timeout", &format!("{SERVICE} 2000"));
         if let Some(password) = &self.password {
@@ -115,18 +135,20 @@ impl Sentinels {
     /// The URL for clients, with other sentinels, `host:port`, before ours.
     pub fn url_among(&self, others: &[&str]) -> String {
         let login = self.setup.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
-        let own = self.sentinel.addr().to_string();
+        let own = format!("127.0.0.1:{}", self.setup.port_of(&self.sentinel));
         let hosts = [others, &[own.as_str()]].concat().join(",");
-        let setting = self.setup.sentinel_password.as_ref().map(|password| format!("?sentinel_password={password}"));
-        let setting = setting.unwrap_or_default();
-        format!("redis+sentinel://{login}{hosts}/{SERVICE}{setting}")
+        let password = self.setup.sentinel_password.as_ref().map(|password| format!("sentinel_password={password}"));
+        let tls = self.setup.tls.as_ref().map(|_| "tls=true".to_owned());
+        let settings: Vec<String> = password.into_iter().chain(tls).collect();
+        let query = if settings.is_empty() { String::new() } else { format!("?{}", settings.join("&")) };
+        format!("redis+sentinel://{login}{hosts}/{SERVICE}{query}")
     }
 
     /// Which of the servers the sentinel calls the master.
     pub fn master(&self) -> &RedisServer {
         let named = self.sentinel.command(&["SENTINEL", "get-master-addr-by-name", SERVICE]).strings();
         let port: u16 = named[1].parse().expect("a port is a number");
-        self.servers.iter().find(|server| server.port() == port).expect("the master is one of the servers")
+        self.servers.iter().find(|server| self.setup.port_of(server) == port).expect("the master is one of the servers")
     }
 
     /// Makes a replica the master, as an operator would, and waits until it is.

@@ -30,18 +30,19 @@ fn count(pty: &Pty, what: &str) -> usize {
 
 #[test]
 fn whoever_waits_sees_for_whom_and_where() {
-    let place = Place::file();
-    let holder = place.hold(&["nightly", "--label", "backup.sh"]);
-    let mut pty = Pty::spawn(&place.run(&["nightly", "--", "echo", "my turn"]));
-    pty.shows("\"backup.sh\" for ");
-    pty.shows("  you are 1st of 1, waited 0:0");
-    let text = pty.text();
-    let spins = text.lines().next().unwrap().starts_with(|c| "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏".contains(c));
-    assert!(spins && text.contains(&format!(" pid {} ", holder.0.id())) && text.contains(", lease "), "{text}");
-    pty.shows("waited 0:01");
-    assert_eq!(holder.end(), Some(0));
-    assert!(pty.wait().success());
-    pty.shows_that("nothing is left of the display", |text| text.trim() == "my turn");
+    Place::both(|place| {
+        let holder = place.hold(&["nightly", "--label", "backup.sh"]);
+        let mut pty = Pty::spawn(&place.run(&["nightly", "--", "echo", "my turn"]));
+        pty.shows("\"backup.sh\" for ");
+        pty.shows("  you are 1st of 1, waited 0:0");
+        let text = pty.text();
+        let spins = text.lines().next().unwrap().starts_with(|c| "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏".contains(c));
+        assert!(spins && text.contains(&format!(" pid {} ", holder.0.id())) && text.contains(", lease "), "{text}");
+        pty.shows("waited 0:01");
+        assert_eq!(holder.end(), Some(0));
+        assert!(pty.wait().success());
+        pty.shows_that("nothing is left of the display", |text| text.trim() == "my turn");
+    });
 }
 
 #[test]

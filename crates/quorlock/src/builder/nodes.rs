@@ -70,6 +70,10 @@ impl ClientBuilder {
                 Ok(Arc::new(crate::node::sqlite::SqliteNode::new(rest.into(), processes)))
             }
             "sqlite" if rest.is_empty() => Err(invalid("sqlite: needs a path, as in sqlite:/var/lib/locks.db".into())),
+            "rediss+sentinel" | "rediss+cluster" => {
+                let plain = scheme.replace("rediss", "redis");
+                Err(invalid(format!("TLS is asked for at the end, as in {plain}://..?tls=true")))
+            }
             other => Err(invalid(format!("{other}: is not a kind of node; {SCHEMES}"))),
         }
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::thread;
 
 use super::RedisServer;
+use crate::authority::Authority;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::spawner::find_in_path;
@@ -31,6 +32,7 @@ pub struct RedisServerBuilder {
     pub(super) clock: Option<Clock>,
     pub(super) disk: Option<Disk>,
     pub(super) is_sentinel: bool,
+    tls: Option<Vec<(&'static str, String)>>,
 }
 
 impl RedisServerBuilder {
@@ -76,6 +78,16 @@ impl RedisServerBuilder {
         self
     }
 
+    /// Listens for TLS on another port as well, with a certificate of this authority, which has to outlive the server.
+    pub fn tls(mut self, authority: &Authority) -> Self {
+        self.tls = Some(authority.settings());
+        self
+    }
+
+    pub(super) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Makes it a sentinel, which keeps no data and rewrites its own configuration.
     pub(crate) fn sentinel(mut self) -> Self {
         self.is_sentinel = true;
@@ -95,7 +107,7 @@ impl RedisServerBuilder {
         })
     }
 
-    pub(super) fn config_file(&self, port: u16, dir: &Path) -> String {
+    pub(super) fn config_file(&self, port: u16, tls_port: Option<u16>, dir: &Path) -> String {
         let (appendonly, appendfsync) = match self.aof {
             None => ("no", "no"),
             Some(Aof::Everysec) => ("yes", "everysec"),
@@ -114,9 +126,12 @@ impl RedisServerBuilder {
             let data = format!("save {save}\nappendonly {appendonly}\nappendfsync {appendfsync}\n");
             file.push_str(&data);
         }
+        let tls_port = tls_port.map(|port| port.to_string());
+        let tls_port = tls_port.iter().map(|port| ("tls-port", port));
+        let tls = self.tls.iter().flatten().map(|(key, value)| (*key, value));
         let password = self.password.iter().map(|password| ("requirepass", password));
         let config = self.config.iter().map(|(key, value)| (key.as_str(), value));
-        for (key, value) in password.chain(config) {
+        for (key, value) in tls_port.chain(tls).chain(password).chain(config) {
             writeln!(file, "{key} {value}").expect("writing to a string succeeds");
         }
         file

@@ -1,0 +1,65 @@
+//! Certificates of one's own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::redis_server::RedisServer;
+
+/// An authority, and a certificate of it for this host. Whoever is to trust it has [`path`](Self::path) in
+/// `SSL_CERT_FILE`.
+#[derive(Debug)]
+pub struct Authority {
+    folder: TempDir,
+}
+
+impl Authority {
+    /// Makes one. `None`, with a word about it, where there is no openssl, or where the servers know no TLS.
+    pub fn make() -> Option<Self> {
+        if RedisServer::start().command(&["CONFIG", "GET", "tls-port"]).strings().is_empty() {
+            println!("skipped: this server was built without TLS");
+            return None;
+        }
+        let folder = TempDir::with_prefix("quorlock-tls-").expect("the temporary folder takes a folder");
+        if !certify(folder.path()) {
+            println!("skipped: openssl is not installed");
+            return None;
+        }
+        Some(Self { folder })
+    }
+
+    /// What whoever trusts it has to know.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// What a server has to know: lines of its configuration.
+    pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        vec![
+            ("tls-cert-file", path("node.pem")),
+            ("tls-key-file", path("node.key")),
+            ("tls-ca-cert-file", path("ca.pem")),
+            ("tls-auth-clients", "no".to_owned()),
+            ("tls-replication", "yes".to_owned()),
+        ]
+    }
+}
+
+fn certify(folder: &Path) -> bool {
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    let extensions = "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n";
+    std::fs::write(folder.join("node.ext"), extensions).expect("a temporary folder takes a file");
+    openssl(folder, &format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=authority -days 2"))
+        && openssl(folder, &format!("req {key} -keyout node.key -out node.csr -subj /CN=node"))
+        && openssl(folder, "x509 -req -in node.csr -CA ca.pem -CAkey ca.key -out node.pem -days 2 -extfile node.ext")
+}
+
+/// `false` where there is none.
+fn openssl(folder: &Path, arguments: &str) -> bool {
+    let run = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output();
+    let Ok(output) = run else { return false };
+    assert!(output.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    true
+}
