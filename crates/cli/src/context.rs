@@ -56,10 +56,11 @@ impl Context {
         self.open(self.operator()?).await
     }
 
-    /// Connects, and says so if the nodes may not vote yet.
+    /// Connects, and says so if the nodes may not vote yet, or if one of them is of no use.
     pub(crate) async fn open(&self, builder: ClientBuilder) -> Result<Client, Failure> {
         let client = builder.connect().await?;
-        if let Some(text) = not_yet(&client.nodes()) {
+        let nodes = client.nodes();
+        for text in [one_too_many(nodes.len()), not_yet(&nodes)].into_iter().flatten() {
             self.output.note(text);
         }
         Ok(client)
@@ -98,6 +99,12 @@ impl Context {
         let nodes = self.settings.nodes();
         if nodes.is_empty() { Ok(vec![format!("sqlite:{}", default_file()?.display())]) } else { Ok(nodes.to_vec()) }
     }
+}
+
+/// An even number of nodes has a larger majority than the odd one below it, and needs it for the same.
+fn one_too_many(nodes: usize) -> Option<String> {
+    let text = || format!("{nodes} nodes stand no more failures than {} do: use an odd number of them", nodes - 1);
+    (nodes > 0 && nodes.is_multiple_of(2)).then(text)
 }
 
 /// What is going on where so many nodes are in quarantine that nobody gets a lock: most likely they are new.

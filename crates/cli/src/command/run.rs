@@ -199,10 +199,13 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
     let exit = match done {
         Ok(exit) => exit,
         Err(failure @ Failure::Held { .. }) => {
-            report.reason = Some(failure.to_string());
+            let text = failure.to_string();
+            // What else could be done is for whoever wanted it done.
+            let reason = text.lines().next().unwrap_or_default();
+            report.reason = Some(reason.to_owned());
             if args.if_held == Some(IfHeld::Skip) {
                 report.outcome = "skipped";
-                context.output.note(format!("skipped: {failure}"));
+                context.output.note(format!("skipped: {reason}"));
                 Exit::OK
             } else {
                 report.outcome = "held";

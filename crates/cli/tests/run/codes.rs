@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use quorlock_testkit::RedisServer;
 
+use crate::Place;
 use crate::common::{User, assert_fails, stderr, stdout};
 
 #[test]
@@ -98,6 +99,14 @@ fn a_new_cluster_says_what_is_going_on_and_init_gets_it_going() {
     servers[0].kill();
     servers[1].kill();
     assert_fails(&user.run(&run), 69, &format!("redis://{}  unreachable", servers[0].addr()));
+}
+
+#[test]
+fn an_even_number_of_nodes_is_worth_a_word() {
+    let place = Place::of(4);
+    let said = |flags: &[&str]| stderr(&place.run(&[flags, &["a", "--", "true"]].concat()).output().unwrap());
+    assert_eq!(said(&[]), "quorlock: 4 nodes stand no more failures than 3 do: use an odd number of them\n");
+    assert_eq!(said(&["-q"]), "");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn what_to_do_if_held_can_be_said() {
     assert_fails(&run(&["-E", "0"]), 0, "a is held");
     let skipped = run(&["--if-held", "skip"]);
     assert_fails(&skipped, 0, "skipped: a is held");
-    assert_eq!(stdout(&skipped), "");
+    assert_eq!((stdout(&skipped).as_str(), stderr(&skipped).lines().count()), ("", 1), "{}", stderr(&skipped));
     assert_eq!(stderr(&run(&["--if-held", "skip", "-q"])), "");
     assert_fails(&run(&["--if-held", "skip", "--wait", "50ms"]), 0, "skipped");
     let mut waiter = place.run(&["a", "--if-held", "wait", "--", "echo", "at last"]).spawn().unwrap();
@@ -158,7 +158,8 @@ fn what_came_of_it_is_told_to_programs() {
         assert_eq!(output.status.code(), Some(exit));
         let result = read();
         assert_eq!((&result["outcome"], &result["exit"]), (&outcome.into(), &exit.into()));
-        assert!(result["reason"].as_str().unwrap().contains("a is held"), "{result}");
+        let reason = result["reason"].as_str().unwrap();
+        assert!(reason.starts_with("a is held") && !reason.contains('\n'), "{result}");
     }
     let names = std::fs::read_dir(place.user.home.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(names.filter(|name| name.to_str().unwrap().contains("result")).count() == 1, "nothing else is left");
