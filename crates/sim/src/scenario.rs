@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quorlock_core::rules::{Rule, Rules};
 
-use crate::line::{self, world::Flaws};
+use crate::line::{self, fair::Fair, world::Flaws};
 use crate::search::{Finding, exhaust, shortest};
 use crate::setup::{Flaw, Setup};
 pub use beginnings::one_trusted_node;
@@ -259,10 +259,50 @@ pub const ALL: &[Scenario] = &[
     }),
 ];
 
-/// Wider searches, with all rules in force and several mishaps at once.
-pub const WIDE: &[(&str, Beginning)] = &[
-    ("two clients that reach every node, an answer held back, a holder that lets go", two_everywhere),
-    ("renewals, a restart, a holder that lets go", restless_holder),
-    ("a restart and an emptied server, with clocks at their limit", two_losses),
-    ("a client that asks twice, an answer held back, a broken connection, a holder that lets go", coming_back),
+/// A search with all rules in force.
+#[derive(Clone, Copy)]
+pub enum Wide {
+    /// Leases and fences, with several mishaps at once.
+    Leases(Beginning),
+    /// Waiters, on every fair schedule.
+    Line(fn() -> Fair),
+}
+
+impl Wide {
+    /// Looks at all of it.
+    pub fn search(self) -> Finding {
+        match self {
+            Self::Leases(setup) => exhaust(&Arc::new(setup())),
+            Self::Line(fair) => fair().search(),
+        }
+    }
+}
+
+/// The wider searches.
+pub const WIDE: &[(&str, Wide)] = &[
+    ("two clients that reach every node, an answer held back, a holder that lets go", Wide::Leases(two_everywhere)),
+    ("renewals, a restart, a holder that lets go", Wide::Leases(restless_holder)),
+    ("a restart and an emptied server, with clocks at their limit", Wide::Leases(two_losses)),
+    (
+        "a client that asks twice, an answer held back, a broken connection, a holder that lets go",
+        Wide::Leases(coming_back),
+    ),
+    ("two waiters, a lost request: every fair schedule serves both", Wide::Line(two_waiters)),
+    ("three waiters, a node down, a lost request: every fair schedule serves all", Wide::Line(three_and_a_node_down)),
+    ("three waiters: every fair schedule serves one of them", Wide::Line(three_waiters)),
 ];
+
+/// Two waiters, one of whom loses a request.
+pub fn two_waiters() -> Fair {
+    Fair { waiters: 2, loss: true, to_the_last: true, flaws: Flaws::default() }
+}
+
+/// Three waiters and two nodes that answer.
+pub fn three_and_a_node_down() -> Fair {
+    Fair { waiters: 3, loss: true, to_the_last: true, flaws: Flaws { down: Some(0), ..Flaws::default() } }
+}
+
+/// Three waiters, until the first of them is served.
+pub fn three_waiters() -> Fair {
+    Fair { waiters: 3, loss: false, to_the_last: false, flaws: Flaws::default() }
+}

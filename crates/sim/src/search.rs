@@ -84,7 +84,8 @@ pub fn exhaust(setup: &Arc<Setup>) -> Finding {
     Finding { states: seen.len(), counter: None, exhausted: true }
 }
 
-fn way_to(seen: &HashMap<u64, Option<(u64, Action)>>, end: u64) -> Vec<Action> {
+/// What led to this state, if each is noted with the one before it.
+pub(crate) fn way_to<T: Copy>(seen: &HashMap<u64, Option<(u64, T)>>, end: u64) -> Vec<T> {
     let mut way = Vec::new();
     let mut at = end;
     while let Some(Some((before, action))) = seen.get(&at) {

@@ -9,6 +9,7 @@ use std::hash::BuildHasher as _;
 
 use quorlock_core::mode::Mode;
 
+use super::turn::{Turn, line};
 use super::world::{Action, Flaws, World};
 use crate::search::{Counter, Finding};
 use crate::world::{Breach, Line, Mixed};
@@ -28,7 +29,7 @@ pub fn search(flaws: Flaws) -> Finding {
     let mut open = VecDeque::from([(start, Vec::new())]);
     while let Some((world, way)) = open.pop_front() {
         if let Some((breach, fate)) = fate(&world) {
-            let mut story = tell(&way);
+            let mut story: Vec<Line> = way.iter().map(|turn: &Turn| turn.tell()).collect();
             story.push(fate);
             let counter = Counter { breach, length: way.len(), story };
             return Finding { states: seen.len(), counter: Some(counter), exhausted: false };
@@ -39,10 +40,7 @@ pub fn search(flaws: Flaws) -> Finding {
         for action in world.enabled() {
             for turn in turns(action, &way) {
                 let mut next = world.clone();
-                match turn {
-                    Turn::Answered(client, node) => next.exchange(client, node),
-                    Turn::Lost(client, node) => drop(next.lose(Action::Request(client, node))),
-                }
+                turn.take(&mut next);
                 let mut way = way.clone();
                 way.push(turn);
                 let has_lost = way.iter().any(Turn::is_loss);
@@ -53,19 +51,6 @@ pub fn search(flaws: Flaws) -> Finding {
         }
     }
     Finding { states: seen.len(), counter: None, exhausted: true }
-}
-
-/// What the search decides: to a client's request to a node.
-#[derive(Clone, Copy)]
-enum Turn {
-    Answered(usize, usize),
-    Lost(usize, usize),
-}
-
-impl Turn {
-    fn is_loss(&self) -> bool {
-        matches!(self, Self::Lost(..))
-    }
 }
 
 fn turns(action: Action, way: &[Turn]) -> Vec<Turn> {
@@ -110,16 +95,4 @@ fn restless(mut world: World) -> Option<usize> {
         world.pass_time();
     }
     (0..before.len()).find(|client| world.asked[*client] - before[*client] > STILL.1)
-}
-
-fn tell(way: &[Turn]) -> Vec<Line> {
-    let told = |turn: &Turn| match turn {
-        Turn::Answered(client, node) => line(*client, &format!("is answered by n{}", node + 1)),
-        Turn::Lost(client, node) => line(*client, &format!("does not reach n{}", node + 1)),
-    };
-    way.iter().map(told).collect()
-}
-
-fn line(client: usize, what: &str) -> Line {
-    Line { at: 0.0, who: char::from(b'A' + client as u8).to_string(), what: what.into() }
 }

@@ -265,6 +265,41 @@ impl World {
         self.act(Action::Reply(index, node));
     }
 
+    /// Releases that would change nothing arrive at once: they commute with all else that can happen.
+    pub fn drop_idle_releases(&mut self) {
+        for index in 0..self.clients.len() {
+            for node in 0..self.records.len() {
+                let is_up = self.flaws.down != Some(node);
+                while is_up && self.is_idle_release(index, node) {
+                    self.clients[index].links[node].requests.pop_front();
+                }
+            }
+        }
+    }
+
+    /// All that the client has under way arrives.
+    pub fn drain(&mut self, index: usize) {
+        let down = self.flaws.down;
+        for node in (0..self.records.len()).filter(|node| down != Some(*node)) {
+            while !self.clients[index].links[node].requests.is_empty() {
+                self.exchange(index, node);
+            }
+        }
+    }
+
+    fn is_idle_release(&self, index: usize, node: usize) -> bool {
+        let record = &self.records[node];
+        let Some((Request::Release { attempt, parting, .. }, _)) = self.clients[index].links[node].requests.front()
+        else {
+            return false;
+        };
+        let is_in_line = |ticket| record.line.iter().any(|place| place.waiter.ticket == ticket);
+        let leaves = matches!(parting, Some(Parting::Leave(waiter)) if is_in_line(waiter.ticket));
+        let is_own = record.vote.as_ref().is_some_and(|vote| vote.attempt == *attempt)
+            || record.entries.iter().any(|entry| entry.attempt == *attempt);
+        !leaves && !is_own
+    }
+
     /// The next request is lost, or the answer to it. A link keeps its releases until they are acknowledged.
     pub fn lose(&mut self, action: Action) -> bool {
         match action {

@@ -1,0 +1,39 @@
+//! Every fair schedule serves those who wait; without the rules of waiting, some do not.
+
+use quorlock_core::rules::{Rule, Rules};
+use quorlock_sim::line::fair::Fair;
+use quorlock_sim::line::world::Flaws;
+use quorlock_sim::scenario::{three_and_a_node_down, three_waiters, two_waiters};
+use quorlock_sim::world::Breach;
+
+fn assert_serves(fair: Fair) {
+    let found = fair.search();
+    assert!(found.counter.is_none(), "{:?}", found.counter);
+    assert!(found.exhausted, "there is no end to the search");
+}
+
+fn breach(flaws: Flaws) -> Option<Breach> {
+    Fair { flaws, ..three_waiters() }.search().counter.map(|counter| counter.breach)
+}
+
+#[test]
+fn two_waiters_are_served_on_every_fair_schedule() {
+    assert_serves(two_waiters());
+}
+
+#[test]
+fn three_waiters_are_served_by_two_nodes_on_every_fair_schedule() {
+    assert_serves(three_and_a_node_down());
+}
+
+#[test]
+fn without_yields_a_fair_schedule_serves_nobody() {
+    let flaws = Flaws { rules: Rules::without(Rule::Yield), ..Flaws::default() };
+    assert_eq!(breach(flaws), Some(Breach::Starved));
+}
+
+#[test]
+fn with_yields_on_not_first_refusals_only_a_fair_schedule_serves_nobody() {
+    let flaws = Flaws { rules: Rules::without(Rule::YieldToVoters), ..Flaws::default() };
+    assert_eq!(breach(flaws), Some(Breach::Starved));
+}
