@@ -1,5 +1,7 @@
 //! Everything that can be set about a client, checked before anything is opened.
 
+mod contact;
+mod host;
 mod nodes;
 mod operate;
 
@@ -21,10 +23,12 @@ use crate::cluster::{Cluster, DEADLINE_MIN, Settings};
 use crate::entropy;
 use crate::error::{ConfigError, ConnectError};
 use crate::leases::Leases;
-use crate::link::{Contact, LinkConfig};
+use crate::link::LinkConfig;
+use crate::node::Node;
 use crate::node::memory::MemoryNodes;
 use crate::node::place::KeyTemplate;
-use crate::node::{Node, Trouble};
+use contact::first_contact;
+use host::user_and_host;
 
 /// The longest ttl of a cluster that names none.
 pub const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
@@ -36,10 +40,6 @@ pub const BACKSTEP_DEFAULT: Duration = Duration::from_secs(10);
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// The least patience with a connection, whatever the node deadline.
 const SILENCE_MIN: Duration = Duration::from_secs(1);
-/// How long `connect` waits for nodes that do not answer.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
-/// How long it waits for the rest once a majority can vote.
-const STRAGGLER_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Builds a [`Client`].
 ///
@@ -368,61 +368,6 @@ pub(crate) fn check_retry(retry: Retry) -> Result<(), ConfigError> {
         return wrong("0 attempts".into(), "at least one");
     }
     Ok(())
-}
-
-/// Waits until the nodes have been heard: all of them, or a majority and a moment more.
-async fn first_contact(client: &Client) -> Result<(), ConnectError> {
-    let cluster = client.cluster();
-    let links = &cluster.links;
-    let settled = async |count: usize| loop {
-        let news: Vec<_> = links.iter().map(|link| Box::pin(link.news.notified())).collect();
-        let pending = links.iter().filter(|link| link.contact() == Contact::Pending).count();
-        let ready = links.iter().filter(|link| link.trouble().is_none()).count();
-        if pending == 0 || ready >= count {
-            return;
-        }
-        futures_util::future::select_all(news).await;
-    };
-    let everyone = links.len();
-    let _ = tokio::time::timeout(CONNECT_PATIENCE, async {
-        settled(cluster.settings.quorum.majority()).await;
-        let _ = tokio::time::timeout(STRAGGLER_PATIENCE, settled(everyone)).await;
-    })
-    .await;
-    for link in links {
-        let title = link.title.clone();
-        match link.contact() {
-            Contact::Refused(Trouble::Denied(why)) => return Err(ConnectError::Denied { title, why }),
-            Contact::Refused(Trouble::Unfit(why)) => return Err(ConnectError::Unfit { title, why }),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// `root@db-3`, or the host alone where nobody says who the user is.
-fn user_and_host() -> String {
-    let named = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
-    let user = named("LOGNAME").or_else(|| named("USER"));
-    #[cfg(target_os = "linux")]
-    let user = user.or_else(user_of_the_system);
-    user.map_or_else(host, |user| format!("{user}@{}", host()))
-}
-
-/// Our name among the users of this machine. Cron jobs and containers are often not told it.
-#[cfg(target_os = "linux")]
-fn user_of_the_system() -> Option<String> {
-    let uid = rustix::process::getuid().as_raw().to_string();
-    let users = std::fs::read_to_string("/etc/passwd").ok()?;
-    let of_uid = |line: &str| line.split(':').nth(2) == Some(&uid);
-    Some(users.lines().find(|line| of_uid(line))?.split(':').next()?.to_owned())
-}
-
-fn host() -> String {
-    #[cfg(target_os = "linux")]
-    return rustix::system::uname().nodename().to_string_lossy().into_owned();
-    #[cfg(not(target_os = "linux"))]
-    return std::env::var("HOSTNAME").unwrap_or_default();
 }
 
 #[cfg(test)]

@@ -1,20 +1,22 @@
 //! One error for each operation. Each says which of held, no quorum, too slow, lost or configuration it was.
 
 mod breaking;
+mod declare;
+mod held;
 mod history;
 
 pub use breaking::{BreakError, OtherError};
+pub use declare::{InitError, ReconfigureError};
+pub use held::HeldError;
 pub use history::HistoryError;
 
 use std::fmt;
 use std::time::Duration;
 
-use quorlock_core::fence::Fence;
 use quorlock_core::hold::Loss;
-use quorlock_core::name::{Holder, Name, NameError};
+use quorlock_core::name::{Name, NameError};
 use quorlock_core::quorum::{Ballot, QuorumError, Tally};
 use quorlock_core::time::TtlError;
-use quorlock_core::vote::Refusal;
 
 /// Something that was asked for cannot be: nothing was sent, nothing is held.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -182,50 +184,6 @@ pub enum AcquireError {
     Closed,
 }
 
-/// Somebody else holds the lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HeldError {
-    /// What was to be locked.
-    pub name: Name,
-    /// By whom, where a node knows it.
-    pub holder: Option<Holder>,
-    /// How long that lease lasts at most, unless it is renewed.
-    pub remaining: Option<Duration>,
-    /// The highest fence that was seen.
-    pub fence: Option<Fence>,
-    /// Who said what in the last round.
-    pub tally: Tally,
-}
-
-impl HeldError {
-    pub(crate) fn new(name: Name, tally: Tally) -> Self {
-        let mut error = Self { name, holder: None, remaining: None, fence: None, tally };
-        for ballot in &error.tally.ballots {
-            let Ballot::Refused(Refusal::Held { holder, remaining, fence, .. }) = ballot else { continue };
-            error.holder = error.holder.or_else(|| holder.clone());
-            error.remaining = error.remaining.max(*remaining);
-            error.fence = error.fence.max((*fence > Fence::default()).then_some(*fence));
-        }
-        error
-    }
-}
-
-impl std::error::Error for HeldError {}
-
-impl fmt::Display for HeldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is held", self.name)?;
-        if let Some(holder) = &self.holder {
-            write!(f, " by {holder}")?;
-        }
-        if let Some(remaining) = self.remaining {
-            write!(f, "; its lease ends in {remaining:.1?} unless renewed")?;
-        }
-        write!(f, " ({})", self.tally)
-    }
-}
-
 /// The lease is over: nothing that it protected may be touched any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -359,74 +317,6 @@ pub enum RunError {
 pub struct CloseError {
     /// How many, over all nodes.
     pub owed: usize,
-}
-
-/// The cluster was not declared anew.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InitError {
-    /// The configuration is at odds with itself.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// A node refuses our password or permissions. Nothing was changed.
-    #[error("{title}: access denied: {why}")]
-    Denied {
-        /// The node.
-        title: String,
-        /// In the server's words.
-        why: String,
-    },
-    /// Some nodes cannot be used. Nothing was changed, unless they failed after all of them had answered.
-    #[error("not all nodes can be used: {}", list(failed))]
-    Failed {
-        /// Each node that failed, and why.
-        failed: Vec<(String, String)>,
-    },
-}
-
-/// The cluster's constants were not changed, or not on all nodes.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReconfigureError {
-    /// The configuration is at odds with itself.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The nodes belong to no cluster yet.
-    #[error("these nodes belong to no cluster yet: there is nothing to change")]
-    Blank,
-    /// The nodes belong to different clusters.
-    #[error("these nodes belong to different clusters: if no lock can be outstanding, use `quorlock nodes init`")]
-    Mixed,
-    /// So many of the cluster's nodes are missing here that they could go on without these.
-    #[error(
-        "only {present} of the cluster's {before} nodes are among these, and the others could go on without them: \
-         keep a majority, or use `quorlock nodes init` if no lock can be outstanding"
-    )]
-    Minority {
-        /// How many of these nodes belong to the cluster.
-        present: usize,
-        /// How many it has.
-        before: usize,
-    },
-    /// A node refuses our password or permissions. Nothing was changed.
-    #[error("{title}: access denied: {why}")]
-    Denied {
-        /// The node.
-        title: String,
-        /// In the server's words.
-        why: String,
-    },
-    /// Some nodes cannot be used. If they failed after all of them had answered, those that were told already do not vote
-    /// until it is said again.
-    #[error("not all nodes can be used: {}", list(failed))]
-    Failed {
-        /// Each node that failed, and why.
-        failed: Vec<(String, String)>,
-    },
-}
-
-fn list(failed: &[(String, String)]) -> String {
-    failed.iter().map(|(node, why)| format!("{node}: {why}")).collect::<Vec<_>>().join("; ")
 }
 
 /// A tally with the nodes that did not grant, each with its reason.

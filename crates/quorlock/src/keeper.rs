@@ -1,5 +1,7 @@
 //! Feeds the core's hold machine: renewals, and the latch that fires when a lease is lost. No task per lease.
 
+mod receipt;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -9,7 +11,6 @@ use quorlock_core::hold::{Hold, Step, Terms};
 use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
 use quorlock_core::quorum::{Quorum, Tally};
-use quorlock_core::round::Round;
 use quorlock_core::ticket::Parting;
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Outcome, Request, Silence};
@@ -25,6 +26,7 @@ use crate::link::{Ask, Mark, Voter};
 use crate::node::place::Place;
 use crate::owner::Owner;
 use crate::timers::Timed;
+use receipt::Receipt;
 
 /// A lock that is held: the state behind a lease.
 pub(crate) struct Held {
@@ -180,7 +182,7 @@ impl Held {
     /// Gives the lock back, and waits until a majority has acknowledged it.
     pub(crate) async fn release(self: &Arc<Self>) -> Result<(), ReleaseError> {
         let deadline = clock::now() + self.node_deadline;
-        let receipt = Arc::new(Receipt { round: Mutex::new((Round::new(self.quorum), deadline)), news: Notify::new() });
+        let receipt = Arc::new(Receipt::new(self.quorum, deadline));
         let end = self.end(None, Some(&receipt));
         if let Some(lost) = end {
             return Err(lost.into());
@@ -371,59 +373,5 @@ impl Voter for Held {
         let steps = inner.hold.take(round, node, outcome, clock::now(), &mut SystemDice);
         self.perform(&mut inner, steps);
         self.let_out(inner);
-    }
-}
-
-/// Counts the acknowledgements of a release.
-struct Receipt {
-    round: Mutex<(Round, Moment)>,
-    news: Notify,
-}
-
-impl Receipt {
-    fn take(&self, node: usize, outcome: Outcome) {
-        let is_news = {
-            let mut guard = self.round.lock().unwrap_or_else(PoisonError::into_inner);
-            guard.0.take(node, outcome);
-            guard.0.is_answered() || guard.0.is_unanswerable()
-        };
-        if is_news {
-            self.news.notify_waiters();
-        }
-    }
-
-    async fn wait(&self) -> Result<(), Tally> {
-        loop {
-            let news = self.news.notified();
-            {
-                let guard = self.round.lock().unwrap_or_else(PoisonError::into_inner);
-                if guard.0.is_answered() {
-                    return Ok(());
-                }
-                if guard.0.is_unanswerable() {
-                    return Err(guard.0.tally());
-                }
-            }
-            news.await;
-        }
-    }
-}
-
-impl Voter for Receipt {
-    fn vote(self: Arc<Self>, node: usize, _attempt: LeaseId, _round: u32, outcome: Outcome) {
-        self.take(node, outcome);
-    }
-}
-
-impl Timed for Receipt {
-    fn tick(self: Arc<Self>, now: Moment) -> Option<Moment> {
-        let mut guard = self.round.lock().unwrap_or_else(PoisonError::into_inner);
-        if now < guard.1 {
-            return Some(guard.1);
-        }
-        guard.0.silence_the_rest(&Silence::Late);
-        drop(guard);
-        self.news.notify_waiters();
-        None
     }
 }

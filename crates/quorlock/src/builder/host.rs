@@ -1,0 +1,26 @@
+//! Who we are, for people to look at.
+
+/// `root@db-3`, or the host alone where nobody says who the user is.
+pub(super) fn user_and_host() -> String {
+    let named = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
+    let user = named("LOGNAME").or_else(|| named("USER"));
+    #[cfg(target_os = "linux")]
+    let user = user.or_else(user_of_the_system);
+    user.map_or_else(host, |user| format!("{user}@{}", host()))
+}
+
+/// Our name among the users of this machine. Cron jobs and containers are often not told it.
+#[cfg(target_os = "linux")]
+fn user_of_the_system() -> Option<String> {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    let of_uid = |line: &str| line.split(':').nth(2) == Some(&uid);
+    Some(users.lines().find(|line| of_uid(line))?.split(':').next()?.to_owned())
+}
+
+fn host() -> String {
+    #[cfg(target_os = "linux")]
+    return rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(target_os = "linux"))]
+    return std::env::var("HOSTNAME").unwrap_or_default();
+}

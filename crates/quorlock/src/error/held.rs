@@ -1,0 +1,53 @@
+//! Who is in the way.
+
+use std::fmt;
+use std::time::Duration;
+
+use quorlock_core::fence::Fence;
+use quorlock_core::name::{Holder, Name};
+use quorlock_core::quorum::{Ballot, Tally};
+use quorlock_core::vote::Refusal;
+
+/// Somebody else holds the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeldError {
+    /// What was to be locked.
+    pub name: Name,
+    /// By whom, where a node knows it.
+    pub holder: Option<Holder>,
+    /// How long that lease lasts at most, unless it is renewed.
+    pub remaining: Option<Duration>,
+    /// The highest fence that was seen.
+    pub fence: Option<Fence>,
+    /// Who said what in the last round.
+    pub tally: Tally,
+}
+
+impl HeldError {
+    pub(crate) fn new(name: Name, tally: Tally) -> Self {
+        let mut error = Self { name, holder: None, remaining: None, fence: None, tally };
+        for ballot in &error.tally.ballots {
+            let Ballot::Refused(Refusal::Held { holder, remaining, fence, .. }) = ballot else { continue };
+            error.holder = error.holder.or_else(|| holder.clone());
+            error.remaining = error.remaining.max(*remaining);
+            error.fence = error.fence.max((*fence > Fence::default()).then_some(*fence));
+        }
+        error
+    }
+}
+
+impl std::error::Error for HeldError {}
+
+impl fmt::Display for HeldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is held", self.name)?;
+        if let Some(holder) = &self.holder {
+            write!(f, " by {holder}")?;
+        }
+        if let Some(remaining) = self.remaining {
+            write!(f, "; its lease ends in {remaining:.1?} unless renewed")?;
+        }
+        write!(f, " ({})", self.tally)
+    }
+}
