@@ -152,6 +152,11 @@ impl Hold {
         }
     }
 
+    /// How many nodes have acknowledged it.
+    pub fn nodes(&self) -> usize {
+        self.acks.iter().flatten().count()
+    }
+
     /// Why it was lost, if it was.
     pub fn loss(&self) -> Option<Loss> {
         match self.phase {

@@ -3,6 +3,8 @@
 use alloc::string::String;
 use core::fmt;
 
+use crate::name::LeaseId;
+
 /// The most permits that a semaphore can have.
 pub const PERMITS_MAX: u32 = 1_024;
 
@@ -26,6 +28,11 @@ impl OwnerId {
     /// Reads what [`reveal`](Self::reveal) wrote.
     pub fn parse(text: &str) -> Option<Self> {
         crate::name::hex_digits::<32>(text).map(Self)
+    }
+
+    /// What the tombstone of one who was retired is kept under: attempts and owners are random bits, and never the same.
+    pub const fn tombstone(self) -> LeaseId {
+        LeaseId::from_bits(self.0)
     }
 }
 
@@ -65,6 +72,14 @@ pub enum Mode {
 impl Mode {
     /// Alone, and nothing else.
     pub const EXCLUSIVE: Self = Self::Exclusive { writer: None };
+
+    /// Who enters or reads, where that is what counts.
+    pub fn owner(self) -> Option<OwnerId> {
+        match self {
+            Self::Reentrant { owner } | Self::Shared { owner } => Some(owner),
+            Self::Exclusive { .. } | Self::Slot { .. } => None,
+        }
+    }
 
     /// Whether several may wait side by side and enter together.
     pub fn is_shared(self) -> bool {

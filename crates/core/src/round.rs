@@ -164,7 +164,7 @@ impl Round {
 
     /// Why a round without a majority failed.
     pub fn defeat(&self) -> Verdict {
-        if self.refusals().any(|why| matches!(why, Refusal::Permits { .. } | Refusal::Upgrade)) {
+        if self.refusals().any(|why| matches!(why, Refusal::Permits { .. } | Refusal::Upgrade | Refusal::Retired)) {
             return Verdict::Mismatch;
         }
         let contested = self

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use crate::digest::Digest;
 use crate::fence::Fence;
-use crate::mode::{Mode, Period};
+use crate::mode::{Mode, OwnerId, Period};
 use crate::name::{Holder, LeaseId};
 use crate::ticket::{Line, Parting, Waiter};
 use crate::time::{Moment, Ttl};
@@ -55,6 +55,13 @@ pub enum Request {
         /// What becomes of the place in line, for an attempt that had one.
         parting: Option<Parting>,
     },
+    /// Take back every entry of an owner, whoever entered for it, and let none in any more.
+    Retire {
+        /// Whose.
+        owner: OwnerId,
+        /// For how many milliseconds it is not let in.
+        tombstone: u64,
+    },
     /// Tell how the name stands, and change nothing.
     Inspect,
     /// Tell whether this attempt's vote stands, and change nothing.
@@ -93,7 +100,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The attempt that it belongs to.
+    /// The attempt that it belongs to; of an owner who is retired, what its tombstone is kept under.
     pub fn attempt(&self) -> LeaseId {
         match self {
             Self::Acquire { attempt, .. }
@@ -103,14 +110,27 @@ impl Request {
             | Self::PlainAcquire { attempt, .. }
             | Self::PlainExtend { attempt, .. }
             | Self::PlainRelease { attempt } => *attempt,
+            Self::Retire { owner, .. } => owner.tombstone(),
             Self::Inspect | Self::Break { .. } => LeaseId::from_bits(0),
         }
     }
 
+    /// The owner who would enter, or go on, because of it.
+    pub fn owner(&self) -> Option<OwnerId> {
+        match self {
+            Self::Acquire { mode, .. } | Self::Renew { mode, .. } => mode.owner(),
+            _ => None,
+        }
+    }
+
+    /// Whether it takes back votes, and tells no more than whether there were any.
+    pub fn is_release(&self) -> bool {
+        matches!(self, Self::Release { .. } | Self::Retire { .. } | Self::PlainRelease { .. })
+    }
+
     /// Whether a vote may stand because of it.
     pub fn may_grant(&self) -> bool {
-        let takes = matches!(self, Self::Release { .. } | Self::PlainRelease { .. } | Self::Break { .. });
-        !takes && !self.is_look()
+        !self.is_release() && !matches!(self, Self::Break { .. }) && !self.is_look()
     }
 
     /// Whether it means anything only in the life of the node that the client knows. A vote that is taken back is gone
@@ -283,6 +303,8 @@ pub enum Refusal {
     TooFarAhead,
     /// The attempt is over here: it was released, or broken.
     Tombstoned,
+    /// The owner is not let in any more: everything it had was released at once.
+    Retired,
     /// The node lost its memory since the handshake.
     WrongEpoch,
 }
@@ -312,6 +334,7 @@ impl fmt::Display for Refusal {
             Self::Other { fence: None, digest, .. } => write!(f, "held without a fence, with digest {digest}"),
             Self::TooFarAhead => f.write_str("the proposed fence is too far ahead of the node's clock"),
             Self::Tombstoned => f.write_str("the attempt was ended here"),
+            Self::Retired => f.write_str("the owner has released everything, and is not let in again"),
             Self::WrongEpoch => f.write_str("the node lost its memory"),
         }
     }

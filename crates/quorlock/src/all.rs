@@ -16,6 +16,7 @@ use quorlock_core::watchdog::Renewals;
 use crate::attempt::Progress;
 use crate::client::Handle;
 use crate::error::{AcquireError, ConfigError, FenceError, LostError, ReleaseError};
+use crate::handed::HandedLease;
 use crate::lease::Lease;
 use crate::recipe::{Patience, Recipe};
 
@@ -204,6 +205,15 @@ impl Leases {
     /// Dropping the future does not stop the release.
     pub async fn release(self) -> Result<(), ReleaseError> {
         join_all(self.leases.into_iter().map(Lease::release)).await.into_iter().collect()
+    }
+
+    /// Gives up the guards without giving anything back: see [`Lease::hand_over`].
+    ///
+    /// # Errors
+    /// [`LostError`] of the first that is over; all are given back then.
+    pub fn hand_over(self) -> Result<Vec<HandedLease>, LostError> {
+        self.ensure(Duration::ZERO)?;
+        self.leases.into_iter().map(Lease::hand_over).collect()
     }
 
     pub(crate) fn into_leases(self) -> Vec<Lease> {

@@ -21,6 +21,7 @@ use crate::inspect::{Inspection, inspect};
 use crate::list::{Filter, Listing, list};
 use crate::lock::Lock;
 use crate::node::memory::MemoryNodes;
+use crate::owner::Owner;
 use crate::recipe::Recipe;
 use crate::reentrant::Reentrant;
 use crate::rw::RwLock;
@@ -225,6 +226,43 @@ impl Client {
     /// Dropping the future does not stop the release.
     pub async fn release(&self, lease: &HandedLease) -> Result<Released, ReleaseError> {
         asking::release(&self.handle.cluster, lease).await
+    }
+
+    /// Gives back everything that an owner has of a name, through whichever clients and processes it has entered, and does
+    /// not let it in again for this long. Says whether it had anything.
+    ///
+    /// For one who may have attempts under way elsewhere of which it knows nothing, as after replies that were lost: none
+    /// of them comes to anything any more. They are told [`AcquireError::Retired`](crate::AcquireError::Retired). On nodes
+    /// that cannot be reached now, what it has there lapses with its ttl.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let client = quorlock::Client::memory().await;
+    /// use std::time::Duration;
+    ///
+    /// let lock = client.reentrant("ledger");
+    /// let (outer, inner) = (lock.acquire().await?, lock.acquire().await?);
+    /// client.retire("ledger", lock.owner(), Duration::from_secs(600)).await?;
+    /// assert!(client.lock("ledger").try_acquire().await?.is_some());
+    /// assert!(lock.try_acquire().await.is_err());
+    /// # drop((outer, inner));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReleaseError::NoQuorum`] when too few nodes acknowledged: it may still be let in. It may be called again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop what is under way; it can be called again.
+    pub async fn retire(
+        &self,
+        name: impl AsRef<str>,
+        owner: &Owner,
+        keep_out: Duration,
+    ) -> Result<Released, ReleaseError> {
+        let recipe = Recipe::new(Arc::clone(&self.handle), name.as_ref());
+        asking::retire(&self.handle.cluster, recipe.place()?, owner.id(), keep_out).await
     }
 
     /// What has happened to locks, newest first: breaks, and what clients with a [history](ClientBuilder::history) have

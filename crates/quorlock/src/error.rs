@@ -160,6 +160,12 @@ pub enum AcquireError {
         /// What was to be locked.
         name: Name,
     },
+    /// The owner was retired: it has released everything, and is not let in again.
+    #[error("{name:?} was released by this owner for good: it is not let in again")]
+    Retired {
+        /// What was to be locked.
+        name: Name,
+    },
     /// Too few nodes voted.
     #[error("no quorum for {name:?}: {}", Account(tally))]
     NoQuorum {

@@ -12,6 +12,7 @@ use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, LeaseId, Name};
 use quorlock_core::time::Ttl;
 
+use crate::owner::Owner;
 pub use text::LeaseTextError;
 
 /// A lease that was [handed over](crate::Lease::hand_over): it is not a guard, and nobody renews it.
@@ -70,6 +71,11 @@ impl HandedLease {
     /// Which slot it has, from 0, of a semaphore; `None` for other locks.
     pub fn slot(&self) -> Option<u32> {
         if let Mode::Slot { slot, .. } = self.mode { Some(slot) } else { None }
+    }
+
+    /// Who entered, of a reentrant lock, or reads.
+    pub fn owner(&self) -> Option<Owner> {
+        self.mode.owner().map(Owner::with_id)
     }
 
     /// How long it lasts from each extension.

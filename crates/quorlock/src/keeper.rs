@@ -209,6 +209,11 @@ impl Held {
         Ok(handed)
     }
 
+    /// How many nodes are known to have granted it.
+    pub(crate) fn nodes(&self) -> usize {
+        self.inner().hold.nodes()
+    }
+
     /// What others need to know of it.
     pub(crate) fn as_handed(&self) -> HandedLease {
         let (name, id, fence) = (self.place.name.clone(), self.mark.attempt, self.fence());

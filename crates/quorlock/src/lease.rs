@@ -53,6 +53,11 @@ impl Lease {
         self.held.slot
     }
 
+    /// How many nodes are known to have granted it: a majority at least, since the slow ones are not waited for.
+    pub fn nodes(&self) -> usize {
+        self.held.nodes()
+    }
+
     /// How long the lease still surely holds if nothing renews it; zero when it is over.
     pub fn validity(&self) -> Duration {
         self.held.validity().unwrap_or_default()

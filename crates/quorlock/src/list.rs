@@ -35,12 +35,31 @@ const PAGE_DEADLINE_MIN: Duration = Duration::from_secs(1);
 pub struct Filter {
     glob: Glob,
     limit: usize,
+    after: Option<String>,
 }
 
 impl Filter {
     /// Names that fit this pattern: `*` stands for any text, `?` for any one letter, and everything else for itself.
     pub fn new(glob: &str) -> Self {
-        Self { glob: Glob::new(glob), limit: LIST_DEFAULT }
+        Self { glob: Glob::new(glob), limit: LIST_DEFAULT, after: None }
+    }
+
+    /// Names that begin like this, with whatever letters.
+    pub fn beginning_with(beginning: &str) -> Self {
+        Self { glob: Glob::beginning_with(beginning), ..Self::default() }
+    }
+
+    /// Only names behind this one, and if there are more than the limit, the first of them in order: so that one listing
+    /// can go on where another has ended. `""` is before every name. It looks through all keys, whatever the limit.
+    #[must_use]
+    pub fn after(mut self, name: &str) -> Self {
+        self.after = Some(name.into());
+        self
+    }
+
+    /// Whether a name is among those that are to be listed.
+    pub fn fits(&self, name: &str) -> bool {
+        self.glob.fits(name) && self.after.as_ref().is_none_or(|after| name > after.as_str())
     }
 
     /// How many names at most: no more than [`LIST_MAX`].
@@ -74,6 +93,22 @@ pub struct Listing {
 struct Found {
     names: BTreeSet<Name>,
     is_cut: bool,
+}
+
+impl Found {
+    /// Whether it was looked for long enough.
+    fn add(&mut self, name: Name, filter: &Filter) -> bool {
+        let is_enough = self.names.len() >= filter.limit && !self.names.contains(&name);
+        self.is_cut |= is_enough;
+        if is_enough && filter.after.is_none() {
+            return true;
+        }
+        self.names.insert(name);
+        if is_enough {
+            self.names.pop_last();
+        }
+        false
+    }
 }
 
 pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<Listing, ListError> {
@@ -111,12 +146,10 @@ async fn look_through(
         let page = page.unwrap_or_else(|_| Err(Silence::Broken("the connection ended".into())))?;
         let names = page.keys.iter().filter_map(|key| cluster.settings.template.name_of(key));
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-        for name in names.filter(|name| filter.glob.fits(name.as_str())) {
-            if found.names.len() >= filter.limit && !found.names.contains(&name) {
-                found.is_cut = true;
+        for name in names.filter(|name| filter.fits(name.as_str())) {
+            if found.add(name, filter) {
                 return Ok(());
             }
-            found.names.insert(name);
         }
         drop(found);
         match page.next {

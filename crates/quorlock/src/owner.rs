@@ -27,6 +27,11 @@ impl Owner {
         Self::with_id(OwnerId::from_bits(entropy::bits()))
     }
 
+    /// The owner of these bits: 128 random ones, or the hash of a secret. Whoever has them is the same owner.
+    pub fn from_bits(bits: u128) -> Self {
+        Self::with_id(OwnerId::from_bits(bits))
+    }
+
     /// The owner as text, for another process.
     pub fn reveal(&self) -> String {
         self.id.reveal()
@@ -37,7 +42,7 @@ impl Owner {
         OwnerId::parse(text).map(Self::with_id)
     }
 
-    fn with_id(id: OwnerId) -> Self {
+    pub(crate) fn with_id(id: OwnerId) -> Self {
         Self { id, fence: Arc::default() }
     }
 

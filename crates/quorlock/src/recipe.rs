@@ -222,6 +222,9 @@ impl Recipe {
             Verdict::Held => AcquireError::Held(Box::new(HeldError::new(name, tally))),
             Verdict::NoQuorum => AcquireError::NoQuorum { name, tally },
             Verdict::TooSlow | Verdict::Won => AcquireError::TooSlow { name, tally },
+            Verdict::Mismatch if tally.ballots.contains(&Ballot::Refused(Refusal::Retired)) => {
+                AcquireError::Retired { name }
+            }
             Verdict::Mismatch => {
                 let stored = tally.ballots.iter().find_map(|ballot| match ballot {
                     Ballot::Refused(Refusal::Permits { stored }) => Some(*stored),

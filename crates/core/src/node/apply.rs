@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use crate::digest::Digest;
 use crate::fence::Fence;
-use crate::mode::{Mode, Period};
+use crate::mode::{Mode, OwnerId, Period};
 use crate::name::{Holder, LeaseId};
 use crate::node::breaking;
 use crate::node::record::{Entry, FenceNote, NodeTime, Record, VoteNote, retention_millis};
@@ -61,8 +61,13 @@ pub fn apply(life: &Incarnation, record: &mut Record, request: &Request, epoch: 
         Request::Release { attempt, tombstone, parting } => {
             let answer = part(record, *attempt, *parting, now);
             if let Some(millis) = tombstone {
-                record.tombstone = record.tombstone.max(Some(now.life_millis.saturating_add(*millis)));
+                bury(record, *millis, now);
             }
+            answer
+        }
+        Request::Retire { owner, tombstone } => {
+            let answer = retire(record, *owner);
+            bury(record, *tombstone, now);
             answer
         }
         Request::Break { target, mode } => breaking::end(life, record, *target, *mode, now),
@@ -109,6 +114,9 @@ enum Admission {
 fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Answer {
     if record.tombstone.is_some() {
         return Refusal::Tombstoned.into();
+    }
+    if record.retired.is_some() {
+        return Refusal::Retired.into();
     }
     let is_own = record.is_own(bid.attempt);
     let admission = if is_own { Admission::Open } else { admit(record, bid.mode) };
@@ -184,6 +192,9 @@ fn is_behind(record: &Record, bid: &Bid<'_>) -> bool {
 fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, now: NodeTime) -> Vote {
     if record.tombstone.is_some() {
         return Vote::Refusal(Refusal::Tombstoned);
+    }
+    if record.retired.is_some() {
+        return Vote::Refusal(Refusal::Retired);
     }
     let is_own = record.is_own(bid.attempt) && is_in_its_slot(record, bid);
     if !is_own && !is_repairable(record, bid.mode) {
@@ -314,14 +325,10 @@ fn enter(record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Option<GrantedSlo
             let index = own.or_else(|| free.next()).unwrap_or(0);
             granted = Some(GrantedSlot { index, free: free.take(FREE_LISTED_MAX).collect() });
         }
-        let owner = match bid.mode {
-            Mode::Reentrant { owner } | Mode::Shared { owner } => Some(owner),
-            Mode::Exclusive { .. } | Mode::Slot { .. } => None,
-        };
         record.entries.retain(|entry| entry.attempt != bid.attempt);
         record.entries.push(Entry {
             attempt: bid.attempt,
-            owner,
+            owner: bid.mode.owner(),
             slot: granted.as_ref().map(|slot| slot.index),
             until: before.map_or(until, |entry| entry.until.max(until)),
         });
@@ -365,8 +372,27 @@ fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: No
     Answer { hint, ..vote.into() }
 }
 
+/// Takes back what an owner has, however often it has entered. Those of its attempts that wait learn of it when they ask.
+fn retire(record: &mut Record, owner: OwnerId) -> Answer {
+    if record.entries.iter().all(|entry| entry.owner != Some(owner)) {
+        return Refusal::Absent.into();
+    }
+    record.entries.retain(|entry| entry.owner != Some(owner));
+    end_with_the_last(record);
+    Answer { hint: record.hint(), ..Vote::grant(Fence::default()).into() }
+}
+
+fn bury(record: &mut Record, millis: u64, now: NodeTime) {
+    record.tombstone = record.tombstone.max(Some(now.life_millis.saturating_add(millis)));
+}
+
 fn take_back(record: &mut Record, attempt: LeaseId) {
     record.entries.retain(|entry| entry.attempt != attempt);
+    end_with_the_last(record);
+}
+
+/// A vote ends with the last of its entries, and is gone when none is left.
+fn end_with_the_last(record: &mut Record) {
     match (record.entries.iter().map(|entry| entry.until).max(), &mut record.vote) {
         (Some(until), Some(vote)) => vote.until = until,
         _ => record.vote = None,

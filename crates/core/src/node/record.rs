@@ -96,8 +96,10 @@ pub struct Record {
     pub fence: Option<FenceNote>,
     /// Who waits, lowest ticket first.
     pub line: Vec<Place>,
-    /// The last millisecond of the asking attempt's tombstone.
+    /// The last millisecond of the asking attempt's tombstone; of an owner who is to be retired, of the owner's.
     pub tombstone: Option<u64>,
+    /// The last millisecond of the tombstone of the owner behind the asking attempt.
+    pub retired: Option<u64>,
 }
 
 impl Record {
@@ -113,6 +115,7 @@ impl Record {
         self.fence.take_if(|fence| gone(fence.until));
         self.line.retain(|place| !gone(place.until));
         self.tombstone.take_if(|until| gone(*until));
+        self.retired.take_if(|until| gone(*until));
     }
 
     /// Whether there is nothing to remember.

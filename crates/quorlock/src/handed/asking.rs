@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorlock_core::mode::OwnerId;
 use quorlock_core::name::Holder;
 use quorlock_core::quorum::Tally;
 use quorlock_core::time::{Moment, Ttl};
@@ -17,6 +18,9 @@ use crate::history::{Event, What, word_for};
 use crate::link::{Mark, Voter};
 use crate::node::place::Place;
 use crate::votes::{Votes, tally};
+
+/// The longest that an owner is kept out: a week.
+const TOMBSTONE_MILLIS_MAX: u64 = 7 * 24 * 60 * 60 * 1_000;
 
 /// Restarts the ttl where the vote stands: a vote that is gone is not given again, since nobody here knows whether the
 /// lease was lost meanwhile.
@@ -75,6 +79,32 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resu
     Err(ReleaseError::NoQuorum { tally: tally(cluster, said.collect()) })
 }
 
+/// Takes back every entry of an owner, on every node, with a note that keeps it out: what others may have under way for it
+/// is not known here.
+pub(crate) async fn retire(
+    cluster: &Arc<Cluster>,
+    place: &Arc<Place>,
+    owner: OwnerId,
+    keep_out: Duration,
+) -> Result<Released, ReleaseError> {
+    let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(ReleaseError::Closed)?;
+    let tombstone = u64::try_from(keep_out.as_millis()).unwrap_or(u64::MAX).clamp(1, TOMBSTONE_MILLIS_MAX);
+    votes.ask(cluster, place, Request::Retire { owner, tombstone });
+    let majority = cluster.settings.quorum.majority();
+    let is_told = |outcome: &Outcome| is_grant(outcome) || is_refusal(outcome);
+    let said = votes.wait(|said| count(said, is_told) >= majority).await;
+    let (told, stood) =
+        said.iter().fold((0, false), |(told, stood), said| (told + usize::from(is_told(said)), stood | is_grant(said)));
+    if told < majority {
+        return Err(ReleaseError::NoQuorum { tally: tally(cluster, said) });
+    }
+    if !stood {
+        return Ok(Released::Gone);
+    }
+    cluster.note(|| Event::now(cluster, &place.name, What::Released, None).by(None, "reentrant"));
+    Ok(Released::Standing)
+}
+
 /// Why it is not known that a lease stands.
 enum Doubt {
     Lost(LostError),
@@ -127,7 +157,7 @@ fn is_grant(outcome: &Outcome) -> bool {
 /// Whether the node has no vote for the lease. One that lost its memory has nothing to say.
 fn is_refusal(outcome: &Outcome) -> bool {
     let Outcome::Voted { vote: Vote::Refusal(why), .. } = outcome else { return false };
-    matches!(why, Refusal::Absent | Refusal::Held { .. } | Refusal::Tombstoned)
+    matches!(why, Refusal::Absent | Refusal::Held { .. } | Refusal::Tombstoned | Refusal::Retired)
 }
 
 /// Where the lease is kept, if it can be one of this cluster's.

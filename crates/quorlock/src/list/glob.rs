@@ -1,21 +1,31 @@
 //! Patterns for names: `*` is any text, `?` any one letter.
 
-/// A pattern.
+/// A pattern: what stands for itself at its beginning, and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Glob(String);
+pub(super) struct Glob {
+    beginning: String,
+    rest: String,
+}
 
 impl Glob {
     pub(super) fn new(pattern: &str) -> Self {
-        Self(pattern.into())
+        let (beginning, rest) = pattern.split_at(pattern.find(['*', '?']).unwrap_or(pattern.len()));
+        Self { beginning: beginning.into(), rest: rest.into() }
+    }
+
+    /// Whatever begins like this, stars and question marks included.
+    pub(super) fn beginning_with(beginning: &str) -> Self {
+        Self { beginning: beginning.into(), rest: "*".into() }
     }
 
     /// What every name begins with that fits.
     pub(super) fn beginning(&self) -> &str {
-        self.0.split(['*', '?']).next().unwrap_or_default()
+        &self.beginning
     }
 
     pub(super) fn fits(&self, name: &str) -> bool {
-        let (mut pattern, mut rest) = (self.0.as_str(), name);
+        let Some(behind) = name.strip_prefix(&self.beginning) else { return false };
+        let (mut pattern, mut rest) = (self.rest.as_str(), behind);
         // The last star, and what it has not swallowed yet: it takes one letter more whenever what follows fails.
         let mut star: Option<(&str, &str)> = None;
         loop {
@@ -80,6 +90,13 @@ mod tests {
         ] {
             assert_eq!(Glob::new(pattern).fits(name), fits, "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn a_beginning_stands_for_itself() {
+        let glob = Glob::beginning_with("a*?");
+        assert_eq!(["a*?", "a*?b", "abc", "a*"].map(|name| glob.fits(name)), [true, true, false, false]);
+        assert_eq!(glob.beginning(), "a*?");
     }
 
     #[test]

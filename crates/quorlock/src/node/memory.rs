@@ -237,13 +237,15 @@ impl State {
         let Some(known) = &self.life else { return Reply::Failed("the node is blank".into()) };
         let attempt = letter.request.attempt();
         let record = self.records.entry(letter.place.key.clone()).or_default();
-        record.tombstone = self.tombstones.get(&attempt).copied();
+        let tombstone = |attempt: LeaseId| self.tombstones.get(&attempt).copied();
+        record.tombstone = tombstone(attempt);
+        record.retired = letter.request.owner().and_then(|owner| tombstone(owner.tombstone()));
         let epoch = life.map_or(quorlock_core::node::Epoch(0), |life| life.epoch);
         let answer = apply(known, record, &letter.request, epoch, now);
-        if let Request::Release { tombstone: Some(_), .. } = &*letter.request {
+        if let Request::Release { tombstone: Some(_), .. } | Request::Retire { .. } = &*letter.request {
             self.tombstones.extend(record.tombstone.map(|until| (attempt, until)));
         }
-        record.tombstone = None;
+        (record.tombstone, record.retired) = (None, None);
         for (attempt, until) in answer.buried {
             let known = self.tombstones.entry(attempt).or_default();
             *known = until.max(*known);

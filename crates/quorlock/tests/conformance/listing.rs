@@ -93,3 +93,23 @@ pub(crate) async fn a_listing_goes_on_from_page_to_page_and_ends_at_its_limit(ba
     let cut = client.list(&Filter::new("name 0*").limit(10)).await.unwrap();
     assert_eq!((cut.names.len(), cut.is_cut), (10, true));
 }
+
+pub(crate) async fn a_listing_goes_on_behind_a_name(backend: &Backend) {
+    let client = backend.client().await;
+    let names: Vec<String> = (0..7).map(|number| format!("in*/{number}")).collect();
+    let mut leases = Vec::new();
+    for name in names.iter().map(String::as_str).chain(["inner", "out"]) {
+        leases.push(client.lock(name).acquire().await.unwrap());
+    }
+    let (mut found, mut last) = (Vec::new(), String::new());
+    loop {
+        let filter = Filter::beginning_with("in*/").after(&last).limit(3);
+        let listing = client.list(&filter).await.unwrap();
+        found.extend(listing.names.iter().map(|inspection| inspection.name.to_string()));
+        if !listing.is_cut {
+            break;
+        }
+        last = found.last().unwrap().clone();
+    }
+    assert_eq!(found, names);
+}

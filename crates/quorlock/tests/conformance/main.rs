@@ -116,6 +116,7 @@ macro_rules! on_all {
                 a_filter_picks_names,
                 every_name_can_be_listed,
                 a_listing_goes_on_from_page_to_page_and_ends_at_its_limit,
+                a_listing_goes_on_behind_a_name,
             }
             running {
                 run_gives_the_works_value_and_frees,
@@ -153,6 +154,9 @@ macro_rules! on_all {
                 an_entry_that_is_forgotten_leaves_the_others,
                 an_entry_that_is_forgotten_ends_with_its_own_ttl,
                 an_owner_that_lost_everything_starts_anew,
+                one_who_is_retired_has_nothing_and_is_not_let_in,
+                one_who_waits_learns_that_it_is_retired,
+                readers_are_retired_one_by_one,
             }
             shared {
                 many_read_or_one_writes,

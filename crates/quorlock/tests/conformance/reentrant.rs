@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 use futures_util::FutureExt;
-use quorlock::{Client, FenceError, Lease, LostError, Owner, Reentrant, Renewals};
+use quorlock::{AcquireError, Client, FenceError, Lease, LostError, Owner, Reentrant, Released, Renewals};
 
-use crate::backend::{BRISK, Backend, SHORT, crash_after, held_by, is_free, is_held, lined_up, queue, takes_over};
+use crate::backend::{
+    BRISK, Backend, LONG, SHORT, crash_after, held_by, is_free, is_held, lined_up, queue, takes_over,
+};
 
 pub(crate) async fn the_owner_enters_again_and_others_do_not(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -189,4 +191,55 @@ async fn enter_and_crash(backend: &Backend, owner: &Owner) {
 
 async fn enter(lock: &Reentrant) -> Lease {
     lock.try_acquire().await.unwrap().expect("it should be open to its owner")
+}
+
+pub(crate) async fn one_who_is_retired_has_nothing_and_is_not_let_in(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lock = ours.reentrant("a");
+    let elsewhere = theirs.reentrant("a").owned_by(lock.owner());
+    let (one, other) = (enter(&lock).await, enter(&elsewhere).await);
+    held_by(&ours, "a", 2).await;
+    let next = theirs.lock("a");
+    let waiting = queue(&ours, "a", 1, async move { next.acquire().await }).await;
+    assert_eq!(ours.retire("a", lock.owner(), LONG).await, Ok(Released::Standing));
+    let lease = waiting.await.unwrap();
+    assert!(lease.fence().unwrap() > one.fence().unwrap());
+    for lock in [&lock, &elsewhere] {
+        let refused = lock.try_acquire().await.unwrap_err();
+        assert!(matches!(refused, AcquireError::Retired { .. }), "{refused}");
+    }
+    drop((one, other));
+    is_held(&ours, "a").await;
+    assert_eq!(ours.retire("a", lock.owner(), LONG).await, Ok(Released::Gone));
+    lease.release().await.unwrap();
+    is_free(&theirs, "a").await;
+}
+
+pub(crate) async fn one_who_waits_learns_that_it_is_retired(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lease = ours.lock("a").acquire().await.unwrap();
+    let lock = theirs.reentrant("a");
+    let owner = lock.owner().clone();
+    let refused = async move { Ok(lock.acquire().await.unwrap_err()) };
+    let waiting = queue(&ours, "a", 1, refused).await;
+    ours.retire("a", &owner, LONG).await.unwrap();
+    let refused = waiting.await.unwrap();
+    assert!(matches!(refused, AcquireError::Retired { .. }), "{refused}");
+    lined_up(&ours, "a", 0).await;
+    assert!(lease.fence().is_ok());
+}
+
+pub(crate) async fn readers_are_retired_one_by_one(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let owner = Owner::new();
+    let reader = ours.rw("a").owned_by(&owner);
+    let (one, again) = (reader.read().await.unwrap(), reader.read().await.unwrap());
+    let other = theirs.rw("a").read().await.unwrap();
+    held_by(&ours, "a", 3).await;
+    ours.retire("a", &owner, LONG).await.unwrap();
+    held_by(&ours, "a", 1).await;
+    assert!(matches!(reader.try_read().await, Err(AcquireError::Retired { .. })));
+    drop((one, again));
+    other.release().await.unwrap();
+    is_free(&theirs, "a").await;
 }

@@ -61,6 +61,7 @@ impl World {
             (Request::PlainAcquire { .. }, _) => "SET NX PX".into(),
             (Request::PlainExtend { .. }, _) => "plain extension".into(),
             (Request::Break { .. }, _) => "break".into(),
+            (Request::Retire { .. }, _) => "retirement".into(),
             (Request::Inspect | Request::Check { .. }, _) => "look".into(),
         };
         let says = match vote {

@@ -112,3 +112,43 @@ fn a_tombstone_keeps_one_entry_out() {
     node.record.tombstone = None;
     assert_eq!(node.ask(T + 500, &enter(C)), granted(CLOCK));
 }
+
+fn retire(owner: OwnerId) -> Request {
+    Request::Retire { owner, tombstone: 700 }
+}
+
+#[test]
+fn one_who_is_retired_has_no_entry_left_and_is_not_let_in() {
+    let mut node = entered_twice();
+    assert_eq!(node.ask(T + 500, &retire(STRANGER)), Vote::Refusal(Refusal::Absent));
+    assert_eq!(node.ask(T + 500, &retire(OWNER)), granted(0));
+    assert_eq!((node.vote(), node.entries()), (None, [].into()));
+    assert_eq!(node.ask(T + 500, &retire(OWNER)), Vote::Refusal(Refusal::Absent), "said twice, done once");
+
+    // What was said of the owner is what the owner's attempts see.
+    let retired = node.record.tombstone.take();
+    assert_eq!(retired, Some(T + 1_200));
+    for request in [enter(C), renew_as(enters(OWNER), A, CLOCK, true), renew_as(enters(OWNER), A, CLOCK, false)] {
+        node.record.retired = retired;
+        assert_eq!(node.ask(T + 1_200, &request), Vote::Refusal(Refusal::Retired));
+    }
+    node.record.retired = None;
+    assert_eq!(node.grants(T + 600, &acquire_as(enters(STRANGER), D, 1, None)), CLOCK + 1);
+}
+
+#[test]
+fn the_end_of_a_retirement_is_the_end_of_its_tombstone() {
+    let mut node = entered_twice();
+    node.ask(T + 500, &retire(OWNER));
+    node.record.retired = node.record.tombstone.take();
+    assert_eq!(node.grants(T + 1_201, &enter(C)), CLOCK + 5);
+}
+
+#[test]
+fn other_readers_stay_when_one_is_retired() {
+    let mut node = Node::new();
+    node.grants(T, &acquire_as(reads(OWNER), A, CLOCK, None));
+    node.grants(T, &acquire_as(reads(STRANGER), B, CLOCK, None));
+    assert_eq!(node.ask(T, &retire(OWNER)), granted(0));
+    assert_eq!(node.entries(), [(B, T + 1_000)]);
+}

@@ -113,7 +113,7 @@ impl Outside {
             }
             Request::PlainAcquire { ttl, .. } | Request::PlainExtend { ttl, .. } => now + ttl.as_millis(),
             Request::Inspect | Request::Check { .. } | Request::Break { .. } => return,
-            Request::Release { .. } | Request::PlainRelease { .. } => {
+            Request::Release { .. } | Request::Retire { .. } | Request::PlainRelease { .. } => {
                 assert!(before.is_some(), "nothing stood that could be taken back");
                 self.standing = None;
                 return;

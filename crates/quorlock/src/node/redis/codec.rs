@@ -58,6 +58,13 @@ pub(super) fn request(life: Option<Life>, letter: &Letter, constants: &Constants
             command.arg(*tombstone);
             command
         }
+        Request::Retire { owner, tombstone } => {
+            let mut command = cmd("EVALSHA");
+            command.arg(&scripts.release.sha).arg(5).arg(&place.key).arg(tombstone_key(place, owner.tombstone()));
+            command.arg(line_key(place)).arg(kept_key(place)).arg(holds_key(place));
+            command.arg("").arg(*tombstone).arg("owner");
+            command
+        }
         Request::Inspect => {
             let mut command = cmd("EVALSHA");
             command.arg(&scripts.inspect.sha).arg(5).arg(&place.key).arg(fence_key(place));
@@ -122,12 +129,14 @@ fn vote_command(life: Option<Life>, letter: &Letter, constants: &Constants, bid:
     let mut command = cmd("EVALSHA");
     // An argument costs the server as much as half a command: those that have nothing to say are left out.
     let has_entries = bid.mode != Mode::EXCLUSIVE;
-    command.arg(&script.sha).arg(if has_entries { 7 } else { 6 });
+    let owner = bid.mode.owner();
+    command.arg(&script.sha).arg(6 + usize::from(has_entries) + usize::from(owner.is_some()));
     command.arg(mark_key(place)).arg(&place.key).arg(fence_key(place)).arg(tombstone_key(place, attempt));
     command.arg(line_key(place)).arg(kept_key(place));
     if has_entries {
         command.arg(holds_key(place));
     }
+    command.arg(owner.map(|owner| tombstone_key(place, owner.tombstone())));
     command.arg(mark(life)).arg(bid.verb).arg(bid.fence.get()).arg(bid.ttl.as_millis());
     command.arg(constants.sigma_micros).arg(retention_millis(constants)).arg(bid.holder);
     command.arg(bid.waiter.map(place_in_line).unwrap_or_default());
@@ -181,8 +190,7 @@ pub(super) fn cluster_replies(
 fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Trouble> {
     if let Value::ServerError(error) = value {
         // A key that holds other data has no vote of ours that could be taken back.
-        let is_release = matches!(*letter.request, Request::Release { .. } | Request::PlainRelease { .. });
-        if says(&error, "WRONGTYPE") && is_release {
+        if says(&error, "WRONGTYPE") && letter.request.is_release() {
             return Ok(plain(Some(Refusal::Absent)));
         }
         // Scripts flushed, or demoted to a replica: the connection is of no use until it has shaken hands again.
@@ -235,7 +243,7 @@ fn plain(refusal: Option<Refusal>) -> Reply {
 }
 
 fn scripted(request: &Request, value: &Value) -> Option<Reply> {
-    if let Request::Release { .. } = request {
+    if let Request::Release { .. } | Request::Retire { .. } = request {
         return match value {
             Value::Int(1) => Some(plain(None)),
             Value::Int(-4) => Some(plain(Some(Refusal::Absent))),
@@ -291,6 +299,7 @@ fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
         (-6, []) => Refusal::LineFull,
         (-7, [stored]) => Refusal::Permits { stored: small(stored)? },
         (-8, []) => Refusal::Upgrade,
+        (-10, []) => Refusal::Retired,
         _ => return None,
     })
 }

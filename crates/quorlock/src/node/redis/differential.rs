@@ -11,7 +11,6 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::node::{Errand, FenceNote};
 use quorlock_core::ticket::{Channel, Hint, Ticket};
-use quorlock_core::vote::Request;
 use quorlock_testkit::{Clock, RedisServer};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -19,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::RedisNode;
 use super::scripts::{Home, fence_key, holds_key, kept_key, line_key, tombstone_key};
 use crate::node::{Letter, Reply, Talk};
-use model::{Model, State, attempts, channels, constants};
+use model::{Model, State, channels, constants, mortals};
 use seen::Seen;
 use steps::{CONSTANTS, Cast, Step, Visit, stories};
 
@@ -112,7 +111,7 @@ impl Bench {
                     let vote = answer.vote;
                     hints.extend(answer.hint.map(|Hint { channel, ticket }| (channel, ticket)));
                     // The page's own commands and releases do not tell the time.
-                    let is_silent = letter.request.is_plain() || matches!(*letter.request, Request::Release { .. });
+                    let is_silent = letter.request.is_plain() || letter.request.is_release();
                     let at_micros = (!is_silent).then_some(model.micros.unsigned_abs());
                     prop_assert_eq!(reply, Reply::Voted { vote, at_micros }, "to {:?} in {:?}", letter, step);
                 }
@@ -188,7 +187,7 @@ impl Bench {
                 pipe.cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").cmd("PTTL").arg(&key);
             }
         }
-        for attempt in attempts() {
+        for attempt in mortals() {
             // Outside of a Cluster it is the attempt's, whatever the place.
             pipe.cmd("PTTL").arg(tombstone_key(&model.places[0], attempt));
         }

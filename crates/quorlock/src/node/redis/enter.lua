@@ -1,9 +1,11 @@
 -- A vote for an attempt that may hold together with others, or a renewal of it: as in acquire.lua, with entries.
--- KEYS  as of acquire.lua, for a writer
+-- KEYS  as of acquire.lua, for a writer   8 the owner's tombstone, if it has an owner
 -- ARGV  1 to 8 as of acquire.lua   9 owner, or the slot to begin at   10 'r' (reentrant), 's' (shared) or 'k' (slots)
 --       11 permits
 -- Gives as acquire.lua; of a slot {1, now, fence, slot, {other free ones}}; {-7, now, permits} other permits are in use
+--       {-10, now} the owner is not let in any more
 --#begin
+if KEYS[8] and redis.call('EXISTS', KEYS[8]) == 1 then return {-10, now} end
 local whose, mode, permits = ARGV[9], ARGV[10], tonumber(ARGV[11])
 --#period
 --#line

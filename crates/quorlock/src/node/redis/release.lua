@@ -1,7 +1,8 @@
--- Takes a vote back, and gives up or keeps the place in line: `part` of quorlock-core's node::apply.
--- KEYS  1 vote   2 the attempt's tombstone, which ends with its id   3 line   4 kept   5 holds
+-- Takes a vote back, and gives up or keeps the place in line: `part` of quorlock-core's node::apply. Of an owner, all of its
+-- entries: `retire`.
+-- KEYS  1 vote   2 the attempt's tombstone, which ends with its id, or the owner's   3 line   4 kept   5 holds
 -- ARGV  1 what becomes of the place in line: 'leave ' or 'yield ', and the ticket and the rest of it as of acquire.lua; or ''
---       2 how long the tombstone stands (ms), if there is to be one
+--       2 how long the tombstone stands (ms), if there is to be one   3 anything, if it is an owner's
 -- Gives 1: taken back   -4: there was nothing to take back
 local attempt, parting, line, kept = string.sub(KEYS[2], -32), string.sub(ARGV[1], 1, 5), KEYS[3], KEYS[4]
 local vote, code = redis.pcall('GET', KEYS[1]), -4
@@ -22,11 +23,19 @@ local room = false
 if kind then
   local holds = KEYS[5]
   --#entries
-  local known = redis.call('HMGET', holds, 'period', attempt)
-  local till = known[1] == vote and known[2] and tonumber(string.match(known[2], '^(%d+) '))
-  if till and till >= millis then
+  local gone = {}
+  if ARGV[3] then
+    for _, entry in ipairs(read_entries()) do
+      if entry[3] == attempt then gone[#gone + 1] = entry end
+    end
+  else
+    local known = redis.call('HMGET', holds, 'period', attempt)
+    local till = known[1] == vote and known[2] and tonumber(string.match(known[2], '^(%d+) '))
+    if till and till >= millis then gone[1] = {attempt, till} end
+  end
+  for _, entry in ipairs(gone) do
     code = 1
-    if not take_back(KEYS[1], attempt, till) then vote, kind = false, nil end
+    if not take_back(KEYS[1], entry[1], entry[2]) then vote, kind = false, nil end
   end
   room = kind == 'k' and #read_entries() < tonumber(detail)
 end

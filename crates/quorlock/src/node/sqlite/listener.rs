@@ -133,7 +133,8 @@ impl Listener {
                 }
             }
             Request::Release { attempt, .. } | Request::PlainRelease { attempt } => drop(self.holds.remove(attempt)),
-            Request::Inspect | Request::Check { .. } | Request::Break { .. } => {}
+            // Of those that an owner has, what was not released lapses.
+            Request::Inspect | Request::Check { .. } | Request::Break { .. } | Request::Retire { .. } => {}
         }
     }
 

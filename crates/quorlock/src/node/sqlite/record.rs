@@ -50,6 +50,7 @@ pub(super) fn load(connection: &Connection, key: &str) -> Result<Record, Fault> 
         fence,
         line: if is_marked { load_line(connection, key)? } else { Vec::new() },
         tombstone: None,
+        retired: None,
     })
 }
 

@@ -323,6 +323,10 @@ fn answer(
         let answer = apply(life, &mut record, request, epoch, now);
         return Ok((voted(answer.vote), answer.hint));
     }
+    record.retired = match request.owner() {
+        Some(owner) => record::load_tombstone(transaction, owner.tombstone())?,
+        None => None,
+    };
     let before = record.clone();
     let ended = if request.is_plain() { None } else { record::load_tombstone(transaction, request.attempt())? };
     record.tombstone = ended;

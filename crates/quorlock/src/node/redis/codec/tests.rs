@@ -117,7 +117,7 @@ fn says_yes(request: &Request, value: &Value, same_life: bool) -> bool {
     match request {
         Request::PlainAcquire { .. } => same_life && *value == Value::Okay,
         Request::PlainExtend { .. } => same_life && *value == Value::Int(1),
-        Request::PlainRelease { .. } | Request::Release { .. } => *value == Value::Int(1),
+        Request::PlainRelease { .. } | Request::Release { .. } | Request::Retire { .. } => *value == Value::Int(1),
         Request::Acquire { mode: Mode::Slot { .. }, .. } | Request::Renew { mode: Mode::Slot { .. }, .. } => {
             let is_slot = |value: &Value| matches!(value, Value::Int(0..3));
             matches!(value, Value::Array(parts)

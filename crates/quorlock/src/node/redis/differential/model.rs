@@ -17,8 +17,8 @@ use quorlock_core::time::Ttl;
 use quorlock_core::vote::{Refusal, Request, Target};
 
 use super::steps::{
-    Aim, Away, Bid, CHANNELS, CONSTANTS, Cast, Jump, Kind, Known, Letter, NAMES, ROLES, RUNS, Role, Span, TICKETS,
-    Visit,
+    Aim, Away, Bid, CHANNELS, CONSTANTS, Cast, Jump, Kind, Known, Letter, NAMES, OWNERS, ROLES, RUNS, Role, Span,
+    TICKETS, Visit,
 };
 use crate::node::Life;
 use crate::node::place::{KeyTemplate, Place};
@@ -40,8 +40,13 @@ pub(super) fn constants(which: usize) -> Constants {
     all[which].clone()
 }
 
-pub(super) fn attempts() -> impl Iterator<Item = LeaseId> {
+fn attempts() -> impl Iterator<Item = LeaseId> {
     (0..ROLES.len()).map(attempt)
+}
+
+/// Whatever may have a tombstone.
+pub(super) fn mortals() -> impl Iterator<Item = LeaseId> {
+    attempts().chain(OWNERS.map(|owner| OwnerId::from_bits(owner).tombstone()))
 }
 
 /// From 1: nobody draws the attempt that could be taken for one that was broken.
@@ -168,6 +173,9 @@ impl Model {
                 });
                 Request::Release { attempt, tombstone, parting }
             }
+            Kind::Retire { owner, tombstone } => {
+                Request::Retire { owner: OwnerId::from_bits(OWNERS[owner]), tombstone }
+            }
             Kind::Check => {
                 Request::Check { attempt, slot: if let Mode::Slot { slot, .. } = mode { Some(slot) } else { None } }
             }
@@ -212,6 +220,7 @@ impl Model {
         let State { life, records, tombstones } = &mut self.state;
         let record = &mut records[name];
         // A record is what one attempt sees of a name: tombstones are each attempt's own.
+        record.retired = request.owner().and_then(|owner| tombstones.get(&owner.tombstone()).copied());
         record.tombstone = tombstones.remove(&attempt);
         let ends = |record: &Record| record.vote.as_ref().map(|vote| vote.until);
         let before = ends(record);
@@ -229,6 +238,7 @@ impl Model {
         if let Some(vote) = record.vote.as_mut().filter(|vote| is_lowered && vote.until == now.life_millis) {
             vote.until += 1;
         }
+        record.retired = None;
         tombstones.extend(record.tombstone.take().map(|until| (attempt, until)));
         for (attempt, until) in &answer.buried {
             let known = tombstones.entry(*attempt).or_default();

@@ -11,7 +11,7 @@ use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Entry, FenceNote, Incarnation, Place, Record, VoteNote};
 use quorlock_core::ticket::{Channel, Ticket, Waiter};
 
-use super::model::{State, attempts};
+use super::model::{State, mortals};
 use super::steps::NAMES;
 
 /// What the server told, in order.
@@ -34,7 +34,7 @@ impl Seen {
         for record in &mut records {
             *record = self.record()?;
         }
-        let tombstones: BTreeMap<_, _> = attempts().filter_map(|attempt| Some((attempt, self.end()?))).collect();
+        let tombstones: BTreeMap<_, _> = mortals().filter_map(|attempt| Some((attempt, self.end()?))).collect();
         let marks: usize = self.next();
         let known = self.keys + marks + usize::from(life.is_some());
         prop_assert_eq!(self.next::<usize>(), known, "keys that nobody knows");
@@ -45,7 +45,7 @@ impl Seen {
         let (text, vote) = self.note(vote)?.unzip();
         let (_, fence) = self.note(fence)?.unzip();
         let entries = self.entries(text.as_deref(), vote.as_ref())?;
-        Ok(Record { vote, entries, fence, line: self.line()?, tombstone: None })
+        Ok(Record { vote, entries, fence, line: self.line()?, tombstone: None, retired: None })
     }
 
     fn next<T: FromRedisValue>(&mut self) -> T {

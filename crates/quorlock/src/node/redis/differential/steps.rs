@@ -62,6 +62,7 @@ pub(super) enum Kind {
     Acquire { fence: Bid, ttl: u64, holder: &'static str, waiter: Option<usize> },
     Renew { fence: Bid, ttl: u64, holder: &'static str, repair: bool },
     Release { tombstone: Option<u64>, parting: Option<Away> },
+    Retire { owner: usize, tombstone: u64 },
     Inspect,
     Check,
     Break { mode: BreakMode, aim: Aim },
@@ -87,19 +88,22 @@ pub(super) enum Role {
     Slot { permits: u32 },
 }
 
+/// The owners that there are: no attempt has the same bits.
+pub(super) const OWNERS: [u128; 3] = [0x101, 0x102, 0x103];
+
 /// The attempts that there are.
 pub(super) const ROLES: [Role; 15] = [
     Role::Alone,
     Role::Alone,
     Role::Alone,
-    Role::Writer { owner: 1 },
-    Role::Writer { owner: 2 },
-    Role::Reentrant { owner: 1 },
-    Role::Reentrant { owner: 1 },
-    Role::Reentrant { owner: 2 },
-    Role::Reader { owner: 1 },
-    Role::Reader { owner: 2 },
-    Role::Reader { owner: 3 },
+    Role::Writer { owner: OWNERS[0] },
+    Role::Writer { owner: OWNERS[1] },
+    Role::Reentrant { owner: OWNERS[0] },
+    Role::Reentrant { owner: OWNERS[0] },
+    Role::Reentrant { owner: OWNERS[1] },
+    Role::Reader { owner: OWNERS[0] },
+    Role::Reader { owner: OWNERS[1] },
+    Role::Reader { owner: OWNERS[2] },
     Role::Slot { permits: 3 },
     Role::Slot { permits: 3 },
     Role::Slot { permits: 3 },
@@ -230,6 +234,7 @@ fn letter() -> impl Strategy<Value = Letter> {
             .prop_map(|(fence, ttl, holder, repair)| Kind::Renew { fence, ttl, holder, repair }),
         8 => (option::weighted(0.2, 1..3_000_u64), option::weighted(0.6, away()))
             .prop_map(|(tombstone, parting)| Kind::Release { tombstone, parting }),
+        1 => (0..OWNERS.len(), 1..3_000_u64).prop_map(|(owner, tombstone)| Kind::Retire { owner, tombstone }),
         2 => Just(Kind::Inspect),
         3 => Just(Kind::Check),
         3 => (any::<bool>(), aim())
