@@ -18,6 +18,7 @@ use crate::command::list::ListArgs;
 use crate::command::man::ManArgs;
 use crate::command::nodes::NodesArgs;
 use crate::command::run::RunArgs;
+use crate::command::serve::ServeArgs;
 use crate::command::status::StatusArgs;
 use crate::command::watch::WatchArgs;
 use crate::config::{Flags, KEYS};
@@ -65,6 +66,9 @@ Look after the nodes
   nodes                  how they are; init, ripen or reconfigure them
   doctor                 what is wrong with them, and what to do about it
   config                 every setting, and where it came from
+
+Let others use them
+  serve                  locks over HTTP, for programs in any language
 
 Try it
   bench                  measure these nodes, or --local ones
@@ -192,6 +196,7 @@ pub(crate) enum Command {
     List(ListArgs),
     Watch(WatchArgs),
     Nodes(NodesArgs),
+    Serve(ServeArgs),
     Bench(BenchArgs),
     Demo(DemoArgs),
     Doctor(DoctorArgs),

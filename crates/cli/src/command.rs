@@ -13,5 +13,6 @@ pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod nodes;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod watch;

@@ -19,7 +19,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
-use command::{acquire, bench, breaking, completions, demo, doctor, lease, list, man, nodes, run, status, watch};
+use command::{
+    acquire, bench, breaking, completions, demo, doctor, lease, list, man, nodes, run, serve, status, watch,
+};
 use config::Settings;
 use context::Context;
 use exit::{Exit, Failure};
@@ -68,7 +70,12 @@ fn start(mut cli: Cli) -> Outcome {
     let color = settings.text("color").unwrap_or("auto");
     let output = Output::new(cli.print.json, cli.print.quiet, cli.print.verbose, color);
     let context = Context { settings, output };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let mut runtime = match cli.command {
+        // The only one with work for several threads.
+        Command::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = runtime.enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Internal(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         match cli.command {
@@ -83,6 +90,7 @@ fn start(mut cli: Cli) -> Outcome {
             Command::Watch(args) => watch::watch(&context, &args).await,
             Command::Break(args) => breaking::break_lock(&context, args).await,
             Command::Nodes(args) => nodes::nodes(&context, &args).await,
+            Command::Serve(args) => serve::serve(&context, args).await,
             Command::Bench(args) => bench::bench(&context, args).await,
             Command::Demo(args) => demo::demo(&context, args).await,
             Command::Doctor(_) => doctor::doctor(&context).await,

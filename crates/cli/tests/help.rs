@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use common::{User, stdout};
 
 /// Every command with a help of its own; the first is the tool itself.
-const COMMANDS: [&[&str]; 22] = [
+const COMMANDS: [&[&str]; 23] = [
     &[],
     &["run"],
     &["acquire"],
@@ -24,6 +24,7 @@ const COMMANDS: [&[&str]; 22] = [
     &["nodes", "ripen"],
     &["nodes", "reconfigure"],
     &["doctor"],
+    &["serve"],
     &["config"],
     &["bench"],
     &["demo"],

@@ -1,0 +1,130 @@
+//! `quorlock serve`: the locks over HTTP.
+
+mod log;
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use quorlock_server::{Clients, Config, Limits, Server, Tls, hash_bearer_token};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::exit::{Exit, Failure};
+use crate::signals::Signals;
+
+/// How long nodes that do not answer are waited for, when everything is done.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Serve the locks over HTTP, for programs in any language.
+///
+/// Any number of replicas can serve the same nodes. Without --clients there is no authentication, and it listens on a
+/// loopback address only. What the calls are: /openapi.json.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit codes:
+  0 it was asked to stop, and has   64 bad usage   69 no quorum   78 bad configuration
+
+Examples:
+  quorlock serve
+  quorlock serve --listen 0.0.0.0:7677 --clients clients.txt --nodes redis://a,redis://b,redis://c")]
+pub(crate) struct ServeArgs {
+    /// Where to listen; port 0 is any that is free.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7677")]
+    listen: SocketAddr,
+
+    /// Who may call: a file with a line for each client, `NAME sha256:HASH read,lock,admin GLOB,GLOB`.
+    #[arg(long, value_name = "FILE")]
+    clients: Option<PathBuf>,
+
+    /// Read a bearer token from stdin, print its hash for the file of clients, and do nothing else.
+    #[arg(long)]
+    hash_token: bool,
+
+    /// Speak TLS: a file with the certificate and its chain, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// The key of the certificate, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Who signs the certificates of clients, as PEM: without --clients, everybody needs one.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+
+    /// Requests a second of each client, at most.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().requests_per_second, value_parser = clap::value_parser!(u32).range(1..))]
+    rate_limit: u32,
+
+    /// Requests of each client that wait for a lock at a time, at most.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().waiters)]
+    waiters: usize,
+
+    /// Let anybody in who can reach the address.
+    #[arg(long, conflicts_with = "clients")]
+    danger_no_auth: bool,
+
+    /// How the log on stderr is written: as text or as json.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log: log::Format,
+}
+
+#[derive(Serialize)]
+struct Serving {
+    address: String,
+}
+
+/// Serves until a signal comes.
+pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome {
+    if args.hash_token {
+        return hash(context);
+    }
+    log::start(args.log, context.output);
+    let clients = args.clients.as_deref().map(read_clients).transpose()?;
+    let mut signals = Signals::listen().map_err(|error| Failure::Internal(format!("cannot hear signals: {error}")))?;
+    // Leases belong to callers, who outlive any replica.
+    let client = context.open(context.builder()?.outlived_by_leases().history(true)).await?;
+    let mut config = Config::new(args.listen, client.clone());
+    config.clients = clients;
+    config.danger_no_auth = args.danger_no_auth;
+    config.limits.requests_per_second = args.rate_limit;
+    config.limits.waiters = args.waiters;
+    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        let tls = Tls::read(certificate, key, args.tls_client_ca.as_deref());
+        config.tls = Some(tls.map_err(|error| Failure::Config(error.to_string()))?);
+    }
+    let server = Server::bind(config).await.map_err(|error| Failure::Config(error.to_string()))?;
+    let address = format!("{}://{}", if server.is_tls() { "https" } else { "http" }, server.address());
+    if context.output.json {
+        context.output.json(&Serving { address })?;
+    } else {
+        context.output.line(format_args!("serving on {address}"))?;
+    }
+    server
+        .serve(async {
+            let signal = signals.next_fatal().await;
+            tracing::info!(signal = signal.as_raw(), "stopping");
+        })
+        .await;
+    // What is owed to nodes that do not answer lapses with its ttl.
+    let _ = client.close(CLOSING).await;
+    Ok(Exit::OK)
+}
+
+fn hash(context: &Context) -> crate::Outcome {
+    let mut token = String::new();
+    let read = std::io::stdin().lock().read_to_string(&mut token);
+    read.map_err(|error| Failure::Usage(format!("cannot read a bearer token from stdin: {error}")))?;
+    let hash = hash_bearer_token(&token).map_err(|error| Failure::Usage(error.to_string()))?;
+    context.output.line(hash)?;
+    Ok(Exit::OK)
+}
+
+fn read_clients(path: &Path) -> Result<Clients, Failure> {
+    let fail = |why: String| Failure::Config(format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
+    Clients::parse(&text).map_err(|error| fail(error.to_string()))
+}

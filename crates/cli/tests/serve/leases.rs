@@ -1,0 +1,111 @@
+//! Locking, renewing and releasing.
+
+use serde_json::json;
+
+use crate::common::User;
+use crate::service::Service;
+
+#[test]
+fn a_lock_is_one_callers_until_it_is_released() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let first = service.lock(&json!({"name": "invoices/42", "label": "the first"})).expect(201);
+    assert_eq!((first.number("nodes_ok"), first.number("nodes_total"), first.number("ttl_ms")), (1, 1, 30_000));
+    // Drift is taken off for the nodes' clocks, and once more for the caller's.
+    let validity = first.number("validity_ms");
+    assert!((20_000..27_000).contains(&validity), "{validity}");
+    assert!(first.number("server_elapsed_ms") < validity);
+
+    let second = service.lock(&json!({"name": "invoices/42"})).problem(409, "lock-held");
+    assert_eq!(second.body["holder"]["label"], "the first");
+    assert_eq!(second.body["fence"], first.body["fence"]);
+    assert_eq!(second.body["nodes"].as_array().unwrap().len(), 1);
+
+    service.release(&first);
+    service.release(&first);
+    let third = service.lock(&json!({"name": "invoices/42"})).expect(201);
+    assert!(third.number("fence") > first.number("fence"));
+    assert_ne!(third.text("lease_id"), first.text("lease_id"));
+}
+
+#[test]
+fn a_renewal_lets_it_last_and_brings_nothing_back() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a", "ttl_ms": 20_000})).expect(201);
+    let renewed = service.post("/v1/leases/renew", &granted.lease()).expect(200);
+    assert_eq!(renewed.body["fence"], granted.body["fence"]);
+    assert!((13_000..18_000).contains(&renewed.number("validity_ms")), "{renewed:?}");
+    service.release(&granted);
+    service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+    assert_eq!(service.status("a")["held"], false);
+}
+
+#[test]
+fn a_lease_ends_with_its_ttl_unless_it_is_renewed() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a", "ttl_ms": 200})).expect(201);
+    let next = service.lock(&json!({"name": "a", "wait_ms": 30_000})).expect(201);
+    assert!(next.number("fence") > granted.number("fence"));
+    service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+}
+
+#[test]
+fn many_leases_are_renewed_and_released_in_one_request() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted: Vec<_> = ["a", "b", "c"].iter().map(|name| service.lock(&json!({"name": name})).expect(201)).collect();
+    service.release(&granted[1]);
+    let leases: Vec<_> = granted.iter().map(crate::service::Answer::lease).collect();
+    let renewed = service.post("/v1/leases/renew", &json!({"leases": leases})).expect(200);
+    let outcomes = renewed.body["leases"].as_array().unwrap();
+    let told: Vec<_> = outcomes.iter().map(|outcome| outcome["problem"]["code"].as_str()).collect();
+    assert_eq!(told, [None, Some("lease-lost"), None]);
+    assert_eq!(outcomes[0]["name"], "a");
+    assert!(outcomes[0]["validity_ms"].as_u64().unwrap() > 20_000);
+
+    service.post("/v1/leases/release", &json!({"leases": leases})).expect(204);
+    for name in ["a", "b", "c"] {
+        assert_eq!(service.status(name)["held"], false);
+    }
+}
+
+#[test]
+fn a_lease_is_for_its_own_name() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a"})).expect(201);
+    let other = json!({"name": "b", "lease_id": granted.text("lease_id")});
+    let garbled = json!({"name": "a", "lease_id": "secret"});
+    for call in ["/v1/leases/renew", "/v1/leases/release"] {
+        service.post(call, &other).problem(403, "not-holder");
+        let refused = service.post(call, &garbled).problem(403, "not-holder");
+        assert!(!refused.text("detail").contains("secret"));
+    }
+    assert_eq!(service.status("a")["held"], true);
+}
+
+#[test]
+fn a_lease_outlives_the_service_that_granted_it() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a"})).expect(201);
+    drop(service);
+    let next = Service::start(&user);
+    next.lock(&json!({"name": "a"})).problem(409, "lock-held");
+    next.post("/v1/leases/renew", &granted.lease()).expect(200);
+    next.release(&granted);
+    next.lock(&json!({"name": "a"})).expect(201);
+}
+
+#[test]
+fn replicas_share_their_locks() {
+    let user = User::new();
+    let (one, other) = (Service::start(&user), Service::start(&user));
+    let granted = one.lock(&json!({"name": "a"})).expect(201);
+    other.lock(&json!({"name": "a"})).problem(409, "lock-held");
+    other.post("/v1/leases/renew", &granted.lease()).expect(200);
+    other.release(&granted);
+    one.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+}

@@ -1,0 +1,127 @@
+//! Looking: at locks, nodes, what has happened and what changes.
+
+use quorlock_testkit::eventually;
+use serde_json::{Value, json};
+
+use crate::common::User;
+use crate::service::Service;
+
+fn names(page: &Value) -> Vec<&str> {
+    page["locks"].as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn locks_are_listed_page_by_page_in_order() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let wanted: Vec<String> = (0..7).map(|number| format!("in*/{number}")).collect();
+    for name in wanted.iter().chain(&["inner".to_owned(), "out".to_owned()]) {
+        service.lock(&json!({"name": name, "label": "x"})).expect(201);
+    }
+    let mut found = Vec::new();
+    let mut cursor = String::new();
+    for _ in 0..4 {
+        let page = service.get(&format!("/v1/locks?prefix=in*/&limit=3&cursor={cursor}")).expect(200).body;
+        found.extend(names(&page).into_iter().map(ToOwned::to_owned));
+        match page["next"].as_str() {
+            Some(next) => next.clone_into(&mut cursor),
+            None => break,
+        }
+    }
+    assert_eq!(found, wanted);
+    let all = service.get("/v1/locks").expect(200).body;
+    assert_eq!((names(&all).len(), &all["next"]), (9, &Value::Null));
+}
+
+#[test]
+fn a_lock_is_shown_node_by_node() {
+    let user = User::new();
+    let service = Service::start(&user);
+    assert_eq!(service.status("free")["held"], false);
+    let granted = service.lock(&json!({"name": "invoices/42", "label": "somebody"})).expect(201);
+    let lock = service.status("invoices%2F42");
+    assert_eq!((&lock["held"], &lock["mode"], &lock["waiting"]), (&json!(true), &json!("exclusive"), &json!(0)));
+    assert_eq!((&lock["holder"]["label"], &lock["fence"]), (&json!("somebody"), &granted.body["fence"]));
+    assert!(lock["left_ms"].as_u64().unwrap() <= 30_000 && lock["since_ms"].as_u64().unwrap() > 0);
+    let node = &lock["nodes"][0];
+    assert_eq!((&node["held"], &node["trouble"]), (&json!(true), &Value::Null));
+}
+
+#[test]
+fn the_nodes_say_whether_they_vote() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let nodes = service.get("/v1/nodes").expect(200).body;
+    assert_eq!((&nodes["total"], &nodes["voting"], &nodes["can_lose"]), (&json!(1), &json!(1), &json!(0)));
+    assert_eq!(nodes["nodes"][0]["state"], "voting");
+    assert_eq!(service.get("/healthz").expect(200).body, "ok\n");
+    service.get("/readyz").expect(200);
+}
+
+#[test]
+fn a_service_without_a_majority_is_not_ready() {
+    let user = User::new();
+    let (servers, nodes) = crate::common::cluster(&user, 3);
+    let service = Service::with(&user, &["--nodes", &nodes]);
+    service.get("/readyz").expect(200);
+    servers[0].kill();
+    servers[1].kill();
+    eventually("it is noticed", || service.get("/readyz").status == 503);
+    let refused = service.lock(&json!({"name": "a"})).problem(503, "no-quorum");
+    assert_eq!(refused.body["nodes"].as_array().unwrap().len(), 3);
+    service.get("/healthz").expect(200);
+}
+
+#[test]
+fn what_happened_is_written_down() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a", "label": "w"})).expect(201);
+    service.release(&granted);
+    service.lock(&json!({"name": "b"})).expect(201);
+    let told = || {
+        let events = service.get("/v1/history?name=a").expect(200).body["events"].clone();
+        events.as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    eventually("it is written", || told() == ["released", "granted"]);
+    let newest = service.get("/v1/history?limit=1").expect(200).body;
+    assert_eq!(newest["events"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_stream_of_events_tells_what_changes() {
+    let user = User::new();
+    let service = Service::start(&user);
+    service.lock(&json!({"name": "before"})).expect(201);
+    let mut events = service.follow(None);
+    let snapshot = events.until("snapshot").data;
+    assert_eq!(names(&snapshot), ["before"]);
+    assert_eq!(snapshot["nodes"]["voting"], 1);
+
+    let granted = service.lock(&json!({"name": "a", "label": "new"})).expect(201);
+    let lock = events.until("lock").data;
+    assert_eq!((&lock["name"], &lock["holder"]["label"], &lock["renewals"]), (&json!("a"), &json!("new"), &json!(0)));
+    events.until("look");
+    events.until("look");
+    service.post("/v1/leases/renew", &granted.lease()).expect(200);
+    assert_eq!(events.until("lock").data["renewals"], 1);
+    service.release(&granted);
+    assert_eq!(events.until("gone").data["name"], "a");
+    while events.until("history").data["what"] != "released" {}
+}
+
+#[test]
+fn a_stream_goes_on_where_it_was_cut() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let mut events = service.follow(None);
+    events.until("snapshot");
+    let last = events.until("look").id;
+    drop(events);
+    service.lock(&json!({"name": "meanwhile"})).expect(201);
+    let mut again = service.follow(Some(&last));
+    let lock = again.until("lock").data;
+    assert_eq!(lock["name"], "meanwhile");
+    let mut foreign = service.follow(Some("0000000000000001-7"));
+    assert_eq!(foreign.next().unwrap().what, "snapshot");
+}

@@ -1,0 +1,17 @@
+//! The service: a real process, spoken to over real HTTP.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod auth;
+mod keys;
+mod kinds;
+mod leases;
+mod looks;
+mod refused;
+mod service;
+mod stopping;
+mod telling;
+mod waiting;

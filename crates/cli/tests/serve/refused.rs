@@ -1,0 +1,82 @@
+//! What cannot be is refused, with its name.
+
+use serde_json::{Value, json};
+
+use crate::common::{User, assert_fails};
+use crate::service::Service;
+
+#[test]
+fn what_cannot_be_locked_is_refused_by_name() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let long = "x".repeat(513);
+    let secret = "short";
+    for (body, code) in [
+        (json!({"name": ""}), "invalid-name"),
+        (json!({"name": long}), "invalid-name"),
+        (json!({"name": "a", "ttl_ms": 99}), "ttl-out-of-range"),
+        (json!({"name": "a", "ttl_ms": 60_001}), "ttl-out-of-range"),
+        (json!({"name": "a", "wait_ms": 600_001}), "invalid-request"),
+        (json!({}), "invalid-request"),
+        (json!({"name": "a", "names": ["a"]}), "invalid-request"),
+        (json!({"names": []}), "invalid-request"),
+        (json!({"names": vec!["a"; 1_001]}), "invalid-request"),
+        (json!({"name": "a", "key": secret}), "invalid-request"),
+        (json!({"name": "a", "key": "k".repeat(257)}), "invalid-request"),
+        (json!({"name": "a", "key": "k".repeat(22), "owner": "o".repeat(22)}), "invalid-request"),
+        (json!({"name": "a", "mode": "slots"}), "invalid-request"),
+        (json!({"name": "a", "slots": 2}), "invalid-request"),
+        (json!({"name": "a", "mode": "slots", "slots": 0}), "invalid-request"),
+        (json!({"name": "a", "mode": "slots", "slots": 1_025}), "invalid-request"),
+        (json!({"name": "a", "mode": "slots", "slots": 2, "key": "k".repeat(22)}), "invalid-request"),
+        (json!({"name": "a", "mode": "plain"}), "invalid-request"),
+        (json!({"name": "a", "nmae": "b"}), "invalid-request"),
+        (json!({"name": 1}), "invalid-request"),
+        (json!({"name": "a", "ttl_ms": -1}), "invalid-request"),
+        (json!({"name": "a", "ttl_ms": 1e30}), "invalid-request"),
+        (json!([]), "invalid-request"),
+        (Value::Null, "invalid-request"),
+    ] {
+        let refused = service.lock(&body).problem(400, code);
+        assert!(!refused.text("detail").is_empty() && !refused.text("detail").contains(secret), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_wrong_value_is_not_repeated() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let refused = service.post("/v1/leases/renew", &json!({"name": "a", "lease_id": ["q1.secret"]}));
+    let refused = refused.problem(400, "invalid-request");
+    assert!(!refused.text("detail").contains("secret"), "{refused:?}");
+}
+
+#[test]
+fn a_call_that_there_is_not_is_named() {
+    let user = User::new();
+    let service = Service::start(&user);
+    service.get("/v2/leases").problem(404, "not-found");
+    service.get("/v1/leases").problem(405, "method-not-allowed");
+    service.get("/v1/locks?limit=0").problem(400, "invalid-request");
+    service.get("/v1/locks?page=2").problem(400, "invalid-request");
+    service.get("/v1/locks/%ff").problem(400, "invalid-name");
+    service.get("/v1/history?limit=x").problem(400, "invalid-request");
+    assert_eq!(service.get("/openapi.json").expect(200).body["openapi"], "3.1.0");
+}
+
+#[test]
+fn it_listens_to_others_only_with_authentication() {
+    let user = User::new();
+    let refused = user.run(&["serve", "--listen", "0.0.0.0:0"]);
+    assert_fails(&refused, 78, "there is no authentication");
+    let open = Service::with(&user, &["--listen", "0.0.0.0:0", "--danger-no-auth"]);
+    assert!(open.address.starts_with("http://0.0.0.0:"));
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let refused = user.run(&["serve", "--listen", service.socket()]);
+    assert_fails(&refused, 78, service.socket());
+}

@@ -1,0 +1,219 @@
+//! A service, and somebody who calls it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::common::User;
+
+/// Longer than any test waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A running `quorlock serve`.
+pub(crate) struct Service {
+    pub(crate) child: Child,
+    pub(crate) address: String,
+    log: Arc<Mutex<String>>,
+    agent: ureq::Agent,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) kind: String,
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    pub(crate) fn text(&self, field: &str) -> String {
+        self.body[field].as_str().unwrap_or_else(|| panic!("no {field} in {self:?}")).to_owned()
+    }
+
+    pub(crate) fn number(&self, field: &str) -> u64 {
+        self.body[field].as_u64().unwrap_or_else(|| panic!("no {field} in {self:?}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    /// That it is this problem.
+    #[track_caller]
+    pub(crate) fn problem(self, status: u16, code: &str) -> Self {
+        assert_eq!((self.status, self.body["code"].as_str()), (status, Some(code)), "{self:?}");
+        assert_eq!(self.kind, "application/problem+json");
+        assert_eq!(self.body["type"], format!("urn:quorlock:problem:{code}"));
+        assert_eq!(self.body["status"], status);
+        self
+    }
+
+    /// The lease, as renewals and releases name it.
+    pub(crate) fn lease(&self) -> Value {
+        json!({"name": self.text("name"), "lease_id": self.text("lease_id")})
+    }
+}
+
+impl Service {
+    /// On the user's own file.
+    pub(crate) fn start(user: &User) -> Self {
+        Self::with(user, &[])
+    }
+
+    pub(crate) fn with(user: &User, arguments: &[&str]) -> Self {
+        let listens = arguments.contains(&"--listen");
+        let listen: &[&str] = if listens { &[] } else { &["--listen", "127.0.0.1:0"] };
+        let all = [&["serve"], listen, arguments].concat();
+        let mut child = user.quorlock(&all).spawn().unwrap();
+        let log: Arc<Mutex<String>> = Arc::default();
+        let (kept, stderr) = (Arc::clone(&log), child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let mut log = kept.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("serving on ").unwrap_or_else(|| {
+            panic!("it says {line:?}: {}", log.lock().unwrap());
+        });
+        Self { address: address.to_owned(), child, log, agent: agent(None) }
+    }
+
+    /// The host and the port.
+    pub(crate) fn socket(&self) -> &str {
+        self.address.split_once("://").unwrap().1
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        answer(self.agent.get(self.url(path)).call())
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        answer(self.agent.post(self.url(path)).send_json(body))
+    }
+
+    pub(crate) fn get_as(&self, token: &str, path: &str) -> Answer {
+        answer(self.agent.get(self.url(path)).header("authorization", format!("Bearer {token}")).call())
+    }
+
+    pub(crate) fn post_as(&self, token: &str, path: &str, body: &Value) -> Answer {
+        let request = self.agent.post(self.url(path)).header("authorization", format!("Bearer {token}"));
+        answer(request.send_json(body))
+    }
+
+    pub(crate) fn lock(&self, body: &Value) -> Answer {
+        self.post("/v1/leases", body)
+    }
+
+    #[track_caller]
+    pub(crate) fn release(&self, granted: &Answer) {
+        self.post("/v1/leases/release", &granted.lease()).expect(204);
+    }
+
+    pub(crate) fn status(&self, name: &str) -> Value {
+        self.get(&format!("/v1/locks/{name}")).expect(200).body
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.address)
+    }
+
+    /// A stream that tells how the waiting for a lock goes.
+    pub(crate) fn wait(&self, body: &Value) -> Events {
+        let request = agent(None).post(self.url("/v1/leases")).header("accept", "text/event-stream");
+        Events::new(request.send_json(body).unwrap())
+    }
+
+    /// The stream of what changes.
+    pub(crate) fn follow(&self, last: Option<&str>) -> Events {
+        let request = agent(None).get(self.url("/v1/events"));
+        let request = if let Some(last) = last { request.header("last-event-id", last) } else { request };
+        Events::new(request.call().unwrap())
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        crate::common::signal(self.child.id(), name);
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn agent(tls: Option<ureq::tls::TlsConfig>) -> ureq::Agent {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
+    let config = if let Some(tls) = tls { config.tls_config(tls) } else { config };
+    config.build().into()
+}
+
+pub(crate) fn answer(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Answer {
+    let mut response = response.unwrap();
+    let kind = response.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned()).unwrap_or_default();
+    let text = response.body_mut().with_config().limit(100_000_000).read_to_string().unwrap();
+    let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    Answer { status: response.status().as_u16(), kind, body }
+}
+
+/// Events as they come. Dropped, the connection is closed.
+pub(crate) struct Events {
+    lines: BufReader<Box<dyn Read + Send>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) what: String,
+    pub(crate) id: String,
+    pub(crate) data: Value,
+}
+
+impl Events {
+    pub(crate) fn new(response: ureq::http::Response<ureq::Body>) -> Self {
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { lines: BufReader::new(Box::new(response.into_body().into_reader())) }
+    }
+
+    /// The next event; `None` at the end.
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        let mut event = Event { what: String::new(), id: String::new(), data: Value::Null };
+        loop {
+            let mut line = String::new();
+            if self.lines.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            match line.trim_end().split_once(": ") {
+                Some(("event", what)) => what.clone_into(&mut event.what),
+                Some(("id", id)) => id.clone_into(&mut event.id),
+                Some(("data", data)) => event.data = serde_json::from_str(data).unwrap(),
+                _ if line.trim().is_empty() && !event.what.is_empty() => return Some(event),
+                _ => {}
+            }
+        }
+    }
+
+    /// The next event of this kind.
+    #[track_caller]
+    pub(crate) fn until(&mut self, what: &str) -> Event {
+        loop {
+            let event = self.next().unwrap_or_else(|| panic!("the stream ended before {what:?}"));
+            if event.what == what {
+                return event;
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What the service tells of itself: a log without secrets, and numbers without names.
+
+use quorlock_testkit::eventually;
+use serde_json::{Value, json};
+
+use crate::common::User;
+use crate::service::{Service, agent, answer};
+
+const KEY: &str = "key-0123456789abcdef0123456789abcdef";
+const OWNER: &str = "owner-0123456789abcdef0123456789abcdef";
+
+#[test]
+fn secrets_are_in_no_log_and_no_listing() {
+    let user = User::new();
+    let service = Service::with(&user, &["-v", "--log", "json"]);
+    let granted = service.lock(&json!({"name": "a"})).expect(201);
+    let keyed = service.lock(&json!({"name": "b", "key": KEY})).expect(201);
+    let owned = service.lock(&json!({"name": "c", "owner": OWNER})).expect(201);
+    service.lock(&json!({"name": "a", "wait_ms": 50})).problem(409, "wait-timeout");
+    let events = service.follow(None).until("snapshot").data.to_string();
+    let shown = [
+        events,
+        service.get("/v1/locks").body.to_string(),
+        service.get("/v1/history").body.to_string(),
+        service.get("/metrics").body.to_string(),
+        service.lock(&json!({"name": "b"})).body.to_string(),
+    ]
+    .concat();
+    let leases = [&granted, &keyed, &owned];
+    for lease in leases {
+        service.post("/v1/leases/renew", &lease.lease()).expect(200);
+        service.release(lease);
+        service.post("/v1/leases/renew", &lease.lease()).problem(410, "lease-lost");
+    }
+    eventually("it is logged", || service.log().matches("\"status\":410").count() == 3);
+    let told = service.log() + &shown;
+    let parts = leases.map(|lease| lease.text("lease_id"));
+    // The 32 digits that sign the lease, and those of its owner, wherever they stand in the word.
+    let is_secret = |part: &&str| part.len() >= 32 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let secrets: Vec<&str> = parts.iter().flat_map(|word| word.split(['.', ':'])).filter(is_secret).collect();
+    assert_eq!(secrets.len(), 5, "three leases, two owners");
+    for secret in secrets.into_iter().chain([KEY, OWNER]).chain(parts.iter().map(String::as_str)) {
+        assert!(!told.contains(secret), "{secret} is in {told}");
+    }
+}
+
+#[test]
+fn every_request_has_a_line_with_its_number() {
+    let user = User::new();
+    let service = Service::with(&user, &["--log", "json"]);
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let request = agent(None).get(service.url("/v1/locks/a%2Fb"));
+    let request =
+        request.header("x-request-id", "number-7").header("traceparent", format!("00-{trace}-b7ad6b7169203331-01"));
+    let response = request.call().unwrap();
+    assert_eq!(response.headers()["x-request-id"], "number-7");
+    answer(Ok(response)).expect(200);
+    let line = || {
+        let log = service.log();
+        log.lines().find(|line| line.contains("number-7")).map(|line| serde_json::from_str::<Value>(line).unwrap())
+    };
+    eventually("it is logged", || line().is_some());
+    let line = line().unwrap();
+    assert_eq!((&line["status"], &line["span"]["trace_id"]), (&json!(200), &json!(trace)), "{line}");
+    assert_eq!(line["span"]["call"], "/v1/locks/{name}");
+    let fresh = agent(None).get(service.url("/healthz")).call().unwrap();
+    assert_eq!(fresh.headers()["x-request-id"].len(), 16);
+}
+
+#[test]
+fn the_numbers_are_those_of_prometheus_and_name_no_lock() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a-lock"})).expect(201);
+    service.lock(&json!({"name": "a-lock"})).problem(409, "lock-held");
+    service.post("/v1/leases/renew", &granted.lease()).expect(200);
+    service.release(&granted);
+    service.get("/no-such-call-as-this").problem(404, "not-found");
+    let waiter = service.lock(&json!({"name": "a-lock"})).expect(201);
+    let mut stream = service.wait(&json!({"name": "a-lock", "wait_ms": 60_000}));
+    stream.until("queued");
+    let metrics = service.get("/metrics").expect(200);
+    assert!(metrics.kind.starts_with("application/openmetrics-text"));
+    let text = metrics.body.as_str().unwrap();
+    for wanted in [
+        "quorlock_http_requests_total{call=\"/v1/leases\",method=\"POST\",status=\"201\"} 2",
+        "quorlock_http_requests_total{call=\"/v1/leases\",method=\"POST\",status=\"409\"} 1",
+        "quorlock_http_request_duration_seconds_count{call=\"/v1/leases/renew\"} 1",
+        "quorlock_problems_total{code=\"lock-held\"} 1",
+        "quorlock_leases_granted_total 2",
+        "quorlock_renewals_total 1",
+        "quorlock_releases_total 1",
+        "quorlock_waiters 1",
+        "quorlock_nodes_voting 1",
+        "# EOF",
+    ] {
+        assert!(text.contains(wanted), "{wanted} is not in {text}");
+    }
+    assert!(!text.contains("a-lock") && !text.contains("no-such-call"), "{text}");
+    drop(stream);
+    service.release(&waiter);
+    eventually("nobody waits", || service.get("/metrics").body.as_str().unwrap().contains("quorlock_waiters 0"));
+}
+
+#[test]
+fn one_client_asks_no_more_than_its_share() {
+    let user = User::new();
+    let service = Service::with(&user, &["--rate-limit", "5", "--waiters", "1"]);
+    let refused = (0..20).map(|_| service.get("/v1/nodes")).find(|answer| answer.status == 429);
+    let refused = refused.expect("twenty requests at once are more than five a second").problem(429, "rate-limited");
+    assert!(refused.number("retry_after_ms") <= 1_000);
+    eventually("its share is there again", || service.lock(&json!({"name": "a"})).status == 201);
+    let mut waiting = None;
+    eventually("one may wait", || {
+        let request = agent(None).post(service.url("/v1/leases")).header("accept", "text/event-stream");
+        let response = request.send_json(json!({"name": "a", "wait_ms": 60_000})).unwrap();
+        let is_let_in = response.status() == 200;
+        waiting = is_let_in.then(|| crate::service::Events::new(response));
+        is_let_in
+    });
+    let mut waiting = waiting.unwrap();
+    waiting.until("queued");
+    eventually("another may not", || {
+        let answer = service.lock(&json!({"name": "a", "wait_ms": 1}));
+        answer.status == 429 && answer.text("detail").contains("wait already")
+    });
+    service.get("/healthz").expect(200);
+}

@@ -1,0 +1,63 @@
+//! What changes, as it changes.
+
+use std::convert::Infallible;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::Stream;
+use futures_util::stream::unfold;
+
+use super::acquire::{KEEP_ALIVE, StreamEvent};
+use crate::auth::{Caller, Scope};
+use crate::hub::{Mark, News, Reader};
+use crate::problem::Problem;
+use crate::service::Service;
+
+/// Follow what changes: locks, nodes and what has happened.
+///
+/// `snapshot` has everything as of now; `lock`, `gone`, `nodes` and `history` what has changed since; `look` comes about
+/// once a second. With a `Last-Event-ID` of this replica that is not too old, the stream goes on behind it.
+#[utoipa::path(
+    get, path = "/v1/events", tag = "locks",
+    params(("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was read")),
+    responses((status = 200, description = "What changes", content_type = "text/event-stream", body = StreamEvent), Problem)
+)]
+pub(super) async fn events(
+    State(service): State<Service>,
+    caller: Caller,
+    headers: HeaderMap,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    caller.may(Scope::Read)?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(Mark::parse);
+    let reader = service.unless_stopping(service.hub().subscribe(caller, last)).await?;
+    let reader = Follower::new(&service, reader);
+    let events = unfold((service, reader), async |(service, mut reader)| {
+        let news = service.unless_stopping(reader.reader.next()).await.ok()?;
+        Some((Ok(written(&news)), (service, reader)))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+}
+
+/// Somebody who follows, for as long as it lives.
+struct Follower {
+    service: Service,
+    reader: Reader,
+}
+
+impl Follower {
+    fn new(service: &Service, reader: Reader) -> Self {
+        service.metrics().followers.inc();
+        Self { service: service.clone(), reader }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.service.metrics().followers.dec();
+    }
+}
+
+fn written(news: &News) -> Event {
+    Event::default().id(news.mark.to_string()).event(news.what).data(&*news.data)
+}

@@ -1,0 +1,236 @@
+//! What a caller wants to lock, and how.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock::{AcquireError, Client, HandedLease, Lease, Leases, LostError, Owner, Progress};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+use crate::config::Limits;
+use crate::problem::Problem;
+
+/// The shortest key, and the shortest owner: 128 random bits as base64 have so many letters.
+pub(super) const SECRET_BYTES_MIN: usize = 22;
+/// The longest key, and the longest owner.
+pub(super) const SECRET_BYTES_MAX: usize = 256;
+
+/// What to lock, and how. Either `name` or `names`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeaseRequest {
+    /// What to lock: 1 to 512 bytes.
+    #[schema(min_length = 1, max_length = 512, example = "invoices/42")]
+    name: Option<String>,
+    /// Several names, all of them or none, each alone.
+    #[schema(min_items = 1, max_items = 1000)]
+    names: Option<Vec<String>>,
+    /// 128 random bits or more, of the caller's choice: repeated with the same key, on any replica, the request gives the
+    /// same hold, however often. Not with `names`, `slots` or `owner`.
+    #[schema(min_length = 22, max_length = 256)]
+    key: Option<String>,
+    /// Whoever names the same owner may enter again: 128 random bits or more. It is a secret. Not with `names` or `slots`.
+    #[schema(min_length = 22, max_length = 256)]
+    owner: Option<String>,
+    /// How long the lease lasts from each renewal; 30 s unless set.
+    #[schema(minimum = 100, example = 30000)]
+    ttl_ms: Option<u64>,
+    /// How long to wait for it: not at all unless set.
+    #[serde(default)]
+    #[schema(example = 5000)]
+    wait_ms: u64,
+    /// How to hold it.
+    #[serde(default)]
+    mode: HoldMode,
+    /// How many may hold it at a time, with the mode `slots`: the same number for everyone.
+    #[schema(minimum = 1, maximum = 1024)]
+    slots: Option<u32>,
+    /// Shown to whoever finds it held; cut to 128 bytes.
+    label: Option<String>,
+}
+
+/// How to hold a lock.
+#[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum HoldMode {
+    /// Alone.
+    #[default]
+    Exclusive,
+    /// Together with others who share.
+    Shared,
+    /// In one of so many slots.
+    Slots,
+}
+
+/// A request that makes sense.
+pub(super) struct Order {
+    pub(super) what: What,
+    pub(super) ttl: Option<Duration>,
+    pub(super) wait: Duration,
+    pub(super) label: String,
+    pub(super) is_keyed: bool,
+}
+
+pub(super) enum What {
+    Alone(String),
+    Reentrant(String, Owner),
+    Shared(String, Option<Owner>),
+    Slots(String, u32),
+    All(Vec<String>),
+}
+
+impl LeaseRequest {
+    pub(super) fn check(self, limits: Limits) -> Result<Order, Problem> {
+        let wait = Duration::from_millis(self.wait_ms);
+        if wait > limits.wait {
+            let most = limits.wait.as_millis();
+            return Err(Problem::invalid(format!("wait_ms of {}: at most {most}; ask again after that", self.wait_ms)));
+        }
+        if (self.mode == HoldMode::Slots) != self.slots.is_some() {
+            return Err(Problem::invalid("the mode \"slots\" and a number of slots belong together"));
+        }
+        let is_keyed = self.key.is_some();
+        let owner = match (self.key, self.owner) {
+            (Some(_), Some(_)) => return Err(Problem::invalid("either a key or an owner")),
+            (Some(key), None) => Some((check_secret("a key", key)?, true)),
+            (None, Some(owner)) => Some((check_secret("an owner", owner)?, false)),
+            (None, None) => None,
+        };
+        let what = match (self.name, self.names) {
+            (Some(name), None) => {
+                let owner = owner.map(|(secret, is_key)| if is_key { of_key(&name, &secret) } else { of(&secret) });
+                match (self.mode, self.slots, owner) {
+                    (HoldMode::Slots, Some(slots), None) => What::Slots(name, slots),
+                    (HoldMode::Slots, ..) => {
+                        return Err(Problem::invalid("a slot has neither a key nor an owner"));
+                    }
+                    (HoldMode::Shared, _, owner) => What::Shared(name, owner),
+                    (HoldMode::Exclusive, _, Some(owner)) => What::Reentrant(name, owner),
+                    (HoldMode::Exclusive, _, None) => What::Alone(name),
+                }
+            }
+            (None, Some(names)) => {
+                if self.mode != HoldMode::Exclusive || owner.is_some() {
+                    return Err(Problem::invalid("several names are locked alone, with neither a key nor an owner"));
+                }
+                if names.len() > limits.batch {
+                    return Err(Problem::invalid(format!("{} names: at most {}", names.len(), limits.batch)));
+                }
+                What::All(names)
+            }
+            _ => return Err(Problem::invalid("either a name or names")),
+        };
+        let (ttl, label) = (self.ttl_ms.map(Duration::from_millis), self.label.unwrap_or_default());
+        Ok(Order { what, ttl, wait, label, is_keyed })
+    }
+}
+
+pub(super) fn check_secret(what: &str, secret: String) -> Result<String, Problem> {
+    if (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&secret.len()) {
+        return Ok(secret);
+    }
+    let bounds = format!("{SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes");
+    Err(Problem::invalid(format!("{what} has {bounds}, of 128 random bits or more")))
+}
+
+/// The owner that a key stands for: another one for each name.
+pub(super) fn of_key(name: &str, key: &str) -> Owner {
+    hashed(&[b"quorlock key", name.as_bytes(), key.as_bytes()])
+}
+
+fn of(owner: &str) -> Owner {
+    hashed(&[b"quorlock owner", owner.as_bytes()])
+}
+
+fn hashed(parts: &[&[u8]]) -> Owner {
+    let mut hash = Sha256::new();
+    for part in parts {
+        // With their lengths, so that no two lists of parts are the same text.
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let mut bits = [0; 16];
+    bits.copy_from_slice(&hash.finalize()[..16]);
+    Owner::from_bits(u128::from_be_bytes(bits))
+}
+
+/// What was won.
+pub(super) enum Won {
+    One(Lease),
+    All(Leases),
+}
+
+impl Won {
+    pub(super) fn validity(&self) -> Duration {
+        match self {
+            Self::One(lease) => lease.validity(),
+            Self::All(leases) => leases.validity(),
+        }
+    }
+
+    /// How many nodes are known to have granted: of several names, the fewest.
+    pub(super) fn nodes(&self) -> usize {
+        match self {
+            Self::One(lease) => lease.nodes(),
+            Self::All(leases) => leases.iter().map(Lease::nodes).min().unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn hand_over(self) -> Result<Vec<HandedLease>, LostError> {
+        match self {
+            Self::One(lease) => lease.hand_over().map(|lease| vec![lease]),
+            Self::All(leases) => leases.hand_over(),
+        }
+    }
+}
+
+/// Who is told how the waiting goes.
+pub(super) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
+
+/// The settings of any kind of lock.
+macro_rules! set {
+    ($lock:expr, $order:expr, $observer:expr) => {{
+        let observer = Arc::clone($observer);
+        let lock = $lock.label(&$order.label).observe(move |progress| observer(progress));
+        match $order.ttl {
+            Some(ttl) => lock.ttl(ttl),
+            None => lock,
+        }
+    }};
+}
+
+impl Order {
+    /// The names, as they were given.
+    pub(super) fn names(&self) -> &[String] {
+        match &self.what {
+            What::Alone(name) | What::Reentrant(name, _) | What::Shared(name, _) | What::Slots(name, _) => {
+                std::slice::from_ref(name)
+            }
+            What::All(names) => names,
+        }
+    }
+
+    /// Waits for it. Dropped, it gives up its places in line and whatever it has got.
+    pub(super) async fn acquire(&self, client: &Client, observer: &Observer) -> Result<Won, AcquireError> {
+        let wait = self.wait;
+        let lease = match &self.what {
+            What::Alone(name) => set!(client.lock(name), self, observer).acquire_within(wait).await?,
+            What::Reentrant(name, owner) => {
+                set!(client.reentrant(name).owned_by(owner), self, observer).acquire_within(wait).await?
+            }
+            What::Shared(name, owner) => {
+                let lock = set!(client.rw(name), self, observer);
+                let lock = if let Some(owner) = owner { lock.owned_by(owner) } else { lock };
+                lock.read_within(wait).await?
+            }
+            What::Slots(name, slots) => {
+                set!(client.semaphore(name, *slots), self, observer).acquire_within(wait).await?
+            }
+            What::All(names) => {
+                return set!(client.all(names), self, observer).acquire_within(wait).await.map(Won::All);
+            }
+        };
+        Ok(Won::One(lease))
+    }
+}

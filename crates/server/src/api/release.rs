@@ -1,0 +1,94 @@
+//! Releasing: a lease, several, or whatever a key has.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use futures_util::StreamExt;
+use futures_util::stream::iter;
+use quorlock::Owner;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::batch::{AT_ONCE, LeaseRef, LeaseRefs, Named};
+use super::order;
+use crate::auth::{Caller, Scope};
+use crate::config::Limits;
+use crate::lease_id::LeaseWord;
+use crate::problem::Problem;
+use crate::request::Body;
+use crate::service::Service;
+
+/// How much longer than any request a key is remembered to have been released.
+const SPENT_SLACK: Duration = Duration::from_secs(60);
+
+/// What to release: `name` and `lease_id`, or `name` and `key`, or `leases`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReleaseRequest {
+    /// What is locked.
+    #[schema(min_length = 1, max_length = 512, example = "invoices/42")]
+    name: Option<String>,
+    /// As it was granted.
+    lease_id: Option<String>,
+    /// The key that it was asked for with: for one who has no answer to go by.
+    #[schema(min_length = 22, max_length = 256)]
+    key: Option<String>,
+    /// Several leases.
+    #[schema(min_items = 1, max_items = 1000)]
+    leases: Option<Vec<LeaseRef>>,
+}
+
+/// Release a lease, several, or whatever a key has. What is gone is released just as well.
+///
+/// A key is of no more use after that: requests with it that are still under way come to nothing.
+#[utoipa::path(
+    post, path = "/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
+    responses((status = 204, description = "It is not yours any more"), Problem)
+)]
+pub(super) async fn release(
+    State(service): State<Service>,
+    caller: Caller,
+    Body(request): Body<ReleaseRequest>,
+) -> Result<StatusCode, Problem> {
+    caller.may(Scope::Lock)?;
+    let ReleaseRequest { name, lease_id, key, leases } = request;
+    if let Some(key) = key {
+        let (Some(name), None, None) = (name, lease_id, leases) else {
+            return Err(Problem::invalid("a key goes with a name, and with nothing else"));
+        };
+        caller.may_with(Scope::Lock, &name)?;
+        let key = order::check_secret("a key", key)?;
+        retire(&service, &name, &order::of_key(&name, &key)).await?;
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    match LeaseRefs::new(name, lease_id, leases).check(service.limits())? {
+        Named::One(lease) => release_one(&service, &caller, &lease).await?,
+        Named::Several(leases) => {
+            let (service, caller) = (&service, &caller);
+            let each = leases.into_iter().map(|lease| async move { release_one(service, caller, &lease).await });
+            let done: Vec<Result<(), Problem>> = iter(each).buffered(AT_ONCE).collect().await;
+            done.into_iter().collect::<Result<(), _>>()?;
+        }
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn release_one(service: &Service, caller: &Caller, lease: &LeaseRef) -> Result<(), Problem> {
+    caller.may_with(Scope::Lock, &lease.name)?;
+    let LeaseWord { lease, is_keyed } = LeaseWord::read(&lease.name, &lease.lease_id)?;
+    if let Some(owner) = lease.owner().filter(|_| is_keyed) {
+        return retire(service, lease.name().as_str(), &owner).await;
+    }
+    service.client().release(&lease).await?;
+    service.metrics().releases.inc();
+    Ok(())
+}
+
+/// Whatever any replica has, or is about to get, for this owner is over.
+async fn retire(service: &Service, name: &str, owner: &Owner) -> Result<(), Problem> {
+    let Limits { wait, .. } = service.limits();
+    service.client().retire(name, owner, wait + SPENT_SLACK).await?;
+    service.metrics().releases.inc();
+    Ok(())
+}

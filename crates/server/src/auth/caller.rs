@@ -1,0 +1,99 @@
+//! Who asks, as far as is known.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::header;
+use axum::http::request::Parts;
+use tracing::Span;
+
+use super::{Known, Proof, Scope, Scopes, sha256};
+use crate::problem::{Code, Problem};
+use crate::service::Service;
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: IpAddr,
+    /// The hash of the certificate that it has shown.
+    pub(crate) certificate: Option<[u8; 32]>,
+}
+
+impl Peer {
+    pub(crate) fn new(address: IpAddr, certificate: Option<&[u8]>) -> Self {
+        Self { address, certificate: certificate.map(sha256) }
+    }
+}
+
+/// Who asks. Of a service without clients, anybody.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    known: Arc<Known>,
+}
+
+impl Caller {
+    fn anybody(peer: Option<Peer>) -> Self {
+        let name = peer.map_or_else(|| "anybody".into(), |peer| peer.address.to_string());
+        let names = vec![quorlock::Filter::default()];
+        let proof = Proof::Bearer([0; 32]);
+        Self { known: Arc::new(Known { name, proof, scopes: Scopes::all(), names }) }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.known.name
+    }
+
+    /// Makes sure that the caller may do this at all.
+    pub(crate) fn may(&self, scope: Scope) -> Result<(), Problem> {
+        if self.known.scopes.has(scope) {
+            return Ok(());
+        }
+        let detail = format!("{:?} has not the scope {:?}", self.name(), scope.as_str());
+        Err(Problem::new(Code::Forbidden, detail))
+    }
+
+    /// Makes sure that the caller may do this with a name.
+    pub(crate) fn may_with(&self, scope: Scope, name: &str) -> Result<(), Problem> {
+        self.may(scope)?;
+        if self.sees(name) {
+            return Ok(());
+        }
+        Err(Problem::new(Code::Forbidden, format!("{name:?} is not among the names of {:?}", self.name())))
+    }
+
+    /// Whether the name is among the caller's.
+    pub(crate) fn sees(&self, name: &str) -> bool {
+        self.known.names.iter().any(|names| names.fits(name))
+    }
+}
+
+impl FromRequestParts<Service> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
+        let peer = parts.extensions.get::<Peer>().copied();
+        let caller = match service.clients() {
+            None => Self::anybody(peer),
+            Some(clients) => {
+                let token = bearer_token(parts).map(|token| Proof::Bearer(sha256(token.as_bytes())));
+                let certificate = peer.and_then(|peer| peer.certificate).map(Proof::Certificate);
+                let known = token.or(certificate).and_then(|proof| clients.find(proof));
+                let Some(known) = known else {
+                    // Guessing is limited like anything else.
+                    service.rates().request(&peer.map_or_else(String::new, |peer| peer.address.to_string()))?;
+                    return Err(Problem::new(Code::Unauthenticated, "a known bearer token is needed"));
+                };
+                Self { known: Arc::new(known.clone()) }
+            }
+        };
+        Span::current().record("caller", caller.name());
+        service.rates().request(caller.name())?;
+        Ok(caller)
+    }
+}
+
+fn bearer_token(parts: &Parts) -> Option<&str> {
+    let (scheme, token) = parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

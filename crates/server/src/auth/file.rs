@@ -1,0 +1,146 @@
+//! The file of clients: a line for each, with the hash of its bearer token or certificate, its scopes and its names.
+
+use std::fmt::Write as _;
+
+use quorlock::Filter;
+
+use super::scope::Scope;
+use super::{Clients, Known, Proof, Scopes, sha256};
+
+/// The shortest bearer token that gets a hash: shorter ones can be guessed.
+const TOKEN_BYTES_MIN: usize = 32;
+
+/// A line that cannot be read. What stands in it is not repeated: it may be a secret that was put there by mistake.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientsError {
+    /// A line has too few or too many parts, or one of them cannot be read.
+    #[error("line {line}: {why}")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is nobody in it.
+    #[error("it names no client")]
+    Empty,
+    /// The bearer token is too short to be a secret.
+    #[error("a bearer token has at least {TOKEN_BYTES_MIN} letters, at random: try `openssl rand -hex 32`")]
+    Short,
+}
+
+/// The hash of a bearer token, as the file has it. White space around the token is not part of it.
+///
+/// # Errors
+/// [`ClientsError::Short`] when the token could be guessed.
+pub fn hash_bearer_token(token: &str) -> Result<String, ClientsError> {
+    let token = token.trim();
+    if token.len() < TOKEN_BYTES_MIN {
+        return Err(ClientsError::Short);
+    }
+    let mut hash = String::from("sha256:");
+    for byte in sha256(token.as_bytes()) {
+        // Writing to a string cannot fail.
+        let _ = write!(hash, "{byte:02x}");
+    }
+    Ok(hash)
+}
+
+impl Clients {
+    /// Reads the text of a file of clients. Each line has four parts, and what follows a `#` is for people:
+    ///
+    /// ```text
+    /// # client  bearer token, or cert:..       scopes      names
+    /// billing   sha256:9f86d081884c7d65..      lock,read   invoices/*,ledger
+    /// ops       sha256:60303ae22b998861..      read,admin  *
+    /// ```
+    ///
+    /// # Errors
+    /// [`ClientsError`] names the line.
+    pub fn parse(text: &str) -> Result<Self, ClientsError> {
+        let mut known: Vec<Known> = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default();
+            if line.trim().is_empty() {
+                continue;
+            }
+            let client = read(line).map_err(|why| ClientsError::Line { line: index + 1, why })?;
+            if known.iter().any(|other| other.proof == client.proof) {
+                return Err(ClientsError::Line { line: index + 1, why: "the same proof as of a line above".into() });
+            }
+            known.push(client);
+        }
+        if known.is_empty() { Err(ClientsError::Empty) } else { Ok(Self { known }) }
+    }
+}
+
+fn read(line: &str) -> Result<Known, String> {
+    let parts: Vec<&str> = line.split_whitespace().collect();
+    let [name, proof, scopes, names] = parts[..] else {
+        return Err(format!("{} parts: a client, a hash, scopes and names are needed", parts.len()));
+    };
+    let proof = match proof.split_once(':') {
+        Some(("sha256", digits)) => bytes(digits).map(Proof::Bearer),
+        Some(("cert", digits)) => bytes(digits).map(Proof::Certificate),
+        _ => None,
+    };
+    let proof = proof.ok_or("the hash has to be sha256: or cert: and 64 hexadecimal digits")?;
+    let scopes: Option<Vec<Scope>> = scopes.split(',').map(Scope::parse).collect();
+    let scopes = scopes.ok_or("scopes are read, lock and admin, separated by commas")?;
+    let names = names.split(',').map(Filter::new).collect();
+    Ok(Known { name: name.to_owned(), proof, scopes: Scopes(scopes), names })
+}
+
+/// 64 hexadecimal digits; certificate tools put colons in between.
+fn bytes(digits: &str) -> Option<[u8; 32]> {
+    let digits: String = digits.chars().filter(|digit| *digit != ':').collect();
+    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+    fn why(text: &str) -> String {
+        Clients::parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_line_is_a_client() {
+        let text = format!("# all of them\n\nbilling {HASH} lock,read invoices/*,ledger # theirs\n");
+        let clients = Clients::parse(&text).unwrap();
+        let known = &clients.known[0];
+        assert_eq!((known.name.as_str(), known.scopes.has(Scope::Admin)), ("billing", false));
+        assert!(known.names.iter().any(|names| names.fits("ledger")));
+        assert_eq!(clients.find(Proof::Bearer(sha256(b"test"))).unwrap().name, "billing");
+        assert!(clients.find(Proof::Certificate(sha256(b"test"))).is_none());
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_named_and_not_repeated() {
+        for line in ["a secret lock *", "a sha256:12 lock *", &format!("a {HASH} write *"), &format!("a {HASH} lock")] {
+            let why = why(&format!("# one\n{line}"));
+            assert!(why.starts_with("line 2: ") && !why.contains("secret") && !why.contains("9f86"), "{why}");
+        }
+        assert_eq!(why(""), "it names no client");
+        assert!(why(&format!("a {HASH} lock *\nb {HASH} lock *")).contains("line 2"));
+    }
+
+    #[test]
+    fn a_hash_is_of_what_is_hard_to_guess() {
+        assert_eq!(hash_bearer_token("short\n"), Err(ClientsError::Short));
+        let token = "0123456789abcdef0123456789abcdef";
+        assert_eq!(hash_bearer_token(&format!(" {token}\n")), hash_bearer_token(token));
+        assert_eq!(hash_bearer_token(token).unwrap().len(), "sha256:".len() + 64);
+    }
+}

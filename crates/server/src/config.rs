@@ -1,0 +1,79 @@
+//! What a service is made of, and its limits.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use quorlock::Client;
+
+use crate::auth::Clients;
+use crate::tls::Tls;
+
+/// What a service is made of.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// The nodes. Leases are to outlive the process of the service: see
+    /// [`outlived_by_leases`](quorlock::ClientBuilder::outlived_by_leases).
+    pub client: Client,
+    /// What a caller may ask for at most.
+    pub limits: Limits,
+    /// Who may call; `None` for anybody who can reach the address.
+    pub clients: Option<Clients>,
+    /// Speak TLS.
+    pub tls: Option<Tls>,
+    /// Listen on any address, without authentication.
+    pub danger_no_auth: bool,
+}
+
+impl Config {
+    /// The defaults, over these nodes.
+    pub fn new(listen: SocketAddr, client: Client) -> Self {
+        Self { listen, client, limits: Limits::default(), clients: None, tls: None, danger_no_auth: false }
+    }
+}
+
+/// What a caller may ask for at most. The ttl is bounded by the cluster's `max_ttl`, names by
+/// [`NAME_BYTES_MAX`](quorlock::NAME_BYTES_MAX).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The longest body, in bytes.
+    pub body_bytes: usize,
+    /// How long a request's head, and then its body, may take to arrive.
+    pub read: Duration,
+    /// All headers of a request together, in bytes.
+    pub head_bytes: usize,
+    /// How many headers a request may have.
+    pub headers: usize,
+    /// Connections at a time, from everybody together.
+    pub connections: usize,
+    /// Requests a second, of each client.
+    pub requests_per_second: u32,
+    /// Requests that wait for a lock at a time, of each client.
+    pub waiters: usize,
+    /// The longest wait for a lock in one request.
+    pub wait: Duration,
+    /// Names, or leases, in one request.
+    pub batch: usize,
+    /// How long requests may take to end once the service is asked to stop.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 1024 * 1024,
+            read: Duration::from_secs(10),
+            head_bytes: 16 * 1024,
+            headers: 64,
+            connections: 20_000,
+            requests_per_second: 50_000,
+            waiters: 10_000,
+            wait: Duration::from_secs(10 * 60),
+            batch: 1_000,
+            drain: Duration::from_secs(10),
+        }
+    }
+}

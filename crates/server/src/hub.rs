@@ -1,0 +1,267 @@
+//! What changes on the nodes, for all who follow it: one look for everybody, about once a second, while anybody does.
+
+mod change;
+mod mark;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use quorlock::{Client, Filter, LIST_MAX};
+use serde::Serialize;
+use tokio::sync::{Notify, broadcast, watch};
+
+use crate::auth::Caller;
+use crate::view::{EventView, LockView, NodesView, millis};
+use change::Tracked;
+pub(crate) use mark::Mark;
+
+/// How often the nodes are looked at.
+const PACE: Duration = Duration::from_secs(1);
+/// A look that takes long is followed by a rest of so many times its length.
+const REST: u32 = 4;
+/// How many events are kept for readers that come back.
+const KEPT_MAX: usize = 20_000;
+/// How far a reader may be behind before it begins anew.
+const BEHIND_MAX: usize = 16_384;
+/// How many events of the history a snapshot has.
+const HISTORY_SHOWN: usize = 200;
+
+/// One thing to tell.
+#[derive(Debug)]
+pub(crate) struct News {
+    pub(crate) mark: Mark,
+    pub(crate) what: &'static str,
+    /// One line of JSON.
+    pub(crate) data: String,
+    /// The lock that it is about.
+    name: Option<String>,
+}
+
+/// Looks at the nodes, and tells what has changed.
+pub(crate) struct Hub {
+    client: Client,
+    stopping: watch::Receiver<bool>,
+    told: broadcast::Sender<Arc<News>>,
+    /// How many looks there have been.
+    looks: watch::Sender<u64>,
+    wanted: Notify,
+    state: Mutex<State>,
+}
+
+struct State {
+    last: Mark,
+    kept: VecDeque<Arc<News>>,
+    locks: BTreeMap<String, Tracked>,
+    nodes: NodesView,
+    /// Newest first.
+    history: Vec<EventView>,
+    looked: Option<Instant>,
+}
+
+#[derive(Serialize)]
+struct Snapshot<'a> {
+    at_ms: u64,
+    nodes: &'a NodesView,
+    locks: Vec<&'a Tracked>,
+    history: Vec<&'a EventView>,
+}
+
+#[derive(Serialize)]
+struct Looked {
+    at_ms: u64,
+    took_ms: u64,
+    locks: usize,
+}
+
+#[derive(Serialize)]
+struct Gone<'a> {
+    name: &'a str,
+}
+
+impl Hub {
+    pub(crate) fn new(client: Client, stopping: watch::Receiver<bool>) -> Arc<Self> {
+        let nodes = NodesView::new(client.nodes());
+        Arc::new(Self {
+            client,
+            stopping,
+            told: broadcast::Sender::new(BEHIND_MAX),
+            looks: watch::Sender::new(0),
+            wanted: Notify::new(),
+            state: Mutex::new(State {
+                last: Mark::first(),
+                kept: VecDeque::new(),
+                locks: BTreeMap::new(),
+                nodes,
+                history: Vec::new(),
+                looked: None,
+            }),
+        })
+    }
+
+    /// Looks at the nodes for as long as anybody follows, until the service stops.
+    pub(crate) async fn watch(self: Arc<Self>) {
+        let mut stopping = self.stopping.clone();
+        loop {
+            tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stopping| *stopping) => return,
+                () = self.turn() => {}
+            }
+        }
+    }
+
+    async fn turn(&self) {
+        if self.told.receiver_count() == 0 {
+            self.wanted.notified().await;
+        }
+        let began = Instant::now();
+        self.look(began).await;
+        let pause = PACE.max(began.elapsed() * REST);
+        tokio::time::sleep(pause.saturating_sub(began.elapsed())).await;
+    }
+
+    async fn look(&self, began: Instant) {
+        let filter = Filter::default().limit(LIST_MAX);
+        let (listing, history) = tokio::join!(self.client.list(&filter), self.client.history(HISTORY_SHOWN));
+        let nodes = NodesView::new(self.client.nodes());
+        let mut state = self.state();
+        let mut news = Vec::new();
+        if !state.nodes.is_like(&nodes) {
+            news.push(("nodes", json(&nodes), None));
+        }
+        state.nodes = nodes;
+        // Where no majority can tell, what was known stands, and the nodes say why.
+        if let Ok(listing) = listing {
+            let locks: Vec<LockView> = listing.names.iter().map(LockView::new).collect();
+            news.extend(state.compare(locks));
+        }
+        if let Ok(history) = history {
+            let history: Vec<EventView> = history.iter().map(EventView::new).collect();
+            let fresh = history.iter().take_while(|event| state.history.first() != Some(event));
+            let mut fresh: Vec<_> = fresh.map(|event| ("history", json(event), Some(event.name.clone()))).collect();
+            fresh.reverse();
+            // The first look has no earlier one to differ from.
+            if state.looked.is_some() {
+                news.append(&mut fresh);
+            }
+            state.history = history;
+        }
+        let took_ms = millis(began.elapsed());
+        news.push(("look", json(&Looked { at_ms: unix_millis(), took_ms, locks: state.locks.len() }), None));
+        for (what, data, name) in news {
+            let mark = state.last.next();
+            state.last = mark;
+            let news = Arc::new(News { mark, what, data, name });
+            state.kept.push_back(Arc::clone(&news));
+            // Nobody may be there any more.
+            let _ = self.told.send(news);
+        }
+        let surplus = state.kept.len().saturating_sub(KEPT_MAX);
+        state.kept.drain(..surplus);
+        state.looked = Some(Instant::now());
+        drop(state);
+        self.looks.send_modify(|looks| *looks += 1);
+    }
+
+    /// Follows what changes, from now on or from behind what was read last.
+    pub(crate) async fn subscribe(self: &Arc<Self>, caller: Caller, last: Option<Mark>) -> Reader {
+        let news = self.told.subscribe();
+        let mut looks = self.looks.subscribe();
+        let seen = *looks.borrow_and_update();
+        self.wanted.notify_one();
+        let is_fresh = self.state().looked.is_some_and(|looked| looked.elapsed() < PACE * 2);
+        if !is_fresh {
+            // The hub outlives its readers.
+            let _ = looks.wait_for(|looks| *looks > seen).await;
+        }
+        let mut reader = Reader { hub: Arc::clone(self), caller, news, waiting: VecDeque::new(), read: Mark::first() };
+        reader.begin(last);
+        reader
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What has changed since the last look.
+    fn compare(&mut self, locks: Vec<LockView>) -> Vec<(&'static str, String, Option<String>)> {
+        let mut news = Vec::new();
+        let mut before = std::mem::take(&mut self.locks);
+        let at = Instant::now();
+        for lock in locks {
+            let name = lock.name.clone();
+            let (tracked, is_new) = Tracked::after(before.remove(&name), lock, at);
+            if is_new {
+                news.push(("lock", json(&tracked), Some(name.clone())));
+            }
+            self.locks.insert(name, tracked);
+        }
+        for name in before.into_keys() {
+            news.push(("gone", json(&Gone { name: &name }), Some(name)));
+        }
+        news
+    }
+
+    fn snapshot(&self, caller: &Caller) -> News {
+        let locks = self.locks.iter().filter(|(name, _)| caller.sees(name)).map(|(_, tracked)| tracked).collect();
+        let history = self.history.iter().filter(|event| caller.sees(&event.name)).collect();
+        let data = json(&Snapshot { at_ms: unix_millis(), nodes: &self.nodes, locks, history });
+        News { mark: self.last, what: "snapshot", data, name: None }
+    }
+}
+
+/// Somebody who follows.
+pub(crate) struct Reader {
+    hub: Arc<Hub>,
+    caller: Caller,
+    news: broadcast::Receiver<Arc<News>>,
+    waiting: VecDeque<Arc<News>>,
+    read: Mark,
+}
+
+impl Reader {
+    /// Goes on behind what was read last if that is known here, and else begins with everything.
+    fn begin(&mut self, last: Option<Mark>) {
+        let state = self.hub.state();
+        let known = last.filter(|last| state.kept.iter().any(|news| news.mark == *last));
+        self.waiting = match known {
+            Some(last) => state.kept.iter().filter(|news| news.mark.is_behind(last)).map(Arc::clone).collect(),
+            None => VecDeque::from([Arc::new(state.snapshot(&self.caller))]),
+        };
+        self.read = known.unwrap_or(Mark::first());
+    }
+
+    /// What is to be told next.
+    pub(crate) async fn next(&mut self) -> Arc<News> {
+        loop {
+            if let Some(news) = self.waiting.pop_front() {
+                if news.what == "snapshot" || news.mark.is_behind(self.read) {
+                    self.read = news.mark;
+                    if news.name.as_ref().is_none_or(|name| self.caller.sees(name)) {
+                        return news;
+                    }
+                }
+                continue;
+            }
+            match self.news.recv().await {
+                Ok(news) => self.waiting.push_back(news),
+                // Too far behind: everything anew.
+                Err(broadcast::error::RecvError::Lagged(_)) => self.begin(None),
+                // The hub has its own end of it.
+                Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    // Texts and numbers can always be written down.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn unix_millis() -> u64 {
+    millis(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}

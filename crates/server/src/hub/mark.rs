@@ -1,0 +1,38 @@
+//! Where in the stream a reader is.
+
+use std::fmt;
+
+/// The number of an event, of this run of this replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    run: u64,
+    number: u64,
+}
+
+impl Mark {
+    /// Before the first event of a new run.
+    pub(super) fn first() -> Self {
+        Self { run: crate::entropy::bits(), number: 0 }
+    }
+
+    pub(super) fn next(self) -> Self {
+        Self { number: self.number + 1, ..self }
+    }
+
+    /// Whether it comes after the other. Of another run, nothing is known.
+    pub(super) fn is_behind(self, other: Self) -> bool {
+        self.run != other.run || self.number > other.number
+    }
+
+    /// Reads what `Display` wrote.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (run, number) = text.split_once('-')?;
+        Some(Self { run: u64::from_str_radix(run, 16).ok()?, number: number.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}-{}", self.run, self.number)
+    }
+}

@@ -1,0 +1,94 @@
+//! What every call has at hand.
+
+use std::sync::Arc;
+
+use quorlock::Client;
+use tokio::sync::watch;
+
+use crate::auth::Clients;
+use crate::config::{Config, Limits};
+use crate::hub::Hub;
+use crate::metrics::Metrics;
+use crate::problem::Problem;
+use crate::rate::Rates;
+use crate::view::NodesView;
+
+/// What every call has at hand. Clones share everything.
+#[derive(Clone)]
+pub(crate) struct Service {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    limits: Limits,
+    nodes: usize,
+    stopping: watch::Receiver<bool>,
+    hub: Arc<Hub>,
+    clients: Option<Clients>,
+    metrics: Metrics,
+    rates: Rates,
+}
+
+impl Service {
+    pub(crate) fn new(config: Config, stopping: watch::Receiver<bool>) -> Self {
+        let Config { client, limits, clients, .. } = config;
+        let nodes = client.nodes().len();
+        let hub = Hub::new(client.clone(), stopping.clone());
+        let (metrics, rates) = (Metrics::new(&client), Rates::new(limits));
+        Self { inner: Arc::new(Inner { client, limits, nodes, stopping, hub, clients, metrics, rates }) }
+    }
+
+    /// Who may call; `None` for anybody.
+    pub(crate) fn clients(&self) -> Option<&Clients> {
+        self.inner.clients.as_ref()
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.inner.client
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.inner.limits
+    }
+
+    /// How many nodes there are, by configuration.
+    pub(crate) fn nodes_total(&self) -> usize {
+        self.inner.nodes
+    }
+
+    pub(crate) fn nodes(&self) -> NodesView {
+        NodesView::new(self.inner.client.nodes())
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.inner.rates
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.inner.hub
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.inner.stopping.borrow()
+    }
+
+    /// Returns when the service is about to stop.
+    pub(crate) async fn stopping(&self) {
+        // Without its sender there is nothing left that could be served.
+        let _ = self.inner.stopping.clone().wait_for(|stopping| *stopping).await;
+    }
+
+    /// The work's result, unless the service is about to stop: then the work is dropped.
+    pub(crate) async fn unless_stopping<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
+        tokio::select! {
+            biased;
+            () = self.stopping() => Err(Problem::draining()),
+            done = work => Ok(done),
+        }
+    }
+}
