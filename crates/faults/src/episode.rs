@@ -1,6 +1,5 @@
 //! One episode: everything is started, the plan is carried out, everything is healed, and everyone finishes.
 
-use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use quorlock::Client;
 use rustix::process::Signal;
 
+use crate::Failure;
 use crate::clock;
 use crate::crew::Crew;
 use crate::history::{History, Record};
@@ -18,9 +18,6 @@ use crate::register::Register;
 use crate::stage::Stage;
 use crate::subject::Program;
 use crate::task::{BACKSTEP, MAX_TTL, NODE_DEADLINE, SIGMA, TTL};
-
-/// Whatever may keep an episode from being carried out.
-pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// When everything has been healed for this long, whoever still waits is starved.
 const CALM: Duration = Duration::from_secs(30);

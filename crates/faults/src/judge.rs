@@ -134,7 +134,7 @@ impl Findings {
             self.bare_harmed += usize::from(entry.bare == Outcome::Overwrote);
             if entry.fenced == Some(Outcome::Overwrote) {
                 self.fenced_harmed += 1;
-                self.told.push(format!("the fenced cell was harmed at {:.6} s by {turn}", seconds(entry.at)));
+                self.told.push(format!("the fenced cell was harmed at {:.3} by {turn}", turn.seconds(entry.at)));
             }
         }
     }

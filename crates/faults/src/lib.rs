@@ -1,22 +1,34 @@
 //! Real servers, real clients, real faults; and a judge of what came of it.
 //!
-//! An [episode] starts Redis servers, proxies in front of them and client processes that take turns with a few
+//! An `episode` starts Redis servers, proxies in front of them and client processes that take turns with a few
 //! names; it does to them what the [plan] of its seed says, heals everything and lets everyone finish. All that
 //! clients say goes into the [history], by one clock, and the [judge] looks at that alone.
 //!
-//! What can be judged is a [`Subject`](subject::Subject): a program that takes a [`Task`](task::Task) and tells
-//! [events](history::Event), in lines of JSON. quorlock is one of them, and other lock libraries are the others.
+//! What can be judged is a `Subject`: a program that takes a [`Task`](task::Task) and tells
+//! [events](history::Event), in lines of JSON. quorlock is one of them, and other lock libraries are the others. Those need
+//! no more than this crate without its features: the [`worker`], for a [`Library`](worker::Library).
 
 pub mod clock;
+#[cfg(feature = "harness")]
 pub mod crew;
+#[cfg(feature = "harness")]
 pub mod episode;
 pub mod history;
+#[cfg(feature = "harness")]
 pub mod interrupt;
 pub mod judge;
 pub mod plan;
 pub mod register;
+#[cfg(feature = "harness")]
 pub mod report;
+#[cfg(feature = "harness")]
+pub mod run;
+#[cfg(feature = "harness")]
 pub mod stage;
+#[cfg(feature = "harness")]
 pub mod subject;
 pub mod task;
 pub mod worker;
+
+/// Whatever may keep an episode, or a client, from going on.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;

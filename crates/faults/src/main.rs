@@ -1,23 +1,21 @@
 //! `./x faults`.
 
+use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use quorlock_faults::episode::{Failure, play};
+use quorlock_faults::Failure;
 use quorlock_faults::interrupt::Interrupt;
-use quorlock_faults::judge::Findings;
-use quorlock_faults::plan::{Bound, Plan};
-use quorlock_faults::report::Row;
-use quorlock_faults::subject::{Program, Subject};
-use quorlock_faults::worker;
+use quorlock_faults::report::{HEAD, Occasion, Row, page};
+use quorlock_faults::run::{Run, Ways};
+use quorlock_faults::subject::Subject;
+use quorlock_faults::worker::{Own, work};
 
-/// How long faults are inflicted in one episode.
-const LENGTH: Duration = Duration::from_secs(18);
-/// How many findings are told in words.
-const TOLD: usize = 5;
+/// How many findings are told in words at the end.
+const TOLD: usize = 20;
 
 /// Real servers, real clients, real faults; and a judge of what came of it.
 #[derive(Parser)]
@@ -25,15 +23,18 @@ const TOLD: usize = 5;
 struct Options {
     #[command(subcommand)]
     part: Option<Part>,
-    /// How long it goes on, in minutes, for all subjects together.
+    /// How long it goes on, in minutes, for all subjects together. An episode that has begun is finished.
     #[arg(long, value_name = "M", default_value_t = 1.0)]
     minutes: f64,
-    /// Decides everything that is done [default: a random one].
+    /// Decides everything that is done [default: a random one]. Each further episode has the next seed.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Who is judged; several with commas between them.
+    /// Who is judged, with commas between them: quorlock, and who else may show what can be found.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["quorlock"])]
     subjects: Vec<Subject>,
+    /// All subjects, and a page about it: docs/evidence/faults.md unless another file is given.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/evidence/faults.md")]
+    report: Option<PathBuf>,
     /// Where the histories go.
     #[arg(long, value_name = "FOLDER", default_value = "target/faults")]
     histories: PathBuf,
@@ -49,51 +50,49 @@ enum Part {
 fn main() -> ExitCode {
     let options = Options::parse();
     let done = match &options.part {
-        Some(Part::Worker { task }) => work(task).map(|()| true),
-        None => run(&options),
+        Some(Part::Worker { task }) => serve(task).map(|()| ExitCode::SUCCESS),
+        None => judge(&options),
     };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    done.unwrap_or_else(|error| {
+        eprintln!("{error}");
+        ExitCode::FAILURE
+    })
 }
 
-fn work(task: &str) -> Result<(), Failure> {
+fn serve(task: &str) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(worker::work(serde_json::from_str(task)?))
+    runtime.block_on(work::<Own>(serde_json::from_str(task)?))
 }
 
-/// Whether all was well.
-fn run(options: &Options) -> Result<bool, Failure> {
+fn judge(options: &Options) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::listen()?;
     fs::create_dir_all(&options.histories)?;
+    let subjects = match &options.report {
+        Some(_) => [Subject::Quorlock].into_iter().chain(Subject::CONTROLS).collect(),
+        None => options.subjects.clone(),
+    };
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+    println!("seed {seed}\n{HEAD}");
     let length = Duration::try_from_secs_f64(options.minutes * 60.0)?;
-    let bounds = [Bound::Within, Bound::Beyond];
-    let mut rows: Vec<Row> =
-        options.subjects.iter().flat_map(|subject| bounds.map(|bound| Row::new(*subject, bound))).collect();
-    println!("seed {seed}");
-    let started = Instant::now();
-    for episode in seed.. {
-        for row in &mut rows {
-            if interrupt.is_set() || started.elapsed() >= length {
-                break;
-            }
-            let (subject, bound) = (row.subject, row.bound);
-            let name = format!("{subject}-{bound}-{episode}.jsonl");
-            let plan = Plan::new(episode, bound, LENGTH);
-            let begun = Instant::now();
-            let records = play(&plan, &Program::of_this(subject)?, &options.histories.join(name), &interrupt)?;
-            row.add(begun.elapsed(), Findings::of(bound, &records));
-            println!("{episode}: {}\n{}", row.line(), row.stories(TOLD));
-        }
-        if interrupt.is_set() || started.elapsed() >= length {
-            break;
-        }
+    let ways = Ways { subjects, seed, length, histories: options.histories.clone() };
+    let run = Run::new(ways, &env::current_exe()?)?
+        .play(&interrupt, |episode: &Row| println!("{}: {}", episode.bound, episode.line()))?;
+    println!("\nAll together:\n{HEAD}");
+    for row in run.rows() {
+        println!("{}: {}", row.bound, row.line());
     }
-    Ok(rows.iter().all(|row| row.subject.is_control() || row.found.violations(row.bound) == 0))
+    for story in run.rows().iter().flat_map(|row| &row.found.told).take(TOLD) {
+        println!("{story}");
+    }
+    if interrupt.is_set() {
+        return Ok(ExitCode::from(130));
+    }
+    if let Some(path) = &options.report {
+        let command = format!("./x faults --minutes {} --report", options.minutes);
+        fs::write(path, page(&Occasion::now(command, seed, &run)?, run.rows()))?;
+    }
+    for complaint in run.complaints() {
+        eprintln!("{complaint}");
+    }
+    Ok(if run.complaints().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -22,10 +22,12 @@ pub const QUARANTINE: Duration = MAX_TTL.saturating_add(Duration::from_millis(20
 const CALM: Duration = Duration::from_millis(700);
 /// How long clients may take to find a node again.
 const COMEBACK: Duration = Duration::from_millis(500);
-/// Nodes that lose their memory in a storm do so this soon one after the other.
+/// Nodes that lose their memory one after the other do so with this much between them, to be found again meanwhile.
 const ROLLING_MS: std::ops::Range<u64> = 250..400;
 /// One fault in so many is a storm.
-const STORM_ONE_IN: u32 = 20;
+const STORM_ONE_IN: u32 = 14;
+/// So many in an episode at most: nobody votes for a while after each.
+const STORMS_MAX: usize = 2;
 /// A wall clock is moved again only after this: more than a lease's length, so that a lease sees one step at most.
 const STEP_APART: Duration = Duration::from_millis(1_500);
 
@@ -111,6 +113,7 @@ impl Plan {
             dice,
             nodes,
             mix,
+            storms: 0,
             memories: memories.clone(),
             busy: Vec::new(),
             away: vec![Duration::ZERO; nodes],
@@ -150,6 +153,7 @@ struct Planner {
     dice: Rng,
     nodes: usize,
     mix: Vec<Kind>,
+    storms: usize,
     memories: Vec<Memory>,
     /// Who is taken until when.
     busy: Vec<(Target, Duration)>,
@@ -164,7 +168,7 @@ impl Planner {
     /// Plans something for this moment, if it can be, and says how long to wait after that.
     fn step(&mut self, at: Duration) -> Duration {
         let pause = Duration::from_millis(self.dice.u64(60..600));
-        if self.dice.u32(..STORM_ONE_IN) == 0 {
+        if self.dice.u32(..STORM_ONE_IN) == 0 && self.storms < STORMS_MAX {
             return self.storm(at) + pause;
         }
         let Some(kind) = self.dice.choice(&self.mix.clone()).copied() else { return pause };
@@ -187,18 +191,29 @@ impl Planner {
         may
     }
 
-    /// All nodes lose their memory, one after the other: by the time the last one does, the first has forgotten all
-    /// leases that were there.
+    /// All nodes lose their memory within the length of a lease: one after the other, or all at once.
     fn storm(&mut self, at: Duration) -> Duration {
         let all_free = (0..self.nodes).all(|node| self.is_free(Target::Node(node), at));
+        if !all_free {
+            return Duration::ZERO;
+        }
+        self.storms += 1;
+        let act = match self.dice.u32(..3) {
+            0 => return self.rolling_storm(at),
+            1 => Act::Flush,
+            _ => Act::Wipe,
+        };
+        let length = if act == Act::Wipe { Duration::from_millis(self.dice.u64(1..300)) } else { Duration::ZERO };
+        self.plan(Deed { at, length, target: Target::Nodes(self.nodes), act, amount: 0 });
+        length
+    }
+
+    fn rolling_storm(&mut self, at: Duration) -> Duration {
         let mut offset = Duration::ZERO;
-        if all_free {
-            for node in 0..self.nodes {
-                let length = Duration::from_millis(self.dice.u64(1..80));
-                let deed = Deed { at: at + offset, length, target: Target::Node(node), act: Act::Wipe, amount: 0 };
-                self.plan(deed);
-                offset += length + Duration::from_millis(self.dice.u64(ROLLING_MS));
-            }
+        for node in 0..self.nodes {
+            let length = Duration::from_millis(self.dice.u64(1..80));
+            self.plan(Deed { at: at + offset, length, target: Target::Node(node), act: Act::Wipe, amount: 0 });
+            offset += length + Duration::from_millis(self.dice.u64(ROLLING_MS));
         }
         offset
     }

@@ -1,12 +1,22 @@
 //! What all episodes together came to.
 
+mod occasion;
+
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::clock::seconds;
 use crate::judge::Findings;
-use crate::plan::Bound;
+use crate::plan::{Act, Bound, CLIENTS};
+use crate::run::EPISODE;
 use crate::subject::Subject;
+use crate::task::{MAX_TTL, NAMES, SIGMA, TTL};
+
+pub use occasion::Occasion;
+
+/// How many findings of a subject are told in words.
+const TOLD: usize = 3;
 
 /// What came of one subject within the assumptions, or beyond them.
 #[derive(Clone, Debug)]
@@ -36,28 +46,122 @@ impl Row {
         self.found.add(found);
     }
 
-    /// For a terminal.
+    /// Whether something happened that must not.
+    pub fn is_violated(&self) -> bool {
+        self.found.violations(self.bound) > 0
+    }
+
+    /// A line of the table.
     pub fn line(&self) -> String {
-        let Findings { grants, losses, overlaps, disorder, starved, writes, .. } = &self.found;
-        let Findings { late, refused, fenced_harmed, bare_harmed, broken, .. } = &self.found;
+        let Findings { grants, losses, overlaps, disorder, starved, writes, broken, .. } = &self.found;
+        let Findings { late, refused, fenced_harmed, bare_harmed, declared, .. } = &self.found;
         let faults: usize = self.found.faults.values().sum();
+        let has_fences = self.subject.has_fences();
+        let fenced = |count: &usize| if has_fences { count.to_string() } else { "none there".into() };
         format!(
-            "{} {}: {faults} faults, {grants} grants, {losses} lost, {overlaps} overlaps (longest {:.3} s), \
-             {disorder} fences out of order, {starved} starved, {broken} broken; {writes} writes, {late} late, \
-             {refused} refused, harmed: {fenced_harmed} fenced, {bare_harmed} bare; longest wait {:.1} s",
-            self.subject.title(),
-            self.bound,
+            "| {} | {} | {:.1} | {faults} | {grants} | {losses} | {overlaps} | {:.2} s | {} | {writes} | {late} | {} | {} | \
+             {bare_harmed} | {starved} | {broken} | {declared} | {:.1} s |",
+            self.subject,
+            self.episodes,
+            self.took.as_secs_f64() / 60.0,
             seconds(self.found.longest_overlap),
+            fenced(disorder),
+            fenced(refused),
+            fenced(fenced_harmed),
             seconds(self.found.longest_wait),
         )
     }
+}
 
-    /// What was found, in words: the first few.
-    pub fn stories(&self, most: usize) -> String {
-        let mut text = String::new();
-        for story in self.found.told.iter().take(most) {
-            let _ = writeln!(text, "  {story}");
+/// The heads of the columns.
+pub const HEAD: &str = "\
+| | episodes | minutes | faults | leases | lost | overlaps | longest | fences out of order | writes | late | refused by fence \
+| harmed, fenced | harmed, bare | starved | broken | declared | longest wait |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+
+/// The whole page.
+pub fn page(occasion: &Occasion, rows: &[Row]) -> String {
+    let mut page = head(occasion);
+    for (bound, title, words) in
+        [(Bound::Within, "Within the assumptions", WITHIN), (Bound::Beyond, "Beyond the assumptions", BEYOND)]
+    {
+        let _ = writeln!(page, "\n## {title}\n\n{words}\n\n{HEAD}");
+        for row in rows.iter().filter(|row| row.bound == bound && row.episodes > 0) {
+            let _ = writeln!(page, "{}", row.line());
         }
-        text
+    }
+    let _ = writeln!(page, "\n{COLUMNS}");
+    faults(&mut page, rows);
+    stories(&mut page, rows);
+    page
+}
+
+fn head(occasion: &Occasion) -> String {
+    let Occasion { date, command, took, server, machine, versions, seed } = occasion;
+    let mut text = format!(
+        "# Real servers, real faults\n\n\
+         Written by `{command}` on {date}; the run took {:.1} minutes, from seed {seed} on. {server}. {machine}.\n\n\
+         Every episode has 3 or 5 real servers, each behind two networks, and {CLIENTS} real client processes that take \
+         turns with {} names: ttl {TTL:?}, longest ttl {MAX_TTL:?}, sigma {SIGMA:?}. For {} seconds its seed decides what \
+         is done to them; then everything is healed and everyone finishes. All processes read one clock, and what is judged \
+         is their history alone. A lease is valid from the moment in which its holder saw it to its release, or to the end \
+         of what its library said of its validity. With a lease, a client reads a register, thinks, and writes it back. The \
+         same seeds, with the same faults, go to all:\n\n",
+        took.as_secs_f64() / 60.0,
+        NAMES.len(),
+        EPISODE.as_secs(),
+    );
+    for (subject, version) in versions {
+        let _ = writeln!(text, "- **{subject}**: {version}");
+    }
+    text.push_str(CONTROLS);
+    text
+}
+
+const CONTROLS: &str = "
+The others are here to show what this harness can see: one that finds nothing anywhere proves nothing. rslock and node
+redlock do what the Redlock page describes. For servers that restart empty that page asks operators to keep them away for
+the longest ttl; nobody does so here, and quorlock does it by itself. Where there was a choice, it was made in their favour.
+";
+
+const WITHIN: &str = "\
+Servers are killed and come back with their files or without, are stopped, flushed, filled up, reconfigured, put on a slow
+disk, and have their wall clocks stepped back, or ahead within the drift that is allowed for; networks cut, delay, lose,
+hold back, refuse, swallow and deliver late; clients are killed. Of quorlock's row, overlaps, fences out of order, harm to
+the fenced register and starved waiters must be 0, or the run fails.";
+
+const BEYOND: &str = "\
+Besides, clients are stopped for longer than their leases are valid (A2 does not hold), or the wall clocks of a majority
+jump ahead by up to half a ttl, and back (A1 does not hold). Now leases may overlap, and holders may come too late. Fences
+must still be in order, and the register that checks them must not be harmed, or the run fails.";
+
+const COLUMNS: &str = "\
+Lost: leases that ended before their release. Overlaps: leases that began while an earlier one was valid. Late: reads and
+writes by holders whose lease was over. Harmed: writes that undid somebody else's, in a register that checks fences, and in
+a bare one beside it. Starved: waiters that were not served within 30 seconds after everything was healed. Broken: clients that ended
+by themselves. Declared: clusters that had to be declared anew, since a majority of their nodes had forgotten them. Longest
+wait: with all faults.";
+
+/// How often each fault was inflicted, on whom.
+fn faults(page: &mut String, rows: &[Row]) {
+    let mut sums: BTreeMap<Act, [usize; 2]> = BTreeMap::new();
+    for row in rows {
+        for (act, count) in &row.found.faults {
+            sums.entry(*act).or_default()[usize::from(row.subject.is_control())] += count;
+        }
+    }
+    page.push_str("\n## What was done, how often\n\n| fault | quorlock | the others |\n|---|---|---|\n");
+    for (act, [own, others]) in sums {
+        let _ = writeln!(page, "| {act} | {own} | {others} |");
+    }
+}
+
+fn stories(page: &mut String, rows: &[Row]) {
+    page.push_str("\n## What was found, in words\n\nThe first of each. Moments are seconds of the episode.\n");
+    for row in rows.iter().filter(|row| !row.found.told.is_empty()) {
+        let _ = writeln!(page, "\n**{}**, {} the assumptions:\n", row.subject, row.bound);
+        for story in row.found.told.iter().take(TOLD) {
+            let _ = writeln!(page, "- {story}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The servers of one episode, the networks in front of them, and what is done to both.
 
 use std::net::SocketAddr;
+use std::thread;
 use std::time::Duration;
 
 use quorlock_testkit::{Aof, Clock, Disk, Loss, Proxy, RedisServer};
@@ -59,16 +60,21 @@ impl Stage {
     /// Begins what is done to a node or a network. Clients are not on this stage.
     pub fn begin(&mut self, deed: &Deed) {
         let seed = self.seed ^ deed.at.as_nanos() as u64;
-        for node in self.struck(deed) {
-            node.begin(deed, seed);
-        }
+        self.strike(deed, |node| node.begin(deed, seed));
     }
 
     /// Ends it.
     pub fn end(&mut self, deed: &Deed) {
-        for node in self.struck(deed) {
-            node.end(deed);
-        }
+        self.strike(deed, |node| node.end(deed));
+    }
+
+    /// Does it to all that it is meant for, at the same time.
+    fn strike(&mut self, deed: &Deed, act: impl Fn(&mut Node) + Sync) {
+        thread::scope(|scope| {
+            for node in self.struck(deed) {
+                scope.spawn(|| act(node));
+            }
+        });
     }
 
     fn struck(&mut self, deed: &Deed) -> &mut [Node] {

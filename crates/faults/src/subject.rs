@@ -1,6 +1,7 @@
 //! Who is judged: quorlock, and others that show what the judge can see.
 
-use std::env;
+mod prepare;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -11,7 +12,9 @@ use clap::ValueEnum;
 use quorlock_testkit::mortal_command;
 use serde::Serialize;
 
+use crate::Failure;
 use crate::task::Task;
+pub(crate) use prepare::output;
 
 /// A lock library, as a program that takes a [`Task`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
@@ -21,20 +24,24 @@ pub enum Subject {
     Quorlock,
     /// quorlock without its quarantine: nodes that lost their memory vote at once.
     Trusting,
+    /// rslock, from crates.io.
+    Rslock,
+    /// `@sesamecare-oss/redlock` on ioredis, from npm.
+    NodeRedlock,
 }
 
 impl Subject {
-    /// What it is, for people.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Quorlock => "quorlock",
-            Self::Trusting => "quorlock, `danger_trust_restarts`",
-        }
-    }
+    /// Those that are here to show what the judge can see.
+    pub const CONTROLS: [Self; 3] = [Self::Trusting, Self::Rslock, Self::NodeRedlock];
 
-    /// Whether it is here to show what the judge can see.
+    /// Whether it is one of them.
     pub fn is_control(self) -> bool {
         self != Self::Quorlock
+    }
+
+    /// Whether its leases have fences.
+    pub fn has_fences(self) -> bool {
+        self.founds_cluster()
     }
 
     /// Whether its nodes have to be declared a cluster.
@@ -43,7 +50,7 @@ impl Subject {
     }
 }
 
-/// `quorlock`, as it is typed.
+/// `node-redlock`, as it is typed.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
@@ -55,22 +62,33 @@ impl fmt::Display for Subject {
 pub struct Program {
     /// Whose.
     pub subject: Subject,
+    /// What exactly, for people.
+    pub version: String,
     file: OsString,
     args: Vec<OsString>,
 }
 
 impl Program {
-    /// The program for a subject; `this` is the harness, which is a client of quorlock, too.
-    pub fn new(subject: Subject, this: PathBuf) -> Self {
-        Self { subject, file: this.into(), args: vec!["worker".into()] }
-    }
-
-    /// The same, when this process is the harness itself.
+    /// The program for a subject, made ready: built, or fetched from its registry. `this` is the harness, which is a
+    /// client of quorlock, too.
     ///
     /// # Errors
-    /// When it is not known where it was started from.
-    pub fn of_this(subject: Subject) -> io::Result<Self> {
-        Ok(Self::new(subject, env::current_exe()?))
+    /// When it cannot be made ready, or what it needs is missing here.
+    pub fn prepare(subject: Subject, this: PathBuf) -> Result<Self, Failure> {
+        match subject {
+            Subject::Quorlock | Subject::Trusting => Ok(Self::own(subject, this)),
+            Subject::Rslock => prepare::rslock(),
+            Subject::NodeRedlock => prepare::node_redlock(),
+        }
+    }
+
+    fn own(subject: Subject, this: PathBuf) -> Self {
+        let version = match subject {
+            Subject::Trusting => "without its quarantine (`danger_trust_restarts`)",
+            _ => "as it is",
+        };
+        let version = format!("quorlock {}, {version}", env!("CARGO_PKG_VERSION"));
+        Self { subject, version, file: this.into(), args: vec!["worker".into()] }
     }
 
     /// A command that starts a client with this task. It dies with this process.

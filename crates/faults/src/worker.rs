@@ -1,45 +1,83 @@
-//! A client of quorlock: takes turns until its input ends, and tells everything on its output.
+//! A client: takes turns until its input ends, and tells everything on its output.
+
+#[cfg(feature = "harness")]
+mod own;
 
 use std::io::{self, Read as _, Write as _};
 use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use quorlock::{Client, Lease, LostError};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::Failure;
 use crate::clock;
-use crate::episode::Failure;
 use crate::history::Event;
 use crate::register::{Request, Versions};
-use crate::task::{BACKSTEP, MAX_TTL, NODE_DEADLINE, SIGMA, Task};
+use crate::task::Task;
 
-/// Longer than any episode: whoever is not served by its end is starved.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// How soon a client that found its nodes unfit tries again.
-const RECONNECT: Duration = Duration::from_millis(100);
+#[cfg(feature = "harness")]
+pub use own::Own;
+
 /// News of a longer validity are told in steps of at least this.
 const TOLD_STEP: u64 = 50_000_000;
+
+/// A lock library, as far as a client needs it.
+pub trait Library: Sized {
+    /// A lease.
+    type Held: Held;
+
+    /// Connects to the nodes of the task, and tries again as long as they are unfit.
+    fn connect(task: &Task) -> impl Future<Output = Result<Self, Failure>>;
+
+    /// Waits for a lock as long as it takes. An error is one that waiting does not mend.
+    fn acquire(&self, name: &str) -> impl Future<Output = Result<Self::Held, Failure>>;
+
+    /// Says goodbye.
+    fn close(self) -> impl Future<Output = ()>;
+}
+
+/// What a library gives to whoever has a lock.
+pub trait Held {
+    /// The fence, if it has any.
+    fn fence(&self) -> Option<u64>;
+
+    /// How long it is surely held, by what the library says; zero when it is over.
+    fn validity(&self) -> Duration;
+
+    /// Called between two steps of the work: the time to extend it, for libraries that do not do so by themselves.
+    /// Whether it is still held.
+    fn keep(&mut self) -> impl Future<Output = bool>;
+
+    /// Waits until it is lost, for libraries that tell.
+    fn lost(&self) -> impl Future<Output = ()>;
+
+    /// Gives it back.
+    fn release(self) -> impl Future<Output = ()>;
+}
 
 /// Takes turns until the input ends.
 ///
 /// # Errors
 /// When the register or the harness cannot be reached any more.
-pub async fn work(task: Task) -> Result<(), Failure> {
+pub async fn work<L: Library>(task: Task) -> Result<(), Failure> {
     let (ends, mut ended) = watch::channel(false);
     thread::spawn(move || {
         // Nothing is said: the end of the input is the news.
         let _ = io::stdin().read_to_end(&mut Vec::new());
         let _ = ends.send(true);
     });
-    let Some(client) = connect(&task, &ended).await? else { return Ok(()) };
+    let library = tokio::select! {
+        library = L::connect(&task) => library?,
+        _ = ended.wait_for(|ended| *ended) => return Ok(()),
+    };
     let register = TcpStream::connect(&task.register).await?;
     register.set_nodelay(true)?;
     let dice = Rng::with_seed(task.seed);
-    let mut worker = Worker { task, client, register: BufReader::new(register), dice, turn: 0 };
+    let mut worker = Worker { task, library, register: BufReader::new(register), dice, turn: 0 };
     while !*ended.borrow() {
         let rest = worker.below(worker.task.rest_ms);
         tokio::select! {
@@ -47,94 +85,73 @@ pub async fn work(task: Task) -> Result<(), Failure> {
             _ = ended.wait_for(|ended| *ended) => break,
             () = sleep(rest) => {}
         }
-        worker.take_turn(&mut ended).await?;
+        worker.take_turn(&ended).await?;
     }
-    // What could not be delivered lapses.
-    let _ = worker.client.close(NODE_DEADLINE).await;
+    worker.library.close().await;
     Ok(())
 }
 
-/// Nodes may be unfit just now, if faults have begun already.
-async fn connect(task: &Task, ended: &watch::Receiver<bool>) -> Result<Option<Client>, Failure> {
-    let mut builder = Client::builder()
-        .nodes(&task.urls)
-        .ttl(Duration::from_millis(task.ttl_ms))
-        .max_ttl(MAX_TTL)
-        .sigma(SIGMA)
-        .backstep(BACKSTEP)
-        .node_deadline(NODE_DEADLINE)
-        .label(format!("c{}", task.client));
-    if task.trusting {
-        builder = builder.danger_trust_restarts();
-    }
-    while !*ended.borrow() {
-        match builder.clone().connect().await {
-            Ok(client) => return Ok(Some(client)),
-            Err(quorlock::ConnectError::Config(error)) => return Err(error.into()),
-            Err(_) => sleep(RECONNECT).await,
-        }
-    }
-    Ok(None)
-}
-
-struct Worker {
+struct Worker<L> {
     task: Task,
-    client: Client,
+    library: L,
     register: BufReader<TcpStream>,
     dice: Rng,
     turn: u32,
 }
 
-impl Worker {
+impl<L: Library> Worker<L> {
     fn below(&mut self, millis: u64) -> Duration {
         Duration::from_millis(self.dice.u64(..=millis))
     }
 
-    async fn take_turn(&mut self, ended: &mut watch::Receiver<bool>) -> Result<(), Failure> {
+    async fn take_turn(&mut self, ended: &watch::Receiver<bool>) -> Result<(), Failure> {
         self.turn += 1;
         let turn = self.turn;
         let name = self.task.names[self.dice.usize(..self.task.names.len())].clone();
         let is_long = self.dice.u64(..self.task.long_one_in) == 0;
         let busy = self.below(if is_long { self.task.long_ms } else { self.task.busy_ms });
         tell(&Event::Asked { turn, name: name.clone(), at: clock::now() })?;
-        let lease = match self.client.lock(&name).acquire_within(PATIENCE).await {
-            Ok(lease) => lease,
+        let held = match self.library.acquire(&name).await {
+            Ok(held) => held,
             Err(error) => return tell(&Event::GaveUp { turn, at: clock::now(), why: error.to_string() }),
         };
         // The clock first: rather a moment too short than too long.
         let at = clock::now();
-        let until = at + lease.validity().as_nanos() as u64;
-        let fence = match lease.fence() {
-            Ok(fence) => fence.get(),
+        let until = at + held.validity().as_nanos() as u64;
+        if until == at {
             // It was over when we got to see it.
-            Err(_) => return tell(&Event::Lost { turn, at }),
-        };
-        tell(&Event::Granted { turn, at, until, fence: Some(fence) })?;
-        let mut hold = Hold { turn, name, fence, lease, until };
+            return tell(&Event::Lost { turn, at });
+        }
+        tell(&Event::Granted { turn, at, until, fence: held.fence() })?;
+        let mut hold = Hold { turn, name, held, until };
         let done = at + busy.as_nanos() as u64;
         while clock::now() < done && !*ended.borrow() {
-            if self.step(&mut hold).await?.is_some() {
+            let before = clock::now();
+            if !hold.held.keep().await {
+                return tell(&Event::Lost { turn, at: before });
+            }
+            if !self.step(&mut hold).await? {
                 return tell(&Event::Lost { turn, at: clock::now() });
             }
         }
         // Told first: nobody may have it before.
         tell(&Event::Released { turn, at: clock::now() })?;
-        let _ = hold.lease.release().await;
+        hold.held.release().await;
         Ok(())
     }
 
-    /// Reads the register, thinks, and writes it: if there is time for it.
-    async fn step(&mut self, hold: &mut Hold) -> Result<Option<LostError>, Failure> {
+    /// Reads the register, thinks, and writes it: if there is time for it. Whether the lease is still held.
+    async fn step(&mut self, hold: &mut Hold<L::Held>) -> Result<bool, Failure> {
         let think = self.below(self.task.step_ms);
-        let margin = Duration::from_millis(self.task.margin_ms);
-        let known = match hold.lease.ensure(margin) {
-            Ok(()) => Some(self.access(hold, None).await?),
-            Err(LostError::TooShort { .. }) => None,
-            Err(lost) => return Ok(Some(lost)),
-        };
+        let left = hold.held.validity();
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let has_time = left >= Duration::from_millis(self.task.margin_ms);
+        let known = if has_time { Some(self.access(hold, None).await?) } else { None };
         tokio::select! {
             biased;
-            lost = hold.lease.lost(), if known.is_none() => return Ok(Some(lost)),
+            () = hold.held.lost(), if !has_time => return Ok(false),
             () = sleep(think) => {}
         }
         if let Some(known) = known {
@@ -142,12 +159,12 @@ impl Worker {
             self.access(hold, Some(known)).await?;
         }
         hold.tell_validity()?;
-        Ok(None)
+        Ok(true)
     }
 
-    async fn access(&mut self, hold: &Hold, write: Option<Versions>) -> Result<Versions, Failure> {
+    async fn access(&mut self, hold: &Hold<L::Held>, write: Option<Versions>) -> Result<Versions, Failure> {
         let (client, turn, name) = (self.task.client, hold.turn, hold.name.clone());
-        let request = Request { client, turn, name, fence: Some(hold.fence), write };
+        let request = Request { client, turn, name, fence: hold.held.fence(), write };
         let mut line = serde_json::to_vec(&request)?;
         line.push(b'\n');
         self.register.write_all(&line).await?;
@@ -157,19 +174,18 @@ impl Worker {
     }
 }
 
-struct Hold {
+struct Hold<H> {
     turn: u32,
     name: String,
-    fence: u64,
-    lease: Lease,
+    held: H,
     /// What has been told.
     until: u64,
 }
 
-impl Hold {
+impl<H: Held> Hold<H> {
     fn tell_validity(&mut self) -> Result<(), Failure> {
         let at = clock::now();
-        let left = self.lease.validity().as_nanos() as u64;
+        let left = self.held.validity().as_nanos() as u64;
         let until = at + left;
         if left > 0 && until > self.until + TOLD_STEP {
             self.until = until;

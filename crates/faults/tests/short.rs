@@ -21,7 +21,8 @@ fn seed() -> u64 {
 
 fn found(bound: Bound) -> Findings {
     let plan = Plan::new(seed(), bound, LENGTH);
-    let program = Program::new(Subject::Quorlock, Path::new(env!("CARGO_BIN_EXE_quorlock-faults")).into());
+    let this = Path::new(env!("CARGO_BIN_EXE_quorlock-faults")).into();
+    let program = Program::prepare(Subject::Quorlock, this).expect("it is built already");
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("faults-{bound}.jsonl"));
     println!("the history: {}", path.display());
     let records = play(&plan, &program, &path, &Interrupt::default()).expect("the episode can be played");

@@ -10,6 +10,8 @@ use crate::register::Entry;
 /// Everything that was told about one turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turn {
+    /// The beginning of the episode: for people, moments count from there.
+    pub(super) origin: u64,
     pub(super) client: u32,
     pub(super) name: String,
     pub(super) asked: u64,
@@ -41,6 +43,11 @@ impl Turn {
         self.from.is_some_and(|from| from < self.ended())
     }
 
+    /// A moment, counted from the beginning of the episode.
+    pub(super) fn seconds(&self, at: u64) -> f64 {
+        seconds(at.saturating_sub(self.origin))
+    }
+
     /// Whether nobody ever served it.
     pub(super) fn is_starved(&self) -> bool {
         self.from.is_none() && self.lost.is_none() && !self.is_cut_short
@@ -50,9 +57,9 @@ impl Turn {
 impl fmt::Display for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { client, name, .. } = self;
-        write!(f, "client {client} with {name}, asked at {:.6} s", seconds(self.asked))?;
+        write!(f, "client {client} with {name}, asked at {:.3}", self.seconds(self.asked))?;
         if let Some(from) = self.from {
-            write!(f, ", valid from {:.6} to {:.6} s", seconds(from), seconds(self.ended()))?;
+            write!(f, ", valid from {:.3} to {:.3}", self.seconds(from), self.seconds(self.ended()))?;
         }
         if let Some(fence) = self.fence {
             write!(f, " (fence {fence})")?;
@@ -78,7 +85,9 @@ pub(super) fn turns(records: &[Record]) -> Vec<Turn> {
             Record::Fault { .. } | Record::Declared { .. } => {}
         }
     }
+    let origin = turns.values().map(|turn| turn.asked).min().unwrap_or_default();
     for turn in turns.values_mut() {
+        turn.origin = origin;
         turn.is_cut_short = killed.contains(&turn.client);
     }
     turns.into_values().collect()

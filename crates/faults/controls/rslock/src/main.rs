@@ -1,0 +1,101 @@
+//! rslock, as a client of the harness. Where there is a choice, what favours it: a lease counts from before the request,
+//! and not while it is being extended.
+
+use std::error::Error;
+use std::time::Duration;
+
+use quorlock_faults::Failure;
+use quorlock_faults::clock;
+use quorlock_faults::task::Task;
+use quorlock_faults::worker::{Held, Library, work};
+use rslock::{Lock, LockError, LockManager};
+use tokio::time::sleep;
+
+/// Its own default delay between two attempts.
+const RETRY_DELAY_MS: u64 = 200;
+/// What it takes off a ttl for clocks: a hundredth, and two milliseconds.
+const DRIFT_ONE_IN: u32 = 100;
+const DRIFT_LEAST: Duration = Duration::from_millis(2);
+
+struct Rslock {
+    rslock: LockManager,
+    ttl: Duration,
+}
+
+impl Library for Rslock {
+    type Held = Lease;
+
+    async fn connect(task: &Task) -> Result<Self, Failure> {
+        let mut rslock = LockManager::new(task.urls.clone());
+        // We ask again ourselves, to know when the attempt began that won.
+        rslock.set_retry(1, Duration::from_millis(RETRY_DELAY_MS));
+        Ok(Self { rslock, ttl: Duration::from_millis(task.ttl_ms) })
+    }
+
+    async fn acquire(&self, name: &str) -> Result<Lease, Failure> {
+        loop {
+            let asked = clock::now();
+            match self.rslock.lock(name.as_bytes(), self.ttl).await {
+                Ok(lock) => {
+                    let until = until(asked, self.ttl);
+                    return Ok(Lease { rslock: self.rslock.clone(), lock, ttl: self.ttl, until });
+                }
+                Err(error @ LockError::TtlTooLarge) => return Err(error.into()),
+                Err(_) => sleep(Duration::from_millis(fastrand::u64(..RETRY_DELAY_MS))).await,
+            }
+        }
+    }
+
+    async fn close(self) {}
+}
+
+struct Lease {
+    rslock: LockManager,
+    lock: Lock,
+    ttl: Duration,
+    until: u64,
+}
+
+impl Held for Lease {
+    fn fence(&self) -> Option<u64> {
+        None
+    }
+
+    fn validity(&self) -> Duration {
+        Duration::from_nanos(self.until.saturating_sub(clock::now()))
+    }
+
+    /// At half of its time, as its own `using` does for a ttl of a second. An extension that fails gives the lock back.
+    async fn keep(&mut self) -> bool {
+        if self.validity() > self.ttl / 2 {
+            return true;
+        }
+        let asked = clock::now();
+        match self.rslock.extend(&self.lock, self.ttl).await {
+            Ok(lock) => {
+                self.lock = lock;
+                self.until = until(asked, self.ttl);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    async fn lost(&self) {
+        std::future::pending().await
+    }
+
+    async fn release(self) {
+        self.lock.release().await;
+    }
+}
+
+fn until(asked: u64, ttl: Duration) -> u64 {
+    asked + (ttl - ttl / DRIFT_ONE_IN - DRIFT_LEAST).as_nanos() as u64
+}
+
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let task = std::env::args().nth(1).ok_or("no task")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(work::<Rslock>(serde_json::from_str(&task)?))
+}

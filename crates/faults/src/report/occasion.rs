@@ -1,0 +1,51 @@
+//! When, where and with what a run took place.
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crate::Failure;
+use crate::run::Run;
+use crate::subject::{Subject, output};
+
+/// What the page says about the run itself.
+#[derive(Clone, Debug)]
+pub struct Occasion {
+    /// When, as `2026-11-16`.
+    pub date: String,
+    /// With which command.
+    pub command: String,
+    /// How long it took.
+    pub took: Duration,
+    /// What the servers are.
+    pub server: String,
+    /// What the machine is.
+    pub machine: String,
+    /// Each subject with its version.
+    pub versions: Vec<(Subject, String)>,
+    /// The seed of the first episode.
+    pub seed: u64,
+}
+
+impl Occasion {
+    /// Here and now.
+    ///
+    /// # Errors
+    /// When the system does not say what it is.
+    pub fn now(command: String, seed: u64, run: &Run) -> Result<Self, Failure> {
+        let server = output(Command::new("redis-server").arg("--version"))?;
+        // `Redis server v=7.0.15 sha=..`
+        let server = server.split(" sha=").next().unwrap_or_default().replace("server v=", "");
+        let kernel = output(Command::new("uname").args(["-s", "-r", "-m"]))?;
+        let cores = thread::available_parallelism()?;
+        Ok(Self {
+            date: output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?,
+            command,
+            took: run.took(),
+            server,
+            machine: format!("{kernel}, {cores} cores"),
+            versions: run.versions(),
+            seed,
+        })
+    }
+}

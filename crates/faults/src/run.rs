@@ -1,0 +1,127 @@
+//! Episode after episode, until the time is over.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+use crate::episode::play;
+use crate::interrupt::Interrupt;
+use crate::judge::Findings;
+use crate::plan::{Bound, Plan};
+use crate::report::Row;
+use crate::subject::{Program, Subject};
+
+/// How long faults are inflicted in one episode.
+pub const EPISODE: Duration = Duration::from_secs(18);
+const BOUNDS: [Bound; 2] = [Bound::Within, Bound::Beyond];
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    /// Who is judged.
+    pub subjects: Vec<Subject>,
+    /// The seed of the first episode; each round has the next one.
+    pub seed: u64,
+    /// No episode begins later.
+    pub length: Duration,
+    /// Where the histories go: one file for each episode.
+    pub histories: PathBuf,
+}
+
+/// A run, and what came of it so far.
+#[derive(Debug)]
+pub struct Run {
+    ways: Ways,
+    programs: Vec<Program>,
+    rows: Vec<Row>,
+    took: Duration,
+}
+
+impl Run {
+    /// Makes all subjects ready. `this` is the harness.
+    ///
+    /// # Errors
+    /// When a subject cannot be made ready.
+    pub fn new(ways: Ways, this: &std::path::Path) -> Result<Self, Failure> {
+        let prepare = |subject: &Subject| Program::prepare(*subject, this.into());
+        let programs = ways.subjects.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+        let rows = ways.subjects.iter().flat_map(|subject| BOUNDS.map(|bound| Row::new(*subject, bound))).collect();
+        Ok(Self { ways, programs, rows, took: Duration::ZERO })
+    }
+
+    /// Plays episodes until the time is over. In every round it is quorlock's turn, and that of one of the others.
+    ///
+    /// # Errors
+    /// When an episode cannot be played.
+    ///
+    /// # Panics
+    /// When a server cannot be brought back, or does not obey.
+    pub fn play(mut self, interrupt: &Interrupt, mut tell: impl FnMut(&Row)) -> Result<Self, Failure> {
+        let started = Instant::now();
+        'rounds: for seed in self.ways.seed.. {
+            for program in self.round((seed - self.ways.seed) as usize) {
+                for bound in BOUNDS {
+                    if started.elapsed() >= self.ways.length || interrupt.is_set() {
+                        break 'rounds;
+                    }
+                    let episode = self.episode(&program, seed, bound, interrupt)?;
+                    tell(&episode);
+                    let is_its = |row: &&mut Row| (row.subject, row.bound) == (program.subject, bound);
+                    if let Some(row) = self.rows.iter_mut().find(is_its) {
+                        row.add(episode.took, episode.found);
+                    }
+                }
+            }
+        }
+        self.took = started.elapsed();
+        Ok(self)
+    }
+
+    /// What came of it, subject by subject.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// How long it took.
+    pub fn took(&self) -> Duration {
+        self.took
+    }
+
+    /// Each subject with its version.
+    pub fn versions(&self) -> Vec<(Subject, String)> {
+        self.programs.iter().map(|program| (program.subject, program.version.clone())).collect()
+    }
+
+    /// What must not be: something that quorlock violates, or others in which nothing is found.
+    pub fn complaints(&self) -> Vec<String> {
+        let own = self.rows.iter().filter(|row| !row.subject.is_control() && row.is_violated());
+        let mut complaints: Vec<String> =
+            own.map(|row| format!("{} violates what it promises {} the assumptions", row.subject, row.bound)).collect();
+        let mut others = self.rows.iter().filter(|row| row.subject.is_control() && row.episodes > 0).peekable();
+        if others.peek().is_some() && others.all(|row| row.found.overlaps == 0) {
+            complaints
+                .push("nothing was found in the others either: this run proves nothing, let it run longer".into());
+        }
+        complaints
+    }
+
+    fn round(&self, number: usize) -> Vec<Program> {
+        let (others, own): (Vec<&Program>, Vec<&Program>) =
+            self.programs.iter().partition(|program| program.subject.is_control());
+        let other = others.get(number % others.len().max(1));
+        own.into_iter().chain(other.copied()).cloned().collect()
+    }
+
+    fn episode(&self, program: &Program, seed: u64, bound: Bound, interrupt: &Interrupt) -> Result<Row, Failure> {
+        let path = self.ways.histories.join(format!("{}-{bound}-{seed}.jsonl", program.subject));
+        let begun = Instant::now();
+        let records = play(&Plan::new(seed, bound, EPISODE), program, &path, interrupt)?;
+        let mut found = Findings::of(bound, &records);
+        for story in &mut found.told {
+            story.insert_str(0, &format!("seed {seed}: "));
+        }
+        let mut row = Row::new(program.subject, bound);
+        row.add(begun.elapsed(), found);
+        Ok(row)
+    }
+}
