@@ -26,6 +26,8 @@ const COMEBACK: Duration = Duration::from_millis(500);
 const ROLLING_MS: std::ops::Range<u64> = 250..400;
 /// One fault in so many is a storm.
 const STORM_ONE_IN: u32 = 14;
+/// The first comes soon after this.
+const STORM_BY: Duration = Duration::from_secs(2);
 /// So many in an episode at most: nobody votes for a while after each.
 const STORMS_MAX: usize = 2;
 /// A wall clock is moved again only after this: more than a lease's length, so that a lease sees one step at most.
@@ -168,10 +170,19 @@ impl Planner {
     /// Plans something for this moment, if it can be, and says how long to wait after that.
     fn step(&mut self, at: Duration) -> Duration {
         let pause = Duration::from_millis(self.dice.u64(60..600));
-        if self.dice.u32(..STORM_ONE_IN) == 0 && self.storms < STORMS_MAX {
-            return self.storm(at) + pause;
+        // Every episode has one, and soon.
+        let is_due = self.storms == 0 && at > STORM_BY;
+        let may = self.dice.u32(..STORM_ONE_IN) == 0 && self.storms < STORMS_MAX;
+        if is_due || may {
+            let all_free = (0..self.nodes).all(|node| self.is_free(Target::Node(node), at));
+            if all_free {
+                return self.storm(at) + pause;
+            }
         }
         let Some(kind) = self.dice.choice(&self.mix.clone()).copied() else { return pause };
+        if is_due && matches!(kind.on, On::Node | On::Majority) {
+            return pause;
+        }
         let Some(target) = self.target(kind, at) else { return pause };
         let length = Duration::from_millis(self.dice.u64(kind.lasts_ms.0..=kind.lasts_ms.1));
         let amount = self.dice.u64(kind.amount.0..=kind.amount.1);
@@ -193,10 +204,6 @@ impl Planner {
 
     /// All nodes lose their memory within the length of a lease: one after the other, or all at once.
     fn storm(&mut self, at: Duration) -> Duration {
-        let all_free = (0..self.nodes).all(|node| self.is_free(Target::Node(node), at));
-        if !all_free {
-            return Duration::ZERO;
-        }
         self.storms += 1;
         let act = match self.dice.u32(..3) {
             0 => return self.rolling_storm(at),

@@ -64,3 +64,17 @@ fn wall_clocks_stay_together_as_far_as_fences_need_it() {
         }
     }
 }
+
+#[test]
+fn all_nodes_lose_their_memory_once_or_twice() {
+    for seed in 0..200 {
+        for bound in [Bound::Within, Bound::Beyond] {
+            let plan = Plan::new(seed, bound, LENGTH);
+            let at_once = plan.deeds.iter().filter(|deed| deed.target == Target::Nodes(plan.nodes()));
+            let at_once = at_once.filter(|deed| deed.act.costs_memory()).count();
+            let wiped = |node| plan.deeds.iter().any(|deed| (deed.target, deed.act) == (Target::Node(node), Act::Wipe));
+            assert!(at_once > 0 || (0..plan.nodes()).all(wiped), "seed {seed}: {:?}", plan.deeds);
+            assert!(at_once <= STORMS_MAX, "seed {seed}");
+        }
+    }
+}
