@@ -1,0 +1,157 @@
+//! Nodes of one kind, and the clients that stay with them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use quorlock::{Client, ClientBuilder, Filter, HISTORY_MAX, MemoryNodes};
+use quorlock_testkit::RedisServer;
+use tempfile::TempDir;
+
+use crate::visitor::FENCED;
+
+/// Short, so that quarantines and lapses are soon over.
+const TTL: Duration = Duration::from_millis(500);
+const MAX_TTL: Duration = Duration::from_secs(1);
+const SIGMA: Duration = Duration::from_millis(300);
+/// How many clients stay.
+const CLIENTS: usize = 3;
+/// How far over its limit a server lets a stream grow before it cuts it.
+const HISTORY_SLACK: i64 = 1_000;
+/// How many nodes there are in a quorum.
+pub(crate) const NODES: usize = 3;
+
+/// Nodes, and clients of theirs.
+pub(crate) struct World {
+    nodes: Nodes,
+    pub(crate) clients: Vec<Client>,
+}
+
+enum Nodes {
+    Memory(MemoryNodes),
+    Sqlite(TempDir),
+    Redis(Vec<RedisServer>),
+}
+
+impl World {
+    /// One of each kind.
+    pub(crate) async fn all() -> Vec<Self> {
+        let folder = TempDir::with_prefix("quorlock-soak-").expect("there is a folder for temporary files");
+        let kinds = [
+            Nodes::Memory(MemoryNodes::new(NODES)),
+            Nodes::Sqlite(folder),
+            Nodes::Redis(RedisServer::start_many(NODES)),
+        ];
+        let mut worlds = Vec::new();
+        for nodes in kinds {
+            let mut world = Self { nodes, clients: Vec::new() };
+            let first = world.builder().connect().await.expect("the nodes are fit");
+            first.init_cluster().await.expect("nobody holds anything yet");
+            world.clients.push(first);
+            while world.clients.len() < CLIENTS {
+                world.clients.push(world.builder().connect().await.expect("the nodes are fit"));
+            }
+            worlds.push(world);
+        }
+        worlds
+    }
+
+    /// For clients that come and go.
+    pub(crate) fn builder(&self) -> ClientBuilder {
+        let builder = Client::builder().ttl(TTL).max_ttl(MAX_TTL).sigma(SIGMA).backstep(SIGMA).history(true);
+        match &self.nodes {
+            Nodes::Memory(nodes) => builder.memory(nodes),
+            Nodes::Sqlite(folder) => builder.nodes([format!("sqlite:{}", folder.path().join("locks").display())]),
+            Nodes::Redis(servers) => builder.nodes(servers.iter().map(RedisServer::url)),
+        }
+    }
+
+    /// Something happens to one node. Others have to wait until it votes again before they may follow.
+    pub(crate) fn mishap(&self, node: usize, forgets: bool) {
+        match &self.nodes {
+            Nodes::Memory(nodes) if forgets => nodes.restart_empty(node),
+            Nodes::Memory(nodes) => {
+                nodes.down(node);
+                nodes.up(node);
+            }
+            // A file does not forget.
+            Nodes::Sqlite(_) => {}
+            Nodes::Redis(servers) if forgets => servers[node].restart_empty(),
+            Nodes::Redis(servers) => {
+                for kind in ["normal", "pubsub"] {
+                    servers[node].command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
+                }
+            }
+        }
+    }
+
+    /// What shows that something is still going on, in words.
+    pub(crate) async fn unrest(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for client in &self.clients {
+            let troubles = client.nodes().into_iter().filter_map(|(node, why)| Some(format!("{node} {}", why?)));
+            all.extend(troubles);
+        }
+        match self.clients[0].list(&Filter::default()).await {
+            Ok(listing) if listing.names.is_empty() => {}
+            Ok(listing) => all.push(format!("{} names in use", listing.names.len())),
+            Err(error) => all.push(error.to_string()),
+        }
+        for server in self.servers() {
+            all.extend(leftovers(server));
+            let events = server.command(&["XLEN", "quorlock~history"]).as_int().unwrap_or(0);
+            if events > HISTORY_MAX as i64 + HISTORY_SLACK {
+                all.push(format!("{events} events in the history"));
+            }
+        }
+        all
+    }
+
+    pub(crate) fn keys(&self) -> u64 {
+        self.servers().iter().map(|server| server.keys("*").len() as u64).sum()
+    }
+
+    pub(crate) fn connections(&self) -> u64 {
+        self.servers().iter().map(|server| info(server, "clients", "connected_clients")).sum()
+    }
+
+    pub(crate) fn server_memory(&self) -> u64 {
+        self.servers().iter().map(|server| info(server, "memory", "used_memory") >> 10).sum()
+    }
+
+    /// Whether an open file is one of a database: SQLite keeps those of connections that are gone, for the next ones.
+    pub(crate) fn is_database(&self, path: &Path) -> bool {
+        matches!(&self.nodes, Nodes::Sqlite(folder) if path.starts_with(folder.path()))
+    }
+
+    fn servers(&self) -> &[RedisServer] {
+        if let Nodes::Redis(servers) = &self.nodes { servers } else { &[] }
+    }
+}
+
+/// Keys that nobody will end, or that are of something which is over. What is kept of a name ends by itself, later.
+fn leftovers(server: &RedisServer) -> Vec<String> {
+    let count = |kind: &str| server.keys(&format!("{kind}*")).len();
+    let over = ["quorlock:", "quorlock~done:"].map(|kind| (kind, 0));
+    let kept = ["fence", "holds", "line", "kept"].map(|kind| (kind, FENCED));
+    let kept = kept.map(|(kind, most)| (format!("quorlock~{kind}:"), most));
+    let all = over.into_iter().map(|(kind, most)| (kind.to_owned(), most)).chain(kept);
+    let mut left: Vec<String> = all
+        .map(|(kind, most)| (count(&kind), most, kind))
+        .filter(|(keys, most, _)| keys > most)
+        .map(|(keys, most, kind)| format!("{keys} keys {kind}*, at most {most}"))
+        .collect();
+    let own = ["quorlock~epoch", "quorlock~meta", "quorlock~history"];
+    let lasting = server.keys("*").into_iter().filter(|key| !own.contains(&key.as_str()));
+    let lasting = lasting.filter(|key| server.command(&["PTTL", key]).as_int() == Some(-1)).count();
+    if lasting > 0 {
+        left.push(format!("{lasting} keys without an end"));
+    }
+    left
+}
+
+fn info(server: &RedisServer, section: &str, field: &str) -> u64 {
+    let text = server.command(&["INFO", section]);
+    let text = text.as_str().expect("INFO answers with text");
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.and_then(|value| value.trim().parse().ok()).expect("the server tells it")
+}
