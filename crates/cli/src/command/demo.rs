@@ -24,7 +24,7 @@ use crate::output::{Output, Paint};
 use crate::signals::Signals;
 use crate::table::Table;
 use checker::Findings;
-use dice::Dice;
+pub(crate) use dice::Dice;
 use plan::{Act, Deed, plan};
 use scene::{Line, Scene, Tone};
 use screen::{Titles, picture};

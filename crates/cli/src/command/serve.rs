@@ -1,5 +1,6 @@
 //! `quorlock serve`: the locks over HTTP.
 
+mod demo;
 mod log;
 
 use std::io::Read;
@@ -12,11 +13,15 @@ use quorlock_server::{Clients, Config, Limits, Server, Tls, hash_bearer_token};
 use serde::Serialize;
 
 use crate::context::Context;
+use crate::duration::parse_duration;
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
 
 /// How long nodes that do not answer are waited for, when everything is done.
 const CLOSING: Duration = Duration::from_secs(1);
+
+/// What chance does in a demonstration is the same every time.
+const DEMO_SEED: u64 = 7;
 
 /// Serve the locks over HTTP, for programs in any language.
 ///
@@ -29,6 +34,7 @@ Exit codes:
 
 Examples:
   quorlock serve
+  quorlock serve --demo
   quorlock serve --listen 0.0.0.0:7677 --clients clients.txt --nodes redis://a,redis://b,redis://c")]
 pub(crate) struct ServeArgs {
     /// Where to listen; port 0 is any that is free.
@@ -63,9 +69,17 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = Limits::default().waiters)]
     waiters: usize,
 
+    /// The longest that a request may wait for a lock.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    max_wait: Duration,
+
     /// Let anybody in who can reach the address.
     #[arg(long, conflicts_with = "clients")]
     danger_no_auth: bool,
+
+    /// Serve something to look at: nodes in this process that fail now and then, and workers that want their locks.
+    #[arg(long, conflicts_with = "clients")]
+    demo: bool,
 
     /// How the log on stderr is written: as text or as json.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -85,13 +99,18 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     log::start(args.log, context.output);
     let clients = args.clients.as_deref().map(read_clients).transpose()?;
     let mut signals = Signals::listen().map_err(|error| Failure::Internal(format!("cannot hear signals: {error}")))?;
-    // Leases belong to callers, who outlive any replica.
-    let client = context.open(context.builder()?.outlived_by_leases().history(true)).await?;
+    let demo = if args.demo { Some(demo::Demo::start(DEMO_SEED).await?) } else { None };
+    let client = match &demo {
+        Some(demo) => demo.client.clone(),
+        // Leases belong to callers, who outlive any replica.
+        None => context.open(context.builder()?.outlived_by_leases().history(true)).await?,
+    };
     let mut config = Config::new(args.listen, client.clone());
     config.clients = clients;
     config.danger_no_auth = args.danger_no_auth;
     config.limits.requests_per_second = args.rate_limit;
     config.limits.waiters = args.waiters;
+    config.limits.wait = args.max_wait;
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
         let tls = Tls::read(certificate, key, args.tls_client_ca.as_deref());
         config.tls = Some(tls.map_err(|error| Failure::Config(error.to_string()))?);

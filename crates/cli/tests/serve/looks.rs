@@ -4,7 +4,7 @@ use quorlock_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::common::User;
-use crate::service::Service;
+use crate::service::{Service, cluster};
 
 fn names(page: &Value) -> Vec<&str> {
     page["locks"].as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()
@@ -61,13 +61,13 @@ fn the_nodes_say_whether_they_vote() {
 #[test]
 fn a_service_without_a_majority_is_not_ready() {
     let user = User::new();
-    let (servers, nodes) = crate::common::cluster(&user, 3);
+    let (servers, nodes) = cluster(&user, 3);
     let service = Service::with(&user, &["--nodes", &nodes]);
     service.get("/readyz").expect(200);
     servers[0].kill();
     servers[1].kill();
-    eventually("it is noticed", || service.get("/readyz").status == 503);
-    let refused = service.lock(&json!({"name": "a"})).problem(503, "no-quorum");
+    eventually("it is noticed", || service.get_once("/readyz").status == 503);
+    let refused = service.post_once("/v1/leases", &json!({"name": "a"})).problem(503, "no-quorum");
     assert_eq!(refused.body["nodes"].as_array().unwrap().len(), 3);
     service.get("/healthz").expect(200);
 }
@@ -124,4 +124,19 @@ fn a_stream_goes_on_where_it_was_cut() {
     assert_eq!(lock["name"], "meanwhile");
     let mut foreign = service.follow(Some("0000000000000001-7"));
     assert_eq!(foreign.next().unwrap().what, "snapshot");
+}
+
+#[test]
+fn a_demonstration_has_something_to_look_at() {
+    let user = User::new();
+    let service = Service::with(&user, &["--demo"]);
+    let nodes = service.get("/v1/nodes").expect(200).body;
+    assert_eq!(nodes["total"], 5);
+    let busy = |page: &Value| {
+        let locks = page["locks"].as_array().unwrap();
+        let modes: std::collections::BTreeSet<_> = locks.iter().filter_map(|lock| lock["mode"].as_str()).collect();
+        locks.len() >= 10 && modes.len() >= 3
+    };
+    eventually("there is a lot going on", || busy(&service.get("/v1/locks").expect(200).body));
+    service.lock(&json!({"name": "mine"})).expect(201);
 }

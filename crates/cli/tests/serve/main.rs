@@ -6,11 +6,14 @@
 mod common;
 
 mod auth;
+mod crowd;
+mod hostile;
 mod keys;
 mod kinds;
 mod leases;
 mod looks;
 mod refused;
+mod replicas;
 mod service;
 mod stopping;
 mod telling;

@@ -5,6 +5,7 @@ use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use quorlock_testkit::{RedisServer, eventually};
 use serde_json::{Value, json};
 
 use crate::common::User;
@@ -97,20 +98,31 @@ impl Service {
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
+        patiently(|| self.get_once(path))
+    }
+
+    /// Without a second try where the nodes of a busy machine were late.
+    pub(crate) fn get_once(&self, path: &str) -> Answer {
         answer(self.agent.get(self.url(path)).call())
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        patiently(|| self.post_once(path, body))
+    }
+
+    pub(crate) fn post_once(&self, path: &str, body: &Value) -> Answer {
         answer(self.agent.post(self.url(path)).send_json(body))
     }
 
     pub(crate) fn get_as(&self, token: &str, path: &str) -> Answer {
-        answer(self.agent.get(self.url(path)).header("authorization", format!("Bearer {token}")).call())
+        patiently(|| answer(self.agent.get(self.url(path)).header("authorization", format!("Bearer {token}")).call()))
     }
 
     pub(crate) fn post_as(&self, token: &str, path: &str, body: &Value) -> Answer {
-        let request = self.agent.post(self.url(path)).header("authorization", format!("Bearer {token}"));
-        answer(request.send_json(body))
+        patiently(|| {
+            let request = self.agent.post(self.url(path)).header("authorization", format!("Bearer {token}"));
+            answer(request.send_json(body))
+        })
     }
 
     pub(crate) fn lock(&self, body: &Value) -> Answer {
@@ -153,6 +165,28 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// As callers do: whoever is told that the nodes were late asks again.
+pub(crate) fn patiently(mut ask: impl FnMut() -> Answer) -> Answer {
+    let mut told = ask();
+    let is_late = |told: &Answer| ["no-quorum", "too-slow"].iter().any(|code| told.body["code"] == *code);
+    eventually("the nodes are in time", || {
+        if is_late(&told) {
+            told = ask();
+        }
+        !is_late(&told)
+    });
+    told
+}
+
+/// Servers that are one cluster and may vote, and their URLs as `--nodes` takes them.
+pub(crate) fn cluster(user: &User, size: usize) -> (Vec<RedisServer>, String) {
+    let servers = RedisServer::start_many(size);
+    let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
+    let init = || user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success();
+    eventually("all of them can be used", init);
+    (servers, nodes)
 }
 
 pub(crate) fn agent(tls: Option<ureq::tls::TlsConfig>) -> ureq::Agent {

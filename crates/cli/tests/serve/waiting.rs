@@ -7,8 +7,8 @@ use std::thread;
 use quorlock_testkit::eventually;
 use serde_json::json;
 
-use crate::common::{User, cluster};
-use crate::service::Service;
+use crate::common::User;
+use crate::service::{Service, cluster};
 
 #[test]
 fn a_long_poll_waits_until_the_lock_is_free() {

@@ -1,0 +1,121 @@
+//! Something to look at: nodes in this process that fail now and then, and workers that want their locks.
+
+use std::time::Duration;
+
+use quorlock::{Client, ClientBuilder, Lease, MemoryNodes, Renewals};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::command::demo::Dice;
+use crate::exit::Failure;
+
+const NODES: usize = 5;
+const WORKERS: u64 = 32;
+/// Short constants, so that losses and quarantines can be watched from beginning to end.
+const TTL: Duration = Duration::from_secs(5);
+const MAX_TTL: Duration = Duration::from_secs(10);
+const SIGMA: Duration = Duration::from_secs(2);
+const BACKSTEP: Duration = Duration::from_secs(2);
+/// Whoever has waited for this long wants something else.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// One in so many holders hangs, and renews nothing.
+const HANGS: usize = 20;
+
+const NAMES: [&str; 14] = [
+    "deploy/eu",
+    "deploy/us",
+    "invoices/42",
+    "invoices/43",
+    "invoices/44",
+    "nightly-report",
+    "backup/db-1",
+    "backup/db-2",
+    "cache/warm-up",
+    "search/reindex",
+    "mail/outbox",
+    "scheduler",
+    "ledger",
+    "accounts/7",
+];
+const READ: [&str; 3] = ["prices", "rates", "catalogue"];
+const SLOTS: [(&str, u32); 2] = [("encoders", 4), ("exports", 2)];
+
+/// Workers and faults, for as long as it lives; and a client of the same nodes.
+pub(super) struct Demo {
+    pub(super) client: Client,
+    _tasks: JoinSet<()>,
+}
+
+impl Demo {
+    pub(super) async fn start(seed: u64) -> Result<Self, Failure> {
+        let nodes = MemoryNodes::new(NODES);
+        let client = builder(&nodes).label("service").outlived_by_leases().init_cluster().await?;
+        let mut tasks = JoinSet::new();
+        for number in 1..=WORKERS {
+            let worker = builder(&nodes).label(format!("worker-{number}")).connect().await?;
+            tasks.spawn(work(worker, Dice::new(seed, number)));
+        }
+        tasks.spawn(fail(nodes, Dice::new(seed, 0)));
+        Ok(Self { client, _tasks: tasks })
+    }
+}
+
+fn builder(nodes: &MemoryNodes) -> ClientBuilder {
+    let constants = Client::builder().ttl(TTL).max_ttl(MAX_TTL).sigma(SIGMA).backstep(BACKSTEP);
+    constants.memory(nodes).history(true)
+}
+
+/// Wants one lock after the other.
+async fn work(client: Client, mut dice: Dice) {
+    loop {
+        sleep(dice.millis(50, 4_000)).await;
+        let busy = dice.millis(500, 12_000);
+        // That a lock was not to be had, or was lost, is what there is to be seen.
+        if let Some(lease) = acquire(&client, &mut dice).await {
+            tokio::select! {
+                _ = lease.lost() => {}
+                () = sleep(busy) => {}
+            }
+        }
+    }
+}
+
+async fn acquire(client: &Client, dice: &mut Dice) -> Option<Lease> {
+    let acquired = match dice.below(10) {
+        0 | 1 => client.rw(READ[dice.below(READ.len())]).read_within(PATIENCE).await,
+        2 => client.rw(READ[dice.below(READ.len())]).write_within(PATIENCE).await,
+        3 => {
+            let (name, slots) = SLOTS[dice.below(SLOTS.len())];
+            client.semaphore(name, slots).acquire_within(PATIENCE).await
+        }
+        _ => {
+            let lock = client.lock(NAMES[dice.below(NAMES.len())]);
+            let lock = if dice.below(HANGS) == 0 { lock.renewals(Renewals::Off) } else { lock };
+            lock.acquire_within(PATIENCE).await
+        }
+    };
+    acquired.ok()
+}
+
+/// One node after the other fails, in one way or another, and comes back.
+async fn fail(nodes: MemoryNodes, mut dice: Dice) {
+    loop {
+        sleep(dice.millis(5_000, 15_000)).await;
+        let node = dice.below(NODES);
+        let outage = dice.millis(2_000, 6_000);
+        match dice.below(3) {
+            0 => {
+                nodes.freeze(node);
+                sleep(outage).await;
+                nodes.thaw(node);
+            }
+            1 => {
+                nodes.down(node);
+                sleep(outage).await;
+                nodes.up(node);
+            }
+            // Its quarantine takes its time by itself.
+            _ => nodes.restart_empty(node),
+        }
+    }
+}

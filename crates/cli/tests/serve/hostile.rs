@@ -1,0 +1,111 @@
+//! Hostile input costs its own connection, and nobody else anything.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::common::User;
+use crate::service::Service;
+
+/// Sends these bytes and reads what comes back until the service hangs up.
+fn send(service: &Service, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(service.socket()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    // It may hang up before it has read everything.
+    let _ = stream.write_all(bytes);
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+fn post(body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST /v1/leases HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+fn status(said: &str) -> &str {
+    said.split(' ').nth(1).unwrap_or("none")
+}
+
+#[test]
+fn whatever_is_sent_is_answered_or_hung_up_on() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let deep = format!("{{\"name\":{}", "[".repeat(200_000));
+    let huge = format!("{{\"name\":\"{}\"}}", "x".repeat(2_000_000));
+    let flood = format!("GET /healthz HTTP/1.1\r\nhost: x\r\n{}\r\n", "x: y\r\n".repeat(1_000));
+    let long = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(100_000));
+    let line = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "y".repeat(100_000));
+    for (bytes, wanted) in [
+        (post(b""), &["400"][..]),
+        (post(b"{"), &["400"]),
+        (post(b"\xff\xfe"), &["400"]),
+        (post(b"{\"name\": \"\xc3\x28\"}"), &["400"]),
+        (post(b"{\"name\": \"\\ud800\"}"), &["400"]),
+        (post(b"{\"name\": \"a\", \"name\": \"b\"}"), &["400"]),
+        (post(b"{\"name\": \"a\"} {\"name\": \"b\"}"), &["400"]),
+        (post(b"{\"name\": \"a\", \"wait_ms\": 99999999999999999999999}"), &["400"]),
+        (post(deep.as_bytes()), &["400"]),
+        (post(huge.as_bytes()), &["413", "none"]),
+        (flood.into_bytes(), &["431", "400", "none"]),
+        (long.into_bytes(), &["431", "400", "none"]),
+        (line.into_bytes(), &["414", "431", "400", "none"]),
+        (
+            b"POST /v1/leases HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 5\r\n\r\n{}{}{".to_vec(),
+            &["415", "400"],
+        ),
+        (b"POST /v1/leases HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n".to_vec(), &["400", "none"]),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), &["400", "none"]),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), &["400", "505", "none"]),
+        (vec![0; 10_000], &["400", "none"]),
+        (b"GET /v1/locks/../../etc/passwd HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".to_vec(), &["404"]),
+        (b"GET /v1/locks/%00 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".to_vec(), &["200"]),
+    ] {
+        let said = send(&service, &bytes);
+        let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
+        assert!(wanted.contains(&status(&said)), "{begin:?}: {said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+    service.lock(&json!({"name": "a"})).expect(201);
+    assert!(!service.log().contains("panicked"), "{}", service.log());
+}
+
+#[test]
+fn slow_clients_are_hung_up_on_and_hold_nobody_up() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let half = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(service.socket()).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    };
+    let mut slow: Vec<TcpStream> = (0..50)
+        .map(|number| match number % 3 {
+            0 => half(b"POST /v1/leases HTTP/1.1\r\nhost: x\r\n"),
+            1 => half(b""),
+            _ => half(&post(&[b' '; 100])[..150]),
+        })
+        .collect();
+    for _ in 0..20 {
+        let granted = service.lock(&json!({"name": "b"})).expect(201);
+        service.release(&granted);
+    }
+    thread::scope(|scope| {
+        for stream in &mut slow {
+            scope.spawn(|| {
+                let mut said = Vec::new();
+                stream.read_to_end(&mut said).unwrap();
+                let said = String::from_utf8_lossy(&said).into_owned();
+                assert!(["none", "408"].contains(&status(&said)), "{said}");
+            });
+        }
+    });
+}
