@@ -49,10 +49,11 @@ pub(crate) enum Failure {
     Connect(#[from] ConnectError),
     #[error("{}", held(.error, *.since))]
     Held { error: Box<HeldError>, since: Option<Duration> },
-    #[error("{}", acquire(.0))]
+    #[error(transparent)]
     Acquire(AcquireError),
-    #[error("{}", undecided(what, tally))]
-    Undecided { what: String, tally: Tally },
+    /// Node by node, and for how long each has been silent, if that is known.
+    #[error("{}", undecided(what, tally, silent_for))]
+    Undecided { what: String, tally: Tally, silent_for: Vec<Option<Duration>> },
     #[error("{0}")]
     Lost(LostError),
     #[error("{0}")]
@@ -73,6 +74,7 @@ impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         match error {
             AcquireError::Held(held) | AcquireError::WaitTimeout(held) => Self::Held { error: held, since: None },
+            AcquireError::NoQuorum { name, tally } => Self::undecided(format!("no quorum for {name}"), tally),
             other => Self::Acquire(other),
         }
     }
@@ -85,7 +87,7 @@ macro_rules! from {
             fn from(error: $error) -> Self {
                 match error {
                     $error::Lost(lost) => Self::Lost(lost),
-                    $error::NoQuorum { tally } => Self::Undecided { what: $what.into(), tally },
+                    $error::NoQuorum { tally } => Self::undecided($what, tally),
                     other => Self::Config(other.to_string()),
                 }
             }
@@ -102,9 +104,7 @@ from! {
 impl From<InspectError> for Failure {
     fn from(error: InspectError) -> Self {
         match error {
-            InspectError::NoQuorum { name, tally } => {
-                Self::Undecided { what: format!("no quorum for a look at {name}"), tally }
-            }
+            InspectError::NoQuorum { name, tally } => Self::undecided(format!("no quorum for a look at {name}"), tally),
             InspectError::Config(error) => Self::Usage(error.to_string()),
             other => Self::Internal(other.to_string()),
         }
@@ -114,13 +114,17 @@ impl From<InspectError> for Failure {
 impl From<ListError> for Failure {
     fn from(error: ListError) -> Self {
         match error {
-            ListError::NoQuorum { tally } => Self::Undecided { what: "no quorum for a listing".into(), tally },
+            ListError::NoQuorum { tally } => Self::undecided("no quorum for a listing", tally),
             other => Self::Internal(other.to_string()),
         }
     }
 }
 
 impl Failure {
+    fn undecided(what: impl Into<String>, tally: Tally) -> Self {
+        Self::Undecided { what: what.into(), tally, silent_for: Vec::new() }
+    }
+
     /// Says it, and gives the code.
     pub(crate) fn report(&self) -> ExitCode {
         self.say();
@@ -188,13 +192,8 @@ fn held(error: &HeldError, since: Option<Duration>) -> String {
 }
 
 /// Without a quorum, one line for each node.
-fn acquire(error: &AcquireError) -> String {
-    let AcquireError::NoQuorum { name, tally } = error else { return error.to_string() };
-    undecided(&format!("no quorum for {name}"), tally)
-}
-
-fn undecided(what: &str, tally: &Tally) -> String {
-    let mut lines = node_by_node(format!("{what}: {tally}"), tally);
+fn undecided(what: &str, tally: &Tally, silent_for: &[Option<Duration>]) -> String {
+    let mut lines = node_by_node(format!("{what}: {tally}"), tally, silent_for);
     if tally.ballots.iter().all(|ballot| matches!(ballot, Ballot::Silent(Silence::Quarantined(_)))) {
         lines.push("  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init --yes".into());
     }
@@ -207,13 +206,21 @@ fn breaking(error: &BreakError) -> String {
         BreakError::Other(other) => format!("{error}\n  it was left alone; look: quorlock status {}", other.name),
         BreakError::NoQuorum { name, tally } => {
             let begin = format!("no quorum for breaking {name}: {tally}");
-            node_by_node(begin, tally).join("\n")
+            node_by_node(begin, tally, &[]).join("\n")
         }
         _ => error.to_string(),
     }
 }
 
-fn node_by_node(begin: String, tally: &Tally) -> Vec<String> {
-    let nodes = tally.by_node().map(|(node, ballot)| format!("  {node}  {ballot}"));
+fn node_by_node(begin: String, tally: &Tally, silent_for: &[Option<Duration>]) -> Vec<String> {
+    let silent_for = silent_for.iter().copied().chain(std::iter::repeat(None));
+    let nodes = tally.by_node().zip(silent_for);
+    let nodes = nodes.map(|((node, ballot), silent)| format!("  {node}  {ballot}{}", for_so_long(silent)));
     std::iter::once(begin).chain(nodes).collect()
+}
+
+/// How long a node has been silent, unless that has just begun.
+pub(crate) fn for_so_long(silent: Option<Duration>) -> String {
+    let worth_a_word = silent.filter(|silent| *silent >= Duration::from_secs(1));
+    worth_a_word.map_or_else(String::new, |silent| format!("; no vote for {}", show(silent)))
 }

@@ -90,6 +90,9 @@ impl Recipe<'_> {
                 let since = held_since(client, self.name).await;
                 Err(Failure::Held { error, since: since.and_then(|since| since.elapsed().ok()) })
             }
+            Err(Failure::Undecided { what, tally, .. }) => {
+                Err(Failure::Undecided { what, tally, silent_for: client.silent_for() })
+            }
             other => other,
         }
     }

@@ -7,6 +7,7 @@ use quorlock::{Client, Fence, Holder, Wait};
 use tokio::sync::watch;
 
 use crate::duration::show;
+use crate::exit::for_so_long;
 use crate::output::{Output, Paint, room};
 
 /// How often the spinner turns.
@@ -141,10 +142,9 @@ impl<'a> Display<'a> {
 
     /// Which nodes keep us waiting.
     fn silence(&self) -> String {
-        let nodes = self.client.nodes();
+        let nodes = self.client.nodes().into_iter().zip(self.client.silent_for());
         let troubled: Vec<String> = nodes
-            .iter()
-            .filter_map(|(node, trouble)| trouble.as_ref().map(|trouble| format!("{node} {trouble}")))
+            .filter_map(|((node, trouble), silent)| Some(format!("{node} {}{}", trouble?, for_so_long(silent))))
             .collect();
         let why = if troubled.is_empty() {
             "the nodes have not decided yet".to_owned()

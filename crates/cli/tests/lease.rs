@@ -171,6 +171,19 @@ fn a_shell_hears_of_mistaken_arguments() {
 }
 
 #[test]
+fn a_script_that_keeps_the_code_goes_on_with_a_lease_only() {
+    let place = Place::file();
+    let script = |acquire: &str| {
+        let output = place.shell(&format!("lease=$({acquire} --format sh) || exit\neval \"$lease\"\nquorlock check"));
+        (stdout(&output).lines().count(), output.status.code())
+    };
+    assert_eq!(script("quorlock acquire deploy"), (1, Some(0)));
+    assert_eq!(script("quorlock acquire deploy"), (0, Some(75)), "held");
+    assert_eq!(script("quorlock acquire other --bogus"), (0, Some(64)));
+    assert_eq!(script("quorlock-that-is-missing acquire other"), (0, Some(127)), "of which eval makes a success");
+}
+
+#[test]
 fn a_ttl_may_be_as_long_as_the_clusters_and_no_longer() {
     let short = ["--max-ttl", "4s", "--sigma", "1s", "--backstep", "1s"];
     let place = Place::file();
@@ -275,14 +288,17 @@ fn shares_and_slots_are_leases_too() {
 #[test]
 fn a_lease_is_kept_while_a_process_lives_and_no_longer() {
     for place in places() {
-        let mut life = Command::new("sleep").arg("600").spawn().unwrap();
+        // It ends with this test, however that may be.
+        let mut life = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = life.id().to_string();
-        let lease = place.acquire(&["deploy", "--ttl", "1s", "--keep-while-pid", &pid]);
-        let end = Instant::now() + Duration::from_secs(3);
+        let lease = place.acquire(&["deploy", "--ttl", "2s", "--keep-while-pid", &pid]);
+        let end = Instant::now() + Duration::from_secs(5);
         while Instant::now() < end {
             let checked = place.with(&lease, &["check"]);
-            assert!(checked.status.success(), "{}", stderr(&checked));
+            // On a busy machine it may be not known for once; but what is lost stays lost.
+            assert!([Some(0), Some(69)].contains(&checked.status.code()), "{}", stderr(&checked));
         }
+        eventually("it is known to be held", || place.with(&lease, &["check"]).status.success());
         life.kill().unwrap();
         // Not reaped: that it has ended is enough.
         eventually("the lock to be free", || place.is_free("deploy"));

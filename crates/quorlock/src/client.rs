@@ -285,6 +285,12 @@ impl Client {
         cluster.links.iter().map(|link| (link.title.clone(), trouble(link.node))).collect()
     }
 
+    /// For how long each node has not been able to vote, as far as this client knows; `None` for one that is connected and
+    /// may. The order is that of [`nodes`](Self::nodes).
+    pub fn silent_for(&self) -> Vec<Option<Duration>> {
+        self.handle.cluster.links.iter().map(|link| link.silent_for()).collect()
+    }
+
     /// What this client has done so far, in numbers. Clones count together.
     ///
     /// ```

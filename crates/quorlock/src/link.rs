@@ -110,7 +110,7 @@ impl Link {
             node,
             title: title.into(),
             config,
-            outbox: Mutex::new(Outbox::new()),
+            outbox: Mutex::new(Outbox::new(clock::now())),
             port: Mutex::new(None),
             notes: Mutex::default(),
             contact: Mutex::new(Contact::Pending),
@@ -161,6 +161,11 @@ impl Link {
             State::Up(_) => None,
             State::Down(why) => Some(why.clone()),
         }
+    }
+
+    /// How long the node has not been able to vote; `None` while it is.
+    pub(crate) fn silent_for(&self) -> Option<Duration> {
+        self.outbox().down_since.map(|since| clock::now().since(since))
     }
 
     /// How the first contact went.
@@ -304,7 +309,7 @@ impl Link {
         tracing::debug!(node = %self.title, reason = %why, "no connection");
         let abandoned = {
             let mut outbox = self.outbox();
-            outbox.state = State::Down(why.clone());
+            outbox.set_state(State::Down(why.clone()), clock::now());
             outbox.abandon()
         };
         for ask in abandoned {
@@ -318,7 +323,7 @@ impl Link {
 
     fn set_state(&self, state: State) {
         let is_up = matches!(state, State::Up(_));
-        self.outbox().state = state;
+        self.outbox().set_state(state, clock::now());
         self.news.notify_waiters();
         if is_up {
             self.config.waiters.hint_all(self.node);

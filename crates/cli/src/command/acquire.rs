@@ -67,10 +67,12 @@ const NOTES: &str = "\
 Exit codes:
   0 acquired   64 usage   69 no quorum   75 held   77 access denied   78 configuration
   130/143 interrupted while waiting
-With --format sh, eval gives the same code: when there is no lease, (exit CODE) is printed.
+With --format sh, eval gives the same code: when there is no lease, (exit CODE) is printed. Of a quorlock that is
+missing or killed it would make a success: keep its code, as below.
 
 Example:
-  eval \"$(quorlock acquire deploy --format sh --keep-while-pid $$)\" || exit
+  lease=$(quorlock acquire deploy --format sh --keep-while-pid $$) || exit
+  eval \"$lease\"
   ./deploy.sh --fence \"$QUORLOCK_FENCE\"
   quorlock release";
 

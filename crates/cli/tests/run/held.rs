@@ -1,7 +1,7 @@
 //! Somebody else has the lock.
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -191,10 +191,20 @@ fn without_a_quorum_each_node_is_named() {
     for server in &place.servers {
         assert!(stderr(&output).contains(&format!("  redis://{}", server.addr())), "{}", stderr(&output));
     }
+    let waited = place.run(&["a", "--wait", "2s", "--", "true"]).output().unwrap();
+    assert_fails(&waited, 69, "no quorum for a");
+    assert_eq!(since_when(&waited), 3, "{}", stderr(&waited));
     let (line, run) = waiting(&place);
     assert!(line.contains("waiting for a: no quorum yet; redis://"), "{line}");
     place.servers[0].thaw();
     place.servers[2].thaw();
     eventually("the nodes vote again", || place.is_free("another"));
     assert_eq!(stdout(&run.wait_with_output().unwrap()), "at last\n");
+}
+
+/// How many nodes are listed along with how long they have been silent.
+fn since_when(output: &Output) -> usize {
+    let text = stderr(output);
+    let listed = text.lines().skip_while(|line| !line.contains("no quorum for ")).skip(1);
+    listed.filter(|line| line.starts_with("  redis://") && line.contains("; no vote for ")).count()
 }

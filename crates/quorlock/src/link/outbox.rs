@@ -24,6 +24,8 @@ const OWED_SLACK: Duration = Duration::from_secs(1);
 /// A link's shared state, under its mutex.
 pub(crate) struct Outbox {
     pub(crate) state: State,
+    /// Since when the node cannot be asked.
+    pub(crate) down_since: Option<Moment>,
     queue: VecDeque<Item>,
     owed: HashMap<LeaseId, Owed>,
     /// Releases that were answered with an error: to be sent again after a while.
@@ -75,14 +77,24 @@ pub(crate) enum Sent {
 }
 
 impl Outbox {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(now: Moment) -> Self {
         Self {
             state: State::Down(Silence::Unreachable("not connected yet".into())),
+            down_since: Some(now),
             queue: VecDeque::new(),
             owed: HashMap::new(),
             failed: Vec::new(),
             closing: false,
         }
+    }
+
+    /// Another reason for the same does not begin it anew.
+    pub(crate) fn set_state(&mut self, state: State, now: Moment) {
+        self.down_since = match state {
+            State::Up(_) => None,
+            State::Down(_) => self.down_since.or(Some(now)),
+        };
+        self.state = state;
     }
 
     /// Queues a request, if the node can be asked.
