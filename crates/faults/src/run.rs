@@ -65,6 +65,10 @@ impl Run {
                         break 'rounds;
                     }
                     let episode = self.episode(&program, seed, bound, interrupt)?;
+                    if interrupt.is_set() {
+                        // Nobody could finish: it shows nothing.
+                        break 'rounds;
+                    }
                     tell(&episode);
                     let is_its = |row: &&mut Row| (row.subject, row.bound) == (program.subject, bound);
                     if let Some(row) = self.rows.iter_mut().find(is_its) {
