@@ -88,7 +88,7 @@ fn judge(options: &Options) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(130));
     }
     if let Some(path) = &options.report {
-        let command = format!("./x faults --minutes {} --report", options.minutes);
+        let command = format!("./x faults --minutes {} --seed {seed} --report", options.minutes);
         fs::write(path, page(&Occasion::now(command, seed, &run)?, run.rows()))?;
     }
     for complaint in run.complaints() {

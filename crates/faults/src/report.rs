@@ -97,16 +97,17 @@ pub fn page(occasion: &Occasion, rows: &[Row]) -> String {
 }
 
 fn head(occasion: &Occasion) -> String {
-    let Occasion { date, command, took, server, machine, versions, seed } = occasion;
+    let Occasion { date, commit, command, took, server, machine, versions, seed } = occasion;
     let mut text = format!(
         "# Real servers, real faults\n\n\
-         Written by `{command}` on {date}; the run took {:.1} minutes, from seed {seed} on. {server}. {machine}.\n\n\
-         Every episode has 3 or 5 real servers, each behind two networks, and {CLIENTS} real client processes that take \
-         turns with {} names: ttl {TTL:?}, longest ttl {MAX_TTL:?}, sigma {SIGMA:?}. For {} seconds its seed decides what \
-         is done to them; then everything is healed and everyone finishes. All processes read one clock, and what is judged \
-         is their history alone. A lease is valid from the moment in which its holder saw it to its release, or to the end \
-         of what its library said of its validity. With a lease, a client reads a register, thinks, and writes it back. The \
-         same seeds, with the same faults, go to all:\n\n",
+         Written by `{command}` on {date}, of commit {commit}; not to be edited. The run took {:.1} minutes.\n\
+         {server}; {machine}.\n\n\
+         Every episode has 3 or 5 real servers, each behind two networks, and {CLIENTS} real client processes that take\n\
+         turns with {} names: ttl {TTL:?}, longest ttl {MAX_TTL:?}, sigma {SIGMA:?}. For {} seconds its seed decides what is done to\n\
+         them; then everything is healed and everyone finishes. All processes read one clock, and what is judged is their\n\
+         history alone. A lease is valid from the moment in which its holder saw it to its release, or to the end of what its\n\
+         library said of its validity. With a lease, a client reads a register, thinks, and writes it back.\n\n\
+         Every seed, from {seed} on, goes to quorlock and to one of the others in turn, with the same plan of faults:\n\n",
         took.as_secs_f64() / 60.0,
         NAMES.len(),
         EPISODE.as_secs(),
@@ -138,9 +139,9 @@ must still be in order, and the register that checks them must not be harmed, or
 const COLUMNS: &str = "\
 Lost: leases that ended before their release. Overlaps: leases that began while an earlier one was valid. Late: reads and
 writes by holders whose lease was over. Harmed: writes that undid somebody else's, in a register that checks fences, and in
-a bare one beside it. Starved: waiters that were not served within 30 seconds after everything was healed. Broken: clients that ended
-by themselves. Declared: clusters that had to be declared anew, since a majority of their nodes had forgotten them. Longest
-wait: with all faults.";
+a bare one beside it. Starved: waiters that were not served within 30 seconds after everything was healed. Broken: clients
+that ended by themselves. Declared: clusters that had to be declared anew, since a majority of their nodes had forgotten
+them. Longest wait: with all faults.";
 
 /// How often each fault was inflicted, on whom.
 fn faults(page: &mut String, rows: &[Row]) {

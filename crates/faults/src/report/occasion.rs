@@ -13,6 +13,8 @@ use crate::subject::{Subject, output};
 pub struct Occasion {
     /// When, as `2026-11-16`.
     pub date: String,
+    /// Of which commit, if that is known.
+    pub commit: String,
     /// With which command.
     pub command: String,
     /// How long it took.
@@ -36,14 +38,16 @@ impl Occasion {
         let server = output(Command::new("redis-server").arg("--version"))?;
         // `Redis server v=7.0.15 sha=..`
         let server = server.split(" sha=").next().unwrap_or_default().replace("server v=", "");
-        let kernel = output(Command::new("uname").args(["-s", "-r", "-m"]))?;
+        let system = output(Command::new("uname").args(["-s", "-m"]))?;
+        let commit = output(Command::new("git").args(["describe", "--always", "--dirty"])).unwrap_or_default();
         let cores = thread::available_parallelism()?;
         Ok(Self {
             date: output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?,
+            commit: if commit.is_empty() { "unknown".into() } else { commit },
             command,
             took: run.took(),
             server,
-            machine: format!("{kernel}, {cores} cores"),
+            machine: format!("{system}, {cores} cores"),
             versions: run.versions(),
             seed,
         })
