@@ -38,6 +38,7 @@ use crate::history::Event;
 use crate::inspect::Inspection;
 use crate::list::{Filter, Listing};
 use crate::node::memory::MemoryNodes;
+use crate::owner::Owner;
 use crate::stats::Stats;
 pub use all::{All, Leases};
 use background::{Background, wait};
@@ -167,6 +168,15 @@ impl Client {
     /// [`ReleaseError`] when too few nodes acknowledged.
     pub fn release(&self, lease: &HandedLease) -> Result<Released, ReleaseError> {
         wait(self.client.release(lease))
+    }
+
+    /// Gives back everything that an owner has of a name, and does not let it in again for this long. See
+    /// [`crate::Client::retire`].
+    ///
+    /// # Errors
+    /// [`ReleaseError`] when too few nodes acknowledged.
+    pub fn retire(&self, name: impl AsRef<str>, owner: &Owner, keep_out: Duration) -> Result<Released, ReleaseError> {
+        wait(self.client.retire(name, owner, keep_out))
     }
 
     /// What has happened to locks, newest first. See [`crate::Client::history`].
