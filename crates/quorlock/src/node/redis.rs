@@ -11,6 +11,8 @@ mod exam;
 mod frame;
 mod hints;
 mod history;
+#[cfg(test)]
+mod hostile;
 mod scripts;
 mod seeds;
 mod sentinel;

@@ -7,6 +7,10 @@
 --#begin
 if KEYS[8] and redis.call('EXISTS', KEYS[8]) == 1 then return {-10, now} end
 local whose, mode, permits = ARGV[9], ARGV[10], tonumber(ARGV[11])
+-- What could not be read again is not written.
+local sound = mode == 'k' and string.find(whose .. ARGV[11], '^%d+$') and permits >= 1 and permits <= PERMITS_MAX
+  or (mode == 'r' or mode == 's') and #whose == 32 and string.find(whose, '^%x+$')
+if not sound then return redis.error_reply('ERR not a way to hold a lock') end
 --#period
 --#line
 --#refuse

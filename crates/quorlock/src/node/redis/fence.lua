@@ -1,8 +1,12 @@
 -- The fence of a vote that is given. Needs `own`, `reentry` for another entry of the same owner, and `among` for one of
 -- several holds with fences of their own.
-local asked, sigma = tonumber(ARGV[3]), ARGV[5]
+local asked, sigma = string.match(ARGV[3], '^%d+$'), ARGV[5]
+local lasts = string.match(ARGV[4], '^%d+$')
+-- Numbers that would not be read again as they are written ('1e15', 'nan') are not written.
+if not (asked and lasts and #lasts < 9) then return redis.error_reply('ERR not a fence and a ttl') end
+asked = tonumber(asked)
 if verb == 'acquire' and not (reentry and fence) or verb ~= 'acquire' and not (own and fence) then
-  if asked > math.max(now + sigma, fence and fence + 1 or 0) then return {-3, now} end
+  if not (asked <= math.min(math.max(now + sigma, fence and fence + 1 or 0), FENCE_MAX)) then return {-3, now} end
   if verb ~= 'acquire' or own and fence and not among then
     fence = math.max(asked, fence or 0)
   else

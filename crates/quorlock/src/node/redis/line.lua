@@ -20,6 +20,10 @@ end
 -- Puts the place in line, or keeps it there for longer. Whether it is a new one, as 1 or 0. The sets end later than anything in them, also when the clock has
 -- been set back.
 local function keep_place()
+  if not (#place == 51 and string.find(place, '^%x+ [sx] %x+$') and string.sub(place, 17, 17) == ' '
+    and string.find(at, '^%d+$')) then
+    error('not a place in line')
+  end
   redis.call('ZADD', kept, millis + ENTRY_LEASE, place)
   redis.call('PEXPIRE', kept, ENTRY_LEASE * 10)
   local added = redis.call('ZADD', line, at, place)

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use ::redis::Script;
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
+use quorlock_core::mode::PERMITS_MAX;
 use quorlock_core::name::LeaseId;
 use quorlock_core::ticket::{Channel, ENTRY_LEASE, WAITERS_MAX};
 use quorlock_core::vote::FREE_LISTED_MAX;
@@ -31,6 +32,7 @@ impl Loaded {
             .replace("WAITERS_MAX", &WAITERS_MAX.to_string())
             .replace("FREE_LISTED_MAX", &FREE_LISTED_MAX.to_string())
             .replace("FENCE_MAX", &Fence::MAX.to_string())
+            .replace("PERMITS_MAX", &PERMITS_MAX.to_string())
             .replace("HINT_CHANNEL", &format!("'{}'", hint_prefix()))
             .replace("RESERVED_PREFIX", &format!("'{RESERVED_PREFIX}'"))
             .replace("BROKEN_CHANNEL", &format!("'{}'", broken_channel()))

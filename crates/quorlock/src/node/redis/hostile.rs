@@ -1,0 +1,392 @@
+//! The scripts with arguments that no client of ours would send: an error or a refusal, and a record that is none the worse.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::{Client, Cmd, Connection, ConnectionLike, Value};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use proptest::test_runner::{Config, TestCaseResult, TestRunner};
+use quorlock_core::fence::Fence;
+use quorlock_core::mode::{Mode, OwnerId};
+use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::node::{Constants, Epoch, Errand};
+use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+use quorlock_core::time::Ttl;
+use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
+use quorlock_testkit::RedisServer;
+use tokio::runtime::Runtime;
+
+use super::{RedisNode, codec};
+use crate::node::place::{KeyTemplate, Place};
+use crate::node::{Letter, Life, Reply, Talk};
+
+const HOLDER: u128 = 0xa;
+const HOSTILE: u128 = 0xb;
+const OTHER: u128 = 0xc;
+
+/// A name's state before the hostile call.
+#[derive(Clone, Copy, Debug)]
+enum Before {
+    Free,
+    Held,
+    HeldAndWaitedFor,
+    Shared,
+    Waited,
+}
+
+/// An argument, and what it becomes.
+type Change = (Which, Odd);
+
+#[derive(Clone, Debug)]
+enum Which {
+    Any(Index),
+    /// As the script counts them, from 1.
+    Number(usize),
+}
+
+#[derive(Clone, Debug)]
+enum Odd {
+    Value(Vec<u8>),
+    /// What it was, with something before and behind it.
+    Around(Vec<u8>, Vec<u8>),
+    Missing,
+}
+
+fn odd() -> impl Strategy<Value = Odd> {
+    let known = [
+        "",
+        " ",
+        "0",
+        "-0",
+        "-1",
+        "1",
+        "1.5",
+        "nan",
+        "-nan",
+        "inf",
+        "-inf",
+        "1e15",
+        "1e308",
+        "0x10",
+        "0x6605000000000",
+        "1794811803058881.5",
+        "9007199254740991",
+        "9007199254740993",
+        "9223372036854775807",
+        "99999999999999999999",
+        " 1",
+        "1 ",
+        "+1",
+        "acquire",
+        "renew",
+        "repair",
+        "r",
+        "s",
+        "k",
+        "x",
+        "fence",
+        "digest",
+        "now",
+        "leave ",
+        "yield ",
+        "0000000000000000-zzzzzzzzzzzzzzzz x 0",
+        "0000000000000000-0000000000000000 x \n",
+        "%d+",
+        "%",
+        "(",
+        "[^",
+        "\0",
+        "0000000000000inf-0000000000000001 x 00000000000000000000000000000001",
+    ];
+    let bytes = prop_oneof![
+        6 => select(known.map(|text| text.as_bytes().to_vec()).to_vec()),
+        2 => proptest::collection::vec(any::<u8>(), 0..40),
+        1 => any::<u64>().prop_map(|number| number.to_string().into_bytes()),
+        1 => Just(vec![b'a'; 70_000]),
+    ];
+    let bytes = bytes.boxed();
+    prop_oneof![
+        6 => bytes.clone().prop_map(Odd::Value),
+        1 => (bytes.clone(), bytes).prop_map(|(before, behind)| Odd::Around(before, behind)),
+        1 => Just(Odd::Missing),
+    ]
+}
+
+fn waiter(at: u64) -> Waiter {
+    Waiter { ticket: Ticket { at, id: at }, channel: Channel(9), shared: false }
+}
+
+fn ttl() -> Ttl {
+    Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap()
+}
+
+fn acquire(attempt: u128, proposal: Fence, mode: Mode, at: Option<u64>) -> Request {
+    let holder = "7 host label".to_owned();
+    Request::Acquire {
+        attempt: LeaseId::from_bits(attempt),
+        proposal,
+        ttl: ttl(),
+        holder,
+        mode,
+        waiter: at.map(waiter),
+    }
+}
+
+fn release(attempt: u128, at: Option<u64>) -> Request {
+    let (attempt, parting) = (LeaseId::from_bits(attempt), at.map(|at| Parting::Leave(waiter(at))));
+    Request::Release { attempt, tombstone: None, parting }
+}
+
+/// What a hostile client begins with: a request as ours would send it, for an attempt of its own.
+fn requests() -> Vec<Request> {
+    let attempt = LeaseId::from_bits(HOSTILE);
+    let owner = OwnerId::from_bits(HOSTILE);
+    let fence = Fence::new(1);
+    let renew = |repair, mode| {
+        let holder = String::new();
+        Request::Renew { attempt, fence, ttl: ttl(), repair, holder, mode }
+    };
+    let slot = Mode::Slot { permits: 3, slot: 1 };
+    vec![
+        acquire(HOSTILE, fence, Mode::EXCLUSIVE, Some(5)),
+        acquire(HOSTILE, fence, Mode::EXCLUSIVE, None),
+        acquire(HOSTILE, fence, Mode::Exclusive { writer: Some(owner) }, Some(5)),
+        acquire(HOSTILE, fence, Mode::Reentrant { owner }, Some(5)),
+        acquire(HOSTILE, fence, Mode::Shared { owner }, None),
+        acquire(HOSTILE, fence, slot, Some(5)),
+        renew(true, Mode::EXCLUSIVE),
+        renew(false, Mode::EXCLUSIVE),
+        renew(true, Mode::Shared { owner }),
+        renew(true, slot),
+        release(HOSTILE, Some(5)),
+        Request::Release { attempt, tombstone: Some(1_000), parting: Some(Parting::Yield(waiter(5))) },
+        Request::Inspect,
+        Request::Check { attempt, slot: Some(1) },
+        Request::Break { target: Target::Fence(fence), mode: BreakMode::Drain },
+        Request::PlainExtend { attempt, ttl: ttl() },
+        Request::PlainRelease { attempt },
+    ]
+}
+
+struct Bench {
+    node: RedisNode,
+    session: Talk,
+    life: Life,
+    raw: Connection,
+    template: KeyTemplate,
+    names: u64,
+}
+
+fn constants() -> Constants {
+    Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 60_000, sigma_micros: 10_000_000 }
+}
+
+impl Bench {
+    async fn open(server: &RedisServer) -> Self {
+        let node = RedisNode::new(&server.url(), None, constants(), Duration::from_secs(60)).unwrap();
+        let mut session = Talk::open(&node, Channel(0)).await.unwrap();
+        let (run, fresh) = (session.run().to_owned(), Epoch(7));
+        let standing = session.errand(Errand::Init { run, fresh, constants: constants() }).await.unwrap();
+        let life = standing.life.unwrap();
+        let life = Life { epoch: life.epoch.unwrap(), floor: life.floor.unwrap() };
+        let raw = Client::open(server.url()).unwrap().get_connection().unwrap();
+        Self { node, session, life, raw, template: KeyTemplate::new(KeyTemplate::DEFAULT).unwrap(), names: 0 }
+    }
+
+    /// The vote, in an answer that is read as any client would.
+    async fn ask(&mut self, place: &Arc<Place>, request: Request) -> Result<Vote, TestCaseError> {
+        let letter = Letter { place: Arc::clone(place), request: Arc::new(request) };
+        match self.session.send(Some(self.life), vec![letter.clone()]).await {
+            Ok(mut replies) => match replies.remove(0) {
+                Reply::Voted { vote, .. } => Ok(vote),
+                Reply::Failed(why) => Err(TestCaseError::fail(format!("{letter:?} is answered with: {why}"))),
+            },
+            Err(trouble) => {
+                // For the search of a shorter story.
+                self.session = Talk::open(&self.node, Channel(0)).await.unwrap();
+                Err(TestCaseError::fail(format!("{letter:?} ends the connection: {trouble:?}")))
+            }
+        }
+    }
+
+    async fn run(&mut self, before: Before, request: &Request, changes: &[Change]) -> TestCaseResult {
+        self.names += 1;
+        let name = Name::new(&format!("name-{}", self.names)).unwrap();
+        let place = Arc::new(self.template.place(&name).unwrap());
+        let (held, waited, mode) = match before {
+            Before::Free => (false, false, Mode::EXCLUSIVE),
+            Before::Held => (true, false, Mode::EXCLUSIVE),
+            Before::HeldAndWaitedFor => (true, true, Mode::EXCLUSIVE),
+            Before::Shared => (true, false, Mode::Shared { owner: OwnerId::from_bits(HOLDER) }),
+            Before::Waited => (false, true, Mode::EXCLUSIVE),
+        };
+        let first = self.ask(&place, acquire(HOLDER, Fence::new(1), mode, None)).await?;
+        let Vote::Grant { fence, .. } = first else { return Err(TestCaseError::fail(format!("{first:?}"))) };
+        if waited {
+            self.ask(&place, acquire(OTHER, Fence::new(1), Mode::EXCLUSIVE, Some(3))).await?;
+        }
+        if !held {
+            self.ask(&place, release(HOLDER, None)).await?;
+        }
+
+        let answer = self.provoke(&place, request, changes);
+        let given = granted(&answer);
+        let is_shared = matches!(before, Before::Shared);
+        prop_assert!(!held || is_shared || given.is_none(), "granted what is held: {:?}", answer);
+
+        // Whatever it was, everyone else goes on.
+        let Vote::Report(report) = self.ask(&place, Request::Inspect).await? else { panic!("not a report") };
+        prop_assert!(report.fence >= fence, "the fence went back to {:?}", report.fence);
+        if held {
+            let check = Request::Check { attempt: LeaseId::from_bits(HOLDER), slot: None };
+            let standing = self.ask(&place, check).await?;
+            prop_assert!(matches!(standing, Vote::Standing { remaining: Some(_) }), "{:?}", standing);
+            let holder = "7 host label".to_owned();
+            let attempt = LeaseId::from_bits(HOLDER);
+            let renewed =
+                self.ask(&place, Request::Renew { attempt, fence, ttl: ttl(), repair: true, holder, mode }).await?;
+            prop_assert!(matches!(renewed, Vote::Grant { .. }), "{:?}", renewed);
+            let refused = self.ask(&place, acquire(OTHER, Fence::new(1), Mode::EXCLUSIVE, None)).await?;
+            prop_assert!(matches!(refused, Vote::Refusal(Refusal::Held { .. })), "{:?}", refused);
+            self.ask(&place, release(HOLDER, None)).await?;
+        }
+        self.ask(&place, release(HOSTILE, Some(5))).await?;
+        // With the lowest of all tickets.
+        let last = self.ask(&place, acquire(OTHER, Fence::new(1), Mode::EXCLUSIVE, Some(0))).await?;
+        match last {
+            Vote::Grant { fence: last, .. } => {
+                let highest = given.map_or(fence, |given| fence.max(Fence::new(given.unsigned_abs())));
+                prop_assert!(last > highest, "{:?} is not above {:?}", last, highest);
+            }
+            _ => return Err(TestCaseError::fail(format!("{last:?} to whoever is first in line"))),
+        }
+        self.ask(&place, release(OTHER, Some(0))).await?;
+        Ok(())
+    }
+
+    /// Calls the script of a request with some of its arguments changed.
+    fn provoke(&mut self, place: &Arc<Place>, request: &Request, changes: &[Change]) -> Value {
+        let letter = Letter { place: Arc::clone(place), request: Arc::new(request.clone()) };
+        let honest = codec::request(Some(self.life), &letter, &constants());
+        let mut words: Vec<Option<Vec<u8>>> = honest
+            .args_iter()
+            .map(|word| match word {
+                ::redis::Arg::Simple(bytes) => Some(bytes.to_vec()),
+                _ => panic!("a word that is none"),
+            })
+            .collect();
+        // Of whoever may name other keys, nothing is safe: the keys stay, and so does how long fences are remembered.
+        let keys: usize = std::str::from_utf8(words[2].as_ref().unwrap()).unwrap().parse().unwrap();
+        let first = 3 + keys;
+        let changeable: Vec<usize> = (first..words.len()).filter(|at| *at != first + 5).collect();
+        for (which, odd) in changes.iter().filter(|_| !changeable.is_empty()) {
+            let at = match which {
+                Which::Any(index) => changeable[index.index(changeable.len())],
+                Which::Number(number) => first + number - 1,
+            };
+            words[at] = match odd {
+                Odd::Value(bytes) => Some(bytes.clone()),
+                Odd::Around(before, behind) => {
+                    Some([before.as_slice(), words[at].as_deref().unwrap_or_default(), behind].concat())
+                }
+                Odd::Missing => None,
+            };
+        }
+        let mut command = Cmd::new();
+        words.into_iter().flatten().for_each(|word| drop(command.arg(word)));
+        // What is missing may be noticed by the server, too.
+        self.raw.req_command(&command).unwrap_or(Value::Nil)
+    }
+}
+
+/// The fence of an answer that is a grant.
+fn granted(answer: &Value) -> Option<i64> {
+    let Value::Array(parts) = answer else { return None };
+    match parts.as_slice() {
+        [Value::Int(1), _, Value::Int(fence), ..] => Some(*fence),
+        _ => None,
+    }
+}
+
+fn bench(runtime: &Runtime, server: &RedisServer) -> Bench {
+    runtime.block_on(Bench::open(server))
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
+fn odd_arguments_leave_every_record_as_it_should_be() {
+    let (runtime, server) = (runtime(), RedisServer::start());
+    let bench = std::cell::RefCell::new(bench(&runtime, &server));
+    let before = select(vec![Before::Free, Before::Held, Before::HeldAndWaitedFor, Before::Shared, Before::Waited]);
+    let story =
+        (before, select(requests()), proptest::collection::vec((any::<Index>().prop_map(Which::Any), odd()), 1..4));
+    let config = Config { failure_persistence: None, ..Config::default() };
+    TestRunner::new(config)
+        .run(&story, |(before, request, changes)| runtime.block_on(bench.borrow_mut().run(before, &request, &changes)))
+        .unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn arguments_that_once_did_harm_do_none() {
+    let (runtime, server) = (runtime(), RedisServer::start());
+    let mut bench = bench(&runtime, &server);
+    let owner = OwnerId::from_bits(HOSTILE);
+    let (alone, reentrant) = (Mode::EXCLUSIVE, Mode::Reentrant { owner });
+    let slot = Mode::Slot { permits: 3, slot: 1 };
+    let micros = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
+    for (mode, number, value) in [
+        // Fences that were forgotten, since they were stored as they came.
+        (alone, 3, "nan".to_owned()),
+        (alone, 3, format!("{:e}", micros + 1_000_000)),
+        (alone, 3, format!("{:#x}", micros + 1_000_000)),
+        (alone, 3, format!(" {}", micros + 1_000_000)),
+        // No limit for fences.
+        (alone, 5, "nan".into()),
+        // Entries that never ended, or could not be read.
+        (reentrant, 4, "nan".into()),
+        (reentrant, 4, "1e15".into()),
+        (reentrant, 9, String::new()),
+        (slot, 11, "1.5".into()),
+        // Places that could not be compared with others.
+        (alone, 8, "0000000000000001-zzzzzzzzzzzzzzzz x 00000000000000000000000000000001".into()),
+        (reentrant, 8, "0000000000000001-0000000000000001 x".into()),
+    ] {
+        for before in [Before::Free, Before::Held, Before::Shared, Before::Waited] {
+            let request = acquire(HOSTILE, Fence::new(1), mode, Some(5));
+            let changes = [(Which::Number(number), Odd::Value(value.clone().into_bytes()))];
+            let done = runtime.block_on(bench.run(before, &request, &changes));
+            done.unwrap_or_else(|error| panic!("{value:?} as argument {number} of {mode:?}, {before:?}: {error}"));
+        }
+    }
+    // Whoever it is that holds it cannot be read; that it is held can.
+    let unreadable = [(Which::Number(7), Odd::Value(b"7 \xff\xfe label".to_vec()))];
+    let request = acquire(HOSTILE, Fence::new(1), alone, None);
+    runtime.block_on(bench.run(Before::Free, &request, &unreadable)).unwrap();
+}
+
+#[test]
+fn a_stranger_may_sign_in_words_that_look_like_ours() {
+    let (runtime, server) = (runtime(), RedisServer::start());
+    let mut bench = bench(&runtime, &server);
+    let signed = "0123456789abcdef".repeat(2);
+    for (number, value) in
+        ["r ab", "s", "k 12 zz", &format!("r {signed}"), &format!("k {signed} ff"), &format!("s {signed} 1")]
+            .into_iter()
+            .enumerate()
+    {
+        let place = Arc::new(bench.template.place(&Name::new(&number.to_string()).unwrap()).unwrap());
+        server.command(&["SET", &place.key, value, "PX", "60000"]);
+        let modes =
+            [Mode::EXCLUSIVE, Mode::Shared { owner: OwnerId::from_bits(1) }, Mode::Slot { permits: 3, slot: 0 }];
+        for mode in modes {
+            let vote = runtime.block_on(bench.ask(&place, acquire(OTHER, Fence::new(1), mode, Some(3))));
+            assert!(matches!(vote, Ok(Vote::Refusal(Refusal::Held { .. }))), "{value:?}: {vote:?}");
+        }
+        let report = runtime.block_on(bench.ask(&place, Request::Inspect));
+        assert!(matches!(&report, Ok(Vote::Report(report)) if report.held.is_some()), "{value:?}: {report:?}");
+    }
+}
