@@ -286,7 +286,7 @@ fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
         (0, [Value::Int(left), fence, who, place, waiting, lower]) => Refusal::Held {
             remaining: remaining(*left),
             fence: Fence::new(unsigned(fence)?),
-            holder: holder(who)?,
+            holder: Holder::decode(&words(who)?),
             line: line(place, waiting, lower)?,
         },
         (-1, []) => Refusal::WrongEpoch,
@@ -313,7 +313,7 @@ fn broken(parts: &[Value]) -> Option<Vote> {
 fn other(parts: &[Value]) -> Option<Refusal> {
     let [fence, digest, who] = parts else { return None };
     let fence = Some(Fence::new(unsigned(fence)?)).filter(|fence| *fence > Fence::default());
-    Some(Refusal::Other { fence, digest: Digest::parse(&text(digest)?)?, holder: holder(who)? })
+    Some(Refusal::Other { fence, digest: Digest::parse(&text(digest)?)?, holder: Holder::decode(&words(who)?) })
 }
 
 fn line(place: &Value, waiting: &Value, lower: &Value) -> Option<Line> {
@@ -326,7 +326,7 @@ fn report(parts: &[Value]) -> Option<Report> {
     let held = match held {
         [] => None,
         [Value::Int(left), period, holds, who, digest, broken] => Some(HeldBy {
-            holder: holder(who)?,
+            holder: Holder::decode(&words(who)?),
             remaining: remaining(*left),
             period: parse_period(&text(period)?)?,
             holds: small(holds)?,
@@ -357,12 +357,11 @@ fn parse_period(period: &str) -> Option<Period> {
     }
 }
 
-/// Who it is, if that can be read: it is for people, and no vote hangs on it.
-fn holder(who: &Value) -> Option<Option<Holder>> {
-    match who {
-        Value::BulkString(bytes) => Some(std::str::from_utf8(bytes).ok().and_then(Holder::decode)),
-        Value::SimpleString(text) => Some(Holder::decode(text)),
-        _ => None,
+/// Text for people, as far as it can be read: no vote hangs on it.
+fn words(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        value => text(value),
     }
 }
 

@@ -294,7 +294,9 @@ impl Bench {
             };
         }
         let mut command = Cmd::new();
-        words.into_iter().flatten().for_each(|word| drop(command.arg(word)));
+        for word in words.into_iter().flatten() {
+            command.arg(word);
+        }
         // What is missing may be noticed by the server, too.
         self.raw.req_command(&command).unwrap_or(Value::Nil)
     }
