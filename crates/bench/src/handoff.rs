@@ -10,12 +10,12 @@ use tokio::sync::watch;
 
 use crate::Outcome;
 use crate::bare::Bare;
+use crate::busy::Busy;
 use crate::round::Rounds;
 use crate::spread::Spread;
 use crate::turns::TurnArgs;
 
 const NODES: usize = 5;
-const WAITERS: [usize; 3] = [1, 8, 32];
 /// How long each holder holds.
 const HOLD: Duration = Duration::from_millis(1);
 /// The network's part, where there is one: for each direction.
@@ -25,6 +25,12 @@ const DELAY: Duration = Duration::from_micros(500);
 pub(crate) struct Args {
     #[command(flatten)]
     turns: TurnArgs,
+    /// How many wait.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 32])]
+    waiters: Vec<usize>,
+    /// Leave the millisecond of network out.
+    #[arg(long)]
+    direct: bool,
     /// Whoever has let go asks again at once, while the lock is being handed on: then others than the next holder ask, too.
     #[arg(long)]
     again: bool,
@@ -37,6 +43,9 @@ struct Network {
     round: Spread,
     /// Bare handoffs, in rounds of the same turn.
     bare: Spread,
+    /// What rounds and bare handoffs have used.
+    round_busy: Busy,
+    bare_busy: Busy,
     cases: Vec<Case>,
 }
 
@@ -49,6 +58,7 @@ struct Case {
     leases: u64,
     /// The median of each turn, in rounds of the same turn.
     ratios: Spread,
+    busy: Busy,
 }
 
 /// Measures and prints.
@@ -59,19 +69,20 @@ pub(crate) async fn run(args: &Args) -> Outcome {
         proxy.delay(DELAY);
     }
     client(servers.iter().map(RedisServer::addr)).await?.init_cluster().await?;
-    let mut networks = [
-        Network::new("loopback", servers.iter().map(RedisServer::addr).collect()),
-        Network::new("1 ms", proxies.iter().map(Proxy::addr).collect()),
-    ];
+    let mut networks = vec![Network::new("loopback", servers.iter().map(RedisServer::addr).collect(), &args.waiters)];
+    if !args.direct {
+        networks.push(Network::new("1 ms", proxies.iter().map(Proxy::addr).collect(), &args.waiters));
+    }
     for _ in 0..args.turns.turns {
         for network in &mut networks {
-            network.take_turn(args).await?;
+            network.take_turn(args, &servers).await?;
         }
     }
     if args.turns.json {
         print_json(&networks);
     } else {
         print_table(&networks, args.again);
+        print_busy(&networks, args);
     }
     Ok(())
 }
@@ -81,40 +92,47 @@ async fn client(nodes: impl Iterator<Item = SocketAddr>) -> Result<Client, quorl
 }
 
 impl Network {
-    fn new(name: &'static str, addresses: Vec<SocketAddr>) -> Self {
-        let case = |waiters| Case {
-            waiters,
+    fn new(name: &'static str, addresses: Vec<SocketAddr>, waiters: &[usize]) -> Self {
+        let case = |waiters: &usize| Case {
+            waiters: *waiters,
             handoff: Spread::default(),
             messages: 0,
             requests: 0,
             leases: 0,
             ratios: Spread::default(),
+            busy: Busy::default(),
         };
-        Self { name, addresses, round: Spread::default(), bare: Spread::default(), cases: WAITERS.map(case).into() }
+        let (round, bare, round_busy, bare_busy) =
+            (Spread::default(), Spread::default(), Busy::default(), Busy::default());
+        Self { name, addresses, round, bare, round_busy, bare_busy, cases: waiters.iter().map(case).collect() }
     }
 
     /// The floor and every case, one after the other.
-    async fn take_turn(&mut self, args: &Args) -> Outcome {
+    async fn take_turn(&mut self, args: &Args, servers: &[RedisServer]) -> Outcome {
         let each = args.turns.each;
         let mut floor = Bare::open(&self.addresses).await?;
         for index in 0..self.cases.len() {
             let mut rounds = Rounds::open(self.addresses.iter().copied()).await?;
             let mut round = Spread::default();
+            let before = Busy::now(servers)?;
             for _ in 0..each {
                 // As cold as a handoff finds them.
                 tokio::time::sleep(HOLD).await;
                 round.add_micros(rounds.measure().await?);
             }
+            self.round_busy.add_since(before, servers)?;
             self.round.add(round.median());
             let mut bare = Spread::default();
+            let before = Busy::now(servers)?;
             for _ in 0..each {
                 tokio::time::sleep(HOLD).await;
                 bare.add_micros(floor.measure().await?);
             }
+            self.bare_busy.add_since(before, servers)?;
             self.bare.add(bare.median() / round.median());
             let case = &mut self.cases[index];
             let mut handoff = Spread::default();
-            for reading in case.measure(&self.addresses, args).await? {
+            for reading in case.measure(&self.addresses, args, servers).await? {
                 handoff.add_micros(reading);
                 case.handoff.add_micros(reading);
             }
@@ -127,11 +145,17 @@ impl Network {
 impl Case {
     /// One more contender than there are waiters: each takes the lock, holds it for a while, lets it go, and lines up
     /// again when somebody else has it.
-    async fn measure(&mut self, addresses: &[SocketAddr], args: &Args) -> Result<Vec<Duration>, crate::Failure> {
+    async fn measure(
+        &mut self,
+        addresses: &[SocketAddr],
+        args: &Args,
+        servers: &[RedisServer],
+    ) -> Result<Vec<Duration>, crate::Failure> {
         let mut clients = Vec::new();
         for _ in 0..=self.waiters {
             clients.push(client(addresses.iter().copied()).await?);
         }
+        let began = Busy::now(servers)?;
         let before: Vec<Stats> = clients.iter().map(Client::stats).collect();
         let log = Arc::new(Mutex::new(Log { left: args.turns.each, released: None, handoffs: Vec::new() }));
         let turns = Arc::new(watch::Sender::new(0_u64));
@@ -160,6 +184,7 @@ impl Case {
         for task in tasks {
             task.await??;
         }
+        self.busy.add_since(began, servers)?;
         for (before, after) in before.iter().zip(clients.iter().map(Client::stats)) {
             self.requests += after.requests - before.requests;
             self.messages += messages(&after) - messages(before);
@@ -221,6 +246,22 @@ fn print_table(networks: &[Network], again: bool) {
                 per_lease(case.messages, case),
                 per_lease(case.requests, case),
             );
+        }
+    }
+}
+
+/// What was used, as text: for each round, each bare handoff, and each lease of a case, with its refusal.
+fn print_busy(networks: &[Network], args: &Args) {
+    println!();
+    println!("| network | processor time (us) | servers | client |");
+    println!("|---|---|---|---|");
+    for network in networks {
+        let rounds = args.turns.turns * args.turns.each * network.cases.len();
+        let row = |what: &str, (servers, own)| println!("| {} | {what} | {servers:.0} | {own:.0} |", network.name);
+        row("a round", network.round_busy.each(rounds));
+        row("a bare handoff", network.bare_busy.each(rounds));
+        for case in &network.cases {
+            row(&format!("a lease, {} waiters", case.waiters), case.busy.each(case.leases as usize));
         }
     }
 }

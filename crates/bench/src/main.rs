@@ -1,6 +1,7 @@
 //! Measures quorlock against the floor: every case and its floor take turns in one run, and what counts is their ratio.
 
 mod bare;
+mod busy;
 mod handoff;
 mod round;
 mod spread;
@@ -30,7 +31,8 @@ pub(crate) type Outcome = Result<(), Failure>;
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Outcome {
     match Args::parse().case {
-        Case::Handoff(args) => handoff::run(&args).await,
+        // On a worker of the runtime, as those are whom it measures: the thread of main would have to be woken for each reply.
+        Case::Handoff(args) => tokio::spawn(async move { handoff::run(&args).await }).await?,
         Case::Start(args) => start::run(&args),
     }
 }

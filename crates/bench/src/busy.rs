@@ -1,0 +1,45 @@
+//! How long servers and this process have been on a processor: what is left of a reading when others are busy, too.
+
+use std::time::Duration;
+
+use quorlock_testkit::RedisServer;
+use rustix::time::{ClockId, clock_gettime};
+
+/// What the servers have used, and what this process has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Busy {
+    pub(crate) servers: Duration,
+    pub(crate) own: Duration,
+}
+
+impl Busy {
+    /// Since they were started.
+    pub(crate) fn now(servers: &[RedisServer]) -> std::io::Result<Self> {
+        let servers = servers.iter().map(used).sum::<std::io::Result<Duration>>()?;
+        let own = clock_gettime(ClockId::ProcessCPUTime);
+        Ok(Self { servers, own: Duration::try_from(own).map_err(std::io::Error::other)? })
+    }
+
+    /// Adds what has been used since then.
+    pub(crate) fn add_since(&mut self, before: Self, servers: &[RedisServer]) -> std::io::Result<()> {
+        let now = Self::now(servers)?;
+        self.servers += now.servers.saturating_sub(before.servers);
+        self.own += now.own.saturating_sub(before.own);
+        Ok(())
+    }
+
+    /// Servers and own, in microseconds for each of so many.
+    pub(crate) fn each(self, count: usize) -> (f64, f64) {
+        let micros = |time: Duration| time.as_secs_f64() * 1e6 / count.max(1) as f64;
+        (micros(self.servers), micros(self.own))
+    }
+}
+
+fn used(server: &RedisServer) -> std::io::Result<Duration> {
+    let info = server.try_command(&["INFO", "cpu"])?;
+    let field = |name: &str| {
+        let line = |line: &str| line.strip_prefix(name)?.trim().parse::<f64>().ok();
+        info.as_str().and_then(|text| text.lines().find_map(line)).ok_or(std::io::ErrorKind::InvalidData)
+    };
+    Ok(Duration::from_secs_f64(field("used_cpu_sys:")? + field("used_cpu_user:")?))
+}
