@@ -5,15 +5,19 @@
 
 mod apply;
 mod breaking;
+mod handing;
 mod incarnation;
 mod line;
 mod record;
 
 pub use apply::{Answer, apply};
+pub use handing::hand_on;
 pub use incarnation::{
     Constants, Epoch, Errand, Incarnation, Standing, Trust, WITNESS_STILL, attend, quarantine_micros,
 };
-pub use record::{Entry, FENCE_RETENTION_MIN, FenceNote, NodeTime, Place, Record, VoteNote, retention_millis};
+pub use record::{
+    Entry, FENCE_RETENTION_MIN, FenceNote, KeptRequest, NodeTime, Place, Record, VoteNote, retention_millis,
+};
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,9 @@ use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
+use crate::digest::Digest;
+use crate::fence::Fence;
+
 /// How long a node keeps a waiter that it has not heard of again. A waiter that has died is gone after that.
 pub const ENTRY_LEASE: Duration = Duration::from_secs(5);
 /// A waiter asks again at least this often, also when nobody gave it a hint: well within its entry lease.
@@ -98,6 +101,15 @@ pub struct Hint {
     pub channel: Channel,
     /// Which of its waiters.
     pub ticket: Ticket,
+}
+
+/// A vote that a node has given to the first in line without being asked again, for the request that it had refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handoff {
+    /// Whose: the waiter may have gone on as another attempt.
+    pub attempt: Digest,
+    /// The fence that it stored.
+    pub fence: Fence,
 }
 
 /// How the line looks to whoever was refused.

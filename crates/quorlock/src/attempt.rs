@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use quorlock_core::acquire::{Acquire, Defeat, Plan, Step, Wait, Won};
 use quorlock_core::fence::Fence;
 use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::{Parting, Ticket};
+use quorlock_core::ticket::{Handoff, Parting, Ticket};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Outcome, Request, Vote};
 
@@ -311,11 +311,14 @@ impl Voter for Attempt {
 }
 
 impl Hinted for Attempt {
-    fn hint(self: Arc<Self>, node: usize) {
+    fn hint(self: Arc<Self>, node: usize, handoff: Option<Handoff>) {
         let now = clock::now();
         let node_micros = self.cluster.node_micros(now);
         let mut inner = self.inner();
-        let steps = inner.machine.hint(node, now, node_micros);
+        let steps = match handoff {
+            Some(handoff) => inner.machine.take_handoff(node, handoff, now, node_micros, &mut SystemDice),
+            None => inner.machine.hint(node, now, node_micros),
+        };
         self.perform(&mut inner, steps);
         self.let_out(inner);
     }

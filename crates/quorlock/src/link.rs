@@ -272,7 +272,10 @@ impl Link {
                     Ok(()) => return,
                     Err(trouble) => Answer::End(trouble),
                 },
-                Answer::Hint(ticket) => return link.hinted(ticket),
+                // What an earlier connection has to say may be older than what was asked since.
+                Answer::Hint(ticket, handoff) => {
+                    return link.hinted(ticket, handoff.filter(|_| link.connection() == connection));
+                }
                 Answer::Page(page) => return link.found(connection, page),
                 Answer::History(told) => return link.recalled(connection, told),
                 Answer::Broken(key) => return link.heard_of_break(&key),

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Errand, Standing};
-use quorlock_core::ticket::{Channel, Ticket};
+use quorlock_core::ticket::{Channel, Handoff, Ticket};
 use quorlock_core::vote::{Request, Silence, Vote};
 use tokio::sync::mpsc;
 
@@ -74,8 +74,9 @@ pub(crate) enum Answer {
     Page(Result<Page, String>),
     /// To a question about the history, or why there is none. What was written is answered with nothing.
     History(Result<Vec<Event>, String>),
-    /// To nobody's question.
-    Hint(Ticket),
+    /// To nobody's question: the name may be free, or is for this waiter already. It is told behind everything that the
+    /// node said before.
+    Hint(Ticket, Option<Handoff>),
     /// To nobody's question: a lock with this key was broken, perhaps one that this client holds.
     Broken(String),
     /// The connection is over; nothing comes after this.

@@ -12,10 +12,11 @@ use crate::setup::{Flaw, Setup};
 pub use beginnings::one_trusted_node;
 use beginnings::{
     coming_back, crash, crash_and_jump, crash_between_clocks_at_their_limit, crash_with_clients_off_the_clock, cut_off,
-    handed_over, old_snapshot, one_node_ahead, one_node_ahead_and_two_rivals, one_who_turns_away, plain_and_flushed,
-    plainly_two, rates_at_their_limit, renewals_late, renewals_with_slow_answers, restless_holder,
-    second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers, two_addresses, two_everywhere,
-    two_losses, two_readers_and_a_writer, two_witnesses,
+    handed_on, handed_on_with_mishaps, handed_over, old_snapshot, one_node_ahead, one_node_ahead_and_two_rivals,
+    one_who_turns_away, plain_and_flushed, plainly_two, rates_at_their_limit, renewals_late,
+    renewals_with_slow_answers, restless_holder, second_try_over_a_broken_connection, second_try_with_slow_answers,
+    slow_answers, two_addresses, two_everywhere, two_losses, two_readers_and_a_writer, two_who_wait, two_witnesses,
+    waiting_through_a_restart,
 };
 
 /// A rule, and the search that shows what it is for.
@@ -92,6 +93,13 @@ pub const ALL: &[Scenario] = &[
         "validity counts from the reply",
         Flaw::Core(Rule::CountFromSend),
         slow_answers,
+    ),
+    scenario(
+        "count-from-the-refused",
+        "a vote that is handed on counts from the send of what was refused",
+        "it counts from when it is heard of",
+        Flaw::Core(Rule::CountFromSend),
+        handed_on,
     ),
     scenario(
         "attempt-reused",
@@ -287,6 +295,12 @@ pub const WIDE: &[(&str, Wide)] = &[
         "a client that asks twice, an answer held back, a broken connection, a holder that lets go",
         Wide::Leases(coming_back),
     ),
+    (
+        "a waiter, an answer held back, a broken connection, a caller who turns away",
+        Wide::Leases(handed_on_with_mishaps),
+    ),
+    ("two waiters, one of whom may turn away", Wide::Leases(two_who_wait)),
+    ("a waiter, and a server that restarts with its snapshot", Wide::Leases(waiting_through_a_restart)),
     ("two waiters, a lost request: every fair schedule serves both", Wide::Line(two_waiters)),
     ("three waiters, a node down, a lost request: every fair schedule serves all", Wide::Line(three_and_a_node_down)),
     ("three waiters: every fair schedule serves one of them", Wide::Line(three_waiters)),

@@ -78,6 +78,8 @@ pub struct Party {
     pub starts: u8,
     /// How long after a renewal the next one is sent, in milliseconds.
     pub renews: Option<u64>,
+    /// Whether it lines up when it is refused. It does not ask again by itself.
+    pub waits: bool,
     /// Whether it hands the lease over as soon as it has it; whoever gets it may extend it this often.
     pub hands_over: Option<u8>,
 }
@@ -94,6 +96,7 @@ impl Party {
             plain: false,
             starts: 1,
             renews: None,
+            waits: false,
             hands_over: None,
         }
     }

@@ -27,6 +27,23 @@ fn three_waiters_are_served_by_two_nodes_on_every_fair_schedule() {
 }
 
 #[test]
+fn waiters_who_have_to_ask_are_served_on_every_fair_schedule() {
+    let flaws = Flaws { empty_handed: true, ..Flaws::default() };
+    assert_serves(Fair { flaws, ..two_waiters() });
+    assert_serves(Fair {
+        flaws: Flaws { empty_handed: true, ..three_and_a_node_down().flaws },
+        ..three_and_a_node_down()
+    });
+}
+
+#[test]
+fn a_vote_for_one_who_has_yielded_starves_somebody() {
+    let fair = three_and_a_node_down();
+    let found = Fair { flaws: Flaws { unyielding: true, ..fair.flaws }, ..fair }.search();
+    assert_eq!(found.counter.map(|counter| counter.breach), Some(Breach::Starved));
+}
+
+#[test]
 fn without_yields_a_fair_schedule_serves_nobody() {
     let flaws = Flaws { rules: Rules::without(Rule::Yield), ..Flaws::default() };
     assert_eq!(breach(flaws), Some(Breach::Starved));

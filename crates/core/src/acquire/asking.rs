@@ -37,6 +37,8 @@ struct Contact {
     hinted: bool,
     /// It owes the answer to a question that a hint of its own has led to.
     prompted: bool,
+    /// When the question was sent that it has refused: it may still grant that by itself.
+    refused: Option<Moment>,
 }
 
 impl Asking {
@@ -88,7 +90,7 @@ impl Asking {
     pub(super) fn take(&mut self, node: usize, outcome: Outcome) -> bool {
         let Some(contact) = self.nodes.get_mut(node) else { return false };
         let hinted = contact.hinted;
-        *contact = Contact::default();
+        *contact = Contact { refused: refused_at(&outcome), ..Contact::default() };
         self.sealing.retain(|&sealed| sealed != node);
         let refused = |why: &Refusal| matches!(why, Refusal::Held { .. } | Refusal::Behind { .. });
         let is_old = hinted && matches!(&outcome, Outcome::Voted { vote: Vote::Refusal(why), .. } if refused(why));
@@ -103,12 +105,27 @@ impl Asking {
         is_old
     }
 
+    /// When the question was sent to which this node may give its vote by itself; `None` if it owes an answer or has voted.
+    pub(super) fn refused(&self, node: usize) -> Option<Moment> {
+        let contact = self.nodes.get(node).filter(|contact| !contact.pending && !self.is_granted(node))?;
+        contact.refused
+    }
+
+    /// A node has granted what it had refused. Others are given until the deadline to do so, too.
+    pub(super) fn take_handoff(&mut self, node: usize, fence: Fence, sent: Moment, deadline: Moment) {
+        self.deadline = Some(deadline);
+        self.take(node, Outcome::Voted { vote: Vote::grant(fence), sent });
+    }
+
     /// The deadline has come: whoever owes an answer is silent.
     pub(super) fn give_up_on_the_rest(&mut self) {
         self.deadline = None;
         self.sealing.clear();
         for node in 0..self.nodes.len() {
-            if core::mem::take(&mut self.nodes[node]).pending && self.round.slots()[node] == Slot::Waiting {
+            let contact = &mut self.nodes[node];
+            let Contact { pending, refused, .. } = *contact;
+            *contact = Contact { refused: refused.filter(|_| !pending), ..Contact::default() };
+            if pending && self.round.slots()[node] == Slot::Waiting {
                 self.round.take(node, Outcome::Silent(Silence::Late));
             }
         }
@@ -156,5 +173,12 @@ impl Asking {
                 self.round.forget(node);
             }
         }
+    }
+}
+
+fn refused_at(outcome: &Outcome) -> Option<Moment> {
+    match outcome {
+        Outcome::Voted { vote: Vote::Refusal(Refusal::Held { .. } | Refusal::Behind { .. }), sent } => Some(*sent),
+        _ => None,
     }
 }

@@ -4,10 +4,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Acquire, Asking, DELAY_MIN, Dice, Moment, POLL_MAX, Parting, Rule, State, Step, Verdict, fresh_id};
+use crate::digest::Digest;
 use crate::fence::Fence;
 use crate::name::Holder;
 use crate::round::Round;
-use crate::ticket::Line;
+use crate::ticket::{Handoff, Line};
+use crate::validity::{self, valid_until};
 use crate::vote::Refusal;
 
 /// How it looks to one who waits: for people.
@@ -99,6 +101,45 @@ impl Acquire {
         let mut nodes = core::mem::take(&mut asking.given_back);
         nodes.retain(|node| !asking.is_granted(*node) && !asking.is_pending(*node));
         if over || nodes.is_empty() { Vec::new() } else { self.ask_nodes(nodes, now) }
+    }
+
+    /// A node says that it has given its vote to what it had refused before. Unless that is the attempt of now, and leaves
+    /// enough validity, it is as good as a hint.
+    ///
+    /// What a node says must come in the order in which it said it: a handoff behind the refusal that it takes back, and
+    /// before the answer to whatever was asked since.
+    pub fn take_handoff(
+        &mut self,
+        node: usize,
+        handoff: Handoff,
+        now: Moment,
+        node_micros: Option<i64>,
+        dice: &mut dyn Dice,
+    ) -> Vec<Step> {
+        let Some(sent) = self.handed_for(node, handoff, now) else { return self.hint(node, now, node_micros) };
+        let (pace, deadline) = (self.pace(), self.deadline(now));
+        let State::Asking(asking) = &mut self.state else { return Vec::new() };
+        // Whoever has to be asked after all had better agree.
+        asking.begin_turn(handoff.fence);
+        asking.poll.get_or_insert(now + pace);
+        asking.take_handoff(node, handoff.fence, sent, deadline);
+        let mut steps = self.decide(now, dice);
+        steps.extend(self.ask_what_was_given_back(now));
+        self.with_wake(steps)
+    }
+
+    /// When the request was sent that this is a grant of, if it is one that can be counted.
+    fn handed_for(&self, node: usize, handoff: Handoff, now: Moment) -> Option<Moment> {
+        let State::Asking(asking) = &self.state else { return None };
+        if handoff.attempt != Digest::of(asking.attempt) || self.is_over(now) {
+            return None;
+        }
+        // The grant is as old as its request, and that has waited.
+        let sent =
+            asking.refused(node).map(|sent| if self.plan.rules.hold(Rule::CountFromSend) { sent } else { now })?;
+        let valid_until = valid_until([sent], 1, self.plan.ttl, self.plan.drift)?;
+        let left = validity::left(valid_until, now);
+        (!left.is_zero() && left >= self.plan.min_validity).then_some(sent)
     }
 
     /// Stays in line, with the votes that there are, until a hint or the next poll.

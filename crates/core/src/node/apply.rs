@@ -9,7 +9,7 @@ use crate::fence::Fence;
 use crate::mode::{Mode, OwnerId, Period};
 use crate::name::{Holder, LeaseId};
 use crate::node::breaking;
-use crate::node::record::{Entry, FenceNote, NodeTime, Record, VoteNote, retention_millis};
+use crate::node::record::{Entry, FenceNote, KeptRequest, NodeTime, Record, VoteNote, retention_millis};
 use crate::node::{Epoch, Incarnation};
 use crate::ticket::{Hint, Line, Parting, Waiter};
 use crate::time::Ttl;
@@ -22,13 +22,15 @@ pub struct Answer {
     pub vote: Vote,
     /// For the first in line.
     pub hint: Option<Hint>,
+    /// What the first in line has asked for: to be [handed on](super::hand_on) to it, if it can be told.
+    pub next: Option<KeptRequest>,
     /// Attempts of others that are over here, each with the last millisecond of its tombstone.
     pub buried: Vec<(LeaseId, u64)>,
 }
 
 impl From<Vote> for Answer {
     fn from(vote: Vote) -> Self {
-        Self { vote, hint: None, buried: Vec::new() }
+        Self { vote, hint: None, next: None, buried: Vec::new() }
     }
 }
 
@@ -49,6 +51,12 @@ pub fn apply(life: &Incarnation, record: &mut Record, request: &Request, epoch: 
         _ if !request.needs_life() => Fence::default(),
         _ => return Refusal::WrongEpoch.into(),
     };
+    let answer = carry_out(life, floor, record, request, now);
+    let next = answer.hint.and_then(|hint| record.next(hint)).cloned();
+    Answer { next, ..answer }
+}
+
+fn carry_out(life: &Incarnation, floor: Fence, record: &mut Record, request: &Request, now: NodeTime) -> Answer {
     match request {
         Request::Acquire { attempt, proposal, ttl, holder, mode, waiter } => {
             let bid = Bid { attempt: *attempt, fence: *proposal, ttl: *ttl, holder, mode: *mode, waiter: *waiter };
@@ -123,13 +131,13 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
     match admission {
         Admission::Refused(refusal) => return refusal.into(),
         Admission::Taken => {
-            return match record.line_up(bid.mode, bid.waiter, now) {
+            return match line_up(life, record, bid, now) {
                 Ok(line) => held(record, line, now).into(),
                 Err(full) => full.into(),
             };
         }
         Admission::Open if !is_own && is_behind(record, bid) => {
-            return match record.line_up(bid.mode, bid.waiter, now) {
+            return match line_up(life, record, bid, now) {
                 Ok(line) => Refusal::Behind { fence: stored_fence(record), line }.into(),
                 Err(full) => full.into(),
             };
@@ -160,6 +168,17 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
     // Whoever enters together with others leaves room for the next.
     let hint = if is_own || is_reentry || record.entries.is_empty() { None } else { record.hint() };
     Answer { hint, ..vote.into() }
+}
+
+/// Puts the asker in line. One who wants to be alone leaves its request there: it says all that is needed for a vote.
+fn line_up(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Result<Line, Refusal> {
+    let line = record.line_up(bid.mode, bid.waiter, now)?;
+    if let (Some(waiter), Some(epoch)) = (bid.waiter, life.epoch) {
+        let (attempt, proposal, ttl, holder) = (bid.attempt, bid.fence, bid.ttl, bid.holder.into());
+        let request = KeptRequest { waiter, epoch, attempt, proposal, ttl, holder };
+        record.keep_request(waiter.ticket, Some(request).filter(|_| bid.mode == Mode::EXCLUSIVE));
+    }
+    Ok(line)
 }
 
 fn admit(record: &Record, mode: Mode) -> Admission {
@@ -354,6 +373,10 @@ fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: No
     let was_own = record.is_own(attempt);
     if was_own {
         take_back(record, attempt);
+    }
+    if let Some(Parting::Yield(waiter)) = parting {
+        // It goes on as another attempt.
+        record.keep_request(waiter.ticket, None);
     }
     let hint = match parting {
         Some(Parting::Yield(waiter)) if was_own => {

@@ -51,7 +51,12 @@ pub(super) fn end(life: &Incarnation, record: &mut Record, target: Target, mode:
             (Duration::ZERO, record.hint())
         }
     };
-    Answer { vote: Vote::Broken { digest, stood: true, remaining }, hint, buried: bury(life, attempts, now) }
+    Answer {
+        vote: Vote::Broken { digest, stood: true, remaining },
+        hint,
+        next: None,
+        buried: bury(life, attempts, now),
+    }
 }
 
 /// Whether this is the vote that is to be broken.
@@ -72,7 +77,7 @@ fn end_absent(life: &Incarnation, record: &Record, target: Target, now: NodeTime
     let Some(note) = note else { return Refusal::Absent.into() };
     let (digest, stood) = (Digest::of(note.by), Digest::of_broken(note.by).is_some());
     let vote = Vote::Broken { digest, stood, remaining: Duration::ZERO };
-    Answer { vote, hint: None, buried: bury(life, Vec::from([note.by]), now) }
+    Answer { vote, hint: None, next: None, buried: bury(life, Vec::from([note.by]), now) }
 }
 
 /// Tombstones for as long as anything of these attempts could be under way. One that was broken before has its own.

@@ -1,7 +1,7 @@
 //! Who waits for a name on one node, and who is to be told when it may be free.
 
 use crate::mode::{Mode, Period};
-use crate::node::record::{NodeTime, Place, Record};
+use crate::node::record::{KeptRequest, NodeTime, Place, Record};
 use crate::ticket::{ENTRY_LEASE, Hint, Line, Ticket, WAITERS_MAX, Waiter};
 use crate::vote::Refusal;
 
@@ -42,8 +42,21 @@ impl Record {
         let until = now.life_millis.saturating_add(ENTRY_LEASE.as_millis() as u64);
         match self.line.binary_search_by_key(&waiter.ticket, |place| place.waiter.ticket) {
             Ok(at) => self.line[at].until = until,
-            Err(at) => self.line.insert(at, Place { waiter, until }),
+            Err(at) => self.line.insert(at, Place { waiter, until, request: None }),
         }
+    }
+
+    /// Remembers what a place is for, or that its waiter has to ask anew.
+    pub(super) fn keep_request(&mut self, ticket: Ticket, request: Option<KeptRequest>) {
+        if let Some(place) = self.line.iter_mut().find(|place| place.waiter.ticket == ticket) {
+            place.request = request;
+        }
+    }
+
+    /// What the first in line waits for, if the vote is free.
+    pub(super) fn next(&self, hint: Hint) -> Option<&KeptRequest> {
+        let first = self.line.first().filter(|place| self.vote.is_none() && place.waiter.ticket == hint.ticket)?;
+        first.request.as_ref()
     }
 
     /// Gives a place up. Whether it was the first.

@@ -7,8 +7,9 @@ use core::time::Duration;
 use crate::fence::Fence;
 use crate::mode::{OwnerId, Period};
 use crate::name::LeaseId;
-use crate::node::Constants;
+use crate::node::{Constants, Epoch};
 use crate::ticket::{Ticket, Waiter};
+use crate::time::Ttl;
 
 /// Fences are kept at least this long after the last lease of a name, so that nothing piles up for ever.
 pub const FENCE_RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60);
@@ -66,6 +67,26 @@ pub struct Place {
     pub waiter: Waiter,
     /// The last millisecond in which it is kept, unless the waiter asks again.
     pub until: u64,
+    /// What it waits for, if the node can see to it by itself.
+    pub request: Option<KeptRequest>,
+}
+
+/// The last request of one who waits to be alone, to be carried out when it is the first in line and the vote is free: as
+/// if it had arrived just then.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KeptRequest {
+    /// Whose place it belongs to.
+    pub waiter: Waiter,
+    /// The life of the node that it was for.
+    pub epoch: Epoch,
+    /// The attempt that asked.
+    pub attempt: LeaseId,
+    /// The fence that it would like.
+    pub proposal: Fence,
+    /// How long the vote shall stand.
+    pub ttl: Ttl,
+    /// Who asked, as text for people.
+    pub holder: String,
 }
 
 /// The highest fence of a name, and who got it.
@@ -116,6 +137,11 @@ impl Record {
         self.line.retain(|place| !gone(place.until));
         self.tombstone.take_if(|until| gone(*until));
         self.retired.take_if(|until| gone(*until));
+    }
+
+    /// Forgets what those in line wait for: they are given hints, and ask themselves.
+    pub fn forget_requests(&mut self) {
+        self.line.iter_mut().for_each(|place| place.request = None);
     }
 
     /// Whether there is nothing to remember.

@@ -1,6 +1,7 @@
 mod attend;
 mod breaking;
 mod check;
+mod handing_on;
 mod hints;
 mod inspect;
 mod line;

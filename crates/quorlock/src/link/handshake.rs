@@ -78,7 +78,7 @@ async fn standing(answers: &mut mpsc::UnboundedReceiver<Answer>) -> Result<Stand
         match answers.recv().await {
             Some(Answer::Standing(standing)) => return Ok(*standing),
             Some(Answer::End(trouble)) => return Err(trouble),
-            Some(Answer::Replies(_) | Answer::Page(_) | Answer::History(_) | Answer::Hint(_) | Answer::Broken(_)) => {}
+            Some(Answer::Replies(_) | Answer::Page(_) | Answer::History(_) | Answer::Hint(..) | Answer::Broken(_)) => {}
             None => return Err(Trouble::Broken("the session has ended".into())),
         }
     }

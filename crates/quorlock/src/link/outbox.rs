@@ -199,9 +199,11 @@ impl Owed {
         } else {
             // Something of this attempt may still arrive, behind this: leave a note that it is over.
             let may_arrive = self.mark.is_stray(node) || self.mark.is_of_another();
-            let tombstone = may_arrive.then(|| self.ttl.as_millis() * 2);
-            // By the time that it is sent once more, the waiter may have left: its place is not to come back.
-            let parting = self.parting.filter(|parting| !(self.tried && matches!(parting, Parting::Yield(_))));
+            // By the time that it is sent once more, the waiter may have left: its place is not to come back. If it is
+            // still there, it must not be given a vote for this attempt.
+            let unyielded = self.tried && matches!(self.parting, Some(Parting::Yield(_)));
+            let parting = self.parting.filter(|_| !unyielded);
+            let tombstone = (may_arrive || unyielded).then(|| self.ttl.as_millis() * 2);
             Request::Release { attempt, tombstone, parting }
         };
         Letter { place: Arc::clone(&self.place), request: Arc::new(request) }

@@ -7,7 +7,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorlock_core::node::Incarnation;
-use quorlock_core::ticket::Ticket;
+use quorlock_core::ticket::{Handoff, Ticket};
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
 use tokio::sync::{mpsc, oneshot};
@@ -120,7 +120,7 @@ impl Link {
                     Some(Answer::Standing(standing)) => self.watched(&mut watch, *standing)?,
                     Some(Answer::End(trouble)) => return Err(trouble),
                     Some(Answer::Replies(replies)) => self.arrived(self.connection(), replies)?,
-                    Some(Answer::Hint(ticket)) => self.hinted(ticket),
+                    Some(Answer::Hint(ticket, handoff)) => self.hinted(ticket, handoff),
                     Some(Answer::Page(page)) => self.found(self.connection(), page),
                     Some(Answer::History(told)) => self.recalled(self.connection(), told),
                     Some(Answer::Broken(key)) => self.heard_of_break(&key),
@@ -234,10 +234,10 @@ impl Link {
         }
     }
 
-    /// Passes on a hint.
-    pub(super) fn hinted(&self, ticket: Ticket) {
+    /// Passes on a hint, or a vote that came as one.
+    pub(super) fn hinted(&self, ticket: Ticket, handoff: Option<Handoff>) {
         self.config.traffic.heard_hint();
-        self.config.waiters.hint(self.node, ticket);
+        self.config.waiters.hint(self.node, ticket, handoff);
     }
 
     /// Passes on that a lock was broken: whoever holds it asks the nodes at once.

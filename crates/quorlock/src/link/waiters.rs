@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use quorlock_core::ticket::Ticket;
+use quorlock_core::ticket::{Handoff, Ticket};
 
 /// Someone who waits, and asks again when told that it may help.
 pub(crate) trait Hinted: Send + Sync {
-    /// This node may be free now.
-    fn hint(self: Arc<Self>, node: usize);
+    /// This node may be free now, or has given its vote already.
+    fn hint(self: Arc<Self>, node: usize, handoff: Option<Handoff>);
 }
 
 /// All waiters of a client.
@@ -28,11 +28,11 @@ impl Waiters {
     }
 
     /// Passes on a node's hint.
-    pub(crate) fn hint(&self, node: usize, ticket: Ticket) {
+    pub(crate) fn hint(&self, node: usize, ticket: Ticket, handoff: Option<Handoff>) {
         // Not under the mutex: whoever asks again may find that it has waited long enough.
         let waiter = self.by_ticket().get(&ticket).and_then(Weak::upgrade);
         if let Some(waiter) = waiter {
-            waiter.hint(node);
+            waiter.hint(node, handoff);
         }
     }
 
@@ -40,7 +40,7 @@ impl Waiters {
     pub(crate) fn hint_all(&self, node: usize) {
         let all: Vec<_> = self.by_ticket().values().filter_map(Weak::upgrade).collect();
         for waiter in all {
-            waiter.hint(node);
+            waiter.hint(node, None);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Errand, Incarnation, NodeTime, Record, apply, attend};
+use quorlock_core::node::{Errand, Incarnation, NodeTime, Record, apply, attend, hand_on};
 use quorlock_core::ticket::Channel;
 use quorlock_core::vote::{Request, Vote};
 use tokio::sync::{Notify, mpsc};
@@ -257,10 +257,15 @@ impl State {
             }
         }
         if let Some(hint) = answer.hint
-            && let Some(listener) = self.listeners.get(&hint.channel)
+            && let Some(listener) = self.listeners.get(&hint.channel).filter(|listener| !listener.is_closed())
         {
+            let handoff = answer.next.and_then(|next| {
+                record.tombstone = self.tombstones.get(&next.attempt).copied();
+                hand_on(known, record, &next, now)
+            });
+            record.tombstone = None;
             // Whoever has gone does not wait.
-            let _ = listener.send(Answer::Hint(hint.ticket));
+            let _ = listener.send(Answer::Hint(hint.ticket, handoff));
         }
         Reply::Voted { vote: answer.vote, at_micros: Some(now.wall_micros) }
     }

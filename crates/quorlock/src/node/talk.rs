@@ -3,7 +3,7 @@
 use quorlock_core::node::{Errand, Standing};
 use quorlock_core::ticket::Channel;
 #[cfg(test)]
-use quorlock_core::ticket::Ticket;
+use quorlock_core::ticket::{Handoff, Ticket};
 use tokio::sync::mpsc;
 
 use crate::node::{Answer, Inbox, Node, Session, Trouble};
@@ -48,7 +48,7 @@ impl Talk {
                 return Err(trouble.clone());
             }
             match self.answers.recv().await {
-                Some(Answer::Hint(_) | Answer::Broken(_)) => {}
+                Some(Answer::Hint(..) | Answer::Broken(_)) => {}
                 Some(Answer::End(trouble)) => self.ended = Some(trouble),
                 Some(answer) => return Ok(answer),
                 None => self.ended = Some(Trouble::Broken("the session has ended".into())),
@@ -68,11 +68,11 @@ impl Talk {
     pub(crate) async fn listening(
         node: &dyn Node,
         channel: Channel,
-    ) -> Result<(Self, mpsc::UnboundedReceiver<Ticket>), Trouble> {
+    ) -> Result<(Self, mpsc::UnboundedReceiver<(Ticket, Option<Handoff>)>), Trouble> {
         let (sender, answers) = mpsc::unbounded_channel();
         let (hints, heard) = mpsc::unbounded_channel();
         let inbox = Inbox::new(channel, move |answer| match answer {
-            Answer::Hint(ticket) => drop(hints.send(ticket)),
+            Answer::Hint(ticket, handoff) => drop(hints.send((ticket, handoff))),
             answer => drop(sender.send(answer)),
         });
         Ok((Self { session: node.open(inbox).await?, answers, ended: None }, heard))

@@ -138,7 +138,7 @@ macro_rules! on_all {
                 the_place_the_holder_and_the_grant_are_told_in_order,
                 what_is_free_is_told_once,
                 a_try_does_not_overtake,
-                a_killed_waiter_is_in_the_way_no_longer_than_its_place_is_kept,
+                a_waiter_that_is_gone_is_in_the_way_no_longer_than_its_place_or_its_turn,
                 an_inspection_shows_who_holds_and_how_many_wait,
                 an_inspection_shows_how_it_is_held,
             }

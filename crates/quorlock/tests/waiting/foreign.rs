@@ -44,12 +44,13 @@ impl Foreigner<'_> {
     }
 }
 
-/// A holder, a waiter who is told of nothing for a moment, and a foreigner who takes the lock in that moment.
+/// A plain holder, whose release is handed on to nobody, a waiter who does not ask for a moment, and a foreigner who takes
+/// the lock in that moment.
 async fn overtaken(cluster: &Wired, ttl: Duration) -> (Foreigner<'_>, Client, InLine) {
     let holder = connected(cluster.direct()).await;
     let client = connected(cluster.builder()).await;
     let foreigner = Foreigner { servers: &cluster.servers, id: "foreigner".into() };
-    let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
+    let lease = holder.lock("job").plain().acquire().await.expect("nobody else wants it");
     let waiter = InLine::placed(client.lock("job")).await;
     in_line(&cluster.servers, "job", 1).await;
     assert!(!foreigner.acquire(ttl), "our lease excludes foreigners");
@@ -65,13 +66,30 @@ async fn overtaken(cluster: &Wired, ttl: Duration) -> (Foreigner<'_>, Client, In
 async fn a_foreigner_overtakes_a_waiter_who_is_served_after_its_release() {
     let cluster = Wired::ready(3).await;
     let (foreigner, _client, waiter) = overtaken(&cluster, Duration::from_secs(120)).await;
-    // It has heard of the release, and has asked.
+    // It has asked.
     let before: Vec<u64> = cluster.proxies.iter().map(Proxy::bytes_down).collect();
     let heard = |(proxy, before): (&Proxy, &u64)| proxy.bytes_down() > *before;
     eventually_async("the waiter to be refused", async || cluster.proxies.iter().zip(&before).all(heard)).await;
     assert!(!waiter.is_over(), "a foreigner's lease excludes us");
     assert_eq!(foreigner.votes(), 3);
     foreigner.release();
+    waiter.served().await.release().await.expect("the nodes are there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreigner_does_not_overtake_one_to_whom_the_lock_is_handed_on() {
+    let cluster = Wired::ready(3).await;
+    let holder = connected(cluster.direct()).await;
+    let client = connected(cluster.builder()).await;
+    let foreigner = Foreigner { servers: &cluster.servers, id: "foreigner".into() };
+    let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
+    let waiter = InLine::placed(client.lock("job")).await;
+    in_line(&cluster.servers, "job", 1).await;
+    cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
+    lease.release().await.expect("the nodes are there");
+    in_line(&cluster.servers, "job", 0).await;
+    assert!(!foreigner.acquire(Duration::from_secs(120)), "the votes are the waiter's, who does not know it yet");
+    cluster.proxies.iter().for_each(|proxy| proxy.hold(false));
     waiter.served().await.release().await.expect("the nodes are there");
 }
 

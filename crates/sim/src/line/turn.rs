@@ -12,6 +12,8 @@ pub(super) enum Turn {
     Lost(usize, usize),
     /// A node's hint reaches a client.
     Hinted(usize, usize),
+    /// A client hears that a node has handed its vote on to it.
+    Handed(usize, usize),
     /// A client is called, as it asked to be.
     Called(usize),
     /// Time passes until somebody has to be called.
@@ -25,7 +27,9 @@ impl Turn {
             Action::Request(client, node) => Some(Self::Answered(client, node)),
             Action::Hint(client, node) => Some(Self::Hinted(client, node)),
             Action::Tick(client) => Some(Self::Called(client)),
-            Action::Reply(..) | Action::Free(_) => None,
+            // Answers come back at once: this is what comes without a question.
+            Action::Reply(client, node) => Some(Self::Handed(client, node)),
+            Action::Free(_) => None,
         };
         world.enabled().into_iter().filter_map(turn).collect()
     }
@@ -49,6 +53,7 @@ impl Turn {
             Self::Answered(client, node) => world.exchange(client, node),
             Self::Lost(client, node) => return world.lose(Action::Request(client, node)),
             Self::Hinted(client, node) => world.act(Action::Hint(client, node)),
+            Self::Handed(client, node) => world.act(Action::Reply(client, node)),
             Self::Called(client) => world.act(Action::Tick(client)),
             Self::Pass => return world.pass_time(),
         }
@@ -61,6 +66,7 @@ impl Turn {
             Self::Answered(client, node) => line(client, &format!("is answered by n{}", node + 1)),
             Self::Lost(client, node) => line(client, &format!("does not reach n{}", node + 1)),
             Self::Hinted(client, node) => line(client, &format!("gets a hint from n{}", node + 1)),
+            Self::Handed(client, node) => line(client, &format!("hears that n{} has given it its vote", node + 1)),
             Self::Called(client) => line(client, "looks at the clock"),
             Self::Pass => Line { at: 0.0, who: String::new(), what: "time passes".into() },
         }

@@ -8,14 +8,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use quorlock_core::acquire::{Acquire, Plan, Step, Won};
+use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Constants, Epoch, Incarnation, NodeTime, Record, apply};
+use quorlock_core::node::{Constants, Epoch, Incarnation, NodeTime, Place, Record, apply, hand_on};
 use quorlock_core::quorum::Quorum;
 use quorlock_core::retry::{Dice, Retry};
 use quorlock_core::rules::Rules;
-use quorlock_core::ticket::{Channel, Parting};
+use quorlock_core::ticket::{Channel, Handoff, Parting};
 use quorlock_core::time::{Drift, Moment, Ttl};
 use quorlock_core::vote::{Outcome, Request, Vote};
 
@@ -27,6 +28,7 @@ pub const TTL: Duration = Duration::from_secs(10);
 
 /// What is wrong with this world.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each may be wrong by itself")]
 pub struct Flaws {
     /// The clients do not keep all rules.
     pub rules: Rules,
@@ -34,8 +36,12 @@ pub struct Flaws {
     pub headless: bool,
     /// Nodes hint the yielder of its own vote.
     pub self_waking: bool,
-    /// Hints get lost.
+    /// Hints get lost, and votes that are handed on.
     pub deaf: bool,
+    /// Nodes go on with the request of one who has yielded.
+    pub unyielding: bool,
+    /// Nodes hand no votes on: whoever is told has to ask. Not a flaw of nodes that cannot.
+    pub empty_handed: bool,
     /// This node does not answer.
     pub down: Option<usize>,
 }
@@ -58,8 +64,15 @@ pub enum Action {
 #[derive(Clone, Debug, Default)]
 struct Link {
     requests: VecDeque<(Request, Moment)>,
-    replies: VecDeque<(LeaseId, Outcome)>,
+    replies: VecDeque<Message>,
     hints: u32,
+}
+
+/// What comes back over a link, in its order.
+#[derive(Clone, Debug)]
+enum Message {
+    Vote(LeaseId, Outcome),
+    Handoff(Handoff),
 }
 
 #[derive(Clone, Debug)]
@@ -201,8 +214,12 @@ impl World {
             Action::Request(index, node) => self.deliver(index, node),
             Action::Reply(index, node) => {
                 let client = &mut self.clients[index];
-                if let Some((attempt, outcome)) = client.links[node].replies.pop_front() {
-                    let steps = client.machine.take(attempt, node, outcome, now, &mut client.dice);
+                if let Some(message) = client.links[node].replies.pop_front() {
+                    let (machine, dice) = (&mut client.machine, &mut client.dice);
+                    let steps = match message {
+                        Message::Vote(attempt, outcome) => machine.take(attempt, node, outcome, now, dice),
+                        Message::Handoff(handoff) => machine.take_handoff(node, handoff, now, micros, dice),
+                    };
                     self.carry_out(index, steps);
                 }
             }
@@ -259,10 +276,12 @@ impl World {
         }
     }
 
-    /// A request reaches its node, and the answer comes back at once.
+    /// A request reaches its node, and the answer comes back at once, behind what the node has said before.
     pub fn exchange(&mut self, index: usize, node: usize) {
         self.act(Action::Request(index, node));
-        self.act(Action::Reply(index, node));
+        while !self.clients[index].links[node].replies.is_empty() {
+            self.act(Action::Reply(index, node));
+        }
     }
 
     /// Releases that would change nothing arrive at once: they commute with all else that can happen.
@@ -293,11 +312,15 @@ impl World {
         else {
             return false;
         };
-        let is_in_line = |ticket| record.line.iter().any(|place| place.waiter.ticket == ticket);
-        let leaves = matches!(parting, Some(Parting::Leave(waiter)) if is_in_line(waiter.ticket));
+        let place = |ticket| record.line.iter().find(|place| place.waiter.ticket == ticket);
+        let parts = match parting {
+            Some(Parting::Leave(waiter)) => place(waiter.ticket).is_some(),
+            Some(Parting::Yield(waiter)) => place(waiter.ticket).is_some_and(|place| place.request.is_some()),
+            None => false,
+        };
         let is_own = record.vote.as_ref().is_some_and(|vote| vote.attempt == *attempt)
             || record.entries.iter().any(|entry| entry.attempt == *attempt);
-        !leaves && !is_own
+        !parts && !is_own
     }
 
     /// The next request is lost, or the answer to it. A link keeps its releases until they are acknowledged.
@@ -378,7 +401,11 @@ impl World {
                 record.entries.iter().map(|entry| (name(&entry.attempt), entry.slot, entry.until)).collect();
             entries.sort_unstable();
             let fence = record.fence.as_ref().map(|note| (note.fence, note.ticket));
-            let line: Vec<_> = record.line.iter().map(|place| (place.waiter.channel, place.until)).collect();
+            let kept = |place: &Place| {
+                place.request.as_ref().map(|request| (name(&request.attempt), request.proposal, request.ttl))
+            };
+            let line: Vec<_> =
+                record.line.iter().map(|place| (place.waiter.channel, place.until, kept(place))).collect();
             let _ = write!(key, "|{votes:?}{entries:?}{fence:?}{line:?}");
         }
         for client in &self.clients {
@@ -388,8 +415,14 @@ impl World {
                 for (request, sent) in &link.requests {
                     let _ = write!(key, "{:?}{sent:?}{request:?}", name(&request.attempt()));
                 }
-                for (attempt, outcome) in &link.replies {
-                    let _ = write!(key, "{:?}{outcome:?}", name(attempt));
+                for message in &link.replies {
+                    let _ = match message {
+                        Message::Vote(attempt, outcome) => write!(key, "{:?}{outcome:?}", name(attempt)),
+                        Message::Handoff(Handoff { attempt, fence }) => {
+                            let of = self.attempts.keys().find(|of| Digest::of(**of) == *attempt).and_then(name);
+                            write!(key, "{of:?}{fence:?}")
+                        }
+                    };
                 }
             }
         }
@@ -410,7 +443,18 @@ impl World {
         } else {
             Vec::new()
         };
+        let yields = match &request {
+            Request::Release { parting: Some(Parting::Yield(waiter)), .. } if self.flaws.unyielding => {
+                Some(waiter.ticket)
+            }
+            _ => None,
+        };
+        let is_theirs = |place: &&mut Place| Some(place.waiter.ticket) == yields;
+        let request_kept = record.line.iter_mut().find(is_theirs).and_then(|place| place.request.clone());
         let mut answer = apply(&self.life, record, &request, EPOCH, now);
+        if let Some(place) = record.line.iter_mut().find(is_theirs) {
+            place.request = request_kept;
+        }
         if !line.is_empty() {
             let Request::Acquire { waiter, .. } = &request else { unreachable!("only who asks is kept from the line") };
             record.line = line;
@@ -422,15 +466,21 @@ impl World {
             answer.hint = None;
             self.clients[index].links[node].hints += 1;
         }
-        if let Some(hint) = answer.hint.filter(|_| !self.flaws.deaf) {
+        if let Some(hint) = answer.hint {
             let hinted = &mut self.clients[hint.channel.0 as usize];
-            if !hinted.is_dead {
-                hinted.links[node].hints += 1;
+            // A node sees when nobody listens any more, but not that what it says gets lost.
+            let next = answer.next.filter(|_| !hinted.is_dead && !self.flaws.empty_handed);
+            let handoff = next.and_then(|next| hand_on(&self.life, record, &next, now));
+            if !hinted.is_dead && !self.flaws.deaf {
+                match handoff {
+                    Some(handoff) => hinted.links[node].replies.push_back(Message::Handoff(handoff)),
+                    None => hinted.links[node].hints += 1,
+                }
             }
         }
         if request.may_grant() {
             let outcome = Outcome::Voted { vote: answer.vote, sent };
-            self.clients[index].links[node].replies.push_back((request.attempt(), outcome));
+            self.clients[index].links[node].replies.push_back(Message::Vote(request.attempt(), outcome));
         }
     }
 

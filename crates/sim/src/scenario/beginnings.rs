@@ -139,6 +139,36 @@ pub(super) fn two_readers_and_a_writer() -> Setup {
     Setup { budget, horizon: 0, ..Setup::new(vec![reader(1), reader(2), writer]) }
 }
 
+/// One who waits on two nodes.
+fn waiter() -> Party {
+    Party { waits: true, ..Party::reaching(&[0, 1]) }
+}
+
+/// One who holds, one who waits for it, and the first again: on a single node.
+pub(super) fn handed_on() -> Setup {
+    let party = Party { servers: vec![0], ..Party::reaching(&[0]) };
+    let parties = vec![Party { starts: 2, ..party.clone() }, Party { waits: true, ..party }];
+    Setup { servers: 1, budget: Budget { frees: 1, ..NONE }, grid: 240, alike: false, ..Setup::new(parties) }
+}
+
+pub(super) fn handed_on_with_mishaps() -> Setup {
+    let parties = vec![Party::reaching(&[0, 1]), waiter()];
+    let budget = Budget { slow: 1, breaks: 1, cancels: 1, frees: 2, ..NONE };
+    Setup { budget, grid: NO_GRID, horizon: 300, ..Setup::new(parties) }
+}
+
+pub(super) fn two_who_wait() -> Setup {
+    let other = Party { waits: true, ..Party::reaching(&[0, 2]) };
+    let budget = Budget { cancels: 1, frees: 1, ..NONE };
+    Setup { budget, grid: NO_GRID, horizon: 300, ..Setup::new(vec![Party::reaching(&[0, 1]), waiter(), other]) }
+}
+
+pub(super) fn waiting_through_a_restart() -> Setup {
+    let parties = vec![Party::reaching(&[0, 1]), waiter()];
+    let budget = Budget { saves: 1, restores: 1, frees: 1, ..NONE };
+    Setup { budget, grid: NO_GRID, horizon: 1_210, ..Setup::new(parties) }
+}
+
 pub(super) fn two_everywhere() -> Setup {
     let setup = Setup { grid: NO_GRID, horizon: 1_010, ..Setup::new(vec![Party::once(), Party::once()]) };
     Setup { budget: Budget { slow: 1, frees: 1, ..NONE }, ..setup }

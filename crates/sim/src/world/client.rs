@@ -9,7 +9,7 @@ use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
 use quorlock_core::quorum::Quorum;
 use quorlock_core::retry::{Dice, Retry};
-use quorlock_core::ticket::Parting;
+use quorlock_core::ticket::{Channel, Parting};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::validity;
 use quorlock_core::watchdog::Renewals;
@@ -84,7 +84,8 @@ impl Client {
     }
 
     /// How it asks.
-    pub(super) fn plan(setup: &Setup, party: &Party) -> Plan {
+    pub(super) fn plan(setup: &Setup, index: usize) -> Plan {
+        let party = &setup.parties[index];
         Plan {
             quorum: quorum(setup, party),
             ttl: ttl(),
@@ -93,7 +94,7 @@ impl Client {
             node_deadline: Duration::from_millis(setup.node_deadline),
             retry: Retry::ONCE,
             give_up: None,
-            line: None,
+            line: party.waits.then_some(Channel(index as u128)),
             plain: party.plain,
             mode: party.mode,
             holder: String::new(),

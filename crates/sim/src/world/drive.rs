@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quorlock_core::acquire::{self, Acquire, Won};
 use quorlock_core::hold;
 use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::Parting;
+use quorlock_core::ticket::{Handoff, Parting};
 use quorlock_core::vote::{Outcome, Request, Silence, Vote};
 
 use super::client::{Client, ttl};
@@ -20,7 +20,7 @@ impl World {
     pub(super) fn start(&mut self, index: usize) {
         let setup = Arc::clone(&self.setup);
         self.clients[index].starts -= 1;
-        self.clients[index].machine = Some(Acquire::new(Client::plan(&setup, &setup.parties[index])));
+        self.clients[index].machine = Some(Acquire::new(Client::plan(&setup, index)));
         self.tick(index);
     }
 
@@ -72,6 +72,19 @@ impl World {
             link.ask(&request, 1, now);
         }
         self.say_of_client(index, || "has given the lease away: whoever got it extends it".into());
+    }
+
+    /// A node says that it may be free, or has given its vote.
+    pub(super) fn hinted(&mut self, index: usize, node: usize, handoff: Option<Handoff>) {
+        let now = self.moment(index);
+        let micros = Some((BASE + self.now).cast_signed() + self.setup.parties[index].ahead);
+        let client = &mut *self.clients[index];
+        let Some(machine) = &mut client.machine else { return };
+        let steps = match handoff {
+            Some(handoff) => machine.take_handoff(node, handoff, now, micros, &mut client.dice),
+            None => machine.hint(node, now, micros),
+        };
+        self.perform(index, steps);
     }
 
     /// An answer for whichever machine it belongs to.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Epoch;
-use quorlock_core::ticket::Parting;
+use quorlock_core::ticket::{Handoff, Parting};
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Request, Vote};
 
@@ -19,6 +19,14 @@ pub(super) struct Letter {
     pub(super) round: u32,
     /// Whether it asks for more of what was asked before.
     pub(super) again: bool,
+}
+
+/// What is on its way back.
+#[derive(Clone, Debug, Hash)]
+pub(super) enum Message {
+    Reply(Box<Reply>),
+    /// To one who waits: it may be free, or the node has given it its vote.
+    Hint(Option<Handoff>),
 }
 
 /// An answer on its way.
@@ -55,7 +63,7 @@ pub(super) struct Owed {
 pub(super) struct Link {
     pub(super) connection: Option<Connection>,
     pub(super) out: VecDeque<Letter>,
-    pub(super) back: VecDeque<Reply>,
+    pub(super) back: VecDeque<Message>,
     /// What broken connections had under way: it may still arrive.
     pub(super) strays: VecDeque<Letter>,
     pub(super) owed: Vec<Owed>,
@@ -110,9 +118,10 @@ impl Link {
         let request = if owed.is_plain {
             Request::PlainRelease { attempt }
         } else {
-            let is_noted = self.stray.contains(&attempt) && !setup.lacks(Flaw::NoTombstone);
+            let unyielded = owed.tried && matches!(owed.parting, Some(Parting::Yield(_)));
+            let is_noted = (self.stray.contains(&attempt) || unyielded) && !setup.lacks(Flaw::NoTombstone);
             let tombstone = is_noted.then_some(2 * TTL.as_millis() as u64);
-            let parting = owed.parting.filter(|parting| !(owed.tried && matches!(parting, Parting::Yield(_))));
+            let parting = owed.parting.filter(|_| !unyielded);
             Request::Release { attempt, tombstone, parting }
         };
         owed.tried = true;
@@ -128,7 +137,10 @@ impl Link {
     /// unless the server is gone, too.
     pub(super) fn cut(&mut self, may_arrive: bool) -> Vec<Letter> {
         self.connection = None;
-        let replies = std::mem::take(&mut self.back).into_iter().map(|reply| reply.letter);
+        let replies = std::mem::take(&mut self.back).into_iter().filter_map(|message| match message {
+            Message::Reply(reply) => Some(reply.letter),
+            Message::Hint(_) => None,
+        });
         let letters = std::mem::take(&mut self.out);
         let unanswered: Vec<Letter> =
             replies.chain(letters.iter().cloned()).filter(|letter| letter.request.may_grant()).collect();

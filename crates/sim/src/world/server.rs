@@ -2,7 +2,10 @@
 
 use quorlock_core::fence::Fence;
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Answer, Epoch, Errand, FenceNote, Incarnation, NodeTime, Record, Standing, apply, attend};
+use quorlock_core::node::{
+    Answer, Epoch, Errand, FenceNote, Incarnation, KeptRequest, NodeTime, Record, Standing, apply, attend, hand_on,
+};
+use quorlock_core::ticket::Handoff;
 use quorlock_core::vote::{Refusal, Request, Vote};
 
 use super::clock::{BASE, server_time};
@@ -116,11 +119,26 @@ impl Server {
             record.vote = None;
             record.entries.clear();
         }
-        if let Some(note) = &mut record.fence {
-            // Nobody looks that far ahead, and nobody looks back.
+        self.forget_times();
+        answer
+    }
+
+    /// Nobody looks that far ahead, and nobody looks back.
+    fn forget_times(&mut self) {
+        if let Some(note) = &mut self.memory.record.fence {
             (note.until, note.since_micros) = (u64::MAX, 0);
         }
-        answer
+    }
+
+    /// Gives the vote to the first in line, for what it has asked before.
+    pub(super) fn hand_on(&mut self, setup: &Setup, now: u64, next: &KeptRequest) -> Option<Handoff> {
+        let time = self.time(setup, now);
+        let Memory { life, record, tombstones, .. } = &mut self.memory;
+        record.tombstone = tombstones.iter().find(|(of, _)| *of == next.attempt).map(|(_, until)| *until);
+        let handoff = hand_on(life.as_ref()?, record, next, time);
+        record.tombstone = None;
+        self.forget_times();
+        handoff
     }
 
     /// Whether a request is a release that changes nothing here.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use quorlock_core::node::Errand;
+use quorlock_core::node::{Errand, KeptRequest};
+use quorlock_core::ticket::{Handoff, Hint};
 use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
 
 use super::World;
-use super::link::{Connection, Letter, Reply};
-use super::tell::server_name;
+use super::link::{Connection, Letter, Link, Message, Reply};
+use super::tell::{client_name, server_name};
 use crate::setup::{Flaw, Party};
 
 impl World {
@@ -19,7 +20,7 @@ impl World {
     pub(super) fn deliver(&mut self, index: usize, node: usize) {
         let Some(letter) = self.clients[index].links[node].out.pop_front() else { return };
         let reply = self.vote(index, node, letter, false);
-        self.clients[index].links[node].back.push_back(reply);
+        self.clients[index].links[node].back.push_back(Message::Reply(Box::new(reply)));
     }
 
     pub(super) fn deliver_stray(&mut self, index: usize, node: usize) {
@@ -32,16 +33,40 @@ impl World {
         let setup = Arc::clone(&self.setup);
         let behind = self.behind(index, node);
         let server = &mut self.servers[behind];
-        let vote = server.vote(&setup, self.now, &letter.request, letter.epoch, letter.again).vote;
-        let epoch = server.epoch();
+        let answer = server.vote(&setup, self.now, &letter.request, letter.epoch, letter.again);
+        let (vote, epoch) = (answer.vote, server.epoch());
         self.say_vote(behind, &letter, &vote, is_stray);
+        if let Some(hint) = answer.hint {
+            self.tell_the_first(behind, hint, answer.next.as_ref());
+        }
         Reply { letter, vote, epoch }
     }
 
-    /// The next answer comes back.
+    /// Tells the first in line, if it listens, and hands the vote on to it if that can be.
+    fn tell_the_first(&mut self, server: usize, hint: Hint, next: Option<&KeptRequest>) {
+        let setup = Arc::clone(&self.setup);
+        let index = hint.channel.0 as usize;
+        let listens = |link: &Link| link.connection.as_ref().is_some_and(|connection| !connection.is_dead);
+        let servers = &setup.parties[index].servers;
+        let ear =
+            (0..servers.len()).find(|node| servers[*node] == server && listens(&self.clients[index].links[*node]));
+        let Some(node) = ear else { return };
+        let handoff = next.and_then(|next| self.servers[server].hand_on(&setup, self.now, next));
+        if let Some(Handoff { fence, .. }) = handoff {
+            let whose = client_name(index);
+            self.say_of_server(server, || format!("hands its vote on to {whose}, fence {fence}"));
+        }
+        self.clients[index].links[node].back.push_back(Message::Hint(handoff));
+    }
+
+    /// The next answer comes back, or a hint.
     pub(super) fn hear(&mut self, index: usize, node: usize) {
         let link = &mut self.clients[index].links[node];
-        let Some(Reply { letter, mut vote, epoch }) = link.back.pop_front() else { return };
+        let Reply { letter, mut vote, epoch } = match link.back.pop_front() {
+            Some(Message::Reply(reply)) => *reply,
+            Some(Message::Hint(handoff)) => return self.hinted(index, node, handoff),
+            None => return,
+        };
         let attempt = letter.request.attempt();
         if !letter.request.may_grant() {
             link.settle(attempt);
@@ -114,6 +139,8 @@ impl World {
         link.owe_again(&setup, now);
         let how = if is_ripe { "" } else { ", which is in quarantine" };
         self.say_of_client(index, || format!("connects to {}{how}", server_name(behind)));
+        // What the node has said meanwhile was not heard.
+        self.hinted(index, node, None);
     }
 
     /// Whether a look at an unripe node would change anything.

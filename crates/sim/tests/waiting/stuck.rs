@@ -73,7 +73,7 @@ fn with_yield_split_votes_come_together_at_polling_pace_when_hints_are_lost() {
 /// In each turn `B` and `C` are quicker than `A` on one node, and give back what they got when they hear of `A`.
 /// Hints are lost. Whether `A` gets the lock all the same.
 fn overtaken(headless: bool) -> bool {
-    let mut world = three(Flaws { headless, deaf: true, ..Flaws::default() });
+    let mut world = three(Flaws { headless, deaf: true, empty_handed: true, ..Flaws::default() });
     while world.seconds() < LONG {
         world.exchange(A, 0);
         world.exchange(B, 1);

@@ -1,5 +1,6 @@
 //! Waiting in line: tickets, polls, hints, yields, and the ways out.
 
+mod handoffs;
 mod hints;
 
 use super::*;

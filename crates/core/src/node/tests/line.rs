@@ -123,7 +123,8 @@ fn a_place_is_kept_for_one_entry_lease_from_the_last_time_of_asking() {
 #[test]
 fn a_full_line_takes_nobody_else_but_keeps_those_who_wait() {
     let mut node = Node::voted();
-    let places = (1..=u64::from(WAITERS_MAX)).map(|at| Place { waiter: waiter(X, at), until: T + LEASE });
+    let places =
+        (1..=u64::from(WAITERS_MAX)).map(|at| Place { waiter: waiter(X, at), until: T + LEASE, request: None });
     node.record.line = places.collect();
     assert_eq!(node.ask(T, &waits(X, B, 0)), Vote::Refusal(Refusal::LineFull), "not even a lower one");
     assert_eq!(held(node.ask(T, &waits(X, C, 5))), place(5, WAITERS_MAX, true));

@@ -62,6 +62,6 @@ redis.call('DEL', KEYS[1])
 redis.pcall('PUBLISH', BROKEN_CHANNEL, KEYS[1])
 --#line
 drop_lapsed()
-local first, taken, room = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES'), nil, false
+local first, taken, room, wanted = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES'), nil, false, nil
 --#hint
 return {3, now, its, 1, 0}

@@ -10,13 +10,13 @@ use ::redis::{Client, Connection, Script, Value, pipe};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::node::{Errand, FenceNote};
-use quorlock_core::ticket::{Channel, Hint, Ticket};
+use quorlock_core::ticket::{Channel, Handoff, Hint, Ticket};
 use quorlock_testkit::{Clock, RedisServer};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::RedisNode;
-use super::scripts::{Home, fence_key, holds_key, kept_key, line_key, tombstone_key};
+use super::scripts::{Home, asked_key, fence_key, holds_key, kept_key, line_key, tombstone_key};
 use crate::node::{Letter, Reply, Talk};
 use model::{Model, State, channels, constants, mortals};
 use seen::Seen;
@@ -48,7 +48,7 @@ struct Bench {
 struct Listener {
     channel: Channel,
     session: Talk,
-    hints: UnboundedReceiver<Ticket>,
+    hints: UnboundedReceiver<(Ticket, Option<Handoff>)>,
 }
 
 impl Bench {
@@ -107,16 +107,16 @@ impl Bench {
                 prop_assert_eq!(replies.len(), letters.len());
                 let mut hints = Vec::new();
                 for ((reply, letter), name) in replies.into_iter().zip(letters).zip(names) {
-                    let answer = model.answer(life, name, &letter.request);
+                    let (answer, handoff) = model.answer(life, name, &letter.request);
                     let vote = answer.vote;
-                    hints.extend(answer.hint.map(|Hint { channel, ticket }| (channel, ticket)));
+                    hints.extend(answer.hint.map(|Hint { channel, ticket }| (channel, ticket, handoff)));
                     // The page's own commands and releases do not tell the time.
                     let is_silent = letter.request.is_plain() || letter.request.is_release();
                     let at_micros = (!is_silent).then_some(model.micros.unsigned_abs());
                     prop_assert_eq!(reply, Reply::Voted { vote, at_micros }, "to {:?} in {:?}", letter, step);
                 }
                 // In order on each channel.
-                hints.sort_by_key(|(channel, _)| *channel);
+                hints.sort_by_key(|(channel, ..)| *channel);
                 prop_assert_eq!(self.hints().await, hints, "hints after {:?}", step);
             }
             Step::Visit(visit) => {
@@ -156,11 +156,12 @@ impl Bench {
     }
 
     /// What was published since the last time, channel by channel: it is heard before the answer to a later question.
-    async fn hints(&mut self) -> Vec<(Channel, Ticket)> {
+    async fn hints(&mut self) -> Vec<(Channel, Ticket, Option<Handoff>)> {
         let mut heard = Vec::new();
         for Listener { channel, session, hints } in &mut self.listeners {
             session.errand(Errand::Look).await.unwrap();
-            heard.extend(std::iter::from_fn(|| hints.try_recv().ok()).map(|ticket| (*channel, ticket)));
+            let said = std::iter::from_fn(|| hints.try_recv().ok());
+            heard.extend(said.map(|(ticket, handoff)| (*channel, ticket, handoff)));
         }
         heard
     }
@@ -170,7 +171,8 @@ impl Bench {
         let forget = Script::new(include_str!("differential/forget.lua"));
         for place in &model.places {
             let mut run = forget.prepare_invoke();
-            run.key(holds_key(place)).key(line_key(place)).key(kept_key(place)).arg(micros.div_euclid(1_000));
+            run.key(holds_key(place)).key(line_key(place)).key(kept_key(place)).key(asked_key(place));
+            run.arg(micros.div_euclid(1_000));
             run.invoke::<()>(&mut self.raw).unwrap();
         }
     }
@@ -186,6 +188,7 @@ impl Bench {
             for key in [line_key(place), kept_key(place)] {
                 pipe.cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").cmd("PTTL").arg(&key);
             }
+            pipe.cmd("HGETALL").arg(asked_key(place)).cmd("PTTL").arg(asked_key(place));
         }
         for attempt in mortals() {
             // Outside of a Cluster it is the attempt's, whatever the place.

@@ -120,6 +120,7 @@ if verb == 'acquire' and place ~= '' then redis.call('ZREM', line, place) end
 -- Whoever enters together with others leaves room for the next.
 if verb == 'acquire' and not own and not reentry then
   local first, taken, room = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES'), mode, count + 1 < (permits or 0)
+  local wanted
   --#hint
 end
 if mode == 'k' then return {1, now, fence, tonumber(mine), free} end

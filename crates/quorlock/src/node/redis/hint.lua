@@ -1,6 +1,9 @@
--- Tells `first`, who is the first in line, that a vote may be had, if it could have one now. Needs `taken`, which is nil
--- when no vote stands, else how it is held, and `room`, which says whether a slot is free.
+-- Tells `first`, who is the first in line, that a vote may be had, if it could have one now, or that it has one. Needs
+-- `line`, `clock`, `taken`, which is nil when no vote stands, else how it is held, `room`, which says whether a slot is
+-- free, and `wanted`, which is what `first` waits for if that is known.
 if first[1] and (not taken or taken == 's' and string.sub(first[1], 18, 18) == 's' or taken == 'k' and room) then
-  redis.pcall('PUBLISH', HINT_CHANNEL .. string.sub(first[1], 20),
-    string.format('%.0f', first[2]) .. '-' .. string.sub(first[1], 1, 16))
+  local ticket = string.format('%016.0f', first[2]) .. '-' .. string.sub(first[1], 1, 16)
+  local channel, is_handed = HINT_CHANNEL .. string.sub(first[1], 20), false
+  --#hand_on
+  if not is_handed then redis.pcall('PUBLISH', channel, ticket) end
 end

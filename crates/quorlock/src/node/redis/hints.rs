@@ -1,7 +1,9 @@
 //! Hearing hints: what the server pushes on the client's own channel, and on the one for locks that were broken.
 
 use ::redis::{PushKind, Value};
-use quorlock_core::ticket::{Channel, Ticket};
+use quorlock_core::digest::Digest;
+use quorlock_core::fence::Fence;
+use quorlock_core::ticket::{Channel, Handoff, Ticket};
 
 use super::describe;
 use super::scripts::{broken_channel, hint_channel};
@@ -27,12 +29,27 @@ pub(super) fn heard(channel: Channel, kind: &PushKind, data: &[Value]) -> Option
     let (PushKind::Message, [Value::BulkString(on), Value::BulkString(said)]) = (kind, data) else { return None };
     let said = std::str::from_utf8(said).ok()?;
     if *on == hint_channel(channel).into_bytes() {
-        Ticket::parse(said).map(Answer::Hint)
+        hint(said)
     } else if *on == broken_channel().into_bytes() {
         Some(Answer::Broken(said.into()))
     } else {
         None
     }
+}
+
+/// A ticket, and the vote that it was given if it was given one: whose it is, and its fence.
+fn hint(said: &str) -> Option<Answer> {
+    let mut words = said.split(' ');
+    let ticket = Ticket::parse(words.next()?)?;
+    let handoff = match (words.next(), words.next(), words.next()) {
+        (None, ..) => None,
+        (Some(attempt), Some(fence), None) => {
+            let fence = fence.bytes().all(|digit| digit.is_ascii_digit()).then(|| fence.parse().ok()).flatten()?;
+            Some(Handoff { attempt: Digest::parse(attempt)?, fence: Fence::new(fence) })
+        }
+        _ => return None,
+    };
+    Some(Answer::Hint(ticket, handoff))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ local function drop_lapsed()
   for _, gone in ipairs(lapsed) do
     redis.call('ZREM', line, gone)
     redis.call('ZREM', kept, gone)
+    --#forget_request
   end
 end
 

@@ -30,6 +30,7 @@ local function refuse(taken, shares)
   if place ~= '' then
     if waiting >= WAITERS_MAX and not redis.call('ZSCORE', line, place) then return {-6, now} end
     waiting = waiting + keep_place()
+    --#keep_request
     local before = redis.call('ZRANK', line, place)
     spot = before + 1
     if is_voted_lower() or count_ahead(before, shares) > 0 then lower = 1 end

@@ -13,6 +13,11 @@ if vote == attempt then
 end
 local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local yields = parting == 'yield'
+if yields then
+  -- It goes on as another attempt.
+  local gone = string.sub(ARGV[1], 24)
+  --#forget_request
+end
 -- Nobody waits, and nobody else is in: that is all.
 if not (vote or first[1] or yields or ARGV[2]) then return code end
 
@@ -41,12 +46,15 @@ if kind then
 end
 
 local is_told = code == 1
-local keeps = is_told and yields
+local keeps, wanted = is_told and yields, nil
 if keeps or first[1] and (is_told or parting == 'leave') then
   local at, place = string.sub(ARGV[1], 7, 22), string.sub(ARGV[1], 24)
   --#line
+  --#wanted
+  local is_there = wanted and tonumber(string.sub(wanted, 97, 112)) >= millis
   -- Those behind the first matter only if it is gone.
-  if keeps or tonumber(redis.call('ZSCORE', kept, first[1]) or 0) < millis then
+  if keeps or not is_there and tonumber(redis.call('ZSCORE', kept, first[1]) or 0) < millis then
+    wanted = nil
     drop_lapsed()
     if keeps then keep_place() end
     first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
@@ -56,6 +64,7 @@ if keeps or first[1] and (is_told or parting == 'leave') then
   if parting == 'leave' then
     local was_first = first[1] == place
     if redis.call('ZREM', line, place) == 1 and was_first then
+      wanted = nil
       drop_lapsed()
       first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
       is_told = true

@@ -27,6 +27,16 @@ impl Loaded {
         let source = FRAGMENTS.iter().fold(body.to_owned(), |source, (name, text)| source.replace(name, text));
         let source = source
             .replace("--#life", home.life())
+            .replace("--#wanted", home.only_on_a_server(WANTED))
+            .replace("--#hand_on", home.only_on_a_server(include_str!("hand_on.lua")))
+            .replace("--#keep_request", home.only_on_a_server(include_str!("keep_request.lua")))
+            .replace("--#forget_request", home.only_on_a_server("redis.call('HDEL', ASKED, gone)"))
+            // In a script a name is known by the key of its line.
+            .replace("ASKED", &format!("'{RESERVED_PREFIX}asked:' .. WHICH"))
+            .replace("FENCE_OF", &format!("'{RESERVED_PREFIX}fence:'"))
+            .replace("DONE_OF", &format!("'{RESERVED_PREFIX}done:'"))
+            .replace("EPOCH_KEY", &format!("'{}'", home.epoch_key()))
+            .replace("WHICH", &format!("string.sub(line, {})", format!("{RESERVED_PREFIX}line:").len() + 1))
             .replace("TAG", home.tag())
             .replace("ENTRY_LEASE", &ENTRY_LEASE.as_millis().to_string())
             .replace("WAITERS_MAX", &WAITERS_MAX.to_string())
@@ -91,6 +101,14 @@ impl Home {
         }
     }
 
+    /// What needs keys that are not declared, and a look at the epoch.
+    fn only_on_a_server(self, fragment: &str) -> &str {
+        match self {
+            Self::Server => fragment,
+            Self::Cluster => "",
+        }
+    }
+
     /// What becomes of `got[1]`, the epoch's mark. In a Cluster it lives elsewhere and cannot be looked at: what the
     /// client says has to do, and its connections to all masters, which end with their memories.
     fn life(self) -> &'static str {
@@ -114,6 +132,9 @@ const FRAGMENTS: [(&str, &str); 10] = [
     ("--#write_fence", include_str!("write_fence.lua")),
     ("--#digest", include_str!("digest.lua")),
 ];
+
+/// What the first in line waits for.
+const WANTED: &str = "if not keeps then wanted = redis.call('HMGET', ASKED, first[1])[1] end";
 
 /// Everything that is loaded in the handshake.
 pub(crate) struct Scripts {
@@ -190,6 +211,12 @@ pub(crate) fn line_key(place: &Place) -> String {
 /// Who waits, by the last millisecond in which the place is kept.
 pub(crate) fn kept_key(place: &Place) -> String {
     companion(place, "kept")
+}
+
+/// What those in line wait for: a hash with a field for each place. What is there for others means nothing.
+#[cfg(test)]
+pub(crate) fn asked_key(place: &Place) -> String {
+    companion(place, "asked")
 }
 
 pub(crate) fn tombstone_key(place: &Place, attempt: LeaseId) -> String {

@@ -83,7 +83,7 @@ impl Listener {
     ) -> Result<Option<Answer>, Fault> {
         let Some(hint) = hint.filter(|hint| hint.channel != NOBODY) else { return Ok(None) };
         if hint.channel == self.inbox.channel {
-            return Ok(Some(Answer::Hint(hint.ticket)));
+            return Ok(Some(Answer::Hint(hint.ticket, None)));
         }
         leave(transaction, &hint.channel.digits(), &hint.ticket.to_string(), now)?;
         Ok(None)
@@ -176,7 +176,7 @@ impl Listener {
             } else if channel == own {
                 self.told = Some(self.read);
                 let ticket = column(2, "ticket").must(|ticket| ticket.parsed(Ticket::parse))?;
-                self.inbox.take(Answer::Hint(ticket));
+                self.inbox.take(Answer::Hint(ticket, None));
             }
         }
         self.version = Some(version);

@@ -187,7 +187,7 @@ fn load_line(connection: &Connection, key: &str) -> Result<Vec<Place>, Fault> {
         let channel = column(2, "channel").must(|channel| channel.parsed(Channel::parse))?;
         let shared = column(3, "shared").must(Column::flag)?;
         let until = column(4, "until").must(Column::number)?;
-        line.push(Place { waiter: Waiter { ticket, channel, shared }, until });
+        line.push(Place { waiter: Waiter { ticket, channel, shared }, until, request: None });
     }
     Ok(line)
 }
@@ -207,7 +207,7 @@ fn save_line(
             ticket.id_digits()
         ])?;
     }
-    for Place { waiter, until } in changes.written {
+    for Place { waiter, until, .. } in changes.written {
         connection
             .prepare_cached(
                 "INSERT INTO place(key, at, id, channel, shared, until, processes)

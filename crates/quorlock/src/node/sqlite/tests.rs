@@ -21,7 +21,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, LeaseId, Name};
 use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, NodeTime, Standing, Trust};
-use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+use quorlock_core::ticket::{Channel, Handoff, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{Refusal, Request, Vote};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -169,7 +169,7 @@ impl Handled {
 struct Listening {
     session: Handled,
     channel: Channel,
-    heard: UnboundedReceiver<Ticket>,
+    heard: UnboundedReceiver<(Ticket, Option<Handoff>)>,
     clock: Hands,
 }
 
@@ -197,7 +197,7 @@ impl Listening {
     /// Every hint so far.
     fn all_heard(&mut self) -> Vec<Ticket> {
         self.settle();
-        std::iter::from_fn(|| self.heard.try_recv().ok()).collect()
+        std::iter::from_fn(|| self.heard.try_recv().ok()).map(|(ticket, _)| ticket).collect()
     }
 }
 

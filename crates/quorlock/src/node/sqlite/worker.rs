@@ -365,6 +365,8 @@ fn answer(
         let until = record::load_tombstone(transaction, attempt)?.map_or(until, |known| known.max(until));
         record::save_tombstone(transaction, attempt, until)?;
     }
+    // A waiter of another process may be dead: it is told, and asks.
+    record.forget_requests();
     if record != before {
         // Nobody's death frees what was broken: whoever broke it holds nothing.
         let behind = processes.behind().filter(|_| !matches!(request, Request::Break { .. }));

@@ -1,4 +1,4 @@
--- KEYS 1 holds  2 line  3 kept   ARGV 1 the current millisecond
+-- KEYS 1 holds  2 line  3 kept  4 asked   ARGV 1 the current millisecond
 local held = redis.call('HGETALL', KEYS[1])
 for i = 1, #held, 2 do
   local till = string.match(held[i + 1], '^(%d+) %w+$')
@@ -7,4 +7,5 @@ end
 for _, place in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', '(' .. ARGV[1])) do
   redis.call('ZREM', KEYS[2], place)
   redis.call('ZREM', KEYS[3], place)
+  redis.call('HDEL', KEYS[4], place)
 end

@@ -10,9 +10,9 @@ use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::node::{
     Answer, Constants, Epoch, Errand, FenceNote, Incarnation, NodeTime, Record, Standing, Trust, WITNESS_STILL, apply,
-    attend,
+    attend, hand_on,
 };
-use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+use quorlock_core::ticket::{Channel, Handoff, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{Refusal, Request, Target};
 
@@ -214,7 +214,8 @@ impl Model {
         })
     }
 
-    pub(super) fn answer(&mut self, life: Option<Life>, name: usize, request: &Request) -> Answer {
+    /// What is said to the asker and, with a vote or without, to the first in line.
+    pub(super) fn answer(&mut self, life: Option<Life>, name: usize, request: &Request) -> (Answer, Option<Handoff>) {
         let now = self.time();
         let (attempt, epoch) = (request.attempt(), life.map_or(NOBODY, |life| life.epoch));
         let State { life, records, tombstones } = &mut self.state;
@@ -244,7 +245,12 @@ impl Model {
             let known = tombstones.entry(*attempt).or_default();
             *known = (*known).max(*until);
         }
-        answer
+        let handoff = answer.next.as_ref().and_then(|next| {
+            record.tombstone = tombstones.get(&next.attempt).copied();
+            hand_on(&life, record, next, now)
+        });
+        record.tombstone = None;
+        (answer, handoff)
     }
 
     pub(super) fn errand(&mut self, visit: &Visit) -> Errand {

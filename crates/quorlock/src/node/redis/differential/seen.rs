@@ -1,6 +1,7 @@
 //! What a server has stored, read key by key.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use proptest::prelude::*;
@@ -8,8 +9,9 @@ use proptest::test_runner::TestCaseError;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{OwnerId, Period};
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Entry, FenceNote, Incarnation, Place, Record, VoteNote};
+use quorlock_core::node::{Entry, Epoch, FenceNote, Incarnation, KeptRequest, Place, Record, VoteNote};
 use quorlock_core::ticket::{Channel, Ticket, Waiter};
+use quorlock_core::time::Ttl;
 
 use super::model::{State, mortals};
 use super::steps::NAMES;
@@ -97,11 +99,16 @@ impl Seen {
         let (kept, kept_end) = (self.scores(), self.end());
         prop_assert!(line_end <= kept_end, "the line ends later than what is kept");
         let kept: BTreeMap<String, u64> = kept.into_iter().collect();
+        // And so is what they have asked for.
+        let (asked, _): (BTreeMap<String, String>, _) = (self.next(), self.end());
         let mut places = Vec::new();
         for (member, at) in line {
             let place = place(&member, at).zip(kept.get(&member));
             prop_assert!(place.is_some(), "what is {:?} among {:?}?", member, kept);
-            places.extend(place.map(|(waiter, until)| Place { waiter, until: *until }));
+            let Some((waiter, until)) = place else { continue };
+            let request = asked.get(&member).map(|text| kept_request(text, waiter));
+            prop_assert!(request != Some(None), "what is {:?}?", asked.get(&member));
+            places.push(Place { waiter, until: *until, request: request.flatten() });
         }
         places.retain(|place| place.until >= self.millis);
         Ok(places)
@@ -147,4 +154,18 @@ fn place(member: &str, at: u64) -> Option<Waiter> {
     let ticket = Ticket { at, id: Ticket::parse_id(id)? };
     let shared = matches!(kind, "s" | "x").then_some(kind == "s")?;
     Some(Waiter { ticket, channel: Channel::parse(channel)?, shared })
+}
+
+fn kept_request(text: &str, waiter: Waiter) -> Option<KeptRequest> {
+    let number = |at: usize| text.get(at..at + 16)?.parse::<u64>().ok();
+    let (epoch, rest) = text.get(112..)?.split_once(' ')?;
+    let (_floor, holder) = rest.split_once(' ')?;
+    Some(KeptRequest {
+        waiter,
+        epoch: Epoch(u128::from_str_radix(epoch, 16).ok()?),
+        attempt: LeaseId::parse(text.get(..32)?)?,
+        proposal: Fence::new(number(32)?),
+        ttl: Ttl::new(Duration::from_millis(number(48)?), Duration::MAX).ok()?,
+        holder: holder.into(),
+    })
 }

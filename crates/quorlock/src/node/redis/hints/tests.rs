@@ -24,7 +24,7 @@ fn nobody_listens_on_channel_0() {
 fn a_ticket_on_ones_own_channel_is_a_hint() {
     let ticket = Ticket { at: 1_700_000_000_000_000, id: 0xff };
     let (kind, data) = message(&hint_channel(CHANNEL), &ticket.to_string());
-    assert_eq!(heard(CHANNEL, &kind, &data), Some(Answer::Hint(ticket)));
+    assert_eq!(heard(CHANNEL, &kind, &data), Some(Answer::Hint(ticket, None)));
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use ::redis::pipe;
+use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Epoch;
-use quorlock_core::ticket::{Channel, Line, Parting, Ticket, WAITERS_MAX, Waiter};
+use quorlock_core::ticket::{Channel, Handoff, Line, Parting, Ticket, WAITERS_MAX, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{GrantedSlot, Refusal, Request, Vote};
 use quorlock_testkit::RedisServer;
@@ -27,7 +28,7 @@ fn constants() -> Constants {
 struct Guest {
     session: Talk,
     life: Life,
-    heard: UnboundedReceiver<Ticket>,
+    heard: UnboundedReceiver<(Ticket, Option<Handoff>)>,
 }
 
 impl Guest {
@@ -53,9 +54,13 @@ impl Guest {
     }
 
     /// What was pushed before the answer to one more question.
-    async fn hint(&mut self) -> Option<Ticket> {
+    async fn heard(&mut self) -> Option<(Ticket, Option<Handoff>)> {
         self.session.errand(Errand::Look).await.unwrap();
         self.heard.try_recv().ok()
+    }
+
+    async fn hint(&mut self) -> Option<Ticket> {
+        self.heard().await.map(|(ticket, _)| ticket)
     }
 }
 
@@ -134,13 +139,28 @@ async fn a_handoff_takes_few_commands() {
 
     let before = commands(&server);
     assert!(is_grant(&guest.ask(release(1, None)).await));
-    let told = [("del", 1), ("evalsha", 1), ("get", 1), ("publish", 1), ("time", 1), ("zrange", 1), ("zscore", 1)];
+    let told = [("del", 1), ("evalsha", 1), ("get", 1), ("hmget", 1), ("mget", 1), ("publish", 1), ("set", 2)];
+    let told = [&told[..], &[("time", 1), ("zrange", 1), ("zrem", 1)]].concat();
     assert_eq!(more(&before, commands(&server)), own(&told));
+    let Some((ticket, Some(handoff))) = guest.heard().await else { panic!("nothing was handed on") };
+    assert_eq!((ticket, handoff.attempt), (waiter(5).ticket, Digest::of(LeaseId::from_bits(2))));
+    let vote = guest.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await;
+    assert!(matches!(vote, Vote::Grant { fence, .. } if fence == handoff.fence), "{vote:?}: it has it already");
+}
 
-    let before = commands(&server);
-    assert!(is_grant(&guest.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await));
-    let granted = [("evalsha", 1), ("mget", 1), ("set", 2), ("time", 1), ("zrange", 1), ("zrem", 1)];
-    assert_eq!(more(&before, commands(&server)), own(&granted));
+#[tokio::test]
+async fn nothing_is_handed_on_to_one_who_does_not_hear_of_it() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    assert!(is_grant(&guest.ask(acquire(1, Mode::EXCLUSIVE, Some(4))).await));
+    let mut gone = acquire(2, Mode::EXCLUSIVE, Some(5));
+    if let Request::Acquire { waiter: Some(waiter), .. } = &mut gone {
+        waiter.channel = Channel(0xdead);
+    }
+    assert_eq!(line_of(guest.ask(gone).await).place, Some(1));
+    assert!(is_grant(&guest.ask(release(1, None)).await));
+    assert_eq!(server.keys("quorlock:*"), Vec::<String>::new(), "no vote is left behind");
+    assert!(is_grant(&guest.ask(acquire(3, Mode::EXCLUSIVE, Some(3))).await));
 }
 
 #[tokio::test]
@@ -246,7 +266,8 @@ async fn a_server_that_lets_nobody_subscribe_or_publish_is_a_node_without_hints(
         assert!(is_grant(&listener.ask(acquire(3, Mode::EXCLUSIVE, Some(4))).await));
         assert!(is_grant(&listener.ask(release(3, None)).await));
         assert_eq!(listener.hint().await, Some(waiter(5).ticket));
-        assert!(!is_grant(&guest.ask(release(2, Some(Parting::Leave(waiter(5))))).await));
+        let vote = guest.ask(release(2, Some(Parting::Leave(waiter(5))))).await;
+        assert!(is_grant(&vote), "it was handed on: {vote:?}");
     }
 }
 

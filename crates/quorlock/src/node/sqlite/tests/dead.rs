@@ -144,7 +144,7 @@ fn whoever_is_first_in_line_hears_that_somebody_found_the_holder_dead() {
     assert!(is_held(&first.queue("held", 2, FIRST)));
     ground.other().execute("UPDATE record SET processes = ?1", [format!("{REALM} {GONE}")]).unwrap();
     assert!(matches!(second.queue("held", 3, SECOND), Vote::Refusal(Refusal::Behind { .. })));
-    eventually("a hint", || first.heard.try_recv().is_ok_and(|ticket| ticket == FIRST));
+    eventually("a hint", || first.heard.try_recv().is_ok_and(|(ticket, _)| ticket == FIRST));
     granted(&first.queue("held", 2, FIRST));
 }
 

@@ -18,7 +18,7 @@ fn hears(listening: &mut Listening) -> Ticket {
         heard = listening.heard.try_recv().ok();
         heard.is_some()
     });
-    heard.unwrap()
+    heard.unwrap().0
 }
 
 /// Waits until a session that has waiters has looked so often that any other would have looked as well.
@@ -69,7 +69,7 @@ fn a_hint_is_heard_although_the_session_never_rests() {
         if attempt >= 64 {
             waiting.session.replies().unwrap();
         }
-        if let Ok(ticket) = waiting.heard.try_recv() {
+        if let Ok((ticket, _)) = waiting.heard.try_recv() {
             assert_eq!(ticket, FIRST);
             return;
         }

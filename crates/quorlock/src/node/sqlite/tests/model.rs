@@ -113,6 +113,7 @@ impl Model {
         let record = self.records.entry(letter.place.key.clone()).or_default();
         record.tombstone = self.tombstones.get(&attempt).copied();
         let answer = apply(life, record, &letter.request, epoch, now);
+        record.forget_requests();
         if let Some(until) = record.tombstone.take() {
             self.tombstones.insert(attempt, until);
         }
