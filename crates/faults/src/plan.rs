@@ -16,7 +16,7 @@ pub const CLIENTS: usize = 6;
 /// Clients reach the nodes by two networks, which fail separately.
 pub const SIDES: usize = 2;
 /// How long a node that lost its memory does not vote: the longest ttl, and a tenth.
-pub const QUARANTINE: Duration = MAX_TTL.saturating_add(Duration::from_millis(200));
+pub const QUARANTINE: Duration = MAX_TTL.saturating_add(Duration::from_millis(300));
 
 /// Clients first get used to each other.
 const CALM: Duration = Duration::from_millis(700);
@@ -35,7 +35,7 @@ const STEP_APART: Duration = Duration::from_millis(1_500);
 
 /// Wall clocks are this far from the true time, in milliseconds: no two are further apart than half of sigma, so that
 /// none counts as skewed.
-const OFFSETS_MS: std::ops::RangeInclusive<i64> = -240..=50;
+const OFFSETS_MS: std::ops::RangeInclusive<i64> = -400..=50;
 
 /// To whom something is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

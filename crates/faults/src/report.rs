@@ -133,7 +133,7 @@ the fenced register and starved waiters must be 0, or the run fails.";
 
 const BEYOND: &str = "\
 Besides, clients are stopped for longer than their leases are valid (A2 does not hold), or the wall clocks of a majority
-jump ahead by up to half a ttl, and back (A1 does not hold). Now leases may overlap, and holders may come too late. Fences
+jump ahead by nearly a ttl, and back (A1 does not hold). Now leases may overlap, and holders may come too late. Fences
 must still be in order, and the register that checks them must not be harmed, or the run fails.";
 
 const COLUMNS: &str = "\

@@ -132,7 +132,7 @@ const ALL: [Kind; 22] = [
     kind(Act::FillUp, On::Node, (200, 1_500), (0, 0)),
     kind(Act::AllowEviction, On::Node, (200, 1_500), (0, 0)),
     kind(Act::SlowDisk, On::Node, (500, 3_000), (5, 300)),
-    kind(Act::StepBack, On::Node, (0, 0), (20, 240)),
+    kind(Act::StepBack, On::Node, (0, 0), (20, 400)),
     kind(Act::Nudge, On::Node, (0, 0), (5, 50)),
     kind(Act::Cut, On::Link, (0, 0), (0, 0)),
     kind(Act::CutAfterRequests, On::Link, (0, 0), (1, 20)),
@@ -145,8 +145,9 @@ const ALL: [Kind; 22] = [
     kind(Act::Strand, On::Link, (50, 2_500), (0, 0)),
     kind(Act::KillClient, On::Client, (50, 800), (0, 0)),
     kind(Act::FreezeClient, On::Client, (100, 3_000), (0, 0)),
-    // Forth and back within sigma and `backstep`: fences must stay in order.
-    kind(Act::JumpAhead, On::Majority, (300, 1_500), (250, 550)),
+    // Forth and back within sigma and `backstep`, so that fences must stay in order; and by more than what is left of a
+    // vote that was just renewed.
+    kind(Act::JumpAhead, On::Majority, (300, 1_500), (700, 950)),
 ];
 
 /// All kinds that keep the assumptions, or all that break one.
