@@ -230,6 +230,11 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
     let fence = match &record.fence {
         // The seal has seen to it that a majority carries the lease's fence: a renewal need not raise anything.
         Some(note) if is_own => note.fence,
+        // Whoever had the lock meanwhile: nobody is to enter again with a fence that was theirs.
+        Some(note) if is_passed(record, note, bid) && note.fence == Fence::MAX => {
+            return Vote::Refusal(Refusal::TooFarAhead);
+        }
+        Some(note) if is_passed(record, note, bid) => note.fence.next().max(bid.fence),
         Some(note) => note.fence.max(bid.fence),
         None => bid.fence,
     };
@@ -238,6 +243,11 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
         take_back(record, bid.attempt);
     }
     grant(life, record, bid, fence, is_own, now)
+}
+
+/// Whether the highest fence may be somebody else's by now, of an owner who comes back to a node where its vote is gone.
+fn is_passed(record: &Record, note: &FenceNote, bid: &Bid<'_>) -> bool {
+    matches!(bid.mode, Mode::Reentrant { .. }) && record.vote.is_none() && note.by != bid.attempt
 }
 
 /// Whether an attempt's vote here is for the slot that it holds: a majority of votes for different slots is none.

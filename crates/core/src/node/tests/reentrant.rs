@@ -96,6 +96,24 @@ fn a_repair_joins_the_owners_entries_and_nobody_elses() {
 }
 
 #[test]
+fn nobody_enters_again_with_the_fence_of_an_owner_who_came_between() {
+    let mut node = Node::new();
+    node.grants(T, &acquire_as(enters(OWNER), A, CLOCK, None));
+    // Its clock stands still: it does not know that its time is over, and that somebody else has come and gone.
+    let theirs = node.grants(T + 2_000, &acquire_as(enters(STRANGER), B, 1, None));
+    node.ask(T + 2_000, &release(B));
+    assert_eq!(node.ask(T + 2_000, &renew_as(enters(OWNER), A, CLOCK, true)), granted(theirs + 1));
+    assert_eq!(node.ask(T + 2_000, &enter(C)), granted(theirs + 1));
+}
+
+#[test]
+fn a_repair_where_nobody_came_between_spends_no_fence() {
+    let mut node = Node::new();
+    node.grants(T, &acquire_as(enters(OWNER), A, CLOCK, None));
+    assert_eq!(node.ask(T + 2_000, &renew_as(enters(OWNER), A, CLOCK, true)), granted(CLOCK));
+}
+
+#[test]
 fn the_first_entry_is_sealed_like_any_lease() {
     let mut node = Node::new();
     assert_eq!(node.ask(T, &acquire_as(enters(OWNER), A, CLOCK, None)), granted(CLOCK));

@@ -9,7 +9,7 @@
 --       {-1, now} wrong epoch  {-2, now} tombstoned  {-3, now} too far ahead  {-4, now} absent
 --       {-5, now, fence, place, waiting, lower} behind others  {-6, now} the line is full  {-8, now} an upgrade
 --#begin
-local own, reentry, among = vote == attempt, false, false
+local own, reentry, among, passed = vote == attempt, false, false, false
 -- A renewal does not care who waits.
 local first = verb == 'acquire' and redis.call('ZRANGE', line, 0, 0, 'WITHSCORES') or {}
 if not own and (vote or first[1] and first[1] ~= place) then

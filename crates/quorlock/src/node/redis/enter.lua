@@ -26,6 +26,8 @@ local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(mine) ~= to
 if moves then own = false end
 local reentry = verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
 local among = mode ~= 'r'
+-- Whoever had the lock meanwhile: nobody is to enter again with a fence that was theirs.
+local passed = verb ~= 'acquire' and mode == 'r' and not vote and fence and by ~= attempt
 
 -- Slots that somebody has, and how many have one.
 local taken, count = {}, 0
