@@ -315,6 +315,9 @@ impl Hinted for Attempt {
         let now = clock::now();
         let node_micros = self.cluster.node_micros(now);
         let mut inner = self.inner();
+        if handoff.is_some() {
+            inner.mark.set_handed(node);
+        }
         let steps = match handoff {
             Some(handoff) => inner.machine.take_handoff(node, handoff, now, node_micros, &mut SystemDice),
             None => inner.machine.hint(node, now, node_micros),

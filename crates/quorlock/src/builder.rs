@@ -9,7 +9,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_core::name::Holder;
 use quorlock_core::node::Trust;
 use quorlock_core::quorum::Quorum;
 use quorlock_core::retry::Retry;
@@ -28,7 +27,6 @@ use crate::node::Node;
 use crate::node::memory::MemoryNodes;
 use crate::node::place::KeyTemplate;
 use contact::first_contact;
-use host::user_and_host;
 
 /// The longest ttl of a cluster that names none.
 pub const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
@@ -81,6 +79,8 @@ pub struct ClientBuilder {
     outlived: bool,
     companions: Vec<u32>,
     rules: Rules,
+    #[cfg(feature = "sim")]
+    simulated: Option<usize>,
 }
 
 impl Default for ClientBuilder {
@@ -105,6 +105,8 @@ impl Default for ClientBuilder {
             outlived: false,
             companions: Vec::new(),
             rules: Rules::default(),
+            #[cfg(feature = "sim")]
+            simulated: None,
         }
     }
 }
@@ -251,6 +253,14 @@ impl ClientBuilder {
         self
     }
 
+    /// So many nodes of the simulation that this thread runs, instead of URLs. For tests of this project only.
+    #[cfg(feature = "sim")]
+    #[doc(hidden)]
+    pub fn simulated(mut self, nodes: usize) -> Self {
+        self.simulated = Some(nodes);
+        self
+    }
+
     /// Checks everything, opens the connections and waits for first contact.
     ///
     /// # Errors
@@ -325,7 +335,7 @@ impl ClientBuilder {
             return setting("a node_deadline", deadline, &why);
         }
         check_retry(self.retry)?;
-        let nodes = self.memory.as_ref().map_or(self.urls.len(), |nodes| nodes.iter().count());
+        let nodes = self.count();
         let settings = Settings {
             quorum: Quorum::new(nodes)?,
             ttl: self.ttl,
@@ -337,7 +347,7 @@ impl ClientBuilder {
             retry: self.retry,
             renewals: self.renewals,
             template: self.keys()?,
-            holder: Holder::new(&user_and_host(), std::process::id(), &self.label),
+            holder: self.holder(),
             rules: self.rules,
             trusting: nodes == 1 || self.trust_restarts || !self.rules.hold(Rule::Quarantine),
             history: self.history,

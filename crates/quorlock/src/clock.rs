@@ -10,6 +10,10 @@ use quorlock_core::time::Moment;
 
 /// The current moment.
 pub(crate) fn now() -> Moment {
+    #[cfg(feature = "sim")]
+    if let Some(world) = crate::sim::world() {
+        return Moment::from_nanos(world.now());
+    }
     let reading = Reading::take();
     let mut anchor = ANCHOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let anchor = anchor.get_or_insert(Anchor { reading, moment: 0 });
@@ -56,8 +60,16 @@ struct Reading {
 }
 
 impl Reading {
-    #[cfg(target_os = "linux")]
     fn take() -> Self {
+        #[cfg(feature = "sim")]
+        if let Some(world) = crate::sim::world() {
+            return Self { boot: world.now(), raw: world.raw() };
+        }
+        Self::of_the_system()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn of_the_system() -> Self {
         use rustix::time::{ClockId, clock_gettime};
         let nanos = |clock| {
             let time = clock_gettime(clock);
@@ -67,7 +79,7 @@ impl Reading {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn take() -> Self {
+    fn of_the_system() -> Self {
         static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
         let passed = ORIGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64;
         Self { boot: passed, raw: passed }

@@ -23,6 +23,7 @@ use crate::link::{Link, LinkConfig, Pending, Waiters};
 use crate::membership::Membership;
 use crate::node::Node;
 use crate::node::place::KeyTemplate;
+use crate::runtime;
 use crate::stats::{Counters, Traffic};
 use crate::timers::Timers;
 
@@ -160,12 +161,12 @@ impl Cluster {
         let cluster = Arc::new(cluster);
         let timers = Arc::clone(&cluster.timers);
         let with_its_end = EndOfTime(Arc::downgrade(&cluster));
-        tokio::spawn(async move {
+        runtime::spawn(async move {
             let _end = with_its_end;
             timers.run().await;
         });
         for (link, node) in cluster.links.iter().zip(&cluster.nodes) {
-            tokio::spawn(Arc::clone(link).run(Arc::clone(node), Arc::clone(&cluster.membership)));
+            runtime::spawn(Arc::clone(link).run(Arc::clone(node), Arc::clone(&cluster.membership)));
         }
         cluster
     }
@@ -299,7 +300,7 @@ impl Cluster {
                 }
             }
         };
-        let _ = tokio::time::timeout(deadline, wait).await;
+        let _ = runtime::timeout(deadline, wait).await;
         match self.links.iter().map(|link| link.owed()).sum() {
             0 => Ok(()),
             owed => Err(CloseError { owed }),
@@ -313,7 +314,7 @@ impl Cluster {
         for link in &self.links {
             link.reconnect();
         }
-        if tokio::time::timeout(declare::DEADLINE, self.all_up()).await.is_ok() {
+        if runtime::timeout(declare::DEADLINE, self.all_up()).await.is_ok() {
             return Ok(());
         }
         let stuck = self.links.iter().filter_map(|link| Some((link.title.clone(), link.trouble()?.to_string())));

@@ -11,6 +11,7 @@ use crate::cluster::Settings;
 use crate::entropy;
 use crate::error::{InitError, ReconfigureError};
 use crate::node::{Node, Talk, Trouble};
+use crate::runtime;
 
 /// How long each step may take on each node.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
@@ -154,7 +155,7 @@ async fn tell_all(
 }
 
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    tokio::time::timeout(limit, work)
+    runtime::timeout(limit, work)
         .await
         .unwrap_or_else(|_| Err(Trouble::Unreachable(format!("no answer within {limit:?}"))))
 }

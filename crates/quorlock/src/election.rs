@@ -13,6 +13,7 @@ use crate::error::{AcquireError, FenceError, InspectError, LostError, ReleaseErr
 use crate::inspect::inspect;
 use crate::lease::Lease;
 use crate::lock::Lock;
+use crate::runtime;
 
 /// One leader at a time. Made by [`Client::election`](crate::Client::election).
 ///
@@ -109,7 +110,7 @@ impl Election {
             let mut first = told.is_none();
             loop {
                 if !std::mem::take(&mut first) {
-                    tokio::time::sleep(pace).await;
+                    runtime::sleep(pace).await;
                 }
                 match election.leader().await {
                     Ok(leader) if told.as_ref() != Some(&leader) => {

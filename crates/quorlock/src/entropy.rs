@@ -2,12 +2,16 @@
 
 use quorlock_core::retry::Dice;
 
-/// Dice thrown by the operating system.
+/// Dice thrown by the operating system; in a simulation, by its seed.
 #[derive(Debug)]
 pub(crate) struct SystemDice;
 
 impl Dice for SystemDice {
     fn bits(&mut self) -> u64 {
+        #[cfg(feature = "sim")]
+        if let Some(world) = crate::sim::world() {
+            return world.bits();
+        }
         getrandom::u64().expect("the operating system gives random numbers")
     }
 }

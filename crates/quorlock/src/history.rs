@@ -16,6 +16,7 @@ use crate::cluster::Cluster;
 use crate::entropy;
 use crate::error::HistoryError;
 use crate::link::Link;
+use crate::runtime;
 
 /// About how many events a node keeps: the newest ones.
 pub const HISTORY_MAX: usize = 10_000;
@@ -187,7 +188,7 @@ pub(crate) async fn history(cluster: &Arc<Cluster>, limit: usize) -> Result<Vec<
 
 async fn recall(cluster: &Cluster, link: &Link, limit: usize) -> Result<Vec<Event>, Silence> {
     let deadline = cluster.settings.look_deadline().max(RECALL_DEADLINE_MIN);
-    let told = tokio::time::timeout(deadline, link.recall(limit)?).await.map_err(|_| Silence::Late)?;
+    let told = runtime::timeout(deadline, link.recall(limit)?).await.map_err(|_| Silence::Late)?;
     told.unwrap_or_else(|_| Err(Silence::Broken("the connection ended".into())))
 }
 

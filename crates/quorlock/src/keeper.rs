@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use crate::clock;
 use crate::cluster::Cluster;
-use crate::entropy::SystemDice;
+use crate::entropy::{self, SystemDice};
 use crate::error::{ExtendError, LostError, ReleaseError};
 use crate::handed::HandedLease;
 use crate::history::{Event, What};
@@ -124,6 +124,12 @@ impl Held {
         end.map_or(Ok(left), Err)
     }
 
+    /// What is left at this moment, as far as is known: nothing comes of looking.
+    #[cfg(feature = "sim")]
+    pub(crate) fn peek(&self, now: Moment) -> Duration {
+        self.inner().hold.validity(now)
+    }
+
     /// All entries of one owner have one fence: the highest that any of them was given.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let fence = self.inner().hold.fence()?;
@@ -204,6 +210,7 @@ impl Held {
         }
         drop(inner);
         self.mark.finish();
+        self.leave_lines();
         self.cluster.leases.remove(self.mark.attempt);
         self.changed.notify_waiters();
         Ok(handed)
@@ -212,6 +219,22 @@ impl Held {
     /// How many nodes are known to have granted it.
     pub(crate) fn nodes(&self) -> usize {
         self.inner().hold.nodes()
+    }
+
+    /// Whether there may be a place in line: a node that grants takes it out, unless it is asked once more after that.
+    fn may_be_in_line(&self, node: usize) -> bool {
+        self.granted & 1 << node == 0 || self.mark.may_be_placed(node)
+    }
+
+    /// Gives up the places in line that may be left, and nothing else: nobody will ask there any more.
+    fn leave_lines(&self) {
+        let Some(parting) = self.parting else { return };
+        let rest = Arc::new(self.mark.next(LeaseId::from_bits(entropy::bits())));
+        rest.finish();
+        for link in self.cluster.links.iter().filter(|link| self.may_be_in_line(link.node)) {
+            link.release(&rest, &self.place, self.ttl, self.plain, Some(parting), None);
+        }
+        self.cluster.flush();
     }
 
     /// What others need to know of it.
@@ -268,7 +291,7 @@ impl Held {
         self.mark.finish();
         for link in &self.cluster.links {
             let voter = receipt.map(|receipt| Arc::clone(receipt) as Arc<dyn Voter>);
-            let parting = self.parting.filter(|_| self.granted & 1 << link.node == 0);
+            let parting = self.parting.filter(|_| self.may_be_in_line(link.node));
             let owed = link.release(&self.mark, &self.place, self.ttl, self.plain, parting, voter);
             if let Some(receipt) = receipt.filter(|_| !owed) {
                 receipt.take(link.node, Outcome::Silent(Silence::Unheard));

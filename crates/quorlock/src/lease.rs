@@ -29,6 +29,11 @@ impl Lease {
         Self { held }
     }
 
+    #[cfg(feature = "sim")]
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+
     /// What is locked.
     pub fn name(&self) -> &Name {
         &self.held.place.name

@@ -50,8 +50,12 @@ mod node;
 mod owner;
 mod recipe;
 mod reentrant;
+mod runtime;
 mod rw;
 mod semaphore;
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod sim;
 mod stats;
 mod timers;
 mod votes;

@@ -32,6 +32,7 @@ use crate::leases::Leases;
 use crate::membership::Membership;
 use crate::node::place::Place;
 use crate::node::{Answer, Inbox, Node, Trouble};
+use crate::runtime;
 use crate::stats::Traffic;
 use notes::Notes;
 use outbox::{OWED_MAX, Outbox, State};
@@ -150,7 +151,7 @@ impl Link {
         }
         let lapses = Owed::until(clock::now(), ttl);
         let (mark, place) = (Arc::clone(mark), Arc::clone(place));
-        outbox.owe(Owed { mark, place, plain, ttl, voter, parting, tried: false, lapses });
+        outbox.owe(Owed { mark, place, plain, ttl, voter, parting, serial: 0, tried: false, lapses });
         true
     }
 
@@ -220,10 +221,10 @@ impl Link {
         let _end = Ending(&self);
         let mut backoff = BACKOFF_MIN;
         while !self.is_idle_and_closing() {
-            let began = tokio::time::Instant::now();
+            let began = runtime::now();
             let (trouble, served) = self.connect_and_serve(&*node, &membership).await;
             // A connection that broke at once has proved nothing.
-            if served && began.elapsed() > BACKOFF_MAX {
+            if served && runtime::since(began) > BACKOFF_MAX {
                 backoff = BACKOFF_MIN;
             }
             self.go_down(&trouble);
@@ -239,7 +240,7 @@ impl Link {
     async fn connect_and_serve(self: &Arc<Self>, node: &dyn Node, membership: &Membership) -> (Trouble, bool) {
         self.stale.store(false, Ordering::Release);
         let (inbox, mut answers) = self.inbox();
-        let opened = tokio::time::timeout(self.config.handshake_deadline, node.open(inbox)).await;
+        let opened = runtime::timeout(self.config.handshake_deadline, node.open(inbox)).await;
         let mut session = match opened {
             Ok(Ok(session)) => session,
             Ok(Err(trouble)) => return (trouble, false),
@@ -265,7 +266,7 @@ impl Link {
         let inbox = Inbox::new(self.config.channel, move |answer| {
             let Some(link) = link.upgrade() else { return };
             // A thread that is not the runtime's leaves it to the link's task: callers are told on the client's own.
-            let at_home = tokio::runtime::Handle::try_current().is_ok();
+            let at_home = runtime::is_here();
             let rest = match answer {
                 rest if !at_home => rest,
                 Answer::Replies(replies) => match link.arrived(connection, replies) {
@@ -289,10 +290,11 @@ impl Link {
 
     /// Waits before the next connection, unless closing has nothing left to wait for.
     async fn pause(&self, pause: Duration) {
-        let until = tokio::time::Instant::now() + pause;
+        let until = runtime::now() + pause;
         while !self.is_stale() {
             tokio::select! {
-                () = tokio::time::sleep_until(until) => return,
+                biased;
+                () = runtime::sleep_until(until) => return,
                 () = self.wake.notified() => if self.is_idle_and_closing() { return },
             }
         }

@@ -17,6 +17,7 @@ use crate::inspect::{Inspection, inspect};
 use crate::link::Link;
 use crate::node::Search;
 use crate::node::place::KeySpan;
+use crate::runtime;
 use glob::Glob;
 
 /// The most names that a listing can have.
@@ -142,7 +143,7 @@ async fn look_through(
     let mut after = String::new();
     for _ in 0..PAGES_MAX {
         let asked = link.search(Search { span: span.clone(), after })?;
-        let page = tokio::time::timeout(deadline, asked).await.map_err(|_| Silence::Late)?;
+        let page = runtime::timeout(deadline, asked).await.map_err(|_| Silence::Late)?;
         let page = page.unwrap_or_else(|_| Err(Silence::Broken("the connection ended".into())))?;
         let names = page.keys.iter().filter_map(|key| cluster.settings.template.name_of(key));
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use quorlock_core::time::Moment;
 use tokio::sync::Notify;
 
-use crate::clock;
+use crate::{clock, runtime};
 
 /// Something that wants to be told when its time has come.
 pub(crate) trait Timed: Send + Sync {
@@ -109,10 +109,11 @@ impl Timers {
                 Some(at) if at <= clock::now() => {
                     self.call_due();
                     // Somebody may always be due: the others on this thread want to live, too.
-                    tokio::task::yield_now().await;
+                    runtime::yield_now().await;
                 }
                 Some(at) => {
                     tokio::select! {
+                        biased;
                         () = alarm.ring_after(at.since(clock::now())) => {}
                         () = woken => {}
                     }
@@ -188,6 +189,10 @@ struct Alarm {
 impl Alarm {
     fn new() -> Self {
         use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+        #[cfg(feature = "sim")]
+        if crate::sim::is_on() {
+            return Self { timer: None };
+        }
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
             .map_err(std::io::Error::from)
             // To the runtime a timer is a pipe out of which eight bytes come when it rings.
@@ -201,7 +206,7 @@ impl Alarm {
     /// Cancel safe: a ring that nobody waits for is forgotten with the next one.
     async fn ring_after(&mut self, delay: Duration) {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
-        let Some(timer) = &self.timer else { return tokio::time::sleep(delay).await };
+        let Some(timer) = &self.timer else { return runtime::sleep(delay).await };
         // A zero would switch the timer off.
         let delay = delay.max(Duration::from_nanos(1));
         let it_value = Timespec {
@@ -210,7 +215,7 @@ impl Alarm {
         };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
         if timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).is_err() {
-            return tokio::time::sleep(delay).await;
+            return runtime::sleep(delay).await;
         }
         loop {
             let mut expirations = [0; 8];
@@ -230,7 +235,7 @@ impl Alarm {
     }
 
     async fn ring_after(&mut self, delay: Duration) {
-        tokio::time::sleep(delay).await;
+        runtime::sleep(delay).await;
     }
 }
 

@@ -6,6 +6,7 @@ use crate::client::Client;
 use crate::error::ConnectError;
 use crate::link::Contact;
 use crate::node::Trouble;
+use crate::runtime;
 
 /// How long `connect` waits for nodes that do not answer.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
@@ -26,9 +27,9 @@ pub(super) async fn first_contact(client: &Client) -> Result<(), ConnectError> {
         futures_util::future::select_all(news).await;
     };
     let everyone = links.len();
-    let _ = tokio::time::timeout(CONNECT_PATIENCE, async {
+    let _ = runtime::timeout(CONNECT_PATIENCE, async {
         settled(cluster.settings.quorum.majority()).await;
-        let _ = tokio::time::timeout(STRAGGLER_PATIENCE, settled(everyone)).await;
+        let _ = runtime::timeout(STRAGGLER_PATIENCE, settled(everyone)).await;
     })
     .await;
     for link in links {

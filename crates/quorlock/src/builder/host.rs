@@ -1,7 +1,23 @@
 //! Who we are, for people to look at.
 
+use quorlock_core::name::Holder;
+
+use super::ClientBuilder;
+
+impl ClientBuilder {
+    /// Who holds what this client locks.
+    pub(super) fn holder(&self) -> Holder {
+        // What is told of a simulation is the same wherever it runs.
+        #[cfg(feature = "sim")]
+        if self.simulated.is_some() {
+            return Holder::new("simulated", 0, &self.label);
+        }
+        Holder::new(&user_and_host(), std::process::id(), &self.label)
+    }
+}
+
 /// `root@db-3`, or the host alone where nobody says who the user is.
-pub(super) fn user_and_host() -> String {
+fn user_and_host() -> String {
     let named = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
     let user = named("LOGNAME").or_else(|| named("USER"));
     #[cfg(target_os = "linux")]

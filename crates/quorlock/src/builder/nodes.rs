@@ -19,7 +19,20 @@ const SCHEMES: &str = "use redis://, rediss://, redis+sentinel://, redis+cluster
 const PROMOTED: &str = "a replica that is promoted may have missed votes, and its old master may still give some";
 
 impl ClientBuilder {
+    /// How many nodes there are.
+    pub(super) fn count(&self) -> usize {
+        #[cfg(feature = "sim")]
+        if let Some(nodes) = self.simulated {
+            return nodes;
+        }
+        self.memory.as_ref().map_or(self.urls.len(), |nodes| nodes.iter().count())
+    }
+
     pub(super) fn open_nodes(&self, constants: &Constants) -> Result<Vec<Arc<dyn Node>>, ConfigError> {
+        #[cfg(feature = "sim")]
+        if let Some(nodes) = self.simulated {
+            return Ok(crate::sim::nodes(nodes));
+        }
         if let Some(memory) = &self.memory {
             return Ok(memory.iter().collect());
         }

@@ -82,7 +82,7 @@ impl ClientBuilder {
     /// Outside of a tokio runtime.
     pub async fn examine(self, watch: Duration) -> Examination {
         let settings = self.settings();
-        let nodes = self.memory.as_ref().map_or(self.urls.len(), |nodes| nodes.iter().count());
+        let nodes = self.count();
         let constants = Constants {
             cluster: String::new(),
             nodes,

@@ -6,7 +6,7 @@ use super::Link;
 use super::outbox::State;
 use crate::membership::{Admission, Membership};
 use crate::node::{Answer, Session, Trouble};
-use crate::{clock, entropy};
+use crate::{clock, entropy, runtime};
 use quorlock_core::vote::Silence;
 use tokio::sync::mpsc;
 
@@ -35,9 +35,10 @@ impl Link {
                     }
                     // Whatever was learned meanwhile, the node itself may have changed too.
                     tokio::select! {
+                        biased;
                         () = changed => {}
                         () = self.wake.notified() => {}
-                        () = tokio::time::sleep(self.config.heartbeat) => {}
+                        () = runtime::sleep(self.config.heartbeat) => {}
                     }
                 }
                 Admission::Hello { constants, founders } => {
@@ -50,7 +51,7 @@ impl Link {
                         Some(life) if accepted && life.suspended => return Err(Trouble::Unfit(SUSPENDED.into())),
                         Some(life) if accepted => return Ok(life),
                         // Somebody else was quicker, with another name: look again.
-                        _ => tokio::time::sleep(super::BACKOFF_MIN).await,
+                        _ => runtime::sleep(super::BACKOFF_MIN).await,
                     }
                 }
             }
@@ -65,7 +66,7 @@ impl Link {
     ) -> Result<Standing, Trouble> {
         let limit = self.config.handshake_deadline;
         session.errand(errand);
-        let in_time = tokio::time::timeout(limit, standing(answers)).await;
+        let in_time = runtime::timeout(limit, standing(answers)).await;
         let standing = in_time.unwrap_or_else(|_| Err(Trouble::Broken(format!("silent for {limit:?}"))))?;
         self.note_clock(standing.at_micros, clock::now());
         Ok(standing)

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use quorlock_core::vote::Silence;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::Link;
 use crate::history::Event;
 use crate::node::History;
+use crate::runtime::{self, Instant};
 
 /// The most events that wait to be written.
 const NOTES_MAX: usize = 1_000;
@@ -41,7 +41,7 @@ impl Link {
             }
             notes.pending.push_back(event);
             let is_first = notes.due.is_none();
-            notes.due.get_or_insert_with(|| Instant::now() + NOTE_WITHIN);
+            notes.due.get_or_insert_with(|| runtime::now() + NOTE_WITHIN);
             is_first
         };
         if at_once {

@@ -1,6 +1,6 @@
 //! What a link has to send, and the releases that it owes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,9 @@ pub(crate) struct Outbox {
     /// Since when the node cannot be asked.
     pub(crate) down_since: Option<Moment>,
     queue: VecDeque<Item>,
-    owed: HashMap<LeaseId, Owed>,
+    owed: BTreeMap<LeaseId, Owed>,
+    /// How many releases have been owed so far.
+    serial: u64,
     /// Releases that were answered with an error: to be sent again after a while.
     failed: Vec<LeaseId>,
     pub(crate) closing: bool,
@@ -55,6 +57,13 @@ pub(crate) struct Ask {
     pub(crate) round: u32,
 }
 
+impl Ask {
+    /// Whether it may put its waiter in line.
+    pub(crate) fn lines_up(&self) -> bool {
+        matches!(&*self.request, Request::Acquire { waiter: Some(_), .. })
+    }
+}
+
 /// A release that has not been acknowledged.
 pub(crate) struct Owed {
     pub(crate) mark: Arc<Mark>,
@@ -64,6 +73,8 @@ pub(crate) struct Owed {
     pub(crate) voter: Option<Arc<dyn Voter>>,
     /// What becomes of the place in line.
     pub(crate) parting: Option<Parting>,
+    /// Its place among those that are owed.
+    pub(crate) serial: u64,
     /// Whether it has been sent before.
     pub(crate) tried: bool,
     /// After this, whatever it would free has lapsed by itself.
@@ -82,7 +93,8 @@ impl Outbox {
             state: State::Down(Silence::Unreachable("not connected yet".into())),
             down_since: Some(now),
             queue: VecDeque::new(),
-            owed: HashMap::new(),
+            owed: BTreeMap::new(),
+            serial: 0,
             failed: Vec::new(),
             closing: false,
         }
@@ -115,7 +127,8 @@ impl Outbox {
     /// Owes a release, from now until it is acknowledged or lapsed.
     pub(crate) fn owe(&mut self, owed: Owed) {
         let attempt = owed.mark.attempt;
-        self.owed.insert(attempt, owed);
+        self.serial += 1;
+        self.owed.insert(attempt, Owed { serial: self.serial, ..owed });
         self.queue.push_back(Item::Release(attempt));
     }
 
@@ -128,7 +141,7 @@ impl Outbox {
                 Some(Item::Ask(ask)) if ask.mark.is_done() => {}
                 Some(Item::Ask(ask)) => {
                     ask.mark.set_sent(node);
-                    if let Request::Acquire { waiter: Some(_), .. } = &*ask.request {
+                    if ask.lines_up() {
                         ask.mark.set_placed(node);
                     }
                     letters.push(Letter { place: Arc::clone(&ask.place), request: Arc::clone(&ask.request) });
@@ -150,16 +163,19 @@ impl Outbox {
         self.owed.remove(&attempt)
     }
 
-    /// Queues every release that is owed once more, and forgets those that have lapsed.
+    /// Queues every release that is owed once more, and forgets those that have lapsed. They go before everything else, in
+    /// their order: a place that one of them keeps must not come back behind the request that took it out of the line.
     ///
     /// A request that may still be under way to a node that does not answer lapses only after it has arrived: as long as
     /// the client lives, its release is kept.
     pub(crate) fn owe_again(&mut self, node: usize, now: Moment) {
-        self.queue.retain(|item| matches!(item, Item::Ask(_)));
         let closing = self.closing;
         self.owed.retain(|_, owed| now < owed.lapses || (owed.mark.is_stray(node) && !closing));
         self.failed.clear();
-        self.queue.extend(self.owed.keys().map(|attempt| Item::Release(*attempt)));
+        let mut owed: Vec<(u64, LeaseId)> = self.owed.iter().map(|(attempt, owed)| (owed.serial, *attempt)).collect();
+        owed.sort_unstable();
+        let asks = std::mem::take(&mut self.queue).into_iter().filter(|item| matches!(item, Item::Ask(_)));
+        self.queue = owed.into_iter().map(|(_, attempt)| Item::Release(attempt)).chain(asks).collect();
     }
 
     /// A release was answered with an error: it stays owed.

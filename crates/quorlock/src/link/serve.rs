@@ -11,7 +11,6 @@ use quorlock_core::ticket::{Handoff, Ticket};
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
 
 use super::notes::Recalling;
 use super::outbox::{Sent, State};
@@ -19,6 +18,7 @@ use super::vigil::{Watch, lost_memory};
 use super::{Contact, Link};
 use crate::clock;
 use crate::node::{Answer, Page, Reply, Search, Session, Trouble};
+use crate::runtime::{self, Instant};
 
 /// How many batches may be under way at once: enough to hide a round trip, few enough for batches to fill.
 const IN_FLIGHT_MAX: usize = 8;
@@ -71,7 +71,7 @@ impl Link {
             connection,
             session,
             batches: VecDeque::new(),
-            heard: Instant::now(),
+            heard: runtime::now(),
             searches: VecDeque::new(),
             recalls: VecDeque::new(),
         });
@@ -96,23 +96,24 @@ impl Link {
         answers: &mut mpsc::UnboundedReceiver<Answer>,
     ) -> Result<(), Trouble> {
         let epoch = life.epoch.ok_or_else(lost_memory)?;
+        // Before anybody asks anew.
+        self.outbox().owe_again(self.node, clock::now());
         let mut watch = self.take_up(epoch, life);
         self.settle_contact(Contact::Settled);
-        self.outbox().owe_again(self.node, clock::now());
-        let mut duty = Instant::now() + self.pace(&watch);
+        let mut duty = runtime::now() + self.pace(&watch);
         loop {
             if self.is_stale() {
                 return Err(Trouble::Broken("it is being replaced".into()));
             }
             self.send_batches(IN_FLIGHT_MAX);
             let notes_due = self.notes_due();
-            if self.outbox().closing || notes_due.is_some_and(|due| due <= Instant::now()) {
+            if self.outbox().closing || notes_due.is_some_and(|due| due <= runtime::now()) {
                 self.send_notes();
             }
             if self.is_quiet() && self.is_done_closing() {
                 return Ok(());
             }
-            let look = (Instant::now() + self.config.silence_limit / LOOKS).min(duty);
+            let look = (runtime::now() + self.config.silence_limit / LOOKS).min(duty);
             let look = self.notes_due().map_or(look, |due| look.min(due));
             tokio::select! {
                 biased;
@@ -127,11 +128,11 @@ impl Link {
                     None => return Err(Trouble::Broken("the session has ended".into())),
                 },
                 () = self.wake.notified() => {}
-                () = tokio::time::sleep_until(look) => {
+                () = runtime::sleep_until(look) => {
                     self.check_silence(&watch)?;
-                    if Instant::now() >= duty {
+                    if runtime::now() >= duty {
                         let heard = self.heard();
-                        let wanted = watch.is_vigil() || heard.elapsed() >= self.config.heartbeat;
+                        let wanted = watch.is_vigil() || runtime::since(heard) >= self.config.heartbeat;
                         if wanted {
                             self.look_after(&mut watch);
                         }
@@ -141,7 +142,7 @@ impl Link {
                         } else {
                             self.outbox().owe_failed();
                         }
-                        duty = if wanted { Instant::now() + self.pace(&watch) } else { heard + self.config.heartbeat };
+                        duty = if wanted { runtime::now() + self.pace(&watch) } else { heard + self.config.heartbeat };
                     }
                 }
             }
@@ -168,7 +169,7 @@ impl Link {
                 return;
             }
             self.config.traffic.sent(letters.len());
-            port.batches.push_back(Batch { sent, at: now, since: Instant::now() });
+            port.batches.push_back(Batch { sent, at: now, since: runtime::now() });
             port.session.send(life, letters);
         }
     }
@@ -180,7 +181,7 @@ impl Link {
         let batch = {
             let mut port = self.port();
             let Some(port) = port.as_mut().filter(|port| port.connection == connection) else { return Ok(()) };
-            port.heard = Instant::now();
+            port.heard = runtime::now();
             port.batches.pop_front()
         };
         let Some(batch) = batch else { return Ok(()) };
@@ -193,6 +194,11 @@ impl Link {
                         self.note_clock(at_micros, clock::now());
                     }
                     new_life |= vote == Vote::Refusal(Refusal::WrongEpoch);
+                    if let Sent::Ask(ask) = &sent
+                        && ask.lines_up()
+                    {
+                        ask.mark.set_answered(self.node, matches!(vote, Vote::Grant { .. }));
+                    }
                     Outcome::Voted { vote, sent: batch.at }
                 }
                 Reply::Failed(why) => Outcome::Silent(Silence::Failed(why)),
@@ -228,7 +234,7 @@ impl Link {
         if let Some(port) = port.as_mut().filter(|port| port.connection == connection)
             && let Some(asker) = port.searches.pop_front()
         {
-            port.heard = Instant::now();
+            port.heard = runtime::now();
             // Whoever has lost patience is gone.
             let _ = asker.send(page.map_err(Silence::Failed));
         }
@@ -266,7 +272,7 @@ impl Link {
         let limit = self.config.silence_limit;
         let oldest = self.port().as_ref().and_then(|port| Some(port.batches.front()?.since));
         let asked = oldest.into_iter().chain(watch.asked());
-        if asked.min().is_some_and(|since| since.elapsed() >= limit) {
+        if asked.min().is_some_and(|since| runtime::since(since) >= limit) {
             return Err(Trouble::Broken(format!("silent for {limit:?}")));
         }
         Ok(())
@@ -277,7 +283,7 @@ impl Link {
     }
 
     fn heard(&self) -> Instant {
-        self.port().as_ref().map_or_else(Instant::now, |port| port.heard)
+        self.port().as_ref().map_or_else(runtime::now, |port| port.heard)
     }
 
     pub(super) fn port(&self) -> MutexGuard<'_, Option<Port>> {

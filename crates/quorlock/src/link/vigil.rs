@@ -10,7 +10,7 @@ use super::outbox::State;
 use crate::clock::{self, Stopwatch};
 use crate::entropy;
 use crate::node::{Life, Trouble};
-use tokio::time::Instant;
+use crate::runtime::{self, Instant};
 
 /// How often a witness adds up, at most and at least.
 const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
@@ -81,7 +81,7 @@ impl Link {
 
     fn send_errand(&self, watch: &mut Watch, errand: Errand) {
         if let Some(port) = &mut *self.port() {
-            watch.under_way = Some(Instant::now());
+            watch.under_way = Some(runtime::now());
             port.session().errand(errand);
         }
     }

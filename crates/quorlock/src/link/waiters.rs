@@ -1,6 +1,6 @@
 //! Who of this client waits in line, by ticket: for the hints that come in.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -15,7 +15,7 @@ pub(crate) trait Hinted: Send + Sync {
 /// All waiters of a client.
 #[derive(Default)]
 pub(crate) struct Waiters {
-    by_ticket: Mutex<HashMap<Ticket, Weak<dyn Hinted>>>,
+    by_ticket: Mutex<BTreeMap<Ticket, Weak<dyn Hinted>>>,
 }
 
 impl Waiters {
@@ -44,7 +44,7 @@ impl Waiters {
         }
     }
 
-    fn by_ticket(&self) -> MutexGuard<'_, HashMap<Ticket, Weak<dyn Hinted>>> {
+    fn by_ticket(&self) -> MutexGuard<'_, BTreeMap<Ticket, Weak<dyn Hinted>>> {
         self.by_ticket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,112 @@
+//! Nodes that are somewhere in the world.
+
+use std::sync::Arc;
+
+use quorlock_core::node::{Epoch, Errand};
+use tokio::sync::oneshot;
+
+use super::{Ear, Question, Said, World, world};
+use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Reply, Search, Session, Trouble};
+
+/// Who waits for a connection to come about: the server's run, or why there is none.
+pub(super) type Opened = oneshot::Sender<Result<String, String>>;
+
+/// So many nodes.
+pub(crate) fn nodes(count: usize) -> Vec<Arc<dyn Node>> {
+    let node = |index| Arc::new(SimulatedNode { index, title: format!("n{}", index + 1) }) as Arc<dyn Node>;
+    (0..count).map(node).collect()
+}
+
+pub(super) fn hear(ear: &Ear, said: Said) {
+    let opened = ear.opened.take();
+    let answer = match (said, opened) {
+        (Said::Open(run), Some(opened)) => return drop(opened.send(Ok(run))),
+        (Said::End(why), Some(opened)) => return drop(opened.send(Err(why))),
+        (_, Some(_)) | (Said::Open(_), None) => return,
+        (Said::End(why), None) => Answer::End(Trouble::Broken(why)),
+        (Said::Standing(standing), None) => Answer::Standing(standing),
+        (Said::Votes(votes, at_micros), None) => {
+            let reply = |vote| Reply::Voted { vote, at_micros: Some(at_micros) };
+            Answer::Replies(votes.into_iter().map(reply).collect())
+        }
+        (Said::Noted, None) => Answer::History(Ok(Vec::new())),
+        (Said::Nothing, None) => Answer::Page(Err("nobody looks for names in a simulation".into())),
+        (Said::Hint(ticket, handoff), None) => Answer::Hint(ticket, handoff),
+        (Said::Broken(key), None) => Answer::Broken(key),
+    };
+    ear.inbox.take(answer);
+}
+
+struct SimulatedNode {
+    index: usize,
+    title: String,
+}
+
+impl Node for SimulatedNode {
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+        let index = self.index;
+        Box::pin(async move {
+            let (opened, answer) = oneshot::channel();
+            let ear = Ear { inbox, opened: Some(opened).into() };
+            let connection = with(|world| world.connect(index, ear)).map(Connection);
+            let connection = connection.ok_or_else(|| Trouble::Unreachable("the world is gone".into()))?;
+            match answer.await {
+                Ok(Ok(run)) => Ok(Box::new(SimulatedSession { connection, run }) as Box<dyn Session>),
+                Ok(Err(why)) => Err(Trouble::Unreachable(why)),
+                Err(_) => Err(Trouble::Unreachable("the world is gone".into())),
+            }
+        })
+    }
+}
+
+/// A connection's number. Dropped, it is hung up.
+struct Connection(u64);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        with(|world| world.hang_up(self.0));
+    }
+}
+
+struct SimulatedSession {
+    connection: Connection,
+    run: String,
+}
+
+impl SimulatedSession {
+    fn ask(&self, question: Question) {
+        with(|world| world.ask(self.connection.0, question));
+    }
+}
+
+impl Session for SimulatedSession {
+    fn run(&self) -> &str {
+        &self.run
+    }
+
+    fn errand(&mut self, errand: Errand) {
+        self.ask(Question::Errand(errand));
+    }
+
+    fn search(&mut self, _search: Search) {
+        self.ask(Question::Other);
+    }
+
+    fn history(&mut self, _history: History) {
+        self.ask(Question::Note);
+    }
+
+    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {
+        let epoch = life.map_or(Epoch(0), |life| life.epoch);
+        let letters = batch.into_iter().map(|letter| (letter.place.key.clone(), letter.request));
+        self.ask(Question::Batch(epoch, letters.collect()));
+    }
+}
+
+fn with<T>(tell: impl FnOnce(&dyn World) -> T) -> Option<T> {
+    world().map(|world| tell(&*world))
+}
