@@ -6,4 +6,5 @@ pub mod report;
 pub mod scenario;
 pub mod search;
 pub mod setup;
+pub mod words;
 pub mod world;

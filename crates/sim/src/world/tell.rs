@@ -3,10 +3,11 @@
 use std::fmt;
 
 use quorlock_core::name::LeaseId;
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::vote::Vote;
 
 use super::World;
 use super::link::Letter;
+use crate::words;
 
 /// One line of a story.
 #[derive(Clone, Debug)]
@@ -51,25 +52,7 @@ impl World {
             return;
         }
         let whose = self.attempt_name(letter.request.attempt());
-        let what = match (&letter.request, letter.again) {
-            (Request::Acquire { proposal, .. }, true) => format!("once more for {proposal}"),
-            (Request::Acquire { proposal, .. }, false) => format!("acquire, proposing {proposal}"),
-            (Request::Renew { repair: true, .. }, _) => "renewal".into(),
-            (Request::Renew { .. }, _) => "extension".into(),
-            (Request::Release { tombstone: Some(_), .. }, _) => "release with a tombstone".into(),
-            (Request::Release { .. } | Request::PlainRelease { .. }, _) => "release".into(),
-            (Request::PlainAcquire { .. }, _) => "SET NX PX".into(),
-            (Request::PlainExtend { .. }, _) => "plain extension".into(),
-            (Request::Break { .. }, _) => "break".into(),
-            (Request::Retire { .. }, _) => "retirement".into(),
-            (Request::Inspect | Request::Check { .. }, _) => "look".into(),
-        };
-        let says = match vote {
-            Vote::Grant { fence, .. } if letter.request.may_grant() => format!("grants, fence {fence}"),
-            Vote::Grant { .. } => "the vote is taken back".into(),
-            Vote::Refusal(why) => format!("refuses: {why}"),
-            Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. } => "reports".into(),
-        };
+        let (what, says) = (words::of_request(&letter.request, letter.again), words::of_vote(&letter.request, vote));
         let late = if is_stray { ", from a broken connection" } else { "" };
         self.say_of_server(server, || format!("gets {whose}'s {what}{late}: {says}"));
     }

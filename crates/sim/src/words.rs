@@ -1,0 +1,30 @@
+//! What clients ask and nodes say, in words.
+
+use quorlock_core::vote::{Request, Vote};
+
+/// What a client asks; `again` when it has asked for the same attempt before.
+pub fn of_request(request: &Request, again: bool) -> String {
+    match (request, again) {
+        (Request::Acquire { proposal, .. }, true) => format!("once more for {proposal}"),
+        (Request::Acquire { proposal, .. }, false) => format!("acquire, proposing {proposal}"),
+        (Request::Renew { repair: true, .. }, _) => "renewal".into(),
+        (Request::Renew { .. }, _) => "extension".into(),
+        (Request::Release { tombstone: Some(_), .. }, _) => "release with a tombstone".into(),
+        (Request::Release { .. } | Request::PlainRelease { .. }, _) => "release".into(),
+        (Request::PlainAcquire { .. }, _) => "SET NX PX".into(),
+        (Request::PlainExtend { .. }, _) => "plain extension".into(),
+        (Request::Break { .. }, _) => "break".into(),
+        (Request::Retire { .. }, _) => "retirement".into(),
+        (Request::Inspect | Request::Check { .. }, _) => "look".into(),
+    }
+}
+
+/// What a node says to it.
+pub fn of_vote(request: &Request, vote: &Vote) -> String {
+    match vote {
+        Vote::Grant { fence, .. } if request.may_grant() => format!("grants, fence {fence}"),
+        Vote::Grant { .. } => "the vote is taken back".into(),
+        Vote::Refusal(why) => format!("refuses: {why}"),
+        Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. } => "reports".into(),
+    }
+}

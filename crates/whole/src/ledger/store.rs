@@ -1,0 +1,50 @@
+//! What a lock protects: it takes a write with the highest fence so far, and refuses those with a lower one.
+
+use quorlock::Fence;
+
+use super::Hold;
+
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    highest: Fence,
+    /// Whose write had it.
+    by: Option<(Hold, usize)>,
+}
+
+impl Store {
+    /// Whether the write is taken, and whether it should not have been: two who exclude each other had the same fence.
+    pub(super) fn write(&mut self, hold: Hold, lease: usize, fence: Fence) -> (bool, bool) {
+        if fence < self.highest {
+            return (false, false);
+        }
+        let is_rival = |(other, of): (Hold, usize)| of != lease && other.excludes(hold);
+        let is_corrupted = fence == self.highest && self.by.is_some_and(is_rival);
+        // Readers only compare.
+        if hold != Hold::Reader {
+            (self.highest, self.by) = (fence, Some((hold, lease)));
+        }
+        (true, is_corrupted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_with_a_lower_fence_is_refused() {
+        let mut store = Store::default();
+        assert_eq!(store.write(Hold::Alone, 0, Fence::new(5)), (true, false));
+        assert_eq!(store.write(Hold::Alone, 1, Fence::new(6)), (true, false));
+        assert_eq!(store.write(Hold::Alone, 0, Fence::new(5)), (false, false));
+        assert_eq!(store.write(Hold::Reader, 2, Fence::new(7)), (true, false));
+        assert_eq!(store.write(Hold::Alone, 1, Fence::new(6)), (true, false), "a reader has moved nothing");
+    }
+
+    #[test]
+    fn two_writers_with_one_fence_are_told_apart() {
+        let mut store = Store::default();
+        store.write(Hold::Alone, 0, Fence::new(5));
+        assert_eq!(store.write(Hold::Alone, 1, Fence::new(5)), (true, true));
+    }
+}

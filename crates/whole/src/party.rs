@@ -1,0 +1,304 @@
+//! The users of the library: they ask, work, and let go, or turn away.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use quorlock::sim::{Peek, sleep};
+use quorlock::{AcquireError, Break, Client, FenceError, HandedLease, Lease, Owner, Renewals};
+
+use crate::ledger::{Grant, Hold};
+use crate::plan::{Cancel, Ending, Errand, Patience, Plan, Want};
+use crate::world::World;
+
+/// Everyone's clients, as far as they have connected.
+pub(crate) type Clients = Rc<std::cell::RefCell<Vec<Option<Client>>>>;
+
+/// One task of one client.
+pub(crate) struct Party {
+    pub(crate) world: Rc<World>,
+    pub(crate) plan: Rc<Plan>,
+    pub(crate) client: usize,
+    pub(crate) library: Client,
+    pub(crate) clients: Clients,
+}
+
+type Asking = Pin<Box<dyn Future<Output = Result<Vec<(Lease, Hold)>, AcquireError>>>>;
+
+impl Party {
+    /// Does one thing after the other.
+    pub(crate) async fn live(self, errands: Vec<Errand>) {
+        if let Some(rush) = self.plan.rush {
+            sleep(self.until(rush)).await;
+        }
+        for (at, errand) in errands.iter().enumerate() {
+            if at > 0 || self.plan.rush.is_none() {
+                sleep(errand.rest).await;
+            }
+            self.run(errand).await;
+        }
+        self.world.state.borrow_mut().clients[self.client].busy -= 1;
+    }
+
+    async fn run(&self, errand: &Errand) {
+        if let Want::Break { now } = errand.want {
+            return self.break_lock(errand.name, now).await;
+        }
+        let asked = self.world.now();
+        self.say(|| format!("wants {}: {:?}, {:?}", name(errand.name), errand.want, errand.patience));
+        let (asking, owner) = self.ask(errand);
+        let leases = match until_cancelled(errand.cancel, asking).await {
+            Some(Ok(leases)) => leases,
+            Some(Err(error)) => return self.say(|| format!("did not get {}: {error}", name(errand.name))),
+            None => return self.say(|| format!("has turned away from {}", name(errand.name))),
+        };
+        let mut held = Vec::new();
+        for (lease, hold) in leases {
+            let id = self.granted(&lease, hold, asked);
+            held.push((lease, id));
+        }
+        self.work(errand, &held).await;
+        if let (Want::Enter { again: true }, Some(owner)) = (errand.want, owner) {
+            self.enter_again(errand, &owner).await;
+        }
+        for (lease, id) in held {
+            self.end(errand, lease, id).await;
+        }
+    }
+
+    /// The future that asks, and the owner that it is for.
+    fn ask(&self, errand: &Errand) -> (Asking, Option<Owner>) {
+        let (client, patience, lock) = (&self.library, errand.patience, name(errand.name));
+        let renewals = if errand.renews { Renewals::default() } else { Renewals::Off };
+        // One of the three ways to ask, of any kind of lock.
+        macro_rules! asking {
+            ($lock:expr, $once:ident, $endless:ident, $within:ident, $hold:expr) => {{
+                let (lock, hold) = ($lock.renewals(renewals), $hold);
+                Box::pin(async move {
+                    let lease = match patience {
+                        Patience::Once => lock.$once().await?,
+                        Patience::Endless => Some(lock.$endless().await?),
+                        Patience::Within(wait) => Some(lock.$within(wait).await?),
+                    };
+                    Ok(lease.into_iter().map(|lease| hold(lease)).collect())
+                })
+            }};
+        }
+        let alone = |lease: Lease| (lease, Hold::Alone);
+        match errand.want {
+            Want::Plain => (asking!(client.lock(lock).plain(), try_acquire, acquire, acquire_within, alone), None),
+            Want::Alone | Want::Break { .. } => {
+                (asking!(client.lock(lock), try_acquire, acquire, acquire_within, alone), None)
+            }
+            Want::Read => {
+                let reader = |lease: Lease| (lease, Hold::Reader);
+                (asking!(client.rw(lock), try_read, read, read_within, reader), None)
+            }
+            Want::Write => (asking!(client.rw(lock), try_write, write, write_within, alone), None),
+            Want::Enter { .. } => {
+                let lock = client.reentrant(lock);
+                let owner = lock.owner().clone();
+                let hold = hold_of(&owner);
+                (asking!(lock, try_acquire, acquire, acquire_within, move |lease: Lease| (lease, hold)), Some(owner))
+            }
+            Want::Slot(permits) => {
+                let slot = |lease: Lease| {
+                    let hold = lease.slot().map_or(Hold::Alone, Hold::Slot);
+                    (lease, hold)
+                };
+                (asking!(client.semaphore(lock, permits), try_acquire, acquire, acquire_within, slot), None)
+            }
+            Want::All => {
+                let all = client.all((0..self.plan.names.len()).map(name)).renewals(renewals);
+                let asking = Box::pin(async move {
+                    let leases = match patience {
+                        Patience::Once => all.try_acquire().await?,
+                        Patience::Endless => Some(all.acquire().await?),
+                        Patience::Within(wait) => Some(all.acquire_within(wait).await?),
+                    };
+                    Ok(leases.into_iter().flat_map(quorlock::sim::each).map(|lease| (lease, Hold::Alone)).collect())
+                });
+                (asking, None)
+            }
+        }
+    }
+
+    fn granted(&self, lease: &Lease, hold: Hold, asked: u64) -> Option<usize> {
+        let name = lease.name().as_str().to_owned();
+        // One that was lost before its caller could look is nobody's.
+        if lease.ensure(Duration::from_nanos(1)).is_err() {
+            self.say(|| format!("has {name}, and has lost it already"));
+            return None;
+        }
+        let (client, fence, peek) = (self.client, lease.fence().ok(), Peek::of(lease));
+        self.say(|| {
+            let with = fence.map_or("without a fence".into(), |fence| format!("with fence {fence}"));
+            format!("holds {name}, {with}, for {:.1?}", peek.validity(self.moment(client)))
+        });
+        let grant = Grant { name, hold, client, asked, fence, peek };
+        Some(self.world.state.borrow_mut().ledger.grant(grant))
+    }
+
+    /// Works in steps, each of which is written where fences are checked.
+    async fn work(&self, errand: &Errand, held: &[(Lease, Option<usize>)]) {
+        let step = errand.works / (errand.steps * 2);
+        for round in 0..errand.steps {
+            sleep(step).await;
+            if errand.extends && round == 0 {
+                for (lease, _) in held {
+                    // Whether it worked shows.
+                    let _ = lease.extend().await;
+                }
+            }
+            for (lease, id) in held {
+                let (fence, Some(id)) = (lease.fence(), *id) else { continue };
+                match fence {
+                    // The step takes its time after the check, as steps do.
+                    Ok(fence) => {
+                        sleep(step).await;
+                        let is_taken = self.world.state.borrow_mut().ledger.write(id, fence);
+                        if !is_taken {
+                            self.say(|| format!("comes too late with fence {fence}"));
+                        }
+                    }
+                    Err(FenceError::Plain) => {}
+                    Err(error) => return self.say(|| format!("has lost {}: {error}", lease.name())),
+                }
+            }
+        }
+    }
+
+    async fn enter_again(&self, errand: &Errand, owner: &Owner) {
+        let asked = self.world.now();
+        let lock = self.library.reentrant(name(errand.name)).owned_by(owner);
+        if let Ok(lease) = lock.acquire_within(self.plan.ttl).await {
+            let id = self.granted(&lease, hold_of(owner), asked);
+            self.work(errand, &[(lease, id)]).await;
+        }
+    }
+
+    async fn end(&self, errand: &Errand, lease: Lease, id: Option<usize>) {
+        let name = lease.name().clone();
+        match (errand.ending, id) {
+            (Ending::HandOver { client, extensions }, Some(id)) => self.hand_over(lease, id, client, extensions),
+            (Ending::Release | Ending::HandOver { .. }, _) => {
+                self.say(|| format!("releases {name}"));
+                match until_cancelled(errand.cancel, lease.release()).await {
+                    Some(Ok(())) | None => {}
+                    Some(Err(error)) => self.say(|| format!("hears of its release: {error}")),
+                }
+            }
+            (Ending::Drop, _) => self.say(|| format!("drops {name}")),
+            (Ending::UntilLost, _) => {
+                let (lost, late) = (Box::pin(lease.lost()), Box::pin(sleep(self.plan.ttl * 2)));
+                if let Either::Left((why, _)) = select(lost, late).await {
+                    self.say(|| format!("is told that it has lost {name}: {why}"));
+                }
+            }
+        }
+    }
+
+    /// Gives the lease to another client, if it is there, which extends and releases it.
+    fn hand_over(&self, lease: Lease, id: usize, to: usize, extensions: u32) {
+        let until = self.moment(self.client) + lease.validity().as_nanos() as u64;
+        let Ok(handed) = lease.hand_over() else { return };
+        self.world.state.borrow_mut().ledger.hand(id, handed.id(), self.client, until);
+        let other = self.clients.borrow().get(to).cloned().flatten();
+        let (client, library) = other.map_or_else(|| (self.client, self.library.clone()), |library| (to, library));
+        self.say(|| format!("hands {} over to {}", handed.name(), crate::world::client_name(client)));
+        let heir = Heir { world: Rc::clone(&self.world), client, library, handed, id, pause: self.plan.ttl / 3 };
+        self.world.state.borrow_mut().clients[client].busy += 1;
+        self.world.begin(client, heir.live(extensions));
+    }
+
+    async fn break_lock(&self, index: usize, now: bool) {
+        let Ok(seen) = self.library.inspect(name(index)).await else { return };
+        let Some(target) = seen.target() else { return };
+        self.say(|| format!("breaks {}: {target}", name(index)));
+        let what = Break::new(target, "simulated");
+        // Whoever holds it finds out.
+        let _ = self.library.break_lock(name(index), if now { what.now() } else { what }).await;
+    }
+
+    /// How long it is until then, by the client's clock.
+    fn until(&self, real: u64) -> Duration {
+        let state = self.world.state.borrow();
+        let then = state.clients[self.client].clock.read(real.max(state.now));
+        Duration::from_nanos(then - state.moment(self.client))
+    }
+
+    fn moment(&self, client: usize) -> u64 {
+        self.world.state.borrow().moment(client)
+    }
+
+    fn say(&self, what: impl FnOnce() -> String) {
+        if !self.world.state.borrow().story.is_told() {
+            return;
+        }
+        let what = what();
+        let mut state = self.world.state.borrow_mut();
+        let now = state.now;
+        state.story.say_of_client(now, self.client, || what);
+    }
+}
+
+/// Whoever got a lease that was handed over.
+struct Heir {
+    world: Rc<World>,
+    client: usize,
+    library: Client,
+    handed: HandedLease,
+    id: usize,
+    pause: Duration,
+}
+
+impl Heir {
+    async fn live(self, extensions: u32) {
+        for _ in 0..extensions {
+            sleep(self.pause).await;
+            if let Ok(left) = self.library.extend(&self.handed).await {
+                let mut state = self.world.state.borrow_mut();
+                let until = state.moment(self.client) + left.as_nanos() as u64;
+                state.ledger.hand(self.id, self.handed.id(), self.client, until);
+            }
+        }
+        self.world.state.borrow_mut().ledger.hand(self.id, self.handed.id(), self.client, 0);
+        // What is not delivered now is delivered later.
+        let _ = self.library.release(&self.handed).await;
+        self.world.state.borrow_mut().clients[self.client].busy -= 1;
+    }
+}
+
+/// What is locked.
+pub(crate) fn name(index: usize) -> String {
+    format!("x{}", index + 1)
+}
+
+fn hold_of(owner: &Owner) -> Hold {
+    let bits = u64::from_str_radix(&owner.reveal()[..16], 16);
+    Hold::Owner(bits.unwrap_or_default())
+}
+
+/// Waits for it, unless the caller turns away before that: `None`, and the future is dropped.
+async fn until_cancelled<F: Future>(cancel: Option<Cancel>, future: F) -> Option<F::Output> {
+    let mut future = Box::pin(future);
+    match cancel {
+        None => Some(future.await),
+        Some(Cancel::Looks(mut left)) => {
+            std::future::poll_fn(move |context| {
+                if left == 0 {
+                    return Poll::Ready(None);
+                }
+                left -= 1;
+                future.as_mut().poll(context).map(Some)
+            })
+            .await
+        }
+        Some(Cancel::After(delay)) => match select(future, Box::pin(sleep(delay))).await {
+            Either::Left((done, _)) => Some(done),
+            Either::Right(_) => None,
+        },
+    }
+}

@@ -1,0 +1,210 @@
+//! What one seed decides: who there is, what they want, and what goes wrong. Each run has its own mix.
+
+mod fault;
+mod want;
+
+use std::time::Duration;
+
+use quorlock_core::node::Constants;
+
+use crate::dice::Seeded;
+pub use fault::{Direction, Fault, Recovery};
+pub use want::{Cancel, Ending, Errand, Kind, Patience, Want};
+
+const MS: u64 = 1_000_000;
+
+/// The plan of one run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What decided it.
+    pub seed: u64,
+    /// Whether something goes wrong beyond what is assumed: then leases may overlap, and only fences are promised.
+    pub is_beyond: bool,
+    /// Each node.
+    pub nodes: Vec<NodePlan>,
+    /// Whether the nodes are new, and have to become a cluster first.
+    pub is_blank: bool,
+    /// The lifetime of leases.
+    pub ttl: Duration,
+    /// The longest that the cluster allows.
+    pub max_ttl: Duration,
+    /// How far the nodes' clocks may be apart.
+    pub sigma: Duration,
+    /// How far they may step back.
+    pub backstep: Duration,
+    /// How long clients wait for a node, if not as long as usual.
+    pub node_deadline: Option<Duration>,
+    /// What is locked.
+    pub names: Vec<Kind>,
+    /// Who wants it.
+    pub clients: Vec<ClientPlan>,
+    /// When everybody begins, if all do at the same time, in nanoseconds.
+    pub rush: Option<u64>,
+    /// How messages travel.
+    pub network: Network,
+    /// What goes wrong, and when, in nanoseconds.
+    pub faults: Vec<(u64, Fault)>,
+    /// When nothing goes wrong any more.
+    pub horizon: u64,
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+pub struct NodePlan {
+    /// By how much its clock is fast, in parts per million, until it is this many nanoseconds further; then it is slewed back.
+    pub ppm: i64,
+    /// See there.
+    pub slews: u64,
+    /// How far it is ahead at the beginning, in microseconds.
+    pub ahead: i64,
+    /// For each name, a fence of an earlier lease that it remembers, in microseconds ahead of its clock.
+    pub fences: Vec<Option<i64>>,
+}
+
+/// One client.
+#[derive(Clone, Debug)]
+pub struct ClientPlan {
+    /// By how much its clock is fast, in parts per million.
+    pub ppm: i64,
+    /// When it connects, after the beginning.
+    pub starts: Duration,
+    /// What its tasks do, one thing after the other.
+    pub tasks: Vec<Vec<Errand>>,
+}
+
+/// How messages travel. Times are in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The usual time to and from each node.
+    pub paces: Vec<u64>,
+    /// How many of a hundred messages are slow, and by how much at most.
+    pub slow_percent: u64,
+    /// See there.
+    pub slow_max: u64,
+    /// How many of a hundred hints get lost.
+    pub hints_lost_percent: u64,
+    /// On how many of a hundred connections that end, what is under way comes late, and by how much at most.
+    pub stray_percent: u64,
+    /// See there.
+    pub stray_max: u64,
+    /// What comes later than this from a connection that ended may outlive the note that its attempt is over.
+    pub tombstones: u64,
+}
+
+impl Plan {
+    /// What this seed decides.
+    pub fn of(seed: u64) -> Self {
+        let dice = &mut Seeded::new(seed);
+        let count = dice.pick(&[3, 3, 3, 3, 3, 3, 3, 5, 5, 1]);
+        let ttl = dice.pick(&[100, 150, 200, 300, 500, 1_000, 3_000]);
+        // Large enough against a heartbeat for clocks that run at different rates not to look skewed.
+        let max_ttl = 3_000;
+        let (sigma, backstep) = (max_ttl * 2 / 5, max_ttl / 5);
+        let horizon = ttl * dice.range(2, 7) * MS;
+        let names: Vec<Kind> = (0..dice.pick(&[1, 1, 1, 2])).map(|_| Kind::draw(dice)).collect();
+        let node_deadline = dice.percent(40).then(|| dice.millis(5, ttl / 2));
+        let (is_beyond, menu) = fault::menu(dice, count);
+        let (nodes, client_ppm) = nodes(dice, count, &names, sigma);
+        let parties = dice.pick(&[1, 2, 2, 2, 3, 3, 3, 4]);
+        let clients: Vec<ClientPlan> = (0..parties)
+            .map(|index| ClientPlan {
+                ppm: client_ppm(dice),
+                starts: if index > 0 && dice.percent(15) { dice.millis(0, horizon / MS) } else { Duration::ZERO },
+                tasks: (0..dice.pick(&[1, 1, 2])).map(|_| want::errands(dice, &names, ttl, is_beyond)).collect(),
+            })
+            .collect();
+        let faults = fault::draw(dice, &menu, count, parties, ttl, backstep, horizon);
+        Self {
+            seed,
+            is_beyond,
+            is_blank: dice.percent(4),
+            nodes,
+            ttl: Duration::from_millis(ttl),
+            max_ttl: Duration::from_millis(max_ttl),
+            sigma: Duration::from_millis(sigma),
+            backstep: Duration::from_millis(backstep),
+            node_deadline,
+            names,
+            clients,
+            rush: dice.percent(30).then(|| dice.range(0, horizon / 2) + 20 * MS),
+            network: network(dice, count, ttl, node_deadline),
+            faults,
+            horizon,
+        }
+    }
+
+    /// When each node's clock is slewed the other way.
+    pub(crate) fn slews(&self) -> Vec<(u64, Fault)> {
+        let mut slews = Vec::new();
+        for (node, NodePlan { ppm, slews: reach, .. }) in
+            self.nodes.iter().enumerate().filter(|(_, node)| node.ppm != 0)
+        {
+            let (mut at, mut ppm) = (0, *ppm);
+            while at < self.horizon {
+                at += reach * 1_000_000 / ppm.unsigned_abs();
+                ppm = -ppm;
+                slews.push((at, Fault::NodePace { node, ppm }));
+            }
+        }
+        slews
+    }
+
+    /// What everyone agrees on.
+    pub fn constants(&self) -> Constants {
+        Constants {
+            cluster: "c".into(),
+            nodes: self.nodes.len(),
+            max_ttl_millis: self.max_ttl.as_millis() as u64,
+            sigma_micros: self.sigma.as_micros() as u64,
+        }
+    }
+}
+
+/// The nodes' clocks, and how the clients' are drawn: together within what the drift allows.
+fn nodes(
+    dice: &mut Seeded,
+    count: usize,
+    names: &[Kind],
+    sigma: u64,
+) -> (Vec<NodePlan>, impl Fn(&mut Seeded) -> i64 + use<>) {
+    let (are_off, at_limit) = (dice.percent(50), dice.percent(50));
+    // (T - d)(1 + node) <= T (1 - client), with d of a tenth.
+    let slowest = if are_off { dice.below(90_000) } else { 0 };
+    let quickest = if are_off { (1_000_000 - slowest) * 10 / 9 - 1_000_000 } else { 0 };
+    let (are_apart, remember) = (dice.percent(50), dice.percent(30));
+    let sigma = sigma as i64 * 1_000;
+    let nodes = (0..count).map(|_| NodePlan {
+        ppm: match if at_limit { 2 } else { dice.below(4) } {
+            0 => dice.below(quickest + 1) as i64,
+            1 => -(dice.below(quickest + 1) as i64),
+            _ => quickest as i64,
+        },
+        slews: sigma as u64 * 1_000 / 8,
+        ahead: if are_apart { dice.below(sigma as u64 / 4) as i64 - sigma / 8 } else { 0 },
+        fences: names
+            .iter()
+            .map(|_| (remember && dice.percent(50)).then(|| dice.below(sigma as u64 / 2) as i64))
+            .collect(),
+    });
+    let ppm = move |dice: &mut Seeded| match if at_limit { 1 } else { dice.below(3) } {
+        0 => dice.below(if are_off { 90_000 } else { 1 }) as i64,
+        _ => -(slowest as i64),
+    };
+    (nodes.collect(), ppm)
+}
+
+fn network(dice: &mut Seeded, count: usize, ttl: u64, node_deadline: Option<Duration>) -> Network {
+    let slow_max = dice.range(1, ttl / 2) * MS;
+    // A round has to fit into the time that a node is waited for, unless something goes wrong.
+    let deadline = node_deadline.map_or((ttl * MS / 20).clamp(5 * MS, 200 * MS), |deadline| deadline.as_nanos() as u64);
+    let pace = dice.pick(&[deadline / 100, deadline / 30, deadline / 10]);
+    Network {
+        paces: (0..count).map(|_| dice.range(pace / 2, pace * 2)).collect(),
+        slow_percent: dice.pick(&[0, 0, 3, 10, 30]),
+        slow_max,
+        hints_lost_percent: dice.pick(&[0, 0, 0, 30, 100]),
+        stray_percent: dice.pick(&[0, 30, 70]),
+        stray_max: ttl * MS,
+        tombstones: ttl * MS,
+    }
+}

@@ -1,0 +1,261 @@
+//! What goes wrong.
+
+use crate::dice::Seeded;
+use crate::world::client_name;
+
+const MS: u64 = 1_000_000;
+
+/// Which messages are held up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Those to the node.
+    Up,
+    /// Those from it.
+    Down,
+    /// Both.
+    Both,
+}
+
+/// What a node remembers after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// Nothing.
+    Empty,
+    /// What was saved last.
+    Snapshot,
+    /// Everything.
+    Whole,
+}
+
+/// Something that goes wrong. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// Messages between these two are held up for so long.
+    Cut {
+        /// Which client.
+        client: usize,
+        /// Which node.
+        node: usize,
+        /// Which way.
+        direction: Direction,
+        /// For how long.
+        lasts: u64,
+    },
+    /// Their connection is broken.
+    Reset {
+        /// Which client.
+        client: usize,
+        /// Which node.
+        node: usize,
+    },
+    /// A node is killed, and is back after a while.
+    Crash {
+        /// Which node.
+        node: usize,
+        /// With which memory.
+        recovery: Recovery,
+        /// For how long it is gone.
+        lasts: u64,
+    },
+    /// A node saves its memory.
+    Save {
+        /// Which node.
+        node: usize,
+    },
+    /// A node is emptied, and keeps its connections.
+    Flush {
+        /// Which node.
+        node: usize,
+    },
+    /// A node stops for a while.
+    FreezeNode {
+        /// Which node.
+        node: usize,
+        /// For how long.
+        lasts: u64,
+    },
+    /// A client stops for a while; its clock goes on.
+    FreezeClient {
+        /// Which client.
+        client: usize,
+        /// For how long.
+        lasts: u64,
+    },
+    /// A client is killed.
+    Kill {
+        /// Which client.
+        client: usize,
+    },
+    /// A client's suspend-proof clock leaps forward, as after a suspension.
+    ClientLeaps {
+        /// Which client.
+        client: usize,
+        /// By how much.
+        millis: u64,
+    },
+    /// A node's clock is fast by so many parts per million from now on.
+    NodePace {
+        /// Which node.
+        node: usize,
+        /// By how much.
+        ppm: i64,
+    },
+    /// Beyond what is assumed: a node's clock is set.
+    NodeClock {
+        /// Which node.
+        node: usize,
+        /// By how much.
+        millis: i64,
+    },
+    /// Beyond what is assumed: a client's clock is much too slow, or stands still.
+    ClientClock {
+        /// Which client.
+        client: usize,
+        /// By how much it is fast, in parts per million.
+        ppm: i64,
+    },
+}
+
+impl Fault {
+    /// Who it happens to, and what; `None` where that is told by others.
+    pub(crate) fn told(&self) -> Option<(String, String)> {
+        let node = |node: &usize| format!("n{}", node + 1);
+        let ms = |nanos: &u64| format!("{:.0} ms", *nanos as f64 / 1e6);
+        Some(match self {
+            Self::Cut { client, node: of, direction, lasts } => {
+                let way = match direction {
+                    Direction::Up => "cannot send to",
+                    Direction::Down => "hears nothing from",
+                    Direction::Both => "is cut off from",
+                };
+                (client_name(*client), format!("{way} {} for {}", node(of), ms(lasts)))
+            }
+            Self::Reset { client, node: of } => (client_name(*client), format!("loses its connection to {}", node(of))),
+            Self::Crash { node: of, recovery, lasts } => {
+                let with = match recovery {
+                    Recovery::Empty => "empty",
+                    Recovery::Snapshot => "with its snapshot",
+                    Recovery::Whole => "with all its memory",
+                };
+                (node(of), format!("crashes, and is back {with} after {}", ms(lasts)))
+            }
+            Self::Save { node: of } => (node(of), "takes a snapshot".into()),
+            Self::Flush { node: of } => (node(of), "is emptied; its connections stay".into()),
+            Self::FreezeNode { node: of, lasts } => (node(of), format!("stops for {}", ms(lasts))),
+            Self::FreezeClient { client, lasts } => (client_name(*client), format!("stops for {}", ms(lasts))),
+            Self::ClientLeaps { client, millis } => (client_name(*client), format!("finds its clock {millis} ms on")),
+            Self::NodeClock { node: of, millis } => (node(of), format!("has its clock set by {millis} ms")),
+            Self::ClientClock { client, ppm } => {
+                (client_name(*client), format!("has a clock that runs at {} %", (1_000_000 + ppm) / 10_000))
+            }
+            Self::Kill { .. } | Self::NodePace { .. } => return None,
+        })
+    }
+}
+
+/// A kind of fault that a run may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dish {
+    Cuts,
+    Isolation,
+    Resets,
+    Crashes,
+    Snapshots,
+    Flushes,
+    FrozenNodes,
+    FrozenClients,
+    Kills,
+    Leaps,
+    NodeClocks,
+    ClientClocks,
+}
+
+/// Which kinds of fault this run has, and whether any is beyond what is assumed.
+pub(super) fn menu(dice: &mut Seeded, nodes: usize) -> (bool, Vec<Dish>) {
+    let within = [
+        Dish::Cuts,
+        Dish::Isolation,
+        Dish::Resets,
+        Dish::Crashes,
+        Dish::Snapshots,
+        Dish::Flushes,
+        Dish::FrozenNodes,
+        Dish::FrozenClients,
+        Dish::Kills,
+        Dish::Leaps,
+    ];
+    let share = dice.pick(&[10, 25, 45]);
+    let mut menu: Vec<Dish> = within.into_iter().filter(|_| dice.percent(share)).collect();
+    if dice.percent(25) {
+        menu.push(Dish::ClientClocks);
+        if nodes > 1 {
+            menu.push(Dish::NodeClocks);
+        }
+    }
+    let forgets = |dish: &Dish| matches!(dish, Dish::Crashes | Dish::Snapshots | Dish::Flushes);
+    let clocks = |dish: &Dish| matches!(dish, Dish::ClientClocks | Dish::NodeClocks);
+    // A single node is trusted, whatever it has forgotten.
+    let is_beyond = menu.iter().any(|dish| clocks(dish) || nodes == 1 && forgets(dish));
+    (is_beyond, menu)
+}
+
+/// What goes wrong, and when.
+pub(super) fn draw(
+    dice: &mut Seeded,
+    menu: &[Dish],
+    nodes: usize,
+    clients: usize,
+    ttl: u64,
+    backstep: u64,
+    horizon: u64,
+) -> Vec<(u64, Fault)> {
+    let mut faults = Vec::new();
+    if menu.is_empty() {
+        return faults;
+    }
+    for _ in 0..dice.range(1, 6) {
+        let at = dice.below(horizon);
+        let lasts = dice.range(1, ttl * 2) * MS;
+        let (client, node) = (dice.index(clients), dice.index(nodes));
+        let direction = dice.pick(&[Direction::Up, Direction::Down, Direction::Both]);
+        let mut add = |at, fault| faults.push((at, fault));
+        match dice.pick(menu) {
+            Dish::Cuts => add(at, Fault::Cut { client, node, direction, lasts }),
+            Dish::Isolation if dice.percent(50) => {
+                (0..nodes).for_each(|node| add(at, Fault::Cut { client, node, direction, lasts }));
+            }
+            Dish::Isolation => {
+                (0..clients).for_each(|client| add(at, Fault::Cut { client, node, direction, lasts }));
+            }
+            Dish::Resets => add(at, Fault::Reset { client, node }),
+            Dish::Crashes => {
+                let recovery = dice.pick(&[Recovery::Empty, Recovery::Empty, Recovery::Whole]);
+                add(at, Fault::Crash { node, recovery, lasts: lasts / 4 });
+            }
+            Dish::Snapshots => {
+                add(at, Fault::Save { node });
+                let later = at + dice.below(ttl * MS * 2);
+                add(later, Fault::Crash { node, recovery: Recovery::Snapshot, lasts: lasts / 4 });
+            }
+            Dish::Flushes => add(at, Fault::Flush { node }),
+            Dish::FrozenNodes => add(at, Fault::FreezeNode { node, lasts }),
+            Dish::FrozenClients => add(at, Fault::FreezeClient { client, lasts }),
+            Dish::Kills => add(at, Fault::Kill { client }),
+            Dish::Leaps => add(at, Fault::ClientLeaps { client, millis: dice.range(1, ttl) }),
+            Dish::NodeClocks => {
+                // Forward and back again: nobody's clock steps back further than is tolerated.
+                let millis = dice.range(1, backstep) as i64;
+                let node = node.min(nodes - 1);
+                if !faults.iter().any(|(_, fault)| matches!(fault, Fault::NodeClock { node: of, .. } if *of == node)) {
+                    faults.push((at, Fault::NodeClock { node, millis }));
+                    faults.push((at + lasts, Fault::NodeClock { node, millis: -millis }));
+                }
+            }
+            Dish::ClientClocks => {
+                add(at, Fault::ClientClock { client, ppm: dice.pick(&[-1_000_000, -800_000, -400_000]) });
+                add(at + lasts, Fault::ClientClock { client, ppm: 0 });
+            }
+        }
+    }
+    faults
+}

@@ -1,0 +1,169 @@
+//! What users of the library do.
+
+use std::time::Duration;
+
+use crate::dice::Seeded;
+
+/// How a name is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Exclusively, by some perhaps with the page's own commands.
+    Exclusive,
+    /// By readers and writers.
+    Shared,
+    /// By owners, several times.
+    Reentrant,
+    /// By so many at a time.
+    Semaphore(u32),
+}
+
+impl Kind {
+    pub(super) fn draw(dice: &mut Seeded) -> Self {
+        match dice.below(10) {
+            0..5 => Self::Exclusive,
+            5..7 => Self::Shared,
+            7 => Self::Reentrant,
+            _ => Self::Semaphore(dice.range(1, 3) as u32),
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// The lock, alone.
+    Alone,
+    /// The lock, with the page's commands.
+    Plain,
+    /// To read.
+    Read,
+    /// To write.
+    Write,
+    /// To enter; and, if told so, once more before leaving.
+    Enter {
+        /// Whether to.
+        again: bool,
+    },
+    /// One of the slots.
+    Slot(u32),
+    /// All names at once, if all are exclusive.
+    All,
+    /// To break whatever stands, at once or when it would have ended.
+    Break {
+        /// At once: beyond what is assumed.
+        now: bool,
+    },
+}
+
+/// How long to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Once.
+    Once,
+    /// Until it is there.
+    Endless,
+    /// For so long.
+    Within(Duration),
+}
+
+/// When the caller turns away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancel {
+    /// When the future would be looked at for so many times.
+    Looks(u32),
+    /// After so long.
+    After(Duration),
+}
+
+/// What becomes of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It is released.
+    Release,
+    /// It is dropped.
+    Drop,
+    /// It is kept until it is lost, or dropped at last.
+    UntilLost,
+    /// It is handed over to this client, which extends it so often, and releases it.
+    HandOver {
+        /// Which client.
+        client: usize,
+        /// How often.
+        extensions: u32,
+    },
+}
+
+/// One thing that somebody does.
+#[derive(Clone, Copy, Debug)]
+pub struct Errand {
+    /// After so long.
+    pub rest: Duration,
+    /// Which name.
+    pub name: usize,
+    /// What.
+    pub want: Want,
+    /// How patiently.
+    pub patience: Patience,
+    /// Whether the caller turns away.
+    pub cancel: Option<Cancel>,
+    /// Whether leases are renewed.
+    pub renews: bool,
+    /// How long it works, in so many steps.
+    pub works: Duration,
+    /// See there.
+    pub steps: u32,
+    /// Whether it extends the lease by hand once.
+    pub extends: bool,
+    /// What becomes of the lease.
+    pub ending: Ending,
+}
+
+pub(super) fn errands(dice: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Vec<Errand> {
+    (0..dice.range(1, 3)).map(|_| errand(dice, names, ttl, is_beyond)).collect()
+}
+
+fn errand(dice: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Errand {
+    let name = dice.index(names.len());
+    let want = match names[name] {
+        _ if dice.percent(4) => Want::Break { now: is_beyond && dice.percent(50) },
+        Kind::Exclusive if dice.percent(15) => Want::Plain,
+        Kind::Exclusive if names.len() > 1 && names.iter().all(|kind| *kind == Kind::Exclusive) && dice.percent(40) => {
+            Want::All
+        }
+        Kind::Exclusive => Want::Alone,
+        Kind::Shared if dice.percent(60) => Want::Read,
+        Kind::Shared => Want::Write,
+        Kind::Reentrant => Want::Enter { again: dice.percent(50) },
+        Kind::Semaphore(permits) => Want::Slot(permits),
+    };
+    Errand {
+        rest: if dice.percent(50) { Duration::ZERO } else { dice.millis(0, ttl * 2) },
+        name,
+        want,
+        patience: match dice.below(10) {
+            0..3 => Patience::Once,
+            3..5 => Patience::Within(dice.millis(1, ttl * 3)),
+            _ => Patience::Endless,
+        },
+        cancel: match dice.below(10) {
+            0 => Some(Cancel::Looks(dice.below(3) as u32)),
+            1 => Some(Cancel::After(dice.millis(0, ttl / 8))),
+            2 => Some(Cancel::After(dice.millis(0, ttl * 2))),
+            _ => None,
+        },
+        renews: dice.percent(70),
+        works: match dice.below(10) {
+            0..3 => Duration::ZERO,
+            3..7 => dice.millis(0, ttl / 2),
+            _ => dice.millis(ttl / 2, ttl * 3 / 2),
+        },
+        steps: dice.range(1, 4) as u32,
+        extends: dice.percent(10),
+        ending: match dice.below(10) {
+            0..5 => Ending::Release,
+            5..8 => Ending::Drop,
+            8 => Ending::UntilLost,
+            _ => Ending::HandOver { client: dice.index(4), extensions: dice.below(4) as u32 },
+        },
+    }
+}

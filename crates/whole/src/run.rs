@@ -1,0 +1,202 @@
+//! One run: everything that a seed decides, from the first connection to the last vote that is given back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+
+use quorlock::{Client, Rule, Rules, sim};
+
+use crate::clock::Clock;
+use crate::dice::Seeded;
+use crate::ledger::Ledger;
+pub use crate::ledger::{Breach, Counts};
+use crate::party::{Clients, Party, name};
+use crate::plan::{NodePlan, Plan};
+use crate::world::{EPOCH, MS, STEPS_MAX, Server, State, World};
+
+/// How long everybody has, in virtual time, to be served and to give back what they have.
+const PATIENCE: u64 = 90_000 * MS;
+/// How long a client has to deliver what it owes.
+const CLOSING: Duration = Duration::from_secs(30);
+/// What is under way when everybody has closed has arrived after this.
+const SETTLED: u64 = 3_000 * MS;
+
+/// How a run is to be made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// A rule that is switched off.
+    pub without: Option<Rule>,
+    /// Whether the story is wanted.
+    pub is_told: bool,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What must not have been.
+    pub breach: Option<Breach>,
+    /// Whether leases may have overlapped.
+    pub is_beyond: bool,
+    /// What was counted.
+    pub counts: Counts,
+    /// The same for the same run, and for no other.
+    pub fingerprint: u64,
+    /// How many tasks were run and messages delivered.
+    pub steps: u64,
+    /// How long it took, in virtual time.
+    pub lasted: Duration,
+    /// What happened, if that was wanted.
+    pub story: Vec<String>,
+}
+
+/// Makes the run of a seed.
+pub fn run(seed: u64, options: Options) -> Outcome {
+    run_plan(Plan::of(seed), options)
+}
+
+/// Makes a run by a plan.
+pub fn run_plan(plan: Plan, options: Options) -> Outcome {
+    let plan = Rc::new(plan);
+    let mut dice = Seeded::new(plan.seed ^ 0x5eed);
+    let ledger = Ledger::new(plan.is_beyond);
+    let servers = plan.nodes.iter().enumerate().map(|(index, node)| server(&plan, index, node, options)).collect();
+    let world = World::new(dice.fork(), plan.network.clone(), servers, options.is_told, ledger);
+    let entered = sim::enter(Rc::clone(&world) as Rc<dyn sim::World>);
+    let ended = catch_unwind(AssertUnwindSafe(|| live(&world, &plan, options)));
+    let panicked = ended.err().map(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()
+    });
+    world.end();
+    drop(entered);
+    let mut state = world.state.borrow_mut();
+    let breach = state.ledger.breach.clone().or(panicked.map(Breach::Panicked));
+    let (now, fingerprint, steps, counts) = (state.now, state.fingerprint, state.steps, state.ledger.counts);
+    if let Some(breach) = &breach {
+        state.story.say(now, "", || format!("=> {breach}"));
+    }
+    let (story, lasted) = (state.story.take(), Duration::from_nanos(now));
+    Outcome { breach, is_beyond: plan.is_beyond, counts, fingerprint, steps, lasted, story }
+}
+
+fn server(plan: &Plan, index: usize, node: &NodePlan, options: Options) -> Server {
+    let says = EPOCH.saturating_add_signed(node.ahead * 1_000);
+    let mut server = Server::new(index, Clock::new(says, node.ppm));
+    if !plan.is_blank {
+        server.ripen(plan.constants());
+        for (at, ahead) in node.fences.iter().enumerate() {
+            if let Some(ahead) = ahead {
+                server.remember(format!("quorlock:{}", name(at)), *ahead);
+            }
+        }
+    }
+    server.raises_any(options.without == Some(Rule::RaiseOwnVotes));
+    server
+}
+
+fn live(world: &Rc<World>, plan: &Rc<Plan>, options: Options) {
+    let clients: Clients = Rc::default();
+    {
+        let mut state = world.state.borrow_mut();
+        for client in &plan.clients {
+            let index = state.add_client(client.ppm);
+            state.clients[index].busy = 1;
+            clients.borrow_mut().push(None);
+        }
+        for (at, fault) in plan.faults.iter().chain(&plan.slews()) {
+            state.fail_at(*at, *fault);
+        }
+    }
+    for index in 0..plan.clients.len() {
+        world.begin(index, start(Rc::clone(world), Rc::clone(plan), index, Rc::clone(&clients), options));
+    }
+    let is_over = |state: &State| state.ledger.breach.is_some();
+    if world.go_on(plan.horizon, is_over) {
+        return restless(world);
+    }
+    world.heal();
+    if world.go_on(plan.horizon + PATIENCE, |state| is_over(state) || state.is_done()) && !is_done(world) {
+        return restless(world);
+    }
+    if !is_done(world) {
+        if world.state.borrow().needs_an_operator() {
+            return;
+        }
+        let left: usize = world.state.borrow().clients.iter().map(|client| client.busy).sum();
+        return breach(world, Breach::Starved(format!("{left} of the tasks")));
+    }
+    close(world, &clients);
+}
+
+/// Connects, and begins what the plan says.
+async fn start(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: Clients, options: Options) {
+    let client = &plan.clients[index];
+    sim::sleep(client.starts).await;
+    let mut builder = Client::builder().simulated(plan.nodes.len()).label(crate::world::client_name(index));
+    builder = builder.ttl(plan.ttl).max_ttl(plan.max_ttl).sigma(plan.sigma).backstep(plan.backstep);
+    builder = builder.rules(options.without.map_or(Rules::default(), Rules::without));
+    if let Some(deadline) = plan.node_deadline {
+        builder = builder.node_deadline(deadline);
+    }
+    let connected = builder.connect().await;
+    let mut state = world.state.borrow_mut();
+    state.clients[index].busy -= 1;
+    let now = state.now;
+    let library = match connected {
+        Ok(library) => library,
+        Err(error) => return state.story.say_of_client(now, index, || format!("cannot connect: {error}")),
+    };
+    state.story.say_of_client(now, index, || "is connected".into());
+    clients.borrow_mut()[index] = Some(library.clone());
+    state.clients[index].busy += client.tasks.len();
+    drop(state);
+    for errands in &client.tasks {
+        let (world, plan, library) = (Rc::clone(&world), Rc::clone(&plan), library.clone());
+        let party = Party { world: Rc::clone(&world), plan, client: index, library, clients: Rc::clone(&clients) };
+        world.begin(index, party.live(errands.clone()));
+    }
+}
+
+/// Lets every client give back what it has, and looks at what is left.
+fn close(world: &Rc<World>, clients: &Clients) {
+    let all: Vec<Option<Client>> = clients.borrow_mut().iter_mut().map(Option::take).collect();
+    for (index, client) in all.into_iter().enumerate() {
+        world.run_as(index);
+        let is_alive = world.state.borrow().clients[index].is_alive;
+        let Some(client) = client.filter(|_| is_alive) else { continue };
+        world.state.borrow_mut().clients[index].busy += 1;
+        let of = Rc::clone(world);
+        world.begin(index, async move {
+            let closed = client.close(CLOSING).await;
+            let mut state = of.state.borrow_mut();
+            state.clients[index].busy -= 1;
+            if let Err(error) = closed {
+                state.ledger.breach.get_or_insert(Breach::Leaked(vec![error.to_string()]));
+            }
+        });
+    }
+    let end = world.now() + CLOSING.as_nanos() as u64 * 2;
+    world.go_on(end, |state| state.ledger.breach.is_some() || state.is_done());
+    let end = world.now() + SETTLED;
+    world.go_on(end, |state| state.ledger.breach.is_some() || state.is_quiet());
+    let left = world.state.borrow_mut().leftovers();
+    if !left.is_empty() {
+        breach(world, Breach::Leaked(left));
+    }
+}
+
+fn is_done(world: &World) -> bool {
+    world.state.borrow().is_done()
+}
+
+fn breach(world: &World, breach: Breach) {
+    world.state.borrow_mut().ledger.breach.get_or_insert(breach);
+}
+
+/// The world has stopped before its time: if nothing else is wrong, it asks without end.
+fn restless(world: &World) {
+    let is_endless = world.state.borrow().steps > STEPS_MAX;
+    if is_endless {
+        breach(world, Breach::Restless);
+    }
+}

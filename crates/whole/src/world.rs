@@ -1,0 +1,340 @@
+//! Where everything happens: real time, everyone's clocks, tasks, connections and nodes.
+
+mod faults;
+mod server;
+mod tasks;
+mod tell;
+mod wire;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::task::Waker;
+
+use quorlock::sim::{self, Ear, Question, Said, Task};
+use quorlock_core::name::LeaseId;
+use quorlock_core::retry::Dice;
+use quorlock_core::ticket::{Channel, Waiter};
+
+use crate::clock::Clock;
+use crate::dice::Seeded;
+use crate::ledger::Ledger;
+use crate::plan::{Fault, Network};
+pub(crate) use server::Server;
+use tasks::Tasks;
+pub(crate) use tell::{Story, client_name};
+use wire::{Connection, Up, Way};
+
+/// Nanoseconds in a millisecond.
+pub(crate) const MS: u64 = 1_000_000;
+/// What the nodes' clocks say at the beginning, in nanoseconds since the Unix epoch.
+pub(crate) const EPOCH: u64 = 1_000_000 * MS;
+/// What the clients' clocks say at the beginning.
+const ORIGIN: u64 = 10_000 * MS;
+
+/// The world of one run.
+pub(crate) struct World {
+    pub(crate) state: RefCell<State>,
+    tasks: RefCell<Tasks>,
+}
+
+pub(crate) struct State {
+    /// Real time, in nanoseconds.
+    pub(crate) now: u64,
+    pub(crate) dice: Seeded,
+    /// Whose code is running.
+    pub(crate) running: usize,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) servers: Vec<Server>,
+    /// For each client, its way to each node.
+    ways: Vec<Vec<Way>>,
+    connections: Vec<Connection>,
+    pub(crate) network: Network,
+    /// By time, and by the order of their making.
+    events: BTreeMap<(u64, u64), Event>,
+    serial: u64,
+    /// Whose sleep each call ends, and when by its clock.
+    calls: BTreeMap<u64, (usize, u64)>,
+    pub(crate) ledger: Ledger,
+    pub(crate) story: Story,
+    /// Everything that has happened, in one number.
+    pub(crate) fingerprint: u64,
+    pub(crate) steps: u64,
+}
+
+pub(crate) struct Client {
+    pub(crate) clock: Clock,
+    /// The clock that no jump has ever moved.
+    raw: Clock,
+    /// By how much its clock is fast when nothing is wrong with it.
+    ppm: i64,
+    pub(crate) is_alive: bool,
+    frozen_until: u64,
+    sleepers: BTreeMap<(u64, u64), Waker>,
+    /// What arrived while it was frozen.
+    mail: VecDeque<(usize, Said)>,
+    /// The channels that it was hinted on.
+    channels: Vec<Channel>,
+    /// How many of the tasks that its users have begun are not done.
+    pub(crate) busy: usize,
+}
+
+pub(crate) enum Event {
+    Up(usize, Up),
+    Down(usize, Said),
+    Fault(Fault),
+    /// Something that was stopped or cut off for a while may go on.
+    Resume,
+}
+
+impl World {
+    pub(crate) fn new(dice: Seeded, network: Network, servers: Vec<Server>, is_told: bool, ledger: Ledger) -> Rc<Self> {
+        let state = State {
+            now: 0,
+            dice,
+            running: 0,
+            clients: Vec::new(),
+            servers,
+            ways: Vec::new(),
+            connections: Vec::new(),
+            network,
+            events: BTreeMap::new(),
+            serial: 0,
+            calls: BTreeMap::new(),
+            ledger,
+            story: Story::new(is_told),
+            fingerprint: 0,
+            steps: 0,
+        };
+        Rc::new(Self { state: state.into(), tasks: RefCell::default() })
+    }
+
+    /// Goes on until there is nothing left to do before this time, or until told to stop. Whether it was told.
+    pub(crate) fn go_on(&self, end: u64, stop: impl Fn(&State) -> bool) -> bool {
+        loop {
+            self.run_tasks();
+            let event = {
+                let mut state = self.state.borrow_mut();
+                state.judge();
+                if stop(&state) || state.steps > STEPS_MAX {
+                    return true;
+                }
+                let Some(at) = state.next_time().filter(|at| *at <= end) else {
+                    state.now = state.now.max(end);
+                    return false;
+                };
+                state.now = state.now.max(at);
+                // What has ended by itself has ended before anything else happens.
+                state.judge();
+                state.take_due()
+            };
+            match event {
+                Some(Event::Up(connection, up)) => self.state.borrow_mut().arrive(connection, up),
+                Some(Event::Down(connection, said)) => self.hear(connection, said),
+                Some(Event::Fault(fault)) => self.befall(fault),
+                Some(Event::Resume) => self.resume(),
+                None => {}
+            }
+        }
+    }
+
+    /// Whose code is running from now on.
+    pub(crate) fn run_as(&self, client: usize) {
+        self.state.borrow_mut().running = client;
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.state.borrow().now
+    }
+}
+
+/// A run that takes more steps than this asks without end.
+pub(crate) const STEPS_MAX: u64 = 300_000;
+
+impl State {
+    /// One more client, whose clock is fast by so many parts per million.
+    pub(crate) fn add_client(&mut self, ppm: i64) -> usize {
+        let mut clock = Clock::new(ORIGIN, 0);
+        clock.run(0, ppm);
+        self.clients.push(Client {
+            raw: clock.clone(),
+            clock,
+            ppm,
+            is_alive: true,
+            frozen_until: 0,
+            sleepers: BTreeMap::new(),
+            mail: VecDeque::new(),
+            channels: Vec::new(),
+            busy: 0,
+        });
+        self.ways.push(vec![Way::default(); self.servers.len()]);
+        self.clients.len() - 1
+    }
+
+    /// Lets something go wrong at this time.
+    pub(crate) fn fail_at(&mut self, at: u64, fault: Fault) {
+        self.schedule(at, Event::Fault(fault));
+    }
+
+    /// Whether everybody has done what they wanted to.
+    pub(crate) fn is_done(&self) -> bool {
+        self.clients.iter().all(|client| !client.is_alive || client.busy == 0)
+    }
+
+    /// Whether so many nodes have forgotten their cluster that nobody may use them before an operator has spoken.
+    pub(crate) fn needs_an_operator(&self) -> bool {
+        let names: Vec<&str> = self.servers.iter().filter_map(Server::cluster).collect();
+        let carry = |name: &&str| names.iter().filter(|other| *other == name).count();
+        !names.is_empty() && names.iter().all(|name| carry(name) * 2 <= self.servers.len())
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    pub(crate) fn schedule(&mut self, at: u64, event: Event) {
+        self.serial += 1;
+        self.events.insert((at, self.serial), event);
+    }
+
+    /// What a client's clock says.
+    pub(crate) fn moment(&self, client: usize) -> u64 {
+        self.clients[client].clock.read(self.now)
+    }
+
+    fn next_time(&self) -> Option<u64> {
+        let event = self.events.first_key_value().map(|((at, _), _)| *at);
+        let awake = self.clients.iter().filter(|client| client.is_alive && client.frozen_until <= self.now);
+        let sleeper = awake.filter_map(|client| {
+            let ((says, _), _) = client.sleepers.first_key_value()?;
+            client.clock.when(*says)
+        });
+        event.into_iter().chain(sleeper).min()
+    }
+
+    /// Wakes whoever slept until now, or takes out the event that is due.
+    fn take_due(&mut self) -> Option<Event> {
+        self.steps += 1;
+        for index in 0..self.clients.len() {
+            let client = &mut self.clients[index];
+            if !client.is_alive || client.frozen_until > self.now {
+                continue;
+            }
+            let says = client.clock.read(self.now);
+            while let Some(entry) = client.sleepers.first_entry().filter(|entry| entry.key().0 <= says) {
+                let ((_, call), waker) = entry.remove_entry();
+                self.calls.remove(&call);
+                waker.wake();
+                self.fingerprint = mixed(self.fingerprint, self.now ^ index as u64);
+            }
+        }
+        let due = self.events.first_entry().filter(|entry| entry.key().0 <= self.now)?;
+        let ((at, serial), event) = due.remove_entry();
+        self.fingerprint = mixed(mixed(self.fingerprint, at), serial);
+        Some(event)
+    }
+
+    fn judge(&mut self) {
+        let Self { ledger, clients, now, story, .. } = self;
+        ledger.judge(*now, |client| clients[client].clock.read(*now), story);
+    }
+
+    /// Votes and places that are left on the nodes, of clients that have closed.
+    pub(crate) fn leftovers(&mut self) -> Vec<String> {
+        let now = self.now;
+        let mut left = Vec::new();
+        let alive: Vec<Channel> =
+            self.clients.iter().filter(|client| client.is_alive).flat_map(|client| client.channels.clone()).collect();
+        for index in 0..self.servers.len() {
+            let (votes, places) = self.servers[index].leftovers(now);
+            for (key, attempt) in votes {
+                left.extend(self.ledger.is_leaked(attempt).then(|| format!("a vote for {key} on n{}", index + 1)));
+            }
+            for (key, Waiter { channel, ticket, .. }) in places {
+                let is_leaked = alive.contains(&channel) && !self.ledger.is_excused(ticket);
+                left.extend(is_leaked.then(|| format!("a place in line for {key} on n{}", index + 1)));
+            }
+        }
+        left
+    }
+}
+
+pub(crate) fn mixed(fingerprint: u64, with: u64) -> u64 {
+    (fingerprint ^ with).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
+}
+
+impl sim::World for World {
+    fn now(&self) -> u64 {
+        let state = self.state.borrow();
+        state.moment(state.running)
+    }
+
+    fn raw(&self) -> u64 {
+        let state = self.state.borrow();
+        state.clients[state.running].raw.read(state.now)
+    }
+
+    fn bits(&self) -> u64 {
+        self.state.borrow_mut().dice.bits()
+    }
+
+    fn spawn(&self, task: Task) {
+        let client = self.state.borrow().running;
+        self.tasks.borrow_mut().add(client, task);
+    }
+
+    fn wake_at(&self, nanos: u64, waker: Waker) -> u64 {
+        let mut state = self.state.borrow_mut();
+        state.serial += 1;
+        let (call, client) = (state.serial, state.running);
+        state.calls.insert(call, (client, nanos));
+        state.clients[client].sleepers.insert((nanos, call), waker);
+        call
+    }
+
+    fn forget(&self, call: u64) {
+        let mut state = self.state.borrow_mut();
+        if let Some((client, nanos)) = state.calls.remove(&call) {
+            let waker = state.clients[client].sleepers.remove(&(nanos, call));
+            drop(state);
+            // It may be the last thing that kept its task.
+            drop(waker);
+        }
+    }
+
+    fn connect(&self, node: usize, ear: Ear) -> u64 {
+        let mut state = self.state.borrow_mut();
+        let (client, channel) = (state.running, ear.channel());
+        if !state.clients[client].channels.contains(&channel) {
+            state.clients[client].channels.push(channel);
+        }
+        state.begin(node, ear) as u64
+    }
+
+    fn ask(&self, connection: u64, question: Question) {
+        let mut state = self.state.borrow_mut();
+        let connection = connection as usize;
+        state.note_question(connection, &question);
+        let now = state.now;
+        state.send_up(connection, Up::Ask(question, now));
+    }
+
+    fn hang_up(&self, connection: u64) {
+        self.state.borrow_mut().hang_up(connection as usize);
+    }
+}
+
+impl State {
+    /// Whose attempts these are.
+    fn note_question(&mut self, connection: usize, question: &Question) {
+        let Question::Batch(_, letters) = question else { return };
+        let client = self.connections[connection].client;
+        for (_, request) in letters {
+            let attempt = request.attempt();
+            if request.may_grant() && attempt != LeaseId::from_bits(0) {
+                self.ledger.note_attempt(client, attempt);
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What goes wrong, and how it is put right again.
+
+use super::server::Memory;
+use super::{Event, MS, State, World};
+use crate::plan::{Direction, Fault, Recovery};
+
+impl World {
+    /// Something goes wrong.
+    pub(super) fn befall(&self, fault: Fault) {
+        if let Fault::Kill { client } = fault {
+            let mut state = self.state.borrow_mut();
+            let is_there = state.clients.get(client).is_some_and(|client| client.is_alive);
+            let now = state.now;
+            state.story.say_of_client(now, client, || "is killed".into());
+            drop(state);
+            if is_there {
+                self.kill(client);
+            }
+            return;
+        }
+        self.state.borrow_mut().befall(fault);
+    }
+
+    /// Whatever has been stopped for long enough goes on.
+    pub(super) fn resume(&self) {
+        let mail: Vec<_> = {
+            let mut state = self.state.borrow_mut();
+            state.resume();
+            let now = state.now;
+            let awake = state.clients.iter_mut().filter(|client| client.frozen_until <= now);
+            awake.flat_map(|client| client.mail.drain(..)).collect()
+        };
+        for (connection, said) in mail {
+            self.hear(connection, said);
+        }
+    }
+
+    /// Nothing goes wrong any more, and what did is over.
+    pub(crate) fn heal(&self) {
+        {
+            let mut state = self.state.borrow_mut();
+            let now = state.now;
+            state.events.retain(|_, event| !matches!(event, Event::Fault(_)));
+            state.ways.iter_mut().flatten().for_each(|way| (way.up_until, way.down_until) = (0, 0));
+            for client in &mut state.clients {
+                client.frozen_until = 0;
+                client.clock.run(now, client.ppm);
+                client.raw.run(now, client.ppm);
+            }
+            for server in &mut state.servers {
+                (server.frozen_until, server.down_until) = (0, 0);
+                server.put_clock_right(now);
+            }
+            state.network.slow_percent = 0;
+            state.network.hints_lost_percent = 0;
+            state.story.say(now, "", || "nothing goes wrong any more".into());
+        }
+        self.resume();
+    }
+}
+
+impl State {
+    fn befall(&mut self, fault: Fault) {
+        let now = self.now;
+        if let Some((who, what)) = fault.told() {
+            self.story.say(now, &who, || what);
+        }
+        match fault {
+            Fault::Cut { client, node, direction, lasts } => {
+                let Some(way) = self.ways.get_mut(client).map(|ways| &mut ways[node]) else { return };
+                if direction != Direction::Down {
+                    way.up_until = way.up_until.max(now + lasts);
+                }
+                if direction != Direction::Up {
+                    way.down_until = way.down_until.max(now + lasts);
+                }
+                self.schedule(now + lasts, Event::Resume);
+            }
+            Fault::Reset { client, node } => {
+                for connection in 0..self.connections.len() {
+                    let of = &self.connections[connection];
+                    if of.client == client && of.node == node && of.is_open {
+                        let is_told = self.dice.percent(70);
+                        self.break_off(connection, is_told);
+                    }
+                }
+            }
+            Fault::Crash { node, recovery, lasts } => {
+                let server = &mut self.servers[node];
+                let memory = match recovery {
+                    Recovery::Empty => Memory::default(),
+                    Recovery::Snapshot => server.snapshot.clone().unwrap_or_default(),
+                    Recovery::Whole => server.memory.clone(),
+                };
+                server.restart(memory);
+                server.down_until = now + lasts;
+                server.frozen_until = 0;
+                for connection in 0..self.connections.len() {
+                    let of = &self.connections[connection];
+                    if of.node == node && of.is_open {
+                        let is_told = self.dice.percent(80);
+                        self.break_off(connection, is_told);
+                    }
+                }
+            }
+            Fault::Save { node } => {
+                let server = &mut self.servers[node];
+                server.snapshot = Some(server.memory.clone());
+            }
+            Fault::Flush { node } => self.servers[node].flush(),
+            Fault::FreezeNode { node, lasts } => {
+                self.servers[node].frozen_until = now + lasts;
+                self.schedule(now + lasts, Event::Resume);
+            }
+            Fault::FreezeClient { client, lasts } => {
+                let Some(client) = self.clients.get_mut(client) else { return };
+                client.frozen_until = now + lasts;
+                self.schedule(now + lasts, Event::Resume);
+            }
+            Fault::NodePace { node, ppm } => self.servers[node].clock.run(now, ppm),
+            Fault::NodeClock { node, millis } => self.servers[node].set_clock(now, millis * MS as i64),
+            Fault::ClientLeaps { client, millis } => {
+                let Some(client) = self.clients.get_mut(client) else { return };
+                client.clock.jump(now, (millis * MS) as i64);
+            }
+            Fault::ClientClock { client, ppm } => {
+                let Some(client) = self.clients.get_mut(client) else { return };
+                client.clock.run(now, ppm);
+                client.raw.run(now, ppm);
+            }
+            // By the world itself.
+            Fault::Kill { .. } => {}
+        }
+    }
+
+    fn resume(&mut self) {
+        let now = self.now;
+        for node in 0..self.servers.len() {
+            if self.servers[node].frozen_until <= now {
+                for (connection, up) in std::mem::take(&mut self.servers[node].backlog) {
+                    self.arrive(connection, up);
+                }
+            }
+        }
+        for client in 0..self.clients.len() {
+            for node in 0..self.servers.len() {
+                self.reopen(client, node);
+            }
+        }
+    }
+}

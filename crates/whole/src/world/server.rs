@@ -1,0 +1,216 @@
+//! One node: the core's rules over a memory that may be lost, restored or emptied.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use quorlock::sim::{Question, Said};
+use quorlock_core::fence::Fence;
+use quorlock_core::name::LeaseId;
+use quorlock_core::node::{Constants, Epoch, Errand, FenceNote, Incarnation, NodeTime, Record, apply, attend, hand_on};
+use quorlock_core::ticket::{Channel, Handoff, Ticket, Waiter};
+use quorlock_core::vote::{Refusal, Request, Vote};
+
+use super::wire::Up;
+use crate::clock::Clock;
+
+/// What survives in a snapshot.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    life: Option<Incarnation>,
+    records: BTreeMap<String, Record>,
+    tombstones: BTreeMap<LeaseId, u64>,
+}
+
+pub(crate) struct Server {
+    index: usize,
+    runs: u32,
+    /// In nanoseconds since the Unix epoch.
+    pub(super) clock: Clock,
+    /// By how much it has been set, in nanoseconds.
+    set: i64,
+    pub(super) memory: Memory,
+    pub(super) snapshot: Option<Memory>,
+    /// What came back with a snapshot, and need not be taken back by anybody.
+    restored: Vec<LeaseId>,
+    restored_places: Vec<Ticket>,
+    pub(super) frozen_until: u64,
+    pub(super) down_until: u64,
+    /// What a frozen node has not read yet.
+    pub(super) backlog: VecDeque<(usize, Up)>,
+    /// On which connection each client hears hints.
+    pub(super) listeners: BTreeMap<Channel, usize>,
+    /// Whether fences are raised under others' votes, too: the other side of a rule that is switched off.
+    raises_any: bool,
+    /// Whom it has refused, for that.
+    refused: BTreeSet<LeaseId>,
+}
+
+/// Something about the lock with this key.
+pub(super) type Keyed<T> = (String, T);
+
+/// What a node has to say to others than the asker.
+pub(super) enum Aside {
+    Hint(Channel, Ticket, Option<Handoff>),
+    Broken(String),
+}
+
+impl Server {
+    pub(crate) fn new(index: usize, clock: Clock) -> Self {
+        Self {
+            index,
+            runs: 0,
+            clock,
+            set: 0,
+            memory: Memory::default(),
+            snapshot: None,
+            restored: Vec::new(),
+            restored_places: Vec::new(),
+            frozen_until: 0,
+            down_until: 0,
+            backlog: VecDeque::new(),
+            listeners: BTreeMap::new(),
+            raises_any: false,
+            refused: BTreeSet::new(),
+        }
+    }
+
+    /// Lets it be one that has been voting for long.
+    pub(crate) fn ripen(&mut self, constants: Constants) {
+        let init = Errand::Init { run: self.run(), fresh: Epoch(u128::from(self.runs)), constants };
+        let time = self.time(0);
+        attend(&mut self.memory.life, &init, time);
+    }
+
+    /// Lets it raise fences under others' votes, too.
+    pub(crate) fn raises_any(&mut self, raises_any: bool) {
+        self.raises_any = raises_any;
+    }
+
+    /// Lets it remember a fence of an earlier lease, so far ahead of its clock.
+    pub(crate) fn remember(&mut self, key: String, ahead_micros: i64) {
+        let fence = Fence::new(self.time(0).wall_micros.saturating_add_signed(ahead_micros));
+        let (by, ticket, holder) = (LeaseId::from_bits(0), None, String::new());
+        let note = FenceNote { fence, by, since_micros: 0, ticket, holder, until: u64::MAX };
+        self.memory.records.entry(key).or_default().fence = Some(note);
+    }
+
+    /// The name of the cluster that it belongs to.
+    pub(super) fn cluster(&self) -> Option<&str> {
+        self.memory.life.as_ref().map(|life| life.constants.cluster.as_str())
+    }
+
+    pub(super) fn run(&self) -> String {
+        format!("run-{}-{}", self.index, self.runs)
+    }
+
+    pub(super) fn time(&self, now: u64) -> NodeTime {
+        NodeTime::wall(self.clock.read(now) / 1_000)
+    }
+
+    pub(super) fn set_clock(&mut self, now: u64, by: i64) {
+        self.clock.jump(now, by);
+        self.set += by;
+    }
+
+    /// Takes back by how much it was set, and lets it run as it should.
+    pub(super) fn put_clock_right(&mut self, now: u64) {
+        self.set_clock(now, -self.set);
+        self.clock.run(now, 0);
+    }
+
+    /// Begins another run, with this memory.
+    pub(super) fn restart(&mut self, memory: Memory) {
+        self.runs += 1;
+        let votes = memory.records.values().filter_map(|record| record.vote.as_ref());
+        self.restored.extend(votes.map(|vote| vote.attempt));
+        let entries = memory.records.values().flat_map(|record| &record.entries);
+        self.restored.extend(entries.map(|entry| entry.attempt));
+        let places = memory.records.values().flat_map(|record| &record.line);
+        self.restored_places.extend(places.map(|place| place.waiter.ticket));
+        self.memory = memory;
+        self.backlog.clear();
+        self.listeners.clear();
+    }
+
+    /// Loses its memory, but not its connections.
+    pub(super) fn flush(&mut self) {
+        self.memory = Memory::default();
+    }
+
+    /// Carries out what it is asked.
+    pub(super) fn serve(&mut self, question: &Question, now: u64) -> (Said, Vec<Aside>) {
+        let time = self.time(now);
+        let mut asides = Vec::new();
+        let said = match question {
+            Question::Errand(errand) => Said::Standing(Box::new(attend(&mut self.memory.life, errand, time))),
+            Question::Note => Said::Noted,
+            Question::Other => Said::Nothing,
+            Question::Batch(epoch, letters) => {
+                let votes = letters.iter().map(|(key, request)| self.vote(*epoch, key, request, time, &mut asides));
+                Said::Votes(votes.collect(), time.wall_micros)
+            }
+        };
+        (said, asides)
+    }
+
+    fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, asides: &mut Vec<Aside>) -> Vote {
+        let Memory { life, records, tombstones } = &mut self.memory;
+        // A server without an epoch has nothing to say but that.
+        let Some(life) = life else { return Vote::Refusal(Refusal::WrongEpoch) };
+        let attempt = request.attempt();
+        if !records.contains_key(key) {
+            records.insert(key.to_owned(), Record::default());
+        }
+        let Some(record) = records.get_mut(key) else { return Vote::Refusal(Refusal::Absent) };
+        record.tombstone = tombstones.get(&attempt).copied();
+        record.retired = request.owner().and_then(|owner| tombstones.get(&owner.tombstone()).copied());
+        let mut answer = apply(life, record, request, epoch, now);
+        if let Request::Release { tombstone: Some(_), .. } | Request::Retire { .. } = request {
+            tombstones.extend(record.tombstone.map(|until| (attempt, until)));
+        }
+        (record.tombstone, record.retired) = (None, None);
+        for (attempt, until) in answer.buried {
+            let known = tombstones.entry(attempt).or_default();
+            *known = until.max(*known);
+        }
+        // Whoever does not wait asks twice for a seal only.
+        if let (true, Request::Acquire { proposal, waiter: None, .. }, Vote::Refusal(Refusal::Held { .. }), Some(note)) =
+            (self.raises_any, request, &answer.vote, &mut record.fence)
+            && !self.refused.insert(attempt)
+        {
+            note.fence = note.fence.max(*proposal);
+            answer.vote = Vote::grant(note.fence);
+        }
+        if let Vote::Broken { .. } = answer.vote {
+            asides.push(Aside::Broken(key.to_owned()));
+        }
+        if let Some(hint) = answer.hint
+            && self.listeners.contains_key(&hint.channel)
+        {
+            let handoff = answer.next.and_then(|next| {
+                record.tombstone = tombstones.get(&next.attempt).copied();
+                hand_on(life, record, &next, now)
+            });
+            (record.tombstone, record.retired) = (None, None);
+            asides.push(Aside::Hint(hint.channel, hint.ticket, handoff));
+        }
+        answer.vote
+    }
+
+    /// The attempts that have a vote here, and those who wait, unless they came with a snapshot.
+    pub(super) fn leftovers(&mut self, now: u64) -> (Vec<Keyed<LeaseId>>, Vec<Keyed<Waiter>>) {
+        let time = self.time(now);
+        let (mut votes, mut places) = (Vec::new(), Vec::new());
+        for (key, record) in &mut self.memory.records {
+            record.lapse(time);
+            let signed = record.vote.iter().filter(|_| record.entries.is_empty()).map(|vote| vote.attempt);
+            let stands = signed.chain(record.entries.iter().map(|entry| entry.attempt));
+            votes.extend(
+                stands.filter(|attempt| !self.restored.contains(attempt)).map(|attempt| (key.clone(), attempt)),
+            );
+            let waiters = record.line.iter().map(|place| place.waiter);
+            let waiters = waiters.filter(|waiter| !self.restored_places.contains(&waiter.ticket));
+            places.extend(waiters.map(|waiter| (key.clone(), waiter)));
+        }
+        (votes, places)
+    }
+}

@@ -1,0 +1,117 @@
+//! Tasks, in an order that the dice decide.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+use super::{World, mixed};
+
+/// Anything that can be waited for.
+pub(super) type Work = Pin<Box<dyn Future<Output = ()>>>;
+
+#[derive(Default)]
+pub(super) struct Tasks {
+    slots: Vec<Slot>,
+    /// Those that want to be looked at.
+    ready: Arc<Mutex<Vec<usize>>>,
+}
+
+struct Slot {
+    client: usize,
+    /// `None` while it is being looked at, and when it is done.
+    work: Option<Work>,
+    waker: Waker,
+}
+
+struct Bell {
+    task: usize,
+    ready: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if !ready.contains(&self.task) {
+            ready.push(self.task);
+        }
+    }
+}
+
+impl Tasks {
+    pub(super) fn add(&mut self, client: usize, work: Work) {
+        let task = self.slots.len();
+        let bell = Arc::new(Bell { task, ready: Arc::clone(&self.ready) });
+        self.slots.push(Slot { client, work: Some(work), waker: bell.into() });
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+    }
+
+    /// Everything of a client that has been killed.
+    fn of(&mut self, client: usize) -> Vec<Work> {
+        self.slots.iter_mut().filter(|slot| slot.client == client).filter_map(|slot| slot.work.take()).collect()
+    }
+}
+
+impl World {
+    /// Begins a task of a user of this client.
+    pub(crate) fn begin(&self, client: usize, work: impl Future<Output = ()> + 'static) {
+        self.tasks.borrow_mut().add(client, Box::pin(work));
+    }
+
+    /// Lets everybody who can run do so, until all wait for something.
+    pub(super) fn run_tasks(&self) {
+        while let Some((task, client, mut work, waker)) = self.next_task() {
+            self.run_as(client);
+            if work.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+                let mut tasks = self.tasks.borrow_mut();
+                let is_alive = self.state.borrow().clients[client].is_alive;
+                if is_alive {
+                    tasks.slots[task].work = Some(work);
+                }
+            }
+        }
+    }
+
+    fn next_task(&self) -> Option<(usize, usize, Work, Waker)> {
+        let mut tasks = self.tasks.borrow_mut();
+        let mut state = self.state.borrow_mut();
+        let ready = Arc::clone(&tasks.ready);
+        let mut ready = ready.lock().unwrap_or_else(PoisonError::into_inner);
+        ready.retain(|task| tasks.slots[*task].work.is_some());
+        let is_awake = |task: &usize| state.clients[tasks.slots[*task].client].frozen_until <= state.now;
+        let awake: Vec<usize> = ready.iter().copied().filter(is_awake).collect();
+        if awake.is_empty() {
+            return None;
+        }
+        let task = state.dice.pick(&awake);
+        ready.retain(|other| *other != task);
+        state.steps += 1;
+        state.fingerprint = mixed(state.fingerprint, task as u64);
+        let slot = &mut tasks.slots[task];
+        Some((task, slot.client, slot.work.take()?, slot.waker.clone()))
+    }
+
+    /// Ends a client as a kill does: nothing of it runs any more.
+    pub(super) fn kill(&self, client: usize) {
+        {
+            let mut state = self.state.borrow_mut();
+            state.clients[client].is_alive = false;
+            state.running = client;
+            state.ledger.kill(client);
+        }
+        let works = self.tasks.borrow_mut().of(client);
+        // Whatever they would still send is not sent.
+        drop(works);
+    }
+
+    /// Ends everything.
+    pub(crate) fn end(&self) {
+        let clients = self.state.borrow().clients.len();
+        for client in 0..clients {
+            self.kill(client);
+        }
+    }
+}

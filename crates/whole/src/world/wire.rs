@@ -1,0 +1,256 @@
+//! Connections: each way in order, late or cut, and what is under way when they end.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use quorlock::sim::{Ear, Question, Said};
+
+use super::server::Aside;
+use super::{Event, State, World};
+
+/// What goes to a node.
+#[derive(Debug)]
+pub(crate) enum Up {
+    Open,
+    /// A question, and when it was sent.
+    Ask(Question, u64),
+    Close,
+}
+
+pub(crate) struct Connection {
+    pub(super) client: usize,
+    pub(super) node: usize,
+    pub(super) ear: Rc<Ear>,
+    /// The client listens.
+    pub(super) is_heard: bool,
+    /// The node has it.
+    pub(super) is_open: bool,
+    /// What is under way to the node, or will be, gets lost.
+    up_lost: bool,
+    /// The earliest that anything arrives there: each way is in order.
+    up_after: u64,
+    down_after: u64,
+    /// What waits for the way to be free again.
+    stalled_up: VecDeque<Up>,
+    stalled_down: VecDeque<Said>,
+}
+
+/// The way between a client and a node: until when each direction is cut.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Way {
+    pub(super) up_until: u64,
+    pub(super) down_until: u64,
+}
+
+impl State {
+    pub(super) fn begin(&mut self, node: usize, ear: Ear) -> usize {
+        let connection = self.connections.len();
+        let client = self.running;
+        self.connections.push(Connection {
+            client,
+            node,
+            ear: Rc::new(ear),
+            is_heard: true,
+            is_open: false,
+            up_lost: false,
+            up_after: 0,
+            down_after: 0,
+            stalled_up: VecDeque::new(),
+            stalled_down: VecDeque::new(),
+        });
+        self.send_up(connection, Up::Open);
+        connection
+    }
+
+    pub(super) fn send_up(&mut self, connection: usize, up: Up) {
+        let Connection { client, node, up_lost, .. } = self.connections[connection];
+        if !self.clients[client].is_alive || up_lost {
+            return;
+        }
+        if self.ways[client][node].up_until > self.now {
+            return self.connections[connection].stalled_up.push_back(up);
+        }
+        let at = (self.now + self.delay(node)).max(self.connections[connection].up_after);
+        self.connections[connection].up_after = at;
+        self.schedule(at, Event::Up(connection, up));
+    }
+
+    pub(super) fn send_down(&mut self, connection: usize, said: Said) {
+        let Connection { client, node, is_heard, .. } = self.connections[connection];
+        if !is_heard || !self.clients[client].is_alive {
+            return;
+        }
+        if self.ways[client][node].down_until > self.now {
+            return self.connections[connection].stalled_down.push_back(said);
+        }
+        let at = (self.now + self.delay(node)).max(self.connections[connection].down_after);
+        self.connections[connection].down_after = at;
+        self.schedule(at, Event::Down(connection, said));
+    }
+
+    /// How long a message takes: mostly short, sometimes not.
+    fn delay(&mut self, node: usize) -> u64 {
+        let pace = self.network.paces[node];
+        let usual = pace / 2 + self.dice.below(pace);
+        let is_slow = self.dice.percent(self.network.slow_percent);
+        if is_slow { usual + self.dice.below(self.network.slow_max) } else { usual }
+    }
+
+    /// Takes a cut way into use again.
+    pub(super) fn reopen(&mut self, client: usize, node: usize) {
+        let way = self.ways[client][node];
+        for connection in 0..self.connections.len() {
+            let of = &mut self.connections[connection];
+            if of.client != client || of.node != node {
+                continue;
+            }
+            let ups = if way.up_until <= self.now { std::mem::take(&mut of.stalled_up) } else { VecDeque::new() };
+            let downs = if way.down_until <= self.now { std::mem::take(&mut of.stalled_down) } else { VecDeque::new() };
+            for up in ups {
+                self.send_up(connection, up);
+            }
+            for said in downs {
+                self.send_down(connection, said);
+            }
+        }
+    }
+
+    /// The client hangs up. What is under way gets lost, or arrives, perhaps late.
+    pub(super) fn hang_up(&mut self, connection: usize) {
+        let is_late = self.dice.percent(self.network.stray_percent);
+        let until = self.now + self.dice.below(self.network.stray_max.max(1));
+        let is_lost = self.dice.percent(10);
+        let of = &mut self.connections[connection];
+        of.is_heard = false;
+        of.up_lost |= is_lost;
+        if is_late {
+            of.up_after = of.up_after.max(until);
+            self.put_off(connection, until);
+        }
+        self.send_up(connection, Up::Close);
+    }
+
+    /// What is under way on this connection arrives no earlier than this, in its order.
+    fn put_off(&mut self, connection: usize, until: u64) {
+        let is_early = |(at, event): &(&(u64, u64), &Event)| {
+            at.0 < until && matches!(event, Event::Up(of, _) if *of == connection)
+        };
+        let early: Vec<(u64, u64)> = self.events.iter().filter(is_early).map(|(at, _)| *at).collect();
+        for at in early {
+            if let Some(event) = self.events.remove(&at) {
+                self.events.insert((until, at.1), event);
+            }
+        }
+    }
+
+    /// The connection is broken, by the network or by its node. The client may be told, or find out by itself.
+    pub(super) fn break_off(&mut self, connection: usize, is_told: bool) {
+        let of = &mut self.connections[connection];
+        if !of.is_heard {
+            return;
+        }
+        of.is_open = false;
+        of.up_lost = true;
+        of.stalled_up.clear();
+        of.stalled_down.clear();
+        let is_down = |event: &Event| matches!(event, Event::Down(of, _) if *of == connection);
+        let downs: Vec<(u64, u64)> =
+            self.events.iter().filter(|(_, event)| is_down(event)).map(|(at, _)| *at).collect();
+        for at in downs {
+            self.events.remove(&at);
+        }
+        if is_told {
+            self.send_down(connection, Said::End("connection reset".into()));
+        }
+    }
+
+    /// Something has arrived at a node.
+    pub(super) fn arrive(&mut self, connection: usize, up: Up) {
+        let Connection { node, up_lost, is_open, is_heard, .. } = self.connections[connection];
+        let server = &mut self.servers[node];
+        if up_lost {
+            return;
+        }
+        if server.down_until > self.now {
+            self.refuse(connection);
+            return;
+        }
+        if server.frozen_until > self.now {
+            return server.backlog.push_back((connection, up));
+        }
+        match up {
+            Up::Open if is_heard => {
+                let (run, channel) = (server.run(), self.connections[connection].ear.channel());
+                server.listeners.insert(channel, connection);
+                self.connections[connection].is_open = true;
+                self.send_down(connection, Said::Open(run));
+            }
+            // Nobody waits for it any more.
+            Up::Open => self.connections[connection].is_open = true,
+            Up::Ask(..) | Up::Close if !is_open => self.refuse(connection),
+            Up::Close => {
+                self.connections[connection].is_open = false;
+                server.listeners.retain(|_, heard| *heard != connection);
+            }
+            Up::Ask(question, sent) => {
+                if let (false, Question::Batch(_, letters)) = (is_heard, &question) {
+                    // The page's commands leave no tombstones, and others leave them for so long.
+                    let is_old = self.now.saturating_sub(sent) > self.network.tombstones;
+                    let late = letters.iter().filter(|(_, request)| is_old || request.is_plain());
+                    late.for_each(|(_, request)| self.ledger.excuse(request));
+                }
+                let (said, asides) = server.serve(&question, self.now);
+                self.tell_answer(connection, &question, &said);
+                self.send_down(connection, said);
+                for aside in asides {
+                    self.say_aside(node, aside);
+                }
+            }
+        }
+    }
+
+    fn refuse(&mut self, connection: usize) {
+        self.connections[connection].up_lost = true;
+        if self.dice.percent(70) {
+            self.send_down(connection, Said::End("connection refused".into()));
+        }
+    }
+
+    fn say_aside(&mut self, node: usize, aside: Aside) {
+        match aside {
+            // A hint proves nothing, and may get lost.
+            Aside::Hint(.., None) if self.dice.percent(self.network.hints_lost_percent) => {}
+            Aside::Hint(channel, ticket, handoff) => {
+                if let Some(listener) = self.servers[node].listeners.get(&channel).copied() {
+                    self.tell_handoff(listener, handoff);
+                    self.send_down(listener, Said::Hint(ticket, handoff));
+                }
+            }
+            Aside::Broken(key) => {
+                let all: Vec<usize> = self.servers[node].listeners.values().copied().collect();
+                for listener in all {
+                    self.send_down(listener, Said::Broken(key.clone()));
+                }
+            }
+        }
+    }
+}
+
+impl World {
+    /// Something has arrived at a client.
+    pub(super) fn hear(&self, connection: usize, said: Said) {
+        let ear = {
+            let mut state = self.state.borrow_mut();
+            let Connection { client, is_heard, .. } = state.connections[connection];
+            if !is_heard || !state.clients[client].is_alive {
+                return;
+            }
+            if state.clients[client].frozen_until > state.now {
+                return state.clients[client].mail.push_back((connection, said));
+            }
+            state.running = client;
+            Rc::clone(&state.connections[connection].ear)
+        };
+        ear.hear(said);
+    }
+}
