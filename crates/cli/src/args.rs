@@ -132,6 +132,11 @@ pub(crate) struct PlaceArgs {
     #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
     pub(crate) backstep: Option<String>,
 
+    /// How long to wait for a node, for those that are far away or busy; at most half of the ttl
+    /// [default: a twentieth of the ttl, at most 200ms] [env: QUORLOCK_NODE_DEADLINE].
+    #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
+    pub(crate) node_deadline: Option<String>,
+
     /// No quarantine for nodes that lost their memory: two holders, and fences that repeat, may come of it
     /// [env: QUORLOCK_DANGER_TRUST_RESTARTS].
     #[arg(long, global = true, hide_short_help = true)]
@@ -171,6 +176,7 @@ impl Cli {
             ("max_ttl", &place.max_ttl),
             ("sigma", &place.sigma),
             ("backstep", &place.backstep),
+            ("node_deadline", &place.node_deadline),
             ("danger_trust_restarts", &place.danger_trust_restarts.then(|| "true".to_owned())),
             ("color", &self.print.color),
         ];

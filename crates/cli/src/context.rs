@@ -37,6 +37,9 @@ impl Context {
         if let Some(backstep) = settings.duration("backstep") {
             builder = builder.backstep(backstep);
         }
+        if let Some(deadline) = settings.duration("node_deadline") {
+            builder = builder.node_deadline(deadline);
+        }
         if let Some(password) = settings.password()? {
             builder = builder.login(settings.text("username").unwrap_or("default"), &password);
         }

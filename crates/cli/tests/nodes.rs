@@ -3,9 +3,11 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::pty::Pty;
 use common::{User, assert_fails, cluster, stderr, stdout};
-use quorlock_testkit::{RedisServer, eventually};
+use quorlock_testkit::{Proxy, RedisServer, eventually};
 use serde_json::Value;
 
 /// Constants that can be waited for: a quarantine takes 1.1 s.
@@ -168,4 +170,19 @@ fn a_single_node_is_reconfigured_at_once() {
     let told = user.run(&["nodes", "reconfigure", "--max-ttl", "2m", "--yes"]);
     assert!(told.status.success() && stdout(&told).contains("votes"), "{}", stderr(&told));
     eventually("the file to vote", || run("2m").status.success());
+}
+
+#[test]
+fn a_node_that_is_far_away_is_waited_for_as_long_as_one_says() {
+    let (user, server) = (User::new(), RedisServer::start());
+    let proxy = Proxy::start(server.addr());
+    // What comes too late may still get a vote: each has a name of its own.
+    let run = |deadline: &str| {
+        user.run(&["run", deadline, "--node-deadline", deadline, "--nodes", &proxy.url(), "--", "echo", "here"])
+    };
+    assert_eq!(stdout(&run("11s")), "here\n");
+    proxy.delay(Duration::from_secs(1));
+    assert_fails(&run("200ms"), 69, "no answer");
+    assert_eq!(stdout(&run("10s")), "here\n");
+    assert_fails(&run("16s"), 78, "at most half of the ttl");
 }

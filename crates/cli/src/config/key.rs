@@ -54,6 +54,8 @@ keys! {
         "how far the nodes' clocks may be apart; all clients of a cluster have to agree on it";
     "backstep" "QUORLOCK_BACKSTEP" "--backstep" Kind::Duration, Some("10s"),
         "how far a node's clock may step back";
+    "node_deadline" "QUORLOCK_NODE_DEADLINE" "--node-deadline" Kind::Duration, None,
+        "how long to wait for a node; a twentieth of the ttl, at most 200ms, unless set";
     "danger_trust_restarts" "QUORLOCK_DANGER_TRUST_RESTARTS" "--danger-trust-restarts" Kind::Switch, Some("false"),
         "no quarantine for nodes that lost their memory: two holders, and fences that repeat, may come of it";
     "color" "QUORLOCK_COLOR" "--color" Kind::Choice(&["auto", "always", "never"]), Some("auto"),
