@@ -47,6 +47,9 @@ impl Loaded {
             .replace("RESERVED_PREFIX", &format!("'{RESERVED_PREFIX}'"))
             .replace("BROKEN_CHANNEL", &format!("'{}'", broken_channel()))
             .replace("NOBODY", &format!("'{}'", Digest::NOBODY));
+        // Nobody reads it there, and a server that has not heard the password yet hangs up at 16 KiB in one word.
+        let lines = source.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("--"));
+        let source = lines.fold(String::new(), |source, line| source + line + "\n");
         Self { sha: Script::new(&source).get_hash().to_owned(), source }
     }
 }
@@ -240,4 +243,20 @@ pub(crate) fn hint_channel(channel: Channel) -> String {
 
 fn hint_prefix() -> String {
     format!("{RESERVED_PREFIX}hint:")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a server takes in one word from a client that has not said its password: a longer one ends the connection.
+    const WORD_MAX: usize = 16 * 1_024;
+
+    #[test]
+    fn every_script_is_a_word_that_may_be_said_before_the_password_is_known() {
+        for script in Home::Server.scripts().all().into_iter().chain(Home::Cluster.scripts().all()) {
+            let length = script.source.len();
+            assert!(length < WORD_MAX * 3 / 4, "{length} bytes: {}", &script.source[..100]);
+        }
+    }
 }
