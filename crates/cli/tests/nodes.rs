@@ -177,12 +177,15 @@ fn a_node_that_is_far_away_is_waited_for_as_long_as_one_says() {
     let (user, server) = (User::new(), RedisServer::start());
     let proxy = Proxy::start(server.addr());
     // What comes too late may still get a vote: each has a name of its own.
-    let run = |deadline: &str| {
-        user.run(&["run", deadline, "--node-deadline", deadline, "--nodes", &proxy.url(), "--", "echo", "here"])
+    let run = |deadline: &str, wait: &str| {
+        let nodes = proxy.url();
+        let flags = ["run", deadline, "--node-deadline", deadline, "--wait", wait, "--nodes", &nodes];
+        user.run(&[&flags[..], &["--", "echo", "here"]].concat())
     };
-    assert_eq!(stdout(&run("11s")), "here\n");
-    proxy.delay(Duration::from_secs(1));
-    assert_fails(&run("200ms"), 69, "no answer");
-    assert_eq!(stdout(&run("10s")), "here\n");
-    assert_fails(&run("16s"), 78, "at most half of the ttl");
+    assert_eq!(stdout(&run("11s", "1m")), "here\n");
+    proxy.delay(Duration::from_millis(300));
+    assert_fails(&run("200ms", "0s"), 69, "no answer");
+    let output = run("10s", "1m");
+    assert_eq!(stdout(&output), "here\n", "{}", stderr(&output));
+    assert_fails(&run("16s", "0s"), 78, "at most half of the ttl");
 }
