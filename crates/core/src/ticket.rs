@@ -13,6 +13,8 @@ pub const ENTRY_LEASE: Duration = Duration::from_secs(5);
 pub const POLL_MAX: Duration = Duration::from_secs(1);
 /// The most waiters for one name that a node keeps.
 pub const WAITERS_MAX: u32 = 10_000;
+/// The most waiters that are listed to people who look at a name.
+pub const LINE_LISTED_MAX: usize = 20;
 
 /// A waiter's place in line: earlier tickets come first, on every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,6 +75,15 @@ pub struct Waiter {
     /// Where to send a hint.
     pub channel: Channel,
     /// Whether it wants to share: it need not wait for others that do.
+    pub shared: bool,
+}
+
+/// Somebody in line, for people to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Waiting {
+    /// When its ticket was drawn, in microseconds by the middle of the nodes' clocks.
+    pub since_micros: u64,
+    /// Whether it wants to share.
     pub shared: bool,
 }
 

@@ -10,7 +10,7 @@ use crate::digest::Digest;
 use crate::fence::Fence;
 use crate::mode::{Mode, OwnerId, Period};
 use crate::name::{Holder, LeaseId};
-use crate::ticket::{Line, Parting, Waiter};
+use crate::ticket::{Line, Parting, Waiter, Waiting};
 use crate::time::{Moment, Ttl};
 
 /// What a client asks of one node.
@@ -238,6 +238,8 @@ pub struct Report {
     pub since_micros: u64,
     /// How many wait in line.
     pub waiting: u32,
+    /// The first of them, no more than [`LINE_LISTED_MAX`](crate::ticket::LINE_LISTED_MAX).
+    pub line: Vec<Waiting>,
 }
 
 /// A vote that stands, for people to look at.

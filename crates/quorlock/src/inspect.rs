@@ -5,6 +5,7 @@ use std::sync::Arc;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Holder, Name};
 use quorlock_core::quorum::Quorum;
+use quorlock_core::ticket::Waiting;
 use quorlock_core::vote::{Outcome, Report, Request, Silence, Target, Vote};
 
 use crate::cluster::Cluster;
@@ -54,6 +55,13 @@ impl Inspection {
         };
         let named = |target: Target| targets().filter(|other| *other == target).count();
         targets().find(|target| named(*target) >= self.quorum.majority())
+    }
+
+    /// The first who wait in line, in order, on the node where most do: no more than
+    /// [`LINE_LISTED_MAX`](crate::LINE_LISTED_MAX).
+    pub fn line(&self) -> &[Waiting] {
+        let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
+        reports.max_by_key(|report| report.waiting).map_or(&[], |report| &report.line)
     }
 
     /// How many wait in line, on the node where most do.

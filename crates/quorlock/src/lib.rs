@@ -99,7 +99,7 @@ pub use quorlock_core::retry::Retry;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use quorlock_core::rules::{Rule, Rules};
-pub use quorlock_core::ticket::Line;
+pub use quorlock_core::ticket::{LINE_LISTED_MAX, Line, Waiting};
 pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
 pub use quorlock_core::vote::{BreakMode, HeldBy, Refusal, Report, Silence, Target};
 pub use quorlock_core::watchdog::{LIFETIME_DEFAULT, Renewals};

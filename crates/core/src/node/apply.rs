@@ -9,9 +9,9 @@ use crate::fence::Fence;
 use crate::mode::{Mode, OwnerId, Period};
 use crate::name::{Holder, LeaseId};
 use crate::node::breaking;
-use crate::node::record::{Entry, FenceNote, KeptRequest, NodeTime, Record, VoteNote, retention_millis};
+use crate::node::record::{Entry, FenceNote, KeptRequest, NodeTime, Place, Record, VoteNote, retention_millis};
 use crate::node::{Epoch, Incarnation};
-use crate::ticket::{Hint, Line, Parting, Waiter};
+use crate::ticket::{Hint, LINE_LISTED_MAX, Line, Parting, Waiter, Waiting};
 use crate::time::Ttl;
 use crate::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Report, Request, Vote};
 
@@ -294,7 +294,12 @@ fn report(record: &Record, now: NodeTime) -> Report {
         fence: stored_fence(record),
         since_micros: record.fence.as_ref().map_or(0, |note| note.since_micros),
         waiting: record.line.len() as u32,
+        line: record.line.iter().take(LINE_LISTED_MAX).map(waiting).collect(),
     }
+}
+
+fn waiting(place: &Place) -> Waiting {
+    Waiting { since_micros: place.waiter.ticket.at, shared: place.waiter.shared }
 }
 
 fn check(record: &Record, attempt: LeaseId, slot: Option<u32>, now: NodeTime) -> Vote {

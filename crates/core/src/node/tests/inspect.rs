@@ -1,5 +1,6 @@
 use super::*;
 use crate::digest::Digest;
+use crate::ticket::{LINE_LISTED_MAX, Waiting};
 use crate::vote::{HeldBy, Report};
 
 impl Node {
@@ -17,6 +18,17 @@ impl Node {
 }
 
 #[test]
+fn a_long_line_is_listed_by_its_first() {
+    let mut node = Node::voted();
+    for at in 0..30 {
+        node.ask(T, &waits(Mode::EXCLUSIVE, LeaseId::from_bits(0x100 + u128::from(at)), 30 - at));
+    }
+    let report = node.report(T);
+    assert_eq!((report.waiting, report.line.len()), (30, LINE_LISTED_MAX));
+    assert!(report.line.is_sorted_by_key(|waiting| waiting.since_micros) && report.line[0].since_micros == 1);
+}
+
+#[test]
 fn a_blank_name_has_nothing_to_report() {
     assert_eq!(Node::new().report(T), Report::default());
 }
@@ -28,7 +40,9 @@ fn a_look_tells_who_holds_how_and_how_many_wait() {
     node.ask(T, &waits(reads(OWNER), C, 20));
     let (period, remaining) = (Period::Exclusive, Some(ms(700)));
     let held = Some(HeldBy { holder: Some(holder(A)), remaining, period, holds: 1, ..HeldBy::default() });
-    assert_eq!(node.report(T + 300), Report { held, fence: Fence::new(CLOCK), since_micros: CLOCK, waiting: 2 });
+    let line = [(10, false), (20, true)].map(|(since_micros, shared)| Waiting { since_micros, shared }).to_vec();
+    let fence = Fence::new(CLOCK);
+    assert_eq!(node.report(T + 300), Report { held, fence, since_micros: CLOCK, waiting: 2, line });
 }
 
 #[test]
@@ -47,9 +61,9 @@ fn a_look_counts_those_who_have_entered() {
             Some(HeldBy { holder, remaining, period, holds, ..HeldBy::default() })
         };
         let fence = Fence::new(fence);
-        assert_eq!(node.report(T + 1), Report { held: held(1_000, 2), fence, since_micros, waiting: 0 });
-        assert_eq!(node.report(T + 1_001), Report { held: held(0, 1), fence, since_micros, waiting: 0 });
-        assert_eq!(node.report(T + 1_002), Report { held: None, fence, since_micros, waiting: 0 });
+        assert_eq!(node.report(T + 1), Report { held: held(1_000, 2), fence, since_micros, ..Report::default() });
+        assert_eq!(node.report(T + 1_001), Report { held: held(0, 1), fence, since_micros, ..Report::default() });
+        assert_eq!(node.report(T + 1_002), Report { held: None, fence, since_micros, ..Report::default() });
     }
 }
 

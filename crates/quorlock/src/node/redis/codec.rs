@@ -1,6 +1,7 @@
 //! Requests into commands, values into replies. A hostile reply is malformed at worst: never a panic, never a vote.
 
 mod errand;
+mod report;
 mod search;
 
 use std::time::Duration;
@@ -13,12 +14,13 @@ use quorlock_core::name::Holder;
 use quorlock_core::node::{Constants, Epoch, retention_millis};
 use quorlock_core::ticket::{Line, Parting, Waiter};
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{BreakMode, FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Report, Request, Target, Vote};
+use quorlock_core::vote::{BreakMode, FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Target, Vote};
 
 use super::malformed;
 use super::scripts::{Home, fence_key, holds_key, kept_key, line_key, mark_key, tombstone_key, tombstone_prefix};
 use crate::node::{Letter, Life, Reply, Trouble};
 pub(super) use errand::{errand, standing};
+use report::report;
 pub(super) use search::{page, search};
 
 /// A batch as one write. Plain requests know nothing of epochs, so a batch with any of them ends with a look at it.
@@ -319,27 +321,6 @@ fn other(parts: &[Value]) -> Option<Refusal> {
 fn line(place: &Value, waiting: &Value, lower: &Value) -> Option<Line> {
     let lower = flag(lower)?;
     Some(Line { place: Some(small(place)?).filter(|place| *place > 0), waiting: small(waiting)?, lower })
-}
-
-fn report(parts: &[Value]) -> Option<Report> {
-    let [fence, since, waiting, held @ ..] = parts else { return None };
-    let held = match held {
-        [] => None,
-        [Value::Int(left), period, holds, who, digest, broken] => Some(HeldBy {
-            holder: Holder::decode(&words(who)?),
-            remaining: remaining(*left),
-            period: parse_period(&text(period)?)?,
-            holds: small(holds)?,
-            digest: match text(digest)?.as_str() {
-                "" => None,
-                digits => Some(Digest::parse(digits)?),
-            },
-            broken: flag(broken)?,
-        }),
-        _ => return None,
-    };
-    let (fence, since_micros) = (Fence::new(unsigned(fence)?), unsigned(since)?);
-    Some(Report { held, fence, since_micros, waiting: small(waiting)? })
 }
 
 fn standing_vote(parts: &[Value]) -> Option<Vote> {

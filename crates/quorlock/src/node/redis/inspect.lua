@@ -1,8 +1,8 @@
 -- How a name stands: `report` of quorlock-core's node::apply. It changes nothing that has not lapsed.
 -- KEYS  1 vote   2 fence   3 line   4 kept   5 holds
--- Gives {2, now, fence, since, waiting}, and of a vote that stands also left, period, how many hold it, who, its digest
+-- Gives {2, now, fence, since, waiting, line}, and of a vote that stands also left, period, how many hold it, who, its digest
 --       unless it has a fence of its own, and whether it was broken.
---       A period is 'x', 'r <owner>', 's' or 'k <permits>'.
+--       A period is 'x', 'r <owner>', 's' or 'k <permits>'. The line is its first places, each followed by its ticket's time.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
@@ -12,7 +12,8 @@ local vote, line, kept, holds = got[1], KEYS[3], KEYS[4], KEYS[5]
 --#line
 drop_lapsed()
 local fence = tonumber(string.match(got[3] or '0', '^%d+'))
-local report = {2, now, fence, tonumber(began) or 0, redis.call('ZCARD', line)}
+local report = {2, now, fence, tonumber(began) or 0, redis.call('ZCARD', line),
+  redis.call('ZRANGE', line, 0, LINE_LISTED_MAX - 1, 'WITHSCORES')}
 if not vote then return report end
 --#period
 --#entries
@@ -22,7 +23,7 @@ if kind then
   period = detail == '' and kind or kind .. ' ' .. detail
   count = math.max(#read_entries(), 1)
 end
-report[6], report[7], report[8] = redis.call('PTTL', KEYS[1]), period, count
-report[9], report[10] = by == signed and who or '', by == signed and '' or digest(signed)
-report[11] = broken_digest(signed) and 1 or 0
+report[7], report[8], report[9] = redis.call('PTTL', KEYS[1]), period, count
+report[10], report[11] = by == signed and who or '', by == signed and '' or digest(signed)
+report[12] = broken_digest(signed) and 1 or 0
 return report

@@ -11,7 +11,7 @@ use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::PERMITS_MAX;
 use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::{Channel, ENTRY_LEASE, WAITERS_MAX};
+use quorlock_core::ticket::{Channel, ENTRY_LEASE, LINE_LISTED_MAX, WAITERS_MAX};
 use quorlock_core::vote::FREE_LISTED_MAX;
 
 use crate::node::place::{Place, RESERVED_PREFIX};
@@ -41,6 +41,7 @@ impl Loaded {
             .replace("ENTRY_LEASE", &ENTRY_LEASE.as_millis().to_string())
             .replace("WAITERS_MAX", &WAITERS_MAX.to_string())
             .replace("FREE_LISTED_MAX", &FREE_LISTED_MAX.to_string())
+            .replace("LINE_LISTED_MAX", &LINE_LISTED_MAX.to_string())
             .replace("FENCE_MAX", &Fence::MAX.to_string())
             .replace("PERMITS_MAX", &PERMITS_MAX.to_string())
             .replace("HINT_CHANNEL", &format!("'{}'", hint_prefix()))

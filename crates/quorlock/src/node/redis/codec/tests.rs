@@ -5,7 +5,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::ticket::{Channel, Ticket};
+use quorlock_core::ticket::{Channel, LINE_LISTED_MAX, Ticket, Waiting};
+use quorlock_core::vote::{HeldBy, Report};
 
 use super::*;
 use crate::node::place::KeyTemplate;
@@ -144,7 +145,7 @@ fn numbers(numbers: &[i64]) -> Vec<Value> {
 fn read(request: &Request, parts: &[Value]) -> Option<Vote> {
     for cut in 0..parts.len() {
         // A report of a name that nobody holds is the beginning of one that somebody does.
-        if !(*request == Request::Inspect && cut == 5) {
+        if !(*request == Request::Inspect && cut == 6) {
             assert_eq!(scripted(request, &Value::Array(parts[..cut].to_vec())), None, "{parts:?} up to {cut}");
         }
         let mut strange = parts.to_vec();
@@ -211,10 +212,30 @@ fn a_slot_is_one_of_those_that_there_are() {
 }
 
 #[test]
+fn a_line_is_read_whole_or_not_at_all() {
+    let reported = |places: &[&str]| {
+        let line = places.iter().map(|text| Value::BulkString(text.as_bytes().to_vec())).collect();
+        match read(&Request::Inspect, &[numbers(&[2, 9, 7, 8, 2]), vec![Value::Array(line)]].concat()) {
+            Some(Vote::Report(report)) => Some(report.line),
+            _ => None,
+        }
+    };
+    let line = [(1_700_000_000_000_005, false), (1_700_000_000_000_009, true)];
+    let line = line.map(|(since_micros, shared)| Waiting { since_micros, shared }).to_vec();
+    assert_eq!(reported(&["0f x ab", "1700000000000005", "0a s cd", "1700000000000009"]), Some(line));
+    for odd in [&["0f x ab"][..], &["0f", "5"], &["0f y ab", "5"], &["0f x ab", "soon"], &["0f x ab", "-5"]] {
+        assert_eq!(reported(odd), None, "{odd:?}");
+    }
+    assert_eq!(reported(&["0f x ab", "5"].repeat(LINE_LISTED_MAX)).map(|line| line.len()), Some(LINE_LISTED_MAX));
+    assert_eq!(reported(&["0f x ab", "5"].repeat(LINE_LISTED_MAX + 1)), None);
+}
+
+#[test]
 fn a_report_is_read_whole_or_not_at_all() {
-    let free = Report { held: None, fence: Fence::new(7), since_micros: 8, waiting: 2 };
+    let free = Report { held: None, fence: Fence::new(7), since_micros: 8, waiting: 2, line: vec![] };
     let reported = |report| Some(Vote::Report(Box::new(report)));
-    assert_eq!(read(&Request::Inspect, &numbers(&[2, 9, 7, 8, 2])), reported(free.clone()));
+    let in_line = |line: &[Value]| [numbers(&[2, 9, 7, 8, 2]), vec![Value::Array(line.to_vec())]].concat();
+    assert_eq!(read(&Request::Inspect, &in_line(&[])), reported(free.clone()));
     let owner = OwnerId::from_bits(2);
     let by_owner = format!("r {}", owner.reveal());
     for (text, period) in [
@@ -231,7 +252,7 @@ fn a_report_is_read_whole_or_not_at_all() {
     ] {
         let bulk = |text: &str| vec![Value::BulkString(text.into())];
         let parts = [
-            [numbers(&[2, 9, 7, 8, 2, 50]), bulk(text), numbers(&[4])].concat(),
+            [in_line(&[]), numbers(&[50]), bulk(text), numbers(&[4])].concat(),
             [bulk("nobody"), bulk("00000000000000ff"), numbers(&[1])].concat(),
         ]
         .concat();

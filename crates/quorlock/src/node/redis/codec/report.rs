@@ -1,0 +1,48 @@
+//! How a name stands, as a node tells it.
+
+use ::redis::Value;
+use quorlock_core::digest::Digest;
+use quorlock_core::fence::Fence;
+use quorlock_core::name::Holder;
+use quorlock_core::ticket::{LINE_LISTED_MAX, Waiting};
+use quorlock_core::vote::{HeldBy, Report};
+
+use super::{flag, parse_period, remaining, small, text, unsigned, words};
+
+pub(super) fn report(parts: &[Value]) -> Option<Report> {
+    let [fence, since, waiting, Value::Array(line), held @ ..] = parts else { return None };
+    let held = match held {
+        [] => None,
+        [Value::Int(left), period, holds, who, digest, broken] => Some(HeldBy {
+            holder: Holder::decode(&words(who)?),
+            remaining: remaining(*left),
+            period: parse_period(&text(period)?)?,
+            holds: small(holds)?,
+            digest: match text(digest)?.as_str() {
+                "" => None,
+                digits => Some(Digest::parse(digits)?),
+            },
+            broken: flag(broken)?,
+        }),
+        _ => return None,
+    };
+    let (fence, since_micros) = (Fence::new(unsigned(fence)?), unsigned(since)?);
+    Some(Report { held, fence, since_micros, waiting: small(waiting)?, line: waiting_in(line)? })
+}
+
+/// Places, each followed by its ticket's time.
+fn waiting_in(parts: &[Value]) -> Option<Vec<Waiting>> {
+    let (pairs, rest) = parts.as_chunks::<2>();
+    if pairs.len() > LINE_LISTED_MAX || !rest.is_empty() {
+        return None;
+    }
+    let waiting = |[place, at]: &[Value; 2]| {
+        let shared = match text(place)?.split(' ').nth(1)? {
+            "s" => true,
+            "x" => false,
+            _ => return None,
+        };
+        Some(Waiting { since_micros: text(at)?.parse().ok()?, shared })
+    };
+    pairs.iter().map(waiting).collect()
+}
