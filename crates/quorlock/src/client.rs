@@ -18,6 +18,7 @@ use crate::error::{
 use crate::handed::{HandedLease, Released, asking};
 use crate::history::{Event, history};
 use crate::inspect::{Inspection, inspect};
+use crate::link::Link;
 use crate::list::{Filter, Listing, list};
 use crate::lock::Lock;
 use crate::node::memory::MemoryNodes;
@@ -26,7 +27,7 @@ use crate::recipe::Recipe;
 use crate::reentrant::Reentrant;
 use crate::rw::RwLock;
 use crate::semaphore::Semaphore;
-use crate::stats::Stats;
+use crate::stats::{NodeStats, Stats};
 
 /// A set of nodes, and the locks on them. Clones share everything and are cheap.
 ///
@@ -283,6 +284,21 @@ impl Client {
         let middle = cluster.middle();
         let trouble = |node: usize| cluster.links[node].trouble().or_else(|| cluster.skew(node, middle));
         cluster.links.iter().map(|link| (link.title.clone(), trouble(link.node))).collect()
+    }
+
+    /// How each node does: whether it can vote, how fast it answers, its clock, and how often it has lost its memory.
+    pub fn node_stats(&self) -> Vec<NodeStats> {
+        let cluster = &self.handle.cluster;
+        let middle = cluster.middle();
+        let stats = |(node, trouble): (String, Option<Silence>), link: &Link| NodeStats {
+            node,
+            trouble,
+            silent_for: link.silent_for(),
+            round_trips: link.pulse.round_trips(),
+            skew_micros: link.clock_offset().zip(middle).map(|(offset, middle)| offset.saturating_sub(middle)),
+            restarts: link.pulse.restarts(),
+        };
+        self.nodes().into_iter().zip(&cluster.links).map(|(node, link)| stats(node, link)).collect()
     }
 
     /// For how long each node has not been able to vote, as far as this client knows; `None` for one that is connected and

@@ -87,7 +87,7 @@ pub use owner::Owner;
 pub use reentrant::Reentrant;
 pub use rw::RwLock;
 pub use semaphore::Semaphore;
-pub use stats::Stats;
+pub use stats::{NodeStats, RoundTrips, Stats};
 
 pub use quorlock_core::acquire::Wait;
 pub use quorlock_core::digest::Digest;

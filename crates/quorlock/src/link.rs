@@ -5,6 +5,7 @@ mod mark;
 mod notes;
 mod outbox;
 mod pending;
+mod pulse;
 mod serve;
 mod vigil;
 mod waiters;
@@ -36,6 +37,7 @@ use crate::runtime;
 use crate::stats::Traffic;
 use notes::Notes;
 use outbox::{OWED_MAX, Outbox, State};
+use pulse::Pulse;
 use serve::Port;
 
 /// Who waits for a node's answer.
@@ -96,6 +98,8 @@ pub(crate) struct Link {
     clock_offset: AtomicI64,
     /// Set when the connection shall be replaced, whatever its state; until then it is of no use.
     stale: AtomicBool,
+    /// How the node does.
+    pub(crate) pulse: Pulse,
     /// How many connections there have been.
     connections: AtomicU64,
     finished: AtomicBool,
@@ -119,6 +123,7 @@ impl Link {
             news: Notify::new(),
             clock_offset: AtomicI64::new(OFFSET_UNKNOWN),
             stale: AtomicBool::new(false),
+            pulse: Pulse::new(),
             connections: AtomicU64::new(0),
             finished: AtomicBool::new(false),
         }

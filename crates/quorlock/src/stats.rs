@@ -1,9 +1,11 @@
 //! What a client has done so far, in numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use quorlock_core::acquire::Won;
 use quorlock_core::quorum::Verdict;
+use quorlock_core::vote::Silence;
 
 /// What a client has done since it was connected, in numbers: for logs and metrics.
 ///
@@ -30,6 +32,34 @@ pub struct Stats {
     pub replies: u64,
     /// Hints that were heard.
     pub hints: u64,
+}
+
+/// How one node does, as this client has seen it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeStats {
+    /// Its URL, without secrets.
+    pub node: String,
+    /// Why it cannot vote just now; `None` when it can.
+    pub trouble: Option<Silence>,
+    /// For how long it has not been able to vote, as far as this client knows; `None` for one that can.
+    pub silent_for: Option<Duration>,
+    /// How long its newest answers took; `None` before the first.
+    pub round_trips: Option<RoundTrips>,
+    /// How far its clock is from the middle of all, in microseconds, where three clocks or more are known.
+    pub skew_micros: Option<i64>,
+    /// How often it has lost its memory since this client first met it.
+    pub restarts: u64,
+}
+
+/// How long answers took, from the sending of a batch to its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RoundTrips {
+    /// Half of them took no longer.
+    pub p50: Duration,
+    /// 99 of 100 took no longer.
+    pub p99: Duration,
 }
 
 /// How much has gone over a client's links.

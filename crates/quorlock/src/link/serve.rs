@@ -186,6 +186,7 @@ impl Link {
         };
         let Some(batch) = batch else { return Ok(()) };
         self.config.traffic.received(replies.len());
+        self.pulse.took(batch.since.elapsed());
         let mut new_life = false;
         for (sent, reply) in batch.sent.into_iter().zip(replies) {
             let outcome = match reply {

@@ -52,6 +52,7 @@ impl Watch {
 impl Link {
     /// Ready at once, or on watch until the node is ripe.
     pub(super) fn take_up(&self, epoch: Epoch, life: &Incarnation) -> Watch {
+        self.pulse.lives(epoch);
         if let Some(floor) = life.floor {
             self.set_state(State::Up(Life { epoch, floor }));
             return Watch { epoch, vigil: None, under_way: None };
@@ -88,7 +89,9 @@ impl Link {
 
     /// Takes the answer. An error means that the node's memory is another one.
     pub(super) fn watched(&self, watch: &mut Watch, standing: Standing) -> Result<(), Trouble> {
-        watch.under_way = None;
+        if let Some(since) = watch.under_way.take() {
+            self.pulse.took(since.elapsed());
+        }
         self.note_clock(standing.at_micros, clock::now());
         let epoch = watch.epoch;
         let life = standing.life.filter(|life| life.epoch == Some(epoch)).ok_or_else(lost_memory)?;
