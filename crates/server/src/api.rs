@@ -20,6 +20,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::page;
 use crate::problem::{Account, Code, Problem};
 use crate::service::Service;
 use crate::trace;
@@ -59,6 +60,7 @@ pub(crate) fn router(service: Service) -> Router {
     let document = axum::Json(document);
     router
         .route("/openapi.json", get(|| async move { document }))
+        .merge(page::routes())
         .fallback(|| async { Problem::new(Code::NotFound, "there is no such call: see /openapi.json") })
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(service.clone(), trace::follow))

@@ -72,6 +72,10 @@ struct Looked {
     at_ms: u64,
     took_ms: u64,
     locks: usize,
+    /// Whether there are more than these.
+    is_cut: bool,
+    /// Why the locks could not be looked at: they are as of the last look that could.
+    trouble: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -81,7 +85,7 @@ struct Gone<'a> {
 
 impl Hub {
     pub(crate) fn new(client: Client, stopping: watch::Receiver<bool>) -> Arc<Self> {
-        let nodes = NodesView::new(client.nodes());
+        let nodes = NodesView::new(client.node_stats());
         Arc::new(Self {
             client,
             stopping,
@@ -124,18 +128,21 @@ impl Hub {
     async fn look(&self, began: Instant) {
         let filter = Filter::default().limit(LIST_MAX);
         let (listing, history) = tokio::join!(self.client.list(&filter), self.client.history(HISTORY_SHOWN));
-        let nodes = NodesView::new(self.client.nodes());
+        let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
         let mut news = Vec::new();
-        if !state.nodes.is_like(&nodes) {
-            news.push(("nodes", json(&nodes), None));
-        }
+        // Round trips and clocks are never the same.
+        news.push(("nodes", json(&nodes), None));
         state.nodes = nodes;
-        // Where no majority can tell, what was known stands, and the nodes say why.
-        if let Ok(listing) = listing {
-            let locks: Vec<LockView> = listing.names.iter().map(LockView::new).collect();
-            news.extend(state.compare(locks));
-        }
+        let (is_cut, trouble) = match listing {
+            Ok(listing) => {
+                let locks: Vec<LockView> = listing.names.iter().map(LockView::new).collect();
+                news.extend(state.compare(locks));
+                (listing.is_cut, None)
+            }
+            // What was known stands, and readers are told that it does.
+            Err(error) => (false, Some(error.to_string())),
+        };
         if let Ok(history) = history {
             let history: Vec<EventView> = history.iter().map(EventView::new).collect();
             let fresh = history.iter().take_while(|event| state.history.first() != Some(event));
@@ -148,7 +155,8 @@ impl Hub {
             state.history = history;
         }
         let took_ms = millis(began.elapsed());
-        news.push(("look", json(&Looked { at_ms: unix_millis(), took_ms, locks: state.locks.len() }), None));
+        let looked = Looked { at_ms: unix_millis(), took_ms, locks: state.locks.len(), is_cut, trouble };
+        news.push(("look", json(&looked), None));
         for (what, data, name) in news {
             let mark = state.last.next();
             state.last = mark;
@@ -190,10 +198,10 @@ impl State {
     fn compare(&mut self, locks: Vec<LockView>) -> Vec<(&'static str, String, Option<String>)> {
         let mut news = Vec::new();
         let mut before = std::mem::take(&mut self.locks);
-        let at = Instant::now();
+        let (at, at_ms) = (Instant::now(), unix_millis());
         for lock in locks {
             let name = lock.name.clone();
-            let (tracked, is_new) = Tracked::after(before.remove(&name), lock, at);
+            let (tracked, is_new) = Tracked::after(before.remove(&name), lock, at, at_ms);
             if is_new {
                 news.push(("lock", json(&tracked), Some(name.clone())));
             }

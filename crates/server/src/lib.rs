@@ -19,11 +19,11 @@
 //! | event | data |
 //! |---|---|
 //! | `snapshot` | `{at_ms, nodes, locks, history}`: everything, as of now. What was known before is void |
-//! | `lock` | one lock that is new or has changed, as `GET /v1/locks/{name}` gives it, with `renewals` seen so far |
+//! | `lock` | one lock that is new or has changed, as `GET /v1/locks/{name}` gives it, with `renewals` seen so far; `left_ms` is as of `at_ms` |
 //! | `gone` | `{name}`: it is neither held nor waited for any more |
-//! | `nodes` | all nodes, as `GET /v1/nodes` gives them, when any of them has changed |
+//! | `nodes` | all nodes, as `GET /v1/nodes` gives them |
 //! | `history` | one event of the history |
-//! | `look` | `{at_ms, took_ms, locks}`: the nodes were looked at; about once a second. A stream without it has stalled |
+//! | `look` | `{at_ms, took_ms, locks, is_cut, trouble}`: the nodes were looked at; about once a second. A stream without it has stalled. With `trouble`, the locks could not be looked at, and are as they were |
 //!
 //! Every event has an `id`. Another replica does not know it, and begins with a `snapshot`.
 
@@ -35,6 +35,7 @@ mod hub;
 mod lease_id;
 mod listener;
 mod metrics;
+mod page;
 mod problem;
 mod rate;
 mod request;

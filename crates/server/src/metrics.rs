@@ -126,7 +126,7 @@ impl Collector for OfTheClient {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
-        let nodes = NodesView::new(self.0.nodes());
+        let nodes = NodesView::new(self.0.node_stats());
         let gauges = [
             ("nodes", "Nodes, by configuration", nodes.nodes.len()),
             ("nodes_voting", "Nodes that can vote", nodes.voting),

@@ -58,7 +58,7 @@ impl Service {
     }
 
     pub(crate) fn nodes(&self) -> NodesView {
-        NodesView::new(self.inner.client.nodes())
+        NodesView::new(self.inner.client.node_stats())
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

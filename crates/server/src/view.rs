@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Event, Holder, Inspection, Period, Report, Silence};
+use quorlock::{Event, Holder, Inspection, NodeStats, Period, Report, Silence, Waiting};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -55,8 +55,25 @@ pub(crate) struct LockView {
     pub(crate) left_ms: Option<u64>,
     /// How many wait, on the node where most do.
     pub(crate) waiting: u32,
+    /// The first of them, in order, on that node.
+    pub(crate) line: Vec<WaiterView>,
     /// What each node says.
     pub(crate) nodes: Vec<LockOnNode>,
+}
+
+/// Somebody in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct WaiterView {
+    /// Since when, in milliseconds of Unix time by the nodes' clocks.
+    since_ms: u64,
+    /// Whether it wants to share.
+    shared: bool,
+}
+
+impl WaiterView {
+    fn new(waiting: &Waiting) -> Self {
+        Self { since_ms: waiting.since_micros / 1_000, shared: waiting.shared }
+    }
 }
 
 /// How a name stands on one node.
@@ -97,6 +114,7 @@ impl LockView {
             since_ms: since.filter(|_| digest.is_none()),
             left_ms: standing().filter_map(|(_, held)| held.remaining).max().map(millis),
             waiting: inspection.waiting(),
+            line: inspection.line().iter().map(WaiterView::new).collect(),
             digest: digest.map(|digest| digest.to_string()),
             nodes: inspection.nodes.iter().map(|(node, said)| LockOnNode::new(node, said)).collect(),
         }
@@ -152,24 +170,26 @@ pub(crate) struct NodeView {
     state: &'static str,
     /// Why it does not vote.
     trouble: Option<String>,
+    /// For how long it has not voted, as far as this replica knows.
+    silent_ms: Option<u64>,
     /// How long it is in quarantine, if it is.
     quarantine_ms: Option<u64>,
-    /// How far its clock is from the middle of all, where that is why it does not vote.
+    /// How far its clock is from the middle of all, where three clocks or more are known.
     skew_ms: Option<i64>,
+    /// The median of how long its newest answers to this replica took, in microseconds.
+    p50_us: Option<u64>,
+    /// How long 99 of 100 of them took at most.
+    p99_us: Option<u64>,
+    /// How often it has lost its memory since this replica first met it.
+    restarts: u64,
 }
 
 impl NodesView {
-    pub(crate) fn new(nodes: Vec<(String, Option<Silence>)>) -> Self {
-        let nodes: Vec<_> = nodes.into_iter().map(|(node, trouble)| NodeView::new(node, trouble)).collect();
+    pub(crate) fn new(nodes: Vec<NodeStats>) -> Self {
+        let nodes: Vec<_> = nodes.into_iter().map(NodeView::new).collect();
         let (total, majority) = (nodes.len(), nodes.len() / 2 + 1);
         let voting = nodes.iter().filter(|node| node.trouble.is_none()).count();
         Self { total, majority, voting, can_lose: voting.saturating_sub(majority), nodes }
-    }
-
-    /// Whether it says the same to people, whatever the clocks say.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let states = |view: &Self| view.nodes.iter().map(|node| node.state).collect::<Vec<_>>();
-        states(self) == states(other)
     }
 
     /// Whether a majority can vote.
@@ -179,7 +199,9 @@ impl NodesView {
 }
 
 impl NodeView {
-    fn new(node: String, trouble: Option<Silence>) -> Self {
+    fn new(stats: NodeStats) -> Self {
+        let NodeStats { node, trouble, silent_for, round_trips, skew_micros, restarts, .. } = stats;
+        let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let state = match &trouble {
             None => "voting",
             Some(Silence::Quarantined(_)) => "quarantined",
@@ -191,14 +213,15 @@ impl NodeView {
         Self {
             node,
             state,
+            silent_ms: silent_for.map(millis),
             quarantine_ms: match &trouble {
                 Some(Silence::Quarantined(left)) => Some(millis(*left)),
                 _ => None,
             },
-            skew_ms: match &trouble {
-                Some(Silence::Skewed(micros)) => Some(micros / 1_000),
-                _ => None,
-            },
+            skew_ms: skew_micros.map(|skew| skew / 1_000),
+            p50_us: round_trips.map(|trips| micros(trips.p50)),
+            p99_us: round_trips.map(|trips| micros(trips.p99)),
+            restarts,
             trouble: trouble.map(|why| why.to_string()),
         }
     }

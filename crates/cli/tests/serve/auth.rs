@@ -12,7 +12,7 @@ use crate::service::{Service, agent, answer};
 
 const BILLING: &str = "billing-0123456789abcdef0123456789abcdef";
 const OPS: &str = "ops-0123456789abcdef0123456789abcdef";
-const READER: &str = "reader-0123456789abcdef0123456789abcdef";
+pub(crate) const READER: &str = "reader-0123456789abcdef0123456789abcdef";
 
 fn hash(user: &User, token: &str) -> String {
     let mut child = user.quorlock(&["serve", "--hash-token"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -28,7 +28,7 @@ fn file(user: &User, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-fn clients(user: &User) -> String {
+pub(crate) fn clients(user: &User) -> String {
     let [billing, ops, reader] = [BILLING, OPS, READER].map(|token| hash(user, token));
     let text = format!(
         "billing {billing} lock,read invoices/*,ledger\nops {ops} read,admin *\nreader {reader} read * # looks only\n"

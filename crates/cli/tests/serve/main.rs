@@ -12,6 +12,7 @@ mod keys;
 mod kinds;
 mod leases;
 mod looks;
+mod page;
 mod refused;
 mod replicas;
 mod service;

@@ -16,15 +16,17 @@ pub(super) struct Tracked {
     lock: LockView,
     /// How often its lease was renewed, as far as looks have shown.
     renewals: u64,
+    /// When it was looked at, in milliseconds of Unix time: `left_ms` is as of then.
+    at_ms: u64,
     #[serde(skip)]
     ends: Option<Instant>,
 }
 
 impl Tracked {
     /// What is known now, and whether that is worth telling.
-    pub(super) fn after(before: Option<Self>, lock: LockView, at: Instant) -> (Self, bool) {
+    pub(super) fn after(before: Option<Self>, lock: LockView, at: Instant, at_ms: u64) -> (Self, bool) {
         let ends = lock.left_ms.and_then(|left| at.checked_add(Duration::from_millis(left)));
-        let Some(before) = before else { return (Self { lock, renewals: 0, ends }, true) };
+        let Some(before) = before else { return (Self { lock, renewals: 0, at_ms, ends }, true) };
         let is_same_lease = before.lock.fence == lock.fence && before.lock.digest == lock.digest;
         let is_renewed = match (before.ends, ends) {
             (Some(before), Some(ends)) => is_same_lease && ends > before + JITTER,
@@ -34,7 +36,7 @@ impl Tracked {
         let is_new = is_renewed || still(&before.lock) != still(&lock);
         // Small steps must not add up unseen.
         let ends = if is_new { ends } else { before.ends };
-        (Self { lock, renewals, ends }, is_new)
+        (Self { lock, renewals, at_ms, ends }, is_new)
     }
 }
 

@@ -1,0 +1,113 @@
+//! The page, in a real browser: what is claimed of it is in `page/claims.mjs`, one claim a test.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use quorlock_testkit::eventually;
+
+use crate::auth::{READER, clients};
+use crate::common::User;
+use crate::service::{Service, cluster};
+
+/// Runs a claim to its end. Each line that it prints is a step for `step` to do.
+fn claim(service: &Service, name: &str, more: &[&str], mut step: impl FnMut(&str)) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serve/page/claims.mjs");
+    let mut command = Command::new("node");
+    command.arg(script).args([name, &service.address]).args(more).env("QUORLOCK_PAGE_MODULES", modules());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("node is missing: ./x test installs it");
+    let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    for line in BufReader::new(stdout).lines() {
+        step(&line.unwrap());
+        stdin.write_all(b"done\n").unwrap();
+    }
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{name}: {}", String::from_utf8_lossy(&ended.stderr));
+}
+
+/// Where `./x` puts what the browser is driven with.
+fn modules() -> PathBuf {
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/page");
+    let modules = std::env::var_os("QUORLOCK_PAGE_MODULES").map_or(modules, PathBuf::from);
+    let driver = modules.join("node_modules/playwright-core");
+    assert!(driver.exists(), "{} is missing: ./x test installs it", driver.display());
+    modules
+}
+
+/// Of a service over a file of its own.
+fn holds(name: &str) {
+    let user = User::new();
+    claim(&Service::start(&user), name, &[], |step| panic!("{name} prints {step}"));
+}
+
+#[test]
+fn locks_appear_and_count_down() {
+    holds("locks_appear_and_count_down");
+}
+
+#[test]
+fn waiters_move() {
+    holds("waiters_move");
+}
+
+#[test]
+fn break_works_with_confirmation() {
+    holds("break_works_with_confirmation");
+}
+
+#[test]
+fn a_node_in_quarantine_is_visible() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let service = Service::with(&user, &["--nodes", &nodes]);
+    eventually("all can vote", || service.get("/v1/nodes").body["voting"] == 3);
+    claim(&service, "a_node_in_quarantine_is_visible", &[], |step| {
+        assert_eq!(step, "restart a node");
+        servers[1].kill();
+        servers[1].restart();
+    });
+}
+
+#[test]
+fn a_stream_that_is_cut_says_so_and_comes_back() {
+    holds("a_stream_that_is_cut_says_so_and_comes_back");
+}
+
+#[test]
+fn a_stream_that_stalls_says_so() {
+    holds("a_stream_that_stalls_says_so");
+}
+
+#[test]
+fn ten_thousand_rows_scroll_smoothly() {
+    holds("ten_thousand_rows_scroll_smoothly");
+}
+
+#[test]
+fn nothing_serious_is_found_by_axe() {
+    holds("nothing_serious_is_found_by_axe");
+}
+
+#[test]
+fn no_lease_id_is_in_the_page() {
+    holds("no_lease_id_is_in_the_page");
+}
+
+#[test]
+fn a_bearer_token_is_asked_for_and_kept_in_the_tab_only() {
+    let user = User::new();
+    let service = Service::with(&user, &["--clients", &clients(&user)]);
+    let name = "a_bearer_token_is_asked_for_and_kept_in_the_tab_only";
+    claim(&service, name, &[READER], |step| panic!("{name} prints {step}"));
+}
+
+#[test]
+fn keys_move_through_the_views_and_the_address_holds_them() {
+    holds("keys_move_through_the_views_and_the_address_holds_them");
+}
+
+#[test]
+fn nothing_that_is_not_the_pages_own_runs() {
+    holds("nothing_that_is_not_the_pages_own_runs");
+}

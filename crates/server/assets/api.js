@@ -1,0 +1,46 @@
+// Requests to the service, and why they fail.
+
+import { headers } from './bearer.js';
+
+/** What the service answered instead: `code` and `message` are those of its problem+json. */
+export class Problem extends Error {
+  constructor(status, code, detail) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+  }
+
+  static async of(response) {
+    const said = await response.json().catch(() => ({}));
+    return new Problem(
+      response.status,
+      said.code ?? 'unknown',
+      said.detail ?? `the service answered ${response.status}`,
+    );
+  }
+}
+
+async function ask(path, options = {}) {
+  const response = await fetch(path, { ...options, headers: headers(options.headers), cache: 'no-store' });
+  if (!response.ok) throw await Problem.of(response);
+  return response.json();
+}
+
+/** What has happened to a lock, newest first. */
+export async function historyOf(name, limit) {
+  return (await ask(`/v1/history?name=${encodeURIComponent(name)}&limit=${limit}`)).events;
+}
+
+/** Ends somebody else's lease. */
+export function breakLock(lock, mode, reason) {
+  // A number that this language cannot write down exactly would name another lease.
+  if (lock.fence != null && !Number.isSafeInteger(lock.fence)) {
+    return Promise.reject(new Problem(0, 'fence', 'this fence is too large for a browser: use quorlock break'));
+  }
+  const which = lock.fence == null ? { digest: lock.digest } : { fence: lock.fence };
+  return ask(`/v1/locks/${encodeURIComponent(lock.name)}/break`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ ...which, mode, reason }),
+  });
+}

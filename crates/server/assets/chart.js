@@ -1,0 +1,106 @@
+// A node's round trips as two lines.
+
+import uPlot from './uplot/uplot.js';
+import { trip } from './words.js';
+
+const HEIGHT = 120;
+/** How much is shown at most, and how much is made room for at first. */
+const SPAN_MAX_S = 600;
+const SPAN_MIN_S = 120;
+/** With less than this in sight, the axis tells seconds. */
+const SECONDS_BELOW_S = 300;
+
+/** A colour of the style sheet, as it is now. */
+function colour(name) {
+  const probe = document.createElement('span');
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+/** From one power of ten to another: half of the answers are often a hundred times faster than the slowest. */
+function decades(_, least, most) {
+  const [low, high] = [Math.floor(Math.log10(least ?? 0.1)), Math.ceil(Math.log10(most ?? 1))];
+  return [10 ** low, 10 ** Math.max(high, low + 1)];
+}
+
+const splits = (_, __, low, high) => {
+  const found = [];
+  for (let at = Math.round(Math.log10(low)); at <= Math.round(Math.log10(high)); at += 1) found.push(10 ** at);
+  return found;
+};
+
+/** What is known, up to the last ten minutes. */
+function range(_, from, to) {
+  const span = Math.min(SPAN_MAX_S, Math.max(SPAN_MIN_S, to - from));
+  return [to - span, to];
+}
+
+function times(plot, seconds) {
+  const { min, max } = plot.scales.x;
+  const length = max - min < SECONDS_BELOW_S ? 8 : 5;
+  return seconds.map((at) => new Date(at * 1_000).toTimeString().slice(0, length));
+}
+
+export class Chart {
+  #plot;
+  #seen;
+
+  constructor(element) {
+    const font = '11px system-ui, sans-serif';
+    const axis = {
+      stroke: colour('--dim'),
+      font,
+      grid: { stroke: colour('--line'), width: 1 },
+      ticks: { show: false },
+    };
+    const options = {
+      width: Math.max(200, element.clientWidth),
+      height: HEIGHT,
+      legend: { show: false },
+      cursor: { show: false },
+      padding: [8, 26, 0, 0],
+      scales: {
+        x: { time: true, range },
+        y: { distr: 3, range: decades },
+      },
+      axes: [
+        {
+          ...axis,
+          space: 80,
+          size: 24,
+          values: times,
+        },
+        {
+          ...axis,
+          size: 52,
+          splits,
+          // Every one of them has room.
+          filter: (_, values) => values,
+          values: (_, values) => values.map((value) => trip(value * 1_000)),
+        },
+      ],
+      series: [
+        {},
+        { label: 'p99', stroke: colour('--dim'), width: 1, points: { show: false } },
+        { label: 'p50', stroke: colour('--accent'), width: 1.75, points: { show: false } },
+      ],
+    };
+    this.#plot = new uPlot(options, [[], [], []], element);
+    this.#seen = new ResizeObserver(() =>
+      this.#plot.setSize({ width: Math.max(200, element.clientWidth), height: HEIGHT }),
+    );
+    this.#seen.observe(element);
+  }
+
+  show(times, { p50, p99 }) {
+    this.#plot.setData([times, p99, p50]);
+  }
+
+  destroy() {
+    this.#seen.disconnect();
+    this.#plot.destroy();
+  }
+}

@@ -1,0 +1,84 @@
+// What is asked and told in front of everything else.
+
+import { bearer, forget, keep } from './bearer.js';
+import { h } from './dom.js';
+
+const KEYS = [
+  ['1 … 5', 'the five views'],
+  ['/', 'filter'],
+  ['j  k', 'next, previous row'],
+  ['Enter', 'open the row'],
+  ['b', 'break the lock that is open'],
+  ['Esc', 'close, clear the filter, or go back to the locks'],
+  ['?', 'this'],
+];
+
+const SHAPES = [
+  ['vote', 'votes; has the lock'],
+  ['none', 'has no vote of the lock'],
+  ['other', 'has another fence; broken'],
+  ['wait', 'in quarantine'],
+  ['away', 'silent or in trouble; lost'],
+];
+
+function open(dialog) {
+  dialog.addEventListener('close', () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+/** Keys, and what the shapes mean. */
+export function help() {
+  if (document.querySelector('dialog[open]')) return;
+  const pairs = (list, first) =>
+    h('dl', { class: 'keys' }, ...list.flatMap(([sign, words]) => [h('dt', {}, first(sign)), h('dd', {}, words)]));
+  const shape = (kind) => h('span', { class: 'shape', 'data-kind': kind });
+  const close = h('button', { type: 'button', autofocus: true, onclick: () => dialog.close() }, 'Close');
+  const out =
+    bearer() &&
+    h('button', { type: 'button', onclick: () => (forget(), location.reload()) }, 'Forget the bearer token');
+  const api = h(
+    'p',
+    { class: 'dim' },
+    'The page is a client of the HTTP API and of nothing else: ',
+    h('a', { href: '/openapi.json' }, 'openapi.json'),
+  );
+  const dialog = open(
+    h(
+      'dialog',
+      { 'aria-labelledby': 'help-title' },
+      h('h2', { id: 'help-title' }, 'Keys'),
+      pairs(KEYS, (key) => h('kbd', {}, key)),
+      h('h2', {}, 'Shapes'),
+      pairs(SHAPES, shape),
+      api,
+      h('div', { class: 'actions' }, out, close),
+    ),
+  );
+}
+
+/** Asks for a bearer token; `done()` when there is one. */
+export function askForBearer(why, done) {
+  if (document.querySelector('dialog.bearer')) return;
+  const input = h('input', { id: 'bearer', type: 'password', required: true, autocomplete: 'off' });
+  const form = h(
+    'form',
+    {
+      onsubmit: (event) => {
+        event.preventDefault();
+        keep(input.value.trim());
+        dialog.close();
+        done();
+      },
+    },
+    h('h2', { id: 'bearer-title' }, 'Who is there?'),
+    h('p', {}, `The service asks for a bearer token: ${why}.`),
+    h('label', { for: 'bearer' }, 'Bearer token, with the scope read; with admin, locks can be broken'),
+    input,
+    h('p', { class: 'dim' }, 'It is kept in this tab only, and forgotten with it.'),
+    h('div', { class: 'actions' }, h('button', { type: 'submit', class: 'main' }, 'Go on')),
+  );
+  const dialog = open(h('dialog', { class: 'bearer', 'aria-labelledby': 'bearer-title' }, form));
+  input.focus();
+}

@@ -1,0 +1,43 @@
+// Elements without markup: what comes from outside is only ever text.
+
+/** Makes an element: `h('button', { class: 'quiet', onclick }, 'Break')`. */
+export function h(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** The same, for drawings. */
+export function svg(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
+}
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, '');
+    else if (value !== false && value != null) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child != null && child !== false));
+  return element;
+}
+
+/** Writes text into an element, unless it is there already: nothing is laid out anew for what has not changed. */
+export function write(element, text) {
+  if (element.shown !== text) {
+    element.shown = text;
+    element.textContent = text;
+  }
+}
+
+/** Sets an attribute, or takes it away, unless it is so already. */
+export function mark(element, name, value) {
+  if (value == null || value === false) {
+    if (element.hasAttribute(name)) element.removeAttribute(name);
+  } else if (element.getAttribute(name) !== String(value)) {
+    element.setAttribute(name, value);
+  }
+}
+
+/** A shape that says the same as its colour: see `.shape` in style.css. */
+export function shape(kind) {
+  return h('span', { class: 'shape', 'data-kind': kind, 'aria-hidden': 'true' });
+}

@@ -1,0 +1,143 @@
+// What the stream has told so far.
+
+import * as clock from './clock.js';
+import { Heat } from './heat.js';
+
+/** How much is remembered of what has happened. */
+const HISTORY_MAX = 5_000;
+/** How many round trips are remembered of each node: half an hour. */
+const SAMPLES_MAX = 1_800;
+
+export class Store {
+  locks = new Map();
+  nodes = { total: 0, majority: 0, voting: 0, can_lose: 0, nodes: [] };
+  /** Newest first. */
+  history = [];
+  heat = new Heat();
+  /** When, in seconds of Unix time, the samples were taken. */
+  sampled = [];
+  /** Of each node by its URL, `{ p50: [], p99: [] }` in milliseconds. */
+  samples = new Map();
+  /** The last look: `{ at_ms, took_ms, locks, is_cut, trouble }`. */
+  look = null;
+  /** When the locks were last looked at with success, by `performance.now()`. */
+  seen = null;
+  /** Counts changes of the set of locks, or of what they are sorted by. */
+  version = 0;
+  isKnown = false;
+
+  /** One event of the stream. */
+  apply(event, data) {
+    const take = this[`_${event}`];
+    // Newer services may tell more.
+    if (take) take.call(this, data);
+  }
+
+  /** `voting`, `quarantined` and so on. */
+  stateOf(url) {
+    return this.nodes.nodes.find(({ node }) => node === url)?.state;
+  }
+
+  /** How long a lock is still held, at most. */
+  static left(lock) {
+    return lock.left_ms == null ? null : Math.max(0, lock.left_ms - (clock.now() - lock.at_ms));
+  }
+
+  /** For how long it has been held. */
+  static age(lock) {
+    return lock.since_ms == null ? null : Math.max(0, clock.now() - lock.since_ms);
+  }
+
+  _snapshot({ at_ms, nodes, locks, history }) {
+    clock.set(at_ms);
+    const before = this.locks;
+    this.locks = new Map();
+    for (const lock of locks) this.#put(lock, before.get(lock.name));
+    for (const [name, lock] of before) if (!this.locks.has(name)) this.heat.see(name, lock, null);
+    this._nodes(nodes);
+    const known = new Set(this.history.map(identity));
+    const news = history.filter((event) => !known.has(identity(event)));
+    for (const event of news.reverse()) this._history(event);
+    this.isKnown = true;
+    this.seen ??= performance.now();
+    this.version += 1;
+  }
+
+  _lock(lock) {
+    this.#put(lock, this.locks.get(lock.name));
+    this.version += 1;
+  }
+
+  _gone({ name }) {
+    this.heat.see(name, this.locks.get(name), null);
+    this.locks.delete(name);
+    this.version += 1;
+  }
+
+  _nodes(nodes) {
+    const before = new Map(this.nodes.nodes.map((node) => [node.node, node]));
+    for (const node of nodes.nodes) {
+      const old = before.get(node.node);
+      node.heard = performance.now();
+      if (old && (old.state !== node.state || old.restarts !== node.restarts)) this.#tell(node, old);
+    }
+    this.nodes = nodes;
+  }
+
+  _history(event) {
+    // Nodes are seen at once, and what happened to locks is read a moment later.
+    let at = 0;
+    while (at < this.history.length && this.history[at].at_ms > event.at_ms) at += 1;
+    this.history.splice(at, 0, event);
+    this.heat.hear(event);
+    if (this.history.length > HISTORY_MAX) this.history.length = HISTORY_MAX;
+  }
+
+  _look(look) {
+    clock.hear(look.at_ms);
+    this.look = look;
+    if (!look.trouble) this.seen = performance.now();
+    this.#sample(look.at_ms / 1_000);
+  }
+
+  #put(lock, before) {
+    // A bar is full at the most that was ever left: the ttl, as far as it was seen.
+    const isSame = before?.fence === lock.fence && before?.digest === lock.digest;
+    lock.full_ms = Math.max(lock.left_ms ?? 0, isSame ? before.full_ms : 0);
+    this.heat.see(lock.name, before, lock);
+    this.locks.set(lock.name, lock);
+  }
+
+  /** What happens to nodes is not in the history of locks: it is seen from here. */
+  #tell(node, old) {
+    const restarted = node.restarts > old.restarts;
+    const what = restarted ? 'restarted' : node.state === 'voting' ? 'votes again' : node.state;
+    const reason = node.trouble ?? (restarted ? 'it lost its memory' : `it was ${old.state}`);
+    this._history({ at_ms: clock.now(), name: '', node: node.node, what, fence: null, by: null, mode: '', reason });
+  }
+
+  #sample(seconds) {
+    if (seconds <= this.sampled.at(-1)) return;
+    this.sampled.push(seconds);
+    for (const { node, p50_us, p99_us, state } of this.nodes.nodes) {
+      if (!this.samples.has(node)) {
+        const nothing = () => new Array(this.sampled.length - 1).fill(null);
+        this.samples.set(node, { p50: nothing(), p99: nothing() });
+      }
+      const lines = this.samples.get(node);
+      const isUp = state !== 'unreachable';
+      lines.p50.push(isUp && p50_us != null ? p50_us / 1_000 : null);
+      lines.p99.push(isUp && p99_us != null ? p99_us / 1_000 : null);
+    }
+    if (this.sampled.length > SAMPLES_MAX) {
+      this.sampled.shift();
+      for (const { p50, p99 } of this.samples.values()) {
+        p50.shift();
+        p99.shift();
+      }
+    }
+  }
+}
+
+/** The same for the same event, from wherever it was told. */
+export const identity = (event) => `${event.at_ms} ${event.what} ${event.fence} ${event.name}`;

@@ -1,0 +1,119 @@
+// Hot spots: which names are waited for most, and for how long they are held.
+
+import { h, write } from '../dom.js';
+import { drawWaiting, empty } from '../draw.js';
+import { Table, plain } from '../table.js';
+import { count, lasting, precisely } from '../words.js';
+
+const meanHold = (spot) => (spot.holds > 0 ? spot.held / spot.holds : null);
+const meanWait = (spot) => (spot.served > 0 ? spot.waited / spot.served : null);
+
+const COLUMNS = [
+  plain('name', 'Name', (spot) => spot.name, { sort: 'up', by: (spot) => spot.name }),
+  {
+    id: 'waited',
+    label: 'Waited in all',
+    sort: 'down',
+    by: (spot) => spot.waited,
+    draw: drawWaited,
+    title: 'The waiting times of all waiters, added up',
+  },
+  {
+    id: 'waiters',
+    label: 'Waiters',
+    sort: 'down',
+    by: (spot) => spot.waiting,
+    draw: (cell, spot) => drawWaiting(cell, spot.waiting),
+  },
+  plain('peak', 'At most', (spot) => (spot.peak > 0 ? count(spot.peak) : '–'), {
+    sort: 'down',
+    by: (spot) => spot.peak,
+  }),
+  plain('wait', 'Wait, mean', (spot) => precisely(meanWait(spot)), {
+    sort: 'down',
+    by: (spot) => meanWait(spot) ?? -1,
+    title: 'For each who got it after waiting',
+  }),
+  plain('hold', 'Hold, mean', (spot) => precisely(meanHold(spot)), {
+    sort: 'down',
+    by: (spot) => meanHold(spot) ?? -1,
+  }),
+  plain('longest', 'Hold, longest', (spot) => (spot.holds > 0 ? precisely(spot.longest) : '–'), {
+    sort: 'down',
+    by: (spot) => spot.longest,
+  }),
+  plain('holds', 'Leases', (spot) => count(spot.holds), {
+    sort: 'down',
+    by: (spot) => spot.holds,
+    title: 'That were seen to end',
+  }),
+];
+
+function drawWaited(cell, spot) {
+  if (!cell.parts) {
+    cell.parts = [h('span', { class: 'fill' }), h('span', { class: 'words' })];
+    cell.append(h('span', { class: 'bar', 'aria-hidden': 'true' }, cell.parts[0]), cell.parts[1]);
+  }
+  cell.parts[0].style.transform = `scaleX(${spot.share.toFixed(3)})`;
+  write(cell.parts[1], spot.waited > 0 ? lasting(spot.waited) : '–');
+}
+
+export function hot({ store, place, go }) {
+  let sort = COLUMNS.find((column) => column.id === place.parameters.get('sort')) ?? COLUMNS[1];
+  let direction = place.parameters.get('order') ?? sort.sort;
+  const table = new Table({
+    label: 'Hot spots',
+    name: 'hot',
+    columns: COLUMNS,
+    key: (spot) => spot.name,
+    open: (spot) => go(`/lock/${encodeURIComponent(spot.name)}`),
+    onSort: (column) => {
+      direction = column === sort ? (direction === 'up' ? 'down' : 'up') : column.sort;
+      sort = column;
+      place.keep(new URLSearchParams({ sort: sort.id, order: direction }));
+      paint();
+    },
+  });
+  const summary = h('p', { class: 'summary' });
+  const nothing = h(
+    'div',
+    { class: 'nothing' },
+    empty(
+      'Nothing is waited for',
+      'Names that somebody waits for, or whose leases end, are listed here from when this page was opened.',
+    ),
+  );
+  const element = h(
+    'section',
+    { class: 'view', 'aria-label': 'Hot spots' },
+    h('h1', { class: 'unseen' }, 'Hot spots'),
+    h('div', { class: 'bar-of-view' }, summary),
+    table.element,
+    nothing,
+  );
+
+  function paint() {
+    const spots = store.heat.list();
+    const most = spots.reduce((most, spot) => Math.max(most, spot.waited), 1);
+    const sign = direction === 'up' ? 1 : -1;
+    for (const spot of spots) spot.share = spot.waited / most;
+    spots.sort((a, b) => {
+      const [one, other] = [sort.by(a), sort.by(b)];
+      return one < other ? -sign : one > other ? sign : b.held - a.held;
+    });
+    table.sorted(sort.id, direction);
+    table.show(spots);
+    nothing.hidden = spots.length > 0;
+    write(summary, `As this page has seen it, for ${lasting(performance.now() - store.heat.began)}.`);
+  }
+
+  function key(event) {
+    if (event.key === 'j' || event.key === 'ArrowDown') table.move(1);
+    else if (event.key === 'k' || event.key === 'ArrowUp') table.move(-1);
+    else if (event.key === 'Enter') return table.open();
+    else return false;
+    return true;
+  }
+
+  return { element, title: 'Hot spots', paint, key, destroy: () => table.destroy() };
+}

@@ -1,0 +1,210 @@
+// One lock: who has it, who waits, what happened, and what each node says.
+
+import { historyOf } from '../api.js';
+import { askToBreak } from '../breaking.js';
+import * as clock from '../clock.js';
+import { h, mark, shape, write } from '../dom.js';
+import { drawLeft, drawWhat, empty, standing } from '../draw.js';
+import { Store, identity } from '../store.js';
+import { drawTimeline, leases, timelineElement } from '../timeline.js';
+import { count, counted, lasting, mode, moment, precisely, where, who } from '../words.js';
+
+/** How much of its history is read, and how much of that is listed. */
+const HISTORY_READ = 200;
+const HISTORY_SHOWN = 40;
+
+export function lock({ store, place }) {
+  const { name } = place;
+  if (!name) return pickOne();
+  let earlier = [];
+  let trouble = '';
+  let drawn = '';
+
+  const state = h('p', { class: 'lock-state' });
+  const button = h(
+    'button',
+    { type: 'button', class: 'danger', onclick: () => askToBreak(store.locks.get(name), say) },
+    'Break…',
+  );
+  const said = h('p', { class: 'said', role: 'status' });
+  const left = h('div', { class: 'left large' });
+  const facts = h('dl', { class: 'facts' });
+  const line = h('ol', { class: 'line' });
+  const lineWords = h('p', { class: 'dim' });
+  const strip = timelineElement();
+  const nodes = h('tbody');
+  const events = h('tbody');
+  const eventWords = h('p', { class: 'dim' });
+  const element = h(
+    'section',
+    { class: 'view scrolls one', 'aria-label': `The lock ${name}`, tabindex: 0 },
+    h('header', { class: 'lock-head' }, h('h1', { class: 'mono' }, name), state, button),
+    said,
+    panel('Holder', 'who-has-it', left, facts),
+    panel('In line', 'in-line', lineWords, line),
+    panel('Node by node', 'by-node', wide('Node by node', ['Node', 'Says', 'Fence', 'Time left', 'Wait'], nodes)),
+    panel('Timeline', 'whole', strip),
+    panel(
+      'What happened',
+      'whole',
+      eventWords,
+      wide('What happened', ['When', 'What', 'Who', 'Fence', 'Why, how long'], events),
+    ),
+  );
+
+  historyOf(name, HISTORY_READ).then(
+    (found) => ((earlier = found), paint()),
+    (error) => ((trouble = `The history cannot be read: ${error.message}`), paint()),
+  );
+
+  function say(text) {
+    write(said, text);
+  }
+
+  /** What was read, and what the stream has told since. */
+  function happened() {
+    const news = store.history.filter((event) => event.name === name);
+    const known = new Set(earlier.map(identity));
+    return [...news.filter((event) => !known.has(identity(event))), ...earlier];
+  }
+
+  function paint() {
+    const lock = store.locks.get(name);
+    mark(button, 'disabled', !lock?.held || lock.broken);
+    write(state, stateInWords(lock));
+    mark(state, 'data-odd', lock?.broken);
+    left.hidden = !lock?.held;
+    if (lock) drawLeft(left, lock);
+    const list = happened();
+    const past = leases(list, lock);
+    drawTimeline(strip, past);
+    paintFacts(lock);
+    paintLine(lock);
+    // What does not move is drawn when it changes.
+    const key = `${list.length} ${list[0]?.at_ms} ${trouble}`;
+    if (drawn !== key) paintEvents(list);
+    drawn = key;
+    nodes.replaceChildren(...(lock?.nodes ?? []).map((at) => nodeRow(store, lock, at)));
+  }
+
+  function paintFacts(lock) {
+    const facts_ = lock?.held
+      ? [
+          ['Who', who(lock.holder) || 'unknown'],
+          ['Where', where(lock.holder) || (lock.holder ? '' : 'it did not say')],
+          ['Held as', mode(lock)],
+          ['For', lasting(Store.age(lock))],
+          ['Renewals', count(lock.renewals)],
+          ['Fence', lock.fence ?? `none; digest ${lock.digest}`],
+        ].filter(([, value]) => value !== '')
+      : [['Who', 'nobody']];
+    const key = facts_.map(([label]) => label).join();
+    if (facts.key !== key) {
+      facts.key = key;
+      facts.replaceChildren(...facts_.flatMap(([label]) => [h('dt', {}, label), h('dd')]));
+    }
+    facts.querySelectorAll('dd').forEach((dd, at) => write(dd, String(facts_[at][1])));
+  }
+
+  function paintLine(lock) {
+    const waiting = lock?.waiting ?? 0;
+    const shown = lock?.line ?? [];
+    const more = waiting - shown.length;
+    write(
+      lineWords,
+      waiting === 0
+        ? 'Nobody waits.'
+        : more > 0 && shown.length > 0
+          ? `The first ${shown.length} of ${counted(waiting, 'waiter')}.`
+          : counted(waiting, 'waiter'),
+    );
+    const now = clock.now();
+    while (line.children.length > shown.length) line.lastChild.remove();
+    while (line.children.length < shown.length) line.append(h('li', {}, h('span'), h('span', { class: 'dim' })));
+    shown.forEach((waiter, at) => {
+      const [since, kind] = line.children[at].children;
+      write(since, precisely(now - waiter.since_ms));
+      write(kind, waiter.shared ? 'shared' : '');
+    });
+  }
+
+  function paintEvents(list) {
+    write(eventWords, trouble || (list.length === 0 ? 'Nothing that the nodes remember.' : ''));
+    eventWords.hidden = !eventWords.textContent;
+    const grants = list.filter((event) => event.what === 'granted');
+    const granted = new Map(grants.map((event) => [event.fence, event.at_ms]));
+    events.replaceChildren(...list.slice(0, HISTORY_SHOWN).map((event) => eventRow(event, granted)));
+  }
+
+  function key(event) {
+    if (event.key === 'b' && !button.disabled) button.click();
+    else return false;
+    return true;
+  }
+
+  const seen = new ResizeObserver(() => drawTimeline(strip, leases(happened(), store.locks.get(name))));
+  seen.observe(strip);
+  return { element, title: name, paint, key, destroy: () => seen.disconnect() };
+}
+
+function panel(title, kind, ...parts) {
+  return h('section', { class: `panel ${kind}` }, h('h2', {}, title), ...parts);
+}
+
+/** A table that may be wider than there is room. */
+function wide(label, titles, body) {
+  const heads = titles.map((title) => h('th', { scope: 'col', class: title === 'Fence' && 'fence' }, title));
+  const table = h('table', { class: 'small' }, h('thead', {}, h('tr', {}, ...heads)), body);
+  return h('div', { class: 'wide', role: 'region', 'aria-label': label, tabindex: 0 }, table);
+}
+
+function stateInWords(lock) {
+  if (!lock) return 'free';
+  if (lock.broken) return 'broken, and draining';
+  if (lock.held) return `held, ${mode(lock)}`;
+  return lock.waiting > 0 ? 'free, and waited for' : 'undecided';
+}
+
+function nodeRow(store, lock, at) {
+  const [kind, words] = standing(store, lock, at);
+  const left = at.left_ms == null ? null : Math.max(0, at.left_ms - (clock.now() - lock.at_ms));
+  return h(
+    'tr',
+    { 'data-kind': kind },
+    h('th', { scope: 'row', class: 'mono' }, at.node),
+    h('td', { class: 'says' }, shape(kind), words),
+    h('td', { class: 'mono fence' }, at.fence == null ? '–' : String(at.fence)),
+    h('td', {}, lasting(left)),
+    h('td', {}, at.waiting > 0 ? count(at.waiting) : '–'),
+  );
+}
+
+function eventRow(event, granted) {
+  const since = event.what === 'granted' ? null : granted.get(event.fence);
+  const held = since == null ? '' : `held for ${precisely(event.at_ms - since)}`;
+  const what = h('td', { class: 'what' });
+  drawWhat(what, event);
+  return h(
+    'tr',
+    {},
+    h('td', {}, moment(event.at_ms)),
+    what,
+    h('td', {}, who(event.by)),
+    h('td', { class: 'mono fence' }, event.fence == null ? '–' : String(event.fence)),
+    h('td', {}, event.reason || held),
+  );
+}
+
+function pickOne() {
+  const element = h(
+    'section',
+    { class: 'view', 'aria-label': 'One lock' },
+    h('h1', { class: 'unseen' }, 'One lock'),
+    empty(
+      'Which lock?',
+      'Pick one among all locks: j and k move, Enter opens.',
+      h('p', {}, h('a', { href: '#/locks' }, 'To the locks')),
+    ),
+  );
+  return { element, title: 'One lock', paint() {}, key: () => false, destroy() {} };
+}

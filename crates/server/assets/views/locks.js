@@ -1,0 +1,231 @@
+// All locks: who has what, for how long still, and who waits.
+
+import { h, mark, write } from '../dom.js';
+import { drawDots, drawLeft, drawWaiting, drawWho, empty } from '../draw.js';
+import { Store } from '../store.js';
+import { Table, plain } from '../table.js';
+import { count, counted, lasting, mode, who } from '../words.js';
+
+/** With more than this, a new order is made at most once a second. */
+const MANY = 1_000;
+const MANY_PAUSE_MS = 1_000;
+
+const COLUMNS = [
+  plain('name', 'Name', (lock) => lock.name, { sort: 'up', by: (lock) => lock.name }),
+  {
+    id: 'holder',
+    label: 'Holder',
+    sort: 'up',
+    by: (lock) => who(lock.holder),
+    draw: (cell, lock) => drawWho(cell, lock.holder),
+  },
+  plain('mode', 'Held as', mode),
+  plain('age', 'Age', (lock) => lasting(Store.age(lock)), {
+    sort: 'down',
+    by: (lock) => Store.age(lock) ?? -1,
+    moves: true,
+  }),
+  {
+    id: 'left',
+    label: 'Time left',
+    sort: 'up',
+    by: (lock) => Store.left(lock) ?? Infinity,
+    moves: true,
+    draw: drawLeft,
+  },
+  plain('renewals', 'Renewals', (lock) => count(lock.renewals), {
+    sort: 'down',
+    by: (lock) => lock.renewals,
+    title: 'As far as this replica has seen',
+  }),
+  { id: 'waiters', label: 'Waiters', sort: 'down', by: (lock) => lock.waiting, draw: drawWaiters },
+  plain('fence', 'Fence', (lock) => lock.fence ?? lock.digest ?? '–', { sort: 'down', by: (lock) => lock.fence ?? 0 }),
+];
+
+const ONLY = [
+  ['all', 'All', () => true],
+  ['waited', 'Waited for', (lock) => lock.waiting > 0],
+  ['odd', 'Odd', isOdd, 'Broken, undecided, or not on every node that answers'],
+];
+
+function drawWaiters(cell, lock, row) {
+  drawWaiting(cell, lock.waiting);
+  mark(row, 'data-odd', isOdd(lock));
+}
+
+/** Worth a second look: broken, undecided, or not on all nodes that answer. */
+function isOdd(lock) {
+  return (
+    lock.broken || (!lock.held && lock.waiting === 0) || lock.nodes.some((at) => !at.trouble && at.held !== lock.held)
+  );
+}
+
+export function locks({ store, place, go }) {
+  const { parameters } = place;
+  let sort = COLUMNS.find((column) => column.id === parameters.get('sort') && column.sort) ?? COLUMNS[0];
+  let direction = parameters.get('order') ?? sort.sort;
+  let only = ONLY.find(([id]) => id === parameters.get('only')) ?? ONLY[0];
+  let made = { version: -1, at: 0 };
+
+  const table = new Table({
+    label: 'Locks',
+    name: 'locks',
+    columns: [...COLUMNS, { id: 'dots', label: 'Nodes', draw: (cell, lock) => drawDots(cell, lock, store) }],
+    key: (lock) => lock.name,
+    open: (lock) => go(`/lock/${encodeURIComponent(lock.name)}`),
+    onSort: (column) => order(column, column === sort ? (direction === 'up' ? 'down' : 'up') : column.sort),
+  });
+  const filter = h('input', {
+    type: 'search',
+    class: 'filter',
+    placeholder: 'Filter by name or holder',
+    'aria-label': 'Filter by name or holder',
+    value: parameters.get('filter') ?? '',
+    autocomplete: 'off',
+    spellcheck: 'false',
+    'aria-keyshortcuts': '/',
+    oninput: changed,
+  });
+  const chips = ONLY.map(([id, label, , title]) =>
+    h(
+      'button',
+      { type: 'button', title, 'aria-pressed': id === only[0] ? 'true' : 'false', onclick: () => choose(id) },
+      label,
+    ),
+  );
+  const sorts = COLUMNS.filter((column) => column.sort).map((column) =>
+    h('option', { value: column.id, selected: column === sort }, column.label),
+  );
+  const sorting = h(
+    'select',
+    { class: 'sorting', 'aria-label': 'Sort by', onchange: () => order(...byId(sorting.value)) },
+    ...sorts,
+  );
+  const summary = h('p', { class: 'summary', role: 'status' });
+  const bar = h(
+    'div',
+    { class: 'bar-of-view' },
+    filter,
+    h('div', { class: 'chips', role: 'group', 'aria-label': 'Which' }, ...chips),
+    sorting,
+    summary,
+  );
+  const nothing = h('div', { class: 'nothing', hidden: true });
+  const element = h(
+    'section',
+    { class: 'view', 'aria-label': 'Locks' },
+    h('h1', { class: 'unseen' }, 'Locks'),
+    bar,
+    table.element,
+    nothing,
+  );
+  table.sorted(sort.id, direction);
+
+  function byId(id) {
+    const column = COLUMNS.find((column) => column.id === id);
+    return [column, column.sort];
+  }
+
+  function order(column, way) {
+    [sort, direction] = [column, way];
+    sorting.value = column.id;
+    table.sorted(sort.id, direction);
+    changed();
+  }
+
+  function choose(id) {
+    only = ONLY.find(([other]) => other === id);
+    chips.forEach((chip, at) => mark(chip, 'aria-pressed', String(ONLY[at][0] === id)));
+    changed();
+  }
+
+  function changed() {
+    const kept = new URLSearchParams();
+    if (filter.value) kept.set('filter', filter.value);
+    if (sort !== COLUMNS[0]) kept.set('sort', sort.id);
+    if (direction !== sort.sort) kept.set('order', direction);
+    if (only !== ONLY[0]) kept.set('only', only[0]);
+    place.keep(kept);
+    made.version = -1;
+    paint();
+  }
+
+  function list() {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const text = (lock) => `${lock.name} ${lock.holder?.label ?? ''} ${lock.holder?.host ?? ''}`.toLowerCase();
+    const items = [];
+    for (const lock of store.locks.values()) {
+      if (only[2](lock) && (words.length === 0 || words.every((word) => text(lock).includes(word)))) items.push(lock);
+    }
+    const sign = direction === 'up' ? 1 : -1;
+    const keyed = items.map((lock) => [sort.by(lock), lock]);
+    keyed.sort(([a, lock], [b, other]) => (a < b ? -sign : a > b ? sign : lock.name < other.name ? -1 : 1));
+    return keyed.map(([, lock]) => lock);
+  }
+
+  function paint() {
+    const now = performance.now();
+    const isNew = made.version !== store.version || sort.moves;
+    const mayWait = made.version >= 0 && store.locks.size > MANY && now - made.at < MANY_PAUSE_MS;
+    if (isNew && !mayWait) {
+      made = { version: store.version, at: now };
+      table.show(list());
+      write(summary, summarise());
+      tellNothing();
+    } else table.paint();
+  }
+
+  function summarise() {
+    const all = [...store.locks.values()];
+    const waited = all.reduce((sum, lock) => sum + (lock.waiting > 0 ? 1 : 0), 0);
+    const waiters = all.reduce((sum, lock) => sum + lock.waiting, 0);
+    const shown =
+      table.items.length === all.length
+        ? counted(all.length, 'lock')
+        : `${count(table.items.length)} of ${counted(all.length, 'lock')}`;
+    const waiting = waiters > 0 ? `, ${counted(waiters, 'waiter')} for ${count(waited)} of them` : '';
+    return shown + waiting + (store.look?.is_cut ? '; there are more, which are not shown' : '');
+  }
+
+  function tellNothing() {
+    nothing.hidden = table.items.length > 0;
+    if (nothing.hidden) return;
+    const key = !store.isKnown ? 'unknown' : store.locks.size > 0 ? 'filtered' : 'free';
+    if (nothing.key === key) return;
+    nothing.key = key;
+    const call = `curl -s ${location.origin}/v1/leases --json '{"name": "hello", "ttl_ms": 30000, "label": "first"}'`;
+    const said = {
+      unknown: () => empty('Looking at the nodes', 'Locks appear as soon as a majority has answered.'),
+      filtered: () =>
+        empty(
+          'Nothing fits',
+          'There are locks, and none of them fits the filter.',
+          h('p', {}, h('button', { type: 'button', onclick: clear }, 'Show all')),
+        ),
+      free: () =>
+        empty(
+          'Nothing is locked',
+          'Nobody holds or waits for anything. A lock for half a minute, to see one here:',
+          h('pre', {}, call),
+        ),
+    };
+    nothing.replaceChildren(said[key]());
+  }
+
+  function clear() {
+    filter.value = '';
+    choose('all');
+  }
+
+  function key(event) {
+    if (event.key === '/') filter.focus();
+    else if (event.key === 'j' || event.key === 'ArrowDown') table.move(1);
+    else if (event.key === 'k' || event.key === 'ArrowUp') table.move(-1);
+    else if (event.key === 'Enter') return table.open();
+    else if (event.key === 'Escape' && (filter.value || only !== ONLY[0])) clear();
+    else return false;
+    return true;
+  }
+
+  return { element, title: 'Locks', paint, key, destroy: () => table.destroy() };
+}

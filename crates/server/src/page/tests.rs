@@ -1,0 +1,48 @@
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::*;
+
+fn found(folder: &Path, into: &mut BTreeSet<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found(&path, into) } else { assert!(into.insert(path)) }
+    }
+}
+
+#[test]
+fn every_file_of_the_page_is_served() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
+    let mut there = BTreeSet::new();
+    found(&folder, &mut there);
+    // The licence of what others have written stays beside it.
+    assert!(there.remove(&folder.join("uplot/LICENSE")));
+    assert_eq!(FILES.iter().map(|file| folder.join(file.path)).collect::<BTreeSet<_>>(), there);
+}
+
+#[test]
+fn files_say_what_they_are_and_let_nothing_else_in() {
+    for file in &FILES {
+        let answer = serve(file.path, &HeaderMap::new());
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_ne!(answer.headers()[CONTENT_TYPE], "application/octet-stream", "{}", file.path);
+        assert_eq!(answer.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
+        let policy = answer.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
+    }
+}
+
+#[test]
+fn a_file_that_is_known_is_not_sent_again() {
+    let first = serve("app.js", &HeaderMap::new());
+    let headers = HeaderMap::from_iter([(IF_NONE_MATCH, first.headers()[ETAG].clone())]);
+    assert_eq!(serve("app.js", &headers).status(), StatusCode::NOT_MODIFIED);
+    assert_eq!(serve("style.css", &headers).status(), StatusCode::OK);
+}
+
+#[test]
+fn there_is_nothing_beside_the_files() {
+    for path in ["", "../Cargo.toml", "uplot/LICENSE", "views", "index.html/"] {
+        assert_eq!(serve(path, &HeaderMap::new()).status(), StatusCode::NOT_FOUND, "{path}");
+    }
+}
