@@ -112,8 +112,11 @@ impl Model {
         let attempt = letter.request.attempt();
         let record = self.records.entry(letter.place.key.clone()).or_default();
         record.tombstone = self.tombstones.get(&attempt).copied();
+        let owner = letter.request.owner();
+        record.retired = owner.and_then(|owner| self.tombstones.get(&owner.tombstone()).copied());
         let answer = apply(life, record, &letter.request, epoch, now);
         record.forget_requests();
+        record.retired = None;
         if let Some(until) = record.tombstone.take() {
             self.tombstones.insert(attempt, until);
         }
