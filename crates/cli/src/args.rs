@@ -80,7 +80,8 @@ Shell
 
 Where the locks live: a file of this machine, unless three or more Redis servers are named by
   --nodes URL,URL,..     or $QUORLOCK_NODES, or the file that --config names; --profile picks a part of it
-  --username, --password-file, --key-template, --max-ttl, --sigma, --backstep, --danger-trust-restarts
+  --username, --password-file, --key-template, --max-ttl, --sigma, --backstep, --node-deadline,
+  --danger-trust-restarts
 Printing: --json, -q/--quiet, -v/--verbose, --color auto|always|never; -h/--help, -V/--version
 
 Example:
