@@ -195,7 +195,8 @@ pub(crate) async fn a_plain_lock_is_broken_by_its_digest(backend: &Backend) {
     drain(&theirs, "x").await;
     assert_eq!(lease.lost().await, LostError::Taken, "the page's commands know no more than that");
     is_held(&theirs, "x").await;
-    assert_eq!(target(&theirs, "x").await, Target::Digest(digest));
-    free(&theirs, "x").await;
+    // Where the holder's release came before the break, there is nothing left: a majority is enough.
+    assert_eq!(theirs.inspect("x").await.unwrap().target(), Some(Target::Digest(digest)));
+    theirs.break_lock("x", Break::new(Target::Digest(digest), "a test").now()).await.unwrap();
     takes_over(&theirs, "x").await.release().await.unwrap();
 }
