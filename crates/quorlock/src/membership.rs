@@ -120,7 +120,12 @@ impl Membership {
                     kin.cluster
                 )),
                 Some(kin) => self.hello(cluster, &kin.founders),
-                None => self.hello(cluster, ""),
+                None => {
+                    // The last to be founded looks like the others to a client that saw all of them blank.
+                    let founders = founders(&seen, &cluster).filter(|founders| among(founders, &member.run));
+                    let founders = founders.unwrap_or_default().to_owned();
+                    self.hello(cluster, &founders)
+                }
             };
         }
         let members: Vec<&Member> = seen.nodes.iter().flatten().collect();
@@ -184,6 +189,16 @@ impl Membership {
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The runs that a cluster was founded of, where a node knows.
+fn founders<'a>(seen: &'a Seen, cluster: &str) -> Option<&'a str> {
+    let kin = seen.nodes.iter().flatten().filter_map(|member| member.kin.as_ref());
+    kin.filter(|kin| kin.cluster == cluster).map(|kin| kin.founders.as_str()).find(|founders| !founders.is_empty())
+}
+
+fn among(founders: &str, run: &str) -> bool {
+    founders.split(',').any(|founder| founder == run)
 }
 
 #[cfg(test)]

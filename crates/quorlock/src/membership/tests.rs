@@ -42,6 +42,25 @@ fn a_new_cluster_is_founded_at_the_lowest_run_first() {
 }
 
 #[test]
+fn a_founder_that_joins_the_majority_is_told_from_a_stranger_by_those_who_saw_all_nodes_blank() {
+    let (quick, slow) = (membership(3), membership(3));
+    for (node, run) in ["a", "b", "c"].into_iter().enumerate() {
+        slow.note(node, run, None).unwrap();
+    }
+    for (node, run) in ["a", "b"].into_iter().enumerate() {
+        quick.note(node, run, Some(&life(&quick, run, "X", "a,b,c"))).unwrap();
+    }
+    quick.note(2, "c", None).unwrap();
+    let Admission::Hello { constants, founders } = quick.admit(2) else { panic!("a majority carries the name") };
+    slow.note(2, "c", Some(&life(&slow, "c", &constants.cluster, &founders))).unwrap();
+    assert!(matches!(slow.admit(2), Admission::Wait(_)), "it looks again at the first: {:?}", slow.admit(2));
+
+    quick.note(2, "another", None).unwrap();
+    let Admission::Hello { founders, .. } = quick.admit(2) else { panic!("a majority carries the name") };
+    assert_eq!(founders, "", "a server that came later founded nothing");
+}
+
+#[test]
 fn a_blank_node_joins_the_majority_and_no_minority() {
     let m = membership(3);
     m.note(0, "a", Some(&life(&m, "a", "X", ""))).unwrap();
