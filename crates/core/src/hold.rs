@@ -179,7 +179,8 @@ impl Hold {
             Some(renewal) => Some(renewal.deadline),
             None => self.watchdog.due(),
         };
-        Some(renewal.map_or(self.valid_until, |at| at.min(self.valid_until)))
+        let end = self.terms.rules.hold(Rule::LostIsFinal).then_some(self.valid_until);
+        renewal.into_iter().chain(end).min()
     }
 
     /// Time has passed.

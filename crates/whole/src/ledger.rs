@@ -117,6 +117,8 @@ struct Leased {
     hold: Hold,
     client: usize,
     seen: Seen,
+    /// When it was asked for.
+    asked: u64,
     fence: Option<Fence>,
     /// When it was found to be over.
     over: Option<u64>,
@@ -178,6 +180,11 @@ impl Ledger {
     pub(crate) fn grant(&mut self, grant: Grant) -> usize {
         let Grant { name, hold, client, asked, fence, peek } = grant;
         self.counts.leases += 1;
+        // All entries of an owner are one lease to others, with one fence: it began with the first of them.
+        let is_of_owner =
+            |other: &&Leased| matches!(hold, Hold::Owner(_)) && other.hold == hold && other.over.is_none();
+        let entered = self.leases.iter().filter(is_of_owner).map(|other| other.asked);
+        let asked = entered.fold(asked, u64::min);
         let rivals = || self.leases.iter().filter(|other| other.name == name && other.hold.excludes(hold));
         let is_wrong = |other: &Leased| {
             let (Some(earlier), Some(fence)) = (other.fence, fence) else { return false };
@@ -189,7 +196,7 @@ impl Ledger {
             self.breach.get_or_insert(Breach::FenceOrder);
         }
         let id = self.leases.len();
-        self.leases.push(Leased { name, hold, client, seen: Seen::Guard(peek), fence, over: None });
+        self.leases.push(Leased { name, hold, client, seen: Seen::Guard(peek), asked, fence, over: None });
         self.watched.push(id);
         id
     }

@@ -72,6 +72,59 @@ pub struct ClientPlan {
     pub tasks: Vec<Vec<Errand>>,
 }
 
+/// What everybody has in common who begins at the same time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Temper {
+    /// Nothing.
+    Mixed,
+    /// They wait for as long as it takes.
+    Patient,
+    /// All but the first ask again and again, without a place in line, and let go at once.
+    Hasty,
+    /// Those who get the lock keep it for as long as they can without renewing it; the others wait.
+    Clinging,
+}
+
+impl Temper {
+    fn draw(dice: &mut Seeded) -> Self {
+        match dice.below(6) {
+            0 => Self::Mixed,
+            1 | 2 => Self::Patient,
+            3 | 4 => Self::Hasty,
+            _ => Self::Clinging,
+        }
+    }
+
+    fn of(self, clients: &mut [ClientPlan]) {
+        let all = clients.iter_mut().flat_map(|client| &mut client.tasks);
+        match self {
+            Self::Mixed => {}
+            Self::Patient => {
+                for first in all.filter_map(|errands| errands.first_mut()) {
+                    (first.patience, first.cancel) = (Patience::Endless, None);
+                }
+            }
+            Self::Hasty => {
+                for (at, errands) in all.enumerate() {
+                    for errand in errands.iter_mut() {
+                        errand.patience = if at == 0 { Patience::Endless } else { Patience::Once };
+                        errand.cancel = None;
+                        (errand.rest, errand.works) = (Duration::from_millis(1), Duration::ZERO);
+                    }
+                    let again = errands.clone();
+                    errands.extend(again);
+                }
+            }
+            Self::Clinging => {
+                for errand in all.flatten() {
+                    (errand.patience, errand.cancel) = (Patience::Endless, None);
+                    (errand.renews, errand.works, errand.ending) = (false, Duration::ZERO, Ending::UntilLost);
+                }
+            }
+        }
+    }
+}
+
 /// How messages travel. Times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Network {
@@ -81,6 +134,8 @@ pub struct Network {
     pub slow_percent: u64,
     /// See there.
     pub slow_max: u64,
+    /// With how many of a thousand messages the connection breaks.
+    pub breaks_permille: u64,
     /// How many of a hundred hints get lost.
     pub hints_lost_percent: u64,
     /// On how many of a hundred connections that end, what is under way comes late, and by how much at most.
@@ -101,18 +156,27 @@ impl Plan {
         let max_ttl = 3_000;
         let (sigma, backstep) = (max_ttl * 2 / 5, max_ttl / 5);
         let horizon = ttl * dice.range(2, 7) * MS;
-        let names: Vec<Kind> = (0..dice.pick(&[1, 1, 1, 2])).map(|_| Kind::draw(dice)).collect();
+        let rush = dice.percent(40).then(|| dice.range(0, horizon / 2) + 20 * MS);
+        let temper = if rush.is_some() { Temper::draw(dice) } else { Temper::Mixed };
+        let is_hasty = temper == Temper::Hasty;
+        let mut names: Vec<Kind> = (0..dice.pick(&[1, 1, 1, 2])).map(|_| Kind::draw(dice)).collect();
+        if is_hasty {
+            names = vec![Kind::Exclusive];
+        }
         let node_deadline = dice.percent(40).then(|| dice.millis(5, ttl / 2));
         let (is_beyond, menu) = fault::menu(dice, count);
-        let (nodes, client_ppm) = nodes(dice, count, &names, sigma);
-        let parties = dice.pick(&[1, 2, 2, 2, 3, 3, 3, 4]);
-        let clients: Vec<ClientPlan> = (0..parties)
+        let (nodes, client_ppm) = nodes(dice, count, &names, sigma, is_hasty);
+        let parties = if is_hasty { 2 } else { dice.pick(&[1, 2, 2, 2, 3, 3, 3, 4]) };
+        let mut clients: Vec<ClientPlan> = (0..parties)
             .map(|index| ClientPlan {
                 ppm: client_ppm(dice),
                 starts: if index > 0 && dice.percent(15) { dice.millis(0, horizon / MS) } else { Duration::ZERO },
-                tasks: (0..dice.pick(&[1, 1, 2])).map(|_| want::errands(dice, &names, ttl, is_beyond)).collect(),
+                tasks: (0..if is_hasty { 1 } else { dice.pick(&[1, 1, 2]) })
+                    .map(|_| want::errands(dice, &names, ttl, is_beyond))
+                    .collect(),
             })
             .collect();
+        temper.of(&mut clients);
         let faults = fault::draw(dice, &menu, count, parties, ttl, backstep, horizon);
         Self {
             seed,
@@ -126,8 +190,8 @@ impl Plan {
             node_deadline,
             names,
             clients,
-            rush: dice.percent(30).then(|| dice.range(0, horizon / 2) + 20 * MS),
-            network: network(dice, count, ttl, node_deadline),
+            rush,
+            network: network(dice, count, ttl, node_deadline, is_hasty),
             faults,
             horizon,
         }
@@ -166,12 +230,13 @@ fn nodes(
     count: usize,
     names: &[Kind],
     sigma: u64,
+    is_hasty: bool,
 ) -> (Vec<NodePlan>, impl Fn(&mut Seeded) -> i64 + use<>) {
     let (are_off, at_limit) = (dice.percent(50), dice.percent(50));
     // (T - d)(1 + node) <= T (1 - client), with d of a tenth.
     let slowest = if are_off { dice.below(90_000) } else { 0 };
     let quickest = if are_off { (1_000_000 - slowest) * 10 / 9 - 1_000_000 } else { 0 };
-    let (are_apart, remember) = (dice.percent(50), dice.percent(30));
+    let (are_apart, remember) = (dice.percent(50), dice.percent(30) || is_hasty);
     let sigma = sigma as i64 * 1_000;
     let nodes = (0..count).map(|_| NodePlan {
         ppm: match if at_limit { 2 } else { dice.below(4) } {
@@ -183,7 +248,9 @@ fn nodes(
         ahead: if are_apart { dice.below(sigma as u64 / 4) as i64 - sigma / 8 } else { 0 },
         fences: names
             .iter()
-            .map(|_| (remember && dice.percent(50)).then(|| dice.below(sigma as u64 / 2) as i64))
+            .map(|_| {
+                (remember && dice.percent(if is_hasty { 90 } else { 50 })).then(|| dice.below(sigma as u64 / 2) as i64)
+            })
             .collect(),
     });
     let ppm = move |dice: &mut Seeded| match if at_limit { 1 } else { dice.below(3) } {
@@ -193,7 +260,7 @@ fn nodes(
     (nodes.collect(), ppm)
 }
 
-fn network(dice: &mut Seeded, count: usize, ttl: u64, node_deadline: Option<Duration>) -> Network {
+fn network(dice: &mut Seeded, count: usize, ttl: u64, node_deadline: Option<Duration>, is_hasty: bool) -> Network {
     let slow_max = dice.range(1, ttl / 2) * MS;
     // A round has to fit into the time that a node is waited for, unless something goes wrong.
     let deadline = node_deadline.map_or((ttl * MS / 20).clamp(5 * MS, 200 * MS), |deadline| deadline.as_nanos() as u64);
@@ -202,6 +269,7 @@ fn network(dice: &mut Seeded, count: usize, ttl: u64, node_deadline: Option<Dura
         paces: (0..count).map(|_| dice.range(pace / 2, pace * 2)).collect(),
         slow_percent: dice.pick(&[0, 0, 3, 10, 30]),
         slow_max,
+        breaks_permille: if is_hasty { 300 } else { dice.pick(&[0, 0, 0, 0, 10, 100]) },
         hints_lost_percent: dice.pick(&[0, 0, 0, 30, 100]),
         stray_percent: dice.pick(&[0, 30, 70]),
         stray_max: ttl * MS,

@@ -51,7 +51,7 @@ impl World {
                 (server.frozen_until, server.down_until) = (0, 0);
                 server.put_clock_right(now);
             }
-            state.network.slow_percent = 0;
+            (state.network.slow_percent, state.network.breaks_permille) = (0, 0);
             state.network.hints_lost_percent = 0;
             state.story.say(now, "", || "nothing goes wrong any more".into());
         }

@@ -67,6 +67,9 @@ impl State {
         if !self.clients[client].is_alive || up_lost {
             return;
         }
+        if matches!(up, Up::Ask(Question::Batch(..), _)) && self.breaks(connection) {
+            return;
+        }
         if self.ways[client][node].up_until > self.now {
             return self.connections[connection].stalled_up.push_back(up);
         }
@@ -77,7 +80,7 @@ impl State {
 
     pub(super) fn send_down(&mut self, connection: usize, said: Said) {
         let Connection { client, node, is_heard, .. } = self.connections[connection];
-        if !is_heard || !self.clients[client].is_alive {
+        if !is_heard || !self.clients[client].is_alive || matches!(said, Said::Votes(..)) && self.breaks(connection) {
             return;
         }
         if self.ways[client][node].down_until > self.now {
@@ -86,6 +89,16 @@ impl State {
         let at = (self.now + self.delay(node)).max(self.connections[connection].down_after);
         self.connections[connection].down_after = at;
         self.schedule(at, Event::Down(connection, said));
+    }
+
+    /// Whether the connection breaks with this message.
+    fn breaks(&mut self, connection: usize) -> bool {
+        let breaks = self.dice.below(1_000) < self.network.breaks_permille;
+        if breaks {
+            let is_told = self.dice.percent(90);
+            self.break_off(connection, is_told);
+        }
+        breaks
     }
 
     /// How long a message takes: mostly short, sometimes not.
