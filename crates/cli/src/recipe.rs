@@ -48,7 +48,7 @@ impl SharingArgs {
     pub(crate) fn way(&self) -> Way {
         match self.slots {
             Some(permits) => Way::Slots(permits),
-            None if self.shared => Way::Shared,
+            None if self.shared => Way::Shared(Owner::new()),
             None => Way::Alone,
         }
     }
@@ -59,7 +59,8 @@ pub(crate) enum Way {
     Alone,
     /// One at a time; whoever has the same owner enters again.
     Owned(Owner),
-    Shared,
+    /// With others who share; whoever has the same owner is the same party.
+    Shared(Owner),
     /// One of so many permits.
     Slots(u32),
 }
@@ -73,6 +74,16 @@ pub(crate) struct Recipe<'a> {
     pub(crate) renewals: Renewals,
     /// How long to wait for it: for ever, if nothing is said.
     pub(crate) wait: Option<Duration>,
+}
+
+impl Way {
+    /// As whom; a slot has no owner.
+    pub(crate) fn owner(&self) -> Option<&Owner> {
+        match self {
+            Self::Owned(owner) | Self::Shared(owner) => Some(owner),
+            Self::Alone | Self::Slots(_) => None,
+        }
+    }
 }
 
 impl Recipe<'_> {
@@ -117,7 +128,7 @@ impl Recipe<'_> {
         match &self.way {
             Way::Alone => ask!(client.lock(name), acquire, acquire_within),
             Way::Owned(owner) => ask!(client.reentrant(name).owned_by(owner), acquire, acquire_within),
-            Way::Shared => ask!(client.rw(name), read, read_within),
+            Way::Shared(owner) => ask!(client.rw(name).owned_by(owner), read, read_within),
             Way::Slots(permits) => ask!(client.semaphore(name, *permits), acquire, acquire_within),
         }
     }

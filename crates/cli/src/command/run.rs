@@ -38,7 +38,7 @@ use terminal::Terminal;
 /// Run a command while holding the lock.
 ///
 /// The command gets its arguments and its stdin untouched (there is no shell), and in its environment QUORLOCK_NAME,
-/// QUORLOCK_FENCE, QUORLOCK_LEASE, QUORLOCK_OWNER, QUORLOCK_TTL_MS and QUORLOCK_NODES. Its exit code is passed on. If the
+/// QUORLOCK_FENCE, QUORLOCK_LEASE, QUORLOCK_OWNER (but with --slots QUORLOCK_SLOT), QUORLOCK_TTL_MS and QUORLOCK_NODES. Its exit code is passed on. If the
 /// lock may be lost, the command is ended before anybody else can have it. A `quorlock run` of the same name within the
 /// command enters the lock again.
 ///
@@ -145,7 +145,7 @@ impl RunArgs {
     fn kind(&self) -> Kind {
         match self.sharing.way() {
             Way::Slots(_) => Kind::Slots,
-            Way::Shared => Kind::Shared,
+            Way::Shared(_) => Kind::Shared,
             Way::Alone | Way::Owned(_) => Kind::Exclusive,
         }
     }
@@ -298,17 +298,13 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     };
     report.waited_ms = millis(begun.elapsed());
     let lease = lease?;
-    let owner = match &recipe.way {
-        Way::Owned(owner) => Some(owner),
-        Way::Alone | Way::Shared | Way::Slots(_) => None,
-    };
     let held = Instant::now();
     report.fence = lease.fence().ok().map(quorlock::Fence::get);
     report.slot = lease.slot();
     if let Some(fence) = report.fence {
         context.output.detail(format!("{} is ours with fence {fence}, after {}", args.name, show(begun.elapsed())));
     }
-    let environment = surroundings.for_command(args, terms.ttl, &lease, owner, &outer)?;
+    let environment = surroundings.for_command(args, terms.ttl, &lease, recipe.way.owner(), &outer)?;
     let limits = Limits { on_lost: args.on_lost, grace: terms.kill_grace, max_hold: args.max_hold };
     let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, &args.command, &environment)?
         .watch(&client)

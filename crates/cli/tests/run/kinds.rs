@@ -67,6 +67,23 @@ fn runs_side_by_side_within_a_run_exclude_each_other() {
 }
 
 #[test]
+fn a_command_is_told_its_owner_and_one_with_a_slot_its_slot() {
+    let place = Place::file();
+    for (flags, expected) in
+        [(&[][..], "owner  exclusive"), (&["--shared"], "owner  shared"), (&["--slots", "3"], " 0 slots")]
+    {
+        let script = r#"echo "${QUORLOCK_OWNER+owner} ${QUORLOCK_SLOT-} $QUORLOCK_KIND""#;
+        let run = [&["a"], flags, &["--", "sh", "-c", script]].concat();
+        assert_eq!(stdout(&place.run(&run).output().unwrap()).trim_end(), expected);
+    }
+    // Runs within it are the same party.
+    let same = r#"mine=$QUORLOCK_OWNER "$Q" run a --shared -- sh -c '[ "$mine" = "$QUORLOCK_OWNER" ]'"#;
+    let mut run = place.run(&["a", "--shared", "--", "sh", "-c", same]);
+    let output = run.env("Q", QUORLOCK).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
 fn a_run_that_would_wait_for_itself_is_refused() {
     let place = Place::file();
     for (outer, inner, says) in [

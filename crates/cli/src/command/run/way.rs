@@ -23,17 +23,19 @@ pub(super) fn recipe<'a>(
 ) -> Result<Recipe<'a>, Failure> {
     let around = outer.of(&args.name);
     let mut wait = args.wait.patience(args.if_held.map(|if_held| if_held == IfHeld::Wait));
+    let owner = || around.and_then(Around::owner).unwrap_or_else(Owner::new);
     let way = match (args.kind(), around.map(|around| around.kind)) {
         // Who holds alone holds no less than a share.
-        (Kind::Exclusive, None | Some(Kind::Exclusive)) | (Kind::Shared, Some(Kind::Exclusive)) => {
-            Way::Owned(around.and_then(Around::owner).unwrap_or_else(Owner::new))
-        }
+        (Kind::Exclusive, None | Some(Kind::Exclusive)) | (Kind::Shared, Some(Kind::Exclusive)) => Way::Owned(owner()),
         (kind, Some(other)) if kind != other => return Err(at_odds(&args.name, other, kind)),
         (_, None) => args.sharing.way(),
         (_, Some(_)) => {
             // It might wait for somebody who waits for the run around it.
             wait = Some(Duration::ZERO);
-            args.sharing.way()
+            match args.sharing.way() {
+                Way::Shared(_) => Way::Shared(owner()),
+                other => other,
+            }
         }
     };
     let label = args.label.as_deref().or(context.settings.text("label"));
