@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 
 use common::long::{self, connected, take_a_turn};
-use quorlock_testkit::{Authority, RedisServer};
+use quorlock_testkit::{Authority, RedisCluster, RedisServer};
 
 /// Set in a copy of this process that trusts the test's own authority: where the nodes are.
 const NODES: &str = "QUORLOCK_TLS_NODES";
@@ -25,16 +25,44 @@ async fn nodes_are_spoken_to_over_tls_if_they_can_be_verified() {
     let error = stranger.lock("job").try_acquire().await.unwrap_err();
     assert!(servers.iter().all(|server| server.keys("*").is_empty()), "spoken to without being verified: {error}");
 
-    // The authority is trusted by way of the environment, which is set for a process as a whole.
+    trusting(&authority, "nodes_are_spoken_to_over_tls_if_they_can_be_verified", &urls.join(","));
+    assert!(servers.iter().all(|server| server.keys("quorlock~epoch").len() == 1));
+    println!("as a stranger: {error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_master_of_a_cluster_is_spoken_to_over_tls_if_it_can_be_verified() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    if let Ok(url) = std::env::var(NODES) {
+        let client = connected(long::builder().nodes([url])).await;
+        for name in names {
+            take_a_turn(&client, name).await;
+        }
+        return;
+    }
+    let Some(authority) = Authority::make() else { return };
+    let cluster = RedisCluster::start_with_tls(3, &authority);
+    let stranger = long::builder().nodes([cluster.tls_url()]).connect().await.unwrap();
+    let error = stranger.lock("job").try_acquire().await.unwrap_err();
+    assert!(cluster.servers().all(|server| server.keys("*").is_empty()), "spoken to without being verified: {error}");
+
+    trusting(&authority, "every_master_of_a_cluster_is_spoken_to_over_tls_if_it_can_be_verified", &cluster.tls_url());
+    for name in names {
+        let master = cluster.master_of(&format!("quorlock:{name}"));
+        let fences = master.keys("quorlock~fence:*");
+        assert!(fences.iter().any(|key| key.contains(&format!("quorlock:{name}"))), "{name}: {fences:?}");
+    }
+}
+
+/// Runs a test once more, in a process that trusts the authority: that is set for a process as a whole.
+fn trusting(authority: &Authority, test: &str, nodes: &str) {
     let copy = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "nodes_are_spoken_to_over_tls_if_they_can_be_verified"])
+        .args(["--exact", test])
         .env("SSL_CERT_FILE", authority.path())
-        .env(NODES, urls.join(","))
+        .env(NODES, nodes)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&copy.stdout);
     assert!(copy.status.success(), "{said}{}", String::from_utf8_lossy(&copy.stderr));
     assert!(said.contains("1 passed"), "{said}");
-    assert!(servers.iter().all(|server| server.keys("quorlock~epoch").len() == 1));
-    println!("as a stranger: {error}");
 }

@@ -1,6 +1,7 @@
 //! A small Redis Cluster.
 
-use crate::redis_server::RedisServer;
+use crate::authority::Authority;
+use crate::redis_server::{RedisServer, RedisServerBuilder};
 use crate::reply::Reply;
 use crate::wait::eventually;
 
@@ -18,16 +19,24 @@ pub struct RedisCluster {
 impl RedisCluster {
     /// Starts so many masters, and waits until they serve all slots.
     pub fn start(masters: usize) -> Self {
-        Self::launch(masters, 0)
+        Self::launch(&RedisServer::builder(), RedisServer::port, masters, 0)
     }
 
     /// Starts so many masters with a replica for each.
     pub fn start_with_replicas(masters: usize) -> Self {
-        Self::launch(masters, masters)
+        Self::launch(&RedisServer::builder(), RedisServer::port, masters, masters)
     }
 
-    fn launch(masters: usize, replicas: usize) -> Self {
-        let setup = RedisServer::builder()
+    /// Starts so many masters that speak TLS with each other, and with clients too. The authority has to outlive them.
+    pub fn start_with_tls(masters: usize, authority: &Authority) -> Self {
+        let setup = RedisServer::builder().tls(authority).config("tls-cluster", "yes");
+        Self::launch(&setup, RedisServer::tls_port, masters, 0)
+    }
+
+    /// Starts servers, which meet each other on these ports.
+    fn launch(setup: &RedisServerBuilder, port: fn(&RedisServer) -> u16, masters: usize, replicas: usize) -> Self {
+        let setup = setup
+            .clone()
             .config("cluster-enabled", "yes")
             .config("cluster-node-timeout", "60000")
             .config("repl-diskless-sync-delay", "0");
@@ -43,7 +52,7 @@ impl RedisCluster {
             let epoch = (index + 1).to_string();
             assert_eq!(master.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).as_str(), Some("OK"));
         }
-        let first = cluster.masters[0].port().to_string();
+        let first = port(&cluster.masters[0]).to_string();
         for server in cluster.servers().skip(1) {
             assert_eq!(server.command(&["CLUSTER", "MEET", "127.0.0.1", &first]).as_str(), Some("OK"));
         }
@@ -68,6 +77,12 @@ impl RedisCluster {
         let hosts: Vec<String> =
             self.servers().filter(|server| server.is_alive()).map(|server| server.addr().to_string()).collect();
         format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// The URL for clients that speak TLS.
+    pub fn tls_url(&self) -> String {
+        let hosts: Vec<String> = self.servers().map(|server| format!("127.0.0.1:{}", server.tls_port())).collect();
+        format!("redis+cluster://{}?tls=true", hosts.join(","))
     }
 
     /// The master that had the slot of this key at the start.
