@@ -57,7 +57,7 @@ Run something under a lock
   release [LEASE]        give it back, from any host
 
 Look after the locks
-  status NAME            who has it, and how many wait, on every node
+  status NAME            who has it on every node, and who waits
   list, watch            [GLOB] all that is held or waited for; as it changes
   break NAME --fence N   end somebody else's lease
   history                who broke which, and why

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use quorlock::{Holder, Inspection, Period, Report, Silence};
+use quorlock::{Holder, Inspection, Period, Report, Silence, Waiting};
 use serde::Serialize;
 
 use crate::duration::{millis, show};
@@ -22,7 +22,29 @@ pub(crate) struct Look {
     pub(crate) broken: bool,
     /// How many wait, on the node where most do.
     pub(crate) waiting: u32,
+    /// The first of them, in order, on that node.
+    pub(crate) line: Vec<InLine>,
     pub(crate) nodes: Vec<NodeLook>,
+}
+
+/// Somebody who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct InLine {
+    /// Since when, in milliseconds of Unix time by the nodes' clocks.
+    since_ms: u64,
+    /// Whether it wants to share.
+    pub(crate) shared: bool,
+}
+
+impl InLine {
+    fn new(waiting: &Waiting) -> Self {
+        Self { since_ms: waiting.since_micros / 1_000, shared: waiting.shared }
+    }
+
+    /// How long it has waited.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        elapsed(self.since_ms)
+    }
 }
 
 /// What one node says.
@@ -89,6 +111,7 @@ impl Look {
             digest,
             broken: nodes.iter().any(|node| node.broken),
             waiting: inspection.waiting(),
+            line: inspection.line().iter().map(InLine::new).collect(),
             nodes,
         }
     }
@@ -189,10 +212,14 @@ impl NodeLook {
     }
 
     pub(crate) fn held_for(&self) -> Option<Duration> {
-        let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.since_ms?))?;
-        // A node's clock may be a little ahead of ours.
-        Some(since.elapsed().unwrap_or_default())
+        elapsed(self.since_ms?)
     }
+}
+
+/// How long ago that was by the clock of a node, which may be a little ahead of ours.
+fn elapsed(since_ms: u64) -> Option<Duration> {
+    let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(since_ms))?;
+    Some(since.elapsed().unwrap_or_default())
 }
 
 fn kind(period: Period) -> (&'static str, Option<u32>) {

@@ -196,7 +196,7 @@ fn clock(waited: Duration) -> String {
 }
 
 /// `1st`, `2nd`, `3rd`, `4th`, `11th`.
-fn ordinal(number: u32) -> String {
+pub(crate) fn ordinal(number: u32) -> String {
     let ending = match (number % 10, number % 100) {
         (_, 11..=13) => "th",
         (1, _) => "st",

@@ -8,8 +8,9 @@ use crate::exit::Exit;
 use crate::look::{Look, called, shown};
 use crate::output::Paint;
 use crate::table::{Table, one_line};
+use crate::waiting::ordinal;
 
-/// Show who has a lock and how many wait for it, on every node. It changes nothing.
+/// Show who has a lock, on every node, and since when others wait for it. It changes nothing.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit codes:
@@ -50,7 +51,20 @@ pub(crate) async fn status(context: &Context, args: &StatusArgs) -> crate::Outco
         ]);
     }
     table.print(output)?;
+    for line in line(&look) {
+        output.line(line)?;
+    }
     Ok(Exit::OK)
+}
+
+/// Who waits, in order.
+fn line(look: &Look) -> Vec<String> {
+    let listed = (1..).zip(&look.line).map(|(place, waiting)| {
+        let how = if waiting.shared { ", to share it" } else { "" };
+        format!("{} in line for {}{how}", ordinal(place), shown(waiting.waited()))
+    });
+    let more = usize::try_from(look.waiting).unwrap_or(usize::MAX).saturating_sub(look.line.len());
+    listed.chain((more > 0).then(|| format!("and {more} more"))).collect()
 }
 
 /// What a majority says, in one line.
