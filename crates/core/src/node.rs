@@ -8,6 +8,7 @@ mod breaking;
 mod handing;
 mod incarnation;
 mod line;
+mod look;
 mod record;
 
 pub use apply::{Answer, apply};

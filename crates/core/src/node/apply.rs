@@ -2,18 +2,17 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::time::Duration;
 
-use crate::digest::Digest;
 use crate::fence::Fence;
 use crate::mode::{Mode, OwnerId, Period};
-use crate::name::{Holder, LeaseId};
+use crate::name::LeaseId;
 use crate::node::breaking;
-use crate::node::record::{Entry, FenceNote, KeptRequest, NodeTime, Place, Record, VoteNote, retention_millis};
+use crate::node::look::{check, held_by, report};
+use crate::node::record::{Entry, FenceNote, KeptRequest, NodeTime, Record, VoteNote, retention_millis};
 use crate::node::{Epoch, Incarnation};
-use crate::ticket::{Hint, LINE_LISTED_MAX, Line, Parting, Waiter, Waiting};
+use crate::ticket::{Hint, Line, Parting, Waiter};
 use crate::time::Ttl;
-use crate::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Report, Request, Vote};
+use crate::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Request, Vote};
 
 /// What a node says, and to whom else it has something to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -275,49 +274,7 @@ fn held(record: &Record, line: Line, now: NodeTime) -> Refusal {
     Refusal::Held { holder, remaining, fence: stored_fence(record), line }
 }
 
-fn held_by(record: &Record, now: NodeTime) -> Option<HeldBy> {
-    let vote = record.vote.as_ref()?;
-    let note = record.fence_of_vote();
-    Some(HeldBy {
-        holder: note.and_then(|note| Holder::decode(&note.holder)),
-        remaining: Some(Duration::from_millis(vote.until - now.life_millis)),
-        period: vote.period,
-        holds: record.entries.len().max(1) as u32,
-        digest: note.is_none().then(|| Digest::of(vote.attempt)),
-        broken: Digest::of_broken(vote.attempt).is_some(),
-    })
-}
-
-fn report(record: &Record, now: NodeTime) -> Report {
-    Report {
-        held: held_by(record, now),
-        fence: stored_fence(record),
-        since_micros: record.fence.as_ref().map_or(0, |note| note.since_micros),
-        waiting: record.line.len() as u32,
-        line: record.line.iter().take(LINE_LISTED_MAX).map(waiting).collect(),
-    }
-}
-
-fn waiting(place: &Place) -> Waiting {
-    Waiting { since_micros: place.waiter.ticket.at, shared: place.waiter.shared }
-}
-
-fn check(record: &Record, attempt: LeaseId, slot: Option<u32>, now: NodeTime) -> Vote {
-    if record.tombstone.is_some() {
-        return Vote::Refusal(Refusal::Tombstoned);
-    }
-    let entry = record.entry(attempt);
-    let until = match &record.vote {
-        Some(vote) if record.is_own(attempt) => entry.map_or(vote.until, |entry| entry.until),
-        _ => return Vote::Refusal(Refusal::Absent),
-    };
-    if entry.and_then(|entry| entry.slot) != slot {
-        return Vote::Refusal(Refusal::Absent);
-    }
-    Vote::Standing { remaining: Some(Duration::from_millis(until - now.life_millis)) }
-}
-
-fn stored_fence(record: &Record) -> Fence {
+pub(super) fn stored_fence(record: &Record) -> Fence {
     record.fence.as_ref().map(|note| note.fence).unwrap_or_default()
 }
 

@@ -1,0 +1,55 @@
+//! How a name stands, for those who only look.
+
+use core::time::Duration;
+
+use crate::digest::Digest;
+use crate::name::{Holder, LeaseId};
+use crate::node::apply::stored_fence;
+use crate::node::record::{NodeTime, Place, Record};
+use crate::ticket::{LINE_LISTED_MAX, Waiting};
+use crate::vote::{HeldBy, Refusal, Report, Vote};
+
+/// Whose vote stands, and how.
+pub(super) fn held_by(record: &Record, now: NodeTime) -> Option<HeldBy> {
+    let vote = record.vote.as_ref()?;
+    let note = record.fence_of_vote();
+    Some(HeldBy {
+        holder: note.and_then(|note| Holder::decode(&note.holder)),
+        remaining: Some(Duration::from_millis(vote.until - now.life_millis)),
+        period: vote.period,
+        holds: record.entries.len().max(1) as u32,
+        digest: note.is_none().then(|| Digest::of(vote.attempt)),
+        broken: Digest::of_broken(vote.attempt).is_some(),
+    })
+}
+
+/// How a name stands.
+pub(super) fn report(record: &Record, now: NodeTime) -> Report {
+    Report {
+        held: held_by(record, now),
+        fence: stored_fence(record),
+        since_micros: record.fence.as_ref().map_or(0, |note| note.since_micros),
+        waiting: record.line.len() as u32,
+        line: record.line.iter().take(LINE_LISTED_MAX).map(waiting).collect(),
+    }
+}
+
+fn waiting(place: &Place) -> Waiting {
+    Waiting { since_micros: place.waiter.ticket.at, shared: place.waiter.shared }
+}
+
+/// How an attempt's own vote stands.
+pub(super) fn check(record: &Record, attempt: LeaseId, slot: Option<u32>, now: NodeTime) -> Vote {
+    if record.tombstone.is_some() {
+        return Vote::Refusal(Refusal::Tombstoned);
+    }
+    let entry = record.entry(attempt);
+    let until = match &record.vote {
+        Some(vote) if record.is_own(attempt) => entry.map_or(vote.until, |entry| entry.until),
+        _ => return Vote::Refusal(Refusal::Absent),
+    };
+    if entry.and_then(|entry| entry.slot) != slot {
+        return Vote::Refusal(Refusal::Absent);
+    }
+    Vote::Standing { remaining: Some(Duration::from_millis(until - now.life_millis)) }
+}
