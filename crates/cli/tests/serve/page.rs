@@ -1,10 +1,10 @@
-//! The page, in a real browser: what is claimed of it is in `page/claims.mjs`, one claim a test.
+//! The page, in a real browser: what is claimed of it is in `page/claims`, one claim a test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use quorlock_testkit::eventually;
+use quorlock_testkit::{RedisServer, eventually};
 
 use crate::auth::{READER, clients};
 use crate::common::User;
@@ -66,6 +66,19 @@ fn a_node_in_quarantine_is_visible() {
         assert_eq!(step, "restart a node");
         servers[1].kill();
         servers[1].restart();
+    });
+}
+
+#[test]
+fn without_a_majority_it_is_said_how_old_the_locks_are() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let service = Service::with(&user, &["--nodes", &nodes]);
+    eventually("all can vote", || service.get("/v1/nodes").body["voting"] == 3);
+    claim(&service, "without_a_majority_it_is_said_how_old_the_locks_are", &[], |step| match step {
+        "take the majority away" => servers[..2].iter().for_each(RedisServer::freeze),
+        "give it back" => servers[..2].iter().for_each(RedisServer::thaw),
+        step => panic!("it prints {step}"),
     });
 }
 

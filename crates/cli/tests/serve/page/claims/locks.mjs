@@ -1,0 +1,201 @@
+// What is seen of locks.
+
+import assert from 'node:assert/strict';
+
+import { crowd } from '../crowd.mjs';
+import { Door } from '../door.mjs';
+import { address, caller } from '../told.mjs';
+import { Visit } from '../visit.mjs';
+
+const seconds = (text) => Number(/(\d+) s$/.exec(text)?.[1] ?? Number.NaN);
+
+export const locks = {
+  async locks_appear_and_count_down() {
+    const visit = await Visit.begin(address);
+    await visit.open();
+    await visit.sees('.empty', 'Nothing is locked');
+    const lease = await caller.lock({ name: 'invoices/42', ttl_ms: 60_000, label: 'the runner' });
+    const row = await visit.sees('.locks .space .row', 'invoices/42');
+    assert.match(await row.textContent(), /the runner/);
+    assert.match(await row.textContent(), new RegExp(String(lease.fence)));
+    const left = () => row.locator('.left .words').textContent();
+    const width = () => row.locator('.left .fill').evaluate((fill) => fill.getBoundingClientRect().width);
+    const [first, wide] = [seconds(await left()), await width()];
+    await visit.until('the time left runs down', left, (text) => seconds(text) <= first - 2);
+    assert.ok((await width()) < wide, 'and so does the bar');
+    await caller.release(lease);
+    await visit.gone('.locks .space .row:not([hidden])', 'invoices/42');
+    await visit.end();
+  },
+
+  async waiters_move() {
+    const held = await caller.lock({ name: 'deploy', ttl_ms: 60_000, label: 'first' });
+    const visit = await Visit.begin(address);
+    await visit.open('/lock/deploy');
+    const second = caller.lock({ name: 'deploy', wait_ms: 600_000, label: 'second' });
+    await visit.until(
+      'one waits',
+      () => visit.page.locator('.line li').count(),
+      (count) => count === 1,
+    );
+    const third = caller.lock({ name: 'deploy', wait_ms: 600_000, label: 'third' });
+    await visit.until(
+      'two wait',
+      () => visit.page.locator('.line li').count(),
+      (count) => count === 2,
+    );
+    const times = await visit.page.locator('.line li').allTextContents();
+    assert.ok(
+      times.every((text) => / s$/.test(text)),
+      times,
+    );
+    await caller.release(held);
+    await visit.sees('.facts', 'second');
+    await visit.until(
+      'one is left',
+      () => visit.page.locator('.line li').count(),
+      (count) => count === 1,
+    );
+    await caller.release(await second);
+    await visit.sees('.facts', 'third');
+    await visit.sees('.in-line', 'Nobody waits');
+    await visit.sees('.small td', 'released');
+    await caller.release(await third);
+    await visit.end();
+  },
+
+  async break_works_with_confirmation() {
+    const lease = await caller.lock({ name: 'db/primary', ttl_ms: 60_000, label: 'stuck' });
+    const visit = await Visit.begin(address);
+    const { page } = visit;
+    await visit.open('/lock/db%2Fprimary');
+    await visit.sees('.facts', 'stuck');
+    await page.keyboard.press('b');
+    const go = page.locator('dialog button[type=submit]');
+    assert.ok(await go.isDisabled());
+    await page.fill('#break-reason', 'its host is on fire');
+    await page.fill('#break-name', 'db/secondary');
+    assert.ok(await go.isDisabled(), 'another name confirms nothing');
+    await page.fill('#break-name', 'db/primary');
+    await page.fill('#break-reason', ' ');
+    assert.ok(await go.isDisabled(), 'a reason is needed');
+    assert.equal((await caller.renew(lease)).status, 200);
+    await page.fill('#break-reason', 'its host is on fire');
+    await page.check('dialog input[value=now]');
+    await go.click();
+    for (;;) {
+      await page.waitForSelector('.said:not(:empty), dialog .trouble:not(:empty)');
+      const trouble = await page.locator('dialog .trouble').allTextContents();
+      if (trouble.length === 0) break;
+      // The nodes of a busy machine may be late: the dialog stays, and can be sent again.
+      assert.match(trouble[0], /^(It was not broken: .*(quorum|slow).*)?$/);
+      if (trouble[0]) await go.click();
+    }
+    await visit.sees('.said', 'Broken on');
+    await visit.sees('.small tr', 'its host is on fire');
+    assert.equal((await caller.renew(lease)).status, 410);
+    await page.keyboard.press('5');
+    const told = await visit.sees('.history .space .row', 'its host is on fire');
+    assert.match(await told.textContent(), /broken/);
+    await visit.end();
+  },
+
+  async ten_thousand_rows_scroll_smoothly() {
+    const lease = await caller.lock({ name: 'one of many', ttl_ms: 60_000, label: 'model' });
+    const lock = await (await fetch(`${address}/v1/locks/one%20of%20many`)).json();
+    await caller.release(lease);
+    const door = await Door.open(address);
+    door.stream = crowd(lock, 10_000);
+    const visit = await Visit.begin(door.address);
+    const { page } = visit;
+    await visit.open();
+    await visit.sees('.summary', '10,000 locks');
+    // On every frame of the way down: rows without a gap, and no more of them than there is room for.
+    const seen = await page.evaluate(async () => {
+      const table = document.querySelector('.table');
+      const space = table.querySelector('.space');
+      const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+      const found = { rows: 0, gaps: 0, frames: 0, long: 0 };
+      const steps = [];
+      new PerformanceObserver((list) => (found.long += list.getEntries().length)).observe({ type: 'longtask' });
+      const drawn = new Set();
+      const watch = new MutationObserver((list) =>
+        list.forEach((change) => drawn.add(change.target.parentElement?.closest('.row'))),
+      );
+      watch.observe(space, { subtree: true, childList: true, characterData: true });
+      for (; found.frames < 300; found.frames += 1) {
+        table.scrollTop += found.frames < 200 ? 137 : 2_900;
+        await frame();
+        const { top, bottom } = table.getBoundingClientRect();
+        const shown = [...space.children].filter((row) => !row.hidden).map((row) => row.getBoundingClientRect());
+        const [head, foot] = [Math.min(...shown.map((box) => box.top)), Math.max(...shown.map((box) => box.bottom))];
+        const end = space.getBoundingClientRect().bottom;
+        if (head > top + 30 || foot < Math.min(bottom, end) - 1) found.gaps += 1;
+        found.rows = Math.max(found.rows, space.children.length);
+        if (found.frames < 200) steps.push(drawn.size);
+        drawn.clear();
+      }
+      // Some frames also have news, or a second that has passed, for all rows in sight.
+      const drawnEach = steps.sort((a, b) => a - b)[Math.floor(steps.length / 4)];
+      return { ...found, drawnEach, end: table.scrollTop + table.clientHeight >= table.scrollHeight - 1 };
+    });
+    console.error(JSON.stringify(seen));
+    assert.equal(seen.gaps, 0);
+    assert.ok(seen.end, 'it came to the end');
+    assert.ok(seen.rows < 60, `${seen.rows} rows exist, of which some 27 are in sight`);
+    assert.ok(seen.drawnEach <= 10, `a step of five rows draws those, and not all: ${seen.drawnEach}`);
+    await visit.sees('.locks .space .row', 'crowd/09999');
+    await page.fill('.filter', '/0500');
+    await visit.sees('.summary', '10 of 10,000 locks');
+    await visit.end();
+    door.close();
+  },
+
+  async keys_move_through_the_views_and_the_address_holds_them() {
+    const leases = [];
+    for (const name of ['a/1', 'a/2', 'b/1']) leases.push(await caller.lock({ name, ttl_ms: 60_000 }));
+    const visit = await Visit.begin(address);
+    const { page } = visit;
+    const hash = () => page.evaluate(() => location.hash);
+    await visit.open();
+    await visit.sees('.summary', '3 locks');
+    await page.keyboard.press('/');
+    await page.keyboard.type('a/');
+    await visit.sees('.summary', '2 of 3 locks');
+    await page.keyboard.press('Enter');
+    await page.click('.heads .age button');
+    assert.equal(await hash(), '#/locks?filter=a%2F&sort=age');
+    await page.reload();
+    await visit.sees('.summary', '2 of 3 locks');
+    assert.equal(await page.locator('.head .age').getAttribute('aria-sort'), 'descending');
+    await page.locator('.table').focus();
+    await page.keyboard.press('Escape');
+    await visit.sees('.summary', '3 locks');
+    await page.click('.heads .name button');
+    await page.locator('.table').focus();
+    for (const key of ['j', 'j', 'j', 'k']) await page.keyboard.press(key);
+    const active = await page.locator('.table').getAttribute('aria-activedescendant');
+    assert.match(await page.locator(`#${active}`).textContent(), /^a\/2/);
+    await page.keyboard.press('Enter');
+    await visit.sees('h1', 'a/2');
+    for (const [key, view] of [
+      ['3', 'nodes'],
+      ['4', 'hot'],
+      ['5', 'history'],
+      ['2', 'lock/a%2F2'],
+      ['1', 'locks'],
+    ]) {
+      await page.keyboard.press(key);
+      await visit.until(`${key} leads to ${view}`, hash, (here) => here.startsWith(`#/${view}`));
+    }
+    await page.keyboard.press('?');
+    await visit.sees('dialog', 'Keys');
+    await page.keyboard.press('Escape');
+    await page.goBack();
+    await visit.until('back is back', hash, (here) => here.startsWith('#/lock/a%2F2'));
+    await page.keyboard.press('Escape');
+    await visit.until('Esc leads to the locks', hash, (here) => here.startsWith('#/locks'));
+    for (const lease of leases) await caller.release(lease);
+    await visit.end();
+  },
+};

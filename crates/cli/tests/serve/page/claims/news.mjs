@@ -1,0 +1,78 @@
+// What is said of nodes, and of news that do not come.
+
+import assert from 'node:assert/strict';
+
+import { Door } from '../door.mjs';
+import { address, caller, others } from '../told.mjs';
+import { Visit } from '../visit.mjs';
+
+export const news = {
+  async a_node_in_quarantine_is_visible() {
+    const visit = await Visit.begin(address);
+    await visit.open('/nodes');
+    await visit.sees('#quorum', '3 of 3 vote, can lose 1 more');
+    await others('restart a node');
+    const node = await visit.sees('.node[data-kind=wait]', 'quarantined');
+    await visit.sees('.node[data-kind=wait] .countdown', /may vote again in \d+ (s|m)/);
+    await visit.until(
+      'it counts',
+      () => node.locator('.numbers').textContent(),
+      (text) => text.endsWith('1'),
+    );
+    await visit.sees('#quorum', '2 of 3 vote, can lose 0 more');
+    await visit.sees('.headline[data-level=low]', 'can lose 0 more');
+    const voting = await visit.sees('.node[data-kind=vote] .numbers', /\d (µs|ms)/);
+    assert.match(await voting.textContent(), /p99\d/);
+    await visit.page.keyboard.press('5');
+    await visit.sees('.history .space .row', 'restarted');
+    await visit.end();
+  },
+
+  async a_stream_that_is_cut_says_so_and_comes_back() {
+    const door = await Door.open(address);
+    const visit = await Visit.begin(door.address);
+    await visit.open();
+    await visit.sees('.empty', 'Nothing is locked');
+    door.shut();
+    await visit.sees('#banner', /The stream is cut: .* What you see is \d+ s old/);
+    await visit.sees('#live', /cut \d+ s/);
+    const faded = await visit.page.locator('main').evaluate((main) => getComputedStyle(main).filter);
+    assert.match(faded, /grayscale/, 'what is not current does not look current');
+    const lease = await caller.lock({ name: 'meanwhile', ttl_ms: 60_000 });
+    door.reopen();
+    await visit.live();
+    assert.ok(await visit.page.locator('#banner').isHidden());
+    await visit.sees('.locks .space .row', 'meanwhile');
+    assert.match(door.resumed.at(-1), /^[0-9a-f]{16}-\d+$/, 'it goes on behind what it has read');
+    await caller.release(lease);
+    await visit.end(/Failed to load resource/);
+    door.close();
+  },
+
+  async a_stream_that_stalls_says_so() {
+    const door = await Door.open(address);
+    const visit = await Visit.begin(door.address);
+    await visit.open();
+    door.hold(true);
+    await visit.sees('#banner', /The stream has stalled: .* What you see is \d+ s old/);
+    door.hold(false);
+    await visit.live();
+    await visit.end();
+    door.close();
+  },
+
+  async without_a_majority_it_is_said_how_old_the_locks_are() {
+    const visit = await Visit.begin(address);
+    await visit.open();
+    await caller.lock({ name: 'known before', ttl_ms: 60_000 });
+    await visit.sees('.locks .space .row', 'known before');
+    await others('take the majority away');
+    await visit.sees('#banner', /The locks cannot be looked at: no quorum .* They are as of \d+ s ago/);
+    await visit.sees('#quorum', '1 of 3 vote: no majority');
+    assert.equal(await visit.page.locator('.locks .space .row:not([hidden])').count(), 1, 'what was known stands');
+    await others('give it back');
+    await visit.live();
+    assert.ok(await visit.page.locator('#banner').isHidden());
+    await visit.end();
+  },
+};
