@@ -8,20 +8,20 @@ use quorlock_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::common::User;
-use crate::service::{Service, agent, answer, cluster, patiently};
+use crate::service::{LONG, LONG_MS, Service, agent, answer, cluster_with, patiently};
 
 #[test]
 fn a_thousand_wait_for_one_name_and_each_has_its_turn() {
     const WAITERS: usize = 1_000;
     let user = User::new();
-    let (_servers, nodes) = cluster(&user, 3);
-    let service = Service::with(&user, &["--nodes", &nodes]);
-    let granted = service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
+    let (_servers, nodes) = cluster_with(&user, 3, &LONG);
+    let service = Service::with(&user, &[&["--nodes", &nodes][..], &LONG].concat());
+    let granted = service.lock(&json!({"name": "a", "ttl_ms": LONG_MS})).expect(201);
     let inside = AtomicUsize::new(0);
     let turn = || {
         let agent = agent(None);
         let post = |path: &str, body: &Value| patiently(|| answer(agent.post(service.url(path)).send_json(body)));
-        let ask = json!({"name": "a", "wait_ms": 600_000, "ttl_ms": 60_000});
+        let ask = json!({"name": "a", "wait_ms": 600_000, "ttl_ms": LONG_MS});
         let granted = post("/v1/leases", &ask).expect(201);
         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
         inside.fetch_sub(1, Ordering::SeqCst);
@@ -44,10 +44,10 @@ fn ten_thousand_leases_are_held_renewed_listed_and_released() {
     const LEASES: usize = 10_000;
     const THREADS: usize = 8;
     let user = User::new();
-    let (_servers, nodes) = cluster(&user, 1);
-    let service = Service::with(&user, &["--nodes", &nodes]);
+    let (_servers, nodes) = cluster_with(&user, 1, &LONG);
+    let service = Service::with(&user, &[&["--nodes", &nodes][..], &LONG].concat());
     let lock =
-        |number: usize| service.lock(&json!({"name": format!("{number:05}"), "ttl_ms": 60_000})).expect(201).lease();
+        |number: usize| service.lock(&json!({"name": format!("{number:05}"), "ttl_ms": LONG_MS})).expect(201).lease();
     let leases: Vec<Value> = thread::scope(|scope| {
         let part = |first: usize| (first..LEASES).step_by(THREADS).map(lock).collect::<Vec<_>>();
         let parts: Vec<_> = (0..THREADS).map(|first| scope.spawn(move || part(first))).collect();

@@ -8,7 +8,7 @@ use quorlock_testkit::{RedisServer, eventually};
 
 use crate::auth::{READER, clients};
 use crate::common::User;
-use crate::service::{Service, cluster};
+use crate::service::{LONG, Service, cluster_with};
 
 /// Runs a claim to its end. Each line that it prints is a step for `step` to do.
 fn claim(service: &Service, name: &str, more: &[&str], mut step: impl FnMut(&str)) {
@@ -38,7 +38,15 @@ fn modules() -> PathBuf {
 /// Of a service over a file of its own.
 fn holds(name: &str) {
     let user = User::new();
-    claim(&Service::start(&user), name, &[], |step| panic!("{name} prints {step}"));
+    claim(&Service::with(&user, &LONG), name, &[], |step| panic!("{name} prints {step}"));
+}
+
+/// A service over three servers, all of which vote.
+fn of_three(user: &User) -> (Vec<RedisServer>, Service) {
+    let (servers, nodes) = cluster_with(user, 3, &LONG);
+    let service = Service::with(user, &[&["--nodes", &nodes][..], &LONG].concat());
+    eventually("all can vote", || service.get("/v1/nodes").body["voting"] == 3);
+    (servers, service)
 }
 
 #[test]
@@ -59,9 +67,7 @@ fn break_works_with_confirmation() {
 #[test]
 fn a_node_in_quarantine_is_visible() {
     let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
-    let service = Service::with(&user, &["--nodes", &nodes]);
-    eventually("all can vote", || service.get("/v1/nodes").body["voting"] == 3);
+    let (servers, service) = of_three(&user);
     claim(&service, "a_node_in_quarantine_is_visible", &[], |step| {
         assert_eq!(step, "restart a node");
         servers[1].kill();
@@ -72,9 +78,7 @@ fn a_node_in_quarantine_is_visible() {
 #[test]
 fn without_a_majority_it_is_said_how_old_the_locks_are() {
     let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
-    let service = Service::with(&user, &["--nodes", &nodes]);
-    eventually("all can vote", || service.get("/v1/nodes").body["voting"] == 3);
+    let (servers, service) = of_three(&user);
     claim(&service, "without_a_majority_it_is_said_how_old_the_locks_are", &[], |step| match step {
         "take the majority away" => servers[..2].iter().for_each(RedisServer::freeze),
         "give it back" => servers[..2].iter().for_each(RedisServer::thaw),

@@ -13,6 +13,12 @@ use crate::common::User;
 /// Longer than any test waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// For a service and its nodes: leases, and the quarantine of a node, may last longer than any test, so that a busy
+/// machine does not end them.
+pub(crate) const LONG: [&str; 2] = ["--max-ttl", "1h"];
+/// The longest of such leases.
+pub(crate) const LONG_MS: u64 = 3_600_000;
+
 /// A running `quorlock serve`.
 pub(crate) struct Service {
     pub(crate) child: Child,
@@ -182,9 +188,14 @@ pub(crate) fn patiently(mut ask: impl FnMut() -> Answer) -> Answer {
 
 /// Servers that are one cluster and may vote, and their URLs as `--nodes` takes them.
 pub(crate) fn cluster(user: &User, size: usize) -> (Vec<RedisServer>, String) {
+    cluster_with(user, size, &[])
+}
+
+/// The same with other constants.
+pub(crate) fn cluster_with(user: &User, size: usize, constants: &[&str]) -> (Vec<RedisServer>, String) {
     let servers = RedisServer::start_many(size);
     let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
-    let init = || user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success();
+    let init = || user.run(&[&["nodes", "init", "--yes", "--nodes", &nodes], constants].concat()).status.success();
     eventually("all of them can be used", init);
     (servers, nodes)
 }

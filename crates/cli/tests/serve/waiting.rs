@@ -47,7 +47,7 @@ fn a_stream_tells_place_and_holder_and_then_the_grant() {
     assert_eq!(second.until("queued").data["position"], 2);
     service.release(&granted);
     let grant = first.until("granted").data;
-    assert!(grant["validity_ms"].as_u64().unwrap() > 10_000 && grant["nodes_ok"] == 1, "{grant}");
+    assert!(grant["validity_ms"].as_u64().unwrap() > 0 && grant["nodes_ok"] == 1, "{grant}");
     assert!(first.next().is_none(), "nothing comes after the grant");
 
     let moved = loop {

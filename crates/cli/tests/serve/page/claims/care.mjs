@@ -4,14 +4,14 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 
 import { address, caller, rest } from '../told.mjs';
-import { Visit, axe } from '../visit.mjs';
+import { LONG_MS, Visit, axe } from '../visit.mjs';
 
 const VIEWS = ['locks', 'lock', 'nodes', 'hot', 'history'];
 
 export const care = {
   async nothing_serious_is_found_by_axe() {
     const checker = await readFile(axe, 'utf8');
-    const held = await caller.lock({ name: 'held/here', ttl_ms: 60_000, label: 'somebody' });
+    const held = await caller.lock({ name: 'held/here', ttl_ms: LONG_MS, label: 'somebody' });
     const gone = new AbortController();
     const waits = caller.lock({ name: 'held/here', wait_ms: 600_000 }, gone.signal).catch(() => {});
     for (const [width, colorScheme] of [
@@ -48,9 +48,9 @@ export const care = {
   },
 
   async no_lease_id_is_in_the_page() {
-    const plain = await caller.lock({ name: 'secret', ttl_ms: 60_000, label: 'holder' });
+    const plain = await caller.lock({ name: 'secret', ttl_ms: LONG_MS, label: 'holder' });
     const owner = 'owner-0123456789abcdef0123456789abcdef';
-    const owned = await caller.lock({ name: 'owned', ttl_ms: 60_000, owner });
+    const owned = await caller.lock({ name: 'owned', ttl_ms: LONG_MS, owner });
     const secrets = [plain, owned].flatMap(({ lease_id }) => [
       lease_id,
       ...lease_id.split(/[.:]/).filter((part) => /^[0-9a-f]{32,}$/i.test(part)),
@@ -107,7 +107,7 @@ export const care = {
 
   async nothing_that_is_not_the_pages_own_runs() {
     const name = '<img src=x onerror="document.title=1">';
-    const lease = await caller.lock({ name, ttl_ms: 60_000, label: '<script>document.title=2</script>' });
+    const lease = await caller.lock({ name, ttl_ms: LONG_MS, label: '<script>document.title=2</script>' });
     const visit = await Visit.begin(address);
     const { page } = visit;
     await visit.open();

@@ -5,40 +5,44 @@ import assert from 'node:assert/strict';
 import { crowd } from '../crowd.mjs';
 import { Door } from '../door.mjs';
 import { address, caller } from '../told.mjs';
-import { Visit } from '../visit.mjs';
+import { LONG_MS, Visit } from '../visit.mjs';
 
-const seconds = (text) => Number(/(\d+) s$/.exec(text)?.[1] ?? Number.NaN);
+/** Of `59 m 58 s`, and of `8 s`; of anything else, nothing. */
+const seconds = (text) => {
+  const [, minutes = 0, rest = Number.NaN] = /^(?:(\d+) m )?(\d+) s$/.exec(text) ?? [];
+  return 60 * Number(minutes) + Number(rest);
+};
 
 export const locks = {
   async locks_appear_and_count_down() {
     const visit = await Visit.begin(address);
     await visit.open();
     await visit.sees('.empty', 'Nothing is locked');
-    const lease = await caller.lock({ name: 'invoices/42', ttl_ms: 60_000, label: 'the runner' });
+    const lease = await caller.lock({ name: 'invoices/42', ttl_ms: LONG_MS, label: 'the runner' });
     const row = await visit.sees('.locks .space .row', 'invoices/42');
     assert.match(await row.textContent(), /the runner/);
     assert.match(await row.textContent(), new RegExp(String(lease.fence)));
     const left = () => row.locator('.left .words').textContent();
     const width = () => row.locator('.left .fill').evaluate((fill) => fill.getBoundingClientRect().width);
-    const [first, wide] = [seconds(await left()), await width()];
+    const [first, wide] = [seconds(await visit.until('it says so', left, (text) => seconds(text) > 0)), await width()];
     await visit.until('the time left runs down', left, (text) => seconds(text) <= first - 2);
-    assert.ok((await width()) < wide, 'and so does the bar');
+    await visit.until('and so does the bar', width, (now) => now < wide);
     await caller.release(lease);
     await visit.gone('.locks .space .row:not([hidden])', 'invoices/42');
     await visit.end();
   },
 
   async waiters_move() {
-    const held = await caller.lock({ name: 'deploy', ttl_ms: 60_000, label: 'first' });
+    const held = await caller.lock({ name: 'deploy', ttl_ms: LONG_MS, label: 'first' });
     const visit = await Visit.begin(address);
     await visit.open('/lock/deploy');
-    const second = caller.lock({ name: 'deploy', wait_ms: 600_000, label: 'second' });
+    const second = caller.lock({ name: 'deploy', wait_ms: 600_000, ttl_ms: LONG_MS, label: 'second' });
     await visit.until(
       'one waits',
       () => visit.page.locator('.line li').count(),
       (count) => count === 1,
     );
-    const third = caller.lock({ name: 'deploy', wait_ms: 600_000, label: 'third' });
+    const third = caller.lock({ name: 'deploy', wait_ms: 600_000, ttl_ms: LONG_MS, label: 'third' });
     await visit.until(
       'two wait',
       () => visit.page.locator('.line li').count(),
@@ -65,7 +69,7 @@ export const locks = {
   },
 
   async break_works_with_confirmation() {
-    const lease = await caller.lock({ name: 'db/primary', ttl_ms: 60_000, label: 'stuck' });
+    const lease = await caller.lock({ name: 'db/primary', ttl_ms: LONG_MS, label: 'stuck' });
     const visit = await Visit.begin(address);
     const { page } = visit;
     await visit.open('/lock/db%2Fprimary');
@@ -101,7 +105,7 @@ export const locks = {
   },
 
   async ten_thousand_rows_scroll_smoothly() {
-    const lease = await caller.lock({ name: 'one of many', ttl_ms: 60_000, label: 'model' });
+    const lease = await caller.lock({ name: 'one of many', ttl_ms: LONG_MS, label: 'model' });
     const lock = await (await fetch(`${address}/v1/locks/one%20of%20many`)).json();
     await caller.release(lease);
     const door = await Door.open(address);
@@ -153,7 +157,7 @@ export const locks = {
 
   async keys_move_through_the_views_and_the_address_holds_them() {
     const leases = [];
-    for (const name of ['a/1', 'a/2', 'b/1']) leases.push(await caller.lock({ name, ttl_ms: 60_000 }));
+    for (const name of ['a/1', 'a/2', 'b/1']) leases.push(await caller.lock({ name, ttl_ms: LONG_MS }));
     const visit = await Visit.begin(address);
     const { page } = visit;
     const hash = () => page.evaluate(() => location.hash);
@@ -164,7 +168,7 @@ export const locks = {
     await visit.sees('.summary', '2 of 3 locks');
     await page.keyboard.press('Enter');
     await page.click('.heads .age button');
-    assert.equal(await hash(), '#/locks?filter=a%2F&sort=age');
+    await visit.until('the address holds the view', hash, (here) => here === '#/locks?filter=a%2F&sort=age');
     await page.reload();
     await visit.sees('.summary', '2 of 3 locks');
     assert.equal(await page.locator('.head .age').getAttribute('aria-sort'), 'descending');
@@ -174,8 +178,12 @@ export const locks = {
     await page.click('.heads .name button');
     await page.locator('.table').focus();
     for (const key of ['j', 'j', 'j', 'k']) await page.keyboard.press(key);
-    const active = await page.locator('.table').getAttribute('aria-activedescendant');
-    assert.match(await page.locator(`#${active}`).textContent(), /^a\/2/);
+    const active = async () => page.locator(`#${await page.locator('.table').getAttribute('aria-activedescendant')}`);
+    await visit.until(
+      'the second row is chosen',
+      async () => (await active()).textContent(),
+      (text) => /^a\/2/.test(text),
+    );
     await page.keyboard.press('Enter');
     await visit.sees('h1', 'a/2');
     for (const [key, view] of [
