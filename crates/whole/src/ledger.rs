@@ -80,6 +80,9 @@ pub struct Counts {
     pub writes: u64,
     /// Writes that it has refused: they came too late.
     pub refused: u64,
+    /// Runs that ended early: so many nodes had forgotten their cluster that nobody may use them before an operator has
+    /// spoken.
+    pub forgotten: u64,
 }
 
 impl Counts {
@@ -89,6 +92,7 @@ impl Counts {
         self.overlaps += other.overlaps;
         self.writes += other.writes;
         self.refused += other.refused;
+        self.forgotten += other.forgotten;
     }
 }
 

@@ -2,33 +2,34 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::Duration;
 
 use clap::Parser;
 use quorlock::Rule;
 use quorlock_whole::dice::Seeded;
 use quorlock_whole::kept;
-use quorlock_whole::report::{Hunt, Sweep, page};
+use quorlock_whole::report::{Hunt, Occasion, Sweep, page};
 use quorlock_whole::run::{Options, run};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Runs the whole library on virtual time: one seed decides everything that happens.
 #[derive(Parser)]
 #[command(name = "./x sim")]
 struct Arguments {
-    /// The run of this seed only.
+    /// The run of this seed only; with --runs, so many from it on.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many runs of fresh seeds.
-    #[arg(long, default_value_t = 10_000)]
-    runs: u64,
+    /// How many runs, of fresh seeds [default: 10000].
+    #[arg(long)]
+    runs: Option<u64>,
     /// Tell what happens, in the run of --seed.
-    #[arg(long, requires = "seed")]
+    #[arg(long, requires = "seed", conflicts_with = "runs")]
     trace: bool,
     /// Without this rule of the protocol: how many runs does it take to notice?
     #[arg(long, value_parser = rule)]
     without: Option<Rule>,
     /// Without each rule of the protocol in turn.
-    #[arg(long, conflicts_with_all = ["seed", "without"])]
+    #[arg(long, conflicts_with_all = ["trace", "without"])]
     mutants: bool,
     /// Where to write the page with the figures.
     #[arg(long, requires = "mutants")]
@@ -43,16 +44,16 @@ fn rule(name: &str) -> Result<Rule, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Some(seed) = arguments.seed {
+    if let (Some(seed), None) = (arguments.seed, arguments.runs) {
         return tell(seed, Options { without: arguments.without, is_told: arguments.trace });
     }
-    let base = Seeded::fresh();
+    let (base, runs) = (arguments.seed.unwrap_or_else(Seeded::fresh), arguments.runs.unwrap_or(10_000));
     if let Some(rule) = arguments.without {
-        let hunt = Hunt::of(rule, base, arguments.runs);
+        let hunt = Hunt::of(rule, base, runs);
         println!("{hunt}");
         return if hunt.first.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let began = Instant::now();
+    let began = busy();
     let mut sweep = Sweep::default();
     for (name, seed, _) in kept::ALL {
         if let Some(breach) = run(*seed, Options::default()).breach {
@@ -60,13 +61,13 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    for seed in base..base + arguments.runs {
+    for seed in (0..runs).map(|at| base.wrapping_add(at)) {
         sweep.add(seed, &run(seed, Options::default()));
         if sweep.first.is_some() {
             break;
         }
     }
-    sweep.took = began.elapsed();
+    sweep.took = busy().saturating_sub(began);
     println!("{sweep}");
     if let Some((seed, _)) = &sweep.first {
         println!("the same again, told: ./x sim --seed {seed} --trace");
@@ -78,18 +79,24 @@ fn main() -> ExitCode {
     let hunts: Vec<Hunt> = Rule::ALL
         .into_iter()
         .map(|(_, rule)| {
-            let hunt = Hunt::of(rule, base, arguments.runs);
+            let hunt = Hunt::of(rule, base, runs);
             println!("{hunt}");
             hunt
         })
         .collect();
     if let Some(path) = &arguments.write
-        && let Err(error) = std::fs::write(path, page(&sweep, &hunts))
+        && let Err(error) = std::fs::write(path, page(&Occasion::now(base), &sweep, &hunts))
     {
         eprintln!("{} cannot be written: {error}", path.display());
         return ExitCode::FAILURE;
     }
     if hunts.iter().all(|hunt| hunt.first.is_some()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// How much of a core's time this process has had: others may have the machine's cores, too.
+fn busy() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 /// One run, with everything that is known of it.

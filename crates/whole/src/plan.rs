@@ -273,6 +273,7 @@ fn network(dice: &mut Seeded, count: usize, ttl: u64, node_deadline: Option<Dura
         hints_lost_percent: dice.pick(&[0, 0, 0, 30, 100]),
         stray_percent: dice.pick(&[0, 30, 70]),
         stray_max: ttl * MS,
-        tombstones: ttl * MS,
+        // Two ttls, by the fastest clock that a node may have.
+        tombstones: ttl * MS * 9 / 5,
     }
 }

@@ -1,5 +1,8 @@
 //! Figures, and the page that shows them.
 
+mod occasion;
+
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -7,6 +10,7 @@ use quorlock::Rule;
 
 use crate::kept;
 use crate::run::{Breach, Counts, Options, Outcome, run};
+pub use occasion::Occasion;
 
 /// What came of many runs.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +21,9 @@ pub struct Sweep {
     within_counts: Counts,
     beyond_counts: Counts,
     lasted: Duration,
-    /// How long it took, if that was measured.
+    /// What went wrong, how often.
+    faults: BTreeMap<&'static str, u64>,
+    /// How much of a core's time it took, if that was measured.
     pub took: Duration,
     /// The first run that broke something.
     pub first: Option<(u64, Breach)>,
@@ -32,6 +38,9 @@ impl Sweep {
         self.lasted += outcome.lasted;
         let counts = if outcome.is_beyond { &mut self.beyond_counts } else { &mut self.within_counts };
         counts.add(&outcome.counts);
+        for fault in &outcome.faults {
+            *self.faults.entry(fault.kind()).or_default() += 1;
+        }
         if self.first.is_none() {
             self.first = outcome.breach.clone().map(|breach| (seed, breach));
         }
@@ -45,7 +54,7 @@ impl Sweep {
 impl fmt::Display for Sweep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (which, runs, counts) in self.rows() {
-            let Counts { leases, overlaps, writes, refused } = counts;
+            let Counts { leases, overlaps, writes, refused, .. } = counts;
             writeln!(
                 f,
                 "{which} what is assumed: {runs} runs, {leases} leases, {overlaps} overlaps; a store that checks fences took \
@@ -54,7 +63,7 @@ impl fmt::Display for Sweep {
         }
         if !self.took.is_zero() {
             let pace = self.runs as f64 / self.took.as_secs_f64();
-            writeln!(f, "{:.0?} of virtual time in {:.1?}: {pace:.0} runs a second", self.lasted, self.took)?;
+            writeln!(f, "{:.0?} of virtual time in {:.1?} of a core: {pace:.0} runs a second", self.lasted, self.took)?;
         }
         match &self.first {
             Some((seed, breach)) => write!(f, "seed {seed}: {breach}"),
@@ -85,7 +94,7 @@ impl Hunt {
         let mut hunt = Self { name, runs: 0, found: 0, first: None };
         let began = Instant::now();
         while hunt.runs < most && hunt.found < ENOUGH && began.elapsed() < HUNT_MAX {
-            hunt.look(rule, base + hunt.runs);
+            hunt.look(rule, base.wrapping_add(hunt.runs));
         }
         hunt
     }
@@ -94,7 +103,7 @@ impl Hunt {
     pub fn once(rule: Rule, base: u64, most: u64) -> Self {
         let mut hunt = Self { name: "", runs: 0, found: 0, first: None };
         while hunt.runs < most && hunt.found == 0 {
-            hunt.look(rule, base + hunt.runs);
+            hunt.look(rule, base.wrapping_add(hunt.runs));
         }
         hunt
     }
@@ -128,36 +137,52 @@ impl fmt::Display for Hunt {
 }
 
 /// The page.
-pub fn page(sweep: &Sweep, hunts: &[Hunt]) -> String {
-    let mut page = String::from(include_str!("page.md"));
+pub fn page(occasion: &Occasion, sweep: &Sweep, hunts: &[Hunt]) -> String {
+    let mut page = String::from("# The whole library, simulated\n\n");
     let mut add = |line: String| {
         page.push_str(&line);
         page.push('\n');
     };
-    add("| runs | | leases | overlaps | writes taken | writes refused |\n|---|---|---|---|---|---|".into());
+    add(occasion.told());
+    add(include_str!("page.md").into());
+    add(figures(occasion.first, sweep));
+    add("| | runs | leases | overlaps | writes taken | writes refused | ended early |\n|---|---|---|---|---|---|---|"
+        .into());
     for (which, runs, counts) in sweep.rows() {
-        let Counts { leases, overlaps, writes, refused } = counts;
-        add(format!("| {runs} | {which} | {leases} | {overlaps} | {writes} | {refused} |"));
+        let Counts { leases, overlaps, writes, refused, forgotten } = counts;
+        add(format!("| {which} | {runs} | {leases} | {overlaps} | {writes} | {refused} | {forgotten} |"));
     }
-    let pace = sweep.runs as f64 / sweep.took.as_secs_f64();
-    let steps = sweep.steps / sweep.runs.max(1);
+    add(format!("\n{}\n\n| what went wrong | how often |\n|---|---|", include_str!("page/columns.md").trim_end()));
+    for (kind, count) in &sweep.faults {
+        add(format!("| {kind} | {count} |"));
+    }
     add(format!(
-        "\n{:.0?} of virtual time in {:.1?} on one core: {pace:.0} runs a second, of {steps} steps each (a message that \
-         arrives, a sleeper that wakes, a task that runs).\n",
-        sweep.lasted, sweep.took
+        "\n{}\n\n| rule | missed in one of | seed | what it shows |\n|---|---|---|---|",
+        include_str!("page/mutants.md").trim_end()
     ));
-    add("## Without a rule\n\n| rule | missed in one of | seed | what it shows |\n|---|---|---|---|".into());
     for hunt in hunts {
         let (seed, breach) = hunt
             .first
             .as_ref()
-            .map_or((String::new(), String::new()), |(seed, breach)| (seed.to_string(), breach.to_string()));
+            .map_or((String::new(), "nothing".into()), |(seed, breach)| (seed.to_string(), breach.to_string()));
         let average = hunt.average().map_or("none".into(), |average| format!("{average:.0} runs"));
-        add(format!("| {} | {average} | {seed} | {breach} |", hunt.name));
+        add(format!("| `{}` | {average} | {seed} | {breach} |", hunt.name));
     }
-    add("\n## Seeds that are kept\n\n| seed | bug | what it was |\n|---|---|---|".into());
+    add(format!("\n{}\n\n| bug | seed | what it was |\n|---|---|---|", include_str!("page/kept.md").trim_end()));
     for (name, seed, what) in kept::ALL {
-        add(format!("| {seed} | {name} | {what} |"));
+        add(format!("| {name} | {seed} | {what} |"));
     }
     page
+}
+
+fn figures(first: u64, sweep: &Sweep) -> String {
+    let Sweep { runs, lasted, took, .. } = sweep;
+    let pace = *runs as f64 / took.as_secs_f64();
+    let steps = sweep.steps / (*runs).max(1);
+    let hours = lasted.as_secs_f64() / 3600.0;
+    format!(
+        "{runs} runs, the same again with `./x sim --seed {first} --runs {runs}`: {hours:.0} hours of virtual time in {:.0} \
+         seconds of one core, {pace:.0} runs a second, of {steps} steps each (a message that arrives, a sleeper that wakes).\n",
+        took.as_secs_f64()
+    )
 }

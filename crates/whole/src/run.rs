@@ -11,7 +11,7 @@ use crate::dice::Seeded;
 use crate::ledger::Ledger;
 pub use crate::ledger::{Breach, Counts};
 use crate::party::{Clients, Party, name};
-use crate::plan::{NodePlan, Plan};
+use crate::plan::{Fault, NodePlan, Plan};
 use crate::world::{EPOCH, MS, STEPS_MAX, Server, State, World};
 
 /// How long everybody has, in virtual time, to be served and to give back what they have.
@@ -39,6 +39,8 @@ pub struct Outcome {
     pub is_beyond: bool,
     /// What was counted.
     pub counts: Counts,
+    /// What went wrong.
+    pub faults: Vec<Fault>,
     /// The same for the same run, and for no other.
     pub fingerprint: u64,
     /// How many tasks were run and messages delivered.
@@ -76,7 +78,8 @@ pub fn run_plan(plan: Plan, options: Options) -> Outcome {
         state.story.say(now, "", || format!("=> {breach}"));
     }
     let (story, lasted) = (state.story.take(), Duration::from_nanos(now));
-    Outcome { breach, is_beyond: plan.is_beyond, counts, fingerprint, steps, lasted, story }
+    let faults = plan.faults.iter().map(|(_, fault)| *fault).collect();
+    Outcome { breach, is_beyond: plan.is_beyond, counts, faults, fingerprint, steps, lasted, story }
 }
 
 fn server(plan: &Plan, index: usize, node: &NodePlan, options: Options) -> Server {
@@ -120,6 +123,7 @@ fn live(world: &Rc<World>, plan: &Rc<Plan>, options: Options) {
     }
     if !is_done(world) {
         if world.state.borrow().needs_an_operator() {
+            world.state.borrow_mut().ledger.counts.forgotten += 1;
             return;
         }
         let left: usize = world.state.borrow().clients.iter().map(|client| client.busy).sum();

@@ -117,6 +117,28 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// What happens, whoever it happens to.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Cut { direction: Direction::Both, .. } => "ways that are cut in both directions",
+            Self::Cut { .. } => "ways that are cut in one direction",
+            Self::Reset { .. } => "connections that are broken",
+            Self::Crash { recovery: Recovery::Empty, .. } => "nodes that crash and come back empty",
+            Self::Crash { recovery: Recovery::Snapshot, .. } => "nodes that crash and come back with an old snapshot",
+            Self::Crash { recovery: Recovery::Whole, .. } => "nodes that crash and come back with everything",
+            Self::Save { .. } => "snapshots",
+            Self::Flush { .. } => "nodes that are emptied",
+            Self::FreezeNode { .. } => "nodes that stop for a while",
+            Self::FreezeClient { .. } => "clients that stop for a while",
+            Self::Kill { .. } => "clients that are killed",
+            Self::ClientLeaps { .. } => "clients that find their clock ahead",
+            Self::NodePace { .. } => "nodes whose clock changes its pace",
+            Self::NodeClock { .. } => "nodes whose clock is set",
+            Self::ClientClock { ppm: 0, .. } => "clients whose clock is right again",
+            Self::ClientClock { .. } => "clients whose clock is much too slow or stands still",
+        }
+    }
+
     /// Who it happens to, and what; `None` where that is told by others.
     pub(crate) fn told(&self) -> Option<(String, String)> {
         let node = |node: &usize| format!("n{}", node + 1);

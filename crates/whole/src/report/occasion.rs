@@ -1,0 +1,42 @@
+//! When, where and of what a run was made.
+
+use std::process::Command;
+use std::thread;
+
+/// What the page says about the run itself.
+#[derive(Clone, Debug)]
+pub struct Occasion {
+    /// When, as `2026-11-16`.
+    date: String,
+    /// Of which commit.
+    commit: String,
+    /// On which machine.
+    machine: String,
+    /// Which seed was the first.
+    pub first: u64,
+}
+
+impl Occasion {
+    /// Here and now, from this seed on. What the system does not tell is left open.
+    pub fn now(first: u64) -> Self {
+        let cores = thread::available_parallelism().map_or_else(|_| "unknown".into(), |cores| cores.to_string());
+        Self {
+            date: said("date", &["-u", "+%Y-%m-%d"]),
+            commit: said("git", &["describe", "--always", "--dirty"]),
+            machine: format!("{}, {cores} cores", said("uname", &["-s", "-m"])),
+            first,
+        }
+    }
+
+    /// One line.
+    pub fn told(&self) -> String {
+        let Self { date, commit, machine, .. } = self;
+        let version = env!("CARGO_PKG_VERSION");
+        format!("Written by `./x sim` on {date}, of quorlock {version}, commit {commit}; not to be edited. {machine}.")
+    }
+}
+
+fn said(command: &str, arguments: &[&str]) -> String {
+    let output = Command::new(command).args(arguments).output().ok().filter(|output| output.status.success());
+    output.map_or_else(|| "unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().into())
+}
