@@ -14,6 +14,8 @@ use quorlock_core::time::Ttl;
 
 use crate::owner::Owner;
 pub use text::LeaseTextError;
+#[cfg(test)]
+pub(crate) use text::sum;
 
 /// A lease that was [handed over](crate::Lease::hand_over): it is not a guard, and nobody renews it.
 ///

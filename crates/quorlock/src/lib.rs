@@ -32,6 +32,9 @@ mod client;
 mod clock;
 mod cluster;
 mod declare;
+#[cfg(any(test, feature = "doors"))]
+#[doc(hidden)]
+pub mod doors;
 mod election;
 mod entropy;
 mod error;

@@ -1,5 +1,9 @@
 use std::path::PathBuf;
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
 use super::file::File;
 use super::value::{masked, split_nodes};
 use super::*;
@@ -75,5 +79,73 @@ fn passwords_are_not_shown() {
         ("sqlite:/a@b", "sqlite:/a@b"),
     ] {
         assert_eq!(masked(url), shown);
+    }
+}
+
+/// Files that are made of pieces of some, and of anything else.
+fn files() -> impl Strategy<Value = String> {
+    let known = [
+        "ttl",
+        "max_ttl",
+        "nodes",
+        "username",
+        "password",
+        "color",
+        "danger_trust_restarts",
+        "default_profile",
+        "profile",
+        "key",
+        " = ",
+        "=",
+        "\"20s\"",
+        "\"20\"",
+        "\"18446744073709551616s\"",
+        "\"1e400s\"",
+        "-1",
+        "1979-05-27T07:32:00Z",
+        "true",
+        "[",
+        "]",
+        "[[",
+        "]]",
+        "[profile.a]",
+        "[profile]",
+        ".",
+        "\n",
+        "\n",
+        "\n",
+        "#",
+        "\"\"\"",
+        "'''",
+        "\"",
+        "\\u",
+        "{",
+        "}",
+        ",",
+        "\r",
+        "\0",
+        "inf",
+        "0x",
+        "\"redis://:pa55w0rd@host\"",
+        "\"redis://u:pa55w0rd@\"",
+        "\"redis+sentinel://:pa55w0rd@a,b\"",
+    ];
+    let piece = prop_oneof![14 => select(known.to_vec()).prop_map(str::to_owned), 1 => ".{0,4}"];
+    vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_file_says_it_is_understood_or_refused_without_a_password(text in files()) {
+        match parse(&text) {
+            Ok(file) => for key in KEYS {
+                for profile in [None, Some("a")] {
+                    if let Some((value, origin)) = file.value(key, profile) {
+                        prop_assert!(!format!("{} {origin}", value.show()).contains("pa55w0rd"), "{}", value.show());
+                    }
+                }
+            },
+            Err(why) => prop_assert!(!why.contains("pa55w0rd"), "{why}"),
+        }
     }
 }

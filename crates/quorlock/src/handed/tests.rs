@@ -90,7 +90,7 @@ fn a_text_with_the_right_sum_and_wrong_parts_is_garbled() {
     ] {
         let changed = body.replacen(old, new, 1);
         assert_ne!(changed, body, "{old}");
-        let text = format!("{changed}.{}", text::sum(&changed));
+        let text = format!("{changed}.{}", sum(&changed));
         assert_eq!(text.parse::<HandedLease>(), Err(LeaseTextError::Garbled), "{old} -> {new}");
     }
 }

@@ -148,7 +148,7 @@ fn unescape(word: &str) -> Option<String> {
 }
 
 /// Tells a slip of the hand from a lease; it is no protection. FNV-1a of 32 bits.
-pub(super) fn sum(text: &str) -> String {
+pub(crate) fn sum(text: &str) -> String {
     let sum = text.bytes().fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     format!("{sum:08x}")
 }

@@ -31,6 +31,8 @@ use quorlock_core::node::{Constants, Errand};
 use crate::node::exam::{Exam, Plan};
 use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
 pub(crate) use cluster::ClusterNode;
+#[cfg(any(test, feature = "doors"))]
+pub(crate) use codec::take_anything;
 use scripts::Home;
 use sentinel::Sentinels;
 use trouble::{describe, malformed, readable, trouble};

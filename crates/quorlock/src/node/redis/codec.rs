@@ -1,5 +1,7 @@
 //! Requests into commands, values into replies. A hostile reply is malformed at worst: never a panic, never a vote.
 
+#[cfg(any(test, feature = "doors"))]
+mod anything;
 mod errand;
 mod report;
 mod search;
@@ -19,6 +21,8 @@ use quorlock_core::vote::{BreakMode, FREE_LISTED_MAX, GrantedSlot, Refusal, Requ
 use super::malformed;
 use super::scripts::{Home, fence_key, holds_key, kept_key, line_key, mark_key, tombstone_key, tombstone_prefix};
 use crate::node::{Letter, Life, Reply, Trouble};
+#[cfg(any(test, feature = "doors"))]
+pub(crate) use anything::take_anything;
 pub(super) use errand::{errand, standing};
 use report::report;
 pub(super) use search::{page, search};

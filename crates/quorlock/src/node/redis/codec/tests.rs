@@ -4,48 +4,12 @@ use ::redis::{PushKind, VerbatimFormat, parse_redis_value};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::ticket::{Channel, LINE_LISTED_MAX, Ticket, Waiting};
+use quorlock_core::name::LeaseId;
+use quorlock_core::ticket::{LINE_LISTED_MAX, Waiting};
 use quorlock_core::vote::{HeldBy, Report};
 
+use super::anything::{BREAK, LIFE, PERMITS, letters, says_yes};
 use super::*;
-use crate::node::place::KeyTemplate;
-
-const LIFE: Life = Life { epoch: Epoch(0xe), floor: Fence::new(7) };
-const PERMITS: u32 = 3;
-
-fn letters() -> Vec<Letter> {
-    let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
-    let place = Arc::new(template.place(&Name::new("name").unwrap()).unwrap());
-    let (attempt, fence) = (LeaseId::from_bits(1), Fence::new(1));
-    let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap();
-    let owner = OwnerId::from_bits(2);
-    let ticket = Ticket { at: 3, id: 4 };
-    let waiter = Some(Waiter { ticket, channel: Channel(5), shared: false });
-    let mut requests = Vec::new();
-    for mode in [
-        Mode::EXCLUSIVE,
-        Mode::Exclusive { writer: Some(owner) },
-        Mode::Reentrant { owner },
-        Mode::Shared { owner },
-        Mode::Slot { permits: PERMITS, slot: 1 },
-    ] {
-        let holder = String::new();
-        requests.push(Request::Acquire { attempt, proposal: fence, ttl, holder: holder.clone(), mode, waiter });
-        requests.push(Request::Renew { attempt, fence, ttl, repair: true, holder, mode });
-    }
-    requests.extend([
-        Request::Release { attempt, tombstone: Some(1), parting: waiter.map(Parting::Yield) },
-        Request::Inspect,
-        Request::Check { attempt, slot: Some(1) },
-        BREAK,
-        Request::PlainAcquire { attempt, ttl },
-        Request::PlainExtend { attempt, ttl },
-        Request::PlainRelease { attempt },
-    ]);
-    let letter = |request| Letter { place: Arc::clone(&place), request: Arc::new(request) };
-    requests.into_iter().map(letter).collect()
-}
 
 /// What a server could say that is broken, hostile or none of ours.
 fn values() -> impl Strategy<Value = Value> {
@@ -110,26 +74,6 @@ fn last() -> impl Strategy<Value = Value> {
     let likely = [mark(Some(LIFE)), hex(LIFE.epoch), String::new()];
     let likely = select(likely.to_vec()).prop_map(|text| Value::BulkString(text.into()));
     prop_oneof![3 => likely, 1 => leaf()]
-}
-
-/// Whether a value says yes to a request, word for word as the scripts and the page's commands do.
-fn says_yes(request: &Request, value: &Value, same_life: bool) -> bool {
-    let is_number = |value: &Value| matches!(value, Value::Int(0..));
-    match request {
-        Request::PlainAcquire { .. } => same_life && *value == Value::Okay,
-        Request::PlainExtend { .. } => same_life && *value == Value::Int(1),
-        Request::PlainRelease { .. } | Request::Release { .. } | Request::Retire { .. } => *value == Value::Int(1),
-        Request::Acquire { mode: Mode::Slot { .. }, .. } | Request::Renew { mode: Mode::Slot { .. }, .. } => {
-            let is_slot = |value: &Value| matches!(value, Value::Int(0..3));
-            matches!(value, Value::Array(parts)
-                if matches!(&parts[..], [Value::Int(1), at, fence, slot, Value::Array(free)]
-                    if is_number(at) && is_number(fence) && is_slot(slot)
-                        && free.len() <= FREE_LISTED_MAX && free.iter().all(is_slot)))
-        }
-        Request::Acquire { .. } | Request::Renew { .. } => matches!(value, Value::Array(parts)
-            if matches!(&parts[..], [Value::Int(1), at, fence] if is_number(at) && is_number(fence))),
-        Request::Inspect | Request::Check { .. } | Request::Break { .. } => false,
-    }
 }
 
 fn acquire(mode: Mode) -> Request {
@@ -293,8 +237,6 @@ fn a_break_is_read_whole_or_not_at_all() {
     assert_eq!(read(&BREAK, &numbers(&[-4, 9])), Some(Vote::Refusal(Refusal::Absent)));
     assert_eq!(read(&BREAK, &numbers(&[1, 9])), None, "nobody is granted anything by a break");
 }
-
-const BREAK: Request = Request::Break { target: Target::Fence(Fence::new(7)), mode: BreakMode::Drain };
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]

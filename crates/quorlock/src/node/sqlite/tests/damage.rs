@@ -1,8 +1,30 @@
 //! Files that were damaged, moved or taken away: errors, never panics, and no lease id in them.
 
+use std::sync::LazyLock;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
 use quorlock_core::mode::OwnerId;
 
 use super::*;
+
+/// The size of a page, as SQLite has it unless it is told otherwise.
+const PAGE: usize = 4_096;
+/// What is in such a file, and in one and its log while somebody has it open.
+static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| std::fs::read(ground().path()).unwrap());
+static OPEN: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
+    let ground = ground();
+    let mut session = ground.session("boot");
+    for name in 20..40 {
+        granted(&session.acquire(&name.to_string(), SECRET));
+    }
+    (std::fs::read(ground.path()).unwrap(), std::fs::read(log_of(&ground)).unwrap())
+});
+
+fn log_of(ground: &Ground) -> String {
+    format!("{}-wal", ground.path().display())
+}
 
 const SECRET: u128 = 0x5ec2_e700_0000_0000_0000_0000_0000_0001;
 
@@ -144,29 +166,68 @@ fn a_truncated_file_is_an_error_not_a_panic() {
     }
 }
 
+/// Where a file is scribbled over, and with what.
+type Scribble = (Index, Vec<u8>);
+
+fn damaged(whole: &[u8], scribbles: &[Scribble], length: Option<Index>) -> Vec<u8> {
+    let mut bytes = whole.to_vec();
+    for (at, with) in scribbles {
+        let at = at.index(bytes.len());
+        for (byte, new) in bytes[at..].iter_mut().zip(with) {
+            *byte = *new;
+        }
+    }
+    if let Some(length) = length {
+        bytes.truncate(length.index(bytes.len()));
+    }
+    bytes
+}
+
+/// Opens a file with these bytes and asks: no panic, and no secret in any error.
+fn survives(bytes: &[u8], log: Option<&[u8]>) {
+    let ground = Ground::new();
+    std::fs::write(ground.path(), bytes).unwrap();
+    if let Some(log) = log {
+        std::fs::write(log_of(&ground), log).unwrap();
+    }
+    for why in troubles(&ground) {
+        assert!(!why.contains("5ec2e7"), "{why}");
+    }
+}
+
 #[test]
-fn a_scribbled_file_never_panics_and_tells_no_secret() {
-    let whole = std::fs::read(ground().path()).unwrap();
-    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut roll = |sides: usize| {
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        dice as usize % sides
-    };
-    for _ in 0..150 {
-        let ground = Ground::new();
-        let mut scribbled = whole.clone();
-        for _ in 0..=roll(8) {
-            let (start, length) = (roll(whole.len()), 1 + roll(64));
-            for byte in scribbled.iter_mut().skip(start).take(length) {
-                *byte = roll(256) as u8;
+fn no_page_can_be_scribbled_over_so_that_it_panics_or_tells_a_secret() {
+    let whole = &*WHOLE;
+    assert_eq!(whole.len() % PAGE, 0, "pages are as large as they are taken to be");
+    for page in 0..whole.len() / PAGE {
+        for with in [0, 0xff, 0x5a] {
+            for part in [0..8, 8..PAGE / 2, PAGE - 64..PAGE, 0..PAGE] {
+                let mut bytes = whole.clone();
+                bytes[page * PAGE..][part].fill(with);
+                survives(&bytes, None);
             }
         }
-        std::fs::write(ground.path(), scribbled).unwrap();
-        for why in troubles(&ground) {
-            assert!(!why.contains("5ec2e7"), "{why}");
-        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_scribbled_file_never_panics_and_tells_no_secret(
+        scribbles in vec((any::<Index>(), vec(any::<u8>(), 1..64)), 1..9),
+        length in any::<Option<Index>>(),
+    ) {
+        survives(&damaged(&WHOLE, &scribbles, length), None);
+    }
+
+    #[test]
+    fn a_scribbled_log_never_panics_and_tells_no_secret(
+        scribbles in vec((any::<Index>(), vec(any::<u8>(), 1..64)), 1..9),
+        length in any::<Option<Index>>(),
+    ) {
+        let (whole, log) = &*OPEN;
+        survives(whole, Some(&damaged(log, &scribbles, length)));
     }
 }
 

@@ -1,0 +1,104 @@
+//! What has to hold for whatever a server says: for property tests and fuzzers.
+
+use std::sync::Arc;
+
+use ::redis::parse_redis_value;
+use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::ticket::{Channel, Ticket};
+
+use super::super::frame::Measure;
+use super::super::{hints, history};
+use super::{
+    BreakMode, Duration, Epoch, FREE_LISTED_MAX, Fence, Letter, Life, Mode, OwnerId, Parting, Reply, Request, Target,
+    Ttl, Value, Vote, Waiter, hex, mark, page, replies, standing,
+};
+use crate::node::place::KeyTemplate;
+
+pub(super) const LIFE: Life = Life { epoch: Epoch(0xe), floor: Fence::new(7) };
+pub(super) const PERMITS: u32 = 3;
+
+pub(super) const BREAK: Request = Request::Break { target: Target::Fence(Fence::new(7)), mode: BreakMode::Drain };
+
+pub(super) fn letters() -> Vec<Letter> {
+    let template = KeyTemplate::new(KeyTemplate::DEFAULT).expect("it names its name once");
+    let place = Arc::new(template.place(&Name::new("name").expect("it is a name")).expect("it is not reserved"));
+    let (attempt, fence) = (LeaseId::from_bits(1), Fence::new(1));
+    let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("it is within bounds");
+    let owner = OwnerId::from_bits(2);
+    let ticket = Ticket { at: 3, id: 4 };
+    let waiter = Some(Waiter { ticket, channel: Channel(5), shared: false });
+    let mut requests = Vec::new();
+    for mode in [
+        Mode::EXCLUSIVE,
+        Mode::Exclusive { writer: Some(owner) },
+        Mode::Reentrant { owner },
+        Mode::Shared { owner },
+        Mode::Slot { permits: PERMITS, slot: 1 },
+    ] {
+        let holder = String::new();
+        requests.push(Request::Acquire { attempt, proposal: fence, ttl, holder: holder.clone(), mode, waiter });
+        requests.push(Request::Renew { attempt, fence, ttl, repair: true, holder, mode });
+    }
+    requests.extend([
+        Request::Release { attempt, tombstone: Some(1), parting: waiter.map(Parting::Yield) },
+        Request::Inspect,
+        Request::Check { attempt, slot: Some(1) },
+        BREAK,
+        Request::PlainAcquire { attempt, ttl },
+        Request::PlainExtend { attempt, ttl },
+        Request::PlainRelease { attempt },
+    ]);
+    let letter = |request| Letter { place: Arc::clone(&place), request: Arc::new(request) };
+    requests.into_iter().map(letter).collect()
+}
+
+/// Whether a value says yes to a request, word for word as the scripts and the page's commands do.
+pub(super) fn says_yes(request: &Request, value: &Value, same_life: bool) -> bool {
+    let is_number = |value: &Value| matches!(value, Value::Int(0..));
+    match request {
+        Request::PlainAcquire { .. } => same_life && *value == Value::Okay,
+        Request::PlainExtend { .. } => same_life && *value == Value::Int(1),
+        Request::PlainRelease { .. } | Request::Release { .. } | Request::Retire { .. } => *value == Value::Int(1),
+        Request::Acquire { mode: Mode::Slot { .. }, .. } | Request::Renew { mode: Mode::Slot { .. }, .. } => {
+            let is_slot = |value: &Value| matches!(value, Value::Int(0..3));
+            matches!(value, Value::Array(parts)
+                if matches!(&parts[..], [Value::Int(1), at, fence, slot, Value::Array(free)]
+                    if is_number(at) && is_number(fence) && is_slot(slot)
+                        && free.len() <= FREE_LISTED_MAX && free.iter().all(is_slot)))
+        }
+        Request::Acquire { .. } | Request::Renew { .. } => matches!(value, Value::Array(parts)
+            if matches!(&parts[..], [Value::Int(1), at, fence] if is_number(at) && is_number(fence))),
+        Request::Inspect | Request::Check { .. } | Request::Break { .. } => false,
+    }
+}
+
+/// Takes bytes for the answer to every question that there is.
+///
+/// # Panics
+/// If the length of a value depends on the pieces in which it comes, or anything but a grant is taken for one.
+pub(crate) fn take_anything(bytes: &[u8]) {
+    let length = Measure::default().look(bytes);
+    let mut measure = Measure::default();
+    let in_pieces = (0..=bytes.len()).map(|end| measure.look(&bytes[..end])).find(|looked| *looked != Ok(None));
+    assert_eq!(in_pieces.unwrap_or(Ok(None)), length, "in pieces it is another value");
+    let Ok(Some(length)) = length else { return };
+    let Ok(value) = parse_redis_value(&bytes[..length]) else { return };
+    if let Value::Push { kind, data } = &value {
+        drop(hints::heard(Channel(5), kind, data));
+        return;
+    }
+    drop(standing(value.clone()));
+    drop(page(&value));
+    drop(history::told(true, vec![value.clone()]));
+    for letter in letters() {
+        for epoch in [mark(Some(LIFE)), hex(LIFE.epoch), String::new()] {
+            let same_life = epoch == mark(Some(LIFE));
+            let mut values = vec![value.clone()];
+            values.extend(letter.request.is_plain().then(|| Value::BulkString(epoch.into())));
+            let is_yes = says_yes(&letter.request, &value, same_life);
+            let taken = replies(Some(LIFE), std::slice::from_ref(&letter), values);
+            let is_grant = matches!(taken.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
+            assert_eq!(is_grant, is_yes, "{value:?} to {:?}", letter.request);
+        }
+    }
+}
