@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::long::{self, LONG};
 use quorlock::{AcquireError, Client, ClientBuilder, ConnectError, ExtendError, HeldError, Lease, Lock, LostError};
-use quorlock_testkit::{RedisServer, Reply, eventually};
+use quorlock_testkit::{RedisServer, Reply, eventually, eventually_async};
 
 /// The script with which the page, and everyone who follows it, releases a lock.
 const PAGE_RELEASE: &str = r#"
@@ -313,6 +313,27 @@ async fn a_server_that_may_forget_a_lock_is_refused() {
         let server = RedisServer::builder().config("maxmemory-policy", policy).start();
         let error = unfit(&[server.url()]).await;
         assert!(error.contains(policy) && error.contains("noeviction"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_told_to_forget_later_is_refused_until_it_is_told_otherwise() {
+    for busy in [false, true] {
+        let server = RedisServer::start();
+        let client = long::builder().nodes([server.url()]).connect().await.unwrap();
+        let trouble = || client.nodes()[0].1.as_ref().map(ToString::to_string);
+        server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+        // A node that is heard all the time needs no heartbeat.
+        eventually_async("the policy is noticed", async || {
+            if busy && let Ok(lease) = client.lock(KEY).try_acquire().await {
+                drop(lease);
+            }
+            trouble().is_some_and(|why| why.contains("allkeys-lru") && why.contains("noeviction"))
+        })
+        .await;
+        assert!(client.lock(KEY).try_acquire().await.is_err());
+        server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+        eventually_async("it may vote again", async || client.lock(KEY).try_acquire().await.is_ok()).await;
     }
 }
 

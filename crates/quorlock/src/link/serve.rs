@@ -24,6 +24,8 @@ use crate::runtime::{self, Instant};
 const IN_FLIGHT_MAX: usize = 8;
 /// Those who ask send by themselves while no more than this is under way; after that, whoever brings answers does.
 const EAGER_MAX: usize = 2;
+/// After how many heartbeats a node is looked at that is heard all the time.
+const BUSY_BEATS: u32 = 4;
 /// How many times the task looks before it gives up on a connection that is silent.
 const LOOKS: u32 = 4;
 
@@ -132,7 +134,10 @@ impl Link {
                     self.check_silence(&watch)?;
                     if runtime::now() >= duty {
                         let heard = self.heard();
-                        let wanted = watch.is_vigil() || runtime::since(heard) >= self.config.heartbeat;
+                        // One that is heard all the time is not silent, but may have been set up otherwise meanwhile.
+                        let unseen = watch.unseen() >= self.config.heartbeat * BUSY_BEATS;
+                        let wanted =
+                            watch.is_vigil() || unseen || runtime::since(heard) >= self.config.heartbeat;
                         if wanted {
                             self.look_after(&mut watch);
                         }

@@ -22,6 +22,8 @@ pub(super) struct Watch {
     vigil: Option<Vigil>,
     /// When the errand that is under way was sent.
     under_way: Option<Instant>,
+    /// When the last one was, or the handshake was over.
+    looked: Instant,
 }
 
 /// One connection's part in witnessing an unripe node.
@@ -43,6 +45,11 @@ impl Watch {
         self.vigil.as_ref().map(|vigil| vigil.pace)
     }
 
+    /// How long nobody has looked at the node.
+    pub(super) fn unseen(&self) -> Duration {
+        runtime::since(self.looked)
+    }
+
     /// Since when an answer is owed.
     pub(super) fn asked(&self) -> Option<Instant> {
         self.under_way
@@ -53,14 +60,15 @@ impl Link {
     /// Ready at once, or on watch until the node is ripe.
     pub(super) fn take_up(&self, epoch: Epoch, life: &Incarnation) -> Watch {
         self.pulse.lives(epoch);
+        let looked = runtime::now();
         if let Some(floor) = life.floor {
             self.set_state(State::Up(Life { epoch, floor }));
-            return Watch { epoch, vigil: None, under_way: None };
+            return Watch { epoch, vigil: None, under_way: None, looked };
         }
         self.set_state(State::Down(Silence::Quarantined(quarantine_left(life))));
         let pace = Duration::from_micros(life.quarantine_micros / 20).clamp(PACE.0, PACE.1);
         let vigil = Vigil { witness: entropy::bits(), since: None, pace };
-        Watch { epoch, vigil: Some(vigil), under_way: None }
+        Watch { epoch, vigil: Some(vigil), under_way: None, looked }
     }
 
     /// Sends the next word about the node's memory, unless one is under way.
@@ -82,7 +90,8 @@ impl Link {
 
     fn send_errand(&self, watch: &mut Watch, errand: Errand) {
         if let Some(port) = &mut *self.port() {
-            watch.under_way = Some(runtime::now());
+            watch.looked = runtime::now();
+            watch.under_way = Some(watch.looked);
             port.session().errand(errand);
         }
     }

@@ -8,6 +8,7 @@ mod codec;
 #[cfg(test)]
 mod differential;
 mod exam;
+mod fitness;
 mod frame;
 mod hints;
 mod history;
@@ -19,7 +20,7 @@ mod sentinel;
 mod trouble;
 mod wire;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,13 +34,11 @@ use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Search,
 pub(crate) use cluster::ClusterNode;
 #[cfg(any(test, feature = "doors"))]
 pub(crate) use codec::take_anything;
+use fitness::{Post, identify, info_text, keeps_all};
 use scripts::Home;
 use sentinel::Sentinels;
-use trouble::{describe, malformed, readable, trouble};
+use trouble::{describe, malformed, trouble};
 use wire::{Connecting, Receiver, Wire};
-
-/// The oldest server that has everything the scripts need (`SET .. PXAT`).
-const VERSION_MIN: (u32, u32) = (6, 2);
 
 /// A server that can be connected to.
 pub(crate) struct RedisNode {
@@ -56,17 +55,6 @@ enum Origin {
     Server(Box<ConnectionInfo>),
     /// Wherever the sentinels say.
     Sentinels(Arc<Sentinels>),
-}
-
-/// What a server has to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Post {
-    /// A master that depends on nobody.
-    Alone,
-    /// The master of the moment.
-    Named,
-    /// A master of a Redis Cluster.
-    Cluster,
 }
 
 impl Origin {
@@ -180,11 +168,7 @@ async fn greet(
             return Err(trouble(&error.clone().into()));
         }
     }
-    match replies.into_iter().nth(before_info) {
-        Some(Value::BulkString(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Some(Value::VerbatimString { text, .. }) => Ok(text),
-        _ => Err(malformed("INFO")),
-    }
+    replies.into_iter().nth(before_info).and_then(info_text).ok_or_else(|| malformed("INFO"))
 }
 
 /// Says who we are, and which protocol we speak.
@@ -217,10 +201,21 @@ struct RedisSession {
 
 /// What the next values answer.
 enum Expected {
+    /// Whether the server may forget by now; nothing is said to anybody unless it does.
+    Policy,
     Errand,
     Page,
-    History { recalls: bool, commands: usize, values: Vec<Value> },
-    Batch { life: Option<Life>, letters: Vec<Letter>, commands: usize, values: Vec<Value> },
+    History {
+        recalls: bool,
+        commands: usize,
+        values: Vec<Value>,
+    },
+    Batch {
+        life: Option<Life>,
+        letters: Vec<Letter>,
+        commands: usize,
+        values: Vec<Value>,
+    },
 }
 
 impl RedisSession {
@@ -236,7 +231,11 @@ impl Session for RedisSession {
         &self.run
     }
 
+    /// A look at the node is one at the server, too: what was fit in the handshake may have been set up otherwise since.
     fn errand(&mut self, errand: Errand) {
+        if let Errand::Look = errand {
+            self.ask(Expected::Policy, &fitness::policy().get_packed_command());
+        }
         self.ask(Expected::Errand, &codec::errand(Home::Server, &errand).get_packed_command());
     }
 
@@ -273,6 +272,10 @@ impl Ear {
         match expected.front_mut() {
             None => return Err(malformed("nothing")),
             Some(Expected::Errand) => {}
+            Some(Expected::Policy) => {
+                expected.pop_front();
+                return keeps_all(value).map(|()| None);
+            }
             Some(Expected::Page) => {
                 expected.pop_front();
                 drop(expected);
@@ -323,58 +326,6 @@ impl Receiver for Ear {
 
 fn lock(expected: &Mutex<VecDeque<Expected>>) -> MutexGuard<'_, VecDeque<Expected>> {
     expected.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Who the server is, or why it cannot be a node.
-fn identify(info: &str, post: Post) -> Result<String, Trouble> {
-    let fields: HashMap<&str, &str> = info.lines().filter_map(|line| line.split_once(':')).collect();
-    let field = |name: &str| fields.get(name).copied().unwrap_or_default().trim();
-    fitness(post, field)?;
-    Ok(format!("{}/{}", field("run_id"), field("master_replid")))
-}
-
-/// Why a server that says this of itself cannot be a node.
-fn fitness<'a>(post: Post, field: impl Fn(&str) -> &'a str) -> Result<(), Trouble> {
-    let unfit = |why: String| Err(Trouble::Unfit(why));
-    let version = field("redis_version");
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    let (major, minor) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    if (major, minor) < VERSION_MIN {
-        return unfit(format!("Redis {} is too old: 6.2 or later is needed", readable(version)));
-    }
-    let role = field("role");
-    match post {
-        _ if role == "master" => {}
-        Post::Alone => {
-            return unfit(format!("it is a replica (role {role:?}): every node must be an independent master"));
-        }
-        // It takes a while for all of them to agree.
-        Post::Named => {
-            return Err(Trouble::Unreachable("its sentinels name a server that is not the master".into()));
-        }
-        Post::Cluster => return Err(Trouble::Unreachable("it is not a master any more".into())),
-    }
-    match (post, field("cluster_enabled")) {
-        (Post::Cluster, "1") | (Post::Alone | Post::Named, "0" | "") => {}
-        (Post::Cluster, _) => return unfit("it is not part of a Redis Cluster".into()),
-        (Post::Alone | Post::Named, _) => {
-            return unfit(
-                "it is part of a Redis Cluster: every node must be an independent master, or the Cluster the only node, \
-                 as redis+cluster://"
-                    .into(),
-            );
-        }
-    }
-    if field("maxmemory_policy") != "noeviction" {
-        return unfit(format!(
-            "its maxmemory-policy is {:?}, so it may forget a lock under pressure: set it to noeviction",
-            field("maxmemory_policy")
-        ));
-    }
-    if field("run_id").is_empty() {
-        return unfit("it does not tell its run_id".into());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

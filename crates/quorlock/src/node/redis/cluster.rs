@@ -9,14 +9,15 @@ mod shards;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{ConnectionInfo, Pipeline, RedisConnectionInfo, cmd};
+use ::redis::{ConnectionInfo, Pipeline, RedisConnectionInfo};
 use futures_util::future::try_join_all;
 use quorlock_core::node::{Constants, Errand};
 
+use super::fitness::{self, Post, identify};
 use super::scripts::Home;
 use super::seeds::{self, Seeds};
 use super::wire::{Connecting, Wire};
-use super::{Post, codec, connect, greet, hints, history, identify, malformed};
+use super::{codec, connect, greet, hints, history, malformed};
 use crate::node::slot::Slot;
 use crate::node::{BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
 use desk::{About, Desk, Ear};
@@ -112,15 +113,15 @@ impl Session for ClusterSession {
         &self.run
     }
 
-    /// The node's own keys are with one master; the others are asked whether they are there.
+    /// The node's own keys are with one master. All of them are asked whether they are there, and may forget by now.
     fn errand(&mut self, errand: Errand) {
         let home = self.shards.lane(Slot::of(&Home::Cluster.epoch_key()));
-        let all: Vec<usize> = (0..self.lanes.len()).collect();
-        self.desk.expect(About::Errand { home }, &all);
-        for (lane, wire) in self.lanes.iter().enumerate() {
-            let command = if lane == home { codec::errand(Home::Cluster, &errand) } else { cmd("PING") };
-            wire.send(&command.get_packed_command());
+        let route: Vec<usize> = (0..self.lanes.len()).chain([home]).collect();
+        self.desk.expect(About::Errand, &route);
+        for wire in &self.lanes {
+            wire.send(&fitness::policy().get_packed_command());
         }
+        self.lanes[home].send(&codec::errand(Home::Cluster, &errand).get_packed_command());
     }
 
     /// One master after the other.

@@ -8,11 +8,12 @@ use quorlock_core::name::LeaseId;
 use quorlock_core::node::Errand;
 use quorlock_core::ticket::Channel;
 
+use super::fitness::fitness;
 use super::scripts::{
     Home, PROBE, broken_channel, fence_key, hint_channel, holds_key, kept_key, line_key, tombstone_key,
 };
 use super::wire::Connecting;
-use super::{Origin, codec, connect, describe, fitness, login, malformed, trouble};
+use super::{Origin, codec, connect, describe, login, malformed, trouble};
 use crate::declare::DEADLINE;
 use crate::node::Trouble;
 use crate::node::exam::{Exam, Objection, Plan, READINGS, Reading, RedisFacts};

@@ -37,6 +37,16 @@ fn unfit_servers_are_refused_with_the_reason() {
 }
 
 #[test]
+fn a_server_that_may_forget_by_now_is_refused_like_one_that_always_did() {
+    let says = |text: &str| keeps_all(Value::BulkString(text.into()));
+    assert_eq!(says(MASTER), Ok(()));
+    let Err(Trouble::Unfit(why)) = says(&MASTER.replace("noeviction", "volatile-ttl")) else { panic!("it was kept") };
+    assert!(why.contains("volatile-ttl"), "{why}");
+    assert!(matches!(says("# Memory\r\n"), Err(Trouble::Unfit(_))), "it does not say");
+    assert!(matches!(keeps_all(Value::Okay), Err(Trouble::Broken(_))), "it says something else");
+}
+
+#[test]
 fn what_a_failover_leaves_for_a_while_is_not_the_operators_mistake() {
     let replica = MASTER.replace("role:master", "role:slave");
     assert!(matches!(identify(&replica, Post::Named), Err(Trouble::Unreachable(_))));

@@ -7,16 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ::redis::Value;
 
 use super::malformed;
+use crate::node::redis::fitness::keeps_all;
 use crate::node::redis::wire::Receiver;
-use crate::node::redis::{codec, hints, history, trouble};
+use crate::node::redis::{codec, hints, history};
 use crate::node::{Answer, Inbox, Letter, Life, Page, Trouble};
 
 /// What was asked.
 pub(super) enum About {
-    /// One master about the node, all others whether they are there.
-    Errand {
-        home: usize,
-    },
+    /// All masters whether they may forget by now, then one of them about the node.
+    Errand,
     Batch {
         life: Option<Life>,
         letters: Vec<Letter>,
@@ -124,13 +123,9 @@ impl Question {
                 let page = codec::page(&values.pop().unwrap_or(Value::Nil))?;
                 Ok(Answer::Page(page.map(|page| Page { next: bookmark(page.next, lane, lanes), ..page })))
             }
-            About::Errand { home } => {
-                let standing = values.swap_remove(home);
-                for value in values {
-                    if let Value::ServerError(error) = value {
-                        return Err(trouble(&error.into()));
-                    }
-                }
+            About::Errand => {
+                let standing = values.pop().unwrap_or(Value::Nil);
+                values.into_iter().try_for_each(keeps_all)?;
                 codec::standing(standing).map(|standing| Answer::Standing(Box::new(standing)))
             }
         }

@@ -1,5 +1,6 @@
 //! What only a server can show.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ::redis::pipe;

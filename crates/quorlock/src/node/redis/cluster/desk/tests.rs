@@ -106,8 +106,9 @@ fn every_surprise_is_the_end() {
                 ears[1].receive(moved());
             }
             1 => {
-                desk.expect(About::Errand { home: 0 }, &[0, 1]);
+                desk.expect(About::Errand, &[0, 1, 0]);
                 ears[1].receive(moved());
+                ears[0].receive(policy("noeviction"));
                 ears[0].receive(Value::Nil);
             }
             2 => ears[0].receive(Value::Okay),
@@ -118,6 +119,21 @@ fn every_surprise_is_the_end() {
         ears[0].receive(Value::Okay);
         assert!(answers.try_recv().is_err(), "nothing comes after the end");
     }
+}
+
+fn policy(policy: &str) -> Value {
+    Value::BulkString(format!("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:{policy}\r\n").into())
+}
+
+#[test]
+fn one_master_that_may_forget_is_enough_to_end_it() {
+    let (desk, ears, mut answers) = desk(2);
+    desk.expect(About::Errand, &[0, 1, 0]);
+    ears[0].receive(policy("noeviction"));
+    ears[0].receive(Value::Nil);
+    ears[1].receive(policy("volatile-lru"));
+    let answer = answers.try_recv().unwrap();
+    assert!(matches!(&answer, Answer::End(Trouble::Unfit(why)) if why.contains("volatile-lru")), "{answer:?}");
 }
 
 #[test]
