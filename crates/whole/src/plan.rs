@@ -177,7 +177,10 @@ impl Plan {
             })
             .collect();
         temper.of(&mut clients);
-        let faults = fault::draw(dice, &menu, count, parties, ttl, backstep, horizon);
+        let mut faults = fault::draw(dice, &menu, count, parties, ttl, backstep, horizon);
+        if let Some(at) = rush.filter(|_| is_hasty && dice.percent(70)) {
+            faults.push((at.saturating_sub(5 * MS), out_of_reach(&nodes, ttl)));
+        }
         Self {
             seed,
             is_beyond,
@@ -260,6 +263,12 @@ fn nodes(
     (nodes.collect(), ppm)
 }
 
+/// The patient one among the hasty does not hear of the highest fence.
+fn out_of_reach(nodes: &[NodePlan], ttl: u64) -> Fault {
+    let node = (0..nodes.len()).max_by_key(|node| nodes[*node].fences.first().copied().flatten()).unwrap_or(0);
+    Fault::Cut { client: 0, node, direction: Direction::Both, lasts: ttl * MS }
+}
+
 fn network(dice: &mut Seeded, count: usize, ttl: u64, node_deadline: Option<Duration>, is_hasty: bool) -> Network {
     let slow_max = dice.range(1, ttl / 2) * MS;
     // A round has to fit into the time that a node is waited for, unless something goes wrong.
@@ -269,7 +278,7 @@ fn network(dice: &mut Seeded, count: usize, ttl: u64, node_deadline: Option<Dura
         paces: (0..count).map(|_| dice.range(pace / 2, pace * 2)).collect(),
         slow_percent: dice.pick(&[0, 0, 3, 10, 30]),
         slow_max,
-        breaks_permille: if is_hasty { 300 } else { dice.pick(&[0, 0, 0, 0, 10, 100]) },
+        breaks_permille: if is_hasty { 100 } else { dice.pick(&[0, 0, 0, 0, 10, 100]) },
         hints_lost_percent: dice.pick(&[0, 0, 0, 30, 100]),
         stray_percent: dice.pick(&[0, 30, 70]),
         stray_max: ttl * MS,

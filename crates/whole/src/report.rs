@@ -84,7 +84,7 @@ pub struct Hunt {
 
 /// So many findings are enough for an average.
 const ENOUGH: u64 = 50;
-/// How long one rule is looked for at most.
+/// How long to go on after the first finding, for an average.
 const HUNT_MAX: Duration = Duration::from_secs(60);
 
 impl Hunt {
@@ -93,7 +93,7 @@ impl Hunt {
         let name = Rule::ALL.iter().find(|(_, other)| *other == rule).map_or("", |(name, _)| name);
         let mut hunt = Self { name, runs: 0, found: 0, first: None };
         let began = Instant::now();
-        while hunt.runs < most && hunt.found < ENOUGH && began.elapsed() < HUNT_MAX {
+        while hunt.runs < most && hunt.found < ENOUGH && (hunt.found == 0 || began.elapsed() < HUNT_MAX) {
             hunt.look(rule, base.wrapping_add(hunt.runs));
         }
         hunt
