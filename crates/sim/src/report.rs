@@ -116,7 +116,7 @@ pub fn page(rows: &[Row], wide: &[Wide]) -> String {
 const INTRODUCTION: &str = "\
 # The shipped core, model-checked
 
-Written by `./x model`; not to be edited.
+Written by `./x model`, which comes to the same every time; not to be edited.
 
 What is searched is not a model of the code but the code: `Acquire` and `Hold` as they run in clients, `node::apply` and
 `node::attend` as they run in nodes. The search decides what is delivered, held back or lost, which connection breaks, which
@@ -125,13 +125,15 @@ and is searched twice: with all rules in force, until every state within the bou
 off, breadth first, until the shortest counter-example is found.
 
 What has to be true in every state: no two leases are valid that exclude each other, each judged by its own client's clock;
-every fence is above all that were handed out before; a lease that was lost stays lost; and when nothing is under way and
-nothing is owed, no vote stands that nobody has. For the line: from every state that is reached in any order of the first
+every fence is above all that were handed out before; a lease that was lost stays lost; a lease that a majority has broken
+ends within a ttl, and as soon as its holder has been told and has asked, and no other than the one that was named; and when
+nothing is under way and nothing is owed, no vote stands that nobody has. For the line: from every state that is reached in any order of the first
 answers, a fair schedule serves everyone, and nobody asks more often than its polls say while nothing changes. The wider
 searches follow every fair schedule to its end: none leaves anybody waiting. Fair is one on which time passes only when
 everything under way has arrived.
 
 Not covered: handshakes are atomic (a greeting that is delayed only begins later); time passes to the moments at which
-something is due and, in some scenarios, to those of a grid; the Lua scripts are compared with `node::apply` elsewhere.
+something is due and, in some scenarios, to those of a grid; a lease is broken by its fence only, as it is asked for first (the
+second question, by a digest, is in the [simulation](sim.md)); the Lua scripts are compared with `node::apply` elsewhere.
 
 ";

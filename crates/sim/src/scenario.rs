@@ -11,12 +11,13 @@ use crate::search::{Finding, exhaust, shortest};
 use crate::setup::{Flaw, Setup};
 pub use beginnings::one_trusted_node;
 use beginnings::{
-    coming_back, crash, crash_and_jump, crash_between_clocks_at_their_limit, crash_with_clients_off_the_clock, cut_off,
-    handed_on, handed_on_with_mishaps, handed_over, old_snapshot, one_node_ahead, one_node_ahead_and_two_rivals,
-    one_who_turns_away, plain_and_flushed, plainly_two, rates_at_their_limit, renewals_late,
-    renewals_with_slow_answers, restless_holder, second_try_over_a_broken_connection, second_try_with_slow_answers,
-    slow_answers, two_addresses, two_everywhere, two_losses, two_readers_and_a_writer, two_who_wait, two_witnesses,
-    waiting_through_a_restart,
+    broken_at_once, broken_at_once_for_a_waiter, broken_to_drain, broken_too_late, broken_while_renewing,
+    broken_with_mishaps, coming_back, crash, crash_and_jump, crash_between_clocks_at_their_limit,
+    crash_with_clients_off_the_clock, cut_off, handed_on, handed_on_with_mishaps, handed_over, old_snapshot,
+    one_node_ahead, one_node_ahead_and_two_rivals, one_who_turns_away, plain_and_flushed, plainly_two,
+    rates_at_their_limit, renewals_late, renewals_with_slow_answers, restless_holder,
+    second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers, two_addresses, two_everywhere,
+    two_losses, two_readers_and_a_writer, two_who_wait, two_witnesses, waiting_through_a_restart,
 };
 
 /// A rule, and the search that shows what it is for.
@@ -251,6 +252,34 @@ pub const ALL: &[Scenario] = &[
         Flaw::ReleaseVoids,
         two_readers_and_a_writer,
     ),
+    scenario(
+        "break-drains",
+        "a lease that is broken drains",
+        "a break frees the name at once",
+        Flaw::BreakFrees,
+        broken_to_drain,
+    ),
+    scenario(
+        "break-tombstone",
+        "what is broken leaves a tombstone",
+        "the holder's next renewal is carried out",
+        Flaw::BreakForgets,
+        broken_at_once,
+    ),
+    scenario(
+        "break-by-fence",
+        "a break ends the lease that it names",
+        "a break ends whatever stands",
+        Flaw::BreakAny,
+        broken_too_late,
+    ),
+    scenario(
+        "doubt",
+        "who hears of a break asks after that",
+        "a renewal that is under way will do",
+        Flaw::DoubtOnce,
+        broken_while_renewing,
+    ),
     waiting("yield", "a waiter gives its votes back to a lower ticket", "queue without yield", || Flaws {
         rules: Rules::without(Rule::Yield),
         ..Flaws::default()
@@ -301,6 +330,14 @@ pub const WIDE: &[(&str, Wide)] = &[
     ),
     ("two waiters, one of whom may turn away", Wide::Leases(two_who_wait)),
     ("a waiter, and a server that restarts with its snapshot", Wide::Leases(waiting_through_a_restart)),
+    (
+        "a lease that is renewed and broken, an answer held back, a broken connection, a holder that lets go",
+        Wide::Leases(broken_with_mishaps),
+    ),
+    (
+        "a lease that is broken to be free at once, with a waiter and an answer held back: fences only",
+        Wide::Leases(broken_at_once_for_a_waiter),
+    ),
     ("two waiters, a lost request: every fair schedule serves both", Wide::Line(two_waiters)),
     ("three waiters, a node down, a lost request: every fair schedule serves all", Wide::Line(three_and_a_node_down)),
     ("three waiters: every fair schedule serves one of them", Wide::Line(three_waiters)),

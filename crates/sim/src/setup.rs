@@ -6,6 +6,7 @@ use quorlock_core::mode::Mode;
 use quorlock_core::node::{Constants, Trust};
 use quorlock_core::rules::{Rule, Rules};
 use quorlock_core::time::Drift;
+use quorlock_core::vote::BreakMode;
 
 /// The ttl of every lease, and the longest that the cluster allows.
 pub const TTL: Duration = Duration::from_secs(1);
@@ -57,6 +58,14 @@ pub enum Flaw {
     NoTombstone,
     /// Nothing is taken off the ttl.
     NoDrift,
+    /// A lease that is broken is free at once.
+    BreakFrees,
+    /// A lease that is broken leaves no tombstone.
+    BreakForgets,
+    /// A break ends whatever stands.
+    BreakAny,
+    /// Who hears of a break while it renews does not ask once more.
+    DoubtOnce,
 }
 
 /// One client.
@@ -82,6 +91,8 @@ pub struct Party {
     pub waits: bool,
     /// Whether it hands the lease over as soon as it has it; whoever gets it may extend it this often.
     pub hands_over: Option<u8>,
+    /// Whether it breaks a lease, once, and how.
+    pub ends: Option<BreakMode>,
 }
 
 impl Party {
@@ -98,7 +109,13 @@ impl Party {
             renews: None,
             waits: false,
             hands_over: None,
+            ends: None,
         }
+    }
+
+    /// An operator, who wants no lock and breaks one.
+    pub fn breaking(mode: BreakMode) -> Self {
+        Self { starts: 0, ends: Some(mode), ..Self::once() }
     }
 
     /// The same, within reach of these addresses only.
@@ -184,6 +201,12 @@ impl Setup {
             alike,
             flaw,
         }
+    }
+
+    /// Whether everybody who holds is told of every lease that is broken: no connection ends.
+    pub fn tells_breaks(&self) -> bool {
+        let Budget { breaks, crashes, restores, flushes, .. } = self.budget;
+        (breaks, crashes, restores, flushes) == (0, 0, 0, 0)
     }
 
     /// Whether this rule is missing.

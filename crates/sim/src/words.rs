@@ -1,6 +1,6 @@
 //! What clients ask and nodes say, in words.
 
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::vote::{BreakMode, Request, Vote};
 
 /// What a client asks; `again` when it has asked for the same attempt before.
 pub fn of_request(request: &Request, again: bool) -> String {
@@ -13,7 +13,8 @@ pub fn of_request(request: &Request, again: bool) -> String {
         (Request::Release { .. } | Request::PlainRelease { .. }, _) => "release".into(),
         (Request::PlainAcquire { .. }, _) => "SET NX PX".into(),
         (Request::PlainExtend { .. }, _) => "plain extension".into(),
-        (Request::Break { .. }, _) => "break".into(),
+        (Request::Break { target, mode: BreakMode::Drain }, _) => format!("break of {target}"),
+        (Request::Break { target, mode: BreakMode::Now }, _) => format!("break of {target}, at once"),
         (Request::Retire { .. }, _) => "retirement".into(),
         (Request::Inspect | Request::Check { .. }, _) => "look".into(),
     }
@@ -25,6 +26,8 @@ pub fn of_vote(request: &Request, vote: &Vote) -> String {
         Vote::Grant { fence, .. } if request.may_grant() => format!("grants, fence {fence}"),
         Vote::Grant { .. } => "the vote is taken back".into(),
         Vote::Refusal(why) => format!("refuses: {why}"),
-        Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. } => "reports".into(),
+        Vote::Broken { remaining, .. } if remaining.is_zero() => "broken, and free".into(),
+        Vote::Broken { remaining, .. } => format!("broken, and nobody's for another {remaining:?}"),
+        Vote::Report(_) | Vote::Standing { .. } => "reports".into(),
     }
 }

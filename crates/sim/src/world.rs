@@ -4,6 +4,7 @@
 //! are connections, ordered in both directions, that may break: what was under way may then arrive late, or never.
 //! Nothing moves by itself: an [`Action`] says what happens next. A message that is not delivered is late or lost.
 
+mod breaking;
 mod choices;
 mod client;
 mod clock;
@@ -23,10 +24,11 @@ use quorlock_core::node::Epoch;
 use quorlock_core::time::Moment;
 
 use crate::setup::{Budget, Flaw, Setup};
+use breaking::Broken;
 use client::Client;
 use clock::{client_time, when_client, when_past};
 pub use judge::Breach;
-use link::Connection;
+use link::{Connection, Message};
 use server::{Memory, Server};
 pub(crate) use shared::Mixed;
 use shared::Shared;
@@ -59,6 +61,8 @@ pub enum Action {
     Cancel(usize),
     /// Whoever was given the lease extends it.
     Extend(usize),
+    /// The operator breaks the lease that stands.
+    End(usize),
     /// The server restarts empty.
     Crash(usize),
     /// The server takes a snapshot.
@@ -85,6 +89,7 @@ pub struct World {
     /// The highest fence that was handed out.
     highest: Option<Fence>,
     epochs: u64,
+    broken: Option<Broken>,
     /// How many servers have come up; those that come next are alike.
     touched: usize,
     breach: Option<Breach>,
@@ -107,6 +112,7 @@ impl World {
             left: setup.budget,
             highest: None,
             epochs: 0,
+            broken: None,
             touched: if setup.alike { 0 } else { setup.servers },
             breach: None,
             story: None,
@@ -139,7 +145,7 @@ impl World {
 
     /// Names the state. Two states with the same name have the same future.
     pub fn key(&self) -> u64 {
-        let rest = (self.left, self.highest, self.epochs, self.touched, self.breach);
+        let rest = (self.left, self.highest, self.epochs, &self.broken, self.touched, self.breach);
         Mixed.hash_one((self.now, &self.servers, &self.clients, rest))
     }
 
@@ -159,8 +165,10 @@ impl World {
                 self.deliver(index, node);
             }
             Action::Hear(index, node) => {
-                let server = self.setup.parties[index].servers[node];
-                self.say_of_client(index, || format!("hears what {} said", tell::server_name(server)));
+                let server = tell::server_name(self.setup.parties[index].servers[node]);
+                let is_break = matches!(self.clients[index].links[node].back.front(), Some(Message::Broken));
+                let what = if is_break { " of a break" } else { "" };
+                self.say_of_client(index, || format!("hears what {server} said{what}"));
                 self.hear(index, node);
             }
             Action::Stray(index, node) => self.deliver_stray(index, node),
@@ -180,6 +188,7 @@ impl World {
                 self.cancel(index);
             }
             Action::Extend(index) => self.extend(index),
+            Action::End(index) => self.end(index),
             Action::Crash(server) => {
                 self.left.crashes -= 1;
                 self.restart(server, Memory::default(), "restarts empty");

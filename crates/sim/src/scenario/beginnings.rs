@@ -1,6 +1,7 @@
 //! Where the searches begin.
 
 use quorlock_core::mode::{Mode, OwnerId};
+use quorlock_core::vote::BreakMode;
 
 use crate::setup::{Budget, Party, Setup};
 
@@ -167,6 +168,57 @@ pub(super) fn waiting_through_a_restart() -> Setup {
     let parties = vec![Party::reaching(&[0, 1]), waiter()];
     let budget = Budget { saves: 1, restores: 1, frees: 1, ..NONE };
     Setup { budget, grid: NO_GRID, horizon: 1_210, ..Setup::new(parties) }
+}
+
+/// An operator who breaks a lease of others, where they are.
+fn operator(mode: BreakMode) -> Party {
+    Party { reaches: vec![0, 1], ..Party::breaking(mode) }
+}
+
+/// One who holds, one who asks, and an operator who breaks the lease.
+fn broken(mode: BreakMode) -> Setup {
+    let parties = vec![Party::reaching(&[0, 1]), Party::reaching(&[0, 1]), Party::breaking(mode)];
+    Setup { grid: NO_GRID, horizon: 1_010, ..Setup::new(parties) }
+}
+
+pub(super) fn broken_to_drain() -> Setup {
+    broken(BreakMode::Drain)
+}
+
+/// The holder renews, and would come back.
+pub(super) fn broken_at_once() -> Setup {
+    let mut holder = Party::reaching(&[0, 1]);
+    holder.renews = Some(500);
+    let parties = vec![holder, operator(BreakMode::Now)];
+    let setup = Setup { grid: NO_GRID, horizon: 1_600, only_fences: true, ..Setup::new(parties) };
+    Setup { budget: Budget { slow: 1, ..NONE }, ..setup }
+}
+
+/// The lease that is meant is given back, and another begins, before the break arrives.
+pub(super) fn broken_too_late() -> Setup {
+    Setup { budget: Budget { frees: 1, ..NONE }, horizon: 0, ..broken(BreakMode::Drain) }
+}
+
+/// The holder learns of it while it renews, or while others are still to be broken.
+pub(super) fn broken_while_renewing() -> Setup {
+    let parties = vec![Party::once(), Party::breaking(BreakMode::Drain)];
+    let setup = Setup { grid: NO_GRID, horizon: 0, ..Setup::new(parties) };
+    Setup { budget: Budget { slow: 1, ..NONE }, ..setup }
+}
+
+/// The holder renews, and a connection may break with everything on it.
+pub(super) fn broken_with_mishaps() -> Setup {
+    let mut parties = vec![Party::reaching(&[0, 1]), operator(BreakMode::Drain)];
+    parties[0].renews = Some(500);
+    let budget = Budget { slow: 1, breaks: 1, frees: 1, ..NONE };
+    Setup { budget, grid: NO_GRID, horizon: 1_510, ..Setup::new(parties) }
+}
+
+/// Freed at once, with somebody who waits for it.
+pub(super) fn broken_at_once_for_a_waiter() -> Setup {
+    let parties = vec![Party::reaching(&[0, 1]), waiter(), operator(BreakMode::Now)];
+    let budget = Budget { slow: 1, frees: 1, ..NONE };
+    Setup { budget, grid: NO_GRID, horizon: 300, only_fences: true, ..Setup::new(parties) }
 }
 
 pub(super) fn two_everywhere() -> Setup {

@@ -19,6 +19,7 @@ impl World {
             actions.extend((self.left.cancels > 0 && client.machine.is_some()).then_some(Action::Cancel(index)));
             let may_extend = client.handed.as_ref().is_some_and(|handed| handed.extensions > 0);
             actions.extend(may_extend.then_some(Action::Extend(index)));
+            actions.extend(self.may_end(index).then_some(Action::End(index)));
             for node in 0..client.links.len() {
                 self.extend_with_link(index, node, &mut actions);
             }
@@ -83,7 +84,12 @@ impl World {
             | Action::Restore(server)
             | Action::Flush(server)
             | Action::Jump(server) => Some(server),
-            Action::Start(_) | Action::Free(_) | Action::Cancel(_) | Action::Extend(_) | Action::Pass => None,
+            Action::Start(_)
+            | Action::Free(_)
+            | Action::Cancel(_)
+            | Action::Extend(_)
+            | Action::End(_)
+            | Action::Pass => None,
         }
     }
 }

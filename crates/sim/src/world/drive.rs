@@ -183,7 +183,7 @@ impl World {
         client.keep(&setup, &setup.parties[index], won, now);
     }
 
-    fn keep_up(&mut self, index: usize, steps: Vec<hold::Step>) {
+    pub(super) fn keep_up(&mut self, index: usize, steps: Vec<hold::Step>) {
         let mut steps = VecDeque::from(steps);
         while let Some(step) = steps.pop_front() {
             match step {
@@ -209,6 +209,9 @@ impl World {
                     let client = &mut *self.clients[index];
                     let Some(hold) = client.hold.take() else { return };
                     let parting = client.parting;
+                    if why == hold::Loss::Broken {
+                        self.judge_loss(hold.attempt());
+                    }
                     self.take_back(index, hold.attempt(), None, parting);
                 }
             }

@@ -18,6 +18,12 @@ pub enum Breach {
     Revived,
     /// A vote stands that nobody has, and nothing is under way to take it back.
     GhostVote,
+    /// A lease goes on for more than a ttl after a majority has broken it.
+    Unbroken,
+    /// A majority has broken a lease, everybody was told, and its holder goes on.
+    Unaware,
+    /// A lease is broken that nobody meant.
+    Mistaken,
     /// A waiter is never served, though everyone goes on asking and everything is delivered.
     Starved,
     /// Somebody asks without end, though nothing has changed.
@@ -31,6 +37,9 @@ impl std::fmt::Display for Breach {
             Self::FenceOrder => "fence out of order",
             Self::Revived => "a lost lease is valid again",
             Self::GhostVote => "ghost vote",
+            Self::Unbroken => "a broken lease goes on",
+            Self::Unaware => "a holder does not learn that its lease is broken",
+            Self::Mistaken => "another lease is broken than was meant",
             Self::Starved => "a waiter is never served",
             Self::Restless => "asks without end",
         })
@@ -61,12 +70,13 @@ impl World {
         if conflict && !self.setup.only_fences {
             self.breach = Some(Breach::TwoHolders);
         }
+        self.breach = self.breach.or_else(|| self.judge_broken());
         let is_drained = self
             .clients
             .iter()
             .all(|client| client.machine.is_none() && !client.has_lease() && client.links.iter().all(Link::is_quiet));
-        // What came back with a snapshot lapses while its node is quarantined.
-        let stands = |server: &Shared<Server>| server.may_vote() && server.memory.record.vote.is_some();
+        // What came back with a snapshot lapses while its node is quarantined, and what was broken by itself.
+        let stands = |server: &Shared<Server>| server.may_vote() && server.has_vote();
         if is_drained && self.servers.iter().any(stands) {
             self.breach = self.breach.or(Some(Breach::GhostVote));
         }

@@ -27,6 +27,8 @@ pub(super) enum Message {
     Reply(Box<Reply>),
     /// To one who waits: it may be free, or the node has given it its vote.
     Hint(Option<Handoff>),
+    /// To everybody: a lease was broken.
+    Broken,
 }
 
 /// An answer on its way.
@@ -139,7 +141,7 @@ impl Link {
         self.connection = None;
         let replies = std::mem::take(&mut self.back).into_iter().filter_map(|message| match message {
             Message::Reply(reply) => Some(reply.letter),
-            Message::Hint(_) => None,
+            Message::Hint(_) | Message::Broken => None,
         });
         let letters = std::mem::take(&mut self.out);
         let unanswered: Vec<Letter> =

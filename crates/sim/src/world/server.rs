@@ -1,12 +1,13 @@
 //! One node: the core's rules over a memory that may be lost, restored or emptied.
 
+use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{
     Answer, Epoch, Errand, FenceNote, Incarnation, KeptRequest, NodeTime, Record, Standing, apply, attend, hand_on,
 };
 use quorlock_core::ticket::Handoff;
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
 
 use super::clock::{BASE, server_time};
 use super::link::Letter;
@@ -88,6 +89,12 @@ impl Server {
         self.is_ripe() && self.memory.life.as_ref().is_some_and(|life| life.run == self.run_id())
     }
 
+    /// Whether it has given its vote to somebody. One that was broken is nobody's.
+    pub(super) fn has_vote(&self) -> bool {
+        let vote = self.memory.record.vote.as_ref();
+        vote.is_some_and(|vote| !vote.attempt.reveal().ends_with(Digest::NOBODY))
+    }
+
     /// How long it has been running, by its own wall clock.
     pub(super) fn uptime(&self, setup: &Setup, now: u64) -> u64 {
         self.time(setup, now).wall_micros.saturating_sub(self.started)
@@ -101,10 +108,15 @@ impl Server {
         let attempt = request.attempt();
         tombstones.retain(|(_, until)| *until >= time.life_millis);
         record.tombstone = tombstones.iter().find(|(of, _)| *of == attempt).map(|(_, until)| *until);
-        let mut answer = apply(&life, record, request, epoch, time);
+        let mutated = mutated_break(setup, record, request);
+        let mut answer = apply(&life, record, mutated.as_ref().unwrap_or(request), epoch, time);
         if let Some(until) = record.tombstone.take() {
             tombstones.retain(|(of, _)| *of != attempt);
             tombstones.push((attempt, until));
+            tombstones.sort_unstable();
+        }
+        if !setup.lacks(Flaw::BreakForgets) {
+            tombstones.extend(answer.buried.iter().copied());
             tombstones.sort_unstable();
         }
         if let (true, Request::Acquire { proposal, .. }, Vote::Refusal(Refusal::Held { .. }), Some(note)) =
@@ -206,5 +218,18 @@ impl Server {
     pub(super) fn ends(&self) -> impl Iterator<Item = u64> + '_ {
         let record = &self.memory.record;
         record.vote.iter().map(|vote| vote.until).chain(record.entries.iter().map(|entry| entry.until))
+    }
+}
+
+/// What a node without one of the rules of breaking would carry out instead.
+fn mutated_break(setup: &Setup, record: &Record, request: &Request) -> Option<Request> {
+    let Request::Break { target, mode } = *request else { return None };
+    match setup.flaw? {
+        Flaw::BreakFrees => Some(Request::Break { target, mode: BreakMode::Now }),
+        Flaw::BreakAny => {
+            let target = Target::Fence(record.fence.as_ref()?.fence);
+            Some(Request::Break { target, mode })
+        }
+        _ => None,
     }
 }

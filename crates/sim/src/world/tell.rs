@@ -3,7 +3,7 @@
 use std::fmt;
 
 use quorlock_core::name::LeaseId;
-use quorlock_core::vote::Vote;
+use quorlock_core::vote::{Request, Vote};
 
 use super::World;
 use super::link::Letter;
@@ -47,11 +47,14 @@ impl World {
     }
 
     /// What a node did with a letter.
-    pub(super) fn say_vote(&mut self, server: usize, letter: &Letter, vote: &Vote, is_stray: bool) {
+    pub(super) fn say_vote(&mut self, server: usize, asker: usize, letter: &Letter, vote: &Vote, is_stray: bool) {
         if self.story.is_none() {
             return;
         }
-        let whose = self.attempt_name(letter.request.attempt());
+        let whose = match &letter.request {
+            Request::Break { .. } => client_name(asker),
+            request => self.attempt_name(request.attempt()),
+        };
         let (what, says) = (words::of_request(&letter.request, letter.again), words::of_vote(&letter.request, vote));
         let late = if is_stray { ", from a broken connection" } else { "" };
         self.say_of_server(server, || format!("gets {whose}'s {what}{late}: {says}"));

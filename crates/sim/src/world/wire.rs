@@ -35,7 +35,8 @@ impl World {
         let server = &mut self.servers[behind];
         let answer = server.vote(&setup, self.now, &letter.request, letter.epoch, letter.again);
         let (vote, epoch) = (answer.vote, server.epoch());
-        self.say_vote(behind, &letter, &vote, is_stray);
+        self.say_vote(behind, index, &letter, &vote, is_stray);
+        self.note_break(behind, &vote);
         if let Some(hint) = answer.hint {
             self.tell_the_first(behind, hint, answer.next.as_ref());
         }
@@ -65,6 +66,7 @@ impl World {
         let Reply { letter, mut vote, epoch } = match link.back.pop_front() {
             Some(Message::Reply(reply)) => *reply,
             Some(Message::Hint(handoff)) => return self.hinted(index, node, handoff),
+            Some(Message::Broken) => return self.doubt(index),
             None => return,
         };
         let attempt = letter.request.attempt();
