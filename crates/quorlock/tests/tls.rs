@@ -56,12 +56,12 @@ async fn every_master_of_a_cluster_is_spoken_to_over_tls_if_it_can_be_verified()
 
 /// Runs a test once more, in a process that trusts the authority: that is set for a process as a whole.
 fn trusting(authority: &Authority, test: &str, nodes: &str) {
-    let copy = Command::new(std::env::current_exe().unwrap())
+    let copy = Command::new(std::env::current_exe().expect("this process has a program"))
         .args(["--exact", test])
         .env("SSL_CERT_FILE", authority.path())
         .env(NODES, nodes)
         .output()
-        .unwrap();
+        .expect("it can be started once more");
     let said = String::from_utf8_lossy(&copy.stdout);
     assert!(copy.status.success(), "{said}{}", String::from_utf8_lossy(&copy.stderr));
     assert!(said.contains("1 passed"), "{said}");

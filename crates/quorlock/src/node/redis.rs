@@ -5,6 +5,7 @@
 
 mod cluster;
 mod codec;
+mod commands;
 #[cfg(test)]
 mod differential;
 mod exam;
@@ -18,6 +19,7 @@ mod scripts;
 mod seeds;
 mod sentinel;
 mod trouble;
+mod value;
 mod wire;
 
 use std::collections::VecDeque;
@@ -250,10 +252,10 @@ impl Session for RedisSession {
     }
 
     fn send(&mut self, life: Option<Life>, letters: Vec<Letter>) {
-        let pipe = codec::batch(life, &letters, &self.constants);
-        let commands = pipe.len();
+        let batch = codec::batch(life, &letters, &self.constants);
+        let commands = batch.len();
         let values = Vec::with_capacity(commands);
-        self.ask(Expected::Batch { life, letters, commands, values }, &pipe.get_packed_pipeline());
+        self.ask(Expected::Batch { life, letters, commands, values }, batch.as_bytes());
     }
 }
 

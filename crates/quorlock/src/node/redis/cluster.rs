@@ -9,10 +9,12 @@ mod shards;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{ConnectionInfo, Pipeline, RedisConnectionInfo};
+use ::redis::{ConnectionInfo, RedisConnectionInfo};
 use futures_util::future::try_join_all;
 use quorlock_core::node::{Constants, Errand};
 
+use super::codec::Writer;
+use super::commands::Commands;
 use super::fitness::{self, Post, identify};
 use super::scripts::Home;
 use super::seeds::{self, Seeds};
@@ -142,18 +144,19 @@ impl Session for ClusterSession {
     }
 
     fn send(&mut self, life: Option<Life>, letters: Vec<Letter>) {
-        let mut pipes = vec![Pipeline::new(); self.lanes.len()];
+        let mut mail: Vec<Commands> = self.lanes.iter().map(|_| Commands::default()).collect();
+        let writer = Writer::new(life, &self.constants);
         let mut route = Vec::with_capacity(letters.len());
         for letter in &letters {
             let slot = letter.place.slot.unwrap_or_else(|| Slot::of(&letter.place.key));
             let lane = self.shards.lane(slot);
-            pipes[lane].add_command(codec::request(life, letter, &self.constants));
+            writer.write(letter, &mut mail[lane]);
             route.push(lane);
         }
         // The answers are expected before the questions leave.
         self.desk.expect(About::Batch { life, letters }, &route);
-        for (wire, pipe) in self.lanes.iter().zip(&pipes).filter(|(_, pipe)| !pipe.is_empty()) {
-            wire.send(&pipe.get_packed_pipeline());
+        for (wire, commands) in self.lanes.iter().zip(&mail).filter(|(_, commands)| commands.len() > 0) {
+            wire.send(commands.as_bytes());
         }
     }
 }

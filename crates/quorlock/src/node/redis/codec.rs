@@ -4,166 +4,29 @@
 mod anything;
 mod errand;
 mod report;
+mod request;
 mod search;
 
 use std::time::Duration;
 
-use ::redis::{Cmd, Pipeline, ServerError, Value, cmd};
+use ::redis::{ServerError, Value};
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX, Period};
 use quorlock_core::name::Holder;
-use quorlock_core::node::{Constants, Epoch, retention_millis};
+use quorlock_core::node::Epoch;
 use quorlock_core::ticket::{Line, Parting, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{BreakMode, FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Target, Vote};
 
 use super::malformed;
-use super::scripts::{Home, fence_key, holds_key, kept_key, line_key, mark_key, tombstone_key, tombstone_prefix};
 use crate::node::{Letter, Life, Reply, Trouble};
 #[cfg(any(test, feature = "doors"))]
 pub(crate) use anything::take_anything;
 pub(super) use errand::{errand, standing};
 use report::report;
+pub(super) use request::{Writer, batch};
 pub(super) use search::{page, search};
-
-/// A batch as one write. Plain requests know nothing of epochs, so a batch with any of them ends with a look at it.
-pub(super) fn batch(life: Option<Life>, letters: &[Letter], constants: &Constants) -> Pipeline {
-    let mut pipe = Pipeline::with_capacity(letters.len() + 1);
-    for letter in letters {
-        pipe.add_command(request(life, letter, constants));
-    }
-    if letters.iter().any(|letter| letter.request.is_plain()) {
-        pipe.cmd("GET").arg(Home::Server.epoch_key());
-    }
-    pipe
-}
-
-pub(super) fn request(life: Option<Life>, letter: &Letter, constants: &Constants) -> Cmd {
-    let place = &letter.place;
-    let scripts = Home::of(place).scripts();
-    match &*letter.request {
-        Request::Acquire { proposal, ttl, holder, mode, waiter, .. } => {
-            let bid = Bid { verb: "acquire", fence: *proposal, ttl: *ttl, holder, mode: *mode, waiter: *waiter };
-            vote_command(life, letter, constants, &bid)
-        }
-        Request::Renew { fence, ttl, repair, holder, mode, .. } => {
-            let verb = if *repair { "repair" } else { "renew" };
-            let bid = Bid { verb, fence: *fence, ttl: *ttl, holder, mode: *mode, waiter: None };
-            vote_command(life, letter, constants, &bid)
-        }
-        Request::Release { attempt, tombstone, parting } => {
-            let mut command = cmd("EVALSHA");
-            command.arg(&scripts.release.sha).arg(5).arg(&place.key).arg(tombstone_key(place, *attempt));
-            command.arg(line_key(place)).arg(kept_key(place)).arg(holds_key(place));
-            command.arg(match parting {
-                Some(Parting::Leave(waiter)) => format!("leave {}", place_in_line(*waiter)),
-                Some(Parting::Yield(waiter)) => format!("yield {}", place_in_line(*waiter)),
-                None => String::new(),
-            });
-            command.arg(*tombstone);
-            command
-        }
-        Request::Retire { owner, tombstone } => {
-            let mut command = cmd("EVALSHA");
-            command.arg(&scripts.release.sha).arg(5).arg(&place.key).arg(tombstone_key(place, owner.tombstone()));
-            command.arg(line_key(place)).arg(kept_key(place)).arg(holds_key(place));
-            command.arg("").arg(*tombstone).arg("owner");
-            command
-        }
-        Request::Inspect => {
-            let mut command = cmd("EVALSHA");
-            command.arg(&scripts.inspect.sha).arg(5).arg(&place.key).arg(fence_key(place));
-            command.arg(line_key(place)).arg(kept_key(place)).arg(holds_key(place));
-            command
-        }
-        Request::Check { attempt, slot } => {
-            let mut command = cmd("EVALSHA");
-            command.arg(&scripts.check.sha).arg(4);
-            command.arg(mark_key(place)).arg(&place.key).arg(tombstone_key(place, *attempt)).arg(holds_key(place));
-            let slot = slot.map(|slot| slot.to_string()).unwrap_or_default();
-            command.arg(mark(life)).arg(attempt.reveal()).arg(slot);
-            command
-        }
-        Request::Break { target, mode } => {
-            let mut command = cmd("EVALSHA");
-            command.arg(&scripts.breaking.sha).arg(5).arg(&place.key).arg(fence_key(place));
-            command.arg(line_key(place)).arg(kept_key(place)).arg(holds_key(place));
-            match target {
-                Target::Fence(fence) => command.arg("fence").arg(fence.get()),
-                Target::Digest(digest) => command.arg("digest").arg(digest.digits()),
-            };
-            command.arg(match mode {
-                BreakMode::Drain => "drain",
-                BreakMode::Now => "now",
-            });
-            command.arg(constants.max_ttl_millis).arg(tombstone_prefix(place));
-            command
-        }
-        Request::PlainAcquire { attempt, ttl } => {
-            let mut command = cmd("SET");
-            command.arg(&place.key).arg(attempt.reveal()).arg("NX").arg("PX").arg(ttl.as_millis());
-            command
-        }
-        Request::PlainExtend { attempt, ttl } => {
-            let mut command = cmd("EVALSHA");
-            command.arg(&scripts.plain_extend.sha).arg(1).arg(&place.key).arg(attempt.reveal()).arg(ttl.as_millis());
-            command
-        }
-        Request::PlainRelease { attempt } => {
-            let mut command = cmd("EVALSHA");
-            command.arg(&scripts.plain_release.sha).arg(1).arg(&place.key).arg(attempt.reveal());
-            command
-        }
-    }
-}
-
-/// What an acquire and a renewal have in common.
-struct Bid<'a> {
-    verb: &'static str,
-    fence: Fence,
-    ttl: Ttl,
-    holder: &'a str,
-    mode: Mode,
-    waiter: Option<Waiter>,
-}
-
-fn vote_command(life: Option<Life>, letter: &Letter, constants: &Constants, bid: &Bid<'_>) -> Cmd {
-    let (place, attempt) = (&letter.place, letter.request.attempt());
-    let scripts = Home::of(place).scripts();
-    let script = if matches!(bid.mode, Mode::Exclusive { .. }) { &scripts.acquire } else { &scripts.enter };
-    let mut command = cmd("EVALSHA");
-    // An argument costs the server as much as half a command: those that have nothing to say are left out.
-    let has_entries = bid.mode != Mode::EXCLUSIVE;
-    let owner = bid.mode.owner();
-    command.arg(&script.sha).arg(6 + usize::from(has_entries) + usize::from(owner.is_some()));
-    command.arg(mark_key(place)).arg(&place.key).arg(fence_key(place)).arg(tombstone_key(place, attempt));
-    command.arg(line_key(place)).arg(kept_key(place));
-    if has_entries {
-        command.arg(holds_key(place));
-    }
-    command.arg(owner.map(|owner| tombstone_key(place, owner.tombstone())));
-    command.arg(mark(life)).arg(bid.verb).arg(bid.fence.get()).arg(bid.ttl.as_millis());
-    command.arg(constants.sigma_micros).arg(retention_millis(constants)).arg(bid.holder);
-    command.arg(bid.waiter.map(place_in_line).unwrap_or_default());
-    match bid.mode {
-        Mode::Exclusive { writer } => command.arg(writer.map(OwnerId::reveal)),
-        Mode::Reentrant { owner } => command.arg(owner.reveal()).arg("r"),
-        Mode::Shared { owner } => command.arg(owner.reveal()).arg("s"),
-        Mode::Slot { permits, slot } => command.arg(slot).arg("k").arg(permits),
-    };
-    command
-}
-
-/// The last time that has 16 digits.
-const AT_MAX: u64 = 9_999_999_999_999_999;
-
-/// A waiter's ticket and the rest of its place in line: always of the same length.
-fn place_in_line(Waiter { ticket, channel, shared }: Waiter) -> String {
-    let kind = if shared { 's' } else { 'x' };
-    // Clocks that have run past that have no fences to give either.
-    format!("{:016}-{} {kind} {}", ticket.at.min(AT_MAX), ticket.id_digits(), channel.digits())
-}
 
 /// What the epoch key holds while this life is ripe. No life, no mark: nothing that was ever stored is equal to it.
 fn mark(life: Option<Life>) -> String {

@@ -268,11 +268,12 @@ impl Bench {
     /// Calls the script of a request with some of its arguments changed.
     fn provoke(&mut self, place: &Arc<Place>, request: &Request, changes: &[Change]) -> Value {
         let letter = Letter { place: Arc::clone(place), request: Arc::new(request.clone()) };
-        let honest = codec::request(Some(self.life), &letter, &constants());
+        let honest = codec::batch(Some(self.life), &[letter], &constants());
+        let Ok(Value::Array(honest)) = ::redis::parse_redis_value(honest.as_bytes()) else { panic!("not one command") };
         let mut words: Vec<Option<Vec<u8>>> = honest
-            .args_iter()
+            .into_iter()
             .map(|word| match word {
-                ::redis::Arg::Simple(bytes) => Some(bytes.to_vec()),
+                Value::BulkString(bytes) => Some(bytes),
                 _ => panic!("a word that is none"),
             })
             .collect();

@@ -152,6 +152,8 @@ pub(crate) struct Scripts {
     pub(crate) errand: Loaded,
     pub(crate) plain_extend: Loaded,
     pub(crate) plain_release: Loaded,
+    /// Where the mark of the node's epoch is.
+    pub(crate) epoch_key: String,
 }
 
 static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Home::Server));
@@ -174,53 +176,57 @@ impl Scripts {
             errand: loaded(include_str!("errand.lua")),
             plain_extend: loaded(include_str!("plain_extend.lua")),
             plain_release: loaded(include_str!("plain_release.lua")),
+            epoch_key: home.epoch_key(),
         }
     }
 
     pub(crate) fn all(&self) -> [&Loaded; 10] {
-        let Self { acquire, enter, release, inspect, check, search, breaking, errand, plain_extend, plain_release } =
-            self;
+        let Self { acquire, enter, release, inspect, check, search, breaking, errand, plain_extend, .. } = self;
+        let plain_release = &self.plain_release;
         [acquire, enter, release, inspect, check, search, breaking, errand, plain_extend, plain_release]
     }
 }
 
-/// The key under which a script about this place finds the epoch's mark. One that must not look at it is given a key
-/// that lives with the others.
-pub(crate) fn mark_key(place: &Place) -> String {
-    match Home::of(place) {
-        Home::Server => Home::Server.epoch_key(),
-        Home::Cluster => place.key.clone(),
-    }
+/// What the keys that go with a name's own begin with, behind the reserved prefix.
+pub(crate) mod companion {
+    pub(crate) const FENCE: &str = "fence:";
+    /// Who has entered, unless the vote is exclusive: a hash with a field for each attempt, void unless its `period` is
+    /// what the vote says.
+    pub(crate) const HOLDS: &str = "holds:";
+    /// Who waits, by ticket.
+    pub(crate) const LINE: &str = "line:";
+    /// Who waits, by the last millisecond in which the place is kept.
+    pub(crate) const KEPT: &str = "kept:";
+    /// What those in line wait for: a hash with a field for each place. What is there for others means nothing.
+    #[cfg(test)]
+    pub(crate) const ASKED: &str = "asked:";
+    /// Of an attempt, or of an owner: a tombstone.
+    pub(crate) const DONE: &str = "done:";
 }
 
-fn companion(place: &Place, what: &str) -> String {
-    format!("{RESERVED_PREFIX}{what}:{}{}", place.tag(), place.key)
+fn companion(place: &Place, which: &str) -> String {
+    format!("{RESERVED_PREFIX}{which}{}{}", place.tag(), place.key)
 }
 
 pub(crate) fn fence_key(place: &Place) -> String {
-    companion(place, "fence")
+    companion(place, companion::FENCE)
 }
 
-/// Who has entered, unless the vote is exclusive: a hash with a field for each attempt, void unless its `period` is
-/// what the vote says.
 pub(crate) fn holds_key(place: &Place) -> String {
-    companion(place, "holds")
+    companion(place, companion::HOLDS)
 }
 
-/// Who waits, by ticket.
 pub(crate) fn line_key(place: &Place) -> String {
-    companion(place, "line")
+    companion(place, companion::LINE)
 }
 
-/// Who waits, by the last millisecond in which the place is kept.
 pub(crate) fn kept_key(place: &Place) -> String {
-    companion(place, "kept")
+    companion(place, companion::KEPT)
 }
 
-/// What those in line wait for: a hash with a field for each place. What is there for others means nothing.
 #[cfg(test)]
 pub(crate) fn asked_key(place: &Place) -> String {
-    companion(place, "asked")
+    companion(place, companion::ASKED)
 }
 
 pub(crate) fn tombstone_key(place: &Place, attempt: LeaseId) -> String {
@@ -229,7 +235,7 @@ pub(crate) fn tombstone_key(place: &Place, attempt: LeaseId) -> String {
 
 /// What comes before the attempt in the keys of tombstones.
 pub(crate) fn tombstone_prefix(place: &Place) -> String {
-    format!("{RESERVED_PREFIX}done:{}", place.tag())
+    format!("{RESERVED_PREFIX}{}{}", companion::DONE, place.tag())
 }
 
 /// Where all clients hear of locks that were broken: each message is a key.

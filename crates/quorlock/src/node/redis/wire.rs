@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use ::redis::{ConnectionAddr, ConnectionInfo, Value, parse_redis_value};
+use ::redis::{ConnectionAddr, ConnectionInfo, Value};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -17,6 +17,7 @@ use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
 use super::frame::Measure;
+use super::value;
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
@@ -274,7 +275,7 @@ const READ_MIN: usize = 4_096;
 const ROOM_MAX: usize = 64 * 1_024;
 
 fn parse(bytes: &[u8]) -> io::Result<Value> {
-    parse_redis_value(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, super::describe(&error)))
+    value::read(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, super::describe(&error)))
 }
 
 fn malformed(what: &'static str) -> io::Error {

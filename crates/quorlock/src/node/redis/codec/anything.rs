@@ -7,7 +7,7 @@ use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::ticket::{Channel, Ticket};
 
 use super::super::frame::Measure;
-use super::super::{hints, history};
+use super::super::{hints, history, value};
 use super::{
     BreakMode, Duration, Epoch, FREE_LISTED_MAX, Fence, Letter, Life, Mode, OwnerId, Parting, Reply, Request, Target,
     Ttl, Value, Vote, Waiter, hex, mark, page, replies, standing,
@@ -82,7 +82,13 @@ pub(crate) fn take_anything(bytes: &[u8]) {
     let in_pieces = (0..=bytes.len()).map(|end| measure.look(&bytes[..end])).find(|looked| *looked != Ok(None));
     assert_eq!(in_pieces.unwrap_or(Ok(None)), length, "in pieces it is another value");
     let Ok(Some(length)) = length else { return };
-    let Ok(value) = parse_redis_value(&bytes[..length]) else { return };
+    let value = value::read(&bytes[..length]);
+    assert_eq!(
+        value.as_ref().ok(),
+        parse_redis_value(&bytes[..length]).as_ref().ok(),
+        "read in one go it is another value"
+    );
+    let Ok(value) = value else { return };
     if let Value::Push { kind, data } = &value {
         drop(hints::heard(Channel(5), kind, data));
         return;

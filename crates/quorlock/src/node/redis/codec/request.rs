@@ -1,0 +1,204 @@
+//! Requests into commands.
+
+use quorlock_core::fence::Fence;
+use quorlock_core::mode::{Mode, OwnerId};
+use quorlock_core::node::{Constants, retention_millis};
+use quorlock_core::ticket::{Parting, Waiter};
+use quorlock_core::time::Ttl;
+use quorlock_core::vote::{BreakMode, Request, Target};
+
+use super::super::commands::{Commands, Words};
+use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, LINE};
+use super::super::scripts::{Home, Scripts, tombstone_prefix};
+use super::mark;
+use crate::node::place::{Place, RESERVED_PREFIX};
+use crate::node::{Letter, Life};
+
+/// What all requests of a batch have in common.
+pub(in crate::node::redis) struct Writer<'a> {
+    /// What the epoch key holds while this life is ripe.
+    mark: String,
+    constants: &'a Constants,
+}
+
+/// A batch as one write. Plain requests know nothing of epochs, so a batch with any of them ends with a look at it.
+pub(in crate::node::redis) fn batch(life: Option<Life>, letters: &[Letter], constants: &Constants) -> Commands {
+    let (mut commands, writer) = (Commands::default(), Writer::new(life, constants));
+    for letter in letters {
+        writer.write(letter, &mut commands);
+    }
+    if letters.iter().any(|letter| letter.request.is_plain()) {
+        commands.add(|words| {
+            words.word("GET").word(&Home::Server.scripts().epoch_key);
+        });
+    }
+    commands
+}
+
+impl<'a> Writer<'a> {
+    pub(in crate::node::redis) fn new(life: Option<Life>, constants: &'a Constants) -> Self {
+        Self { mark: mark(life), constants }
+    }
+
+    /// Adds one request.
+    pub(in crate::node::redis) fn write(&self, letter: &Letter, commands: &mut Commands) {
+        commands.add(|words| self.compose(letter, words));
+    }
+
+    fn compose(&self, letter: &Letter, words: &mut Words) {
+        let place = &*letter.place;
+        let scripts = Home::of(place).scripts();
+        let keys = Keys { place, tag: place.tag() };
+        match &*letter.request {
+            Request::Acquire { proposal, ttl, holder, mode, waiter, .. } => {
+                let bid = Bid { verb: "acquire", fence: *proposal, ttl: *ttl, holder, mode: *mode, waiter: *waiter };
+                self.vote(&keys, letter, &bid, words);
+            }
+            Request::Renew { fence, ttl, repair, holder, mode, .. } => {
+                let verb = if *repair { "repair" } else { "renew" };
+                let bid = Bid { verb, fence: *fence, ttl: *ttl, holder, mode: *mode, waiter: None };
+                self.vote(&keys, letter, &bid, words);
+            }
+            Request::Release { attempt, tombstone, parting } => {
+                words.word("EVALSHA").word(&scripts.release.sha).word("5").word(&place.key);
+                keys.tombstone(&attempt.reveal(), words);
+                keys.companions(&[LINE, KEPT, HOLDS], words);
+                match parting {
+                    Some(Parting::Leave(waiter)) => words.joined(&["leave ", &place_in_line(*waiter)]),
+                    Some(Parting::Yield(waiter)) => words.joined(&["yield ", &place_in_line(*waiter)]),
+                    None => words.word(""),
+                };
+                if let Some(tombstone) = tombstone {
+                    words.number(*tombstone);
+                }
+            }
+            Request::Retire { owner, tombstone } => {
+                words.word("EVALSHA").word(&scripts.release.sha).word("5").word(&place.key);
+                keys.tombstone(&owner.reveal(), words);
+                keys.companions(&[LINE, KEPT, HOLDS], words);
+                words.word("").number(*tombstone).word("owner");
+            }
+            Request::Inspect => {
+                words.word("EVALSHA").word(&scripts.inspect.sha).word("5").word(&place.key);
+                keys.companions(&[FENCE, LINE, KEPT, HOLDS], words);
+            }
+            Request::Check { attempt, slot } => {
+                let attempt = attempt.reveal();
+                words.word("EVALSHA").word(&scripts.check.sha).word("4").word(keys.mark()).word(&place.key);
+                keys.tombstone(&attempt, words);
+                keys.companions(&[HOLDS], words);
+                words.word(&self.mark).word(&attempt);
+                match slot {
+                    Some(slot) => words.number(u64::from(*slot)),
+                    None => words.word(""),
+                };
+            }
+            Request::Break { target, mode } => {
+                words.word("EVALSHA").word(&scripts.breaking.sha).word("5").word(&place.key);
+                keys.companions(&[FENCE, LINE, KEPT, HOLDS], words);
+                match target {
+                    Target::Fence(fence) => words.word("fence").number(fence.get()),
+                    Target::Digest(digest) => words.word("digest").word(&digest.digits()),
+                };
+                words.word(match mode {
+                    BreakMode::Drain => "drain",
+                    BreakMode::Now => "now",
+                });
+                words.number(self.constants.max_ttl_millis).word(&tombstone_prefix(place));
+            }
+            Request::PlainAcquire { attempt, ttl } => {
+                words.word("SET").word(&place.key).word(&attempt.reveal()).word("NX").word("PX");
+                words.number(ttl.as_millis());
+            }
+            Request::PlainExtend { attempt, ttl } => {
+                plain(&scripts.plain_extend.sha, place, &attempt.reveal(), words).number(ttl.as_millis());
+            }
+            Request::PlainRelease { attempt } => {
+                plain(&scripts.plain_release.sha, place, &attempt.reveal(), words);
+            }
+        }
+    }
+
+    fn vote(&self, keys: &Keys<'_>, letter: &Letter, bid: &Bid<'_>, words: &mut Words) {
+        let Self { mark, constants } = self;
+        let Scripts { acquire, enter, .. } = Home::of(keys.place).scripts();
+        let script = if matches!(bid.mode, Mode::Exclusive { .. }) { acquire } else { enter };
+        // An argument costs the server as much as half a command: those that have nothing to say are left out.
+        let has_entries = bid.mode != Mode::EXCLUSIVE;
+        let owner = bid.mode.owner().map(OwnerId::reveal);
+        words.word("EVALSHA").word(&script.sha).number(6 + u64::from(has_entries) + u64::from(owner.is_some()));
+        words.word(keys.mark()).word(&keys.place.key);
+        keys.companions(&[FENCE], words);
+        keys.tombstone(&letter.request.attempt().reveal(), words);
+        keys.companions(&[LINE, KEPT], words);
+        if has_entries {
+            keys.companions(&[HOLDS], words);
+        }
+        if let Some(owner) = &owner {
+            keys.tombstone(owner, words);
+        }
+        words.word(mark).word(bid.verb).number(bid.fence.get()).number(bid.ttl.as_millis());
+        words.number(constants.sigma_micros).number(retention_millis(constants)).word(bid.holder);
+        match bid.waiter {
+            Some(waiter) => words.word(&place_in_line(waiter)),
+            None => words.word(""),
+        };
+        match bid.mode {
+            Mode::Exclusive { writer: None } => words,
+            Mode::Exclusive { writer: Some(writer) } => words.word(&writer.reveal()),
+            Mode::Reentrant { owner } => words.word(&owner.reveal()).word("r"),
+            Mode::Shared { owner } => words.word(&owner.reveal()).word("s"),
+            Mode::Slot { permits, slot } => words.number(u64::from(slot)).word("k").number(u64::from(permits)),
+        };
+    }
+}
+
+fn plain<'a>(sha: &str, place: &Place, attempt: &str, words: &'a mut Words) -> &'a mut Words {
+    words.word("EVALSHA").word(sha).word("1").word(&place.key).word(attempt)
+}
+
+/// What an acquire and a renewal have in common.
+struct Bid<'a> {
+    verb: &'static str,
+    fence: Fence,
+    ttl: Ttl,
+    holder: &'a str,
+    mode: Mode,
+    waiter: Option<Waiter>,
+}
+
+/// The keys of a name.
+struct Keys<'a> {
+    place: &'a Place,
+    tag: String,
+}
+
+impl Keys<'_> {
+    /// Where a script finds the epoch's mark. One that must not look at it is given a key that lives with the others.
+    fn mark(&self) -> &str {
+        match Home::of(self.place) {
+            Home::Server => &Home::Server.scripts().epoch_key,
+            Home::Cluster => &self.place.key,
+        }
+    }
+
+    fn companions(&self, which: &[&str], words: &mut Words) {
+        for which in which {
+            words.joined(&[RESERVED_PREFIX, which, &self.tag, &self.place.key]);
+        }
+    }
+
+    fn tombstone(&self, digits: &str, words: &mut Words) {
+        words.joined(&[RESERVED_PREFIX, DONE, &self.tag, digits]);
+    }
+}
+
+/// The last time that has 16 digits.
+const AT_MAX: u64 = 9_999_999_999_999_999;
+
+/// A waiter's ticket and the rest of its place in line: always of the same length.
+fn place_in_line(Waiter { ticket, channel, shared }: Waiter) -> String {
+    let kind = if shared { 's' } else { 'x' };
+    // Clocks that have run past that have no fences to give either.
+    format!("{:016}-{} {kind} {}", ticket.at.min(AT_MAX), ticket.id_digits(), channel.digits())
+}

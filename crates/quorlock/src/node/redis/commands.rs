@@ -1,0 +1,125 @@
+//! Commands as a server reads them, written straight into the bytes that are sent.
+
+/// Commands, one behind the other.
+#[derive(Debug, Default)]
+pub(super) struct Commands {
+    bytes: Vec<u8>,
+    count: usize,
+    /// The command that is being composed: how many words it has is known at its end, and told at its beginning.
+    draft: Words,
+}
+
+impl Commands {
+    /// Adds one that is made of these words.
+    pub(super) fn add(&mut self, compose: impl FnOnce(&mut Words)) {
+        self.draft.bytes.clear();
+        self.draft.count = 0;
+        compose(&mut self.draft);
+        number(&mut self.bytes, b'*', self.draft.count);
+        self.bytes.extend_from_slice(&self.draft.bytes);
+        self.count += 1;
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The words of one command.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Words {
+    pub(super) fn word(&mut self, word: &str) -> &mut Self {
+        self.joined(&[word])
+    }
+
+    /// One word, of several parts.
+    pub(super) fn joined(&mut self, parts: &[&str]) -> &mut Self {
+        self.count += 1;
+        number(&mut self.bytes, b'$', parts.iter().map(|part| part.len()).sum());
+        for part in parts {
+            self.bytes.extend_from_slice(part.as_bytes());
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+        self
+    }
+
+    pub(super) fn number(&mut self, number: u64) -> &mut Self {
+        let mut digits = [0; DIGITS_MAX];
+        let digits = decimal(number, &mut digits);
+        self.count += 1;
+        self::number(&mut self.bytes, b'$', digits.len());
+        self.bytes.extend_from_slice(digits);
+        self.bytes.extend_from_slice(b"\r\n");
+        self
+    }
+}
+
+/// A line that says how much of something comes.
+fn number(bytes: &mut Vec<u8>, kind: u8, count: usize) {
+    let mut digits = [0; DIGITS_MAX];
+    bytes.push(kind);
+    bytes.extend_from_slice(decimal(count as u64, &mut digits));
+    bytes.extend_from_slice(b"\r\n");
+}
+
+/// As many digits as the largest number has.
+const DIGITS_MAX: usize = 20;
+
+fn decimal(mut number: u64, room: &mut [u8; DIGITS_MAX]) -> &[u8] {
+    let mut at = DIGITS_MAX;
+    loop {
+        at -= 1;
+        room[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &room[at..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::redis::cmd;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_what_the_server_reads(texts in prop::collection::vec(".{0,40}", 0..12), numbers: [u64; 3]) {
+            let (mut commands, mut expected) = (Commands::default(), Vec::new());
+            for number in numbers {
+                let mut command = cmd("SET");
+                command.arg(&texts).arg(texts.concat()).arg(number);
+                expected.extend(command.get_packed_command());
+                commands.add(|words| {
+                    words.word("SET");
+                    for text in &texts {
+                        words.word(text);
+                    }
+                    let parts: Vec<&str> = texts.iter().map(String::as_str).collect();
+                    words.joined(&parts).number(number);
+                });
+            }
+            prop_assert_eq!(commands.as_bytes(), &*expected);
+            prop_assert_eq!(commands.len(), 3);
+        }
+    }
+
+    #[test]
+    fn the_smallest_and_the_largest_number_have_all_their_digits() {
+        for number in [0, 9, 10, u64::MAX] {
+            assert_eq!(decimal(number, &mut [0; DIGITS_MAX]), number.to_string().as_bytes());
+        }
+    }
+}
