@@ -264,6 +264,26 @@ impl Hold {
         steps
     }
 
+    /// Somebody else renews it from now on, who knows nothing of this hold: it ends here with what it has. `false` when it
+    /// was over before.
+    pub fn hand_over(&mut self, now: Moment) -> bool {
+        self.watchdog = Watchdog::new(Renewals::Off, self.terms.ttl, now);
+        self.renewal = None;
+        self.is_held()
+    }
+
+    /// What to ask of which nodes, so that those have the lease as well that have not acknowledged it yet. `None` when all
+    /// have, and for a plain lock, which has no request for that; also when it is not surely held any more: whoever
+    /// cannot know that it was never lost must not bring a vote back.
+    pub fn repair(&self, now: Moment) -> Option<(Vec<usize>, Request)> {
+        if self.validity(now).is_zero() {
+            return None;
+        }
+        let nodes: Vec<usize> = (0..self.acks.len()).filter(|&node| self.acks[node].is_none()).collect();
+        let request = self.request_of(self.fence?);
+        (!nodes.is_empty()).then_some((nodes, request))
+    }
+
     /// The holder is done. `false` when it was over before.
     pub fn release(&mut self) -> bool {
         let held = self.phase == Phase::Held;
@@ -297,15 +317,17 @@ impl Hold {
         self.rounds = self.rounds.wrapping_add(1);
         let deadline = now + self.terms.node_deadline;
         self.renewal = Some(Renewal { round: Round::new(self.terms.quorum), begun: now, deadline });
-        let (attempt, ttl) = (self.attempt, self.terms.ttl);
         let request = match self.fence {
-            Some(fence) => {
-                let (holder, mode) = (self.terms.holder.clone(), self.terms.mode);
-                Request::Renew { attempt, fence, ttl, repair: true, holder, mode }
-            }
-            None => Request::PlainExtend { attempt, ttl },
+            Some(fence) => self.request_of(fence),
+            None => Request::PlainExtend { attempt: self.attempt, ttl: self.terms.ttl },
         };
         Step::Ask { round: self.rounds, request }
+    }
+
+    /// Renews it where it stands, and gives it where the node has lost it.
+    fn request_of(&self, fence: Fence) -> Request {
+        let (holder, mode) = (self.terms.holder.clone(), self.terms.mode);
+        Request::Renew { attempt: self.attempt, fence, ttl: self.terms.ttl, repair: true, holder, mode }
     }
 
     fn settle(&mut self, now: Moment, dice: &mut dyn Dice, steps: &mut Vec<Step>) {

@@ -196,8 +196,8 @@ impl Client {
     /// lease was lost meanwhile.
     ///
     /// # Errors
-    /// [`ExtendError::Lost`] when no majority can have it any more: nothing revives it. [`ExtendError::NoQuorum`] when too
-    /// few nodes answered; it may still be held.
+    /// [`ExtendError::Lost`] when no majority can have it any more: nothing revives it, and what is left of it is given
+    /// back. [`ExtendError::NoQuorum`] when too few nodes answered; it may still be held, until the end that was known before.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop an extension that is under way.

@@ -17,7 +17,9 @@ use quorlock_core::watchdog::Renewals;
 
 use crate::declare;
 use crate::error::{CloseError, ConfigError, InitError};
+use crate::handed::Doubts;
 use crate::history::Event;
+use crate::keeper::Mending;
 use crate::leases::Leases;
 use crate::link::{Link, LinkConfig, Pending, Waiters};
 use crate::membership::Membership;
@@ -126,6 +128,10 @@ pub(crate) struct Cluster {
     nodes: Vec<Arc<dyn Node>>,
     membership: Arc<Membership>,
     pub(crate) leases: Arc<Leases>,
+    /// Leases that were handed over before all nodes had granted them.
+    pub(crate) mending: Mending,
+    /// Leases of others that may be lost.
+    pub(crate) doubts: Doubts,
     /// Attempts that may still have something to give back.
     pub(crate) pending: Arc<Pending>,
     /// Attempts that wait in line.
@@ -152,6 +158,8 @@ impl Cluster {
             nodes,
             membership: Arc::new(membership),
             leases: Arc::clone(&link.leases),
+            mending: Mending::default(),
+            doubts: Doubts::default(),
             pending: Arc::clone(&link.pending),
             waiters: Arc::clone(&link.waiters),
             channel: link.channel,
@@ -217,6 +225,7 @@ impl Cluster {
         for held in self.leases.close() {
             held.close();
         }
+        self.mending.close();
         for link in &self.links {
             link.close();
         }

@@ -1,6 +1,7 @@
 //! A lease that nobody holds here: what it takes to extend, check and release it, anywhere.
 
 pub(crate) mod asking;
+mod doubts;
 mod text;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use quorlock_core::name::{Holder, LeaseId, Name};
 use quorlock_core::time::Ttl;
 
 use crate::owner::Owner;
+pub(crate) use doubts::Doubts;
 pub use text::LeaseTextError;
 #[cfg(test)]
 pub(crate) use text::sum;

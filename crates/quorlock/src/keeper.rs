@@ -1,5 +1,6 @@
 //! Feeds the core's hold machine: renewals, and the latch that fires when a lease is lost. No task per lease.
 
+mod mending;
 mod receipt;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use quorlock_core::acquire::Won;
 use quorlock_core::fence::Fence;
 use quorlock_core::hold::{Hold, Step, Terms};
-use quorlock_core::mode::Mode;
+use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::LeaseId;
 use quorlock_core::quorum::{Quorum, Tally};
 use quorlock_core::ticket::Parting;
@@ -26,6 +27,7 @@ use crate::link::{Ask, Mark, Voter};
 use crate::node::place::Place;
 use crate::owner::Owner;
 use crate::timers::Timed;
+pub(crate) use mending::Mending;
 use receipt::Receipt;
 
 /// A lock that is held: the state behind a lease.
@@ -45,6 +47,8 @@ pub(crate) struct Held {
     pub(crate) slot: Option<u32>,
     /// Whose entry it is, of a reentrant lock.
     owner: Option<Owner>,
+    /// Who may retire it.
+    entered_by: Option<OwnerId>,
     inner: Mutex<Inner>,
     changed: Notify,
 }
@@ -59,6 +63,8 @@ struct Inner {
     scheduled: Option<Moment>,
     /// Whether something has been queued at the links.
     queued: bool,
+    /// It was handed over: how long until the nodes that do not have it are asked again.
+    mending: Option<Duration>,
 }
 
 impl Held {
@@ -79,7 +85,7 @@ impl Held {
         if let (Some(owner), Some(fence)) = (&owner, won.fence) {
             owner.raise(fence);
         }
-        let id = won.attempt;
+        let (id, entered_by) = (won.attempt, won.mode.owner());
         let hold = Hold::new(terms, won, clock::now());
         let held = Arc::new(Self {
             cluster: Arc::clone(cluster),
@@ -93,7 +99,8 @@ impl Held {
             granted,
             slot,
             owner,
-            inner: Mutex::new(Inner { hold, end: None, verdict: None, scheduled: None, queued: false }),
+            entered_by,
+            inner: Mutex::new(Inner { hold, end: None, verdict: None, scheduled: None, queued: false, mending: None }),
             changed: Notify::new(),
         });
         if !cluster.leases.add(id, &held) {
@@ -200,22 +207,6 @@ impl Held {
         receipt.wait().await.map_err(|tally| ReleaseError::NoQuorum { tally: self.cluster.name_nodes(tally) })
     }
 
-    /// Gives up the hold, and leaves the votes where they are. What has not been sent for it stays unsent.
-    pub(crate) fn hand_over(self: &Arc<Self>) -> Result<HandedLease, LostError> {
-        self.validity()?;
-        let handed = self.as_handed();
-        let mut inner = self.inner();
-        if !inner.hold.release() {
-            return Err(inner.end.unwrap_or(LostError::Expired));
-        }
-        drop(inner);
-        self.mark.finish();
-        self.leave_lines();
-        self.cluster.leases.remove(self.mark.attempt);
-        self.changed.notify_waiters();
-        Ok(handed)
-    }
-
     /// How many nodes are known to have granted it.
     pub(crate) fn nodes(&self) -> usize {
         self.inner().hold.nodes()
@@ -257,6 +248,10 @@ impl Held {
     /// Ends it, once. Returns why it was over before, if it was lost.
     fn end(&self, reason: Option<LostError>, receipt: Option<&Arc<Receipt>>) -> Option<LostError> {
         let mut inner = self.inner();
+        if inner.mending.is_some() {
+            // It is somebody else's by now.
+            return None;
+        }
         if inner.hold.validity(clock::now()).is_zero() && inner.hold.is_held() {
             // It ran out before anyone noticed.
             inner.end = Some(LostError::Expired);
@@ -386,6 +381,10 @@ impl Timed for Held {
             return None;
         }
         inner.scheduled = None;
+        if inner.mending.is_some() {
+            self.mend(inner, now);
+            return None;
+        }
         self.advance(&mut inner, now);
         self.let_out(inner);
         None
@@ -397,8 +396,13 @@ impl Voter for Held {
         if attempt != self.mark.attempt {
             return;
         }
+        let now = clock::now();
         let mut inner = self.inner();
-        let steps = inner.hold.take(round, node, outcome, clock::now(), &mut SystemDice);
+        let steps = inner.hold.take(round, node, outcome, now, &mut SystemDice);
+        if inner.mending.is_some() {
+            self.look_after_mending(&inner, now);
+            return;
+        }
         self.perform(&mut inner, steps);
         self.let_out(inner);
     }

@@ -114,7 +114,8 @@ impl Lease {
 
     /// Gives up the guard without giving the lock back: nobody renews it from now on, and what is returned can be
     /// extended, checked and released by any client of these nodes. It lasts for its ttl from the last renewal, and does
-    /// not end with this client. On an SQLite node it may end with this process, unless the client was built to be
+    /// not end with this client. While the client lives, nodes that had not granted it yet are still asked to, for as long
+    /// as it surely holds without a renewal. On an SQLite node it may end with this process, unless the client was built to be
     /// [outlived by its leases](crate::ClientBuilder::outlived_by_leases).
     ///
     /// # Errors

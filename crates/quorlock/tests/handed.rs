@@ -6,9 +6,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::long::{DRAINING, Wired, connected};
-use quorlock::{CheckError, Client, ExtendError, HandedLease, LostError, ReleaseError, Released};
-use quorlock_testkit::Reply;
+use common::long::{DRAINING, Wired, connected, each, more, noticed, votes, voting};
+use quorlock::{CheckError, Client, ExtendError, HandedLease, Lease, LostError, ReleaseError, Released};
+use quorlock_testkit::{Reply, eventually_async};
 
 const KEY: &str = "quorlock:a";
 
@@ -67,10 +67,111 @@ async fn a_vote_that_is_gone_is_not_given_again() {
     cluster.stands_on(KEY, &[1, 2]).await;
     cluster.servers[1].command(&["DEL", KEY]);
     assert_eq!(client.check(&lease).await, Err(CheckError::Lost(LostError::Taken)));
-    assert_eq!(client.extend(&lease).await, Err(ExtendError::Lost(LostError::Taken)));
     cluster.stands_on(KEY, &[2]).await;
-    assert_eq!(client.release(&lease).await, Ok(Released::Gone));
+    assert_eq!(client.extend(&lease).await, Err(ExtendError::Lost(LostError::Taken)));
+    // What is left of it is of no use to anyone.
     cluster.stands_on(KEY, &[]).await;
+    assert_eq!(client.release(&lease).await, Ok(Released::Gone));
+}
+
+/// Takes these nodes away from whoever speaks to them through their proxies.
+async fn away(cluster: &Wired, client: &Client, nodes: &[usize]) {
+    for &node in nodes {
+        cluster.proxies[node].refuse(true);
+        cluster.proxies[node].cut();
+    }
+    for &node in nodes {
+        noticed(client, node, |_| true).await;
+    }
+}
+
+fn back(cluster: &Wired, nodes: &[usize]) {
+    for &node in nodes {
+        cluster.proxies[node].refuse(false);
+    }
+}
+
+/// A lease of every kind that has a fence, of the same name, each when the one before it is gone.
+async fn of_kind(client: &Client, kind: usize) -> Lease {
+    match kind {
+        0 => client.lock("a").acquire().await.unwrap(),
+        1 => client.reentrant("a").acquire().await.unwrap(),
+        2 => client.rw("a").read().await.unwrap(),
+        _ => client.semaphore("a", 2).acquire().await.unwrap(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_bare_majority_granted_is_given_to_the_rest_and_outlives_one_of_them() {
+    let cluster = Wired::ready(5).await;
+    let ours = connected(cluster.builder().node_deadline(Duration::from_millis(100))).await;
+    let theirs = brisk(&cluster).await;
+    for kind in 0..4 {
+        away(&cluster, &ours, &[3, 4]).await;
+        let lease = of_kind(&ours, kind).await.hand_over().unwrap();
+        cluster.stands_on(KEY, &[0, 1, 2]).await;
+        back(&cluster, &[3, 4]);
+        cluster.stands_on(KEY, &[0, 1, 2, 3, 4]).await;
+        voting(&ours).await;
+        // As good as any that all of them have granted: two may go.
+        for server in &cluster.servers[..2] {
+            server.freeze();
+        }
+        eventually_async("it goes on", async || theirs.extend(&lease).await.is_ok()).await;
+        theirs.check(&lease).await.unwrap();
+        for server in &cluster.servers[..2] {
+            server.thaw();
+        }
+        voting(&theirs).await;
+        voting(&ours).await;
+        eventually_async("it is released", async || theirs.release(&lease).await.is_ok()).await;
+        cluster.stands_on(KEY, &[]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_overtakes_a_late_repair_leaves_no_vote() {
+    let cluster = Wired::ready(3).await;
+    let ours = connected(cluster.builder().node_deadline(Duration::from_millis(100))).await;
+    let theirs = brisk(&cluster).await;
+    let last = &cluster.servers[2..];
+    for kind in 0..4 {
+        last[0].command(&["SET", KEY, "somebody else's"]);
+        let lease = of_kind(&ours, kind).await.hand_over().unwrap();
+        let before = each(last, votes);
+        cluster.proxies[2].hold(true);
+        last[0].command(&["DEL", KEY]);
+        eventually_async("a repair to be under way", async || cluster.proxies[2].held_up() > 0).await;
+        theirs.release(&lease).await.unwrap();
+        cluster.stands_on(KEY, &[]).await;
+        eventually_async("all to know", async || last[0].keys("quorlock~done:*").len() > kind).await;
+        cluster.proxies[2].hold(false);
+        more(last, votes, &before, 1).await;
+        cluster.stands_on(KEY, &[]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_goes_on_asking_keeps_no_minority_standing() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    let lease = handed(&client).await;
+    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    for server in &cluster.servers[..2] {
+        server.freeze();
+    }
+    assert!(matches!(client.extend(&lease).await, Err(ExtendError::NoQuorum { .. })));
+    cluster.servers[2].command(&["PEXPIRE", KEY, "60000"]);
+    let left = || cluster.servers[2].command(&["PTTL", KEY]).as_int().unwrap();
+    for _ in 0..3 {
+        assert!(matches!(client.extend(&lease).await, Err(ExtendError::NoQuorum { .. })));
+    }
+    assert!(left() <= 60_000, "it was kept for longer");
+    for server in &cluster.servers[..2] {
+        server.thaw();
+    }
+    eventually_async("it goes on", async || client.extend(&lease).await.is_ok()).await;
+    assert!(left() > 60_000);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

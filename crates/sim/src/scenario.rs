@@ -9,7 +9,6 @@ use quorlock_core::rules::{Rule, Rules};
 use crate::line::{self, fair::Fair, world::Flaws};
 use crate::search::{Finding, exhaust, shortest};
 use crate::setup::{Flaw, Setup};
-pub use beginnings::one_trusted_node;
 use beginnings::{
     broken_at_once, broken_at_once_for_a_waiter, broken_to_drain, broken_too_late, broken_while_renewing,
     broken_with_mishaps, coming_back, crash, crash_and_jump, crash_between_clocks_at_their_limit,
@@ -19,6 +18,7 @@ use beginnings::{
     second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers, two_addresses, two_everywhere,
     two_losses, two_readers_and_a_writer, two_who_wait, two_witnesses, waiting_through_a_restart,
 };
+pub use beginnings::{handed_over_and_mended, one_trusted_node};
 
 /// A rule, and the search that shows what it is for.
 #[derive(Clone, Copy)]

@@ -93,6 +93,17 @@ pub struct Party {
     pub hands_over: Option<u8>,
     /// Whether it breaks a lease, once, and how.
     pub ends: Option<BreakMode>,
+    /// Whether it then gives the lease to the nodes that have not granted it, once, and to whom it was handed over.
+    pub mends_for: Option<Heir>,
+}
+
+/// Who was given a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heir {
+    /// One who stops at its end, for good.
+    Obedient,
+    /// One who goes on when an extension succeeds after that.
+    Careless,
 }
 
 impl Party {
@@ -110,6 +121,7 @@ impl Party {
             waits: false,
             hands_over: None,
             ends: None,
+            mends_for: None,
         }
     }
 

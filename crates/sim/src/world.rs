@@ -63,6 +63,8 @@ pub enum Action {
     Extend(usize),
     /// The operator breaks the lease that stands.
     End(usize),
+    /// Whoever won it, and gave it away, asks the nodes that have not granted it yet.
+    Mend(usize),
     /// The server restarts empty.
     Crash(usize),
     /// The server takes a snapshot.
@@ -189,6 +191,7 @@ impl World {
             }
             Action::Extend(index) => self.extend(index),
             Action::End(index) => self.end(index),
+            Action::Mend(index) => self.mend(index),
             Action::Crash(server) => {
                 self.left.crashes -= 1;
                 self.restart(server, Memory::default(), "restarts empty");

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use quorlock_sim::report::Row;
-use quorlock_sim::scenario::{ALL, one_trusted_node};
-use quorlock_sim::search::shortest;
-use quorlock_sim::setup::{Budget, Setup};
+use quorlock_sim::scenario::{ALL, handed_over_and_mended, one_trusted_node};
+use quorlock_sim::search::{exhaust, shortest};
+use quorlock_sim::setup::{Budget, Heir, Setup};
 use quorlock_sim::world::Breach;
 
 #[test]
@@ -22,4 +22,15 @@ fn a_clock_that_steps_back_between_two_trusted_restarts_repeats_a_fence() {
     let budget = Budget { jumps: 1, ..setup.budget };
     let found = shortest(&Arc::new(Setup { jump: -1_000, budget, ..setup }));
     assert_eq!(found.counter.map(|counter| counter.breach), Some(Breach::FenceOrder));
+}
+
+/// Of a lease that was handed over nobody knows its end. A request of its winner that was under way for longer than that may give
+/// it a vote again, and whoever still extends it then finds a majority: somebody else has had the lock meanwhile, if nobody
+/// holds it now.
+#[test]
+fn a_request_that_is_late_by_a_ttl_may_bring_back_a_lease_that_was_handed_over() {
+    let found = shortest(&Arc::new(handed_over_and_mended(Heir::Careless)));
+    assert_eq!(found.counter.map(|counter| counter.breach), Some(Breach::Revived));
+    let found = exhaust(&Arc::new(handed_over_and_mended(Heir::Obedient)));
+    assert!(found.exhausted && found.counter.is_none(), "whoever stops at its end is never mistaken");
 }

@@ -1,4 +1,4 @@
-//! A replica that dies under load.
+//! Replicas and servers that die under load.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -64,7 +64,7 @@ fn deadline(sent: Instant, told: &Answer) -> Instant {
 #[test]
 fn nothing_that_was_renewed_in_time_is_lost_and_nothing_is_granted_twice() {
     let user = User::new();
-    let (_servers, nodes) = cluster(&user, 5);
+    let (servers, nodes) = cluster(&user, 5);
     let mut replicas: Vec<Service> = (0..2).map(|_| Service::with(&user, &["--nodes", &nodes])).collect();
     let addresses: Vec<String> = replicas.iter().map(|replica| replica.address.clone()).collect();
     let (stop, turns) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -116,6 +116,8 @@ fn nothing_that_was_renewed_in_time_is_lost_and_nothing_is_granted_twice() {
                 turns.load(Ordering::SeqCst) >= enough || workers.iter().any(thread::ScopedJoinHandle::is_finished)
             });
         };
+        go_on(10);
+        servers[0].kill();
         go_on(10);
         drop(replicas.remove(0));
         go_on(20);

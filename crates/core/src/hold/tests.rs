@@ -1,3 +1,5 @@
+mod handing;
+
 use super::*;
 use crate::testing::{Loaded, at, grant, held, late, ms, refuse, ttl};
 use crate::vote::GrantedSlot;

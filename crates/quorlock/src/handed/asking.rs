@@ -24,7 +24,14 @@ const TOMBSTONE_MILLIS_MAX: u64 = 7 * 24 * 60 * 60 * 1_000;
 
 /// Restarts the ttl where the vote stands: a vote that is gone is not given again, since nobody here knows whether the
 /// lease was lost meanwhile.
+///
+/// A lease that no majority can have any more is given back where it stands. One that no majority was known to have the last
+/// time is looked at first: whoever goes on asking must not keep a few votes standing that are of no use to anyone.
 pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Duration, ExtendError> {
+    if cluster.doubts.is_doubted(lease.id, clock::now()) {
+        let look = Request::Check { attempt: lease.id, slot: lease.slot() };
+        settle(cluster, lease, outlook(cluster, lease, look).await)?;
+    }
     let (attempt, ttl) = (lease.id, lease.ttl);
     let request = match lease.fence {
         Some(fence) => {
@@ -33,7 +40,23 @@ pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resul
         }
         None => Request::PlainExtend { attempt, ttl },
     };
-    Ok(outlook(cluster, lease, request).await?)
+    Ok(settle(cluster, lease, outlook(cluster, lease, request).await)?)
+}
+
+/// Remembers what came of an extension, for the next.
+fn settle(cluster: &Arc<Cluster>, lease: &HandedLease, outlook: Result<Duration, Doubt>) -> Result<Duration, Doubt> {
+    match &outlook {
+        Ok(_) => cluster.doubts.dispel(lease.id),
+        Err(Doubt::Lost(LostError::Taken)) => {
+            cluster.doubts.dispel(lease.id);
+            if let Ok(place) = place(cluster, lease) {
+                give_back(cluster, lease, &place, None);
+            }
+        }
+        Err(Doubt::Lost(_) | Doubt::NoQuorum(_)) => cluster.doubts.add(lease.id, lease.ttl, clock::now()),
+        Err(Doubt::Config(_) | Doubt::Closed) => {}
+    }
+    outlook
 }
 
 /// Looks where the vote stands, and for how long.
@@ -47,16 +70,7 @@ pub(crate) async fn check(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result
 pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Released, ReleaseError> {
     let place = place(cluster, lease)?;
     let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(ReleaseError::Closed)?;
-    let mark = Arc::new(Mark::of_another(lease.id));
-    mark.finish();
-    let plain = lease.fence.is_none();
-    for link in &cluster.links {
-        let voter = Some(Arc::clone(&votes) as Arc<dyn Voter>);
-        if !link.release(&mark, &place, lease.ttl, plain, None, voter) {
-            votes.note(link.node, Outcome::Silent(Silence::Owing));
-        }
-    }
-    cluster.flush();
+    give_back(cluster, lease, &place, Some(&votes));
     let quorum = cluster.settings.quorum;
     let said =
         votes.wait(|said| count(said, is_grant) >= quorum.majority() || count(said, is_refusal) > quorum.spare());
@@ -79,6 +93,22 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resu
     Err(ReleaseError::NoQuorum { tally: tally(cluster, said.collect()) })
 }
 
+fn give_back(cluster: &Arc<Cluster>, lease: &HandedLease, place: &Arc<Place>, votes: Option<&Arc<Votes>>) {
+    cluster.mending.end(lease.mode.owner(), lease.id);
+    let mark = Arc::new(Mark::of_another(lease.id));
+    mark.finish();
+    let plain = lease.fence.is_none();
+    for link in &cluster.links {
+        let voter = votes.map(|votes| Arc::clone(votes) as Arc<dyn Voter>);
+        if !link.release(&mark, place, lease.ttl, plain, None, voter)
+            && let Some(votes) = votes
+        {
+            votes.note(link.node, Outcome::Silent(Silence::Owing));
+        }
+    }
+    cluster.flush();
+}
+
 /// Takes back every entry of an owner, on every node, with a note that keeps it out: what others may have under way for it
 /// is not known here.
 pub(crate) async fn retire(
@@ -88,6 +118,7 @@ pub(crate) async fn retire(
     keep_out: Duration,
 ) -> Result<Released, ReleaseError> {
     let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(ReleaseError::Closed)?;
+    cluster.mending.end_all_of(owner, place);
     let tombstone = u64::try_from(keep_out.as_millis()).unwrap_or(u64::MAX).clamp(1, TOMBSTONE_MILLIS_MAX);
     votes.ask(cluster, place, Request::Retire { owner, tombstone });
     let majority = cluster.settings.quorum.majority();

@@ -3,7 +3,7 @@
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::vote::BreakMode;
 
-use crate::setup::{Budget, Party, Setup};
+use crate::setup::{Budget, Heir, Party, Setup};
 
 /// Time passes to moments at which something is due, and to no others.
 const NO_GRID: u64 = 1_000_000;
@@ -111,6 +111,13 @@ pub(super) fn handed_over() -> Setup {
     let mut parties = two_meeting_at(0);
     parties[0].hands_over = Some(1);
     Setup { budget: Budget { frees: 1, ..NONE }, ..Setup::new(parties) }
+}
+
+/// One who hands its lease over and gives it to the node that has not granted it, and one who comes after it.
+pub fn handed_over_and_mended(heir: Heir) -> Setup {
+    let winner = Party { hands_over: Some(1), mends_for: Some(heir), ..Party::once() };
+    let budget = Budget { frees: 1, ..NONE };
+    Setup { budget, grid: NO_GRID, alike: false, ..Setup::new(vec![winner, Party::reaching(&[1, 2])]) }
 }
 
 pub(super) fn one_who_turns_away() -> Setup {

@@ -38,6 +38,8 @@ pub(super) struct Handed {
     pub(super) attempt: LeaseId,
     pub(super) fence: Fence,
     pub(super) valid_until: Moment,
+    /// What the winner still knows of it, until it has asked those who had not granted it.
+    pub(super) winner: Option<Hold>,
     /// For each node, the send of the extension that it granted.
     pub(super) acks: Vec<Option<Moment>>,
     pub(super) extensions: u8,
@@ -124,7 +126,9 @@ impl Client {
         if let (Some(extensions), Some(fence)) = (party.hands_over, won.fence) {
             let (attempt, valid_until) = (won.attempt, won.valid_until);
             let acks = vec![None; party.servers.len()];
-            self.handed = Some(Handed { attempt, fence, valid_until, acks, extensions });
+            let mut winner = Hold::new(terms, won, now);
+            let winner = (winner.hand_over(now) && party.mends_for.is_some()).then_some(winner);
+            self.handed = Some(Handed { attempt, fence, valid_until, winner, acks, extensions });
         } else {
             self.hold = Some(Hold::new(terms, won, now));
         }

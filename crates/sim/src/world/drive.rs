@@ -14,7 +14,7 @@ use super::clock::BASE;
 use super::link::Letter;
 use super::tell::server_names;
 use super::{Breach, World};
-use crate::setup::Flaw;
+use crate::setup::{Flaw, Heir};
 
 impl World {
     pub(super) fn start(&mut self, index: usize) {
@@ -74,6 +74,23 @@ impl World {
         self.say_of_client(index, || "has given the lease away: whoever got it extends it".into());
     }
 
+    /// What a winner that has given its lease away may still ask of whom.
+    pub(super) fn repair_by(&self, index: usize) -> Option<(Vec<usize>, Request)> {
+        self.clients[index].handed.as_ref()?.winner.as_ref()?.repair(self.moment(index))
+    }
+
+    pub(super) fn mend(&mut self, index: usize) {
+        let Some((nodes, request)) = self.repair_by(index) else { return };
+        let now = self.moment(index);
+        let client = &mut *self.clients[index];
+        let Some(handed) = &mut client.handed else { return };
+        handed.winner = None;
+        for node in nodes {
+            client.links[node].ask(&request, 0, now);
+        }
+        self.say_of_client(index, || "gives it to those who have not granted it".into());
+    }
+
     /// A node says that it may be free, or has given its vote.
     pub(super) fn hinted(&mut self, index: usize, node: usize, handoff: Option<Handoff>) {
         let now = self.moment(index);
@@ -95,7 +112,13 @@ impl World {
         let client = &mut *self.clients[index];
         if let Some(handed) = client.handed.as_mut().filter(|handed| handed.attempt == attempt) {
             if let (1, Outcome::Voted { vote: Vote::Grant { .. }, sent }) = (letter.round, &outcome) {
-                handed.take(&setup, &setup.parties[index], node, *sent);
+                // Whoever was told to stop then has.
+                if now < handed.valid_until || setup.parties[index].mends_for != Some(Heir::Obedient) {
+                    handed.take(&setup, &setup.parties[index], node, *sent);
+                }
+            } else if let Some(winner) = handed.winner.as_mut().filter(|_| letter.round == 0) {
+                // Nothing comes of that but who has granted.
+                let _ = winner.take(0, node, outcome, now, &mut client.dice);
             }
         } else if let Some(hold) = client.hold.as_mut().filter(|hold| hold.attempt() == attempt) {
             let steps = hold.take(letter.round, node, outcome, now, &mut client.dice);
