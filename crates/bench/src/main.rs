@@ -1,38 +1,139 @@
-//! Measures quorlock against the floor: every case and its floor take turns in one run, and what counts is their ratio.
+//! Measures quorlock against the floor, the ceiling and its peers: all take turns in one run, and what counts is ratios.
 
 mod bare;
 mod busy;
-mod handoff;
+mod case;
+mod cases;
+mod ceiling;
+mod cycles;
+mod etcd;
+mod machine;
+mod options;
+mod peers;
+mod record;
+mod replies;
+mod report;
 mod round;
+mod run;
 mod spread;
-mod start;
-mod turns;
+mod stage;
+mod worker;
+
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-/// quorlock against the floor, side by side in one run.
+use options::Options;
+use report::{Pages, Report, case_as_markdown};
+use worker::Task;
+
+/// quorlock against the floor, the ceiling and its peers, side by side in one run.
+///
+/// Prints a table for each case; the figures of every turn are in bench/report.json of the folder for builds, with the
+/// tables beside them.
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
-    case: Case,
+    command: Option<Command>,
+    /// Only cases whose name begins like this; may be said more than once [default: all].
+    #[arg(long = "case", value_name = "NAME")]
+    cases: Vec<String>,
+    /// List the cases.
+    #[arg(long)]
+    list: bool,
+    /// How often every contender takes its turn, after one that does not count.
+    #[arg(long, default_value_t = 5)]
+    turns: usize,
+    /// How long a turn is, in milliseconds, where it is a time.
+    #[arg(long, default_value_t = 400)]
+    length: u64,
+    /// How many measurements make up a turn, where it is not.
+    #[arg(long, default_value_t = 100)]
+    each: usize,
+    /// Put the figures into docs/performance.json, and write docs/performance.md and the README's table from them.
+    #[arg(long)]
+    write: bool,
+    /// Measure nothing: write the pages from docs/performance.json as it is.
+    #[arg(long)]
+    write_only: bool,
 }
 
 #[derive(Subcommand)]
-enum Case {
-    /// From a release to the next grant, in rounds: with 1, 8 and 32 waiters, directly and with a millisecond of network.
-    Handoff(handoff::Args),
-    /// `quorlock run x -- true` on an SQLite file against `flock x true`, by hyperfine.
-    Start(start::Args),
+enum Command {
+    /// A contender in a process of its own; started by this program.
+    #[command(hide = true)]
+    Worker { kind: Kind, task: String },
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    Own,
+    Floor,
+    Mutex,
+    Flock,
 }
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Outcome = Result<(), Failure>;
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Outcome {
-    match Args::parse().case {
-        // On a worker of the runtime, as those are whom it measures: the thread of main would have to be woken for each reply.
-        Case::Handoff(args) => tokio::spawn(async move { handoff::run(&args).await }).await?,
-        Case::Start(args) => start::run(&args),
+fn main() -> Outcome {
+    let args = Args::parse();
+    if let Some(Command::Worker { kind, task }) = args.command {
+        return work(kind, &serde_json::from_str(&task)?);
     }
+    let pages = Pages::here();
+    if args.write_only {
+        return pages.write(&Report::read(&pages.figures())?);
+    }
+    measure(&args, &pages)
+}
+
+fn work(kind: Kind, task: &Task) -> Outcome {
+    match kind {
+        Kind::Own => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            worker::own::work(task, &runtime)
+        }
+        Kind::Floor => worker::floor::work(task),
+        Kind::Mutex => worker::local::mutex(),
+        Kind::Flock => worker::local::flock(task),
+    }
+}
+
+fn measure(args: &Args, pages: &Pages) -> Outcome {
+    let options = Options::new(Duration::from_millis(args.length), args.each)?;
+    let mut report = Report::default();
+    let mut tables = String::new();
+    for group in cases::all() {
+        if !args.cases.is_empty() && !args.cases.iter().any(|wanted| group.name.starts_with(wanted)) {
+            continue;
+        }
+        if args.list {
+            println!("{}", group.name);
+            continue;
+        }
+        for case in (group.set_up)(&options)? {
+            let measured = run::measure(case, args.turns)?;
+            let table = case_as_markdown(&measured);
+            println!("{table}");
+            tables.push_str(&table);
+            tables.push('\n');
+            report.add(measured);
+        }
+    }
+    if args.list {
+        return Ok(());
+    }
+    if report.cases.is_empty() {
+        return Err("no such case; --list names them".into());
+    }
+    report.write(&options.folder.join("report.json"))?;
+    std::fs::write(options.folder.join("report.md"), tables)?;
+    if args.write {
+        let mut all = Report::read(&pages.figures())?;
+        report.cases.into_iter().for_each(|case| all.add(case));
+        all.write(&pages.figures())?;
+        pages.write(&all)?;
+    }
+    Ok(())
 }

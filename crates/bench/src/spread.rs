@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
-/// Some readings of one thing.
+/// Some readings of one thing, in order of size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spread(Vec<f64>);
 
 impl Spread {
+    /// Of readings in any order.
+    pub(crate) fn of(mut readings: Vec<f64>) -> Self {
+        readings.sort_by(f64::total_cmp);
+        Self(readings)
+    }
+
     pub(crate) fn add(&mut self, reading: f64) {
         let at = self.0.partition_point(|other| *other < reading);
         self.0.insert(at, reading);

@@ -1,0 +1,54 @@
+// node redlock, as a worker of the benchmark: says that it is ready, and takes a turn of so many milliseconds for every line.
+'use strict';
+
+const readline = require('node:readline');
+const Redis = require('ioredis');
+const { Redlock } = require('@sesamecare-oss/redlock');
+
+const task = JSON.parse(process.argv[2]);
+const clients = task.nodes.map((url) => new Redis(url));
+// A node that is gone is not the end of a benchmark.
+for (const client of clients) client.on('error', () => {});
+const redlock = new Redlock(clients);
+redlock.on('error', () => {});
+
+const micros = () => Number(process.hrtime.bigint()) / 1000;
+
+async function call(name, until, cycles) {
+  while (micros() < until) {
+    const asked = micros();
+    try {
+      const lock = await redlock.acquire([name], task.ttl_ms);
+      await lock.release();
+      cycles.took.push(micros() - asked);
+    } catch {
+      cycles.failures += 1;
+    }
+  }
+}
+
+async function turn(length) {
+  const begun = micros();
+  const cycles = { took: [], failures: 0 };
+  const callers = Array.from({ length: task.callers }, (_, caller) => call(`node/${caller}`, begun + length * 1000, cycles));
+  await Promise.all(callers);
+  const seconds = (micros() - begun) / 1e6;
+  const took = cycles.took.sort((one, other) => one - other);
+  const figures = { cycles_per_second: took.length / seconds };
+  if (took.length > 0) {
+    figures.p50_us = took[Math.round((took.length - 1) * 0.5)];
+    figures.p99_us = took[Math.round((took.length - 1) * 0.99)];
+  }
+  if (cycles.failures > 0) figures.failures = cycles.failures;
+  return figures;
+}
+
+async function main() {
+  console.log('ready');
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    console.log(JSON.stringify(await turn(Number(line))));
+  }
+  process.exit(0);
+}
+
+main();

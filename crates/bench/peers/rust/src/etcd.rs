@@ -1,0 +1,36 @@
+//! etcd's own lock.
+
+use std::time::Duration;
+
+use etcd_client::{LockOptions, PutOptions};
+
+use crate::{Failure, Library, Task};
+
+/// One lease for all, as a session of its own would have it: only locking and unlocking is measured.
+pub(crate) struct Etcd {
+    client: etcd_client::Client,
+    lease: i64,
+}
+
+impl Library for Etcd {
+    async fn connect(task: &Task) -> Result<Self, Failure> {
+        let mut client = etcd_client::Client::connect(&task.nodes, None).await?;
+        let lease = client.lease_grant(i64::try_from(task.ttl_ms / 1000)?, None).await?.id();
+        let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
+        let every = Duration::from_millis(task.ttl_ms / 3);
+        tokio::spawn(async move {
+            while keeper.keep_alive().await.is_ok() && answers.message().await.is_ok() {
+                tokio::time::sleep(every).await;
+            }
+        });
+        client.put("bench/ready", "", Some(PutOptions::new().with_lease(lease))).await?;
+        Ok(Self { client, lease })
+    }
+
+    async fn cycle(&self, name: &str, _ttl: Duration) -> Result<(), Failure> {
+        let mut client = self.client.clone();
+        let held = client.lock(name, Some(LockOptions::new().with_lease(self.lease))).await?;
+        client.unlock(held.key()).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Other libraries, as workers of the benchmark: `bench-peers rslock TASK`. Each says that it is ready, and then takes a
+//! turn of so many milliseconds for every line that it reads.
+
+#[cfg(feature = "etcd")]
+mod etcd;
+
+use std::error::Error;
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use distributed_lock_core::prelude::*;
+use distributed_lock_redis::RedisLockProvider;
+use rslock::LockManager;
+use serde::Deserialize;
+use tokio::task::JoinSet;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+#[derive(Deserialize)]
+struct Task {
+    nodes: Vec<String>,
+    callers: usize,
+    ttl_ms: u64,
+}
+
+/// A library that locks.
+trait Library: Sized + Send + Sync + 'static {
+    fn connect(task: &Task) -> impl Future<Output = Result<Self, Failure>> + Send;
+    /// One acquire and one release.
+    fn cycle(&self, name: &str, ttl: Duration) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+struct Rslock(LockManager);
+
+impl Library for Rslock {
+    async fn connect(task: &Task) -> Result<Self, Failure> {
+        Ok(Self(LockManager::new(task.nodes.clone())))
+    }
+
+    async fn cycle(&self, name: &str, ttl: Duration) -> Result<(), Failure> {
+        let lock = self.0.lock(name.as_bytes(), ttl).await?;
+        self.0.unlock(&lock).await;
+        Ok(())
+    }
+}
+
+struct DistributedLockCrate(RedisLockProvider);
+
+impl Library for DistributedLockCrate {
+    async fn connect(task: &Task) -> Result<Self, Failure> {
+        let provider = RedisLockProvider::builder().urls(&task.nodes).expiry(Duration::from_millis(task.ttl_ms));
+        Ok(Self(provider.build().await?))
+    }
+
+    async fn cycle(&self, name: &str, _ttl: Duration) -> Result<(), Failure> {
+        self.0.create_lock(name).acquire(None).await?.release().await?;
+        Ok(())
+    }
+}
+
+/// Cycles for so long, by so many callers: how long each took, in microseconds.
+async fn turn<L: Library>(library: &Arc<L>, task: &Task, length: Duration) -> (Vec<f64>, usize, Duration) {
+    let begun = Instant::now();
+    let ttl = Duration::from_millis(task.ttl_ms);
+    let mut callers = JoinSet::new();
+    for caller in 0..task.callers {
+        let (library, name) = (Arc::clone(library), format!("peer/{caller:06}"));
+        callers.spawn(async move {
+            let (mut micros, mut failures) = (Vec::new(), 0);
+            while begun.elapsed() < length {
+                let asked = Instant::now();
+                match library.cycle(&name, ttl).await {
+                    Ok(()) => micros.push(asked.elapsed().as_secs_f64() * 1e6),
+                    Err(_) => failures += 1,
+                }
+            }
+            (micros, failures)
+        });
+    }
+    let (mut micros, mut failures) = (Vec::new(), 0);
+    for (mut more, failed) in callers.join_all().await {
+        micros.append(&mut more);
+        failures += failed;
+    }
+    micros.sort_by(f64::total_cmp);
+    (micros, failures, begun.elapsed())
+}
+
+fn work<L: Library>(task: &Task) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let library = Arc::new(runtime.block_on(L::connect(task))?);
+    println!("ready");
+    for line in std::io::stdin().lock().lines() {
+        let length = Duration::from_millis(line?.trim().parse()?);
+        let (micros, failures, elapsed) = runtime.block_on(turn(&library, task, length));
+        let mut figures = serde_json::Map::new();
+        figures.insert("cycles_per_second".into(), (micros.len() as f64 / elapsed.as_secs_f64()).into());
+        if let Some(last) = micros.len().checked_sub(1) {
+            for (name, share) in [("p50_us", 0.5), ("p99_us", 0.99)] {
+                figures.insert(name.into(), micros[(last as f64 * share).round() as usize].into());
+            }
+        }
+        if failures > 0 {
+            figures.insert("failures".into(), failures.into());
+        }
+        println!("{}", serde_json::Value::Object(figures));
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Failure> {
+    let [peer, task] =
+        <[String; 2]>::try_from(std::env::args().skip(1).collect::<Vec<_>>()).map_err(|_| "PEER TASK")?;
+    let task: Task = serde_json::from_str(&task)?;
+    match peer.as_str() {
+        "rslock" => work::<Rslock>(&task),
+        "distributed-lock" => work::<DistributedLockCrate>(&task),
+        #[cfg(feature = "etcd")]
+        "etcd" => work::<etcd::Etcd>(&task),
+        other => Err(format!("{other} was not built").into()),
+    }
+}

@@ -1,0 +1,116 @@
+//! What is measured: a case, its contenders, and the bars that they are held to.
+
+use std::collections::BTreeMap;
+
+use crate::Failure;
+
+/// Cycles of acquire and release in a second.
+pub(crate) const RATE: &str = "cycles_per_second";
+/// How long one takes, in microseconds.
+pub(crate) const P50: &str = "p50_us";
+pub(crate) const P99: &str = "p99_us";
+
+/// What one turn of one contender came to, by the name of the figure.
+pub(crate) type Figures = BTreeMap<String, f64>;
+
+/// Takes its turn, again and again.
+pub(crate) trait Contender {
+    /// Measures once.
+    ///
+    /// # Errors
+    ///
+    /// Whatever kept it from measuring; the whole run ends.
+    fn turn(&mut self) -> Result<Figures, Failure>;
+}
+
+/// Contenders of one kind of work, who take turns.
+pub(crate) struct Case {
+    /// As it is asked for, in words of the command line: `cycle-5-512`.
+    pub(crate) name: String,
+    pub(crate) title: String,
+    /// What was done, for whoever reads the figures.
+    pub(crate) about: String,
+    /// The figure that contenders are compared by.
+    pub(crate) figure: &'static str,
+    /// In the order of their turns. Ratios are to the first.
+    pub(crate) contenders: Vec<(String, Box<dyn Contender>)>,
+    /// Who should be here, and is not, and why.
+    pub(crate) absent: Vec<(String, String)>,
+    pub(crate) bars: Vec<Bar>,
+    /// What has to be there while it is measured; after the contenders, as they go first.
+    kept: Vec<Box<dyn std::any::Any>>,
+}
+
+impl Case {
+    pub(crate) fn new(name: impl Into<String>, title: impl Into<String>, figure: &'static str) -> Self {
+        Self {
+            name: name.into(),
+            title: title.into(),
+            about: String::new(),
+            figure,
+            contenders: Vec::new(),
+            absent: Vec::new(),
+            bars: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    /// Keeps servers, and whatever else it needs, until it is over.
+    pub(crate) fn keep(&mut self, what: impl std::any::Any) {
+        self.kept.push(Box::new(what));
+    }
+
+    pub(crate) fn add(&mut self, name: impl Into<String>, contender: impl Contender + 'static) {
+        self.contenders.push((name.into(), Box::new(contender)));
+    }
+
+    /// Adds a contender that may not be there.
+    pub(crate) fn add_if(
+        &mut self,
+        name: impl Into<String>,
+        contender: Result<impl Contender + 'static, impl std::fmt::Display>,
+    ) {
+        match contender {
+            Ok(contender) => self.add(name, contender),
+            Err(why) => self.absent.push((name.into(), why.to_string())),
+        }
+    }
+}
+
+/// Where a ratio, or a figure, must get to.
+#[derive(Clone)]
+pub(crate) struct Bar {
+    pub(crate) who: String,
+    pub(crate) figure: &'static str,
+    /// Whose figure of the same turn it is divided by; nobody's: the figure itself counts.
+    pub(crate) against: Option<(String, &'static str)>,
+    pub(crate) limit: Limit,
+}
+
+#[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Limit {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Limit {
+    pub(crate) fn is_met_by(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(limit) => value >= limit,
+            Self::AtMost(limit) => value <= limit,
+        }
+    }
+}
+
+impl Bar {
+    /// A ratio of the same figure of two contenders.
+    pub(crate) fn ratio(who: &str, figure: &'static str, against: &str, limit: Limit) -> Self {
+        Self { who: who.into(), figure, against: Some((against.into(), figure)), limit }
+    }
+
+    /// A figure by itself.
+    pub(crate) fn figure(who: &str, figure: &'static str, limit: Limit) -> Self {
+        Self { who: who.into(), figure, against: None, limit }
+    }
+}

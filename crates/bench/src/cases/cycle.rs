@@ -1,0 +1,108 @@
+//! Acquire and release, uncontended: every caller has a name of its own.
+
+use super::Group;
+use crate::Failure;
+use crate::case::{Bar, Case, Limit, P50, RATE};
+use crate::ceiling::Ceiling;
+use crate::etcd::Etcd;
+use crate::options::Options;
+use crate::peers;
+use crate::record::Recording;
+use crate::stage::Stage;
+use crate::worker::{Task, Worker};
+
+const NODES: [usize; 3] = [1, 3, 5];
+const CALLERS: [usize; 3] = [1, 64, 512];
+const TTL_MS: u64 = 30_000;
+/// Commands in a pass of the ceiling: a fifth of a second or more.
+const PLAIN_PASS: usize = 30_000;
+const FENCED_PASS: usize = 15_000;
+
+const OURS: &str = "ours";
+const OURS_FENCED: &str = "ours, fenced";
+const FLOOR: &str = "floor";
+const FLOOR_FENCED: &str = "floor, fenced";
+const CEILING: &str = "ceiling";
+const CEILING_FENCED: &str = "ceiling, fenced";
+const RSLOCK: &str = "rslock";
+
+pub(crate) fn groups() -> Vec<Group> {
+    let group = |nodes| {
+        move |callers| Group::new(name(nodes, callers), move |options| Ok(vec![set_up(nodes, callers, options)?]))
+    };
+    NODES.iter().flat_map(|nodes| CALLERS.iter().copied().map(group(*nodes))).collect()
+}
+
+fn name(nodes: usize, callers: usize) -> String {
+    format!("cycle-{nodes}-{callers}")
+}
+
+fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failure> {
+    let stage = options.runtime.block_on(Stage::set(nodes))?;
+    let figure = if callers == 1 { P50 } else { RATE };
+    let plural = |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
+    let title = format!("Acquire and release: {}, {}", plural(nodes, "node"), plural(callers, "caller"));
+    let mut case = Case::new(name(nodes, callers), title, figure);
+    let task =
+        |plain: bool| Task { nodes: stage.urls(), callers, first: 0, ttl_ms: TTL_MS, plain, recordings: Vec::new() };
+    let floor = |plain: bool, recordings: &[Recording]| {
+        let task = Task { recordings: recordings.to_vec(), ..task(plain) };
+        Worker::of_this_program("floor", &task, options.length)
+    };
+    case.add(FLOOR, floor(true, &stage.plain)?);
+    case.add(OURS, Worker::of_this_program("own", &task(true), options.length)?);
+    case.add_if(RSLOCK, peers::rust("rslock", &task(true), options));
+    case.add_if("distributed-lock", peers::rust("distributed-lock", &task(true), options));
+    case.add_if("node redlock", peers::node(&task(true), options));
+    if callers == 1 {
+        case.add_if("pottery", peers::python("pottery", &task(true), options));
+        add_etcd(&mut case, nodes, &task(true), options);
+    }
+    if callers == 1 && nodes == 1 {
+        case.add_if("redis-py", peers::python("redis-py", &task(true), options));
+    }
+    case.about = about(callers);
+    case.add(FLOOR_FENCED, floor(false, &stage.fenced)?);
+    case.add(OURS_FENCED, Worker::of_this_program("own", &task(false), options.length)?);
+    if callers == CALLERS[2] {
+        case.add(CEILING, Ceiling::new(&stage.servers, &stage.plain, PLAIN_PASS));
+        case.add(CEILING_FENCED, Ceiling::new(&stage.servers, &stage.fenced, FENCED_PASS));
+    }
+    case.bars = bars(nodes, callers);
+    case.keep(stage);
+    Ok(case)
+}
+
+/// Python's and etcd's take seconds for one cycle each of many callers.
+fn about(callers: usize) -> String {
+    if callers == 1 { String::new() } else { "Python's libraries and etcd are measured with one caller.".into() }
+}
+
+/// Lets etcd's members vote where our nodes do.
+fn add_etcd(case: &mut Case, nodes: usize, task: &Task, options: &Options) {
+    let worker = Etcd::start(nodes, options).and_then(|etcd| {
+        let task = Task { nodes: etcd.addresses(), ..task.clone() };
+        case.keep(etcd);
+        peers::rust("etcd", &task, options)
+    });
+    case.add_if("etcd", worker);
+}
+
+fn bars(nodes: usize, callers: usize) -> Vec<Bar> {
+    match (nodes, callers) {
+        (1, 1) => vec![Bar::ratio(OURS, P50, FLOOR, Limit::AtMost(1.15))],
+        (5, 1) => vec![
+            Bar::ratio(OURS, P50, FLOOR, Limit::AtMost(1.3)),
+            Bar::ratio(OURS_FENCED, P50, FLOOR_FENCED, Limit::AtMost(1.3)),
+            Bar::ratio(OURS, P50, RSLOCK, Limit::AtMost(0.6)),
+        ],
+        (5, 64) => vec![Bar::ratio(OURS, RATE, RSLOCK, Limit::AtLeast(2.5))],
+        (5, 512) => vec![
+            Bar::ratio(OURS, RATE, CEILING, Limit::AtLeast(0.9)),
+            Bar::ratio(OURS, RATE, RSLOCK, Limit::AtLeast(3.0)),
+            Bar::ratio(OURS_FENCED, RATE, CEILING_FENCED, Limit::AtLeast(0.8)),
+            Bar::ratio(OURS_FENCED, RATE, RSLOCK, Limit::AtLeast(1.5)),
+        ],
+        _ => Vec::new(),
+    }
+}

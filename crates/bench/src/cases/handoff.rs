@@ -1,0 +1,258 @@
+//! From a release to the next holder's grant.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use quorlock::{Client, Stats};
+use quorlock_testkit::{Proxy, RedisServer};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use super::Group;
+use crate::Failure;
+use crate::bare::Bare;
+use crate::busy::Busy;
+use crate::case::{Bar, Case, Contender, Figures, Limit, P50, P99};
+use crate::options::Options;
+use crate::round::Rounds;
+use crate::spread::Spread;
+
+const NODES: usize = 5;
+/// How long each holder holds.
+const HOLD: Duration = Duration::from_millis(1);
+/// The network's part, where there is one: for each direction.
+const DELAY: Duration = Duration::from_micros(500);
+const WAITERS: [usize; 3] = [1, 8, 32];
+const ROUND: &str = "a round";
+const ROUNDS_MAX: f64 = 3.0;
+/// What the noise of a few turns may look like.
+const GROWTH_MAX: f64 = 1.1;
+
+const ABOUT: &str = "From the call of release to the next holder's grant. A round is a PING to all nodes until the \
+    majority has answered; the floor is a handoff between bare sockets, with the smallest scripts that could do and one \
+    waiter. Processor time is that of a round, of a bare handoff, or of a lease with its refusal.";
+
+pub(crate) fn groups() -> Vec<Group> {
+    vec![
+        Group::new("handoff-loopback", |options| Ok(vec![set_up("handoff-loopback", Way::default(), options)?])),
+        Group::new("handoff-network", |options| {
+            Ok(vec![set_up("handoff-network", Way { delay: Some(DELAY), again: false }, options)?])
+        }),
+        Group::new("handoff-again", |options| {
+            Ok(vec![set_up("handoff-again", Way { delay: None, again: true }, options)?])
+        }),
+    ]
+}
+
+/// How a lock is handed on.
+#[derive(Clone, Copy, Default)]
+struct Way {
+    /// Through a network with this delay in each direction.
+    delay: Option<Duration>,
+    /// Whoever has let go asks again at once, while the lock is being handed on: then others than the next holder ask, too.
+    again: bool,
+}
+
+fn set_up(name: &str, way: Way, options: &Options) -> Result<Case, Failure> {
+    let servers = Arc::new(RedisServer::start_many(NODES));
+    let mut nodes: Vec<SocketAddr> = servers.iter().map(RedisServer::addr).collect();
+    let runtime = Arc::clone(&options.runtime);
+    runtime.block_on(async {
+        connect(&nodes).await?.init_cluster().await?;
+        Ok::<(), Failure>(())
+    })?;
+    let title = match way {
+        Way { delay: Some(_), .. } => "Handoff over 5 nodes, through a network of 1 ms",
+        Way { again: true, .. } => "Handoff over 5 nodes, on loopback; whoever has let go asks again at once",
+        Way { .. } => "Handoff over 5 nodes, on loopback; whoever has let go asks again when the next one has it",
+    };
+    let mut case = Case::new(name, title, P50);
+    case.about = ABOUT.into();
+    if let Some(delay) = way.delay {
+        let proxies: Vec<Proxy> = nodes.iter().copied().map(Proxy::start).collect();
+        for proxy in &proxies {
+            proxy.delay(delay);
+        }
+        nodes = proxies.iter().map(Proxy::addr).collect();
+        case.keep(proxies);
+    }
+    let place = Place { runtime, servers, nodes, each: options.each };
+    case.add(ROUND, Round(place.clone()));
+    case.add("floor", Floor(place.clone()));
+    for waiters in WAITERS {
+        case.add(who(waiters), Handoffs { place: place.clone(), waiters, again: way.again });
+        if !way.again {
+            case.bars.push(Bar::ratio(&who(waiters), P50, ROUND, Limit::AtMost(ROUNDS_MAX)));
+        }
+    }
+    if !way.again {
+        case.bars.push(Bar::ratio(&who(WAITERS[2]), P50, &who(WAITERS[0]), Limit::AtMost(GROWTH_MAX)));
+    }
+    Ok(case)
+}
+
+fn who(waiters: usize) -> String {
+    if waiters == 1 { "1 waiter".into() } else { format!("{waiters} waiters") }
+}
+
+async fn connect(nodes: &[SocketAddr]) -> Result<Client, quorlock::ConnectError> {
+    Client::connect(nodes.iter().map(|node| format!("redis://{node}"))).await
+}
+
+/// Where it is measured.
+#[derive(Clone)]
+struct Place {
+    runtime: Arc<Runtime>,
+    servers: Arc<Vec<RedisServer>>,
+    nodes: Vec<SocketAddr>,
+    each: usize,
+}
+
+impl Place {
+    /// On a worker of the runtime, as those are whom it measures: the thread of main would have to be woken for each reply.
+    fn run(
+        &self,
+        work: impl Future<Output = Result<Spread, Failure>> + Send + 'static,
+    ) -> Result<(Spread, Busy), Failure> {
+        let before = Busy::now(&self.servers)?;
+        let spread = self.runtime.block_on(self.runtime.spawn(work))??;
+        let mut busy = Busy::default();
+        busy.add_since(before, &self.servers)?;
+        Ok((spread, busy))
+    }
+}
+
+fn figures(spread: &Spread, busy: Busy, count: usize) -> Figures {
+    let (servers, own) = busy.each(count);
+    Figures::from([
+        (P50.into(), spread.median()),
+        (P99.into(), spread.quantile(0.99)),
+        ("processor_time_of_servers_us".into(), servers),
+        ("processor_time_of_client_us".into(), own),
+    ])
+}
+
+struct Round(Place);
+
+impl Contender for Round {
+    fn turn(&mut self) -> Result<Figures, Failure> {
+        let (nodes, each) = (self.0.nodes.clone(), self.0.each);
+        let (spread, busy) = self.0.run(async move {
+            let mut rounds = Rounds::open(nodes).await?;
+            let mut spread = Spread::default();
+            for _ in 0..each {
+                // As cold as a handoff finds them.
+                tokio::time::sleep(HOLD).await;
+                spread.add_micros(rounds.measure().await?);
+            }
+            Ok(spread)
+        })?;
+        Ok(figures(&spread, busy, each))
+    }
+}
+
+struct Floor(Place);
+
+impl Contender for Floor {
+    fn turn(&mut self) -> Result<Figures, Failure> {
+        let (nodes, each) = (self.0.nodes.clone(), self.0.each);
+        let (spread, busy) = self.0.run(async move {
+            let mut bare = Bare::open(&nodes).await?;
+            let mut spread = Spread::default();
+            for _ in 0..each {
+                tokio::time::sleep(HOLD).await;
+                spread.add_micros(bare.measure().await?);
+            }
+            Ok(spread)
+        })?;
+        Ok(figures(&spread, busy, each))
+    }
+}
+
+/// One more contender than there are waiters: each takes the lock, holds it for a while, lets it go, and lines up again.
+struct Handoffs {
+    place: Place,
+    waiters: usize,
+    again: bool,
+}
+
+impl Contender for Handoffs {
+    fn turn(&mut self) -> Result<Figures, Failure> {
+        let runtime = Arc::clone(&self.place.runtime);
+        let clients = runtime.block_on(async {
+            let mut clients = Vec::new();
+            for _ in 0..=self.waiters {
+                clients.push(connect(&self.place.nodes).await?);
+            }
+            Ok::<_, Failure>(clients)
+        })?;
+        let before: Vec<Stats> = clients.iter().map(Client::stats).collect();
+        let (spread, busy) = self.place.run(hand_on(clients.clone(), self.place.each, self.again))?;
+        let (mut requests, mut messages, mut leases) = (0, 0, 0);
+        for (before, after) in before.iter().zip(clients.iter().map(Client::stats)) {
+            requests += after.requests - before.requests;
+            messages += all_messages(&after) - all_messages(before);
+            leases += after.acquired - before.acquired;
+        }
+        for client in clients {
+            runtime.block_on(client.close(Duration::from_secs(5)))?;
+        }
+        let mut figures = figures(&spread, busy, leases as usize);
+        let per_lease = |count: u64| count as f64 / leases.max(1) as f64;
+        figures.insert("messages_per_lease".into(), per_lease(messages));
+        figures.insert("requests_per_lease".into(), per_lease(requests));
+        Ok(figures)
+    }
+}
+
+fn all_messages(stats: &Stats) -> u64 {
+    stats.requests + stats.replies + stats.hints
+}
+
+/// Until the lock was had so many times.
+async fn hand_on(clients: Vec<Client>, each: usize, again: bool) -> Result<Spread, Failure> {
+    let log = Arc::new(Mutex::new(Log { left: each, released: None, handoffs: Spread::default() }));
+    let turns = Arc::new(watch::Sender::new(0_u64));
+    let contend = |client: Client| {
+        let (log, turns) = (Arc::clone(&log), Arc::clone(&turns));
+        tokio::spawn(async move {
+            let lock = client.lock("handoff");
+            while log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {
+                let lease = lock.acquire().await?;
+                log.lock().unwrap_or_else(PoisonError::into_inner).granted(Instant::now());
+                turns.send_modify(|turn| *turn += 1);
+                let mut next = turns.subscribe();
+                tokio::time::sleep(HOLD).await;
+                log.lock().unwrap_or_else(PoisonError::into_inner).released = Some(Instant::now());
+                lease.release().await?;
+                // Everybody else waits as long as there is something left to measure.
+                if !again && log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {
+                    next.changed().await?;
+                }
+            }
+            Ok::<(), Failure>(())
+        })
+    };
+    for task in clients.into_iter().map(contend).collect::<Vec<_>>() {
+        task.await??;
+    }
+    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut log.handoffs))
+}
+
+/// When the lock was let go and when it was had again.
+struct Log {
+    left: usize,
+    released: Option<Instant>,
+    handoffs: Spread,
+}
+
+impl Log {
+    fn granted(&mut self, now: Instant) {
+        self.left = self.left.saturating_sub(1);
+        if let Some(released) = self.released.take() {
+            self.handoffs.add_micros(now - released);
+        }
+    }
+}

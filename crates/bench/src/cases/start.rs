@@ -1,0 +1,74 @@
+//! What a lock adds to a command that does nothing: `quorlock run` against `flock`, measured by hyperfine.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use super::Group;
+use crate::Failure;
+use crate::case::{Bar, Case, Contender, Figures, Limit};
+use crate::options::Options;
+
+const NAME: &str = "start";
+const P50: &str = "p50_ms";
+/// Runs that are not counted: the file is made, and the programs are in memory.
+const WARM_UP: usize = 5;
+const FLOCK: &str = "`flock x true`";
+const RUN: &str = "`quorlock run x -- true`";
+
+pub(crate) fn groups() -> Vec<Group> {
+    vec![Group::new(NAME, |options| Ok(vec![set_up(options)?]))]
+}
+
+fn set_up(options: &Options) -> Result<Case, Failure> {
+    let quorlock = std::env::current_exe()?.with_file_name("quorlock");
+    if !quorlock.is_file() {
+        return Err(format!("{} is missing: cargo build --release", quorlock.display()).into());
+    }
+    let folder = Arc::new(tempfile::tempdir()?);
+    let program = quorlock.display();
+    let mut case = Case::new(NAME, "Starting a command that does nothing under a lock", P50);
+    case.about = "On one machine, by hyperfine. The SQLite file is at rest: nobody else has it open.".into();
+    let commands = [
+        (FLOCK, format!("flock {} true", folder.path().join("x").display())),
+        (RUN, format!("{program} run x -- true")),
+        ("`quorlock --version`", format!("{program} --version")),
+    ];
+    for (name, command) in commands {
+        case.add(name, Start { command, runs: options.each / 2, folder: Arc::clone(&folder) });
+    }
+    case.bars.push(Bar::ratio(RUN, P50, FLOCK, Limit::AtMost(5.0)));
+    Ok(case)
+}
+
+struct Start {
+    command: String,
+    runs: usize,
+    folder: Arc<TempDir>,
+}
+
+impl Start {
+    fn results(&self) -> PathBuf {
+        self.folder.path().join("results.json")
+    }
+}
+
+impl Contender for Start {
+    fn turn(&mut self) -> Result<Figures, Failure> {
+        let folder = self.folder.path();
+        let mut hyperfine = Command::new("hyperfine");
+        hyperfine.args(["--shell", "none", "--style", "none", "--warmup", &WARM_UP.to_string()]);
+        hyperfine.args(["--runs", &self.runs.to_string(), "--export-json"]).arg(self.results());
+        hyperfine.arg(&self.command).stdout(Stdio::null()).stderr(Stdio::null());
+        hyperfine.env("XDG_STATE_HOME", folder).env("XDG_CONFIG_HOME", folder).env_remove("QUORLOCK_NODES");
+        let status = hyperfine.status().map_err(|error| format!("cannot run hyperfine: {error}"))?;
+        if !status.success() {
+            return Err(format!("hyperfine failed: {status}").into());
+        }
+        let results: serde_json::Value = serde_json::from_slice(&std::fs::read(self.results())?)?;
+        let median = results["results"][0]["median"].as_f64().ok_or("a result without a median")?;
+        Ok(Figures::from([(P50.to_owned(), median * 1e3)]))
+    }
+}

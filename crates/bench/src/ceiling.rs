@@ -1,0 +1,137 @@
+//! The ceiling: what the servers can do at all, by one redis-benchmark for each, all at once, with the commands of a cycle.
+//!
+//! A redis-benchmark has one command, with a random number in its key. So all acquires come first, each with a key that
+//! nobody has; then all releases, with keys that were filled in before, four times as many as will be drawn: one in nine
+//! is drawn for a second time and finds nothing, which is less work. The ceiling is a little too high, never too low.
+
+use std::process::{Command, Stdio};
+
+use quorlock_testkit::RedisServer;
+
+use crate::Failure;
+use crate::case::{Contender, Figures, RATE};
+use crate::record::Recording;
+
+/// How many commands are under way on each connection: the best counts.
+const PIPELINES: [usize; 3] = [16, 64, 256];
+const CONNECTIONS: usize = 4;
+/// So many that hardly a key is drawn twice.
+const KEYS_OF_ACQUIRES: usize = 2_000_000_000;
+/// For each release.
+const KEYS_FILLED_IN: usize = 4;
+const FILL_IN: &str = "for i = 0, ARGV[2] - 1 do \
+    redis.call('SET', KEYS[1] .. string.format('%012d', i), ARGV[1], 'PX', 600000) end return 1";
+const CLEAN_UP: &str = "local keys = redis.call('KEYS', KEYS[1] .. '*') \
+    for i = 1, #keys do redis.call('DEL', keys[i]) end return #keys";
+
+/// The servers, and what is said to each.
+pub(crate) struct Ceiling {
+    servers: Vec<(u16, Recording)>,
+    /// Commands in one pass.
+    count: usize,
+}
+
+/// Which command of a cycle.
+#[derive(Clone, Copy)]
+enum Pass {
+    Acquires,
+    Releases,
+}
+
+impl Ceiling {
+    pub(crate) fn new(servers: &[RedisServer], recordings: &[Recording], count: usize) -> Self {
+        let servers = servers.iter().map(RedisServer::port).zip(recordings.iter().cloned());
+        Self { servers: servers.collect(), count }
+    }
+
+    /// Commands a second on each server, with so many under way.
+    fn pass(&self, pass: Pass, pipeline: usize) -> Result<f64, Failure> {
+        let mut running = Vec::new();
+        for (port, recording) in &self.servers {
+            let [acquire, release] = recording.at_random();
+            let (words, keys) = match pass {
+                Pass::Acquires => (acquire, KEYS_OF_ACQUIRES),
+                Pass::Releases => (release, self.count * KEYS_FILLED_IN),
+            };
+            let port = usize::from(*port);
+            let mut command = Command::new("redis-benchmark");
+            for (flag, value) in [("-p", port), ("-n", self.count), ("-c", CONNECTIONS), ("-P", pipeline), ("-r", keys)]
+            {
+                command.args([flag, &value.to_string()]);
+            }
+            command.args(["-h", "127.0.0.1", "--csv"]).args(&words);
+            running.push(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?);
+        }
+        let mut sum = 0.0;
+        for process in running {
+            let output = process.wait_with_output()?;
+            sum += rate(&String::from_utf8_lossy(&output.stdout)).ok_or("redis-benchmark does not tell its rate")?;
+        }
+        Ok(sum / self.servers.len() as f64)
+    }
+
+    /// Runs a script on all servers at once, with the vote's key and what is in it; the lowest of their answers.
+    fn everywhere(&self, script: &str, more: &str) -> Result<i64, Failure> {
+        let ask = |(port, recording): &(u16, Recording)| {
+            let mut command = Command::new("redis-cli");
+            command.args(["-p", &port.to_string(), "EVAL", script, "1", recording.key(), recording.value(), more]);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
+        };
+        let asked = self.servers.iter().map(ask).collect::<Result<Vec<_>, _>>()?;
+        let mut lowest = i64::MAX;
+        for process in asked {
+            let answer = String::from_utf8_lossy(&process.wait_with_output()?.stdout).trim().to_owned();
+            lowest = lowest.min(answer.parse().map_err(|_| answer)?);
+        }
+        Ok(lowest)
+    }
+
+    /// What was there must be what was expected: a ceiling that does nothing is none.
+    fn clean_up(&self, least: f64, most: f64) -> Result<(), Failure> {
+        let keys = self.everywhere(CLEAN_UP, "")? as f64 / self.count as f64;
+        let expected = (least..=most).contains(&keys);
+        expected.then_some(()).ok_or_else(|| format!("{keys} keys were held for each command").into())
+    }
+
+    fn cycles(&self, pipeline: usize) -> Result<f64, Failure> {
+        let acquires = self.pass(Pass::Acquires, pipeline)?;
+        self.clean_up(0.99, 1.01)?;
+        self.everywhere(FILL_IN, &(self.count * KEYS_FILLED_IN).to_string())?;
+        let releases = self.pass(Pass::Releases, pipeline)?;
+        let left = KEYS_FILLED_IN as f64 - 0.8;
+        self.clean_up(left - 0.2, left)?;
+        Ok(1.0 / (1.0 / acquires + 1.0 / releases))
+    }
+}
+
+impl Contender for Ceiling {
+    fn turn(&mut self) -> Result<Figures, Failure> {
+        let mut best: f64 = 0.0;
+        for pipeline in PIPELINES {
+            best = best.max(self.cycles(pipeline)?);
+        }
+        Ok(Figures::from([(RATE.to_owned(), best)]))
+    }
+}
+
+/// From a line of names and a line of values.
+fn rate(csv: &str) -> Option<f64> {
+    csv.lines().nth(1)?.rsplit("\",\"").nth(COLUMNS_AFTER_RATE)?.parse().ok()
+}
+
+/// The first column is the command, with whatever is in it.
+const COLUMNS_AFTER_RATE: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_the_second_column() {
+        let csv = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\
+                   \"p99_latency_ms\",\"max_latency_ms\"\n\
+                   \"SET \",\" x\",\"125000.00\",\"0.2\",\"0.1\",\"0.2\",\"0.3\",\"0.4\",\"0.5\"\n";
+        assert_eq!(rate(csv), Some(125_000.0));
+        assert_eq!(rate(""), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! Cycles of one turn, added up.
+
+use std::time::{Duration, Instant};
+
+use crate::case::{Figures, P50, P99, RATE};
+use crate::spread::Spread;
+
+/// How long each cycle took.
+#[derive(Default)]
+pub(crate) struct Cycles {
+    micros: Vec<f64>,
+    /// Those that came to nothing.
+    failures: usize,
+}
+
+impl Cycles {
+    /// One that began then and ends now.
+    pub(crate) fn ended(&mut self, begun: Instant) {
+        self.micros.push(begun.elapsed().as_secs_f64() * 1e6);
+    }
+
+    pub(crate) fn failed(&mut self) {
+        self.failures += 1;
+    }
+
+    pub(crate) fn append(&mut self, mut others: Self) {
+        self.micros.append(&mut others.micros);
+        self.failures += others.failures;
+    }
+
+    pub(crate) fn figures(self, elapsed: Duration) -> Figures {
+        let mut figures = Figures::from([(RATE.to_owned(), self.micros.len() as f64 / elapsed.as_secs_f64())]);
+        let spread = Spread::of(self.micros);
+        if spread.len() > 0 {
+            figures.insert(P50.into(), spread.median());
+            figures.insert(P99.into(), spread.quantile(0.99));
+        }
+        // A contender that never fails needs no column for it.
+        if self.failures > 0 {
+            figures.insert("failures".into(), self.failures as f64);
+        }
+        figures
+    }
+}

@@ -1,0 +1,94 @@
+//! etcd on loopback, as many members as there are nodes.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::Failure;
+use crate::options::Options;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Members, with their files on the disk that builds are on: an entry is on it before it counts, as etcd has it.
+pub(crate) struct Etcd {
+    members: Vec<Child>,
+    clients: Vec<u16>,
+    folder: TempDir,
+}
+
+impl Etcd {
+    /// Starts them, and waits until they have a leader.
+    pub(crate) fn start(members: usize, options: &Options) -> Result<Self, Failure> {
+        std::fs::create_dir_all(&options.folder)?;
+        let folder = tempfile::tempdir_in(&options.folder)?;
+        let (clients, peers) = (free_ports(members)?, free_ports(members)?);
+        let everyone: Vec<String> =
+            peers.iter().enumerate().map(|(at, port)| format!("m{at}=http://127.0.0.1:{port}")).collect();
+        let mut etcd = Self { members: Vec::new(), clients, folder };
+        for (at, peer) in peers.iter().enumerate() {
+            let client = format!("http://127.0.0.1:{}", etcd.clients[at]);
+            let peer = format!("http://127.0.0.1:{peer}");
+            let mut command = quorlock_testkit::mortal_command("etcd".as_ref());
+            command.args(["--name", &format!("m{at}"), "--initial-cluster", &everyone.join(","), "--data-dir"]);
+            command.arg(etcd.folder.path().join(at.to_string()));
+            command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+            command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+            let log = File::create(etcd.folder.path().join(format!("log-{at}")))?;
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+            etcd.members.push(quorlock_testkit::spawn(command)?);
+        }
+        etcd.wait()?;
+        Ok(etcd)
+    }
+
+    /// Host and port of each.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.clients.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    fn wait(&mut self) -> Result<(), Failure> {
+        let begun = Instant::now();
+        for (member, port) in self.members.iter_mut().zip(&self.clients) {
+            while !is_healthy(*port) {
+                if member.try_wait()?.is_some() {
+                    return Err("it does not start: is etcd-server installed?".into());
+                }
+                if begun.elapsed() > PATIENCE {
+                    return Err("it does not become healthy".into());
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            let _ = member.kill();
+            let _ = member.wait();
+        }
+    }
+}
+
+fn is_healthy(port: u16) -> bool {
+    let ask = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    ask().is_ok_and(|answer| answer.contains("\"health\":\"true\""))
+}
+
+/// All at once, so that no two are the same.
+fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
+    let bound = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
+    Ok(bound.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<Result<Vec<_>, std::io::Error>>()?)
+}

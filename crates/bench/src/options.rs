@@ -1,0 +1,31 @@
+//! How to measure.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use crate::Failure;
+
+/// What every case is set up with.
+pub(crate) struct Options {
+    /// How long a turn takes, where that can be said.
+    pub(crate) length: Duration,
+    /// How many measurements make up a turn, where it is not a time.
+    pub(crate) each: usize,
+    /// For what is measured in this process.
+    pub(crate) runtime: Arc<Runtime>,
+    /// Where peers are built and fetched to.
+    pub(crate) folder: PathBuf,
+}
+
+impl Options {
+    pub(crate) fn new(length: Duration, each: usize) -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        // Beside the profile's own folder.
+        let program = std::env::current_exe()?;
+        let target = program.parent().and_then(|folder| folder.parent()).ok_or("no folder for builds")?;
+        Ok(Self { length, each, runtime: Arc::new(runtime), folder: target.join("bench") })
+    }
+}

@@ -1,0 +1,94 @@
+//! Other libraries: built and fetched from their registries when they are wanted.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::Failure;
+use crate::options::Options;
+use crate::worker::{Task, Worker};
+
+/// Where their packages are.
+fn home() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
+}
+
+/// A peer from crates.io, as a worker. The reason when it cannot be had.
+pub(crate) fn rust(peer: &str, task: &Task, options: &Options) -> Result<Worker, Failure> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let program = BUILT.get_or_init(|| build(&options.folder)).clone()?;
+    let mut command = Command::new(program);
+    command.arg(peer);
+    Worker::start(command, task, options.length)
+}
+
+/// node redlock, on ioredis, as a worker.
+pub(crate) fn node(task: &Task, options: &Options) -> Result<Worker, Failure> {
+    static FETCHED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let folder = FETCHED.get_or_init(|| fetch_node(&options.folder.join("node"))).clone()?;
+    let mut command = Command::new("node");
+    command.arg(folder.join("worker.js"));
+    Worker::start(command, task, options.length)
+}
+
+/// One of Python's, as a worker.
+pub(crate) fn python(library: &str, task: &Task, options: &Options) -> Result<Worker, Failure> {
+    static FETCHED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let folder = FETCHED.get_or_init(|| fetch_python(&options.folder.join("python"))).clone()?;
+    let mut command = Command::new(folder.join("bin/python"));
+    command.arg(home().join("python/worker.py")).arg(library);
+    Worker::start(command, task, options.length)
+}
+
+/// By the versions that are locked.
+fn fetch_node(folder: &Path) -> Result<PathBuf, String> {
+    let told = |error: std::io::Error| error.to_string();
+    std::fs::create_dir_all(folder).map_err(told)?;
+    let lock = "package-lock.json";
+    let locked = home().join("node").join(lock);
+    let same = std::fs::read(folder.join(lock)).ok() == Some(std::fs::read(&locked).map_err(told)?);
+    for file in ["package.json", lock, "worker.js"] {
+        std::fs::copy(home().join("node").join(file), folder.join(file)).map_err(told)?;
+    }
+    if !same || !folder.join("node_modules/ioredis").is_dir() {
+        let mut npm = Command::new("npm");
+        npm.args(["ci", "--silent", "--no-audit", "--no-fund", "--prefix"]).arg(folder);
+        succeed(npm)?;
+    }
+    Ok(folder.to_owned())
+}
+
+fn fetch_python(folder: &Path) -> Result<PathBuf, String> {
+    if !folder.join("bin/pip").is_file() {
+        let mut python = Command::new("python3");
+        python.args(["-m", "venv"]).arg(folder);
+        succeed(python)?;
+    }
+    let mut pip = Command::new(folder.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check", "-r"]).arg(home().join("python/requirements.txt"));
+    succeed(pip)?;
+    Ok(folder.to_owned())
+}
+
+fn build(folder: &Path) -> Result<PathBuf, String> {
+    let target = folder.join("peers");
+    let build = |features: &str| {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["build", "--release", "--quiet", "--features", features, "--target-dir"]).arg(&target);
+        cargo.arg("--manifest-path").arg(home().join("rust/Cargo.toml"));
+        succeed(cargo)
+    };
+    // etcd's client needs a compiler for its protocol; the others do not have to go with it.
+    build("etcd").or_else(|_| build(""))?;
+    Ok(target.join("release/bench-peers"))
+}
+
+fn succeed(mut command: Command) -> Result<(), String> {
+    let program = command.get_program().to_owned();
+    let program = Path::new(&program).file_name().unwrap_or_default().display();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{program}: {status}")),
+        Err(error) => Err(format!("{program}: {error}")),
+    }
+}

@@ -1,0 +1,203 @@
+//! What one cycle of ours says to a node, as the node's own MONITOR tells it: floor and ceiling say the same.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use quorlock::Client;
+use quorlock_testkit::RedisServer;
+use serde::{Deserialize, Serialize};
+
+use crate::Failure;
+use crate::worker::own::cycle;
+
+/// The name that is locked while it is recorded. Others in its place have the same length.
+const NAME: &str = "recorded/000000";
+const CYCLES: usize = 3;
+const ATTEMPTS: usize = 20;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The commands of an acquire and of its release. What is said once for a whole batch is not among them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Recording {
+    acquire: Vec<String>,
+    release: Vec<String>,
+    /// What is in the vote's key between the two.
+    value: String,
+}
+
+impl Recording {
+    /// Of every node: each has an epoch of its own, and what is said to it carries that.
+    pub(crate) async fn take(servers: &[RedisServer], client: &Client, plain: bool) -> Result<Vec<Self>, Failure> {
+        for _ in 0..ATTEMPTS {
+            let mut listeners =
+                servers.iter().map(|server| Listener::open(server.addr())).collect::<Result<Vec<_>, _>>()?;
+            for _ in 0..CYCLES {
+                cycle(client, NAME, plain).await?;
+            }
+            let heard = listeners.iter_mut().map(Self::hear).collect::<Result<Option<Vec<_>>, _>>()?;
+            if let Some(recordings) = heard {
+                let verified = servers.iter().zip(recordings).map(|(server, recording)| recording.verified(server));
+                return verified.collect();
+            }
+        }
+        Err("no cycle was one acquire and one release".into())
+    }
+
+    /// The last of some cycles: a name's first acquire is not like those that follow. `None` if one took a second round.
+    fn hear(listener: &mut Listener) -> Result<Option<Self>, Failure> {
+        let mut commands = Vec::new();
+        while commands.len() < 2 * CYCLES {
+            let command = listener.next()?;
+            if command.iter().any(|word| word.contains(NAME)) {
+                commands.push(command);
+            }
+        }
+        let shape = |command: &Vec<String>| command.iter().take(2).cloned().collect::<Vec<_>>();
+        let (Some(release), Some(acquire)) = (commands.pop(), commands.pop()) else {
+            return Ok(None);
+        };
+        let pairs =
+            commands.chunks(2).all(|pair| shape(&pair[0]) == shape(&acquire) && shape(&pair[1]) == shape(&release));
+        Ok((pairs && shape(&acquire) != shape(&release)).then_some(Self { acquire, release, value: String::new() }))
+    }
+
+    /// Said again, it locks and gives back.
+    fn verified(mut self, server: &RedisServer) -> Result<Self, Failure> {
+        let say = |words: &[String]| server.try_command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let vote = || server.try_command(&["GET", self.key()]);
+        say(&self.acquire)?;
+        let value = vote()?.as_str().map(str::to_owned);
+        say(&self.release)?;
+        let left = vote()?;
+        match value {
+            Some(value) if left.is_nil() => self.value = value,
+            _ => return Err("what was recorded does not do the same again".into()),
+        }
+        Ok(self)
+    }
+
+    /// The vote's own: the shortest of those with the name in it.
+    pub(crate) fn key(&self) -> &str {
+        let keys = self.acquire.iter().filter(|word| word.contains(NAME));
+        keys.min_by_key(|word| word.len()).map_or("", String::as_str)
+    }
+
+    pub(crate) fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// With every word that has the name in it about this caller's, as bytes on the wire: acquire and release.
+    pub(crate) fn of_caller(&self, caller: usize) -> (Vec<u8>, Vec<u8>) {
+        let name = format!("recorded/{caller:06}");
+        let wire = |words: &[String]| wire(words.iter().map(|word| word.replace(NAME, &name)));
+        (wire(&self.acquire), wire(&self.release))
+    }
+
+    /// Acquire and release with a random number after the vote's own key, as redis-benchmark wants it. Companions, if there
+    /// are any, are the same for all.
+    pub(crate) fn at_random(&self) -> [Vec<String>; 2] {
+        [&self.acquire, &self.release].map(|words| {
+            let random = |word: &String| if word == self.key() { format!("{word}__rand_int__") } else { word.clone() };
+            words.iter().map(random).collect()
+        })
+    }
+}
+
+fn wire(words: impl ExactSizeIterator<Item = String>) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+    bytes
+}
+
+/// A connection that is told of everything that the server is.
+struct Listener(BufReader<TcpStream>);
+
+impl Listener {
+    fn open(server: SocketAddr) -> Result<Self, Failure> {
+        let mut stream = TcpStream::connect(server)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"MONITOR\r\n")?;
+        let mut listener = Self(BufReader::new(stream));
+        match listener.line()?.trim() {
+            "+OK" => Ok(listener),
+            other => Err(format!("no MONITOR: {other}").into()),
+        }
+    }
+
+    /// The next command of a client: not of a script.
+    fn next(&mut self) -> Result<Vec<String>, Failure> {
+        loop {
+            let line = self.line()?;
+            let (from, words) = line.split_once("] ").ok_or("MONITOR tells something else")?;
+            if !from.ends_with("lua") {
+                return unquoted(words.trim_end());
+            }
+        }
+    }
+
+    fn line(&mut self) -> Result<String, Failure> {
+        let mut line = String::new();
+        match self.0.read_line(&mut line)? {
+            0 => Err("the server has ended MONITOR".into()),
+            _ => Ok(line),
+        }
+    }
+}
+
+/// `"SET" "a\"b"`, as words.
+fn unquoted(text: &str) -> Result<Vec<String>, Failure> {
+    let mut words = Vec::new();
+    let mut rest = text;
+    while let Some(begun) = rest.strip_prefix('"') {
+        let mut word = String::new();
+        let mut letters = begun.char_indices();
+        loop {
+            match letters.next().ok_or("a word without an end")? {
+                (end, '"') => {
+                    rest = begun[end + 1..].trim_start();
+                    break;
+                }
+                (_, '\\') => match letters.next() {
+                    Some((_, letter @ ('"' | '\\'))) => word.push(letter),
+                    // Nothing that ours sends has to be written like that.
+                    _ => return Err("a word that is not plain text".into()),
+                },
+                (_, letter) => word.push(letter),
+            }
+        }
+        words.push(word);
+    }
+    if rest.is_empty() { Ok(words) } else { Err(format!("not a command: {text}").into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_lose_their_quotes() {
+        let words = unquoted(r#""SET" "a \"b\" \\" "" "x""#).unwrap();
+        assert_eq!(words, ["SET", r#"a "b" \"#, "", "x"]);
+        assert!(unquoted(r#""SET" "a"#).is_err());
+        assert!(unquoted("SET a").is_err());
+    }
+
+    #[test]
+    fn every_caller_has_keys_of_its_own() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect();
+        let recording = Recording {
+            acquire: words("SET quorlock:recorded/000000 id"),
+            release: words("EVALSHA 1 quorlock:recorded/000000 quorlock~line:quorlock:recorded/000000"),
+            value: "id".into(),
+        };
+        let (acquire, release) = recording.of_caller(17);
+        assert_eq!(acquire, b"*3\r\n$3\r\nSET\r\n$24\r\nquorlock:recorded/000017\r\n$2\r\nid\r\n");
+        assert!(!String::from_utf8(release).unwrap().contains("000000"));
+        let [_, random] = recording.at_random();
+        assert_eq!(random[2], "quorlock:recorded/000000__rand_int__");
+        assert_eq!(random[3], "quorlock~line:quorlock:recorded/000000");
+    }
+}

@@ -1,0 +1,75 @@
+//! Where replies end: all that a client needs to know that only counts them.
+
+/// Counts whole replies in what a server has sent.
+#[derive(Default)]
+pub(crate) struct Replies {
+    rest: Vec<u8>,
+    heard: u64,
+}
+
+impl Replies {
+    /// How many have come in altogether.
+    pub(crate) fn heard(&self) -> u64 {
+        self.heard
+    }
+
+    /// Takes in what was read.
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.rest.extend_from_slice(bytes);
+        let mut begun = 0;
+        while let Some(length) = reply(&self.rest[begun..])? {
+            begun += length;
+            self.heard += 1;
+        }
+        self.rest.drain(..begun);
+        Ok(())
+    }
+}
+
+/// How long the first reply is, if it is all there. An error is an error: whoever counts them measures nothing.
+fn reply(bytes: &[u8]) -> std::io::Result<Option<usize>> {
+    let Some(line) = bytes.windows(2).position(|end| end == b"\r\n") else {
+        return Ok(None);
+    };
+    let (head, mut end) = (&bytes[..line], line + 2);
+    let count = || std::str::from_utf8(&head[1..]).ok().and_then(|digits| digits.parse::<i64>().ok());
+    match head.first() {
+        Some(b'+' | b':' | b'_') => {}
+        Some(b'$') => {
+            let length = count().ok_or(std::io::ErrorKind::InvalidData)?;
+            end += usize::try_from(length).map_or(0, |length| length + 2);
+        }
+        Some(b'*') => {
+            for _ in 0..count().ok_or(std::io::ErrorKind::InvalidData)? {
+                match reply(&bytes[end..])? {
+                    Some(length) => end += length,
+                    None => return Ok(None),
+                }
+            }
+        }
+        _ => return Err(std::io::Error::other(String::from_utf8_lossy(head).into_owned())),
+    }
+    Ok((end <= bytes.len()).then_some(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_counted_however_they_are_cut() {
+        let bytes = b"+OK\r\n:1\r\n$-1\r\n$2\r\n\r\n\r\n*3\r\n:1\r\n*1\r\n+a\r\n$1\r\nb\r\n*-1\r\n";
+        for cut in 0..=bytes.len() {
+            let mut replies = Replies::default();
+            replies.add(&bytes[..cut]).unwrap();
+            replies.add(&bytes[cut..]).unwrap();
+            assert_eq!(replies.heard(), 6, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_not_a_reply() {
+        let heard = Replies::default().add(b"-NOSCRIPT no script\r\n");
+        assert_eq!(heard.unwrap_err().to_string(), "-NOSCRIPT no script");
+    }
+}

@@ -1,0 +1,188 @@
+//! What a run came to, as it is kept: every figure of every turn, and what follows from them.
+
+mod markdown;
+mod page;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Failure;
+use crate::case::{Bar, Case, Figures, Limit};
+use crate::machine::Machine;
+use crate::spread::Spread;
+pub(crate) use markdown::case_as_markdown;
+pub(crate) use page::Pages;
+
+/// All cases that were measured.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) cases: Vec<Measured>,
+}
+
+/// One case, measured.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Measured {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) about: String,
+    pub(crate) figure: String,
+    /// Where, and how busy it was there before this case began.
+    pub(crate) machine: Machine,
+    pub(crate) contenders: Vec<Contending>,
+    pub(crate) absent: Vec<Absent>,
+    pub(crate) bars: Vec<Judged>,
+}
+
+/// A contender's figures, turn by turn.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Contending {
+    pub(crate) name: String,
+    pub(crate) figures: BTreeMap<String, Vec<f64>>,
+    /// The case's figure in that of the first contender: the ratios of each turn.
+    pub(crate) ratio: Option<Ratio>,
+}
+
+/// Who was to be measured, and why it was not.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Absent {
+    pub(crate) name: String,
+    pub(crate) why: String,
+}
+
+/// A bar, and whether it was met.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Judged {
+    pub(crate) what: String,
+    pub(crate) limit: Limit,
+    pub(crate) value: Ratio,
+    pub(crate) met: bool,
+}
+
+/// The middle of what the turns say, and how far they are apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ratio {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Ratio {
+    /// Of what was read in each turn. `None` if nothing was.
+    pub(crate) fn of(turns: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut spread = Spread::default();
+        turns.into_iter().filter(|value| value.is_finite()).for_each(|value| spread.add(value));
+        (spread.len() > 0).then(|| Self {
+            median: spread.median(),
+            low: spread.quantile(0.0),
+            high: spread.quantile(1.0),
+        })
+    }
+}
+
+impl Report {
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        match std::fs::read(path) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        Ok(std::fs::write(path, serde_json::to_string_pretty(self)? + "\n")?)
+    }
+
+    /// Takes a case in, in the place of one of the same name.
+    pub(crate) fn add(&mut self, case: Measured) {
+        match self.cases.iter_mut().find(|known| known.name == case.name) {
+            Some(known) => *known = case,
+            None => self.cases.push(case),
+        }
+    }
+
+    pub(crate) fn case(&self, name: &str) -> Option<&Measured> {
+        self.cases.iter().find(|case| case.name == name)
+    }
+}
+
+impl Measured {
+    /// From the figures of each contender's turns, in the case's order.
+    pub(crate) fn new(case: &Case, machine: Machine, turns: &[Vec<Figures>]) -> Self {
+        let mut contenders: Vec<Contending> = (case.contenders.iter())
+            .zip(turns)
+            .map(|((name, _), turns)| {
+                let mut figures = BTreeMap::<String, Vec<f64>>::new();
+                for (figure, value) in turns.iter().flatten() {
+                    figures.entry(figure.clone()).or_default().push(rounded(*value));
+                }
+                Contending { name: name.clone(), figures, ratio: None }
+            })
+            .collect();
+        if let Some(first) = contenders.first().map(|first| first.turns(case.figure).to_vec()) {
+            for contender in &mut contenders {
+                contender.ratio = Ratio::of(quotients(contender.turns(case.figure), &first));
+            }
+        }
+        let mut measured = Self {
+            name: case.name.clone(),
+            title: case.title.clone(),
+            about: case.about.clone(),
+            figure: case.figure.into(),
+            machine,
+            contenders,
+            absent: case.absent.iter().map(|(name, why)| Absent { name: name.clone(), why: why.clone() }).collect(),
+            bars: Vec::new(),
+        };
+        measured.bars = case.bars.iter().filter_map(|bar| measured.judge(bar)).collect();
+        measured
+    }
+
+    pub(crate) fn contender(&self, name: &str) -> Option<&Contending> {
+        self.contenders.iter().find(|contender| contender.name == name)
+    }
+
+    /// One contender's figure in another's, turn by turn.
+    pub(crate) fn ratio(&self, who: &str, against: &str, figure: &str) -> Option<Ratio> {
+        Ratio::of(quotients(self.contender(who)?.turns(figure), self.contender(against)?.turns(figure)))
+    }
+
+    /// `None` if somebody whom the bar is about was not there: the table names who is absent.
+    fn judge(&self, bar: &Bar) -> Option<Judged> {
+        let own = self.contender(&bar.who)?.turns(bar.figure);
+        let (what, value) = match &bar.against {
+            Some((against, figure)) => {
+                let others = self.contender(against)?.turns(figure);
+                (format!("{}: {} in those of {against}", bar.who, bar.figure), Ratio::of(quotients(own, others))?)
+            }
+            None => (format!("{}: {}", bar.who, bar.figure), Ratio::of(own.iter().copied())?),
+        };
+        Some(Judged { what, limit: bar.limit, value, met: bar.limit.is_met_by(value.median) })
+    }
+}
+
+impl Contending {
+    pub(crate) fn turns(&self, figure: &str) -> &[f64] {
+        self.figures.get(figure).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn median(&self, figure: &str) -> Option<f64> {
+        Ratio::of(self.turns(figure).iter().copied()).map(|ratio| ratio.median)
+    }
+}
+
+fn quotients(own: &[f64], others: &[f64]) -> impl Iterator<Item = f64> {
+    own.iter().zip(others).map(|(own, other)| own / other)
+}
+
+/// Five digits are more than any clock here can vouch for.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! A measured case as a table.
+
+use std::fmt::Write;
+
+use super::{Judged, Measured, Ratio};
+use crate::case::Limit;
+
+/// The heading, what was done, everybody's figures, and who is absent.
+pub(crate) fn case_as_markdown(case: &Measured) -> String {
+    let mut text = format!("### {}\n\n", case.title);
+    if !case.about.is_empty() {
+        let _ = writeln!(text, "{}\n", case.about);
+    }
+    let figures = figures(case);
+    let first = case.contenders.first().map_or("", |first| &first.name);
+    let _ = write!(text, "| `{}` |", case.name);
+    for figure in &figures {
+        let _ = write!(text, " {} |", label(figure));
+    }
+    let compared = case.contenders.len() > 1;
+    if compared {
+        let _ = write!(text, " in those of {first} | spread |");
+    }
+    let columns = 1 + figures.len() + if compared { 2 } else { 0 };
+    let _ = writeln!(text, "\n|{}", "---|".repeat(columns));
+    for contender in &case.contenders {
+        let _ = write!(text, "| {} |", contender.name);
+        for figure in &figures {
+            let _ = write!(text, " {} |", contender.median(figure).map(number).unwrap_or_default());
+        }
+        if compared {
+            let Ratio { median, low, high } = contender.ratio.unwrap_or(Ratio { median: 0.0, low: 0.0, high: 0.0 });
+            let _ = write!(text, " {} | {} to {} |", number(median), number(low), number(high));
+        }
+        text.push('\n');
+    }
+    for absent in &case.absent {
+        let _ = writeln!(text, "\nNot measured: {}: {}.", absent.name, absent.why);
+    }
+    text
+}
+
+/// The rows of a table of bars.
+pub(super) fn bar_as_row(case: &Measured, bar: &Judged) -> String {
+    let limit = match bar.limit {
+        Limit::AtLeast(limit) => format!("at least {}", number(limit)),
+        Limit::AtMost(limit) => format!("at most {}", number(limit)),
+    };
+    let Ratio { median, low, high } = bar.value;
+    let met = if bar.met { "yes" } else { "**no**" };
+    format!(
+        "| {} | {} | {limit} | {} | {} to {} | {met} |\n",
+        case.title,
+        bar.what.replace('_', " "),
+        number(median),
+        number(low),
+        number(high)
+    )
+}
+
+/// The case's own first, then the others.
+fn figures(case: &Measured) -> Vec<String> {
+    let mut figures = vec![case.figure.clone()];
+    for figure in case.contenders.iter().flat_map(|contender| contender.figures.keys()) {
+        if !figures.contains(figure) {
+            figures.push(figure.clone());
+        }
+    }
+    figures
+}
+
+/// `p50_us`: p50 (us).
+fn label(figure: &str) -> String {
+    match figure.rsplit_once('_') {
+        Some((what, unit @ ("us" | "ms"))) => format!("{} ({unit})", what.replace('_', " ")),
+        _ => figure.replace('_', " ").replace(" per ", " a "),
+    }
+}
+
+/// Three digits, or all of a whole number.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        large if large >= 1_000.0 => grouped(value.round() as i64),
+        middle if middle >= 100.0 => format!("{value:.0}"),
+        small if small >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// 1,234,567
+fn grouped(value: i64) -> String {
+    let digits = value.unsigned_abs().to_string();
+    let mut text = String::from(if value < 0 { "-" } else { "" });
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let shown = [0.0, 0.934, 12.345, 456.7, 1_234_567.0, -1_000.0].map(number);
+        assert_eq!(shown, ["0.00", "0.93", "12.3", "457", "1,234,567", "-1,000"]);
+    }
+
+    #[test]
+    fn figures_are_named_with_their_units() {
+        assert_eq!(["p50_us", "cycles_per_second", "messages"].map(label), ["p50 (us)", "cycles a second", "messages"]);
+    }
+}

@@ -1,0 +1,130 @@
+//! The pages that are written from the figures: docs/performance.md, and the table in the README.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use super::Report;
+use super::markdown::{bar_as_row, case_as_markdown, number};
+use crate::Failure;
+use crate::case::{P50, RATE};
+
+const BEGIN: &str = "<!-- ./x bench --write -->";
+const END: &str = "<!-- / -->";
+
+const INTRODUCTION: &str = "\
+# Performance
+
+This page is written by `./x bench --write` from [performance.json](performance.json), which has every figure of every turn;
+nothing here is edited by hand. One run starts all servers on loopback, fetches its peers from their registries, and lets all
+contenders of a case take turns (A B C A B C), so that a busy moment is everybody's. **Ratios count**: each is that of two
+contenders in the same turn; shown are the middle of all turns and the lowest and highest. A turn that nobody counts comes first.
+
+- *ours* is this repository's library; *floor* is the same commands, as they were recorded from ours, sent by a minimal client:
+  precomputed bytes, one connection a node, one thread, waiting for a majority of the replies; *ceiling* is one
+  redis-benchmark for each node, all at once, with the same commands: the best of `-P 16`, `64` and `256`.
+- A *cycle* is one acquire and one release. Every caller has a name of its own.
+- Peers run as they come, with their defaults, in processes of their own.
+";
+
+/// What is written, and where.
+pub(crate) struct Pages {
+    root: PathBuf,
+}
+
+impl Pages {
+    /// Those of the repository that this program was built from.
+    pub(crate) fn here() -> Self {
+        Self { root: Path::new(env!("CARGO_MANIFEST_DIR")).join("../..") }
+    }
+
+    /// Every figure, as JSON.
+    pub(crate) fn figures(&self) -> PathBuf {
+        self.root.join("docs/performance.json")
+    }
+
+    /// Writes all pages.
+    pub(crate) fn write(&self, report: &Report) -> Result<(), Failure> {
+        for (path, text) in self.texts(report)? {
+            std::fs::write(path, text)?;
+        }
+        Ok(())
+    }
+
+    fn texts(&self, report: &Report) -> Result<Vec<(PathBuf, String)>, Failure> {
+        let readme = self.root.join("README.md");
+        let text = std::fs::read_to_string(&readme)?;
+        let (before, rest) = text.split_once(BEGIN).ok_or("the README has no place for the table")?;
+        let (_, after) = rest.split_once(END).ok_or("the README's table has no end")?;
+        let text = format!("{before}{BEGIN}\n{}{END}{after}", short_table(report));
+        Ok(vec![(readme, text), (self.root.join("docs/performance.md"), page(report))])
+    }
+}
+
+/// The whole page.
+fn page(report: &Report) -> String {
+    let mut text = INTRODUCTION.to_owned();
+    if let Some(machine) = report.cases.last().map(|case| &case.machine) {
+        let loads = report.cases.iter().map(|case| case.machine.load);
+        let _ = writeln!(
+            text,
+            "\nMeasured on {} cores ({}), Linux {}, redis-server {}. Load averages before the cases: up to {}.",
+            machine.cores,
+            machine.processor,
+            machine.kernel,
+            machine.redis,
+            number(loads.fold(0.0, f64::max))
+        );
+    }
+    text.push_str("\n## Bars\n\n| case | what | bar | measured | spread | met |\n|---|---|---|---|---|---|\n");
+    for case in &report.cases {
+        for bar in &case.bars {
+            text.push_str(&bar_as_row(case, bar));
+        }
+    }
+    text.push_str("\n## Cases\n");
+    for case in &report.cases {
+        let _ = write!(text, "\n{}", case_as_markdown(case));
+    }
+    text
+}
+
+/// What the README shows: five nodes, one caller and many.
+fn short_table(report: &Report) -> String {
+    let (Some(one), Some(many)) = (report.case("cycle-5-1"), report.case("cycle-5-512")) else {
+        return String::new();
+    };
+    let mut text = String::from(
+        "| acquire + release, 5 nodes | one caller, p50 (us) | 512 callers, cycles a second | of what the servers can do |\n\
+         |---|---|---|---|\n",
+    );
+    for contender in &many.contenders {
+        let p50 = one.contender(&contender.name).and_then(|contender| contender.median(P50));
+        let rate = contender.median(RATE);
+        let ceiling = if contender.name.contains("fenced") { "ceiling, fenced" } else { "ceiling" };
+        let share = many.ratio(&contender.name, ceiling, RATE);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} |",
+            contender.name,
+            p50.map(number).unwrap_or_default(),
+            rate.map(number).unwrap_or_default(),
+            share.map(|share| format!("{:.0} %", share.median * 100.0)).unwrap_or_default()
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pages_say_what_the_figures_say() {
+        let pages = Pages::here();
+        let report = Report::read(&pages.figures()).unwrap();
+        for (path, text) in pages.texts(&report).unwrap() {
+            let same = std::fs::read_to_string(&path).unwrap() == text;
+            assert!(same, "{} was edited: ./x bench --write-only writes it", path.display());
+        }
+    }
+}

@@ -1,0 +1,54 @@
+use super::*;
+use crate::case::RATE;
+
+struct Never;
+
+impl crate::case::Contender for Never {
+    fn turn(&mut self) -> Result<Figures, Failure> {
+        Err("never asked".into())
+    }
+}
+
+fn figures(rates: &[f64]) -> Vec<Figures> {
+    rates.iter().map(|rate| Figures::from([(RATE.to_owned(), *rate)])).collect()
+}
+
+fn case(bars: Vec<Bar>) -> Case {
+    let mut case = Case::new("cycle", "Cycles", RATE);
+    case.add("floor", Never);
+    case.add("ours", Never);
+    case.bars = bars;
+    case
+}
+
+#[test]
+fn a_ratio_is_that_of_the_same_turn() {
+    // The machine was ten times slower in the second turn: the ratio was not.
+    let turns = [figures(&[100.0, 10.0, 100.0]), figures(&[90.0, 9.0, 80.0])];
+    let measured = Measured::new(&case(Vec::new()), Machine::default(), &turns);
+    assert_eq!(measured.contenders[1].ratio, Some(Ratio { median: 0.9, low: 0.8, high: 0.9 }));
+}
+
+#[test]
+fn a_bar_is_met_by_the_middle_of_the_turns() {
+    let bars = vec![
+        Bar::ratio("ours", RATE, "floor", Limit::AtLeast(0.9)),
+        Bar::ratio("ours", RATE, "floor", Limit::AtLeast(0.95)),
+        Bar::figure("ours", RATE, Limit::AtMost(90.0)),
+        Bar::ratio("ours", RATE, "nobody", Limit::AtLeast(0.0)),
+    ];
+    let turns = [figures(&[100.0, 100.0, 100.0]), figures(&[90.0, 100.0, 10.0])];
+    let measured = Measured::new(&case(bars), Machine::default(), &turns);
+    let met: Vec<bool> = measured.bars.iter().map(|bar| bar.met).collect();
+    assert_eq!(met, [true, false, true]);
+}
+
+#[test]
+fn a_case_that_is_measured_again_replaces_itself() {
+    let mut report = Report::default();
+    for rate in [1.0, 2.0] {
+        report.add(Measured::new(&case(Vec::new()), Machine::default(), &[figures(&[rate]), figures(&[rate])]));
+    }
+    assert_eq!(report.cases.len(), 1);
+    assert_eq!(report.cases[0].contenders[0].median(RATE), Some(2.0));
+}

@@ -1,0 +1,30 @@
+//! Servers for a case, as a cluster of ours.
+
+use quorlock::Client;
+use quorlock_testkit::RedisServer;
+
+use crate::Failure;
+use crate::record::Recording;
+
+/// Fresh servers, and what a cycle says to each.
+pub(crate) struct Stage {
+    pub(crate) servers: Vec<RedisServer>,
+    pub(crate) plain: Vec<Recording>,
+    pub(crate) fenced: Vec<Recording>,
+}
+
+impl Stage {
+    pub(crate) async fn set(nodes: usize) -> Result<Self, Failure> {
+        let servers = RedisServer::start_many(nodes);
+        let client = Client::connect(servers.iter().map(RedisServer::url)).await?;
+        client.init_cluster().await?;
+        let plain = Recording::take(&servers, &client, true).await?;
+        let fenced = Recording::take(&servers, &client, false).await?;
+        Ok(Self { servers, plain, fenced })
+    }
+
+    /// The URL of each.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.servers.iter().map(RedisServer::url).collect()
+    }
+}

@@ -1,0 +1,115 @@
+//! Contenders in processes of their own. Each is told its task when it starts, says that it is ready, and takes a turn for
+//! every line that it reads: so many milliseconds. What it answers is one line of figures.
+
+pub(crate) mod crew;
+pub(crate) mod floor;
+pub(crate) mod local;
+pub(crate) mod own;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::case::{Contender, Figures};
+use crate::record::Recording;
+use crate::{Failure, Outcome};
+
+/// What a worker is to do, for workers in any language.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Task {
+    /// The URL of each node.
+    pub(crate) nodes: Vec<String>,
+    pub(crate) callers: usize,
+    pub(crate) ttl_ms: u64,
+    /// The number of the first of them: no two processes have the same.
+    #[serde(default)]
+    pub(crate) first: usize,
+    /// Without a fence.
+    pub(crate) plain: bool,
+    /// What the floor sends to each node, recorded from ours.
+    #[serde(default)]
+    pub(crate) recordings: Vec<Recording>,
+}
+
+/// A worker, and how long its turns are.
+pub(crate) struct Worker {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    length: Duration,
+}
+
+impl Worker {
+    /// Starts it, and waits until it is ready.
+    pub(crate) fn start(mut command: Command, task: &Task, length: Duration) -> Result<Self, Failure> {
+        command.arg(serde_json::to_string(task)?).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+        let orders = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().ok_or("a worker without an output")?);
+        let mut worker = Self { child, orders, answers, length };
+        match worker.hear()?.trim() {
+            "ready" => Ok(worker),
+            other => Err(format!("it is not ready: {other:?}").into()),
+        }
+    }
+
+    /// This program, as a worker of this kind.
+    pub(crate) fn of_this_program(kind: &str, task: &Task, length: Duration) -> Result<Self, Failure> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["worker", kind]);
+        Self::start(command, task, length)
+    }
+
+    fn hear(&mut self) -> Result<String, Failure> {
+        let mut line = String::new();
+        if self.answers.read_line(&mut line)? == 0 {
+            return Err("a worker has ended early".into());
+        }
+        Ok(line)
+    }
+}
+
+impl Contender for Worker {
+    fn turn(&mut self) -> Result<Figures, Failure> {
+        self.order()?;
+        self.answer()
+    }
+}
+
+impl Worker {
+    /// Lets it begin.
+    fn order(&mut self) -> Outcome {
+        let orders = self.orders.as_mut().ok_or("a worker without an input")?;
+        writeln!(orders, "{}", self.length.as_millis())?;
+        Ok(orders.flush()?)
+    }
+
+    fn answer(&mut self) -> Result<Figures, Failure> {
+        Ok(serde_json::from_str(&self.hear()?)?)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // The end of its input is the end of its work. One that hangs would keep its servers from ending.
+        drop(self.orders.take());
+        let _ = self.answers.read_line(&mut String::new());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The other side: says that it is ready, and answers every line with the figures of a turn.
+pub(crate) fn serve(mut turn: impl FnMut(Duration) -> Result<Figures, Failure>) -> Outcome {
+    let (input, mut output) = (std::io::stdin().lock(), std::io::stdout());
+    writeln!(output, "ready")?;
+    output.flush()?;
+    for line in input.lines() {
+        let figures = turn(Duration::from_millis(line?.trim().parse()?))?;
+        writeln!(output, "{}", serde_json::to_string(&figures)?)?;
+        output.flush()?;
+    }
+    Ok(())
+}

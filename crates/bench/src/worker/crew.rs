@@ -1,0 +1,20 @@
+//! Several workers that take their turn together.
+
+use super::Worker;
+use crate::Failure;
+use crate::case::{Contender, Figures, P50, P99, RATE};
+use crate::spread::Spread;
+
+/// Counted as one: rates add up, and times are those in the middle.
+pub(crate) struct Crew(pub(crate) Vec<Worker>);
+
+impl Contender for Crew {
+    fn turn(&mut self) -> Result<Figures, Failure> {
+        self.0.iter_mut().try_for_each(Worker::order)?;
+        let figures = self.0.iter_mut().map(Worker::answer).collect::<Result<Vec<_>, _>>()?;
+        let all =
+            |figure: &str| Spread::of(figures.iter().filter_map(|figures| figures.get(figure).copied()).collect());
+        let rate = figures.iter().filter_map(|figures| figures.get(RATE)).sum();
+        Ok(Figures::from([(RATE.into(), rate), (P50.into(), all(P50).median()), (P99.into(), all(P99).median())]))
+    }
+}
