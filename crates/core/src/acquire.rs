@@ -493,7 +493,7 @@ impl Acquire {
 }
 
 fn fresh_id(dice: &mut dyn Dice) -> LeaseId {
-    LeaseId::from_bits(u128::from(dice.bits()) << 64 | u128::from(dice.bits()))
+    LeaseId::from_bits(dice.wide_bits())
 }
 
 #[cfg(test)]

@@ -76,7 +76,12 @@ impl LeaseId {
 
     /// The 32 hexadecimal digits that are stored on the nodes.
     pub fn reveal(self) -> String {
-        alloc::format!("{:032x}", self.0)
+        self.reveal_digits().into_iter().map(char::from).collect()
+    }
+
+    /// The same, where they are only passed on.
+    pub fn reveal_digits(self) -> [u8; 32] {
+        core::array::from_fn(|at| b"0123456789abcdef"[(self.0 >> (124 - 4 * at)) as usize & 0xf])
     }
 
     /// Reads what [`reveal`](Self::reveal) wrote.

@@ -9,6 +9,11 @@ pub trait Dice {
     /// 64 fresh random bits.
     fn bits(&mut self) -> u64;
 
+    /// 128 of them.
+    fn wide_bits(&mut self) -> u128 {
+        u128::from(self.bits()) << 64 | u128::from(self.bits())
+    }
+
     /// A duration drawn evenly from `low..=high`.
     fn between(&mut self, low: Duration, high: Duration) -> Duration {
         let span = high.saturating_sub(low).as_nanos().min(u128::from(u64::MAX - 1)) as u64;

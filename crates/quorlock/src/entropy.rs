@@ -14,9 +14,20 @@ impl Dice for SystemDice {
         }
         getrandom::u64().expect("the operating system gives random numbers")
     }
+
+    /// In one call: each of them is one to the operating system.
+    fn wide_bits(&mut self) -> u128 {
+        #[cfg(feature = "sim")]
+        if crate::sim::world().is_some() {
+            return u128::from(self.bits()) << 64 | u128::from(self.bits());
+        }
+        let mut bits = [0; 16];
+        getrandom::fill(&mut bits).expect("the operating system gives random numbers");
+        u128::from_ne_bytes(bits)
+    }
 }
 
 /// 128 fresh random bits.
 pub(crate) fn bits() -> u128 {
-    u128::from(SystemDice.bits()) << 64 | u128::from(SystemDice.bits())
+    SystemDice.wide_bits()
 }

@@ -210,18 +210,18 @@ impl Owed {
 
     fn letter(&self, node: usize) -> Letter {
         let attempt = self.mark.attempt;
-        let request = if self.plain {
-            Request::PlainRelease { attempt }
+        // Something of this attempt may still arrive, behind this: leave a note that it is over.
+        let may_arrive = self.mark.is_stray(node) || self.mark.is_of_another();
+        // By the time that it is sent once more, the waiter may have left: its place is not to come back. If it is
+        // still there, it must not be given a vote for this attempt.
+        let unyielded = self.tried && matches!(self.parting, Some(Parting::Yield(_)));
+        let parting = self.parting.filter(|_| !unyielded);
+        let tombstone = (may_arrive || unyielded).then(|| self.ttl.as_millis() * 2);
+        let request = if self.plain || (tombstone, parting) == (None, None) {
+            self.mark.farewell(self.plain)
         } else {
-            // Something of this attempt may still arrive, behind this: leave a note that it is over.
-            let may_arrive = self.mark.is_stray(node) || self.mark.is_of_another();
-            // By the time that it is sent once more, the waiter may have left: its place is not to come back. If it is
-            // still there, it must not be given a vote for this attempt.
-            let unyielded = self.tried && matches!(self.parting, Some(Parting::Yield(_)));
-            let parting = self.parting.filter(|_| !unyielded);
-            let tombstone = (may_arrive || unyielded).then(|| self.ttl.as_millis() * 2);
-            Request::Release { attempt, tombstone, parting }
+            Arc::new(Request::Release { attempt, tombstone, parting })
         };
-        Letter { place: Arc::clone(&self.place), request: Arc::new(request) }
+        Letter { place: Arc::clone(&self.place), request }
     }
 }

@@ -36,6 +36,7 @@ use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Search,
 pub(crate) use cluster::ClusterNode;
 #[cfg(any(test, feature = "doors"))]
 pub(crate) use codec::take_anything;
+use commands::Commands;
 use fitness::{Post, identify, info_text, keeps_all};
 use scripts::Home;
 use sentinel::Sentinels;
@@ -125,7 +126,8 @@ impl Node for RedisNode {
             let run = identify(&text, origin.post())?;
             let expected = Arc::new(Mutex::default());
             let wire = connecting.start(Ear { expected: Arc::clone(&expected), inbox });
-            Ok(Box::new(RedisSession { wire, expected, constants, run, _watch: watch }) as Box<dyn Session>)
+            Ok(Box::new(RedisSession { wire, expected, constants, run, batch: Commands::default(), _watch: watch })
+                as Box<dyn Session>)
         })
     }
 
@@ -197,6 +199,8 @@ struct RedisSession {
     expected: Arc<Mutex<VecDeque<Expected>>>,
     constants: Constants,
     run: String,
+    /// What was sent last: its room is used again.
+    batch: Commands,
     /// Over the sentinels, if there are any.
     _watch: Option<Wire>,
 }
@@ -252,10 +256,11 @@ impl Session for RedisSession {
     }
 
     fn send(&mut self, life: Option<Life>, letters: Vec<Letter>) {
-        let batch = codec::batch(life, &letters, &self.constants);
-        let commands = batch.len();
+        self.batch.clear();
+        codec::batch(life, &letters, &self.constants, &mut self.batch);
+        let commands = self.batch.len();
         let values = Vec::with_capacity(commands);
-        self.ask(Expected::Batch { life, letters, commands, values }, batch.as_bytes());
+        self.ask(Expected::Batch { life, letters, commands, values }, self.batch.as_bytes());
     }
 }
 

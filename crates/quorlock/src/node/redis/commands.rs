@@ -1,5 +1,8 @@
 //! Commands as a server reads them, written straight into the bytes that are sent.
 
+/// How much room is kept for the next batch.
+const ROOM_MAX: usize = 64 * 1_024;
+
 /// Commands, one behind the other.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
@@ -20,6 +23,13 @@ impl Commands {
         self.count += 1;
     }
 
+    /// Forgets them all, but keeps the room, unless it is so much that it was a rare case.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(ROOM_MAX);
+        self.count = 0;
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.count
@@ -38,16 +48,17 @@ pub(super) struct Words {
 }
 
 impl Words {
-    pub(super) fn word(&mut self, word: &str) -> &mut Self {
-        self.joined(&[word])
+    pub(super) fn word(&mut self, word: impl AsRef<[u8]>) -> &mut Self {
+        self.joined([word.as_ref()])
     }
 
     /// One word, of several parts.
-    pub(super) fn joined(&mut self, parts: &[&str]) -> &mut Self {
+    pub(super) fn joined<'a>(&mut self, parts: impl AsRef<[&'a [u8]]>) -> &mut Self {
+        let parts = parts.as_ref();
         self.count += 1;
         number(&mut self.bytes, b'$', parts.iter().map(|part| part.len()).sum());
         for part in parts {
-            self.bytes.extend_from_slice(part.as_bytes());
+            self.bytes.extend_from_slice(part);
         }
         self.bytes.extend_from_slice(b"\r\n");
         self
@@ -107,13 +118,26 @@ mod tests {
                     for text in &texts {
                         words.word(text);
                     }
-                    let parts: Vec<&str> = texts.iter().map(String::as_str).collect();
-                    words.joined(&parts).number(number);
+                    let parts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+                    words.joined(parts).number(number);
                 });
             }
             prop_assert_eq!(commands.as_bytes(), &*expected);
             prop_assert_eq!(commands.len(), 3);
         }
+    }
+
+    #[test]
+    fn cleared_it_is_as_new() {
+        let mut commands = Commands::default();
+        for _ in 0..2 {
+            commands.add(|words| _ = words.word("PING").word("x".repeat(2 * ROOM_MAX)));
+            commands.clear();
+            assert_eq!((commands.len(), commands.as_bytes()), (0, &[][..]));
+            assert!(commands.bytes.capacity() <= ROOM_MAX);
+        }
+        commands.add(|words| _ = words.word("PING"));
+        assert_eq!(commands.as_bytes(), b"*1\r\n$4\r\nPING\r\n");
     }
 
     #[test]

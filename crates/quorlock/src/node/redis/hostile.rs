@@ -17,6 +17,7 @@ use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
 use quorlock_testkit::RedisServer;
 use tokio::runtime::Runtime;
 
+use super::commands::Commands;
 use super::{RedisNode, codec};
 use crate::node::place::{KeyTemplate, Place};
 use crate::node::{Letter, Life, Reply, Talk};
@@ -268,7 +269,8 @@ impl Bench {
     /// Calls the script of a request with some of its arguments changed.
     fn provoke(&mut self, place: &Arc<Place>, request: &Request, changes: &[Change]) -> Value {
         let letter = Letter { place: Arc::clone(place), request: Arc::new(request.clone()) };
-        let honest = codec::batch(Some(self.life), &[letter], &constants());
+        let mut honest = Commands::default();
+        codec::batch(Some(self.life), &[letter], &constants(), &mut honest);
         let Ok(Value::Array(honest)) = ::redis::parse_redis_value(honest.as_bytes()) else { panic!("not one command") };
         let mut words: Vec<Option<Vec<u8>>> = honest
             .into_iter()

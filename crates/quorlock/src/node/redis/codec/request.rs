@@ -21,18 +21,22 @@ pub(in crate::node::redis) struct Writer<'a> {
     constants: &'a Constants,
 }
 
-/// A batch as one write. Plain requests know nothing of epochs, so a batch with any of them ends with a look at it.
-pub(in crate::node::redis) fn batch(life: Option<Life>, letters: &[Letter], constants: &Constants) -> Commands {
-    let (mut commands, writer) = (Commands::default(), Writer::new(life, constants));
+/// Adds a batch as one write. Plain requests know nothing of epochs, so a batch with any of them ends with a look at it.
+pub(in crate::node::redis) fn batch(
+    life: Option<Life>,
+    letters: &[Letter],
+    constants: &Constants,
+    commands: &mut Commands,
+) {
+    let writer = Writer::new(life, constants);
     for letter in letters {
-        writer.write(letter, &mut commands);
+        writer.write(letter, commands);
     }
     if letters.iter().any(|letter| letter.request.is_plain()) {
         commands.add(|words| {
             words.word("GET").word(&Home::Server.scripts().epoch_key);
         });
     }
-    commands
 }
 
 impl<'a> Writer<'a> {
@@ -61,11 +65,11 @@ impl<'a> Writer<'a> {
             }
             Request::Release { attempt, tombstone, parting } => {
                 words.word("EVALSHA").word(&scripts.release.sha).word("5").word(&place.key);
-                keys.tombstone(&attempt.reveal(), words);
+                keys.tombstone(attempt.reveal_digits(), words);
                 keys.companions(&[LINE, KEPT, HOLDS], words);
                 match parting {
-                    Some(Parting::Leave(waiter)) => words.joined(&["leave ", &place_in_line(*waiter)]),
-                    Some(Parting::Yield(waiter)) => words.joined(&["yield ", &place_in_line(*waiter)]),
+                    Some(Parting::Leave(waiter)) => words.joined([b"leave ", place_in_line(*waiter).as_bytes()]),
+                    Some(Parting::Yield(waiter)) => words.joined([b"yield ", place_in_line(*waiter).as_bytes()]),
                     None => words.word(""),
                 };
                 if let Some(tombstone) = tombstone {
@@ -74,7 +78,7 @@ impl<'a> Writer<'a> {
             }
             Request::Retire { owner, tombstone } => {
                 words.word("EVALSHA").word(&scripts.release.sha).word("5").word(&place.key);
-                keys.tombstone(&owner.reveal(), words);
+                keys.tombstone(owner.tombstone().reveal_digits(), words);
                 keys.companions(&[LINE, KEPT, HOLDS], words);
                 words.word("").number(*tombstone).word("owner");
             }
@@ -83,11 +87,11 @@ impl<'a> Writer<'a> {
                 keys.companions(&[FENCE, LINE, KEPT, HOLDS], words);
             }
             Request::Check { attempt, slot } => {
-                let attempt = attempt.reveal();
+                let attempt = attempt.reveal_digits();
                 words.word("EVALSHA").word(&scripts.check.sha).word("4").word(keys.mark()).word(&place.key);
-                keys.tombstone(&attempt, words);
+                keys.tombstone(attempt, words);
                 keys.companions(&[HOLDS], words);
-                words.word(&self.mark).word(&attempt);
+                words.word(&self.mark).word(attempt);
                 match slot {
                     Some(slot) => words.number(u64::from(*slot)),
                     None => words.word(""),
@@ -98,23 +102,23 @@ impl<'a> Writer<'a> {
                 keys.companions(&[FENCE, LINE, KEPT, HOLDS], words);
                 match target {
                     Target::Fence(fence) => words.word("fence").number(fence.get()),
-                    Target::Digest(digest) => words.word("digest").word(&digest.digits()),
+                    Target::Digest(digest) => words.word("digest").word(digest.digits()),
                 };
                 words.word(match mode {
                     BreakMode::Drain => "drain",
                     BreakMode::Now => "now",
                 });
-                words.number(self.constants.max_ttl_millis).word(&tombstone_prefix(place));
+                words.number(self.constants.max_ttl_millis).word(tombstone_prefix(place));
             }
             Request::PlainAcquire { attempt, ttl } => {
-                words.word("SET").word(&place.key).word(&attempt.reveal()).word("NX").word("PX");
+                words.word("SET").word(&place.key).word(attempt.reveal_digits()).word("NX").word("PX");
                 words.number(ttl.as_millis());
             }
             Request::PlainExtend { attempt, ttl } => {
-                plain(&scripts.plain_extend.sha, place, &attempt.reveal(), words).number(ttl.as_millis());
+                plain(&scripts.plain_extend.sha, place, attempt.reveal_digits(), words).number(ttl.as_millis());
             }
             Request::PlainRelease { attempt } => {
-                plain(&scripts.plain_release.sha, place, &attempt.reveal(), words);
+                plain(&scripts.plain_release.sha, place, attempt.reveal_digits(), words);
             }
         }
     }
@@ -125,35 +129,35 @@ impl<'a> Writer<'a> {
         let script = if matches!(bid.mode, Mode::Exclusive { .. }) { acquire } else { enter };
         // An argument costs the server as much as half a command: those that have nothing to say are left out.
         let has_entries = bid.mode != Mode::EXCLUSIVE;
-        let owner = bid.mode.owner().map(OwnerId::reveal);
+        let owner = bid.mode.owner().map(OwnerId::tombstone);
         words.word("EVALSHA").word(&script.sha).number(6 + u64::from(has_entries) + u64::from(owner.is_some()));
         words.word(keys.mark()).word(&keys.place.key);
         keys.companions(&[FENCE], words);
-        keys.tombstone(&letter.request.attempt().reveal(), words);
+        keys.tombstone(letter.request.attempt().reveal_digits(), words);
         keys.companions(&[LINE, KEPT], words);
         if has_entries {
             keys.companions(&[HOLDS], words);
         }
-        if let Some(owner) = &owner {
-            keys.tombstone(owner, words);
+        if let Some(owner) = owner {
+            keys.tombstone(owner.reveal_digits(), words);
         }
         words.word(mark).word(bid.verb).number(bid.fence.get()).number(bid.ttl.as_millis());
         words.number(constants.sigma_micros).number(retention_millis(constants)).word(bid.holder);
         match bid.waiter {
-            Some(waiter) => words.word(&place_in_line(waiter)),
+            Some(waiter) => words.word(place_in_line(waiter)),
             None => words.word(""),
         };
         match bid.mode {
             Mode::Exclusive { writer: None } => words,
-            Mode::Exclusive { writer: Some(writer) } => words.word(&writer.reveal()),
-            Mode::Reentrant { owner } => words.word(&owner.reveal()).word("r"),
-            Mode::Shared { owner } => words.word(&owner.reveal()).word("s"),
+            Mode::Exclusive { writer: Some(writer) } => words.word(writer.reveal()),
+            Mode::Reentrant { owner } => words.word(owner.reveal()).word("r"),
+            Mode::Shared { owner } => words.word(owner.reveal()).word("s"),
             Mode::Slot { permits, slot } => words.number(u64::from(slot)).word("k").number(u64::from(permits)),
         };
     }
 }
 
-fn plain<'a>(sha: &str, place: &Place, attempt: &str, words: &'a mut Words) -> &'a mut Words {
+fn plain<'a>(sha: &str, place: &Place, attempt: [u8; 32], words: &'a mut Words) -> &'a mut Words {
     words.word("EVALSHA").word(sha).word("1").word(&place.key).word(attempt)
 }
 
@@ -184,12 +188,13 @@ impl Keys<'_> {
 
     fn companions(&self, which: &[&str], words: &mut Words) {
         for which in which {
-            words.joined(&[RESERVED_PREFIX, which, &self.tag, &self.place.key]);
+            let parts = [RESERVED_PREFIX, which, &self.tag, &self.place.key];
+            words.joined(parts.map(str::as_bytes));
         }
     }
 
-    fn tombstone(&self, digits: &str, words: &mut Words) {
-        words.joined(&[RESERVED_PREFIX, DONE, &self.tag, digits]);
+    fn tombstone(&self, digits: [u8; 32], words: &mut Words) {
+        words.joined([RESERVED_PREFIX.as_bytes(), DONE.as_bytes(), self.tag.as_bytes(), &digits]);
     }
 }
 
