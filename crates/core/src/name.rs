@@ -81,7 +81,7 @@ impl LeaseId {
 
     /// The same, where they are only passed on.
     pub fn reveal_digits(self) -> [u8; 32] {
-        core::array::from_fn(|at| b"0123456789abcdef"[(self.0 >> (124 - 4 * at)) as usize & 0xf])
+        hex(self.0)
     }
 
     /// Reads what [`reveal`](Self::reveal) wrote.
@@ -89,6 +89,18 @@ impl LeaseId {
         hex_digits::<32>(text).map(Self)
     }
 }
+
+/// All 32 hexadecimal digits.
+pub fn hex(bits: u128) -> [u8; 32] {
+    let (mut digits, bytes) = ([0; 32], bits.to_be_bytes());
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = HEX[usize::from(byte >> 4)];
+        pair[1] = HEX[usize::from(byte & 0xf)];
+    }
+    digits
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Reads exactly so many lower-case hexadecimal digits.
 pub(crate) fn hex_digits<const DIGITS: usize>(text: &str) -> Option<u128> {

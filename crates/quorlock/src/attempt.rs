@@ -281,7 +281,7 @@ impl Inner {
 }
 
 impl Voter for Attempt {
-    fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, _round: u32, outcome: Outcome) {
+    fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, _round: u32, outcome: Outcome, now: Moment) {
         let mut inner = self.inner();
         if inner.mark.attempt != attempt {
             // Of an earlier attempt, whose releases are on their way.
@@ -297,14 +297,14 @@ impl Voter for Attempt {
             };
             drop(inner);
             if let Some(heir) = heir {
-                heir.vote(node, attempt, 0, outcome);
+                heir.vote(node, attempt, 0, outcome, now);
             }
             return;
         }
         if let Outcome::Voted { vote: Vote::Refusal(_), .. } = &outcome {
             self.listen(&mut inner);
         }
-        let steps = inner.machine.take(attempt, node, outcome, clock::now(), &mut SystemDice);
+        let steps = inner.machine.take(attempt, node, outcome, now, &mut SystemDice);
         self.perform(&mut inner, steps);
         self.let_out(inner);
     }
@@ -353,7 +353,7 @@ impl Legacy {
         let before = std::mem::replace(&mut self.0.inner().heir, heir);
         if let Heir::Unborn(kept) = before {
             for (node, outcome) in kept {
-                Arc::clone(hold).vote(node, attempt, 0, outcome);
+                Arc::clone(hold).vote(node, attempt, 0, outcome, clock::now());
             }
         }
     }

@@ -392,15 +392,14 @@ impl Timed for Held {
 }
 
 impl Voter for Held {
-    fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome) {
+    fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome, now: Moment) {
         if attempt != self.mark.attempt {
             return;
         }
-        let now = clock::now();
         let mut inner = self.inner();
         let steps = inner.hold.take(round, node, outcome, now, &mut SystemDice);
         if inner.mending.is_some() {
-            self.look_after_mending(&inner, now);
+            self.look_after_mending(&inner, clock::now());
             return;
         }
         self.perform(&mut inner, steps);

@@ -1,21 +1,21 @@
 //! What a client holds, by lease id.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use quorlock_core::name::LeaseId;
 
+use crate::ids::ById;
 use crate::keeper::Held;
 
 /// All leases of a client that are not over; `None` after its end.
 pub(crate) struct Leases {
-    by_id: Mutex<Option<BTreeMap<LeaseId, Weak<Held>>>>,
+    by_id: Mutex<Option<ById<Weak<Held>>>>,
 }
 
 impl Leases {
     pub(crate) fn new() -> Self {
-        Self { by_id: Mutex::new(Some(BTreeMap::new())) }
+        Self { by_id: Mutex::new(Some(ById::default())) }
     }
 
     /// Remembers a lease, to be ended with the client. `false` when the client is closed already.
@@ -33,25 +33,32 @@ impl Leases {
     /// Takes all of them out: there will be no more.
     pub(crate) fn close(&self) -> Vec<Arc<Held>> {
         let leases = self.by_id().take();
-        leases.into_iter().flat_map(BTreeMap::into_values).filter_map(|held| held.upgrade()).collect()
+        in_order(leases.into_iter().flat_map(ById::into_values).filter_map(|held| held.upgrade()))
     }
 
     /// Some node says that a lock with this key was broken. Whoever holds it asks all of them.
     pub(crate) fn doubt(&self, key: &str) {
         // Not under the mutex: whoever learns that it is lost leaves this list.
-        let all: Vec<_> = self.by_id().iter().flat_map(BTreeMap::values).filter_map(Weak::upgrade).collect();
+        let all = in_order(self.by_id().iter().flat_map(ById::values).filter_map(Weak::upgrade));
         for held in all.into_iter().filter(|held| held.place.key == key) {
             held.doubt();
         }
     }
 
-    fn by_id(&self) -> MutexGuard<'_, Option<BTreeMap<LeaseId, Weak<Held>>>> {
+    fn by_id(&self) -> MutexGuard<'_, Option<ById<Weak<Held>>>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Always the same one: a simulation has to be repeatable.
+fn in_order(leases: impl Iterator<Item = Arc<Held>>) -> Vec<Arc<Held>> {
+    let mut leases: Vec<_> = leases.collect();
+    leases.sort_unstable_by_key(|held| held.id());
+    leases
+}
+
 impl fmt::Debug for Leases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} leases", self.by_id().as_ref().map_or(0, BTreeMap::len))
+        write!(f, "{} leases", self.by_id().as_ref().map_or(0, ById::len))
     }
 }

@@ -41,6 +41,7 @@ mod error;
 mod examine;
 mod handed;
 mod history;
+mod ids;
 mod inspect;
 mod keeper;
 mod lease;

@@ -42,8 +42,8 @@ use serve::Port;
 
 /// Who waits for a node's answer.
 pub(crate) trait Voter: Send + Sync {
-    /// What came of a request to this node.
-    fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome);
+    /// What came of a request to this node, and when that was heard.
+    fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome, now: Moment);
 }
 
 /// How a link behaves.
@@ -323,7 +323,7 @@ impl Link {
             outbox.abandon()
         };
         for ask in abandoned {
-            ask.voter.vote(self.node, ask.mark.attempt, ask.round, Outcome::Silent(why.clone()));
+            ask.voter.vote(self.node, ask.mark.attempt, ask.round, Outcome::Silent(why.clone()), clock::now());
         }
         self.settle_contact(match trouble {
             Trouble::Unfit(_) | Trouble::Denied(_) => Contact::Refused(trouble.clone()),

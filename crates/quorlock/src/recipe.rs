@@ -38,13 +38,15 @@ struct Order {
     renewals: Renewals,
     retry: Retry,
     holder: Holder,
+    /// The same, as the nodes are told.
+    told: String,
     plain: bool,
     observer: Option<Observer>,
 }
 
 impl fmt::Debug for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, ttl, renewals, retry, holder, plain, observer: _ } = self;
+        let Self { place, ttl, renewals, retry, holder, told: _, plain, observer: _ } = self;
         let order = &mut f.debug_struct("Order");
         order.field("name", &place.name).field("ttl", ttl).field("renewals", renewals).field("retry", retry);
         order.field("holder", holder).field("plain", plain).finish()
@@ -79,6 +81,7 @@ impl Recipe {
                 renewals: settings.renewals,
                 retry: settings.retry,
                 holder: settings.holder.clone(),
+                told: settings.holder.encode(),
                 plain: false,
                 observer: None,
             })
@@ -97,6 +100,7 @@ impl Recipe {
     pub(crate) fn label(&mut self, label: &str) {
         self.with(|order| {
             order.holder = Holder::new(&order.holder.host, order.holder.pid, label);
+            order.told = order.holder.encode();
             Ok(())
         });
     }
@@ -166,7 +170,6 @@ impl Recipe {
         let settings = &cluster.settings;
         let node_deadline = settings.node_deadline(order.ttl);
         settings.check(order.ttl, order.renewals)?;
-        let holder = order.holder.encode();
         let (retry, give_up) = match patience {
             Patience::Once => (Retry::ONCE, None),
             Patience::Policy => (order.retry, None),
@@ -184,7 +187,7 @@ impl Recipe {
             line: waits.then_some(cluster.channel),
             plain: order.plain,
             mode,
-            holder: holder.clone(),
+            holder: order.told.clone(),
             rules: settings.rules,
         };
         match Attempt::start(cluster, &order.place, plan, order.observer.clone()).await {
@@ -197,7 +200,7 @@ impl Recipe {
                     renewals: order.renewals,
                     trusting: settings.trusting,
                     mode: won.mode,
-                    holder,
+                    holder: order.told.clone(),
                     rules: settings.rules,
                 };
                 cluster.counters.won(&won);

@@ -84,7 +84,7 @@ impl Votes {
 }
 
 impl Voter for Votes {
-    fn vote(self: Arc<Self>, node: usize, _attempt: LeaseId, _round: u32, outcome: Outcome) {
+    fn vote(self: Arc<Self>, node: usize, _attempt: LeaseId, _round: u32, outcome: Outcome, _now: Moment) {
         self.note(node, outcome);
     }
 }

@@ -53,7 +53,7 @@ impl Receipt {
 }
 
 impl Voter for Receipt {
-    fn vote(self: Arc<Self>, node: usize, _attempt: LeaseId, _round: u32, outcome: Outcome) {
+    fn vote(self: Arc<Self>, node: usize, _attempt: LeaseId, _round: u32, outcome: Outcome, _now: Moment) {
         self.take(node, outcome);
     }
 }

@@ -1,6 +1,6 @@
 //! What a link has to send, and the releases that it owes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use quorlock_core::ticket::{ENTRY_LEASE, Parting};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Request, Silence};
 
+use crate::ids::ById;
 use crate::link::Voter;
 use crate::link::mark::Mark;
 use crate::node::place::Place;
@@ -27,7 +28,8 @@ pub(crate) struct Outbox {
     /// Since when the node cannot be asked.
     pub(crate) down_since: Option<Moment>,
     queue: VecDeque<Item>,
-    owed: BTreeMap<LeaseId, Owed>,
+    /// In no order: their serials tell it.
+    owed: ById<Owed>,
     /// How many releases have been owed so far.
     serial: u64,
     /// Releases that were answered with an error: to be sent again after a while.
@@ -93,7 +95,7 @@ impl Outbox {
             state: State::Down(Silence::Unreachable("not connected yet".into())),
             down_since: Some(now),
             queue: VecDeque::new(),
-            owed: BTreeMap::new(),
+            owed: ById::default(),
             serial: 0,
             failed: Vec::new(),
             closing: false,
@@ -134,7 +136,8 @@ impl Outbox {
 
     /// The next batch, in order. Requests of attempts that are over are dropped here: nothing of them has left.
     pub(crate) fn drain(&mut self, node: usize) -> (Vec<Letter>, Vec<Sent>) {
-        let (mut letters, mut sent) = (Vec::new(), Vec::new());
+        let most = self.queue.len().min(BATCH_MAX);
+        let (mut letters, mut sent) = (Vec::with_capacity(most), Vec::with_capacity(most));
         while letters.len() < BATCH_MAX {
             match self.queue.pop_front() {
                 None => break,

@@ -86,7 +86,8 @@ impl Link {
         for sent in closed.into_iter().flat_map(|port| port.batches).flat_map(|batch| batch.sent) {
             if let Sent::Ask(ask) = sent {
                 ask.mark.set_stray(self.node);
-                ask.voter.vote(self.node, ask.mark.attempt, ask.round, Outcome::Silent(trouble.as_silence()));
+                let outcome = Outcome::Silent(trouble.as_silence());
+                ask.voter.vote(self.node, ask.mark.attempt, ask.round, outcome, clock::now());
             }
         }
         trouble
@@ -193,11 +194,13 @@ impl Link {
         self.config.traffic.received(replies.len());
         self.pulse.took(batch.since.elapsed());
         let mut new_life = false;
+        // One look at the clock for all of them: validity is counted from when they were sent, and looked at again.
+        let now = clock::now();
         for (sent, reply) in batch.sent.into_iter().zip(replies) {
             let outcome = match reply {
                 Reply::Voted { vote, at_micros } => {
                     if let Some(at_micros) = at_micros {
-                        self.note_clock(at_micros, clock::now());
+                        self.note_clock(at_micros, now);
                     }
                     new_life |= vote == Vote::Refusal(Refusal::WrongEpoch);
                     if let Sent::Ask(ask) = &sent
@@ -209,7 +212,7 @@ impl Link {
                 }
                 Reply::Failed(why) => Outcome::Silent(Silence::Failed(why)),
             };
-            self.hand_over(sent, outcome);
+            self.hand_over(sent, outcome, now);
         }
         if new_life {
             return Err(lost_memory());
@@ -258,15 +261,15 @@ impl Link {
         self.config.leases.doubt(key);
     }
 
-    fn hand_over(&self, sent: Sent, outcome: Outcome) {
+    fn hand_over(&self, sent: Sent, outcome: Outcome, now: Moment) {
         match (sent, outcome) {
-            (Sent::Ask(ask), outcome) => ask.voter.vote(self.node, ask.mark.attempt, ask.round, outcome),
+            (Sent::Ask(ask), outcome) => ask.voter.vote(self.node, ask.mark.attempt, ask.round, outcome, now),
             // Owed until it is acknowledged.
             (Sent::Release(attempt), Outcome::Silent(_)) => self.outbox().fail(attempt),
             (Sent::Release(attempt), outcome) => {
                 let settled = self.outbox().settle(attempt);
                 if let Some(voter) = settled.and_then(|owed| owed.voter) {
-                    voter.vote(self.node, attempt, 0, outcome);
+                    voter.vote(self.node, attempt, 0, outcome, now);
                 }
                 self.news.notify_waiters();
             }

@@ -19,6 +19,7 @@ use quorlock_core::ticket::{Line, Parting, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{BreakMode, FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Target, Vote};
 
+use super::commands::{DIGITS_MAX, decimal};
 use super::malformed;
 use crate::node::{Letter, Life, Reply, Trouble};
 #[cfg(any(test, feature = "doors"))]
@@ -30,11 +31,15 @@ pub(super) use search::{page, search};
 
 /// What the epoch key holds while this life is ripe. No life, no mark: nothing that was ever stored is equal to it.
 fn mark(life: Option<Life>) -> String {
-    life.map_or_else(String::new, |life| format!("{} {}", hex(life.epoch), life.floor))
+    let Some(life) = life else { return String::new() };
+    let digits = quorlock_core::name::hex(life.epoch.0).into_iter();
+    let mut room = [0; DIGITS_MAX];
+    let floor = decimal(life.floor.get(), &mut room).iter().copied();
+    digits.chain([b' ']).chain(floor).map(char::from).collect()
 }
 
 fn hex(epoch: Epoch) -> String {
-    format!("{:032x}", epoch.0)
+    quorlock_core::name::hex(epoch.0).into_iter().map(char::from).collect()
 }
 
 /// One reply for each letter.
@@ -44,7 +49,7 @@ pub(super) fn replies(life: Option<Life>, letters: &[Letter], values: Vec<Value>
         return Err(malformed("a batch"));
     }
     let same_life = !plain || life.is_some() && values.last().and_then(text) == Some(mark(life));
-    letters.iter().zip(values).map(|(letter, value)| reply(letter, value, same_life)).collect()
+    reply_all(letters, values, same_life)
 }
 
 /// One reply for each letter that went to servers of a Cluster, where there is no look at the epoch.
@@ -53,7 +58,15 @@ pub(super) fn cluster_replies(
     letters: &[Letter],
     values: Vec<Value>,
 ) -> Result<Vec<Reply>, Trouble> {
-    letters.iter().zip(values).map(|(letter, value)| reply(letter, value, life.is_some())).collect()
+    reply_all(letters, values, life.is_some())
+}
+
+fn reply_all(letters: &[Letter], values: Vec<Value>, same_life: bool) -> Result<Vec<Reply>, Trouble> {
+    let mut replies = Vec::with_capacity(values.len());
+    for (letter, value) in letters.iter().zip(values) {
+        replies.push(reply(letter, value, same_life)?);
+    }
+    Ok(replies)
 }
 
 fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Trouble> {

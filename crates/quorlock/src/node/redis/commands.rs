@@ -77,16 +77,23 @@ impl Words {
 
 /// A line that says how much of something comes.
 fn number(bytes: &mut Vec<u8>, kind: u8, count: usize) {
-    let mut digits = [0; DIGITS_MAX];
-    bytes.push(kind);
-    bytes.extend_from_slice(decimal(count as u64, &mut digits));
-    bytes.extend_from_slice(b"\r\n");
+    // Nearly all words are that short.
+    match count as u8 {
+        ones if count < 10 => bytes.extend_from_slice(&[kind, b'0' + ones, b'\r', b'\n']),
+        both if count < 100 => bytes.extend_from_slice(&[kind, b'0' + both / 10, b'0' + both % 10, b'\r', b'\n']),
+        _ => {
+            bytes.push(kind);
+            bytes.extend_from_slice(decimal(count as u64, &mut [0; DIGITS_MAX]));
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 /// As many digits as the largest number has.
-const DIGITS_MAX: usize = 20;
+pub(super) const DIGITS_MAX: usize = 20;
 
-fn decimal(mut number: u64, room: &mut [u8; DIGITS_MAX]) -> &[u8] {
+/// A number's digits, somewhere in this room.
+pub(super) fn decimal(mut number: u64, room: &mut [u8; DIGITS_MAX]) -> &[u8] {
     let mut at = DIGITS_MAX;
     loop {
         at -= 1;
