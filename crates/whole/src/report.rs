@@ -144,7 +144,8 @@ pub fn page(occasion: &Occasion, sweep: &Sweep, hunts: &[Hunt]) -> String {
         page.push('\n');
     };
     add(occasion.told());
-    add(include_str!("page.md").into());
+    add(include_str!("page.md").trim_end().into());
+    add(String::new());
     add(figures(occasion.first, sweep));
     add("| | runs | leases | overlaps | writes taken | writes refused | ended early |\n|---|---|---|---|---|---|---|"
         .into());
@@ -152,12 +153,12 @@ pub fn page(occasion: &Occasion, sweep: &Sweep, hunts: &[Hunt]) -> String {
         let Counts { leases, overlaps, writes, refused, forgotten } = counts;
         add(format!("| {which} | {runs} | {leases} | {overlaps} | {writes} | {refused} | {forgotten} |"));
     }
-    add(format!("\n{}\n\n| what went wrong | how often |\n|---|---|", include_str!("page/columns.md").trim_end()));
+    add(format!("\n{}\n\n| what happened | how often |\n|---|---|", include_str!("page/columns.md").trim_end()));
     for (kind, count) in &sweep.faults {
         add(format!("| {kind} | {count} |"));
     }
     add(format!(
-        "\n{}\n\n| rule | missed in one of | seed | what it shows |\n|---|---|---|---|",
+        "\n{}\n\n| rule | missed in | seed | what it shows |\n|---|---|---|---|",
         include_str!("page/mutants.md").trim_end()
     ));
     for hunt in hunts {
@@ -165,8 +166,7 @@ pub fn page(occasion: &Occasion, sweep: &Sweep, hunts: &[Hunt]) -> String {
             .first
             .as_ref()
             .map_or((String::new(), "nothing".into()), |(seed, breach)| (seed.to_string(), breach.to_string()));
-        let average = hunt.average().map_or("none".into(), |average| format!("{average:.0} runs"));
-        add(format!("| `{}` | {average} | {seed} | {breach} |", hunt.name));
+        add(format!("| `{}` | {} of {} runs | {seed} | {breach} |", hunt.name, hunt.found, hunt.runs));
     }
     add(format!("\n{}\n\n| bug | seed | what it was |\n|---|---|---|", include_str!("page/kept.md").trim_end()));
     for (name, seed, what) in kept::ALL {
