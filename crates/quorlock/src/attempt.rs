@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use quorlock_core::acquire::{Acquire, Defeat, Plan, Step, Wait, Won};
@@ -18,6 +18,7 @@ use crate::cluster::Cluster;
 use crate::entropy::SystemDice;
 use crate::link::{Ask, Hinted, Mark, Voter};
 use crate::node::place::Place;
+use crate::sync::{AtomicBool, Mutex};
 use crate::timers::Timed;
 
 /// How an [`acquire`](crate::Lock::acquire) goes, for those who [observe](crate::Lock::observe) it.
@@ -248,11 +249,13 @@ impl Attempt {
 
     /// The client is closed: whatever was asked for, or won and not yet taken, is given back.
     fn close(self: &Arc<Self>, inner: &mut Inner) {
-        let steps = match inner.outcome.take() {
-            Some(Decision::Won(won, ..)) => vec![self.give_back(&won)],
+        // With its legacy it settles us: not before the releases are owed.
+        let decision = inner.outcome.take();
+        let steps = match &decision {
+            Some(Decision::Won(won, ..)) => vec![self.give_back(won)],
             None if !inner.machine.is_finished() => inner.machine.cancel(),
-            other => {
-                inner.outcome = other;
+            _ => {
+                inner.outcome = decision;
                 return;
             }
         };
@@ -395,8 +398,9 @@ impl Drop for Deciding {
         }
         // A lock that was won in the moment in which the caller turned away is given back like any other.
         let is_taken = inner.machine.is_finished() && attempt.open.load(Ordering::Acquire);
-        let steps = match inner.outcome.take() {
-            Some(Decision::Won(won, ..)) => vec![attempt.give_back(&won)],
+        let decision = inner.outcome.take();
+        let steps = match &decision {
+            Some(Decision::Won(won, ..)) => vec![attempt.give_back(won)],
             // The winner was taken, and settles when the lease is kept.
             _ if is_taken => return,
             _ => {

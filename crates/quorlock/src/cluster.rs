@@ -1,6 +1,6 @@
 //! A client's nodes, together: who to ask, what to propose, what is still held.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use crate::node::Node;
 use crate::node::place::KeyTemplate;
 use crate::runtime;
 use crate::stats::{Counters, Traffic};
+use crate::sync::AtomicBool;
 use crate::timers::Timers;
 
 /// What a client was built with.
@@ -260,6 +261,12 @@ impl Cluster {
         }
     }
 
+    /// Links that are closed meanwhile wait until this is dropped: something is about to be given back.
+    pub(crate) fn unsettled(&self) -> Unsettled<'_> {
+        self.pending.open();
+        Unsettled(self)
+    }
+
     /// An attempt has nothing left to give back: links that have waited for it may end.
     pub(crate) fn settled(&self) {
         self.pending.settle();
@@ -328,6 +335,15 @@ impl Cluster {
         }
         let stuck = self.links.iter().filter_map(|link| Some((link.title.clone(), link.trouble()?.to_string())));
         Err(InitError::Failed { failed: stuck.collect() })
+    }
+}
+
+/// What keeps links from ending.
+pub(crate) struct Unsettled<'a>(&'a Cluster);
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        self.0.settled();
     }
 }
 

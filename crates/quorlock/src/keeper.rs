@@ -3,7 +3,7 @@
 mod mending;
 mod receipt;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use quorlock_core::acquire::Won;
@@ -26,6 +26,7 @@ use crate::history::{Event, What};
 use crate::link::{Ask, Mark, Voter};
 use crate::node::place::Place;
 use crate::owner::Owner;
+use crate::sync::Mutex;
 use crate::timers::Timed;
 pub(crate) use mending::Mending;
 use receipt::Receipt;
@@ -247,6 +248,7 @@ impl Held {
 
     /// Ends it, once. Returns why it was over before, if it was lost.
     fn end(&self, reason: Option<LostError>, receipt: Option<&Arc<Receipt>>) -> Option<LostError> {
+        let _unsettled = self.cluster.unsettled();
         let mut inner = self.inner();
         if inner.mending.is_some() {
             // It is somebody else's by now.

@@ -1,12 +1,13 @@
 //! What a client holds, by lease id.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use quorlock_core::name::LeaseId;
 
 use crate::ids::ById;
 use crate::keeper::Held;
+use crate::sync::Mutex;
 
 /// All leases of a client that are not over; `None` after its end.
 pub(crate) struct Leases {

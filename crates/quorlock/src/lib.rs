@@ -61,6 +61,7 @@ mod semaphore;
 #[doc(hidden)]
 pub mod sim;
 mod stats;
+mod sync;
 mod timers;
 mod votes;
 

@@ -15,8 +15,8 @@ pub(crate) use outbox::{Ask, Owed};
 pub(crate) use pending::Pending;
 pub(crate) use waiters::{Hinted, Waiters};
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorlock_core::name::LeaseId;
@@ -35,6 +35,7 @@ use crate::node::place::Place;
 use crate::node::{Answer, Inbox, Node, Trouble};
 use crate::runtime;
 use crate::stats::Traffic;
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex};
 use notes::Notes;
 use outbox::{OWED_MAX, Outbox, State};
 use pulse::Pulse;

@@ -1,6 +1,6 @@
 //! Which nodes belong together: who may join a cluster, and who may not.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorlock_core::node::{Constants, Incarnation};
@@ -8,6 +8,7 @@ use quorlock_core::quorum::Quorum;
 use tokio::sync::Notify;
 
 use crate::entropy;
+use crate::sync::Mutex;
 
 /// What a client's links have learned about the nodes, together.
 pub(crate) struct Membership {

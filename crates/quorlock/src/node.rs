@@ -11,7 +11,7 @@ mod talk;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Errand, Standing};
@@ -20,6 +20,7 @@ use quorlock_core::vote::{Request, Silence, Vote};
 use tokio::sync::mpsc;
 
 use crate::history::Event;
+use crate::sync::AtomicBool;
 use exam::{Exam, Plan};
 use place::{KeySpan, Place};
 pub(crate) use talk::Talk;

@@ -5,7 +5,7 @@
 
 mod node;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock, Weak};
@@ -133,7 +133,17 @@ impl Peek {
     }
 }
 
+/// What a test that interleaves threads does, where the library takes a step that others may see.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    /// Before each: somebody else may go first.
+    pub step: fn(),
+    /// Somebody else has to go on first.
+    pub wait: fn(),
+}
+
 thread_local! {
+    static TURNS: Cell<Option<Turns>> = const { Cell::new(None) };
     static WORLD: RefCell<Option<Rc<dyn World>>> = const { RefCell::new(None) };
 }
 
@@ -164,6 +174,27 @@ impl Drop for Entered {
 /// It only waits.
 pub async fn sleep(delay: Duration) {
     crate::runtime::sleep(delay).await;
+}
+
+/// Lets a test decide, on this thread, in which order the steps of the threads that it plays are taken, until what is
+/// returned is dropped.
+#[must_use]
+pub fn interleave(turns: Turns) -> Interleaved {
+    TURNS.set(Some(turns));
+    Interleaved(())
+}
+
+/// Dropped, steps are taken as they come.
+pub struct Interleaved(());
+
+impl Drop for Interleaved {
+    fn drop(&mut self) {
+        TURNS.set(None);
+    }
+}
+
+pub(crate) fn turns() -> Option<Turns> {
+    TURNS.get()
 }
 
 pub(crate) fn world() -> Option<Rc<dyn World>> {

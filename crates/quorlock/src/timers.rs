@@ -4,12 +4,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use quorlock_core::time::Moment;
 use tokio::sync::Notify;
 
+use crate::sync::Mutex;
 use crate::{clock, runtime};
 
 /// Something that wants to be told when its time has come.

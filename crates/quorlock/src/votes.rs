@@ -1,6 +1,6 @@
 //! One request to every node on behalf of nobody in particular: what each of them said, by a deadline.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use quorlock_core::name::LeaseId;
@@ -13,6 +13,7 @@ use crate::clock;
 use crate::cluster::Cluster;
 use crate::link::{Ask, Mark, Voter};
 use crate::node::place::Place;
+use crate::sync::Mutex;
 use crate::timers::Timed;
 
 /// Collects what the nodes say.

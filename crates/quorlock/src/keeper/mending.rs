@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
@@ -17,6 +17,7 @@ use crate::error::LostError;
 use crate::handed::HandedLease;
 use crate::link::{Ask, Voter};
 use crate::node::place::Place;
+use crate::sync::Mutex;
 
 /// The most leases that are seen to at a time. What is handed over beyond that stays with the nodes that have granted it.
 pub(crate) const MENDING_MAX: usize = 65_536;
@@ -87,6 +88,7 @@ impl Held {
     pub(crate) fn hand_over(self: &Arc<Self>) -> Result<HandedLease, LostError> {
         self.validity()?;
         let handed = self.as_handed();
+        let _unsettled = self.cluster.unsettled();
         let now = clock::now();
         let mut inner = self.inner();
         if !inner.hold.hand_over(now) {

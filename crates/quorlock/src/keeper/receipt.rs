@@ -1,6 +1,6 @@
 //! The receipt of a release.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use quorlock_core::name::LeaseId;
 use quorlock_core::quorum::{Quorum, Tally};
@@ -10,6 +10,7 @@ use quorlock_core::vote::{Outcome, Silence};
 use tokio::sync::Notify;
 
 use crate::link::Voter;
+use crate::sync::Mutex;
 use crate::timers::Timed;
 
 /// Counts the acknowledgements of a release.

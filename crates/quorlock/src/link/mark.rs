@@ -1,10 +1,12 @@
 //! What all links of an attempt have to know of it.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use quorlock_core::name::LeaseId;
 use quorlock_core::vote::Request;
+
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
 
 /// More than this are not counted.
 const MANY: u64 = 3;

@@ -1,8 +1,10 @@
-//! How many attempts may still have something to give back.
+//! How many attempts and leases may still have something to give back.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-/// A count of attempts that are not settled. Links that are closed stay until there is none.
+use crate::sync::AtomicUsize;
+
+/// A count of those that are not settled. Links that are closed stay until there is none.
 #[derive(Debug, Default)]
 pub(crate) struct Pending(AtomicUsize);
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use quorlock_core::ticket::{Handoff, Ticket};
+
+use crate::sync::Mutex;
 
 /// Someone who waits, and asks again when told that it may help.
 pub(crate) trait Hinted: Send + Sync {

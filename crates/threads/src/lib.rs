@@ -1,0 +1,10 @@
+//! The library's own threads, interleaved: callers, votes that come in, timers and links, in orders that shuttle chooses, with
+//! a switch before every mutex and atomic of theirs. Nodes run the core's rules, each on a thread of its own. Time stands
+//! still unless a scene moves it.
+
+mod node;
+mod queue;
+mod stage;
+
+pub use node::Count;
+pub use stage::{Bell, Stage, play};

@@ -1,0 +1,152 @@
+//! A node: the core's rules, and a count of what it was asked.
+
+use std::collections::BTreeMap;
+
+use quorlock::sim::{Ear, Question, Said};
+use quorlock_core::name::LeaseId;
+use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, NodeTime, Record, apply, attend, hand_on};
+use quorlock_core::ticket::{Channel, Handoff, Ticket};
+use quorlock_core::vote::{Refusal, Request, Vote};
+
+/// What comes in at a node.
+pub(crate) enum Mail {
+    Connect(u64, Ear),
+    Ask(u64, Question),
+    HangUp(u64),
+    /// All connections break; what was on its way still arrives.
+    Cut,
+    Stop,
+}
+
+/// How often a node was asked something about an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// For its vote.
+    pub acquires: u32,
+    /// To go on with it.
+    pub renewals: u32,
+    /// To take it back.
+    pub releases: u32,
+}
+
+pub(crate) struct Node {
+    index: usize,
+    life: Option<Incarnation>,
+    records: BTreeMap<String, Record>,
+    tombstones: BTreeMap<LeaseId, u64>,
+    connections: BTreeMap<u64, Ear>,
+    listeners: BTreeMap<Channel, u64>,
+    pub(crate) counts: BTreeMap<LeaseId, Count>,
+}
+
+type Hint = (Channel, Ticket, Option<Handoff>);
+
+impl Node {
+    /// One that has been voting for long.
+    pub(crate) fn new(index: usize, constants: Constants, now: NodeTime) -> Self {
+        let mut life = None;
+        let init = Errand::Init { run: run(index), fresh: Epoch(index as u128 + 1), constants };
+        attend(&mut life, &init, now);
+        Self {
+            index,
+            life,
+            records: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// Takes what has come in. `false` if that was the last.
+    pub(crate) fn take(&mut self, mail: Mail, now: NodeTime) -> bool {
+        match mail {
+            Mail::Connect(connection, ear) => {
+                self.listeners.insert(ear.channel(), connection);
+                ear.hear(Said::Open(run(self.index)));
+                self.connections.insert(connection, ear);
+            }
+            Mail::Ask(connection, question) => self.serve(connection, &question, now),
+            Mail::HangUp(connection) => self.forget(connection),
+            Mail::Cut => {
+                for (_, ear) in std::mem::take(&mut self.connections) {
+                    ear.hear(Said::End("it was cut".into()));
+                }
+                self.listeners.clear();
+            }
+            Mail::Stop => return false,
+        }
+        true
+    }
+
+    fn forget(&mut self, connection: u64) {
+        self.connections.remove(&connection);
+        self.listeners.retain(|_, listener| *listener != connection);
+    }
+
+    fn serve(&mut self, connection: u64, question: &Question, now: NodeTime) {
+        let mut hints = Vec::new();
+        let said = match question {
+            Question::Errand(errand) => Said::Standing(Box::new(attend(&mut self.life, errand, now))),
+            Question::Note => Said::Noted,
+            Question::Other => Said::Nothing,
+            Question::Batch(epoch, letters) => {
+                let votes = letters.iter().map(|(key, request)| self.vote(*epoch, key, request, now, &mut hints));
+                Said::Votes(votes.collect(), now.wall_micros)
+            }
+        };
+        if let Some(ear) = self.connections.get(&connection) {
+            ear.hear(said);
+        }
+        for (channel, ticket, handoff) in hints {
+            if let Some(ear) = self.listeners.get(&channel).and_then(|listener| self.connections.get(listener)) {
+                ear.hear(Said::Hint(ticket, handoff));
+            }
+        }
+    }
+
+    fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, hints: &mut Vec<Hint>) -> Vote {
+        let Some(life) = &mut self.life else { return Vote::Refusal(Refusal::WrongEpoch) };
+        let attempt = request.attempt();
+        let count = self.counts.entry(attempt).or_default();
+        match request {
+            Request::Acquire { .. } => count.acquires += 1,
+            Request::Renew { .. } => count.renewals += 1,
+            Request::Release { .. } => count.releases += 1,
+            _ => {}
+        }
+        let record = self.records.entry(key.to_owned()).or_default();
+        record.tombstone = self.tombstones.get(&attempt).copied();
+        let answer = apply(life, record, request, epoch, now);
+        if let Request::Release { tombstone: Some(_), .. } = request {
+            self.tombstones.extend(record.tombstone.map(|until| (attempt, until)));
+        }
+        record.tombstone = None;
+        if let Some(hint) = answer.hint
+            && self.listeners.contains_key(&hint.channel)
+        {
+            let handoff = answer.next.and_then(|next| {
+                record.tombstone = self.tombstones.get(&next.attempt).copied();
+                hand_on(life, record, &next, now)
+            });
+            record.tombstone = None;
+            hints.push((hint.channel, hint.ticket, handoff));
+        }
+        answer.vote
+    }
+
+    /// What is left here of anybody.
+    pub(crate) fn leftovers(&mut self, now: NodeTime) -> Vec<String> {
+        let mut left = Vec::new();
+        for (key, record) in &mut self.records {
+            record.lapse(now);
+            left.extend(record.vote.iter().map(|vote| format!("a vote of {:?} for {key}", vote.attempt)));
+            left.extend(record.line.iter().map(|place| format!("a place of {:?} for {key}", place.waiter.ticket)));
+        }
+        left
+    }
+}
+
+fn run(index: usize) -> String {
+    format!("run-{index}")
+}

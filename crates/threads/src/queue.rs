@@ -1,0 +1,32 @@
+//! What one thread leaves for another.
+
+use std::collections::VecDeque;
+
+use shuttle::sync::{Condvar, Mutex};
+
+pub(crate) struct Queue<T> {
+    items: Mutex<VecDeque<T>>,
+    more: Condvar,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new() -> Self {
+        Self { items: Mutex::new(VecDeque::new()), more: Condvar::new() }
+    }
+
+    pub(crate) fn push(&self, item: T) {
+        self.items.lock().expect("nobody panics with it").push_back(item);
+        self.more.notify_one();
+    }
+
+    /// The oldest; waits until there is one.
+    pub(crate) fn pop(&self) -> T {
+        let mut items = self.items.lock().expect("nobody panics with it");
+        loop {
+            if let Some(item) = items.pop_front() {
+                return item;
+            }
+            items = self.more.wait(items).expect("nobody panics with it");
+        }
+    }
+}

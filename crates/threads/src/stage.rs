@@ -1,0 +1,305 @@
+//! Where a scene is played: time, tasks, connections, and the judge at the end.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use quorlock::Client;
+use quorlock::sim::{self, Ear, Question, Task, Turns, World};
+use quorlock_core::name::LeaseId;
+use quorlock_core::node::{Constants, NodeTime};
+use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::thread;
+
+use crate::node::{Count, Mail, Node};
+use crate::queue::Queue;
+
+const NODES: usize = 3;
+const MS: u64 = 1_000_000;
+/// What the clients' clocks say at the beginning, in nanoseconds; the nodes' are ahead of them.
+const ORIGIN: u64 = 10_000 * MS;
+const EPOCH_MICROS: u64 = 1_000_000_000;
+/// Whoever sleeps no longer than this is woken without anybody moving the time: it makes room for others, or begins a
+/// connection anew.
+const SHORT: u64 = 10 * MS;
+/// How long a client may take for what it owes, and how often time has to be moved until all is at rest.
+const CLOSING: Duration = Duration::from_secs(600);
+const REST_MAX: u32 = 1_000;
+
+/// How long the leases of a scene last. Short of the second after which a connection is taken to be silent.
+const TTL: Duration = Duration::from_millis(600);
+
+/// One scene's world.
+pub struct Stage {
+    state: Mutex<State>,
+    nodes: Vec<Queue<Mail>>,
+    /// The calls that are due soon; `None` at the end.
+    soon: Queue<Option<u64>>,
+}
+
+struct State {
+    now: u64,
+    rolls: u64,
+    calls: u64,
+    sleepers: BTreeMap<u64, (u64, Waker)>,
+    /// The node that each connection leads to.
+    connections: Vec<usize>,
+    tasks: usize,
+}
+
+/// Plays a scene, lets everything come to rest, and judges: nothing may be left anywhere. What each node was asked about
+/// each attempt is given to the second function.
+///
+/// # Panics
+/// If something is left, or never comes to rest.
+pub fn play(scene: impl FnOnce(&Arc<Stage>), judge: impl Fn(LeaseId, Count)) {
+    let stage = Arc::new(Stage::new());
+    let _turns = sim::interleave(Turns { step, wait: thread::yield_now });
+    let _entered = sim::enter(Rc::new(Here(Arc::clone(&stage))));
+    let nodes: Vec<_> = (0..NODES).map(|index| spawn_node(&stage, index)).collect();
+    let clock = spawn_clock(&stage);
+    scene(&stage);
+    stage.rest();
+    for node in &stage.nodes {
+        node.push(Mail::Stop);
+    }
+    stage.soon.push(None);
+    clock.join().expect("the clock runs");
+    for (index, node) in nodes.into_iter().enumerate() {
+        let mut node = node.join().expect("a node never panics");
+        let left = node.leftovers(stage.node_time());
+        assert!(left.is_empty(), "left on node {index}: {left:?}");
+        for (attempt, count) in &node.counts {
+            judge(*attempt, *count);
+        }
+    }
+}
+
+/// Anybody may go on here, and nobody has to.
+fn step() {
+    AtomicBool::new(false).load(Ordering::SeqCst);
+}
+
+fn spawn_node(stage: &Arc<Stage>, index: usize) -> thread::JoinHandle<Node> {
+    let stage = Arc::clone(stage);
+    thread::spawn(move || {
+        let mut node = Node::new(index, constants(), stage.node_time());
+        while node.take(stage.nodes[index].pop(), stage.node_time()) {}
+        node
+    })
+}
+
+fn spawn_clock(stage: &Arc<Stage>) -> thread::JoinHandle<()> {
+    let stage = Arc::clone(stage);
+    thread::spawn(move || {
+        while let Some(call) = stage.soon.pop() {
+            let mut state = stage.state();
+            let sleeper = state.sleepers.remove(&call);
+            if let Some((at, waker)) = sleeper {
+                state.now = state.now.max(at);
+                drop(state);
+                waker.wake();
+            }
+        }
+    })
+}
+
+fn constants() -> Constants {
+    let micros = |time: Duration| time.as_micros() as u64;
+    Constants {
+        cluster: "stage".into(),
+        nodes: NODES,
+        max_ttl_millis: quorlock::MAX_TTL_DEFAULT.as_millis() as u64,
+        sigma_micros: micros(quorlock::SIGMA_DEFAULT),
+    }
+}
+
+impl Stage {
+    fn new() -> Self {
+        let state =
+            State { now: ORIGIN, rolls: 0, calls: 0, sleepers: BTreeMap::new(), connections: Vec::new(), tasks: 0 };
+        let nodes = (0..NODES).map(|_| Queue::new()).collect();
+        Self { state: Mutex::new(state), nodes, soon: Queue::new() }
+    }
+
+    /// A client of all nodes.
+    ///
+    /// # Panics
+    /// If it does not get to know them.
+    pub fn client(&self) -> Client {
+        let connecting = Client::builder().simulated(NODES).ttl(TTL).connect();
+        shuttle::future::block_on(connecting).expect("all nodes are there")
+    }
+
+    /// Closes a client, and waits until everything that it owes is delivered.
+    ///
+    /// # Panics
+    /// If something is not.
+    pub fn close(&self, client: Client) {
+        shuttle::future::block_on(client.close(CLOSING)).expect("everything is delivered");
+    }
+
+    /// Moves the time, and wakes everybody whose has come.
+    pub fn advance(&self, by: Duration) {
+        step();
+        let due: Vec<Waker> = {
+            let mut state = self.state();
+            state.now += by.as_nanos() as u64;
+            let now = state.now;
+            let due: Vec<u64> =
+                state.sleepers.iter().filter(|(_, (at, _))| *at <= now).map(|(call, _)| *call).collect();
+            due.iter().filter_map(|call| state.sleepers.remove(call)).map(|(_, waker)| waker).collect()
+        };
+        due.into_iter().for_each(Waker::wake);
+    }
+
+    /// Cuts all connections to a node.
+    pub fn cut(&self, node: usize) {
+        self.nodes[node].push(Mail::Cut);
+    }
+
+    /// Lets the others go on for so many steps at most, by chance.
+    pub fn dawdle(&self, most: u64) {
+        for _ in 0..self.roll() % most {
+            step();
+        }
+    }
+
+    /// Lets time go by until no task of a client is left.
+    fn rest(&self) {
+        for _ in 0..REST_MAX {
+            if self.state().tasks == 0 {
+                return;
+            }
+            self.advance(Duration::from_millis(10));
+            thread::yield_now();
+        }
+        panic!("{} tasks of clients never end", self.state().tasks);
+    }
+
+    fn node_time(&self) -> NodeTime {
+        NodeTime::wall(EPOCH_MICROS + self.state().now / 1_000)
+    }
+
+    fn roll(&self) -> u64 {
+        let mut state = self.state();
+        state.rolls += 1;
+        // SplitMix64.
+        let mut bits = state.rolls.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// Never held where somebody else may go on.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The stage as the library sees it.
+struct Here(Arc<Stage>);
+
+impl World for Here {
+    fn now(&self) -> u64 {
+        self.0.state().now
+    }
+
+    fn raw(&self) -> u64 {
+        self.now()
+    }
+
+    fn bits(&self) -> u64 {
+        self.0.roll()
+    }
+
+    fn spawn(&self, task: Task) {
+        let stage = Arc::clone(&self.0);
+        stage.state().tasks += 1;
+        shuttle::future::spawn(async move {
+            task.await;
+            stage.state().tasks -= 1;
+        });
+    }
+
+    fn wake_at(&self, nanos: u64, waker: Waker) -> u64 {
+        let (call, is_soon) = {
+            let mut state = self.0.state();
+            state.calls += 1;
+            let call = state.calls;
+            state.sleepers.insert(call, (nanos, waker));
+            (call, nanos <= state.now + SHORT)
+        };
+        if is_soon {
+            self.0.soon.push(Some(call));
+        }
+        call
+    }
+
+    fn forget(&self, call: u64) {
+        self.0.state().sleepers.remove(&call);
+    }
+
+    fn connect(&self, node: usize, ear: Ear) -> u64 {
+        let connection = {
+            let mut state = self.0.state();
+            state.connections.push(node);
+            state.connections.len() - 1
+        };
+        self.0.nodes[node].push(Mail::Connect(connection as u64, ear));
+        connection as u64
+    }
+
+    fn ask(&self, connection: u64, question: Question) {
+        self.mail(connection, Mail::Ask(connection, question));
+    }
+
+    fn hang_up(&self, connection: u64) {
+        self.mail(connection, Mail::HangUp(connection));
+    }
+}
+
+impl Here {
+    fn mail(&self, connection: u64, mail: Mail) {
+        let node = self.0.state().connections[connection as usize];
+        self.0.nodes[node].push(mail);
+    }
+}
+
+/// Rings once; whoever waits for something else stops then.
+#[derive(Default)]
+pub struct Bell(Mutex<(bool, Option<Waker>)>);
+
+impl Bell {
+    /// Rings.
+    pub fn ring(&self) {
+        step();
+        let waker = {
+            let mut bell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            bell.0 = true;
+            bell.1.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// What comes of the future, unless the bell rings first: then the future is dropped, `None`.
+    ///
+    /// # Cancel safety
+    /// The future is dropped with this one.
+    pub async fn unless_it_rings<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(done) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            step();
+            let mut bell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            bell.1 = Some(context.waker().clone());
+            if bell.0 { Poll::Ready(None) } else { Poll::Pending }
+        })
+        .await
+    }
+}
