@@ -15,9 +15,8 @@ use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX, Period};
 use quorlock_core::name::Holder;
 use quorlock_core::node::Epoch;
-use quorlock_core::ticket::{Line, Parting, Waiter};
-use quorlock_core::time::Ttl;
-use quorlock_core::vote::{BreakMode, FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Target, Vote};
+use quorlock_core::ticket::Line;
+use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Vote};
 
 use super::commands::{DIGITS_MAX, decimal};
 use super::malformed;

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use ::redis::parse_redis_value;
 use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::ticket::{Channel, Ticket};
+use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+use quorlock_core::time::Ttl;
+use quorlock_core::vote::{BreakMode, Target};
 
 use super::super::frame::Measure;
 use super::super::{hints, history, value};
 use super::{
-    BreakMode, Duration, Epoch, FREE_LISTED_MAX, Fence, Letter, Life, Mode, OwnerId, Parting, Reply, Request, Target,
-    Ttl, Value, Vote, Waiter, hex, mark, page, replies, standing,
+    Duration, Epoch, FREE_LISTED_MAX, Fence, Letter, Life, Mode, OwnerId, Reply, Request, Value, Vote, hex, mark, page,
+    replies, standing,
 };
 use crate::node::place::KeyTemplate;
 
