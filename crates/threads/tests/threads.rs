@@ -180,7 +180,7 @@ fn a_lease_that_is_handed_over_while_it_is_renewed_is_its_heirs_alone() {
         // A watchdog that went on would have a turn each time, and no end.
         for _ in 0..2 * MENDS_MAX {
             stage.advance(RENEWAL);
-            stage.dawdle(SOON);
+            stage.dawdle(SOON / 8);
         }
         stage.close(client);
     };
