@@ -4,7 +4,10 @@
 mod fence_redis;
 #[path = "../examples/fence_sql.rs"]
 mod fence_sql;
+#[path = "fence_checkers/postgres.rs"]
+mod postgres;
 
+use postgres::Postgres;
 use quorlock_testkit::RedisServer;
 use rusqlite::Connection;
 
@@ -27,4 +30,20 @@ fn a_script_takes_the_same_fence_again_and_no_lower_one() {
     assert!(write("a", 5) && write("b", 5) && write("c", 1_763_267_021_482_113));
     assert!(!write("d", 6) && !write("e", 1_763_267_021_482_112));
     assert_eq!(server.command(&["HGET", "report", "value"]).as_str(), Some("c"));
+}
+
+/// Where PostgreSQL is installed; it is not downloaded for this.
+#[test]
+fn postgresql_takes_the_same_fence_again_and_no_lower_one() {
+    let Some(database) = Postgres::start() else {
+        println!("NOT RUN: PostgreSQL is not installed");
+        return;
+    };
+    database.run(fence_sql::CREATE);
+    let writes = [(1, 5), (2, 5), (3, 1_763_267_021_482_113_u64), (4, 6), (5, 1_763_267_021_482_112)];
+    let each = writes.map(|(cents, fence)| format!("EXECUTE fenced({cents}, {fence}, '7');")).concat();
+    let said = database.run(&format!("PREPARE fenced(bigint, bigint, text) AS {}; {each}", fence_sql::WRITE));
+    let updates: Vec<&str> = said.lines().filter(|line| line.starts_with("UPDATE")).collect();
+    assert_eq!(updates, ["UPDATE 1", "UPDATE 1", "UPDATE 1", "UPDATE 0", "UPDATE 0"], "{said}");
+    assert_eq!(database.run("SELECT cents FROM account").trim(), "3", "what was refused changed nothing");
 }

@@ -49,6 +49,9 @@ pub struct Limits {
     pub headers: usize,
     /// Connections at a time, from everybody together.
     pub connections: usize,
+    /// The same, of each client: of those with a key or a certificate that is known here, by that, and of others by their
+    /// address.
+    pub connections_per_client: usize,
     /// Requests a second, of each client.
     pub requests_per_second: u32,
     /// Requests that wait for a lock at a time, of each client.
@@ -69,6 +72,7 @@ impl Default for Limits {
             head_bytes: 16 * 1024,
             headers: 64,
             connections: 20_000,
+            connections_per_client: 10_000,
             requests_per_second: 50_000,
             waiters: 10_000,
             wait: Duration::from_secs(10 * 60),

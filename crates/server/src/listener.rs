@@ -22,8 +22,9 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use crate::api;
-use crate::auth::Peer;
+use crate::auth::{Peer, Seat};
 use crate::config::{Config, Limits};
+use crate::problem::{Code, Problem};
 use crate::rate::FORGET_EVERY;
 use crate::service::Service;
 use crate::tls::{Tls, TlsError};
@@ -149,8 +150,15 @@ struct Door {
 
 impl Door {
     fn admit(&self, tasks: &mut JoinSet<()>, stream: TcpStream, address: SocketAddr) {
-        // One too many costs nobody else anything: it is closed.
-        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else { return };
+        // One too many costs nobody else anything: it is told so, and closed.
+        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
+            let detail = format!("{} connections are open already: that is as many as may", self.limits.connections);
+            return self.refuse(&stream, &Problem::new(Code::RateLimited, detail));
+        };
+        let seat = match self.service.rates().connection(&address.ip().to_string()) {
+            Ok(share) => Seat::new(share),
+            Err(problem) => return self.refuse(&stream, &problem),
+        };
         // Answers are small and wanted at once. A peer that has vanished is noticed, and does not wait for ever.
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream)
@@ -160,18 +168,30 @@ impl Door {
         tasks.spawn(async move {
             let (_room, _counted) = (room, counted);
             let Some(Acceptor(acceptor)) = acceptor else {
-                return talk(stream, router, Peer::new(address.ip(), None), limits, stopped).await;
+                return talk(stream, router, Peer::new(address.ip(), None), seat, limits, stopped).await;
             };
             match tokio::time::timeout(limits.read, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
                     let peer = Peer::new(address.ip(), certificate.map(AsRef::as_ref));
-                    talk(stream, router, peer, limits, stopped).await;
+                    talk(stream, router, peer, seat, limits, stopped).await;
                 }
                 Ok(Err(error)) => tracing::debug!(peer = %address.ip(), %error, "no TLS"),
                 Err(_) => tracing::debug!(peer = %address.ip(), "no TLS in time"),
             }
         });
+    }
+}
+
+impl Door {
+    /// Says why, whatever was asked, as far as that can be said without waiting; under TLS it cannot.
+    fn refuse(&self, stream: &TcpStream, problem: &Problem) {
+        tracing::debug!(?problem, "a connection is refused");
+        if self.acceptor.is_none() {
+            // What was not read would take the answer along.
+            let _ = stream.try_read(&mut [0; 4_096]);
+            let _ = stream.try_write(&problem.to_http());
+        }
     }
 }
 
@@ -212,12 +232,13 @@ async fn forget(service: Service, mut stopped: watch::Receiver<bool>) {
 }
 
 /// One connection, from its first request to its last.
-async fn talk<S>(stream: S, router: Router, peer: Peer, limits: Limits, mut stopped: watch::Receiver<bool>)
+async fn talk<S>(stream: S, router: Router, peer: Peer, seat: Seat, limits: Limits, mut stopped: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let answer = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(seat.clone());
         router.clone().oneshot(request.map(Body::new))
     });
     let mut http = http1::Builder::new();

@@ -205,6 +205,18 @@ impl Problem {
         self
     }
 
+    /// As the whole answer to a request that is not read.
+    pub(crate) fn to_http(&self) -> Vec<u8> {
+        // A string and numbers can always be written down.
+        let body = serde_json::to_vec(self).unwrap_or_default();
+        let head = format!(
+            "HTTP/1.1 {}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n",
+            self.0.code.status(),
+            body.len()
+        );
+        [head.as_bytes(), &body].concat()
+    }
+
     fn with_holder(mut self, holder: Option<&Holder>) -> Self {
         self.0.holder = holder.map(Who::new);
         self

@@ -1,4 +1,4 @@
-//! How much one caller may ask for: requests a second, and waiters at a time.
+//! How much one caller may ask for: requests a second, and waiters and connections at a time.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -18,8 +18,8 @@ pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(60);
 pub(crate) struct Rates {
     clock: DefaultClock,
     requests: DefaultKeyedRateLimiter<String>,
-    waiters_max: usize,
-    waiters: Arc<Mutex<HashMap<String, usize>>>,
+    waiters: Shares,
+    connections: Shares,
 }
 
 impl Rates {
@@ -28,8 +28,8 @@ impl Rates {
         Self {
             clock: DefaultClock::default(),
             requests: RateLimiter::keyed(Quota::per_second(most)),
-            waiters_max: limits.waiters,
-            waiters: Arc::default(),
+            waiters: Shares::of(limits.waiters),
+            connections: Shares::of(limits.connections_per_client),
         }
     }
 
@@ -43,15 +43,19 @@ impl Rates {
     }
 
     /// Counts a waiter, for as long as what is returned lives.
-    pub(crate) fn waiter(&self, caller: &str) -> Result<Waiter, Problem> {
-        let mut waiters = lock(&self.waiters);
-        let count = waiters.entry(caller.to_owned()).or_default();
-        if *count >= self.waiters_max {
-            let detail = format!("{count} requests of {caller:?} wait already: that is as many as may");
-            return Err(Problem::new(Code::RateLimited, detail).retry_after(Duration::from_secs(1)));
-        }
-        *count += 1;
-        Ok(Waiter { caller: caller.to_owned(), waiters: Arc::clone(&self.waiters) })
+    pub(crate) fn waiter(&self, caller: &str) -> Result<Share, Problem> {
+        self.waiters.take(caller).map_err(|most| {
+            let detail = format!("{most} requests of {caller:?} wait already: that is as many as may");
+            Problem::new(Code::RateLimited, detail).retry_after(Duration::from_secs(1))
+        })
+    }
+
+    /// Counts a connection, for as long as what is returned lives.
+    pub(crate) fn connection(&self, caller: &str) -> Result<Share, Problem> {
+        self.connections.take(caller).map_err(|most| {
+            let detail = format!("{most} connections of {caller:?} are open already: that is as many as may");
+            Problem::new(Code::RateLimited, detail).retry_after(Duration::from_secs(1))
+        })
     }
 
     /// Forgets callers that have been quiet.
@@ -60,26 +64,55 @@ impl Rates {
     }
 }
 
-/// Somebody who waits.
-pub(crate) struct Waiter {
-    caller: String,
-    waiters: Arc<Mutex<HashMap<String, usize>>>,
+/// Something of which each caller may have so many at a time.
+struct Shares {
+    most: usize,
+    taken: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-impl Drop for Waiter {
+impl Shares {
+    fn of(most: usize) -> Self {
+        Self { most, taken: Arc::default() }
+    }
+
+    /// `Err` says how many the caller has.
+    fn take(&self, caller: &str) -> Result<Share, usize> {
+        let mut taken = lock(&self.taken);
+        let count = taken.entry(caller.to_owned()).or_default();
+        if *count >= self.most {
+            return Err(*count);
+        }
+        *count += 1;
+        Ok(Share { caller: caller.to_owned(), taken: Arc::clone(&self.taken) })
+    }
+}
+
+/// One of them, until it is dropped.
+pub(crate) struct Share {
+    caller: String,
+    taken: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Share {
+    pub(crate) fn is_of(&self, caller: &str) -> bool {
+        self.caller == caller
+    }
+}
+
+impl Drop for Share {
     fn drop(&mut self) {
-        let mut waiters = lock(&self.waiters);
-        if let Some(count) = waiters.get_mut(&self.caller) {
+        let mut taken = lock(&self.taken);
+        if let Some(count) = taken.get_mut(&self.caller) {
             *count -= 1;
             if *count == 0 {
-                waiters.remove(&self.caller);
+                taken.remove(&self.caller);
             }
         }
     }
 }
 
-fn lock(waiters: &Mutex<HashMap<String, usize>>) -> MutexGuard<'_, HashMap<String, usize>> {
-    waiters.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(taken: &Mutex<HashMap<String, usize>>) -> MutexGuard<'_, HashMap<String, usize>> {
+    taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -69,6 +69,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = Limits::default().waiters)]
     waiters: usize,
 
+    /// Open connections of each client, at most. Without --clients, and before its first request, a client is an address.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections_per_client)]
+    connections: usize,
+
     /// The longest that a request may wait for a lock.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
     max_wait: Duration,
@@ -110,6 +114,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     config.danger_no_auth = args.danger_no_auth;
     config.limits.requests_per_second = args.rate_limit;
     config.limits.waiters = args.waiters;
+    config.limits.connections_per_client = args.connections;
     config.limits.wait = args.max_wait;
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
         let tls = Tls::read(certificate, key, args.tls_client_ca.as_deref());

@@ -106,6 +106,28 @@ fn a_file_that_cannot_be_read_names_its_line() {
     assert_fails(&short, 64, "at least 32 letters");
 }
 
+/// An address alone has two connections, and so has each client that it turns out to be.
+#[test]
+fn connections_are_counted_for_whoever_asks_on_them() {
+    let user = User::new();
+    let service = Service::with(&user, &["--clients", &clients(&user), "--connections", "2"]);
+    let call = |agent: &ureq::Agent, token: &str| {
+        answer(agent.get(service.url("/v1/nodes")).header("authorization", format!("Bearer {token}")).call())
+    };
+    let agents: Vec<ureq::Agent> = (0..3).map(|_| agent(None)).collect();
+    // Each of them keeps its connection: known by their keys, none of them counts for the address.
+    for agent in &agents[..2] {
+        call(agent, OPS).expect(200);
+    }
+    let refused = call(&agents[2], OPS).problem(429, "rate-limited");
+    assert!(refused.text("detail").contains("2 connections of \"ops\""), "{refused:?}");
+    call(&agents[2], READER).expect(200);
+    call(&agents[0], OPS).expect(200);
+    // One connection that turns to another client takes its place there.
+    call(&agents[0], READER).expect(200);
+    call(&agent(None), OPS).expect(200);
+}
+
 /// An authority, and what it has signed, as PEM.
 struct Authority {
     pem: String,

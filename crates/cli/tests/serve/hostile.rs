@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
+use quorlock_testkit::eventually;
 use serde_json::json;
 
 use crate::common::User;
@@ -75,6 +76,28 @@ fn whatever_is_sent_is_answered_or_hung_up_on() {
     }
     service.lock(&json!({"name": "a"})).expect(201);
     assert!(!service.log().contains("panicked"), "{}", service.log());
+}
+
+#[test]
+fn one_address_has_no_more_than_its_share_of_connections() {
+    let user = User::new();
+    let service = Service::with(&user, &["--connections", "3"]);
+    let ask = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut held: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(service.socket()).unwrap()).collect();
+    for stream in &mut held {
+        stream.write_all(ask).unwrap();
+        let mut said = [0; 12];
+        stream.read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"HTTP/1.1 200");
+    }
+    // Without a word from the caller: whoever says nothing is not read, and cannot lose the answer by that.
+    let said = send(&service, b"");
+    assert_eq!(status(&said), "429", "{said}");
+    assert!(said.contains("application/problem+json") && said.contains("3 connections of \\\"127.0.0.1\\\""), "{said}");
+    drop(held.pop());
+    eventually("there is room again", || {
+        status(&send(&service, &[&ask[..ask.len() - 2], b"connection: close\r\n\r\n"].concat())) == "200"
+    });
 }
 
 #[test]

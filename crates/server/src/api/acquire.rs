@@ -18,7 +18,7 @@ use super::order::{LeaseRequest, Order, Won};
 use crate::auth::{Caller, Scope};
 use crate::lease_id::LeaseWord;
 use crate::problem::{Code, Problem};
-use crate::rate::Waiter;
+use crate::rate::Share;
 use crate::request::Body;
 use crate::service::Service;
 use crate::view::millis;
@@ -169,7 +169,7 @@ pub(super) async fn acquire(
 /// Somebody who may have to wait, for as long as it lives.
 struct Waits {
     service: Service,
-    _counted: Waiter,
+    _counted: Share,
 }
 
 impl Waits {

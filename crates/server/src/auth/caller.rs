@@ -1,7 +1,7 @@
 //! Who asks, as far as is known.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::FromRequestParts;
 use axum::http::header;
@@ -10,6 +10,7 @@ use tracing::Span;
 
 use super::{Known, Proof, Scope, Scopes, sha256};
 use crate::problem::{Code, Problem};
+use crate::rate::{Rates, Share};
 use crate::service::Service;
 
 /// The other end of a connection.
@@ -23,6 +24,24 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn new(address: IpAddr, certificate: Option<&[u8]>) -> Self {
         Self { address, certificate: certificate.map(sha256) }
+    }
+}
+
+/// Whose connection it is: an address's, until a client that is known has asked for something on it.
+#[derive(Clone)]
+pub(crate) struct Seat(Arc<Mutex<Share>>);
+
+impl Seat {
+    pub(crate) fn new(share: Share) -> Self {
+        Self(Arc::new(Mutex::new(share)))
+    }
+
+    fn pass_to(&self, caller: &str, rates: &Rates) -> Result<(), Problem> {
+        let mut share = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !share.is_of(caller) {
+            *share = rates.connection(caller)?;
+        }
+        Ok(())
     }
 }
 
@@ -84,6 +103,9 @@ impl FromRequestParts<Service> for Caller {
                     service.rates().request(&peer.map_or_else(String::new, |peer| peer.address.to_string()))?;
                     return Err(Problem::new(Code::Unauthenticated, "a known bearer token is needed"));
                 };
+                if let Some(seat) = parts.extensions.get::<Seat>() {
+                    seat.pass_to(&known.name, service.rates())?;
+                }
                 Self { known: Arc::new(known.clone()) }
             }
         };

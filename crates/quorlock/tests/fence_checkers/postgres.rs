@@ -1,0 +1,92 @@
+//! A PostgreSQL of our own, where one is installed: in a temporary folder, behind a Unix socket.
+
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// Who may not be root: PostgreSQL refuses to run as that.
+const NOBODY: u32 = 65_534;
+
+pub(crate) struct Postgres {
+    programs: PathBuf,
+    folder: TempDir,
+    user: Option<u32>,
+}
+
+impl Postgres {
+    /// `None` where it is not installed.
+    pub(crate) fn start() -> Option<Self> {
+        let programs = programs()?;
+        let folder = TempDir::with_prefix("quorlock-pg-").expect("there is room for a database");
+        let is_root = folder.path().metadata().expect("it was just made").uid() == 0;
+        let user = is_root.then_some(NOBODY);
+        if user.is_some() {
+            chown(folder.path(), user, user).expect("root may give a folder away");
+        }
+        let database = Self { programs, folder, user };
+        let data = database.data();
+        database
+            .done("initdb", &["-D", &data, "-U", "tester", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C"]);
+        let log = format!("{data}/log");
+        let socket = format!("-F -k {} -c listen_addresses=", database.folder.path().display());
+        database.done("pg_ctl", &["-D", &data, "-l", &log, "-w", "-t", "120", "-o", &socket, "start"]);
+        Some(database)
+    }
+
+    /// What it says to these statements.
+    pub(crate) fn run(&self, sql: &str) -> String {
+        let socket = self.folder.path().to_string_lossy().into_owned();
+        let arguments = ["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", &socket, "-U", "tester", "-d", "postgres"];
+        let mut all = arguments.to_vec();
+        let each: Vec<&str> = sql.split(';').map(str::trim).filter(|statement| !statement.is_empty()).collect();
+        all.extend(each.iter().flat_map(|statement| ["-c", statement]));
+        String::from_utf8_lossy(&self.done("psql", &all).stdout).into_owned()
+    }
+
+    fn data(&self) -> String {
+        self.folder.path().join("data").to_string_lossy().into_owned()
+    }
+
+    fn done(&self, program: &str, arguments: &[&str]) -> Output {
+        let output = self.command(program, arguments).output().expect("it is installed");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program}: {said} {}", String::from_utf8_lossy(&output.stdout));
+        output
+    }
+
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let program = self.programs.join(program);
+        let mut command = match self.user {
+            Some(user) => {
+                let mut command = Command::new("setpriv");
+                command
+                    .arg(format!("--reuid={user}"))
+                    .arg(format!("--regid={user}"))
+                    .arg("--clear-groups")
+                    .arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.args(arguments).current_dir(self.folder.path()).env("LC_ALL", "C");
+        command
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let _ = self.command("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]).output();
+    }
+}
+
+/// Where Debian and others put them: those of the server are not on the path of everybody.
+fn programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let debian = versions.map(|version| version.path().join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has_all =
+        |folder: &Path| ["initdb", "pg_ctl", "postgres", "psql"].iter().all(|name| folder.join(name).exists());
+    debian.chain(std::env::split_paths(&path)).find(|folder| has_all(folder))
+}
