@@ -37,6 +37,10 @@ pub(crate) struct Case {
     /// Who should be here, and is not, and why.
     pub(crate) absent: Vec<(String, String)>,
     pub(crate) bars: Vec<Bar>,
+    /// What its contenders differ in, if it is a number: the first word of their names. It is drawn, then.
+    pub(crate) axis: Option<&'static str>,
+    /// Other than as many as were asked for.
+    pub(crate) turns: Option<usize>,
     /// What has to be there while it is measured; after the contenders, as they go first.
     kept: Vec<Box<dyn std::any::Any>>,
 }
@@ -51,6 +55,8 @@ impl Case {
             contenders: Vec::new(),
             absent: Vec::new(),
             bars: Vec::new(),
+            axis: None,
+            turns: None,
             kept: Vec::new(),
         }
     }
@@ -62,6 +68,11 @@ impl Case {
 
     pub(crate) fn add(&mut self, name: impl Into<String>, contender: impl Contender + 'static) {
         self.contenders.push((name.into(), Box::new(contender)));
+    }
+
+    /// Lets everybody take a turn that nobody counts: what they need is connected then.
+    pub(crate) fn warm_up(&mut self) -> Result<(), Failure> {
+        self.contenders.iter_mut().try_for_each(|(_, contender)| contender.turn().map(drop))
     }
 
     /// Adds a contender that may not be there.

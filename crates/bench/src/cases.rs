@@ -1,8 +1,11 @@
 //! All cases, in the order in which they are measured.
 
 mod cycle;
+mod damage;
 mod embedded;
+mod growth;
 mod handoff;
+mod held;
 mod start;
 
 use crate::Failure;
@@ -31,5 +34,8 @@ pub(crate) fn all() -> Vec<Group> {
     groups.extend(embedded::groups());
     groups.extend(handoff::groups());
     groups.extend(start::groups());
+    groups.extend(damage::groups());
+    groups.extend(held::groups());
+    groups.extend(growth::groups());
     groups
 }

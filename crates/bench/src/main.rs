@@ -10,6 +10,7 @@ mod etcd;
 mod machine;
 mod options;
 mod peers;
+mod quick;
 mod record;
 mod replies;
 mod report;
@@ -32,6 +33,7 @@ use worker::Task;
 /// Prints a table for each case; the figures of every turn are in bench/report.json of the folder for builds, with the
 /// tables beside them.
 #[derive(Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
@@ -53,6 +55,12 @@ struct Args {
     /// Put the figures into docs/performance.json, and write docs/performance.md and the README's table from them.
     #[arg(long)]
     write: bool,
+    /// Count instructions and allocations instead, in less than two minutes; fail if a cycle has 5 % more than committed.
+    #[arg(long)]
+    quick: bool,
+    /// With --quick: commit what was counted.
+    #[arg(long, requires = "quick")]
+    commit: bool,
     /// Measure nothing: write the pages from docs/performance.json as it is.
     #[arg(long)]
     write_only: bool,
@@ -71,6 +79,7 @@ enum Kind {
     Floor,
     Mutex,
     Flock,
+    Leases,
 }
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -85,6 +94,9 @@ fn main() -> Outcome {
     if args.write_only {
         return pages.write(&Report::read(&pages.figures())?);
     }
+    if args.quick {
+        return quick::run(&Options::new(Duration::from_millis(args.length), args.each)?, args.commit);
+    }
     measure(&args, &pages)
 }
 
@@ -96,6 +108,10 @@ fn work(kind: Kind, task: &Task) -> Outcome {
         }
         Kind::Floor => worker::floor::work(task),
         Kind::Mutex => worker::local::mutex(),
+        Kind::Leases => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            worker::leases::work(task, &runtime)
+        }
         Kind::Flock => worker::local::flock(task),
     }
 }

@@ -2,6 +2,7 @@
 
 mod markdown;
 mod page;
+mod plot;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +13,7 @@ use crate::Failure;
 use crate::case::{Bar, Case, Figures, Limit};
 use crate::machine::Machine;
 use crate::spread::Spread;
-pub(crate) use markdown::case_as_markdown;
+pub(crate) use markdown::{case_as_markdown, number};
 pub(crate) use page::Pages;
 
 /// All cases that were measured.
@@ -33,6 +34,9 @@ pub(crate) struct Measured {
     pub(crate) contenders: Vec<Contending>,
     pub(crate) absent: Vec<Absent>,
     pub(crate) bars: Vec<Judged>,
+    /// What the contenders differ in, if that is a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) axis: Option<String>,
 }
 
 /// A contender's figures, turn by turn.
@@ -137,6 +141,7 @@ impl Measured {
             contenders,
             absent: case.absent.iter().map(|(name, why)| Absent { name: name.clone(), why: why.clone() }).collect(),
             bars: Vec::new(),
+            axis: case.axis.map(Into::into),
         };
         measured.bars = case.bars.iter().filter_map(|bar| measured.judge(bar)).collect();
         measured

@@ -3,6 +3,7 @@
 
 pub(crate) mod crew;
 pub(crate) mod floor;
+pub(crate) mod leases;
 pub(crate) mod local;
 pub(crate) mod own;
 

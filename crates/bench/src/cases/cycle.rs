@@ -14,9 +14,9 @@ use crate::worker::{Task, Worker};
 const NODES: [usize; 3] = [1, 3, 5];
 const CALLERS: [usize; 3] = [1, 64, 512];
 const TTL_MS: u64 = 30_000;
-/// Commands in a pass of the ceiling: a fifth of a second or more.
-const PLAIN_PASS: usize = 30_000;
-const FENCED_PASS: usize = 15_000;
+/// Commands in a pass of the ceiling: a tenth of a second or more.
+const PLAIN_PASS: usize = 20_000;
+const FENCED_PASS: usize = 10_000;
 
 const OURS: &str = "ours";
 const OURS_FENCED: &str = "ours, fenced";

@@ -81,7 +81,7 @@ fn set_up(name: &str, way: Way, options: &Options) -> Result<Case, Failure> {
     case.add(ROUND, Round(place.clone()));
     case.add("floor", Floor(place.clone()));
     for waiters in WAITERS {
-        case.add(who(waiters), Handoffs { place: place.clone(), waiters, again: way.again });
+        case.add(who(waiters), Handoffs { place: place.clone(), waiters, clients: waiters + 1, again: way.again });
         if !way.again {
             case.bars.push(Bar::ratio(&who(waiters), P50, ROUND, Limit::AtMost(ROUNDS_MAX)));
         }
@@ -90,6 +90,23 @@ fn set_up(name: &str, way: Way, options: &Options) -> Result<Case, Failure> {
         case.bars.push(Bar::ratio(&who(WAITERS[2]), P50, &who(WAITERS[0]), Limit::AtMost(GROWTH_MAX)));
     }
     Ok(case)
+}
+
+/// For whoever wants to know how it grows: on loopback, with clients that several waiters share.
+pub(super) fn growth(case: &mut Case, waiters: &[usize], clients_max: usize, options: &Options) -> Result<(), Failure> {
+    let servers = Arc::new(RedisServer::start_many(NODES));
+    let nodes: Vec<SocketAddr> = servers.iter().map(RedisServer::addr).collect();
+    let runtime = Arc::clone(&options.runtime);
+    runtime.block_on(async {
+        connect(&nodes).await?.init_cluster().await?;
+        Ok::<(), Failure>(())
+    })?;
+    let place = Place { runtime, servers, nodes, each: options.each };
+    for waiters in waiters.iter().copied() {
+        let clients = clients_max.min(waiters + 1);
+        case.add(who(waiters), Handoffs { place: place.clone(), waiters, clients, again: false });
+    }
+    Ok(())
 }
 
 fn who(waiters: usize) -> String {
@@ -102,7 +119,7 @@ async fn connect(nodes: &[SocketAddr]) -> Result<Client, quorlock::ConnectError>
 
 /// Where it is measured.
 #[derive(Clone)]
-struct Place {
+pub(super) struct Place {
     runtime: Arc<Runtime>,
     servers: Arc<Vec<RedisServer>>,
     nodes: Vec<SocketAddr>,
@@ -171,9 +188,11 @@ impl Contender for Floor {
 }
 
 /// One more contender than there are waiters: each takes the lock, holds it for a while, lets it go, and lines up again.
-struct Handoffs {
+pub(super) struct Handoffs {
     place: Place,
     waiters: usize,
+    /// They share these, from hand to hand.
+    clients: usize,
     again: bool,
 }
 
@@ -182,13 +201,14 @@ impl Contender for Handoffs {
         let runtime = Arc::clone(&self.place.runtime);
         let clients = runtime.block_on(async {
             let mut clients = Vec::new();
-            for _ in 0..=self.waiters {
+            for _ in 0..self.clients {
                 clients.push(connect(&self.place.nodes).await?);
             }
             Ok::<_, Failure>(clients)
         })?;
+        let contenders = (0..=self.waiters).map(|at| clients[at % self.clients].clone()).collect();
         let before: Vec<Stats> = clients.iter().map(Client::stats).collect();
-        let (spread, busy) = self.place.run(hand_on(clients.clone(), self.place.each, self.again))?;
+        let (spread, busy) = self.place.run(hand_on(contenders, self.place.each, self.again))?;
         let (mut requests, mut messages, mut leases) = (0, 0, 0);
         for (before, after) in before.iter().zip(clients.iter().map(Client::stats)) {
             requests += after.requests - before.requests;

@@ -29,8 +29,12 @@ pub(crate) fn case_as_markdown(case: &Measured) -> String {
             let _ = write!(text, " {} |", contender.median(figure).map(number).unwrap_or_default());
         }
         if compared {
-            let Ratio { median, low, high } = contender.ratio.unwrap_or(Ratio { median: 0.0, low: 0.0, high: 0.0 });
-            let _ = write!(text, " {} | {} to {} |", number(median), number(low), number(high));
+            let _ = match contender.ratio {
+                Some(Ratio { median, low, high }) => {
+                    write!(text, " {} | {} to {} |", number(median), number(low), number(high))
+                }
+                None => write!(text, " | |"),
+            };
         }
         text.push('\n');
     }
@@ -70,7 +74,7 @@ fn figures(case: &Measured) -> Vec<String> {
 }
 
 /// `p50_us`: p50 (us).
-fn label(figure: &str) -> String {
+pub(super) fn label(figure: &str) -> String {
     match figure.rsplit_once('_') {
         Some((what, unit @ ("us" | "ms"))) => format!("{} ({unit})", what.replace('_', " ")),
         _ => figure.replace('_', " ").replace(" per ", " a "),

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use super::Report;
 use super::markdown::{bar_as_row, case_as_markdown, number};
+use super::plot::{in_words, plot};
+use super::{Measured, Report};
 use crate::Failure;
 use crate::case::{P50, RATE};
 
@@ -56,7 +57,11 @@ impl Pages {
         let (before, rest) = text.split_once(BEGIN).ok_or("the README has no place for the table")?;
         let (_, after) = rest.split_once(END).ok_or("the README's table has no end")?;
         let text = format!("{before}{BEGIN}\n{}{END}{after}", short_table(report));
-        Ok(vec![(readme, text), (self.root.join("docs/performance.md"), page(report))])
+        let mut texts = vec![(readme, text), (self.root.join("docs/performance.md"), page(report))];
+        for case in &report.cases {
+            texts.extend(plot(case).map(|svg| (self.root.join("docs").join(picture(case)), svg)));
+        }
+        Ok(texts)
     }
 }
 
@@ -84,8 +89,15 @@ fn page(report: &Report) -> String {
     text.push_str("\n## Cases\n");
     for case in &report.cases {
         let _ = write!(text, "\n{}", case_as_markdown(case));
+        if case.axis.is_some() {
+            let _ = writeln!(text, "\n{}\n\n![{}]({})", in_words(case), case.title, picture(case));
+        }
     }
     text
+}
+
+fn picture(case: &Measured) -> String {
+    format!("performance-{}.svg", case.name)
 }
 
 /// What the README shows: five nodes, one caller and many.

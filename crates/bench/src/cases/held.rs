@@ -1,0 +1,38 @@
+//! A hundred thousand leases, held and renewed.
+
+use std::time::Duration;
+
+use super::Group;
+use crate::Failure;
+use crate::case::{Bar, Case, Limit};
+use crate::options::Options;
+use crate::stage::Stage;
+use crate::worker::{Task, Worker};
+
+const NODES: usize = 5;
+const LEASES: usize = 100_000;
+const TTL_MS: u64 = 30_000;
+/// A third of the ttl: everyone is renewed once.
+const LENGTH: Duration = Duration::from_secs(10);
+const TURNS: usize = 2;
+const OURS: &str = "ours, fenced";
+
+pub(crate) fn groups() -> Vec<Group> {
+    vec![Group::new("held", |options| Ok(vec![set_up(options)?]))]
+}
+
+fn set_up(options: &Options) -> Result<Case, Failure> {
+    let stage = options.runtime.block_on(Stage::set(NODES))?;
+    let mut case = Case::new("held", "100,000 leases on 5 nodes, held and renewed, ttl 30 s", "bytes_per_lease");
+    case.about =
+        "Memory is what the process has grown by when all are held; its share of a core is without the servers'."
+            .into();
+    case.turns = Some(TURNS);
+    let nodes = stage.urls();
+    let task = Task { nodes, callers: LEASES, first: 0, ttl_ms: TTL_MS, plain: false, recordings: Vec::new() };
+    case.add(OURS, Worker::of_this_program("leases", &task, LENGTH)?);
+    case.bars.push(Bar::figure(OURS, "bytes_per_lease", Limit::AtMost(2_048.0)));
+    case.bars.push(Bar::figure(OURS, "share_of_a_core", Limit::AtMost(0.5)));
+    case.keep(stage);
+    Ok(case)
+}

@@ -1,0 +1,66 @@
+//! Many leases, held and renewed: what they cost this process.
+
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use quorlock::{Client, Lease};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::Runtime;
+
+use super::own::client;
+use super::{Task, serve};
+use crate::case::Figures;
+use crate::{Failure, Outcome};
+
+/// So many are asked for at once.
+const AT_ONCE: usize = 512;
+
+/// Takes as many leases as there are callers, and tells what it costs to hold them for a turn.
+pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
+    let client = runtime.block_on(client(task))?;
+    let before = memory()?;
+    let leases = runtime.block_on(acquire(&client, task.callers))?;
+    let bytes = (memory()?.saturating_sub(before)) as f64 / task.callers as f64;
+    serve(|length| {
+        let (begun, used, renewed) = (Instant::now(), processor_time()?, client.stats().requests);
+        std::thread::sleep(length);
+        let seconds = begun.elapsed().as_secs_f64();
+        let requests = (client.stats().requests - renewed) as f64;
+        let lost = leases.iter().filter(|lease| lease.validity().is_zero()).count();
+        if lost > 0 {
+            return Err(format!("{lost} leases were lost").into());
+        }
+        Ok(Figures::from([
+            ("bytes_per_lease".into(), bytes),
+            ("share_of_a_core".into(), processor_time()?.saturating_sub(used).as_secs_f64() / seconds),
+            ("renewals_per_second".into(), requests / task.nodes.len() as f64 / seconds),
+        ]))
+    })
+}
+
+async fn acquire(client: &Client, count: usize) -> Result<Vec<Lease>, Failure> {
+    let (mut leases, mut asked) = (Vec::with_capacity(count), FuturesUnordered::new());
+    for at in 0..count {
+        let client = client.clone();
+        asked.push(async move { client.lock(format!("held/{at:07}")).acquire().await });
+        if asked.len() == AT_ONCE {
+            leases.extend(asked.next().await.transpose()?);
+        }
+    }
+    while let Some(lease) = asked.next().await {
+        leases.push(lease?);
+    }
+    Ok(leases)
+}
+
+fn processor_time() -> Result<Duration, Failure> {
+    Ok(Duration::try_from(clock_gettime(ClockId::ProcessCPUTime))?)
+}
+
+/// What is resident, in bytes.
+fn memory() -> Result<usize, Failure> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next());
+    Ok(kilobytes.ok_or("the kernel does not tell")?.parse::<usize>()? * 1024)
+}
