@@ -12,30 +12,30 @@ use crate::Failure;
 use crate::case::Case;
 use crate::options::Options;
 
-/// Cases that share their servers: set up together, when their turn comes.
-pub(crate) struct Group {
-    /// What all of its cases' names begin with.
+/// A case that is set up when its turn comes.
+pub(crate) struct Planned {
+    /// The case's own.
     pub(crate) name: String,
     pub(crate) set_up: SetUp,
 }
 
-type SetUp = Box<dyn FnOnce(&Options) -> Result<Vec<Case>, Failure>>;
+type SetUp = Box<dyn FnOnce(&Options) -> Result<Case, Failure>>;
 
-impl Group {
-    fn new(name: impl Into<String>, set_up: impl FnOnce(&Options) -> Result<Vec<Case>, Failure> + 'static) -> Self {
+impl Planned {
+    fn new(name: impl Into<String>, set_up: impl FnOnce(&Options) -> Result<Case, Failure> + 'static) -> Self {
         Self { name: name.into(), set_up: Box::new(set_up) }
     }
 }
 
 /// Everything that can be measured.
-pub(crate) fn all() -> Vec<Group> {
-    let mut groups = Vec::new();
-    groups.extend(cycle::groups());
-    groups.extend(embedded::groups());
-    groups.extend(handoff::groups());
-    groups.extend(start::groups());
-    groups.extend(damage::groups());
-    groups.extend(held::groups());
-    groups.extend(growth::groups());
-    groups
+pub(crate) fn all() -> Vec<Planned> {
+    let mut planned = Vec::new();
+    planned.extend(cycle::planned());
+    planned.extend(embedded::planned());
+    planned.extend(handoff::planned());
+    planned.extend(start::planned());
+    planned.extend(damage::planned());
+    planned.extend(held::planned());
+    planned.extend(growth::planned());
+    planned
 }

@@ -120,27 +120,34 @@ fn measure(args: &Args, pages: &Pages) -> Outcome {
     let options = Options::new(Duration::from_millis(args.length), args.each)?;
     let mut report = Report::default();
     let mut tables = String::new();
-    for group in cases::all() {
-        if !args.cases.is_empty() && !args.cases.iter().any(|wanted| group.name.starts_with(wanted)) {
+    let mut failed = Vec::new();
+    for case in cases::all() {
+        if !args.cases.is_empty() && !args.cases.iter().any(|wanted| case.name.starts_with(wanted)) {
             continue;
         }
         if args.list {
-            println!("{}", group.name);
+            println!("{}", case.name);
             continue;
         }
-        for case in (group.set_up)(&options)? {
-            let measured = run::measure(case, args.turns)?;
-            let table = case_as_markdown(&measured);
-            println!("{table}");
-            tables.push_str(&table);
-            tables.push('\n');
-            report.add(measured);
+        match (case.set_up)(&options).and_then(|case| run::measure(case, args.turns)) {
+            Ok(measured) => {
+                let table = case_as_markdown(&measured);
+                println!("{table}");
+                tables.push_str(&table);
+                tables.push('\n');
+                report.add(measured);
+            }
+            // The others do not have to go with it.
+            Err(error) => {
+                eprintln!("{}: {error}", case.name);
+                failed.push(case.name);
+            }
         }
     }
     if args.list {
         return Ok(());
     }
-    if report.cases.is_empty() {
+    if report.cases.is_empty() && failed.is_empty() {
         return Err("no such case; --list names them".into());
     }
     report.write(&options.folder.join("report.json"))?;
@@ -151,5 +158,5 @@ fn measure(args: &Args, pages: &Pages) -> Outcome {
         all.write(&pages.figures())?;
         pages.write(&all)?;
     }
-    Ok(())
+    if failed.is_empty() { Ok(()) } else { Err(format!("not measured: {}", failed.join(", ")).into()) }
 }

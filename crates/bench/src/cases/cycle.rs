@@ -1,6 +1,6 @@
 //! Acquire and release, uncontended: every caller has a name of its own.
 
-use super::Group;
+use super::Planned;
 use crate::Failure;
 use crate::case::{Bar, Case, Limit, P50, RATE};
 use crate::ceiling::Ceiling;
@@ -26,11 +26,10 @@ const CEILING: &str = "ceiling";
 const CEILING_FENCED: &str = "ceiling, fenced";
 const RSLOCK: &str = "rslock";
 
-pub(crate) fn groups() -> Vec<Group> {
-    let group = |nodes| {
-        move |callers| Group::new(name(nodes, callers), move |options| Ok(vec![set_up(nodes, callers, options)?]))
-    };
-    NODES.iter().flat_map(|nodes| CALLERS.iter().copied().map(group(*nodes))).collect()
+pub(crate) fn planned() -> Vec<Planned> {
+    let case =
+        |nodes| move |callers| Planned::new(name(nodes, callers), move |options| set_up(nodes, callers, options));
+    NODES.iter().flat_map(|nodes| CALLERS.iter().copied().map(case(*nodes))).collect()
 }
 
 fn name(nodes: usize, callers: usize) -> String {

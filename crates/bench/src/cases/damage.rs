@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock_testkit::Proxy;
 
-use super::Group;
+use super::Planned;
 use crate::Failure;
 use crate::case::{Bar, Case, Limit, P99};
 use crate::options::Options;
@@ -29,16 +29,15 @@ enum Damage {
     Killed,
 }
 
-pub(crate) fn groups() -> Vec<Group> {
-    let group = |(name, title, damage)| {
-        Group::new(name, move |options: &Options| Ok(vec![set_up(name, title, damage, options)?]))
-    };
+pub(crate) fn planned() -> Vec<Planned> {
+    let case =
+        |(name, title, damage)| Planned::new(name, move |options: &Options| set_up(name, title, damage, options));
     let all = [
         ("frozen", "5 nodes, 1 caller: one of them is frozen", Damage::Frozen),
         ("slow", "5 nodes, 1 caller: one of them is slow by 50 ms", Damage::Slow),
         ("killed", "5 nodes, 1 caller: two of them were killed", Damage::Killed),
     ];
-    all.into_iter().map(group).collect()
+    all.into_iter().map(case).collect()
 }
 
 fn set_up(name: &str, title: &str, damage: Damage, options: &Options) -> Result<Case, Failure> {

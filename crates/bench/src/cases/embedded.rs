@@ -1,6 +1,6 @@
 //! Nodes that need no server: memory in one process, and SQLite on one machine.
 
-use super::Group;
+use super::Planned;
 use crate::Failure;
 use crate::case::{Bar, Case, Limit, P50, RATE};
 use crate::options::Options;
@@ -14,11 +14,8 @@ const OURS: &str = "ours";
 const OURS_FENCED: &str = "ours, fenced";
 const MANY_CALLERS: &str = "ours, 1 process, 64 callers";
 
-pub(crate) fn groups() -> Vec<Group> {
-    vec![
-        Group::new("memory", |options| Ok(vec![memory(options)?])),
-        Group::new("sqlite", |options| Ok(vec![sqlite(options)?])),
-    ]
+pub(crate) fn planned() -> Vec<Planned> {
+    vec![Planned::new("memory", memory), Planned::new("sqlite", sqlite)]
 }
 
 fn task(nodes: Vec<String>, callers: usize, plain: bool) -> Task {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{Group, handoff};
+use super::{Planned, handoff};
 use crate::Failure;
 use crate::case::{Case, P50, RATE};
 use crate::options::Options;
@@ -21,12 +21,12 @@ const TURNS: usize = 3;
 /// Votes of others, as a node has them.
 const HOLD: &str = "for i = 1, ARGV[1] do redis.call('SET', 'quorlock:held/' .. i, i, 'PX', 3600000) end return 1";
 
-pub(crate) fn groups() -> Vec<Group> {
+pub(crate) fn planned() -> Vec<Planned> {
     vec![
-        Group::new("growth-nodes", |options| Ok(vec![nodes(options)?])),
-        Group::new("growth-callers", |options| Ok(vec![callers(options)?])),
-        Group::new("growth-held", |options| Ok(vec![held(options)?])),
-        Group::new("growth-waiters", |options| Ok(vec![waiters(options)?])),
+        Planned::new("growth-nodes", nodes),
+        Planned::new("growth-callers", callers),
+        Planned::new("growth-held", held),
+        Planned::new("growth-waiters", waiters),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Group;
+use super::Planned;
 use crate::Failure;
 use crate::case::{Bar, Case, Limit};
 use crate::options::Options;
@@ -17,8 +17,8 @@ const LENGTH: Duration = Duration::from_secs(10);
 const TURNS: usize = 2;
 const OURS: &str = "ours, fenced";
 
-pub(crate) fn groups() -> Vec<Group> {
-    vec![Group::new("held", |options| Ok(vec![set_up(options)?]))]
+pub(crate) fn planned() -> Vec<Planned> {
+    vec![Planned::new("held", set_up)]
 }
 
 fn set_up(options: &Options) -> Result<Case, Failure> {

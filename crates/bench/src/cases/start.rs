@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::Group;
+use super::Planned;
 use crate::Failure;
 use crate::case::{Bar, Case, Contender, Figures, Limit};
 use crate::options::Options;
@@ -18,8 +18,8 @@ const WARM_UP: usize = 5;
 const FLOCK: &str = "`flock x true`";
 const RUN: &str = "`quorlock run x -- true`";
 
-pub(crate) fn groups() -> Vec<Group> {
-    vec![Group::new(NAME, |options| Ok(vec![set_up(options)?]))]
+pub(crate) fn planned() -> Vec<Planned> {
+    vec![Planned::new(NAME, set_up)]
 }
 
 fn set_up(options: &Options) -> Result<Case, Failure> {
