@@ -18,6 +18,8 @@ const LONG: usize = 1_200;
 const SLACK: f64 = 1.05;
 const NODES: [usize; 3] = [0, 1, 5];
 
+const NONE_COMMITTED: &str = "nothing was committed yet: ./x bench --quick --commit";
+
 /// By what is counted, for example `5 nodes, fenced: instructions`.
 type Counts = BTreeMap<String, f64>;
 
@@ -29,7 +31,8 @@ pub(crate) fn run(options: &Options, commit: bool) -> Outcome {
     if commit {
         return Ok(std::fs::write(committed, serde_json::to_string_pretty(&counts)? + "\n")?);
     }
-    let before: Counts = serde_json::from_slice(&std::fs::read(committed)?)?;
+    let before = std::fs::read(committed).map_err(|error| format!("{NONE_COMMITTED}: {error}"))?;
+    let before: Counts = serde_json::from_slice(&before)?;
     let too_many = compare(&before, &counts);
     for (what, count) in &counts {
         let before = before.get(what).copied().map_or_else(|| "nothing".into(), number);
