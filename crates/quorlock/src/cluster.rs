@@ -18,7 +18,7 @@ use quorlock_core::watchdog::Renewals;
 use crate::declare;
 use crate::error::{CloseError, ConfigError, InitError};
 use crate::handed::Doubts;
-use crate::history::Event;
+use crate::history::{Chronicle, Event};
 use crate::keeper::Mending;
 use crate::leases::Leases;
 use crate::link::{Link, LinkConfig, Pending, Waiters};
@@ -140,6 +140,8 @@ pub(crate) struct Cluster {
     /// On which hints for them are heard.
     pub(crate) channel: Channel,
     pub(crate) traffic: Arc<Traffic>,
+    /// When the last event of this client's was.
+    pub(crate) chronicle: Chronicle,
     closed: AtomicBool,
 }
 
@@ -161,6 +163,7 @@ impl Cluster {
             leases: Arc::clone(&link.leases),
             mending: Mending::default(),
             doubts: Doubts::default(),
+            chronicle: Chronicle::default(),
             pending: Arc::clone(&link.pending),
             waiters: Arc::clone(&link.waiters),
             channel: link.channel,

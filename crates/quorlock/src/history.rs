@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -75,6 +76,21 @@ pub struct Event {
     pub reason: String,
 }
 
+/// When a client's last event was. What is known of the nodes' clocks changes with every answer, by a little: what comes
+/// later must not seem to have come before.
+#[derive(Debug, Default)]
+pub(crate) struct Chronicle(AtomicU64);
+
+impl Chronicle {
+    /// This moment, or the one after the last event.
+    fn after_the_last(&self, at: u64) -> u64 {
+        let later = |last: u64| at.max(last.saturating_add(1));
+        // It never declines.
+        let last = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(later(last)));
+        last.map_or(at, later)
+    }
+}
+
 /// The names of an event's parts, as nodes store them.
 pub(crate) const FIELDS: [&str; 8] = ["id", "at", "name", "what", "fence", "holder", "mode", "reason"];
 
@@ -82,7 +98,7 @@ impl Event {
     /// Something that has happened now.
     pub(crate) fn now(cluster: &Cluster, name: &Name, what: What, fence: Option<Fence>) -> Self {
         let at = cluster.node_micros(crate::clock::now()).and_then(|micros| u64::try_from(micros).ok());
-        let (id, at_micros) = (entropy::bits() as u64, at.unwrap_or_default());
+        let (id, at_micros) = (entropy::bits() as u64, cluster.chronicle.after_the_last(at.unwrap_or_default()));
         Self {
             id,
             at_micros,

@@ -70,7 +70,7 @@ fn runs_side_by_side_within_a_run_exclude_each_other() {
 fn a_command_is_told_its_owner_and_one_with_a_slot_its_slot() {
     let place = Place::file();
     for (flags, expected) in
-        [(&[][..], "owner  exclusive"), (&["--shared"], "owner  shared"), (&["--slots", "3"], " 0 slots")]
+        [(&[][..], "owner  exclusive"), (&["--shared"], "owner  shared"), (&["--slots", "1"], " 0 slots")]
     {
         let script = r#"echo "${QUORLOCK_OWNER+owner} ${QUORLOCK_SLOT-} $QUORLOCK_KIND""#;
         let run = [&["a"], flags, &["--", "sh", "-c", script]].concat();

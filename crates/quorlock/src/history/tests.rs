@@ -18,6 +18,13 @@ fn read(values: &[String; FIELDS.len()]) -> Option<Event> {
 }
 
 #[test]
+fn what_comes_later_is_later_whatever_the_clocks_say() {
+    let chronicle = Chronicle::default();
+    let told = [7, 9, 8, 8, 20].map(|at| chronicle.after_the_last(at));
+    assert_eq!(told, [7, 9, 10, 11, 20]);
+}
+
+#[test]
 fn an_event_is_read_as_it_was_written() {
     let plain = Event { fence: None, holder: None, what: What::Lost, reason: "why".into(), ..event() };
     for event in [event(), plain] {
