@@ -6,6 +6,7 @@ mod embedded;
 mod growth;
 mod handoff;
 mod held;
+mod http;
 mod start;
 
 use crate::Failure;
@@ -33,6 +34,7 @@ pub(crate) fn all() -> Vec<Planned> {
     planned.extend(cycle::planned());
     planned.extend(embedded::planned());
     planned.extend(handoff::planned());
+    planned.extend(http::planned());
     planned.extend(start::planned());
     planned.extend(damage::planned());
     planned.extend(held::planned());
