@@ -221,6 +221,8 @@ impl Held {
     /// Gives up the places in line that may be left, and nothing else: nobody will ask there any more.
     fn leave_lines(&self) {
         let Some(parting) = self.parting else { return };
+        // First: one that is asked only now would put it in line behind this.
+        self.mark.leave();
         let rest = Arc::new(self.mark.next(LeaseId::from_bits(entropy::bits())));
         rest.finish();
         for link in self.cluster.links.iter().filter(|link| self.may_be_in_line(link.node)) {

@@ -46,4 +46,11 @@ pub const ALL: &[Kept] = &[
         "with a clock that stood still, an owner renewed after somebody else had come and gone: where its vote was given \
          anew the fence of the other stood, and its next entry got that",
     ),
+    // Without `has_left` in `Outbox::drain`: left behind.
+    (
+        "a lease that was handed over lined up where it had not asked yet",
+        66_313,
+        "whoever handed a lease over before every node had granted it went on asking the rest, and a request that had not \
+         been sent by then put it in line behind its leaving",
+    ),
 ];

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use quorlock::sim::{Peek, sleep};
-use quorlock::{AcquireError, Break, Client, FenceError, HandedLease, Lease, Owner, Renewals};
+use quorlock::{AcquireError, Break, Client, ExtendError, FenceError, HandedLease, Lease, Owner, Renewals};
 
 use crate::ledger::{Grant, Hold};
 use crate::plan::{Cancel, Ending, Errand, Patience, Plan, Want};
@@ -258,11 +258,15 @@ impl Heir {
     async fn live(self, extensions: u32) {
         for _ in 0..extensions {
             sleep(self.pause).await;
-            if let Ok(left) = self.library.extend(&self.handed).await {
-                let mut state = self.world.state.borrow_mut();
-                let until = state.moment(self.client) + left.as_nanos() as u64;
-                state.ledger.hand(self.id, self.handed.id(), self.client, until);
-            }
+            let extended = self.library.extend(&self.handed).await;
+            let mut state = self.world.state.borrow_mut();
+            let until = match extended {
+                Ok(left) => state.moment(self.client) + left.as_nanos() as u64,
+                // It is told that it has it no more.
+                Err(ExtendError::Lost(_)) => 0,
+                Err(_) => continue,
+            };
+            state.ledger.hand(self.id, self.handed.id(), self.client, until);
         }
         self.world.state.borrow_mut().ledger.hand(self.id, self.handed.id(), self.client, 0);
         // What is not delivered now is delivered later.

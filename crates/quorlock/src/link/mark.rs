@@ -16,6 +16,8 @@ const MANY: u64 = 3;
 pub(crate) struct Mark {
     pub(crate) attempt: LeaseId,
     done: AtomicBool,
+    /// Whoever won with it does not wait any more, but has yet to hear from all nodes.
+    left: AtomicBool,
     sent: AtomicU32,
     stray: AtomicU32,
     /// Whether others may have sent something for it, of which nothing is known here.
@@ -35,6 +37,7 @@ impl Mark {
         Self {
             attempt,
             done: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             sent: AtomicU32::new(0),
             stray: AtomicU32::new(0),
             of_another: false,
@@ -79,6 +82,15 @@ impl Mark {
 
     pub(crate) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
+    }
+
+    /// Nothing may put its waiter in line any more: what has not been sent for that need not be.
+    pub(crate) fn leave(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
     }
 
     /// A request that may be granted has left for this node.

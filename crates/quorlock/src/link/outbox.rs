@@ -141,7 +141,7 @@ impl Outbox {
         while letters.len() < BATCH_MAX {
             match self.queue.pop_front() {
                 None => break,
-                Some(Item::Ask(ask)) if ask.mark.is_done() => {}
+                Some(Item::Ask(ask)) if ask.mark.is_done() || ask.lines_up() && ask.mark.has_left() => {}
                 Some(Item::Ask(ask)) => {
                     ask.mark.set_sent(node);
                     if ask.lines_up() {
