@@ -95,7 +95,7 @@ impl Ceiling {
 
     fn cycles(&self, pipeline: usize) -> Result<f64, Failure> {
         let acquires = self.pass(Pass::Acquires, pipeline)?;
-        self.clean_up(0.99, 1.01)?;
+        self.clean_up(0.99, 1.05)?;
         self.everywhere(FILL_IN, &(self.count * KEYS_FILLED_IN).to_string())?;
         let releases = self.pass(Pass::Releases, pipeline)?;
         let left = KEYS_FILLED_IN as f64 - 0.8;
