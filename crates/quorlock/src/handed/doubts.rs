@@ -1,10 +1,11 @@
 //! Leases that no majority was known to have when they were last extended here.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quorlock_core::name::LeaseId;
 use quorlock_core::time::{Moment, Ttl};
+
+use crate::ids::ById;
 
 /// The most leases that are remembered. Others are extended as if nothing was known of them.
 const DOUBTS_MAX: usize = 65_536;
@@ -12,7 +13,7 @@ const DOUBTS_MAX: usize = 65_536;
 /// Such leases, each until the votes that the last extension may have kept have lapsed.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
-    ends: Mutex<BTreeMap<LeaseId, Moment>>,
+    ends: Mutex<ById<Moment>>,
 }
 
 impl Doubts {
@@ -34,7 +35,7 @@ impl Doubts {
         self.ends().get(&lease).is_some_and(|end| now < *end)
     }
 
-    fn ends(&self) -> MutexGuard<'_, BTreeMap<LeaseId, Moment>> {
+    fn ends(&self) -> MutexGuard<'_, ById<Moment>> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
