@@ -1,5 +1,6 @@
 //! All cases, in the order in which they are measured.
 
+mod counts;
 mod cycle;
 mod damage;
 mod embedded;
@@ -39,5 +40,6 @@ pub(crate) fn all() -> Vec<Planned> {
     planned.extend(damage::planned());
     planned.extend(held::planned());
     planned.extend(growth::planned());
+    planned.extend(counts::planned());
     planned
 }

@@ -10,8 +10,8 @@ mod etcd;
 mod machine;
 mod options;
 mod peers;
-mod quick;
 mod record;
+#[path = "../count/src/replies.rs"]
 mod replies;
 mod report;
 mod round;
@@ -33,7 +33,6 @@ use worker::Task;
 /// Prints a table for each case; the figures of every turn are in bench/report.json of the folder for builds, with the
 /// tables beside them.
 #[derive(Parser)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
@@ -55,12 +54,6 @@ struct Args {
     /// Put the figures into docs/performance.json, and write docs/performance.md and the README's table from them.
     #[arg(long)]
     write: bool,
-    /// Count instructions and allocations instead, in less than two minutes; fail if a cycle has 5 % more than committed.
-    #[arg(long)]
-    quick: bool,
-    /// With --quick: commit what was counted.
-    #[arg(long, requires = "quick")]
-    commit: bool,
     /// Measure nothing: write the pages from docs/performance.json as it is.
     #[arg(long)]
     write_only: bool,
@@ -93,9 +86,6 @@ fn main() -> Outcome {
     let pages = Pages::here();
     if args.write_only {
         return pages.write(&Report::read(&pages.figures())?);
-    }
-    if args.quick {
-        return quick::run(&Options::new(Duration::from_millis(args.length), args.each)?, args.commit);
     }
     measure(&args, &pages)
 }

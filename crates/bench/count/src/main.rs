@@ -1,44 +1,39 @@
-//! Cycles of acquire and release, with every allocation counted: `quorlock-count KIND CYCLES URL..`, where without a URL there
-//! is a memory node. Told is one line of JSON. A program of its own, as counting takes time that others would be measured by.
+//! Figures that are the same on a busy machine: instructions and allocations of one cycle of acquire and release, against
+//! those that were committed. `quorlock-count` compares, `--commit` commits, `--json` tells; `cycles KIND COUNT URL..` is
+//! what is counted, in a process of its own. A program of its own, as counting takes time that others would be measured by.
+
+mod committed;
+mod counts;
+mod cycles;
+mod relay;
+mod replies;
 
 use std::alloc::System;
 use std::error::Error;
+use std::process::ExitCode;
 
-use quorlock::Client;
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Not counted: connections and caches have their sizes by then.
-const WARM_UP: usize = 100;
+type Failure = Box<dyn Error + Send + Sync>;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut args = std::env::args().skip(1);
-    let plain = args.next().ok_or("plain or fenced?")? == "plain";
-    let cycles: usize = args.next().ok_or("how many?")?.parse()?;
-    let urls: Vec<String> = args.collect();
-    // One thread: what others do meanwhile is not counted.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let client = if urls.is_empty() { Client::memory().await } else { Client::connect(&urls).await? };
-        run(&client, plain, WARM_UP).await?;
-        let region = Region::new(ALLOCATOR);
-        run(&client, plain, cycles).await?;
-        let change = region.change();
-        let each = |count: usize| count as f64 / cycles as f64;
-        let allocations = each(change.allocations + change.reallocations);
-        let told = serde_json::json!({ "allocations": allocations, "bytes": each(change.bytes_allocated) });
-        println!("{told}");
-        Ok(())
-    })
-}
-
-async fn run(client: &Client, plain: bool, cycles: usize) -> Result<(), Box<dyn Error>> {
-    for _ in 0..cycles {
-        let lock = client.lock("count/000000");
-        let lock = if plain { lock.plain() } else { lock };
-        lock.acquire().await?.release().await?;
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        [] => counts::count().and_then(|counts| committed::compare_with(&counts)),
+        ["--commit"] => counts::count().and_then(|counts| committed::write(&counts)),
+        ["--json"] => counts::count().and_then(|counts| Ok(println!("{}", serde_json::to_string(&counts)?))),
+        ["cycles", kind, count, ref urls @ ..] => cycles::run(kind == "plain", count, urls),
+        _ => Err("nothing, --commit or --json".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
     }
-    Ok(())
 }

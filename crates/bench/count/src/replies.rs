@@ -34,13 +34,14 @@ fn reply(bytes: &[u8]) -> std::io::Result<Option<usize>> {
     let (head, mut end) = (&bytes[..line], line + 2);
     let count = || std::str::from_utf8(&head[1..]).ok().and_then(|digits| digits.parse::<i64>().ok());
     match head.first() {
-        Some(b'+' | b':' | b'_') => {}
-        Some(b'$') => {
+        Some(b'+' | b':' | b'_' | b'#' | b',' | b'(') => {}
+        Some(b'$' | b'=') => {
             let length = count().ok_or(std::io::ErrorKind::InvalidData)?;
             end += usize::try_from(length).map_or(0, |length| length + 2);
         }
-        Some(b'*') => {
-            for _ in 0..count().ok_or(std::io::ErrorKind::InvalidData)? {
+        Some(kind @ (b'*' | b'%' | b'~' | b'>')) => {
+            let each = if *kind == b'%' { 2 } else { 1 };
+            for _ in 0..count().ok_or(std::io::ErrorKind::InvalidData)? * each {
                 match reply(&bytes[end..])? {
                     Some(length) => end += length,
                     None => return Ok(None),
@@ -58,12 +59,13 @@ mod tests {
 
     #[test]
     fn replies_are_counted_however_they_are_cut() {
-        let bytes = b"+OK\r\n:1\r\n$-1\r\n$2\r\n\r\n\r\n*3\r\n:1\r\n*1\r\n+a\r\n$1\r\nb\r\n*-1\r\n";
+        let bytes =
+            b"+OK\r\n:1\r\n$-1\r\n$2\r\n\r\n\r\n*3\r\n:1\r\n*1\r\n+a\r\n$1\r\nb\r\n*-1\r\n%1\r\n+a\r\n=5\r\ntxt:b\r\n";
         for cut in 0..=bytes.len() {
             let mut replies = Replies::default();
             replies.add(&bytes[..cut]).unwrap();
             replies.add(&bytes[cut..]).unwrap();
-            assert_eq!(replies.heard(), 6, "cut at {cut}");
+            assert_eq!(replies.heard(), 7, "cut at {cut}");
         }
     }
 

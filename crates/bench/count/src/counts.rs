@@ -1,0 +1,85 @@
+//! All that is counted.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::process::{Command, Output};
+
+use quorlock::Client;
+use quorlock_testkit::RedisServer;
+
+use crate::Failure;
+
+/// By what is counted, for example `5 nodes, fenced: instructions`.
+pub(crate) type Counts = BTreeMap<String, f64>;
+
+/// Cycles of a short run and of a long one: what they differ in is that of a cycle, without the start.
+const SHORT: usize = 100;
+const LONG: usize = 600;
+const NODES: [usize; 3] = [0, 1, 5];
+/// Runs whose allocations are counted: the fewest of them, as some depend on random ids.
+const RUNS: usize = 5;
+
+/// Counts on a memory node, on one server and on five.
+pub(crate) fn count() -> Result<Counts, Failure> {
+    let mut counts = Counts::new();
+    for nodes in NODES {
+        let servers = RedisServer::start_many(nodes);
+        init(&servers)?;
+        let servers: Vec<SocketAddr> = servers.iter().map(RedisServer::addr).collect();
+        for kind in ["plain", "fenced"] {
+            let what = match nodes {
+                0 => format!("memory, {kind}"),
+                1 => format!("1 node, {kind}"),
+                nodes => format!("{nodes} nodes, {kind}"),
+            };
+            counts.insert(format!("{what}: allocations"), allocations(kind, &servers)?);
+            let both = instructions(kind, LONG, &servers)? - instructions(kind, SHORT, &servers)?;
+            counts.insert(format!("{what}: instructions"), both / (LONG - SHORT) as f64);
+        }
+    }
+    Ok(counts)
+}
+
+/// No quarantine for new servers.
+fn init(servers: &[RedisServer]) -> Result<(), Failure> {
+    if servers.is_empty() {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        Client::connect(servers.iter().map(RedisServer::url)).await?.init_cluster().await?;
+        Ok(())
+    })
+}
+
+/// Of a cycle.
+fn allocations(kind: &str, servers: &[SocketAddr]) -> Result<f64, Failure> {
+    let mut fewest = f64::INFINITY;
+    for _ in 0..RUNS {
+        let told = cycles(Command::new(std::env::current_exe()?), kind, LONG, servers)?.stdout;
+        fewest = fewest.min(String::from_utf8(told)?.trim().parse()?);
+    }
+    Ok(fewest)
+}
+
+/// Of a whole run, by callgrind, without what the relays do.
+fn instructions(kind: &str, count: usize, servers: &[SocketAddr]) -> Result<f64, Failure> {
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    // The function changes what was before: it has to come first.
+    valgrind.args(["--toggle-collect=quorlock_count::relay::exchange", "--collect-atstart=yes"]);
+    valgrind.arg(std::env::current_exe()?);
+    let output = cycles(valgrind, kind, count, servers)?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let count = text.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
+    count.ok_or_else(|| "callgrind does not tell".into())
+}
+
+fn cycles(mut command: Command, kind: &str, count: usize, servers: &[SocketAddr]) -> Result<Output, Failure> {
+    command.args(["cycles", kind, &count.to_string()]).args(servers.iter().map(SocketAddr::to_string));
+    let output = command.output().map_err(|error| format!("cannot count: {error}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    Err(format!("cannot count: {}", String::from_utf8_lossy(&output.stderr)).into())
+}
