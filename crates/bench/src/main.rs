@@ -16,6 +16,7 @@ mod replies;
 mod report;
 mod round;
 mod run;
+mod service;
 mod spread;
 mod stage;
 mod worker;
@@ -73,6 +74,9 @@ enum Kind {
     Mutex,
     Flock,
     Leases,
+    HandedOver,
+    Http,
+    HttpBeside,
 }
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -91,18 +95,16 @@ fn main() -> Outcome {
 }
 
 fn work(kind: Kind, task: &Task) -> Outcome {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     match kind {
-        Kind::Own => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-            worker::own::work(task, &runtime)
-        }
+        Kind::Own => worker::own::work(task, &runtime()?),
         Kind::Floor => worker::floor::work(task),
         Kind::Mutex => worker::local::mutex(),
-        Kind::Leases => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-            worker::leases::work(task, &runtime)
-        }
+        Kind::Leases => worker::leases::work(task, &runtime()?),
         Kind::Flock => worker::local::flock(task),
+        Kind::HandedOver => worker::own::hand_over(task, &runtime()?),
+        Kind::Http => worker::load::together(task),
+        Kind::HttpBeside => worker::load::beside(task, &runtime()?),
     }
 }
 

@@ -8,6 +8,15 @@ use tokio::runtime::Runtime;
 
 use crate::Failure;
 
+/// The program that people use: built before this one, beside it.
+pub(crate) fn quorlock() -> Result<PathBuf, Failure> {
+    let quorlock = std::env::current_exe()?.with_file_name("quorlock");
+    if !quorlock.is_file() {
+        return Err(format!("{} is missing: cargo build --release", quorlock.display()).into());
+    }
+    Ok(quorlock)
+}
+
 /// What every case is set up with.
 pub(crate) struct Options {
     /// How long a turn takes, where that can be said.

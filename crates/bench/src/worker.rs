@@ -4,6 +4,7 @@
 pub(crate) mod crew;
 pub(crate) mod floor;
 pub(crate) mod leases;
+pub(crate) mod load;
 pub(crate) mod local;
 pub(crate) mod own;
 

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::Planned;
 use crate::Failure;
 use crate::case::{Bar, Case, Contender, Figures, Limit};
-use crate::options::Options;
+use crate::options::{Options, quorlock};
 
 const NAME: &str = "start";
 const P50: &str = "p50_ms";
@@ -26,10 +26,7 @@ pub(crate) fn planned() -> Vec<Planned> {
 }
 
 fn set_up(_: &Options) -> Result<Case, Failure> {
-    let quorlock = std::env::current_exe()?.with_file_name("quorlock");
-    if !quorlock.is_file() {
-        return Err(format!("{} is missing: cargo build --release", quorlock.display()).into());
-    }
+    let quorlock = quorlock()?;
     let folder = Arc::new(tempfile::tempdir()?);
     let program = quorlock.display();
     let mut case = Case::new(NAME, "Starting a command that does nothing under a lock", P50);

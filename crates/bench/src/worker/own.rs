@@ -11,10 +11,27 @@ use crate::case::Figures;
 use crate::cycles::Cycles;
 use crate::{Failure, Outcome};
 
+/// What a caller does with a lock.
+#[derive(Clone, Copy)]
+enum Way {
+    /// As a user would write it.
+    Guarded { plain: bool },
+    /// As the service calls the library.
+    HandedOver(Duration),
+}
+
 /// Works until there is no more to do. Without nodes, it is a memory node of its own.
 pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
     let client = runtime.block_on(client(task))?;
-    serve(|length| runtime.block_on(turn(&client, task, length)))
+    let way = Way::Guarded { plain: task.plain };
+    serve(|length| runtime.block_on(turn(&client, task, way, length)))
+}
+
+/// The same, as the service calls the library, on a memory node.
+pub(crate) fn hand_over(task: &Task, runtime: &Runtime) -> Outcome {
+    let client = runtime.block_on(client_of_a_service())?;
+    let way = Way::HandedOver(Duration::from_millis(task.ttl_ms));
+    serve(|length| runtime.block_on(turn(&client, task, way, length)))
 }
 
 pub(crate) async fn client(task: &Task) -> Result<Client, Failure> {
@@ -24,16 +41,25 @@ pub(crate) async fn client(task: &Task) -> Result<Client, Failure> {
     Ok(Client::builder().nodes(&task.nodes).ttl(Duration::from_millis(task.ttl_ms)).connect().await?)
 }
 
-async fn turn(client: &Client, task: &Task, length: Duration) -> Result<Figures, Failure> {
+/// As `quorlock serve` has it.
+pub(crate) async fn client_of_a_service() -> Result<Client, Failure> {
+    Ok(Client::builder().nodes(["memory:"]).outlived_by_leases().history(true).connect().await?)
+}
+
+async fn turn(client: &Client, task: &Task, way: Way, length: Duration) -> Result<Figures, Failure> {
     let begun = Instant::now();
     let mut callers = JoinSet::new();
     for caller in task.first..task.first + task.callers {
-        let (client, name, plain) = (client.clone(), format!("cycle/{caller:06}"), task.plain);
+        let (client, name) = (client.clone(), format!("cycle/{caller:06}"));
         callers.spawn(async move {
             let mut cycles = Cycles::default();
             while begun.elapsed() < length {
                 let asked = Instant::now();
-                match cycle(&client, &name, plain).await {
+                let done = match way {
+                    Way::Guarded { plain } => cycle(&client, &name, plain).await,
+                    Way::HandedOver(ttl) => hand_over_cycle(&client, &name, ttl).await,
+                };
+                match done {
                     Ok(()) => cycles.ended(asked),
                     Err(_) => cycles.failed(),
                 }
@@ -53,5 +79,12 @@ pub(crate) async fn cycle(client: &Client, name: &str, plain: bool) -> Outcome {
     let lock = client.lock(name);
     let lock = if plain { lock.plain() } else { lock };
     lock.acquire().await?.release().await?;
+    Ok(())
+}
+
+/// One acquire and one release, each by itself.
+pub(crate) async fn hand_over_cycle(client: &Client, name: &str, ttl: Duration) -> Outcome {
+    let lease = client.lock(name).ttl(ttl).acquire_within(Duration::ZERO).await?.hand_over()?;
+    client.release(&lease).await?;
     Ok(())
 }

@@ -1,0 +1,78 @@
+//! `quorlock serve`, in a process of its own.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Failure;
+use crate::case::{Contender, Figures, RATE};
+use crate::options::quorlock;
+
+/// A service over a memory node, for callers on this machine.
+pub(crate) struct Service {
+    child: Child,
+    address: String,
+}
+
+impl Service {
+    /// Starts it, and waits until it listens.
+    pub(crate) fn start() -> Result<Self, Failure> {
+        let mut command = quorlock_testkit::mortal_command(quorlock()?.as_os_str());
+        command.args(["serve", "--nodes", "memory:", "--listen", "127.0.0.1:0", "--quiet"]);
+        // All callers are one client to it.
+        command.args(["--rate-limit", &u32::MAX.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = quorlock_testkit::spawn(command)?;
+        let told = child.stdout.take().ok_or("a service without an output")?;
+        let mut line = String::new();
+        let read = BufReader::new(told).read_line(&mut line);
+        let address = line.trim().strip_prefix("serving on http://").unwrap_or_default().to_owned();
+        let service = Self { child, address };
+        if service.address.is_empty() {
+            return Err(format!("it does not serve: {line:?}, {read:?}").into());
+        }
+        Ok(service)
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.address.clone()
+    }
+
+    /// How long its threads have been on a processor.
+    fn busy(&self) -> Result<Duration, Failure> {
+        let mut busy = 0;
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let told = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+            busy += told.split(' ').next().ok_or("the kernel does not tell")?.parse::<u64>()?;
+        }
+        Ok(Duration::from_nanos(busy))
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A contender that calls a service, and what that costs the service.
+pub(crate) struct Serviced<C> {
+    pub(crate) contender: C,
+    pub(crate) service: Arc<Service>,
+    pub(crate) length: Duration,
+}
+
+impl<C: Contender> Contender for Serviced<C> {
+    fn turn(&mut self) -> Result<Figures, Failure> {
+        let before = self.service.busy()?;
+        let mut figures = self.contender.turn()?;
+        let busy = self.service.busy()?.saturating_sub(before);
+        if let Some(rate) = figures.get(RATE) {
+            let cycles = rate * self.length.as_secs_f64();
+            figures.insert("service_cpu_us".into(), busy.as_secs_f64() * 1e6 / cycles);
+        }
+        Ok(figures)
+    }
+}

@@ -1,0 +1,157 @@
+//! Load over HTTP: one thread, and as many connections that stay as there are callers. What is sent is written down
+//! beforehand, and of a reply no more is read than the next request takes: it is the service that is measured.
+
+mod reply;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use quorlock::Client;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use tokio::runtime::Runtime;
+
+use super::own::hand_over_cycle;
+use super::{Task, own, serve};
+use crate::case::{Figures, P50, RATE};
+use crate::cycles::Cycles;
+use crate::{Failure, Outcome};
+use reply::Reply;
+
+/// How much longer the median takes than the same by the library, called in between.
+pub(crate) const ADDED: &str = "added_p50_us";
+/// Longer than any reply that is expected.
+const REPLY_MAX: usize = 8 * 1024;
+
+/// All callers at once. The address of the service is the task's only node.
+pub(crate) fn together(task: &Task) -> Outcome {
+    serve(|length| {
+        let mut connections = connect(task)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (at, connection) in connections.iter().enumerate() {
+            epoll::add(&epoll, &connection.stream, epoll::EventData::new_u64(at as u64), epoll::EventFlags::IN)?;
+        }
+        let (begun, mut cycles) = (Instant::now(), Cycles::default());
+        let mut ready = Vec::with_capacity(connections.len());
+        let mut busy = connections.len();
+        for connection in &mut connections {
+            connection.begin()?;
+        }
+        // Whoever has begun ends: others find its name free.
+        while busy > 0 {
+            epoll::wait(&epoll, spare_capacity(&mut ready), None)?;
+            for event in ready.drain(..) {
+                let Some(connection) = connections.get_mut(event.data.u64() as usize) else { continue };
+                if !connection.hear()? {
+                    continue;
+                }
+                cycles.ended(connection.begun);
+                if begun.elapsed() < length {
+                    connection.begin()?;
+                } else {
+                    busy -= 1;
+                }
+            }
+        }
+        Ok(cycles.figures(begun.elapsed()))
+    })
+}
+
+/// One caller, and the library in between, for what HTTP adds.
+pub(crate) fn beside(task: &Task, runtime: &Runtime) -> Outcome {
+    let client = runtime.block_on(own::client_of_a_service())?;
+    let task = Task { callers: 1, ..task.clone() };
+    // By a task of the runtime's own: one that stands outside would be woken by it, which is a cost that a service has not.
+    serve(|length| runtime.block_on(runtime.spawn(beside_turn(task.clone(), client.clone(), length)))?)
+}
+
+async fn beside_turn(task: Task, client: Client, length: Duration) -> Result<Figures, Failure> {
+    let mut connections = connect(&task)?;
+    let connection = connections.first_mut().ok_or("nobody calls")?;
+    let ttl = Duration::from_millis(task.ttl_ms);
+    let (mut over_http, mut directly) = (Cycles::default(), Cycles::default());
+    let begun = Instant::now();
+    while begun.elapsed() < length {
+        connection.begin()?;
+        while !connection.hear()? {}
+        over_http.ended(connection.begun);
+        let cycle = Instant::now();
+        hand_over_cycle(&client, &connection.name, ttl).await?;
+        directly.ended(cycle);
+    }
+    let elapsed = begun.elapsed();
+    let mut figures = over_http.figures(elapsed);
+    if let (Some(own), Some(median)) = (figures.get(P50).copied(), directly.figures(elapsed).get(P50)) {
+        figures.insert(ADDED.into(), own - median);
+    }
+    // The other half of the time was the library's.
+    figures.remove(RATE);
+    Ok(figures)
+}
+
+/// For every turn anew: the service does not wait for those who say nothing.
+fn connect(task: &Task) -> Result<Vec<Connection>, Failure> {
+    let address = task.nodes.first().ok_or("no service")?;
+    let callers = task.first..task.first + task.callers;
+    callers.map(|caller| Connection::open(address, format!("load/{caller:06}"), task.ttl_ms)).collect()
+}
+
+/// One caller: locks, and releases what it was granted.
+struct Connection {
+    stream: TcpStream,
+    name: String,
+    acquire: Vec<u8>,
+    release: Vec<u8>,
+    heard: Vec<u8>,
+    /// Whether it is the release that is to be answered next.
+    is_held: bool,
+    begun: Instant,
+}
+
+impl Connection {
+    fn open(address: &str, name: String, ttl_ms: u64) -> Result<Self, Failure> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let mut acquire = Vec::new();
+        write_request(&mut acquire, "/v1/leases", &format!(r#"{{"name":"{name}","ttl_ms":{ttl_ms}}}"#))?;
+        let (release, heard) = (Vec::new(), Vec::with_capacity(REPLY_MAX));
+        Ok(Self { stream, name, acquire, release, heard, is_held: false, begun: Instant::now() })
+    }
+
+    fn begin(&mut self) -> Outcome {
+        self.begun = Instant::now();
+        Ok(self.stream.write_all(&self.acquire)?)
+    }
+
+    /// Takes in what has come, and says whether the cycle is over.
+    fn hear(&mut self) -> Result<bool, Failure> {
+        let length = self.heard.len();
+        self.heard.resize(REPLY_MAX, 0);
+        let read = self.stream.read(&mut self.heard[length..])?;
+        self.heard.truncate(length + read);
+        if read == 0 {
+            return Err("the service has hung up".into());
+        }
+        let Some(reply) = Reply::read(&self.heard)? else { return Ok(false) };
+        match (self.is_held, reply.status) {
+            (false, 201) => {
+                let lease = reply.text("lease_id").ok_or("a grant without a lease_id")?;
+                self.release.clear();
+                let body = format!(r#"{{"name":"{}","lease_id":"{lease}"}}"#, self.name);
+                write_request(&mut self.release, "/v1/leases/release", &body)?;
+                self.stream.write_all(&self.release)?;
+            }
+            (true, 204) => {}
+            _ => return Err(format!("answered with {}: {}", reply.status, reply.body).into()),
+        }
+        self.heard.clear();
+        self.is_held = !self.is_held;
+        Ok(!self.is_held)
+    }
+}
+
+fn write_request(request: &mut Vec<u8>, path: &str, body: &str) -> std::io::Result<()> {
+    let head = "host: bench\r\ncontent-type: application/json\r\ncontent-length";
+    write!(request, "POST {path} HTTP/1.1\r\n{head}: {}\r\n\r\n{body}", body.len())
+}

@@ -1,0 +1,58 @@
+//! A reply to a request, as far as a caller has to understand it.
+
+use crate::Failure;
+
+/// A whole reply, which nothing else follows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Reply<'a> {
+    pub(super) status: u16,
+    pub(super) body: &'a str,
+}
+
+impl<'a> Reply<'a> {
+    /// `None` as long as it is not all there.
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Option<Self>, Failure> {
+        let Some(end) = bytes.windows(4).position(|end| end == b"\r\n\r\n") else { return Ok(None) };
+        let head = std::str::from_utf8(&bytes[..end])?;
+        let mut lines = head.split("\r\n");
+        let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());
+        let status = status.ok_or("this is not HTTP")?;
+        let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+        let length = length.map_or(Ok(0), str::parse::<usize>)?;
+        let body = &bytes[end + 4..];
+        if body.len() < length {
+            return Ok(None);
+        }
+        Ok(Some(Self { status, body: std::str::from_utf8(body)? }))
+    }
+
+    /// A text of the body's object, which has nothing escaped in it.
+    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
+        let (_, rest) = self.body.split_once(key)?;
+        let (text, _) = rest.strip_prefix("\":\"")?.split_once('"')?;
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_read_once_it_is_all_there() {
+        let bytes =
+            b"HTTP/1.1 201 Created\r\ncontent-type: x\r\ncontent-length: 13\r\ndate: y\r\n\r\n{\"a\":\"b.c/d\"}";
+        for cut in 0..bytes.len() {
+            assert_eq!(Reply::read(&bytes[..cut]).unwrap(), None, "cut at {cut}");
+        }
+        let reply = Reply::read(bytes).unwrap().unwrap();
+        assert_eq!((reply.status, reply.text("a"), reply.text("b")), (201, Some("b.c/d"), None));
+    }
+
+    #[test]
+    fn a_reply_may_have_no_body() {
+        let reply = Reply::read(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+        assert_eq!(reply, Some(Reply { status: 204, body: "" }));
+        assert!(Reply::read(b"+OK\r\n\r\n").is_err());
+    }
+}
