@@ -1,0 +1,121 @@
+//! A client: its machine, what is under way between it and each node, and what the machine wants done.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use quorlock_core::acquire::{Acquire, Plan, Step, Won};
+use quorlock_core::mode::Mode;
+use quorlock_core::name::LeaseId;
+use quorlock_core::quorum::Quorum;
+use quorlock_core::retry::{Dice, Retry};
+use quorlock_core::rules::Rules;
+use quorlock_core::ticket::{Channel, Handoff, Parting};
+use quorlock_core::time::{Drift, Moment, Ttl};
+use quorlock_core::vote::{Outcome, Request};
+
+use super::{TTL, World};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Link {
+    pub(super) requests: VecDeque<(Request, Moment)>,
+    pub(super) replies: VecDeque<Message>,
+    pub(super) hints: u32,
+}
+
+/// What comes back over a link, in its order.
+#[derive(Clone, Debug)]
+pub(super) enum Message {
+    Vote(LeaseId, Outcome),
+    Handoff(Handoff),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Thrown {
+    seed: Option<u64>,
+    next: u64,
+}
+
+impl Dice for Thrown {
+    // Never the same twice, and the same in every run. Without a seed every delay is the shortest one.
+    fn bits(&mut self) -> u64 {
+        self.next += 1;
+        let Some(seed) = self.seed else { return self.next };
+        let mixed = (seed ^ self.next).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    pub(super) machine: Acquire,
+    pub(super) dice: Thrown,
+    pub(super) links: Vec<Link>,
+    pub(super) wake: Option<Moment>,
+    pub(super) won: Option<Won>,
+    pub(super) is_served: bool,
+    pub(super) is_dead: bool,
+}
+
+impl Client {
+    pub(super) fn new(index: usize, mode: Mode, waits: bool, nodes: usize, rules: Rules, seed: Option<u64>) -> Self {
+        let quorum = Quorum::new(nodes).expect("a number of nodes that can decide");
+        let plan = Plan {
+            quorum,
+            ttl: Ttl::new(TTL, TTL).expect("a ttl within its bounds"),
+            drift: Drift::default(),
+            min_validity: TTL / 2,
+            node_deadline: Duration::from_millis(200),
+            retry: Retry::default(),
+            give_up: None,
+            line: waits.then_some(Channel(index as u128)),
+            plain: false,
+            mode,
+            holder: format!("{index} host test"),
+            rules,
+        };
+        Self {
+            machine: Acquire::new(plan),
+            dice: Thrown { seed, next: (index as u64) << 32 },
+            links: vec![Link::default(); nodes],
+            wake: None,
+            won: None,
+            is_served: false,
+            is_dead: false,
+        }
+    }
+}
+
+impl World {
+    pub(super) fn carry_out(&mut self, index: usize, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Ask { nodes, request } => {
+                    let serial = self.attempts.values().filter(|(client, _)| *client == index).count();
+                    self.attempts.entry(request.attempt()).or_insert((index, serial));
+                    self.asked[index] += nodes.len();
+                    for node in nodes {
+                        self.clients[index].links[node].requests.push_back((request.clone(), self.now));
+                    }
+                }
+                Step::Release { attempt, nodes, parting } => self.release(index, attempt, nodes, parting),
+                Step::Wake(at) => self.clients[index].wake = Some(at),
+                Step::Waits(_) => {}
+                Step::Finish(Ok(won)) => {
+                    let fence = won.fence.expect("a lock that is not plain has a fence");
+                    let client = &mut self.clients[index];
+                    (client.won, client.is_served, client.wake) = (Some(won), true, None);
+                    self.check(index, fence);
+                }
+                Step::Finish(Err(defeat)) => panic!("client {index} gave up: {defeat:?}"),
+            }
+        }
+    }
+
+    pub(super) fn release(&mut self, index: usize, attempt: LeaseId, nodes: Vec<usize>, parting: Option<Parting>) {
+        for node in nodes {
+            let request = Request::Release { attempt, tombstone: None, parting };
+            self.clients[index].links[node].requests.push_back((request, self.now));
+        }
+    }
+}

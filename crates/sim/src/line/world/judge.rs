@@ -1,0 +1,30 @@
+//! What is true whenever somebody wins.
+
+use quorlock_core::fence::Fence;
+use quorlock_core::mode::Mode;
+
+use super::World;
+
+impl World {
+    pub(super) fn check(&mut self, index: usize, fence: Fence) {
+        let modes: Vec<Mode> = self.clients.iter().filter_map(|client| Some(client.won.as_ref()?.mode)).collect();
+        let mine = self.clients[index].won.as_ref().map(|won| won.mode);
+        match mine {
+            Some(Mode::Slot { permits, .. }) => {
+                assert!(modes.len() <= permits as usize, "{} holders of {permits} slots", modes.len());
+                let is_twice = modes.iter().enumerate().any(|(at, mode)| modes[..at].contains(mode));
+                assert!(!is_twice, "a slot has two holders: {modes:?}");
+                assert!(!self.fences.contains(&fence), "a fence was given twice");
+            }
+            Some(Mode::Shared { .. }) => assert!(modes.iter().all(|mode| mode.is_shared()), "a reader beside a writer"),
+            _ => {
+                assert_eq!(modes.len(), 1, "somebody else holds it, too");
+                assert!(
+                    self.fences.iter().all(|earlier| *earlier < fence),
+                    "a fence that is not above all earlier ones"
+                );
+            }
+        }
+        self.fences.push(fence);
+    }
+}

@@ -1,0 +1,80 @@
+//! What tells one state of the world from another.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use quorlock_core::digest::Digest;
+use quorlock_core::name::LeaseId;
+use quorlock_core::node::Place;
+use quorlock_core::ticket::Handoff;
+
+use super::World;
+use super::client::Message;
+
+impl World {
+    /// All that matters for what can happen next, as text. Attempts, which `Debug` keeps secret, are told apart by whose
+    /// they are and how many that client has begun since; fences by their order and by how near they are to each other.
+    /// Dice are left out: without a seed they decide nothing.
+    pub fn key(&self) -> String {
+        let mut begun = vec![0; self.clients.len()];
+        self.attempts.values().for_each(|(client, serial)| begun[*client] = begun[*client].max(*serial));
+        let name =
+            |attempt: &LeaseId| self.attempts.get(attempt).map(|(client, serial)| (client, begun[*client] - serial));
+        let mut key = format!("{:?}{:?}", self.now, self.fences);
+        for record in &self.records {
+            let votes = record.vote.as_ref().map(|vote| (name(&vote.attempt), vote.until));
+            let mut entries: Vec<_> =
+                record.entries.iter().map(|entry| (name(&entry.attempt), entry.slot, entry.until)).collect();
+            entries.sort_unstable();
+            let fence = record.fence.as_ref().map(|note| (note.fence, note.ticket));
+            let kept = |place: &Place| {
+                place.request.as_ref().map(|request| (name(&request.attempt), request.proposal, request.ttl))
+            };
+            let line: Vec<_> =
+                record.line.iter().map(|place| (place.waiter.channel, place.until, kept(place))).collect();
+            let _ = write!(key, "|{votes:?}{entries:?}{fence:?}{line:?}");
+        }
+        for client in &self.clients {
+            let _ = write!(key, "|{:?}{:?}", client.machine, client.won.as_ref().map(|won| (won.mode, won.fence)));
+            for link in &client.links {
+                let _ = write!(key, "/{}", link.hints);
+                for (request, sent) in &link.requests {
+                    let _ = write!(key, "{:?}{sent:?}{request:?}", name(&request.attempt()));
+                }
+                for message in &link.replies {
+                    let _ = match message {
+                        Message::Vote(attempt, outcome) => write!(key, "{:?}{outcome:?}", name(attempt)),
+                        Message::Handoff(Handoff { attempt, fence }) => {
+                            let of = self.attempts.keys().find(|of| Digest::of(**of) == *attempt).and_then(name);
+                            write!(key, "{of:?}{fence:?}")
+                        }
+                    };
+                }
+            }
+        }
+        by_order(&key)
+    }
+}
+
+/// The text with its fences brought close together: in the same order, and no nearer than they were, up to a few.
+fn by_order(text: &str) -> String {
+    const APART: u64 = 4;
+    let number = |part: &str| part.split(')').next().and_then(|digits| digits.parse::<u64>().ok()).unwrap_or_default();
+    let parts: Vec<&str> = text.split("Fence(").collect();
+    let mut fences: Vec<u64> = parts.iter().skip(1).map(|part| number(part)).collect();
+    fences.sort_unstable();
+    fences.dedup();
+    let mut ranks = BTreeMap::new();
+    let (mut last, mut rank) = (0, 0);
+    for fence in fences {
+        rank += (fence - last).min(APART);
+        last = fence;
+        ranks.insert(fence, rank);
+    }
+    let mut ordered = String::from(parts[0]);
+    for part in &parts[1..] {
+        ordered.push_str(&ranks[&number(part)].to_string());
+        ordered.push_str(part.trim_start_matches(|digit: char| digit.is_ascii_digit()));
+    }
+    ordered
+}

@@ -1,0 +1,104 @@
+//! The nodes: what a request does to a record, and whom the node tells.
+
+use quorlock_core::fence::Fence;
+use quorlock_core::node::{Constants, Epoch, Incarnation, NodeTime, Place, apply, hand_on};
+use quorlock_core::ticket::Parting;
+use quorlock_core::vote::{Outcome, Request, Vote};
+
+use super::World;
+use super::client::Message;
+
+const EPOCH: Epoch = Epoch(1);
+/// The nodes' clocks when ours begins, in milliseconds.
+const CLOCK: u64 = 1_000_000;
+
+/// Every node's: one that has been voting for long.
+pub(super) fn life(nodes: usize) -> Incarnation {
+    let constants = Constants { cluster: "c1".into(), nodes, max_ttl_millis: 60_000, sigma_micros: 10_000_000 };
+    Incarnation {
+        run: "run1".into(),
+        epoch: Some(EPOCH),
+        floor: Some(Fence::default()),
+        quarantine_micros: 66_000_000,
+        suspended: false,
+        witnessed_micros: 0,
+        witness: None,
+        constants,
+        founders: String::new(),
+        restarts: 0,
+    }
+}
+
+impl World {
+    pub(super) fn node_time(&self) -> NodeTime {
+        NodeTime::wall(CLOCK * 1_000 + self.now.as_nanos() / 1_000)
+    }
+
+    pub(super) fn deliver(&mut self, index: usize, node: usize) {
+        let now = self.node_time();
+        let Some((request, sent)) = self.clients[index].links[node].requests.pop_front() else { return };
+        let record = &mut self.records[node];
+        let line = if self.flaws.headless && request.may_grant() {
+            record.lapse(now);
+            if record.vote.is_none() { std::mem::take(&mut record.line) } else { Vec::new() }
+        } else {
+            Vec::new()
+        };
+        let yields = match &request {
+            Request::Release { parting: Some(Parting::Yield(waiter)), .. } if self.flaws.unyielding => {
+                Some(waiter.ticket)
+            }
+            _ => None,
+        };
+        let is_theirs = |place: &&mut Place| Some(place.waiter.ticket) == yields;
+        let request_kept = record.line.iter_mut().find(is_theirs).and_then(|place| place.request.clone());
+        let mut answer = apply(&self.life, record, &request, EPOCH, now);
+        if let Some(place) = record.line.iter_mut().find(is_theirs) {
+            place.request = request_kept;
+        }
+        if !line.is_empty() {
+            let Request::Acquire { waiter, .. } = &request else { unreachable!("only who asks is kept from the line") };
+            record.line = line;
+            record.line.retain(|place| Some(place.waiter) != *waiter);
+        }
+        if let (true, Request::Release { parting: Some(Parting::Yield(_)), .. }, Vote::Grant { .. }) =
+            (self.flaws.self_waking, &request, &answer.vote)
+        {
+            answer.hint = None;
+            self.clients[index].links[node].hints += 1;
+        }
+        if let Some(hint) = answer.hint {
+            let hinted = &mut self.clients[hint.channel.0 as usize];
+            // A node sees when nobody listens any more, but not that what it says gets lost.
+            let next = answer.next.filter(|_| !hinted.is_dead && !self.flaws.empty_handed);
+            let handoff = next.and_then(|next| hand_on(&self.life, record, &next, now));
+            if !hinted.is_dead && !self.flaws.deaf {
+                match handoff {
+                    Some(handoff) => hinted.links[node].replies.push_back(Message::Handoff(handoff)),
+                    None => hinted.links[node].hints += 1,
+                }
+            }
+        }
+        if request.may_grant() {
+            let outcome = Outcome::Voted { vote: answer.vote, sent };
+            self.clients[index].links[node].replies.push_back(Message::Vote(request.attempt(), outcome));
+        }
+    }
+
+    pub(super) fn is_idle_release(&self, index: usize, node: usize) -> bool {
+        let record = &self.records[node];
+        let Some((Request::Release { attempt, parting, .. }, _)) = self.clients[index].links[node].requests.front()
+        else {
+            return false;
+        };
+        let place = |ticket| record.line.iter().find(|place| place.waiter.ticket == ticket);
+        let parts = match parting {
+            Some(Parting::Leave(waiter)) => place(waiter.ticket).is_some(),
+            Some(Parting::Yield(waiter)) => place(waiter.ticket).is_some_and(|place| place.request.is_some()),
+            None => false,
+        };
+        let is_own = record.vote.as_ref().is_some_and(|vote| vote.attempt == *attempt)
+            || record.entries.iter().any(|entry| entry.attempt == *attempt);
+        !parts && !is_own
+    }
+}
