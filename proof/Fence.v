@@ -6,15 +6,12 @@
    majorities share. A store that checks fences stays safe.
 
    The one assumption is about a node's counter: it is kept, or comes back at or above every fence that the node has given
-   (A5, the floor; crates/core/src/node/incarnation.rs).
-
-   Fresh, Again   crates/core/src/node/apply.rs, acquire        Renewed   the same, renew
-   Vanish         lapse, release, break                          Forget    incarnation.rs, attend
-   Decide         crates/core/src/round.rs, fence.rs: equal fences from a majority *)
+   (A5, the floor; crates/core/src/node/incarnation.rs). README.md has each definition's place in crates/core. *)
 
 Require Import Arith Lia List Bool.
 Require Import Majority.
 
+(* As in Lease.v, without all that has to do with time. *)
 Definition attempt := nat.
 
 Section NoClocks.
@@ -74,6 +71,7 @@ Record Invariant (s : state) : Prop := {
 Ltac open := unfold update in *; simpl in *.
 Ltac same j i := destruct (Nat.eqb_spec j i); subst; simpl in *.
 
+(* No step breaks it. *)
 Lemma invariant_step : forall s s', Invariant s -> step s s' -> Invariant s'.
 Proof.
   intros s s' I H. destruct H.
@@ -108,6 +106,7 @@ Proof.
     + same a0 a; [injection H2 as <- <-; auto|]. eapply V_decided; eauto.
 Qed.
 
+(* It holds at the beginning, and so in every state that can be reached. *)
 Lemma invariant_holds : forall s, reachable s -> Invariant s.
 Proof.
   induction 1 as [s (V & L & D)|s s' R IH H]; [|eapply invariant_step; eauto].

@@ -14,6 +14,7 @@ Definition shared (writes : attempt -> Prop) (a b : attempt) : Prop := a <> b /\
 Definition reentrant (owner : attempt -> nat) (a b : attempt) : Prop := owner a <> owner b.
 Definition slots (slot : attempt -> nat) (a b : attempt) : Prop := a <> b /\ slot a = slot b.
 
+(* Each of them is as Lease.v wants it: it goes both ways, and nobody is in its own way. *)
 Lemma exclusive_symmetric : forall a b, exclusive a b -> exclusive b a.
 Proof. unfold exclusive. auto. Qed.
 Lemma exclusive_irreflexive : forall a, ~ exclusive a a.

@@ -8,18 +8,12 @@
    What may hold together is a relation between attempts. With "different" it is the exclusive lock; Kinds.v has the
    others.
 
-   state            crates/core/src/node/record.rs (a node's part), hold.rs and acquire.rs (a client's part)
-   Ask, Decide      crates/core/src/acquire.rs, acquire/asking.rs, round.rs (Tally), fence.rs (the seal)
-   GrantFresh,
-   GrantAgain       crates/core/src/node/apply.rs, acquire
-   Renew, Repair    crates/core/src/hold.rs, watchdog.rs; node/apply.rs, renew
-   Expire           crates/core/src/node/record.rs, lapse
-   Release          crates/core/src/node/apply.rs, part
-   Crash, Rejoin    crates/core/src/node/incarnation.rs, attend *)
+   Nodes are crates/core/src/node/, clients acquire.rs and hold.rs beside it; README.md has each definition's place. *)
 
 Require Import Arith Lia List Bool.
 Require Import Majority.
 
+(* Attempts have unique ids. *)
 Definition attempt := nat.
 
 Section Protocol.
@@ -184,9 +178,11 @@ Record Invariant (s : state) : Prop := {
 Ltac open := unfold update, update2 in *; simpl in *.
 Ltac same j i := destruct (Nat.eqb_spec j i); subst; simpl in *.
 
+(* A grant that counts was promised for longer than until now. *)
 Lemma live_is_promised : forall s, Invariant s -> forall i a, live s i a -> now s < promised s i a.
 Proof. intros s I i a (x & w & G & L). pose proof (V_granted s I i a x w G). lia. Qed.
 
+(* A grant that counts with a certain fence counts. *)
 Lemma live_with_is_live : forall s i a w, live_with s i a w -> live s i a.
 Proof. intros s i a w (x & G & L). exists x, w. auto. Qed.
 
@@ -207,6 +203,7 @@ Proof.
   exact (V_together s I i a b V (promised_is_voted s I i b P D O) C).
 Qed.
 
+(* The invariant holds at the beginning. *)
 Lemma invariant_starts : forall s, starts s -> Invariant s.
 Proof.
   intros s (V & O & R & P & A & W & G & F & L).
@@ -242,6 +239,7 @@ Ltac grants s I i a :=
           same j i; [destruct (V_counter s I i b t F V); [auto|right; lia]|eapply (V_counter s I); eassumption]
       end ].
 
+(* No step breaks it. *)
 Lemma invariant_step : forall s s', Invariant s -> step s s' -> Invariant s'.
 Proof.
   intros s s' I H. destruct H.
@@ -384,6 +382,7 @@ Proof.
     + eapply (V_excluded s I i); eauto.
 Qed.
 
+(* So it holds in every state that can be reached. *)
 Lemma invariant_holds : forall s, reachable s -> Invariant s.
 Proof. induction 1; [apply invariant_starts; auto|eapply invariant_step; eauto]. Qed.
 

@@ -1,9 +1,9 @@
-(* Majorities: the one fact about counting that everything rests on.
-
-   crates/core/src/quorum.rs  Quorum::majority *)
+(* Majorities: the one fact about counting that everything rests on. In crates/core that is
+   src/quorum.rs. *)
 
 Require Import Arith Lia List.
 
+(* Nodes are told apart by their place in the configuration. *)
 Definition node := nat.
 
 (* More than half of N nodes, each counted once. *)

@@ -1,7 +1,6 @@
 (* How a client computes what Lease.v supposes: how long a vote surely stands, and until when a majority of them does.
 
-   mth_largest    crates/core/src/validity.rs, quorum.rs: the m-th largest moment over the granting nodes
-   drift_margin   crates/core/src/time.rs, Drift *)
+   That is crates/core/src/validity.rs and time.rs; README.md has each definition's place. *)
 
 Require Import Arith Lia List Bool Permutation QArith Lqa.
 Require Import Majority.
@@ -10,11 +9,13 @@ Open Scope nat_scope.
 
 (* ------------------------------------------------------------------------------ the m-th largest of many moments *)
 
+(* A place for x among those in descending order. *)
 Fixpoint insert (x : nat) (l : list nat) : list nat :=
   match l with
   | [] => [x]
   | y :: t => if y <=? x then x :: l else y :: insert x t
   end.
+(* All of them, sorted. *)
 Fixpoint descending (l : list nat) : list nat :=
   match l with
   | [] => []
@@ -24,12 +25,14 @@ Fixpoint descending (l : list nat) : list nat :=
 (* The m-th largest, from 1; 0 when there are fewer. *)
 Definition mth_largest (m : nat) (l : list nat) : nat := nth (m - 1) (descending l) 0.
 
+(* Inserting adds one, and loses none. *)
 Lemma insert_permutes : forall x l, Permutation (x :: l) (insert x l).
 Proof.
   induction l as [|y t IH]; simpl; auto. destruct (y <=? x); auto.
   eapply perm_trans; [apply perm_swap|]. apply perm_skip. exact IH.
 Qed.
 
+(* Sorting changes nothing but the order. *)
 Lemma descending_permutes : forall l, Permutation l (descending l).
 Proof.
   induction l as [|x t IH]; simpl; auto. eapply perm_trans; [apply perm_skip; exact IH|]. apply insert_permutes.
@@ -38,6 +41,7 @@ Qed.
 (* In descending order, nobody before a place is smaller than who stands there. *)
 Definition falls (l : list nat) : Prop := forall i j, i <= j -> j < length l -> nth j l 0 <= nth i l 0.
 
+(* Inserting keeps the order. *)
 Lemma insert_falls : forall x l, falls l -> falls (insert x l).
 Proof.
   intros x l. induction l as [|y t IH]; intros F; simpl.
@@ -57,18 +61,22 @@ Proof.
       intros i j A B. destruct i; destruct j; simpl in *; try lia; [apply bounded; lia|]. apply IH; auto; lia.
 Qed.
 
+(* Sorting makes it. *)
 Lemma descending_falls : forall l, falls (descending l).
 Proof.
   induction l as [|x t IH]; simpl; [intros i j A B; simpl in B; lia|]. apply insert_falls. exact IH.
 Qed.
 
+(* How many moments are still to come at t. *)
 Definition count_above (t : nat) (l : list nat) : nat := length (filter (fun x => t <? x) l).
 
+(* In whatever order they are. *)
 Lemma count_permutes : forall t l k, Permutation l k -> count_above t l = count_above t k.
 Proof.
   unfold count_above. induction 1; simpl; auto; repeat (destruct (t <? _); simpl); auto; congruence.
 Qed.
 
+(* If the first m are still to come, at least m are. *)
 Lemma count_of_the_first :
   forall t m l, (forall i, i < m -> t < nth i l 0) -> m <= length l -> m <= count_above t l.
 Proof.

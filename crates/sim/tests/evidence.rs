@@ -1,4 +1,5 @@
-//! The page of evidence names tests and theorems that exist, and every rule that is searched.
+//! The page of evidence names tests and theorems that exist, and every rule that is searched; the proof's page says of every
+//! definition where it is in the code.
 
 use std::fs;
 use std::path::Path;
@@ -61,4 +62,61 @@ fn the_page_lists_every_rule_with_the_length_that_was_found() {
     }
     let count = format!("all {} in the search", ALL.len());
     assert!(page.contains(&count), "the page does not say: {count}");
+}
+
+/// The names that a file of the proof defines, with the fields of its state, the steps, and what is given.
+fn defined(proof: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let (mut in_state, mut in_step) = (false, false);
+    for line in proof.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["Definition" | "Fixpoint" | "Record" | "Inductive" | "Variable", name, ..] => {
+                names.push(name);
+                (in_state, in_step) = (name == "state", name == "step");
+            }
+            [field, ":", ..] if in_state => names.push(field),
+            ["|", step, ":", ..] if in_step => names.push(step),
+            [first, ..] if first.starts_with("}.") || first == "Lemma" => (in_state, in_step) = (false, false),
+            _ => {}
+        }
+    }
+    names
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(|other| other == word)
+}
+
+#[test]
+fn the_proofs_page_says_where_every_definition_is_in_the_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("proof/README.md")).expect("the proof's page");
+    let table = page.split("## Which definition is which code").nth(1).expect("the map").split("\n## ").next();
+    let (mut file, mut mapped) = (String::new(), Vec::new());
+    for row in table.unwrap_or_default().lines().filter(|line| line.starts_with('|') && line.contains('`')) {
+        let [named, definitions, place] = cells(row)[..] else { panic!("not a row of the map: {row}") };
+        if let Some(name) = quoted(named).next() {
+            name.clone_into(&mut file);
+        }
+        mapped.extend(quoted(definitions).map(|definition| (file.clone(), definition)));
+        let mut code = String::new();
+        for word in quoted(place) {
+            let path = root.join("crates/core/src").join(word);
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            if extension == Some("rs") {
+                code = fs::read_to_string(path).unwrap_or_else(|error| panic!("{word}: {error}"));
+            } else if extension != Some("v") {
+                assert!(has_word(&code, word), "{row}: no {word} there");
+            }
+        }
+    }
+    for file in ["Majority.v", "Lease.v", "Kinds.v", "Fence.v", "Validity.v"] {
+        let proof = fs::read_to_string(root.join("proof").join(file)).expect("a file of the proof");
+        // What one kind of lock shares with the others is given once.
+        let given = ["N", "len", "longest", "fenced"];
+        for name in defined(&proof).into_iter().filter(|name| file == "Lease.v" || !given.contains(name)) {
+            assert!(mapped.contains(&(file.to_owned(), name)), "{file}: {name} is not in the map");
+        }
+    }
 }
