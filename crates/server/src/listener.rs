@@ -1,12 +1,12 @@
 //! Connections: accepted, served, and ended.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -19,9 +19,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tower::ServiceExt;
 
-use crate::api;
+use crate::api::Calls;
 use crate::auth::{Peer, Seat};
 use crate::config::{Config, Limits};
 use crate::problem::{Code, Problem};
@@ -112,8 +111,8 @@ impl Server {
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(service.hub()).watch());
         tasks.spawn(forget(service.clone(), stopped.clone()));
-        let (router, room) = (api::router(service.clone()), Arc::new(Semaphore::new(limits.connections)));
-        let door = Door { router, service, acceptor: self.acceptor, room, limits, stopped };
+        let (calls, room) = (Calls::new(service.clone()), Arc::new(Semaphore::new(limits.connections)));
+        let door = Door { calls, service, acceptor: self.acceptor, room, limits, stopped };
         tokio::pin!(stop);
         loop {
             tokio::select! {
@@ -140,7 +139,7 @@ impl Server {
 
 /// Lets connections in.
 struct Door {
-    router: Router,
+    calls: Calls,
     service: Service,
     acceptor: Option<Acceptor>,
     room: Arc<Semaphore>,
@@ -163,18 +162,18 @@ impl Door {
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream)
             .set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY));
-        let (router, limits, stopped) = (self.router.clone(), self.limits, self.stopped.clone());
+        let (calls, limits, stopped) = (self.calls.clone(), self.limits, self.stopped.clone());
         let (acceptor, counted) = (self.acceptor.clone(), Open::new(&self.service));
         tasks.spawn(async move {
             let (_room, _counted) = (room, counted);
             let Some(Acceptor(acceptor)) = acceptor else {
-                return talk(stream, router, Peer::new(address.ip(), None), seat, limits, stopped).await;
+                return talk(stream, calls, Peer::new(address.ip(), None), seat, limits, stopped).await;
             };
             match tokio::time::timeout(limits.read, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
                     let peer = Peer::new(address.ip(), certificate.map(AsRef::as_ref));
-                    talk(stream, router, peer, seat, limits, stopped).await;
+                    talk(stream, calls, peer, seat, limits, stopped).await;
                 }
                 Ok(Err(error)) => tracing::debug!(peer = %address.ip(), %error, "no TLS"),
                 Err(_) => tracing::debug!(peer = %address.ip(), "no TLS in time"),
@@ -232,14 +231,15 @@ async fn forget(service: Service, mut stopped: watch::Receiver<bool>) {
 }
 
 /// One connection, from its first request to its last.
-async fn talk<S>(stream: S, router: Router, peer: Peer, seat: Seat, limits: Limits, mut stopped: watch::Receiver<bool>)
+async fn talk<S>(stream: S, calls: Calls, peer: Peer, seat: Seat, limits: Limits, mut stopped: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let answer = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(seat.clone());
-        router.clone().oneshot(request.map(Body::new))
+        let answered = calls.clone().answer(request.map(Body::new));
+        async { Ok::<_, Infallible>(answered.await) }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.read);

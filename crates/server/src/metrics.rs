@@ -1,7 +1,9 @@
 //! What a replica has done, in numbers: for Prometheus. No label is ever a lock's name.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use axum::http::Method;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
@@ -22,17 +24,36 @@ pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.
 /// Upper bounds in seconds: from a lock that is free on one machine to a long wait.
 const BUCKETS: [f64; 12] = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 30.0, 600.0];
 
+/// Which call it was, as `/openapi.json` has it.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Answered {
-    /// The call, as `/openapi.json` has it.
-    call: String,
-    method: String,
-    status: u16,
+pub(crate) struct Call {
+    call: Cow<'static, str>,
+}
+
+impl Call {
+    /// One that there is not.
+    pub(crate) const OTHER: Self = Self::known("other");
+
+    pub(crate) const fn known(path: &'static str) -> Self {
+        Self { call: Cow::Borrowed(path) }
+    }
+
+    /// One of the router's.
+    pub(crate) fn found(path: &str) -> Self {
+        Self { call: Cow::Owned(path.to_owned()) }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.call
+    }
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Call {
-    call: String,
+struct Answered {
+    #[prometheus(flatten)]
+    call: Call,
+    method: &'static str,
+    status: u16,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -87,10 +108,9 @@ impl Metrics {
     }
 
     /// A request was answered.
-    pub(crate) fn answered(&self, call: &str, method: &str, status: u16, code: Option<Code>, took: Duration) {
-        let labels = Answered { call: call.to_owned(), method: method.to_owned(), status };
-        self.requests.get_or_create(&labels).inc();
-        self.durations.get_or_create(&Call { call: call.to_owned() }).observe(took.as_secs_f64());
+    pub(crate) fn answered(&self, call: Call, method: &Method, status: u16, code: Option<Code>, took: Duration) {
+        self.durations.get_or_create(&call).observe(took.as_secs_f64());
+        self.requests.get_or_create(&Answered { call, method: known(method), status }).inc();
         if let Some(code) = code {
             self.problems.get_or_create(&Failed { code: word(code) }).inc();
         }
@@ -103,6 +123,12 @@ impl Metrics {
         let _ = encode(&mut text, &self.registry);
         text
     }
+}
+
+/// Callers may think of any method: each would be a line of its own for ever.
+fn known(method: &Method) -> &'static str {
+    let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+    known.into_iter().find(|known| method == known).unwrap_or("other")
 }
 
 /// What the library counts, read when it is asked for.

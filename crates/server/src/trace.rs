@@ -2,15 +2,16 @@
 
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
-use tracing::Instrument;
 use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use crate::auth::Peer;
 use crate::entropy;
+use crate::metrics::Call;
 use crate::problem::{Code, word};
 use crate::service::Service;
 
@@ -18,13 +19,20 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest number of a request that is taken over from the caller.
 const REQUEST_ID_MAX: usize = 128;
 
-/// Follows a request through the service.
-pub(crate) async fn follow(State(service): State<Service>, request: Request, next: Next) -> Response {
+/// Follows a request through the service. Which call it is has to be [told](tell_call) by the router where it is not known
+/// yet.
+pub(crate) async fn follow<F>(
+    service: &Service,
+    call: Option<Call>,
+    request: Request,
+    answer: impl FnOnce(Request) -> F,
+) -> Response
+where
+    F: Future<Output = Response>,
+{
     let began = Instant::now();
     let id = request_id(request.headers());
     let method = request.method().clone();
-    // The path of the document, not of the request: names stay out of the metrics.
-    let call = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str).to_owned();
     let span = tracing::info_span!(
         "request",
         id = %id,
@@ -33,21 +41,32 @@ pub(crate) async fn follow(State(service): State<Service>, request: Request, nex
         peer = request.extensions().get::<Peer>().map(|peer| tracing::field::display(peer.address)),
         caller = Empty,
         %method,
-        %call
+        call = call.as_ref().map(Call::as_str)
     );
     if let Some((trace, parent)) = request.headers().get("traceparent").and_then(|text| trace_of(text.to_str().ok()?)) {
         span.record("trace_id", trace).record("parent_id", parent);
     }
-    let mut response = next.run(request).instrument(span.clone()).await;
+    let mut response = answer(request).instrument(span.clone()).await;
     if let Ok(id) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     let (status, code, took) =
         (response.status().as_u16(), response.extensions().get::<Code>().copied(), began.elapsed());
-    service.metrics().answered(&call, method.as_str(), status, code, took);
+    let call = call.or_else(|| response.extensions_mut().remove::<Call>()).unwrap_or(Call::OTHER);
+    service.metrics().answered(call, &method, status, code, took);
     span.in_scope(|| {
         tracing::info!(status, code = code.map(word), took_us = took.as_micros() as u64, "answered");
     });
+    response
+}
+
+/// Tells which call the router has found: its path in the document, not in the request, so that names stay out of the
+/// metrics.
+pub(crate) async fn tell_call(path: Option<MatchedPath>, request: Request, next: Next) -> Response {
+    let call = path.map_or(Call::OTHER, |path| Call::found(path.as_str()));
+    Span::current().record("call", call.as_str());
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(call);
     response
 }
 

@@ -19,6 +19,8 @@ use crate::problem::Problem;
 use crate::request::Body;
 use crate::service::Service;
 
+/// Where it is called.
+pub(super) const PATH: &str = "/v1/leases/release";
 /// How much longer than any request a key is remembered to have been released.
 const SPENT_SLACK: Duration = Duration::from_secs(60);
 
@@ -43,7 +45,7 @@ pub(super) struct ReleaseRequest {
 ///
 /// A key is of no more use after that: requests with it that are still under way come to nothing.
 #[utoipa::path(
-    post, path = "/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
+    post, path = PATH, tag = "leases", request_body = ReleaseRequest,
     responses((status = 204, description = "It is not yours any more"), Problem)
 )]
 pub(super) async fn release(

@@ -17,6 +17,9 @@ use crate::problem::{Account, Problem};
 use crate::request::Body;
 use crate::service::Service;
 
+/// Where it is called.
+pub(super) const PATH: &str = "/v1/leases/renew";
+
 /// A lease that was renewed.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Renewal {
@@ -65,7 +68,7 @@ pub(super) enum Renewed {
 ///
 /// Where a lease is gone it stays gone. Of several, each has its own outcome.
 #[utoipa::path(
-    post, path = "/v1/leases/renew", tag = "leases", request_body = LeaseRefs,
+    post, path = PATH, tag = "leases", request_body = LeaseRefs,
     responses((status = 200, description = "Renewed; of several, each that has no problem", body = Renewed), Problem)
 )]
 pub(super) async fn renew(
