@@ -19,7 +19,7 @@ use crate::entropy::SystemDice;
 use crate::link::{Ask, Hinted, Mark, Voter};
 use crate::node::place::Place;
 use crate::sync::{AtomicBool, Mutex};
-use crate::timers::Timed;
+use crate::timers::{Call, Timed};
 
 /// How an [`acquire`](crate::Lock::acquire) goes, for those who [observe](crate::Lock::observe) it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,8 @@ struct Inner {
     queued: u32,
     /// When the machine wants to be called next: the timers hear of it once everything has been sent.
     wake: Option<Moment>,
+    /// The last call that was asked of them.
+    call: Option<Call>,
 }
 
 /// Who is told of the answers that come after the win: they are votes for the lease, too.
@@ -103,6 +105,7 @@ impl Attempt {
             news: VecDeque::new(),
             queued: 0,
             wake: None,
+            call: None,
         };
         let attempt = Arc::new(Self {
             cluster: Arc::clone(cluster),
@@ -189,19 +192,33 @@ impl Attempt {
     /// Sends what has been queued and tells what is new, outside of the mutex: votes may come in meanwhile.
     fn let_out(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
         let (queued, wake) = (std::mem::take(&mut inner.queued), inner.wake.take());
+        if inner.machine.is_finished()
+            && let Some(call) = inner.call.take()
+        {
+            self.cluster.timers.cancel(call);
+        }
         drop(inner);
         for link in self.cluster.links.iter().filter(|link| queued & 1 << link.node != 0) {
             link.flush();
         }
         if let Some(at) = wake {
-            let this: Weak<Self> = Arc::downgrade(self);
-            if !self.cluster.timers.at(at, this) {
-                let mut inner = self.inner();
-                self.close(&mut inner);
-                self.let_out(inner);
-            }
+            self.be_called(at);
         }
         self.tell();
+    }
+
+    /// Asks the timers for a call, unless all is decided by now.
+    fn be_called(self: &Arc<Self>, at: Moment) {
+        let mut inner = self.inner();
+        if inner.machine.is_finished() {
+            return;
+        }
+        let this: Weak<Self> = Arc::downgrade(self);
+        inner.call = self.cluster.timers.at(at, this);
+        if inner.call.is_none() {
+            self.close(&mut inner);
+            self.let_out(inner);
+        }
     }
 
     /// Hears hints from now on: it is, or may soon be, in line. A node's hint comes behind the answer that led to it.

@@ -4,6 +4,8 @@
 //! suspension but is slewed by NTP; the raw clock is not slewed but stands still. [`now`] goes as fast as the faster of
 //! the two, so it never says that less time has passed than has.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use quorlock_core::time::Moment;
@@ -15,15 +17,7 @@ pub(crate) fn now() -> Moment {
         return Moment::from_nanos(world.now());
     }
     let reading = Reading::take();
-    let mut anchor = ANCHOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let anchor = anchor.get_or_insert(Anchor { reading, moment: 0 });
-    let step = reading.boot.saturating_sub(anchor.reading.boot).max(reading.raw.saturating_sub(anchor.reading.raw));
-    let moment = anchor.moment.saturating_add(step);
-    // Rarely: each new anchor may add what passed between the two readings of one.
-    if step > REANCHOR.as_nanos() as u64 {
-        *anchor = Anchor { reading, moment };
-    }
-    Moment::from_nanos(moment)
+    Moment::from_nanos(ANCHOR.moment_of(reading))
 }
 
 /// Measures how long something stood, and never says more than that.
@@ -45,12 +39,77 @@ impl Stopwatch {
 
 const REANCHOR: Duration = Duration::from_secs(1);
 
-static ANCHOR: std::sync::Mutex<Option<Anchor>> = std::sync::Mutex::new(None);
+static ANCHOR: Mooring = Mooring::new();
 
+/// Two readings that were taken together, and the moment that they are.
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
     reading: Reading,
     moment: u64,
+}
+
+impl Anchor {
+    fn passed(self, reading: Reading) -> u64 {
+        let Reading { boot, raw } = self.reading;
+        reading.boot.saturating_sub(boot).max(reading.raw.saturating_sub(raw))
+    }
+
+    fn moment_of(self, reading: Reading) -> u64 {
+        self.moment.saturating_add(self.passed(reading))
+    }
+
+    fn is_old(self, reading: Reading) -> bool {
+        self.passed(reading) > REANCHOR.as_nanos() as u64
+    }
+}
+
+/// Where the anchor is. Read without a lock: what was read is the anchor if the version is even, and the same afterwards.
+struct Mooring {
+    /// Zero before the first one; odd while it is moved.
+    version: AtomicU64,
+    /// Boot, raw, moment.
+    fields: [AtomicU64; 3],
+    moving: Mutex<()>,
+}
+
+impl Mooring {
+    const fn new() -> Self {
+        Self {
+            version: AtomicU64::new(0),
+            fields: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
+            moving: Mutex::new(()),
+        }
+    }
+
+    /// Everyone comes by here, all the time: nobody waits for anybody, but while the anchor is moved.
+    fn moment_of(&self, reading: Reading) -> u64 {
+        let anchor = self.look().filter(|anchor| !anchor.is_old(reading));
+        anchor.unwrap_or_else(|| self.weigh(reading)).moment_of(reading)
+    }
+
+    fn look(&self) -> Option<Anchor> {
+        let before = self.version.load(Ordering::Acquire);
+        let [boot, raw, moment] = [0, 1, 2].map(|field: usize| self.fields[field].load(Ordering::Acquire));
+        let is_whole = before != 0 && before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before;
+        is_whole.then_some(Anchor { reading: Reading { boot, raw }, moment })
+    }
+
+    /// Moves the anchor to a reading, unless somebody else just has. Rarely: each new one may add what passed between the
+    /// two readings of one.
+    fn weigh(&self, reading: Reading) -> Anchor {
+        let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        let anchor = match self.look() {
+            Some(anchor) if !anchor.is_old(reading) => return anchor,
+            Some(anchor) => Anchor { reading, moment: anchor.moment_of(reading) },
+            None => Anchor { reading, moment: 0 },
+        };
+        self.version.fetch_add(1, Ordering::AcqRel);
+        for (field, value) in self.fields.iter().zip([reading.boot, reading.raw, anchor.moment]) {
+            field.store(value, Ordering::Release);
+        }
+        self.version.fetch_add(1, Ordering::AcqRel);
+        anchor
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +169,42 @@ mod tests {
             assert!(next >= last);
             last = next;
         }
+    }
+
+    #[test]
+    fn the_anchor_is_moved_once_a_second_and_time_goes_on() {
+        let second = REANCHOR.as_nanos() as u64;
+        let mooring = Mooring::new();
+        let mut last = 0;
+        // The raw clock is the slower one, then the faster one.
+        for (boot, raw) in
+            [(100, 50), (second, 60), (second * 3, second), (second * 3 + 9, second * 5), (second * 4, second * 5 + 1)]
+        {
+            let reading = Reading { boot, raw };
+            let moment = mooring.moment_of(reading);
+            assert!(moment >= last, "{moment} after {last}");
+            last = moment;
+        }
+        // By the boot-time clock, by the raw one, and by the boot-time clock again.
+        assert_eq!(last, (second * 3 - 100) + second * 4 + (second - 9));
+    }
+
+    #[test]
+    fn threads_that_look_while_the_anchor_is_moved_never_see_half_of_it() {
+        let mooring = Mooring::new();
+        let step = REANCHOR.as_nanos() as u64 + 1;
+        mooring.moment_of(Reading { boot: 0, raw: 0 });
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for count in 1..20_000 {
+                    mooring.moment_of(Reading { boot: count * step, raw: 0 });
+                }
+            });
+            for _ in 0..20_000 {
+                let Some(anchor) = mooring.look() else { continue };
+                assert_eq!((anchor.reading.boot, anchor.reading.raw), (anchor.moment, 0));
+            }
+        });
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::link::{Ask, Mark, Voter};
 use crate::node::place::Place;
 use crate::owner::Owner;
 use crate::sync::Mutex;
-use crate::timers::Timed;
+use crate::timers::{Call, Timed};
 pub(crate) use mending::Mending;
 use receipt::Receipt;
 
@@ -62,6 +62,8 @@ struct Inner {
     verdict: Option<(u32, Option<Tally>)>,
     /// The moment of the earliest call that the timers owe us.
     scheduled: Option<Moment>,
+    /// That call, or one that was replaced by it.
+    call: Option<Call>,
     /// Whether something has been queued at the links.
     queued: bool,
     /// It was handed over: how long until the nodes that do not have it are asked again.
@@ -101,7 +103,15 @@ impl Held {
             slot,
             owner,
             entered_by,
-            inner: Mutex::new(Inner { hold, end: None, verdict: None, scheduled: None, queued: false, mending: None }),
+            inner: Mutex::new(Inner {
+                hold,
+                end: None,
+                verdict: None,
+                scheduled: None,
+                call: None,
+                queued: false,
+                mending: None,
+            }),
             changed: Notify::new(),
         });
         if !cluster.leases.add(id, &held) {
@@ -201,11 +211,20 @@ impl Held {
         if let Some(lost) = end {
             return Err(lost.into());
         }
-        let weak: Weak<Receipt> = Arc::downgrade(&receipt);
-        if !self.cluster.timers.at(deadline, weak) {
-            Arc::clone(&receipt).tick(deadline);
+        let timers = &self.cluster.timers;
+        let mut call = None;
+        if !receipt.is_complete() {
+            let weak: Weak<Receipt> = Arc::downgrade(&receipt);
+            call = timers.at(deadline, weak);
+            if call.is_none() {
+                Arc::clone(&receipt).tick(deadline);
+            }
         }
-        receipt.wait().await.map_err(|tally| ReleaseError::NoQuorum { tally: self.cluster.name_nodes(tally) })
+        let told = receipt.wait().await;
+        if let Some(call) = call {
+            timers.cancel(call);
+        }
+        told.map_err(|tally| ReleaseError::NoQuorum { tally: self.cluster.name_nodes(tally) })
     }
 
     /// How many nodes are known to have granted it.
@@ -263,6 +282,9 @@ impl Held {
         }
         let before = inner.end;
         let was_held = inner.hold.release();
+        if let Some(call) = inner.call.take() {
+            self.cluster.timers.cancel(call);
+        }
         inner.end = before.or(reason);
         if was_held {
             self.note(&inner, if before.is_some() { What::Lost } else { What::Released }, inner.end);
@@ -354,7 +376,7 @@ impl Held {
             inner.scheduled = Some(next);
             let this: Weak<Self> = Arc::downgrade(self);
             // Without the timers there is no client either, and the lease ends with it.
-            let _ = self.cluster.timers.at(next, this);
+            inner.call = self.cluster.timers.at(next, this);
         }
     }
 

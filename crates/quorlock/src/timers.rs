@@ -2,8 +2,8 @@
 //!
 //! On Linux it is driven by a timer on the boot-time clock, which is due the moment a suspended machine wakes up.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+mod calls;
+
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -12,15 +12,14 @@ use tokio::sync::Notify;
 
 use crate::sync::Mutex;
 use crate::{clock, runtime};
+pub(crate) use calls::Call;
+use calls::Calls;
 
 /// Something that wants to be told when its time has come.
 pub(crate) trait Timed: Send + Sync {
     /// Its time has come, or it was called early. Returns when to be called again.
     fn tick(self: Arc<Self>, now: Moment) -> Option<Moment>;
 }
-
-/// A queue shorter than this is not swept.
-const SWEEP_MIN: usize = 4_096;
 
 /// The queue. [`run`](Self::run) is its task.
 #[derive(Default)]
@@ -31,32 +30,23 @@ pub(crate) struct Timers {
 
 #[derive(Default)]
 struct Queue {
-    heap: BinaryHeap<Reverse<Entry>>,
-    sequence: u64,
+    calls: Calls,
     /// The moment for which the task sleeps; `None` while it is awake, or sleeps without end.
     armed: Option<Moment>,
-    /// How many entries there were when dead ones were last swept out.
-    swept: usize,
     closed: bool,
     /// The task is gone: nobody will be called any more.
     ended: bool,
 }
 
-struct Entry {
-    at: Moment,
-    sequence: u64,
-    whom: Weak<dyn Timed>,
-}
-
 impl Timers {
-    /// Calls `whom` at `at`, if it still exists then. `false` when nobody will be called any more.
+    /// Calls `whom` at `at`, if it still exists then. `None` when nobody will be called any more.
     #[must_use]
-    pub(crate) fn at(&self, at: Moment, whom: Weak<dyn Timed>) -> bool {
+    pub(crate) fn at(&self, at: Moment, whom: Weak<dyn Timed>) -> Option<Call> {
         let mut queue = self.queue();
         if queue.ended {
-            return false;
+            return None;
         }
-        queue.push(at, whom);
+        let call = queue.calls.add(at, whom);
         let earlier = queue.armed.is_none_or(|armed| at < armed);
         if earlier {
             // Whoever comes next need not wake the task again for a later moment.
@@ -66,7 +56,14 @@ impl Timers {
         if earlier {
             self.wake.notify_one();
         }
-        true
+        Some(call)
+    }
+
+    /// Nobody waits for this any more: what it would have called can be freed, and the task sleeps on. It may be under
+    /// way, or over.
+    pub(crate) fn cancel(&self, call: Call) {
+        let whom = self.queue().calls.cancel(call);
+        drop(whom);
     }
 
     /// Calls everyone early, for they may have something to do now, and ends the task once nobody waits any more.
@@ -83,12 +80,9 @@ impl Timers {
     }
 
     fn call_all(&self, now: Moment) {
-        let waiting = std::mem::take(&mut self.queue().heap);
-        for Reverse(entry) in waiting {
-            let Some(timed) = entry.whom.upgrade() else { continue };
-            if let Some(again) = timed.tick(now) {
-                self.queue().push(again, entry.whom);
-            }
+        let waiting = self.queue().calls.take_all();
+        for whom in waiting {
+            self.call(whom, now);
         }
     }
 
@@ -99,7 +93,7 @@ impl Timers {
             let woken = self.wake.notified();
             let next = {
                 let mut queue = self.queue();
-                let next = queue.heap.peek().map(|Reverse(entry)| entry.at);
+                let next = queue.calls.next();
                 queue.armed = next;
                 if queue.closed && next.is_none() {
                     return;
@@ -127,56 +121,21 @@ impl Timers {
     fn call_due(&self) {
         let now = clock::now();
         loop {
-            let due = {
-                let mut queue = self.queue();
-                match queue.heap.peek() {
-                    Some(Reverse(entry)) if entry.at <= now => queue.heap.pop(),
-                    _ => None,
-                }
-            };
-            let Some(Reverse(entry)) = due else { return };
-            let Some(timed) = entry.whom.upgrade() else { continue };
-            if let Some(again) = timed.tick(now) {
-                self.queue().push(again, entry.whom);
-            }
+            let due = self.queue().calls.take_due(now);
+            let Some(whom) = due else { return };
+            self.call(whom, now);
+        }
+    }
+
+    fn call(&self, whom: Weak<dyn Timed>, now: Moment) {
+        let Some(timed) = whom.upgrade() else { return };
+        if let Some(again) = timed.tick(now) {
+            self.queue().calls.add(again, whom);
         }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Queue {
-    fn push(&mut self, at: Moment, whom: Weak<dyn Timed>) {
-        // Most of those who wait here are gone before their time comes.
-        if self.heap.len() > self.swept * 2 + SWEEP_MIN {
-            self.heap.retain(|Reverse(entry)| entry.whom.strong_count() > 0);
-            self.swept = self.heap.len();
-        }
-        self.sequence += 1;
-        let sequence = self.sequence;
-        self.heap.push(Reverse(Entry { at, sequence, whom }));
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
     }
 }
 

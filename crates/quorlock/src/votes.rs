@@ -30,7 +30,7 @@ impl Votes {
         let said = Mutex::new(vec![None; cluster.links.len()]);
         let votes = Arc::new(Self { deadline, said, news: Notify::new() });
         let weak: Weak<Self> = Arc::downgrade(&votes);
-        (!cluster.is_closed() && cluster.timers.at(deadline, weak)).then_some(votes)
+        (!cluster.is_closed() && cluster.timers.at(deadline, weak).is_some()).then_some(votes)
     }
 
     /// Asks every node; those that cannot be asked are silent at once.

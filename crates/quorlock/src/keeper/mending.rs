@@ -157,7 +157,8 @@ impl Held {
         let next = (now + pause).min(end);
         inner.scheduled = Some(next);
         let this: Weak<Self> = Arc::downgrade(self);
-        if !self.cluster.timers.at(next, this) {
+        inner.call = self.cluster.timers.at(next, this);
+        if inner.call.is_none() {
             self.mark.finish();
         }
     }

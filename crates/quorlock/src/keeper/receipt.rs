@@ -25,6 +25,12 @@ impl Receipt {
         Self { round: Mutex::new((Round::new(quorum), deadline)), news: Notify::new() }
     }
 
+    /// Whether there is nothing left to wait for.
+    pub(super) fn is_complete(&self) -> bool {
+        let guard = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        guard.0.is_answered() || guard.0.is_unanswerable()
+    }
+
     pub(super) fn take(&self, node: usize, outcome: Outcome) {
         let is_news = {
             let mut guard = self.round.lock().unwrap_or_else(PoisonError::into_inner);
