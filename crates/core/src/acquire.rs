@@ -4,7 +4,7 @@ mod asking;
 mod settle;
 mod wait;
 
-use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -50,7 +50,7 @@ pub struct Plan {
     /// How it shall be held.
     pub mode: Mode,
     /// Who asks, as text for people.
-    pub holder: String,
+    pub holder: Arc<str>,
     /// The rules in force.
     pub rules: Rules,
 }

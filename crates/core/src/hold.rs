@@ -1,6 +1,6 @@
 //! Holding a lock: held, renewing, then released or lost.
 
-use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -35,7 +35,7 @@ pub struct Terms {
     /// How it is held.
     pub mode: Mode,
     /// Who holds, as text for people.
-    pub holder: String,
+    pub holder: Arc<str>,
     /// The rules in force.
     pub rules: Rules,
 }

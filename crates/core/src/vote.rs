@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -25,7 +26,7 @@ pub enum Request {
         /// How long the vote shall stand.
         ttl: Ttl,
         /// Who asks, as text for people.
-        holder: String,
+        holder: Arc<str>,
         /// How it shall be held.
         mode: Mode,
         /// The asker's place in line. Without one, it does not wait, and does not overtake those who do.
@@ -42,7 +43,7 @@ pub enum Request {
         /// Vote anew where no vote stands. Only a hold that was never lost may ask for this.
         repair: bool,
         /// Who asks, as text for people.
-        holder: String,
+        holder: Arc<str>,
         /// How it is held.
         mode: Mode,
     },

@@ -105,7 +105,7 @@ impl Voter for Shipped {
             attempt: lease_id(attempt),
             proposal: Fence::default(),
             ttl: Ttl::new(Duration::from_secs(1), Duration::MAX).expect("it is within bounds"),
-            holder: String::new(),
+            holder: "".into(),
             mode: Mode::Slot { permits: PERMITS, slot: start },
             waiter: None,
         };

@@ -16,7 +16,7 @@ use quorlock_core::vote::{Outcome, Request, Vote};
 use crate::clock;
 use crate::cluster::Cluster;
 use crate::entropy::SystemDice;
-use crate::link::{Ask, Hinted, Mark, Voter};
+use crate::link::{Ask, GiveBack, Hinted, Mark, Voter};
 use crate::node::place::Place;
 use crate::sync::{AtomicBool, Mutex};
 use crate::timers::{Call, Timed};
@@ -141,9 +141,9 @@ impl Attempt {
                     if let Some(Parting::Yield(_)) = parting {
                         self.listen(inner);
                     }
+                    let back = GiveBack::new(&inner.mark, &self.place, self.ttl, self.plain, clock::now());
                     for node in nodes {
-                        let link = &self.cluster.links[node];
-                        link.release(&inner.mark, &self.place, self.ttl, self.plain, parting, None);
+                        self.cluster.links[node].release(&back, parting, None);
                         inner.queued |= 1 << node;
                     }
                 }

@@ -336,6 +336,7 @@ impl ClientBuilder {
         }
         check_retry(self.retry)?;
         let nodes = self.count();
+        let holder = self.holder();
         let settings = Settings {
             quorum: Quorum::new(nodes)?,
             ttl: self.ttl,
@@ -347,7 +348,8 @@ impl ClientBuilder {
             retry: self.retry,
             renewals: self.renewals,
             template: self.keys()?,
-            holder: self.holder(),
+            told_holder: holder.encode().into(),
+            holder,
             rules: self.rules,
             trusting: nodes == 1 || self.trust_restarts || !self.rules.hold(Rule::Quarantine),
             history: self.history,

@@ -44,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) renewals: Renewals,
     pub(crate) template: KeyTemplate,
     pub(crate) holder: Holder,
+    /// The same, as the nodes are told.
+    pub(crate) told_holder: Arc<str>,
     pub(crate) rules: Rules,
     /// Whether nodes that lost their memory may vote at once.
     pub(crate) trusting: bool,

@@ -50,7 +50,7 @@ pub fn name(bytes: &[u8]) {
         fence: Some(Fence::new(7)),
         ttl: Ttl::new(Duration::from_secs(1), TTL_MAX).expect("it is within bounds"),
         mode: Mode::EXCLUSIVE,
-        holder: Holder::new(text, 7, text).encode(),
+        holder: Holder::new(text, 7, text).encode().into(),
     };
     assert_eq!(lease.reveal().parse(), Ok(lease), "a lease of this name cannot be handed over");
 }

@@ -6,6 +6,7 @@ mod text;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
@@ -52,7 +53,7 @@ pub struct HandedLease {
     pub(crate) ttl: Ttl,
     pub(crate) mode: Mode,
     /// Who acquired it, as the nodes have it.
-    pub(crate) holder: String,
+    pub(crate) holder: Arc<str>,
 }
 
 impl HandedLease {

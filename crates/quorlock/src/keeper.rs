@@ -23,7 +23,7 @@ use crate::entropy::{self, SystemDice};
 use crate::error::{ExtendError, LostError, ReleaseError};
 use crate::handed::HandedLease;
 use crate::history::{Event, What};
-use crate::link::{Ask, Mark, Voter};
+use crate::link::{Ask, GiveBack, Mark, Voter};
 use crate::node::place::Place;
 use crate::owner::Owner;
 use crate::sync::Mutex;
@@ -205,9 +205,10 @@ impl Held {
 
     /// Gives the lock back, and waits until a majority has acknowledged it.
     pub(crate) async fn release(self: &Arc<Self>) -> Result<(), ReleaseError> {
-        let deadline = clock::now() + self.node_deadline;
+        let now = clock::now();
+        let deadline = now + self.node_deadline;
         let receipt = Arc::new(Receipt::new(self.quorum, deadline));
-        let end = self.end(None, Some(&receipt));
+        let end = self.end(None, Some(&receipt), now);
         if let Some(lost) = end {
             return Err(lost.into());
         }
@@ -244,8 +245,9 @@ impl Held {
         self.mark.leave();
         let rest = Arc::new(self.mark.next(LeaseId::from_bits(entropy::bits())));
         rest.finish();
+        let back = GiveBack::new(&rest, &self.place, self.ttl, self.plain, clock::now());
         for link in self.cluster.links.iter().filter(|link| self.may_be_in_line(link.node)) {
-            link.release(&rest, &self.place, self.ttl, self.plain, Some(parting), None);
+            link.release(&back, Some(parting), None);
         }
         self.cluster.flush();
     }
@@ -259,23 +261,23 @@ impl Held {
 
     /// Gives the lock back, without waiting for anything.
     pub(crate) fn let_go(&self) {
-        self.end(None, None);
+        self.end(None, None, clock::now());
     }
 
     /// The client is closed, and everything it holds with it.
     pub(crate) fn close(&self) {
-        self.end(Some(LostError::Closed), None);
+        self.end(Some(LostError::Closed), None, clock::now());
     }
 
     /// Ends it, once. Returns why it was over before, if it was lost.
-    fn end(&self, reason: Option<LostError>, receipt: Option<&Arc<Receipt>>) -> Option<LostError> {
+    fn end(&self, reason: Option<LostError>, receipt: Option<&Arc<Receipt>>, now: Moment) -> Option<LostError> {
         let _unsettled = self.cluster.unsettled();
         let mut inner = self.inner();
         if inner.mending.is_some() {
             // It is somebody else's by now.
             return None;
         }
-        if inner.hold.validity(clock::now()).is_zero() && inner.hold.is_held() {
+        if inner.hold.validity(now).is_zero() && inner.hold.is_held() {
             // It ran out before anyone noticed.
             inner.end = Some(LostError::Expired);
             self.cluster.counters.lost();
@@ -292,7 +294,7 @@ impl Held {
         drop(inner);
         // Whoever ended it before has taken the votes back.
         if was_held {
-            self.take_back(receipt);
+            self.take_back(receipt, now);
             self.cluster.flush();
             self.cluster.leases.remove(self.mark.attempt);
             self.changed.notify_waiters();
@@ -308,12 +310,13 @@ impl Held {
     }
 
     /// Marks the attempt done first: nothing of it that is not on its way yet will be sent.
-    fn take_back(&self, receipt: Option<&Arc<Receipt>>) {
+    fn take_back(&self, receipt: Option<&Arc<Receipt>>, now: Moment) {
         self.mark.finish();
+        let back = GiveBack::new(&self.mark, &self.place, self.ttl, self.plain, now);
         for link in &self.cluster.links {
             let voter = receipt.map(|receipt| Arc::clone(receipt) as Arc<dyn Voter>);
             let parting = self.parting.filter(|_| self.may_be_in_line(link.node));
-            let owed = link.release(&self.mark, &self.place, self.ttl, self.plain, parting, voter);
+            let owed = link.release(&back, parting, voter);
             if let Some(receipt) = receipt.filter(|_| !owed) {
                 receipt.take(link.node, Outcome::Silent(Silence::Unheard));
             }
@@ -336,7 +339,7 @@ impl Held {
                     tracing::warn!(name = %self.place.name, reason = %LostError::from(loss), "lease lost");
                     self.note(inner, What::Lost, inner.end);
                     // The votes that are left are of no use to anyone.
-                    self.take_back(None);
+                    self.take_back(None, clock::now());
                     inner.queued = true;
                     self.cluster.leases.remove(self.mark.attempt);
                 }

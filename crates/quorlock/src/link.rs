@@ -11,7 +11,7 @@ mod vigil;
 mod waiters;
 
 pub(crate) use mark::Mark;
-pub(crate) use outbox::{Ask, Owed};
+pub(crate) use outbox::{Ask, GiveBack};
 pub(crate) use pending::Pending;
 pub(crate) use waiters::{Hinted, Waiters};
 
@@ -23,7 +23,7 @@ use quorlock_core::name::LeaseId;
 use quorlock_core::node::Trust;
 use quorlock_core::retry::Dice;
 use quorlock_core::ticket::{Channel, Parting};
-use quorlock_core::time::{Moment, Ttl};
+use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Silence};
 use tokio::sync::{Notify, mpsc};
 
@@ -31,13 +31,12 @@ use crate::clock;
 use crate::entropy::SystemDice;
 use crate::leases::Leases;
 use crate::membership::Membership;
-use crate::node::place::Place;
 use crate::node::{Answer, Inbox, Node, Trouble};
 use crate::runtime;
 use crate::stats::Traffic;
 use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex};
 use notes::Notes;
-use outbox::{OWED_MAX, Outbox, State};
+use outbox::{OWED_MAX, Outbox, Owed, State};
 use pulse::Pulse;
 use serve::Port;
 
@@ -142,22 +141,19 @@ impl Link {
     /// there is nothing to take back. Also if the attempt is somebody else's, and the link owes enough already.
     pub(crate) fn release(
         &self,
-        mark: &Arc<Mark>,
-        place: &Arc<Place>,
-        ttl: Ttl,
-        plain: bool,
+        back: &Arc<GiveBack>,
         parting: Option<Parting>,
         voter: Option<Arc<dyn Voter>>,
     ) -> bool {
-        debug_assert!(mark.is_done(), "marked done before its releases are sent");
+        debug_assert!(back.mark.is_done(), "marked done before its releases are sent");
+        let mark = &back.mark;
+        // Under the mutex: what is drained just now is marked as sent, or has seen that it is done.
         let mut outbox = self.outbox();
         let leaves = matches!(parting, Some(Parting::Leave(_))) && mark.is_placed(self.node);
         if !mark.is_sent(self.node) && !leaves || mark.is_of_another() && outbox.owed() >= OWED_MAX {
             return false;
         }
-        let lapses = Owed::until(clock::now(), ttl);
-        let (mark, place) = (Arc::clone(mark), Arc::clone(place));
-        outbox.owe(Owed { mark, place, plain, ttl, voter, parting, serial: 0, tried: false, lapses });
+        outbox.owe(Owed { back: Arc::clone(back), voter, parting, serial: 0, tried: false });
         true
     }
 

@@ -62,6 +62,13 @@ pub(crate) trait Session: Send {
 
     /// Puts a batch on its way.
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>);
+
+    /// Puts a batch on its way while nothing else is. A node that knows its answers on the spot may return them: votes and
+    /// acknowledgements only, for a refusal has to come before the hint that follows it.
+    fn send_alone(&mut self, life: Option<Life>, batch: Vec<Letter>) -> Option<Vec<Reply>> {
+        self.send(life, batch);
+        None
+    }
 }
 
 /// What comes from a node.
@@ -171,6 +178,13 @@ pub(crate) enum Reply {
     Voted { vote: Vote, at_micros: Option<u64> },
     /// An error: whether it did anything is not known.
     Failed(String),
+}
+
+impl Reply {
+    /// A vote, or the acknowledgement of a release that found one.
+    pub(crate) fn is_grant(&self) -> bool {
+        matches!(self, Self::Voted { vote: Vote::Grant { .. }, .. })
+    }
 }
 
 /// Why there is no session, or no longer.

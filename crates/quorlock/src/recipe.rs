@@ -37,16 +37,15 @@ struct Order {
     ttl: Ttl,
     renewals: Renewals,
     retry: Retry,
-    holder: Holder,
-    /// The same, as the nodes are told.
-    told: String,
+    /// Who asks, as the nodes are told.
+    holder: Arc<str>,
     plain: bool,
     observer: Option<Observer>,
 }
 
 impl fmt::Debug for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, ttl, renewals, retry, holder, told: _, plain, observer: _ } = self;
+        let Self { place, ttl, renewals, retry, holder, plain, observer: _ } = self;
         let order = &mut f.debug_struct("Order");
         order.field("name", &place.name).field("ttl", ttl).field("renewals", renewals).field("retry", retry);
         order.field("holder", holder).field("plain", plain).finish()
@@ -80,8 +79,7 @@ impl Recipe {
                 ttl: Ttl::new(settings.ttl, settings.max_ttl)?,
                 renewals: settings.renewals,
                 retry: settings.retry,
-                holder: settings.holder.clone(),
-                told: settings.holder.encode(),
+                holder: Arc::clone(&settings.told_holder),
                 plain: false,
                 observer: None,
             })
@@ -98,9 +96,10 @@ impl Recipe {
     }
 
     pub(crate) fn label(&mut self, label: &str) {
+        let Holder { host, pid, .. } = &self.handle.cluster.settings.holder;
+        let holder = Holder::new(host, *pid, label).encode();
         self.with(|order| {
-            order.holder = Holder::new(&order.holder.host, order.holder.pid, label);
-            order.told = order.holder.encode();
+            order.holder = holder.into();
             Ok(())
         });
     }
@@ -187,7 +186,7 @@ impl Recipe {
             line: waits.then_some(cluster.channel),
             plain: order.plain,
             mode,
-            holder: order.told.clone(),
+            holder: Arc::clone(&order.holder),
             rules: settings.rules,
         };
         match Attempt::start(cluster, &order.place, plan, order.observer.clone()).await {
@@ -200,7 +199,7 @@ impl Recipe {
                     renewals: order.renewals,
                     trusting: settings.trusting,
                     mode: won.mode,
-                    holder: order.told.clone(),
+                    holder: Arc::clone(&order.holder),
                     rules: settings.rules,
                 };
                 cluster.counters.won(&won);

@@ -18,7 +18,7 @@ pub fn hand_on(life: &Incarnation, record: &mut Record, next: &KeptRequest, now:
     let (mode, waiter) = (Mode::EXCLUSIVE, Some(waiter));
     // That was about the one who made room.
     record.retired = None;
-    let request = Request::Acquire { attempt, proposal, ttl, holder, mode, waiter };
+    let request = Request::Acquire { attempt, proposal, ttl, holder: holder.into(), mode, waiter };
     match apply(life, record, &request, epoch, now).vote {
         Vote::Grant { fence, .. } => Some(Handoff { attempt: Digest::of(attempt), fence }),
         _ => None,

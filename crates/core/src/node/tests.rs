@@ -125,7 +125,7 @@ fn acquire(attempt: LeaseId, proposal: u64) -> Request {
 }
 
 fn acquire_as(mode: Mode, attempt: LeaseId, proposal: u64, waiter: Option<Waiter>) -> Request {
-    let (proposal, holder) = (Fence::new(proposal), holder(attempt).encode());
+    let (proposal, holder) = (Fence::new(proposal), holder(attempt).encode().into());
     Request::Acquire { attempt, proposal, ttl: ttl(1_000), holder, mode, waiter }
 }
 
@@ -164,7 +164,7 @@ fn renew(attempt: LeaseId, fence: u64, repair: bool) -> Request {
 }
 
 fn renew_as(mode: Mode, attempt: LeaseId, fence: u64, repair: bool) -> Request {
-    let (fence, holder) = (Fence::new(fence), holder(attempt).encode());
+    let (fence, holder) = (Fence::new(fence), holder(attempt).encode().into());
     Request::Renew { attempt, fence, ttl: ttl(1_000), repair, holder, mode }
 }
 

@@ -15,7 +15,7 @@ use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{CheckError, ConfigError, ExtendError, LostError, ReleaseError};
 use crate::history::{Event, What, word_for};
-use crate::link::{Mark, Voter};
+use crate::link::{GiveBack, Mark, Voter};
 use crate::node::place::Place;
 use crate::votes::{Votes, tally};
 
@@ -97,10 +97,10 @@ fn give_back(cluster: &Arc<Cluster>, lease: &HandedLease, place: &Arc<Place>, vo
     cluster.mending.end(lease.mode.owner(), lease.id);
     let mark = Arc::new(Mark::of_another(lease.id));
     mark.finish();
-    let plain = lease.fence.is_none();
+    let back = GiveBack::new(&mark, place, lease.ttl, lease.fence.is_none(), clock::now());
     for link in &cluster.links {
         let voter = votes.map(|votes| Arc::clone(votes) as Arc<dyn Voter>);
-        if !link.release(&mark, place, lease.ttl, plain, None, voter)
+        if !link.release(&back, None, voter)
             && let Some(votes) = votes
         {
             votes.note(link.node, Outcome::Silent(Silence::Owing));

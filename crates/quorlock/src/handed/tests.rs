@@ -11,7 +11,7 @@ fn lease(name: &str, mode: Mode, fence: Option<u64>) -> HandedLease {
         fence: fence.map(Fence::new),
         ttl: Ttl::new(Duration::from_secs(30), TTL_MAX).unwrap(),
         mode,
-        holder: Holder::new("db-3", 4121, "backup.sh \"x\" | y").encode(),
+        holder: Holder::new("db-3", 4121, "backup.sh \"x\" | y").encode().into(),
     }
 }
 
@@ -99,7 +99,7 @@ proptest! {
     #[test]
     fn every_name_and_label_survives(name in "\\PC{1,100}|[\\x00-\\x7f]{1,100}", label in "\\PC{0,40}") {
         let lease = HandedLease {
-            holder: Holder::new("h\u{e4}st", 1, &label).encode(),
+            holder: Holder::new("h\u{e4}st", 1, &label).encode().into(),
             ..lease(&name, Mode::EXCLUSIVE, Some(1))
         };
         prop_assert_eq!(lease.reveal().parse(), Ok(lease));

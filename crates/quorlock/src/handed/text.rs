@@ -83,7 +83,7 @@ fn read_parts(text: &str) -> Option<HandedLease> {
         fence,
         ttl: Ttl::new(Duration::from_millis(number(ttl)?), TTL_MAX).ok()?,
         mode,
-        holder: unescape(holder).filter(|holder| Holder::decode(holder).is_some())?,
+        holder: unescape(holder).filter(|holder| Holder::decode(holder).is_some())?.into(),
     })
 }
 

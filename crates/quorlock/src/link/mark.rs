@@ -1,10 +1,8 @@
 //! What all links of an attempt have to know of it.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
 use quorlock_core::name::LeaseId;
-use quorlock_core::vote::Request;
 
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
 
@@ -28,8 +26,6 @@ pub(crate) struct Mark {
     unanswered: AtomicU64,
     /// Nodes on which the last answer to one was not a grant, which takes the waiter out of the line.
     lined_up: AtomicU32,
-    /// What takes it back where nothing special has happened.
-    farewell: OnceLock<Arc<Request>>,
 }
 
 impl Mark {
@@ -44,21 +40,7 @@ impl Mark {
             placed: AtomicU32::new(0),
             unanswered: AtomicU64::new(0),
             lined_up: AtomicU32::new(0),
-            farewell: OnceLock::new(),
         }
-    }
-
-    /// Takes it back, and nothing else: the same for all nodes.
-    pub(crate) fn farewell(&self, plain: bool) -> Arc<Request> {
-        let attempt = self.attempt;
-        let farewell = || {
-            if plain {
-                Request::PlainRelease { attempt }
-            } else {
-                Request::Release { attempt, tombstone: None, parting: None }
-            }
-        };
-        Arc::clone(self.farewell.get_or_init(|| Arc::new(farewell())))
     }
 
     /// An attempt of somebody else, who may have asked every node for it.

@@ -13,7 +13,7 @@ use crate::ids::ById;
 use crate::link::Voter;
 use crate::link::mark::Mark;
 use crate::node::place::Place;
-use crate::node::{Letter, Life};
+use crate::node::{Letter, Life, Reply};
 
 /// The most releases that a link keeps. One that owes so many takes on no new requests.
 pub(crate) const OWED_MAX: usize = 65_536;
@@ -66,12 +66,40 @@ impl Ask {
     }
 }
 
+/// An attempt whose votes are taken back, for all nodes.
+pub(crate) struct GiveBack {
+    pub(crate) mark: Arc<Mark>,
+    place: Arc<Place>,
+    plain: bool,
+    ttl: Ttl,
+    /// After this, whatever it would free has lapsed by itself.
+    lapses: Moment,
+    /// What is sent where nothing special has happened.
+    farewell: Arc<Request>,
+}
+
+impl GiveBack {
+    pub(crate) fn new(mark: &Arc<Mark>, place: &Arc<Place>, ttl: Ttl, plain: bool, now: Moment) -> Arc<Self> {
+        let attempt = mark.attempt;
+        let farewell = if plain {
+            Request::PlainRelease { attempt }
+        } else {
+            Request::Release { attempt, tombstone: None, parting: None }
+        };
+        Arc::new(Self {
+            mark: Arc::clone(mark),
+            place: Arc::clone(place),
+            plain,
+            ttl,
+            lapses: now + (ttl.duration() * 2).max(ENTRY_LEASE) + OWED_SLACK,
+            farewell: Arc::new(farewell),
+        })
+    }
+}
+
 /// A release that has not been acknowledged.
 pub(crate) struct Owed {
-    pub(crate) mark: Arc<Mark>,
-    pub(crate) place: Arc<Place>,
-    pub(crate) plain: bool,
-    pub(crate) ttl: Ttl,
+    pub(crate) back: Arc<GiveBack>,
     pub(crate) voter: Option<Arc<dyn Voter>>,
     /// What becomes of the place in line.
     pub(crate) parting: Option<Parting>,
@@ -79,8 +107,6 @@ pub(crate) struct Owed {
     pub(crate) serial: u64,
     /// Whether it has been sent before.
     pub(crate) tried: bool,
-    /// After this, whatever it would free has lapsed by itself.
-    pub(crate) lapses: Moment,
 }
 
 /// A letter that was sent, and who waits for the answer.
@@ -128,7 +154,7 @@ impl Outbox {
 
     /// Owes a release, from now until it is acknowledged or lapsed.
     pub(crate) fn owe(&mut self, owed: Owed) {
-        let attempt = owed.mark.attempt;
+        let attempt = owed.back.mark.attempt;
         self.serial += 1;
         self.owed.insert(attempt, Owed { serial: self.serial, ..owed });
         self.queue.push_back(Item::Release(attempt));
@@ -161,9 +187,18 @@ impl Outbox {
         (letters, sent)
     }
 
-    /// A release was acknowledged.
-    pub(crate) fn settle(&mut self, attempt: LeaseId) -> Option<Owed> {
-        self.owed.remove(&attempt)
+    /// Releases of a batch were acknowledged: those who wait for that, one for each of them. One that was answered with an
+    /// error stays owed, and is sent again after a while.
+    pub(crate) fn settle(&mut self, sent: &[Sent], replies: &[Reply]) -> Vec<Option<Arc<dyn Voter>>> {
+        let mut settled = Vec::new();
+        for (sent, reply) in sent.iter().zip(replies) {
+            let Sent::Release(attempt) = sent else { continue };
+            match reply {
+                Reply::Voted { .. } => settled.push(self.owed.remove(attempt).and_then(|owed| owed.voter)),
+                Reply::Failed(_) => self.failed.push(*attempt),
+            }
+        }
+        settled
     }
 
     /// Queues every release that is owed once more, and forgets those that have lapsed. They go before everything else, in
@@ -173,17 +208,12 @@ impl Outbox {
     /// the client lives, its release is kept.
     pub(crate) fn owe_again(&mut self, node: usize, now: Moment) {
         let closing = self.closing;
-        self.owed.retain(|_, owed| now < owed.lapses || (owed.mark.is_stray(node) && !closing));
+        self.owed.retain(|_, owed| now < owed.back.lapses || (owed.back.mark.is_stray(node) && !closing));
         self.failed.clear();
         let mut owed: Vec<(u64, LeaseId)> = self.owed.iter().map(|(attempt, owed)| (owed.serial, *attempt)).collect();
         owed.sort_unstable();
         let asks = std::mem::take(&mut self.queue).into_iter().filter(|item| matches!(item, Item::Ask(_)));
         self.queue = owed.into_iter().map(|(_, attempt)| Item::Release(attempt)).chain(asks).collect();
-    }
-
-    /// A release was answered with an error: it stays owed.
-    pub(crate) fn fail(&mut self, attempt: LeaseId) {
-        self.failed.push(attempt);
     }
 
     /// Queues those releases once more that were answered with an error.
@@ -207,24 +237,20 @@ impl Outbox {
 }
 
 impl Owed {
-    pub(crate) fn until(now: Moment, ttl: Ttl) -> Moment {
-        now + (ttl.duration() * 2).max(ENTRY_LEASE) + OWED_SLACK
-    }
-
     fn letter(&self, node: usize) -> Letter {
-        let attempt = self.mark.attempt;
+        let GiveBack { mark, place, plain, ttl, farewell, .. } = &*self.back;
         // Something of this attempt may still arrive, behind this: leave a note that it is over.
-        let may_arrive = self.mark.is_stray(node) || self.mark.is_of_another();
+        let may_arrive = mark.is_stray(node) || mark.is_of_another();
         // By the time that it is sent once more, the waiter may have left: its place is not to come back. If it is
         // still there, it must not be given a vote for this attempt.
         let unyielded = self.tried && matches!(self.parting, Some(Parting::Yield(_)));
         let parting = self.parting.filter(|_| !unyielded);
-        let tombstone = (may_arrive || unyielded).then(|| self.ttl.as_millis() * 2);
-        let request = if self.plain || (tombstone, parting) == (None, None) {
-            self.mark.farewell(self.plain)
+        let tombstone = (may_arrive || unyielded).then(|| ttl.as_millis() * 2);
+        let request = if *plain || (tombstone, parting) == (None, None) {
+            Arc::clone(farewell)
         } else {
-            Arc::new(Request::Release { attempt, tombstone, parting })
+            Arc::new(Request::Release { attempt: mark.attempt, tombstone, parting })
         };
-        Letter { place: Arc::clone(&self.place), request }
+        Letter { place: Arc::clone(place), request }
     }
 }

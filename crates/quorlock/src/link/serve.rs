@@ -161,10 +161,17 @@ impl Link {
     }
 
     fn send_batches(&self, most: usize) {
+        // Those who are told of it may have something to send, and others may meanwhile.
+        while let Some((batch, replies)) = self.send_until_answered(most) {
+            self.tell_all(batch, replies);
+        }
+    }
+
+    /// Sends until there is nothing left to send, or a node answers on the spot.
+    fn send_until_answered(&self, most: usize) -> Option<(Batch, Vec<Reply>)> {
         let mut port = self.port();
-        let Some(port) = &mut *port else { return };
+        let port = port.as_mut()?;
         while port.batches.len() < most {
-            let now = clock::now();
             let (letters, sent, life) = {
                 let mut outbox = self.outbox();
                 let life = if let State::Up(life) = outbox.state { Some(life) } else { None };
@@ -172,12 +179,20 @@ impl Link {
                 (letters, sent, life)
             };
             if letters.is_empty() {
-                return;
+                return None;
             }
             self.config.traffic.sent(letters.len());
-            port.batches.push_back(Batch { sent, at: now, since: runtime::now() });
-            port.session.send(life, letters);
+            // Before anything of it has left: a grant may be as old as that.
+            let batch = Batch { sent, at: clock::now(), since: runtime::now() };
+            if !port.batches.is_empty() {
+                port.session.send(life, letters);
+            } else if let Some(replies) = port.session.send_alone(life, letters) {
+                port.heard = batch.since;
+                return Some((batch, replies));
+            }
+            port.batches.push_back(batch);
         }
+        None
     }
 
     /// The oldest batch was answered. An error means that the connection is of no use any more.
@@ -191,11 +206,22 @@ impl Link {
             port.batches.pop_front()
         };
         let Some(batch) = batch else { return Ok(()) };
+        if self.tell_all(batch, replies) {
+            return Err(lost_memory());
+        }
+        self.send_batches(IN_FLIGHT_MAX);
+        Ok(())
+    }
+
+    /// Tells everyone what has come of a batch. Whether the node has forgotten us.
+    fn tell_all(&self, batch: Batch, replies: Vec<Reply>) -> bool {
         self.config.traffic.received(replies.len());
-        self.pulse.took(batch.since.elapsed());
         let mut new_life = false;
         // One look at the clock for all of them: validity is counted from when they were sent, and looked at again.
         let now = clock::now();
+        self.pulse.took(now.since(batch.at));
+        let mut settled = self.outbox().settle(&batch.sent, &replies).into_iter();
+        let is_news = settled.len() > 0;
         for (sent, reply) in batch.sent.into_iter().zip(replies) {
             let outcome = match reply {
                 Reply::Voted { vote, at_micros } => {
@@ -203,25 +229,34 @@ impl Link {
                         self.note_clock(at_micros, now);
                     }
                     new_life |= vote == Vote::Refusal(Refusal::WrongEpoch);
-                    if let Sent::Ask(ask) = &sent
-                        && ask.lines_up()
-                    {
-                        ask.mark.set_answered(self.node, matches!(vote, Vote::Grant { .. }));
-                    }
                     Outcome::Voted { vote, sent: batch.at }
                 }
                 Reply::Failed(why) => Outcome::Silent(Silence::Failed(why)),
             };
-            self.hand_over(sent, outcome, now);
+            match (sent, outcome) {
+                (Sent::Ask(ask), outcome) => {
+                    if let Outcome::Voted { vote, .. } = &outcome
+                        && ask.lines_up()
+                    {
+                        ask.mark.set_answered(self.node, matches!(vote, Vote::Grant { .. }));
+                    }
+                    ask.voter.vote(self.node, ask.mark.attempt, ask.round, outcome, now);
+                }
+                (Sent::Release(_), Outcome::Silent(_)) => {}
+                (Sent::Release(attempt), outcome) => {
+                    if let Some(voter) = settled.next().flatten() {
+                        voter.vote(self.node, attempt, 0, outcome, now);
+                    }
+                }
+            }
         }
-        if new_life {
-            return Err(lost_memory());
+        if is_news {
+            self.news.notify_waiters();
         }
-        self.send_batches(IN_FLIGHT_MAX);
         if self.outbox().closing {
             self.wake.notify_one();
         }
-        Ok(())
+        new_life
     }
 
     /// Asks for a page of keys. Whoever asks sees to it that it does not wait for ever.
@@ -259,21 +294,6 @@ impl Link {
     pub(super) fn heard_of_break(&self, key: &str) {
         self.config.traffic.heard_hint();
         self.config.leases.doubt(key);
-    }
-
-    fn hand_over(&self, sent: Sent, outcome: Outcome, now: Moment) {
-        match (sent, outcome) {
-            (Sent::Ask(ask), outcome) => ask.voter.vote(self.node, ask.mark.attempt, ask.round, outcome, now),
-            // Owed until it is acknowledged.
-            (Sent::Release(attempt), Outcome::Silent(_)) => self.outbox().fail(attempt),
-            (Sent::Release(attempt), outcome) => {
-                let settled = self.outbox().settle(attempt);
-                if let Some(voter) = settled.and_then(|owed| owed.voter) {
-                    voter.vote(self.node, attempt, 0, outcome, now);
-                }
-                self.news.notify_waiters();
-            }
-        }
     }
 
     /// A connection that owes an answer for too long is of no use.

@@ -198,13 +198,15 @@ impl State {
     fn carry_out(&mut self, asked: &Asked, now: NodeTime) -> Answer {
         match asked {
             Asked::Errand(errand) => Answer::Standing(Box::new(attend(&mut self.life, errand, now))),
-            Asked::Batch(life, batch) => {
-                self.sweep(now);
-                Answer::Replies(batch.iter().map(|letter| self.answer(*life, letter, now)).collect())
-            }
+            Asked::Batch(life, batch) => Answer::Replies(self.vote(*life, batch, now)),
             Asked::Search(search) => Answer::Page(Ok(self.search(search, now))),
             Asked::History(history) => Answer::History(Ok(self.look_back(history))),
         }
+    }
+
+    fn vote(&mut self, life: Option<Life>, batch: &[Letter], now: NodeTime) -> Vec<Reply> {
+        self.sweep(now);
+        batch.iter().map(|letter| self.answer(life, letter, now)).collect()
     }
 
     fn look_back(&mut self, history: &History) -> Vec<Event> {
@@ -349,8 +351,11 @@ struct MemorySession {
 
 impl MemorySession {
     fn ask(&self, asked: Asked) {
-        let question = Question { generation: self.generation, asked, answers: self.answers.clone() };
-        self.node.state().take(question);
+        self.node.state().take(self.question(asked));
+    }
+
+    fn question(&self, asked: Asked) -> Question {
+        Question { generation: self.generation, asked, answers: self.answers.clone() }
     }
 }
 
@@ -373,6 +378,21 @@ impl Session for MemorySession {
 
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {
         self.ask(Asked::Batch(life, batch));
+    }
+
+    fn send_alone(&mut self, life: Option<Life>, batch: Vec<Letter>) -> Option<Vec<Reply>> {
+        let mut state = self.node.state();
+        if state.frozen || state.generation != self.generation {
+            state.take(self.question(Asked::Batch(life, batch)));
+            return None;
+        }
+        let replies = state.vote(life, &batch, time());
+        if replies.iter().all(Reply::is_grant) {
+            return Some(replies);
+        }
+        // While the node is ours: before a hint that comes after it. Whoever has hung up does not hear it.
+        let _ = self.answers.send(Answer::Replies(replies));
+        None
     }
 }
 

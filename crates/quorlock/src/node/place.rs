@@ -11,7 +11,10 @@ pub(crate) const RESERVED_PREFIX: &str = "quorlock~";
 /// How a name becomes a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyTemplate {
-    text: String,
+    /// What stands before the name.
+    before: String,
+    /// What stands behind it.
+    after: String,
     in_cluster: bool,
 }
 
@@ -19,10 +22,12 @@ impl KeyTemplate {
     pub(crate) const DEFAULT: &str = "quorlock:{name}";
 
     pub(crate) fn new(template: &str) -> Result<Self, ConfigError> {
-        if template.matches("{name}").count() != 1 {
-            return Err(ConfigError::KeyTemplate { template: template.into() });
+        match template.split_once("{name}") {
+            Some((before, after)) if !after.contains("{name}") => {
+                Ok(Self { before: before.into(), after: after.into(), in_cluster: false })
+            }
+            _ => Err(ConfigError::KeyTemplate { template: template.into() }),
         }
-        Ok(Self { text: template.into(), in_cluster: false })
     }
 
     /// The same keys, in a Redis Cluster.
@@ -32,7 +37,7 @@ impl KeyTemplate {
 
     /// The place of a name.
     pub(crate) fn place(&self, name: &Name) -> Result<Place, ConfigError> {
-        let key = self.text.replace("{name}", name.as_str());
+        let key = [&self.before, name.as_str(), &self.after].concat();
         if key.starts_with(RESERVED_PREFIX) {
             return Err(ConfigError::ReservedKey { key });
         }
@@ -42,24 +47,18 @@ impl KeyTemplate {
 
     /// The keys of all names that begin like this.
     pub(crate) fn span(&self, beginning: &str) -> KeySpan {
-        let (before, after) = self.fixed();
+        let Self { before, after, .. } = self;
         KeySpan {
             start: format!("{before}{beginning}"),
-            end: after.into(),
+            end: after.clone(),
             is_fixed: !before.is_empty() || !after.is_empty(),
         }
     }
 
     /// Whose key it is, if it is one.
     pub(crate) fn name_of(&self, key: &str) -> Option<Name> {
-        let (before, after) = self.fixed();
-        let name = key.strip_prefix(before)?.strip_suffix(after)?;
+        let name = key.strip_prefix(&self.before)?.strip_suffix(&self.after)?;
         Name::new(name).ok().filter(|_| !key.starts_with(RESERVED_PREFIX))
-    }
-
-    /// What stands before and behind the name.
-    fn fixed(&self) -> (&str, &str) {
-        self.text.split_once("{name}").unwrap_or((&self.text, ""))
     }
 }
 

@@ -99,7 +99,7 @@ impl Client {
             line: party.waits.then_some(Channel(index as u128)),
             plain: party.plain,
             mode: party.mode,
-            holder: String::new(),
+            holder: "".into(),
             rules: setup.rules(),
         }
     }
@@ -118,7 +118,7 @@ impl Client {
             renewals,
             trusting: setup.servers == 1,
             mode: won.mode,
-            holder: String::new(),
+            holder: "".into(),
             rules: setup.rules(),
         };
         (self.mode, self.was_over) = (won.mode, false);

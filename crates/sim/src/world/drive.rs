@@ -67,7 +67,7 @@ impl World {
         handed.extensions -= 1;
         handed.acks.fill(None);
         let (attempt, fence) = (handed.attempt, handed.fence);
-        let request = Request::Renew { attempt, fence, ttl: ttl(), repair, holder: String::new(), mode };
+        let request = Request::Renew { attempt, fence, ttl: ttl(), repair, holder: "".into(), mode };
         for link in &mut self.clients[index].links {
             link.ask(&request, 1, now);
         }

@@ -154,7 +154,7 @@ fn whoever_waited_for_too_long_is_not_told() {
             attempt: A,
             proposal: Fence::new(CLOCK),
             ttl: ttl(60_000),
-            holder: String::new(),
+            holder: "".into(),
             mode: X,
             waiter: None,
         },

@@ -80,7 +80,7 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
                     Mode::Slot { permits, .. } => slot(permits, start),
                     mode => mode,
                 };
-                let (proposal, holder) = (Fence::new(clock.saturating_add_signed(ahead)), String::new());
+                let (proposal, holder) = (Fence::new(clock.saturating_add_signed(ahead)), "".into());
                 let waiter = in_line.then_some(waiter);
                 let request = Request::Acquire { attempt, proposal, ttl: ttl(millis), holder, mode, waiter };
                 (request, model.expects_of_acquire(who, in_line))
@@ -91,7 +91,7 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
                     Mode::Slot { permits, .. } => slot(permits, (held + u32::from(astray)) % permits),
                     mode => mode,
                 };
-                let (fence, holder) = (Fence::new(clock), String::new());
+                let (fence, holder) = (Fence::new(clock), "".into());
                 let request = Request::Renew { attempt, fence, ttl: ttl(millis), repair, holder, mode };
                 (request, model.expects_of_renewal(who, mode, repair))
             }

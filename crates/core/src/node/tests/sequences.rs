@@ -63,11 +63,11 @@ fn request(who: u8, kind: Kind, wall: u64, stored: u64) -> Request {
     match kind {
         Kind::Acquire { ttl: millis, .. } if is_plain => Request::PlainAcquire { attempt, ttl: ttl(millis) },
         Kind::Acquire { ahead, ttl: millis } => {
-            let (proposal, ttl, holder) = (fence(ahead), ttl(millis), String::new());
+            let (proposal, ttl, holder) = (fence(ahead), ttl(millis), "".into());
             Request::Acquire { attempt, proposal, ttl, holder, mode: Mode::EXCLUSIVE, waiter: None }
         }
         Kind::Renew { ahead, ttl: millis, repair } if !is_plain => {
-            let (fence, ttl, holder) = (fence(ahead), ttl(millis), String::new());
+            let (fence, ttl, holder) = (fence(ahead), ttl(millis), "".into());
             Request::Renew { attempt, fence, ttl, repair, holder, mode: Mode::EXCLUSIVE }
         }
         Kind::Renew { ttl: millis, .. } | Kind::Extend { ttl: millis } => {

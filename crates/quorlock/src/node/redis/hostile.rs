@@ -123,7 +123,7 @@ fn ttl() -> Ttl {
 }
 
 fn acquire(attempt: u128, proposal: Fence, mode: Mode, at: Option<u64>) -> Request {
-    let holder = "7 host label".to_owned();
+    let holder = "7 host label".into();
     Request::Acquire {
         attempt: LeaseId::from_bits(attempt),
         proposal,
@@ -145,7 +145,7 @@ fn requests() -> Vec<Request> {
     let owner = OwnerId::from_bits(HOSTILE);
     let fence = Fence::new(1);
     let renew = |repair, mode| {
-        let holder = String::new();
+        let holder = "".into();
         Request::Renew { attempt, fence, ttl: ttl(), repair, holder, mode }
     };
     let slot = Mode::Slot { permits: 3, slot: 1 };
@@ -243,7 +243,7 @@ impl Bench {
             let check = Request::Check { attempt: LeaseId::from_bits(HOLDER), slot: None };
             let standing = self.ask(&place, check).await?;
             prop_assert!(matches!(standing, Vote::Standing { remaining: Some(_) }), "{:?}", standing);
-            let holder = "7 host label".to_owned();
+            let holder = "7 host label".into();
             let attempt = LeaseId::from_bits(HOLDER);
             let renewed =
                 self.ask(&place, Request::Renew { attempt, fence, ttl: ttl(), repair: true, holder, mode }).await?;

@@ -222,8 +222,8 @@ fn ttl(millis: u64) -> Ttl {
     Ttl::new(Duration::from_millis(millis), Duration::from_secs(60)).unwrap()
 }
 
-fn holder() -> String {
-    Holder::new("host", 7, "test").encode()
+fn holder() -> Arc<str> {
+    Holder::new("host", 7, "test").encode().into()
 }
 
 fn acquire(attempt: u128) -> Request {

@@ -71,7 +71,7 @@ impl Client {
             line: waits.then_some(Channel(index as u128)),
             plain: false,
             mode,
-            holder: format!("{index} host test"),
+            holder: format!("{index} host test").into(),
             rules,
         };
         Self {

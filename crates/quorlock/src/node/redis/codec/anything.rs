@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ::redis::parse_redis_value;
+
 use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
@@ -37,7 +38,7 @@ pub(super) fn letters() -> Vec<Letter> {
         Mode::Shared { owner },
         Mode::Slot { permits: PERMITS, slot: 1 },
     ] {
-        let holder = String::new();
+        let holder: Arc<str> = "".into();
         requests.push(Request::Acquire { attempt, proposal: fence, ttl, holder: holder.clone(), mode, waiter });
         requests.push(Request::Renew { attempt, fence, ttl, repair: true, holder, mode });
     }
