@@ -20,10 +20,13 @@ use crate::clock;
 use crate::node::{Answer, Page, Reply, Search, Session, Trouble};
 use crate::runtime::{self, Instant};
 
-/// How many batches may be under way at once: enough to hide a round trip, few enough for batches to fill.
-const IN_FLIGHT_MAX: usize = 8;
-/// Those who ask send by themselves while no more than this is under way; after that, whoever brings answers does.
-const EAGER_MAX: usize = 2;
+/// How many batches may be under way to a node that is near: one that it works on, and the next. What comes meanwhile
+/// waits for an answer, and becomes a batch.
+const WINDOW_NEAR: usize = 2;
+/// How many to one that is far: enough to hide the way there and back.
+const WINDOW_FAR: usize = 8;
+/// A node is far, or busy, when an answer takes longer than this.
+const NEAR: Duration = Duration::from_millis(1);
 /// After how many heartbeats a node is looked at that is heard all the time.
 const BUSY_BEATS: u32 = 4;
 /// How many times the task looks before it gives up on a connection that is silent.
@@ -53,6 +56,12 @@ pub(super) struct Port {
 impl Port {
     pub(super) fn session(&mut self) -> &mut dyn Session {
         &mut *self.session
+    }
+
+    /// Whether there is room for another batch on the way.
+    fn has_room(&self) -> bool {
+        let far = || self.batches.front().is_some_and(|oldest| runtime::since(oldest.since) > NEAR);
+        self.batches.len() < WINDOW_NEAR || self.batches.len() < WINDOW_FAR && far()
     }
 
     pub(super) fn is(&self, connection: u64) -> bool {
@@ -108,7 +117,7 @@ impl Link {
             if self.is_stale() {
                 return Err(Trouble::Broken("it is being replaced".into()));
             }
-            self.send_batches(IN_FLIGHT_MAX);
+            self.flush();
             let notes_due = self.notes_due();
             if self.outbox().closing || notes_due.is_some_and(|due| due <= runtime::now()) {
                 self.send_notes();
@@ -155,23 +164,20 @@ impl Link {
         }
     }
 
-    /// Sends what is queued, unless so much is under way that it is better to wait for more.
+    /// Sends what is queued, unless so much is under way that it is better to wait for more: then whoever brings answers
+    /// does.
     pub(crate) fn flush(&self) {
-        self.send_batches(EAGER_MAX);
-    }
-
-    fn send_batches(&self, most: usize) {
         // Those who are told of it may have something to send, and others may meanwhile.
-        while let Some((batch, replies)) = self.send_until_answered(most) {
+        while let Some((batch, replies)) = self.send_until_answered() {
             self.tell_all(batch, replies);
         }
     }
 
     /// Sends until there is nothing left to send, or a node answers on the spot.
-    fn send_until_answered(&self, most: usize) -> Option<(Batch, Vec<Reply>)> {
+    fn send_until_answered(&self) -> Option<(Batch, Vec<Reply>)> {
         let mut port = self.port();
         let port = port.as_mut()?;
-        while port.batches.len() < most {
+        while port.has_room() {
             let (letters, sent, life) = {
                 let mut outbox = self.outbox();
                 let life = if let State::Up(life) = outbox.state { Some(life) } else { None };
@@ -209,7 +215,7 @@ impl Link {
         if self.tell_all(batch, replies) {
             return Err(lost_memory());
         }
-        self.send_batches(IN_FLIGHT_MAX);
+        self.flush();
         Ok(())
     }
 
