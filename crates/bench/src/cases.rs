@@ -43,3 +43,8 @@ pub(crate) fn all() -> Vec<Planned> {
     planned.extend(counts::planned());
     planned
 }
+
+/// `1 node`, `5 nodes`.
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}

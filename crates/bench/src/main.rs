@@ -21,12 +21,14 @@ mod spread;
 mod stage;
 mod worker;
 
-use std::time::Duration;
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 
+use cases::Planned;
 use options::Options;
-use report::{Pages, Report, case_as_markdown};
+use report::{Measured, Pages, Report, case_as_markdown};
 use worker::Task;
 
 /// quorlock against the floor, the ceiling and its peers, side by side in one run.
@@ -109,46 +111,54 @@ fn work(kind: Kind, task: &Task) -> Outcome {
 }
 
 fn measure(args: &Args, pages: &Pages) -> Outcome {
-    let options = Options::new(Duration::from_millis(args.length), args.each)?;
-    let mut report = Report::default();
-    let mut tables = String::new();
-    let mut failed = Vec::new();
-    for case in cases::all() {
-        if !args.cases.is_empty() && !args.cases.iter().any(|wanted| case.name.starts_with(wanted)) {
-            continue;
-        }
-        if args.list {
+    let (begun, options) = (Instant::now(), Options::new(Duration::from_millis(args.length), args.each)?);
+    let mut planned = cases::all();
+    let order: Vec<String> = planned.iter().map(|case| case.name.clone()).collect();
+    if !args.cases.is_empty() {
+        planned.retain(|case| args.cases.iter().any(|wanted| case.name.starts_with(wanted)));
+    }
+    if args.list {
+        for case in &planned {
             println!("{}", case.name);
-            continue;
         }
-        match (case.set_up)(&options).and_then(|case| run::measure(case, args.turns)) {
+        return Ok(());
+    }
+    if planned.is_empty() {
+        return Err("no such case; --list names them".into());
+    }
+    let (mut report, mut tables, mut failed) = (Report::default(), String::new(), Vec::new());
+    for case in planned {
+        let name = case.name.clone();
+        match attempt(case, &options, args.turns) {
             Ok(measured) => {
                 let table = case_as_markdown(&measured);
                 println!("{table}");
                 tables.push_str(&table);
                 tables.push('\n');
                 report.add(measured);
+                // What was measured is kept, whatever becomes of the rest.
+                report.write(&options.folder.join("report.json"))?;
+                std::fs::write(options.folder.join("report.md"), &tables)?;
             }
-            // The others do not have to go with it.
             Err(error) => {
-                eprintln!("{}: {error}", case.name);
-                failed.push(case.name);
+                eprintln!("{name}: {error}");
+                failed.push(name);
             }
         }
     }
-    if args.list {
-        return Ok(());
-    }
-    if report.cases.is_empty() && failed.is_empty() {
-        return Err("no such case; --list names them".into());
-    }
-    report.write(&options.folder.join("report.json"))?;
-    std::fs::write(options.folder.join("report.md"), tables)?;
+    eprintln!("{} cases in {:.0} minutes", report.cases.len(), begun.elapsed().as_secs_f64() / 60.0);
     if args.write {
         let mut all = Report::read(&pages.figures())?;
         report.cases.into_iter().for_each(|case| all.add(case));
+        all.put_in_order(&order);
         all.write(&pages.figures())?;
         pages.write(&all)?;
     }
     if failed.is_empty() { Ok(()) } else { Err(format!("not measured: {}", failed.join(", ")).into()) }
+}
+
+/// The others do not have to go with one that fails, not even if it panics, as servers do that do not start.
+fn attempt(case: Planned, options: &Options, turns: usize) -> Result<Measured, Failure> {
+    let work = || (case.set_up)(options).and_then(|case| run::measure(case, turns));
+    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("it has panicked".into()))
 }

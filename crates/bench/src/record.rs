@@ -1,8 +1,8 @@
 //! What one cycle of ours says to a node, as the node's own MONITOR tells it: floor and ceiling say the same.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quorlock::Client;
 use quorlock_testkit::RedisServer;
@@ -15,7 +15,8 @@ use crate::worker::own::cycle;
 const NAME: &str = "recorded/000000";
 const CYCLES: usize = 3;
 const ATTEMPTS: usize = 20;
-const PATIENCE: Duration = Duration::from_secs(10);
+/// For all cycles of an attempt. A node that was too late for one of them has not heard of it.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The commands of an acquire and of its release. What is said once for a whole batch is not among them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,14 +45,13 @@ impl Recording {
         Err("no cycle was one acquire and one release".into())
     }
 
-    /// The last of some cycles: a name's first acquire is not like those that follow. `None` if one took a second round.
+    /// The last of some cycles: a name's first acquire is not like those that follow. `None` if one took a second round,
+    /// or came without this node.
     fn hear(listener: &mut Listener) -> Result<Option<Self>, Failure> {
-        let mut commands = Vec::new();
+        let (mut commands, by) = (Vec::new(), Instant::now() + PATIENCE);
         while commands.len() < 2 * CYCLES {
-            let command = listener.next()?;
-            if command.iter().any(|word| word.contains(NAME)) {
-                commands.push(command);
-            }
+            let Some(command) = listener.next_about(NAME, by)? else { return Ok(None) };
+            commands.push(command);
         }
         let shape = |command: &Vec<String>| command.iter().take(2).cloned().collect::<Vec<_>>();
         let (Some(release), Some(acquire)) = (commands.pop(), commands.pop()) else {
@@ -127,21 +127,27 @@ impl Listener {
         }
     }
 
-    /// The next command of a client: not of a script.
-    fn next(&mut self) -> Result<Vec<String>, Failure> {
-        loop {
-            let line = self.line()?;
+    /// The next command of a client, and not of a script, with this name in it. What else is said does not have to be plain
+    /// text: a new connection brings scripts with it. `None` if it does not come by then.
+    fn next_about(&mut self, name: &str, by: Instant) -> Result<Option<Vec<String>>, Failure> {
+        while Instant::now() < by {
+            let line = match self.line() {
+                Ok(line) => line,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                Err(error) => return Err(error.into()),
+            };
             let (from, words) = line.split_once("] ").ok_or("MONITOR tells something else")?;
-            if !from.ends_with("lua") {
-                return unquoted(words.trim_end());
+            if !from.ends_with("lua") && words.contains(name) {
+                return unquoted(words.trim_end()).map(Some);
             }
         }
+        Ok(None)
     }
 
-    fn line(&mut self) -> Result<String, Failure> {
+    fn line(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
         match self.0.read_line(&mut line)? {
-            0 => Err("the server has ended MONITOR".into()),
+            0 => Err(ErrorKind::UnexpectedEof.into()),
             _ => Ok(line),
         }
     }

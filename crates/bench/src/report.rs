@@ -109,6 +109,13 @@ impl Report {
         }
     }
 
+    /// As they are planned; those that are not planned any more are left out.
+    pub(crate) fn put_in_order(&mut self, names: &[String]) {
+        let place = |case: &Measured| names.iter().position(|name| *name == case.name);
+        self.cases.retain(|case| place(case).is_some());
+        self.cases.sort_by_key(place);
+    }
+
     pub(crate) fn case(&self, name: &str) -> Option<&Measured> {
         self.cases.iter().find(|case| case.name == name)
     }

@@ -9,7 +9,8 @@ pub(crate) mod local;
 pub(crate) mod own;
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -35,11 +36,16 @@ pub(crate) struct Task {
     pub(crate) recordings: Vec<Recording>,
 }
 
+/// How long a worker may take to get ready, or for a turn: one that hangs does not keep others from being measured.
+const PATIENCE: Duration = Duration::from_secs(240);
+/// And to end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
 /// A worker, and how long its turns are.
 pub(crate) struct Worker {
     child: Child,
     orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    answers: Receiver<std::io::Result<String>>,
     length: Duration,
 }
 
@@ -49,7 +55,9 @@ impl Worker {
         command.arg(serde_json::to_string(task)?).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
         let orders = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().ok_or("a worker without an output")?);
+        let output = BufReader::new(child.stdout.take().ok_or("a worker without an output")?);
+        let (told, answers) = channel();
+        std::thread::spawn(move || output.lines().try_for_each(|line| told.send(line)));
         let mut worker = Self { child, orders, answers, length };
         match worker.hear()?.trim() {
             "ready" => Ok(worker),
@@ -65,11 +73,11 @@ impl Worker {
     }
 
     fn hear(&mut self) -> Result<String, Failure> {
-        let mut line = String::new();
-        if self.answers.read_line(&mut line)? == 0 {
-            return Err("a worker has ended early".into());
+        match self.answers.recv_timeout(PATIENCE) {
+            Ok(line) => Ok(line?),
+            Err(RecvTimeoutError::Timeout) => Err("a worker does not answer".into()),
+            Err(RecvTimeoutError::Disconnected) => Err("a worker has ended early".into()),
         }
-        Ok(line)
     }
 }
 
@@ -97,7 +105,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         // The end of its input is the end of its work. One that hangs would keep its servers from ending.
         drop(self.orders.take());
-        let _ = self.answers.read_line(&mut String::new());
+        let _ = self.answers.recv_timeout(FAREWELL);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

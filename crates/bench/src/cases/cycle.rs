@@ -1,6 +1,6 @@
 //! Acquire and release, uncontended: every caller has a name of its own.
 
-use super::Planned;
+use super::{Planned, counted};
 use crate::Failure;
 use crate::case::{Bar, Case, Limit, P50, RATE};
 use crate::ceiling::Ceiling;
@@ -39,8 +39,7 @@ fn name(nodes: usize, callers: usize) -> String {
 fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failure> {
     let stage = options.runtime.block_on(Stage::set(nodes))?;
     let figure = if callers == 1 { P50 } else { RATE };
-    let plural = |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
-    let title = format!("Acquire and release: {}, {}", plural(nodes, "node"), plural(callers, "caller"));
+    let title = format!("Acquire and release: {}, {}", counted(nodes, "node"), counted(callers, "caller"));
     let mut case = Case::new(name(nodes, callers), title, figure);
     let task =
         |plain: bool| Task { nodes: stage.urls(), callers, first: 0, ttl_ms: TTL_MS, plain, recordings: Vec::new() };

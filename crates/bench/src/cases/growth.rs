@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{Planned, handoff};
+use super::{Planned, counted, handoff};
 use crate::Failure;
 use crate::case::{Case, P50, RATE};
 use crate::options::Options;
@@ -51,7 +51,7 @@ fn nodes(options: &Options) -> Result<Case, Failure> {
     let mut case = case("growth-nodes", "Growth: nodes, with 1 caller", P50, "nodes");
     for nodes in NODES {
         let stage = options.runtime.block_on(Stage::set(nodes))?;
-        add_both(&mut case, &format!("{nodes} {}", if nodes == 1 { "node" } else { "nodes" }), &stage, 1, options)?;
+        add_both(&mut case, &counted(nodes, "node"), &stage, 1, options)?;
         case.keep(stage);
     }
     Ok(case)
@@ -61,7 +61,7 @@ fn callers(options: &Options) -> Result<Case, Failure> {
     let mut case = case("growth-callers", "Growth: callers, on 5 nodes", RATE, "callers");
     let stage = options.runtime.block_on(Stage::set(5))?;
     for callers in CALLERS {
-        add_both(&mut case, &format!("{callers} callers"), &stage, callers, options)?;
+        add_both(&mut case, &counted(callers, "caller"), &stage, callers, options)?;
     }
     case.keep(stage);
     Ok(case)
@@ -76,7 +76,7 @@ fn held(options: &Options) -> Result<Case, Failure> {
         if filled.stdout.trim_ascii() != b"1" {
             return Err("the names could not be filled in".into());
         }
-        add_both(&mut case, &format!("{names} names"), &stage, 1, options)?;
+        add_both(&mut case, &counted(names, "name"), &stage, 1, options)?;
         case.keep(stage);
     }
     Ok(case)

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::Planned;
+use super::{Planned, counted};
 use crate::Failure;
 use crate::bare::Bare;
 use crate::busy::Busy;
@@ -109,7 +109,7 @@ pub(super) fn growth(case: &mut Case, waiters: &[usize], clients_max: usize, opt
 }
 
 fn who(waiters: usize) -> String {
-    if waiters == 1 { "1 waiter".into() } else { format!("{waiters} waiters") }
+    counted(waiters, "waiter")
 }
 
 async fn connect(nodes: &[SocketAddr]) -> Result<Client, quorlock::ConnectError> {

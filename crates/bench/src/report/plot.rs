@@ -1,4 +1,4 @@
-//! How a figure grows, drawn as SVG: both axes by powers of ten.
+//! How a figure grows, drawn as SVG and said in a sentence.
 
 use std::fmt::Write;
 
@@ -10,6 +10,8 @@ const HEIGHT: f64 = 360.0;
 /// Left, right, top and bottom of what is drawn.
 const FRAME: [f64; 4] = [70.0, 620.0, 40.0, 310.0];
 const COLOURS: [&str; 2] = ["#2563eb", "#dc2626"];
+/// From so many times on, values are shown by powers of ten.
+const FAR_APART: f64 = 20.0;
 
 /// One line of the picture: its name, and for each point how far along and what was read.
 struct Line {
@@ -24,13 +26,16 @@ pub(super) fn plot(case: &Measured) -> Option<String> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let across = Scale::new(points().map(|(at, _)| *at), FRAME[0], FRAME[1])?;
     let up = Scale::new(points().flat_map(|(_, value)| [value.low, value.high]), FRAME[3], FRAME[2])?;
+    // A card of its own colour: it is shown on dark pages, too.
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
-         font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+         font-size=\"13\" fill=\"#222\">\n<title>{}</title>\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"6\" \
+         fill=\"white\"/>\n",
+        case.title
     );
     let middle = f64::midpoint(FRAME[0], FRAME[1]);
-    let _ = writeln!(svg, "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{axis}</text>", HEIGHT - 10.0);
-    let _ = writeln!(svg, "<text x=\"10\" y=\"20\">{}</text>", label(&case.figure));
+    let _ = writeln!(svg, "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{axis}</text>", HEIGHT - 12.0);
+    let _ = writeln!(svg, "<text x=\"12\" y=\"24\">{}</text>", label(&case.figure));
     for (value, x) in across.ticks() {
         let (top, bottom) = (FRAME[2], FRAME[3]);
         let _ = writeln!(svg, "<path d=\"M{x:.1} {top}V{bottom}\" stroke=\"#ddd\"/>");
@@ -45,8 +50,11 @@ pub(super) fn plot(case: &Measured) -> Option<String> {
     }
     for (at, (line, colour)) in lines.iter().zip(COLOURS).enumerate() {
         draw(&mut svg, line, colour, &across, &up);
-        let x = FRAME[1] - 70.0 * (lines.len() - at) as f64;
-        let _ = writeln!(svg, "<text x=\"{x}\" y=\"20\" fill=\"{colour}\">{}</text>", line.name);
+        if lines.len() > 1 {
+            let x = FRAME[1] - 70.0 * (lines.len() - at - 1) as f64;
+            let _ =
+                writeln!(svg, "<text x=\"{x}\" y=\"24\" text-anchor=\"end\" fill=\"{colour}\">{}</text>", line.name);
+        }
     }
     svg.push_str("</svg>\n");
     Some(svg)
@@ -65,33 +73,49 @@ fn draw(svg: &mut String, line: &Line, colour: &str, across: &Scale, up: &Scale)
     let _ = writeln!(svg, "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\"/>");
 }
 
-/// What the picture says: how much the figure changes from one end to the other.
+/// What the picture says: how the figure changes from one end to the other, and by which power of the number.
 pub(super) fn in_words(case: &Measured) -> String {
     let axis = case.axis.as_deref().unwrap_or_default();
-    let mut text = String::new();
-    for line in lines(case) {
+    let lines = lines(case);
+    let mut sentences = Vec::new();
+    for line in &lines {
         let (Some((from, first)), Some((to, last))) = (line.points.first(), line.points.last()) else {
             continue;
         };
-        let (change, more) = (last.median / first.median, to / from);
-        let kind = match change.ln() / more.ln() {
-            growth if growth.abs() < 0.1 => "it hardly depends on it",
-            growth if growth.abs() < 0.9 => "it changes by less than that",
-            growth if growth.abs() < 1.1 => "it changes with it",
-            _ => "it changes by more than that",
+        let name = if lines.len() > 1 { format!("{}: from", line.name) } else { "From".into() };
+        let power = power(&line.points);
+        let kind = match power.abs() {
+            none if none < 0.05 => "it does not depend on their number",
+            little if little < 0.3 => "it hardly depends on their number",
+            less if less < 0.9 => "it changes by less than their number does",
+            same if same < 1.1 => "it changes as their number does",
+            _ => "it changes by more than their number does",
         };
-        let _ = write!(
-            text,
-            "{}: from {} to {} {axis} ({} times as many), {} becomes {} times what it was: {kind}. ",
-            line.name,
+        sentences.push(format!(
+            "{name} {} to {} {axis}, {} goes from {} to {}, {} times what it was; fitted to all points, it goes with the \
+             power {power:.2} of their number: {kind}.",
             tick(*from),
             tick(*to),
-            number(more),
             label(&case.figure),
-            number(change)
-        );
+            number(first.median),
+            number(last.median),
+            number(last.median / first.median),
+        ));
     }
-    text.trim_end().to_owned()
+    sentences.join(" ")
+}
+
+/// Of a straight line through all points, where both are logarithms: the least sum of squares.
+fn power(points: &[(f64, Ratio)]) -> f64 {
+    let all: Vec<(f64, f64)> = points.iter().map(|(at, value)| (at.ln(), value.median.ln())).collect();
+    let count = all.len() as f64;
+    let (across, up) = all.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / count, y + point.1 / count));
+    let (mut both, mut squares) = (0.0, 0.0);
+    for (x, y) in all {
+        both += (x - across) * (y - up);
+        squares += (x - across).powi(2);
+    }
+    if squares > 0.0 { both / squares } else { 0.0 }
 }
 
 fn lines(case: &Measured) -> Vec<Line> {
@@ -106,39 +130,61 @@ fn lines(case: &Measured) -> Vec<Line> {
     [line("plain", false), line("fenced", true)].into_iter().filter(|line| !line.points.is_empty()).collect()
 }
 
-/// From a range of values to one of places, by powers of ten.
+/// From a range of values to one of places: by powers of ten where they are far apart, else evenly from zero.
 struct Scale {
     from: f64,
     to: f64,
     begin: f64,
     end: f64,
+    is_by_powers: bool,
 }
 
 impl Scale {
     /// `None` without a value above zero.
     fn new(values: impl Iterator<Item = f64>, begin: f64, end: f64) -> Option<Self> {
-        let values: Vec<f64> = values.filter(|value| *value > 0.0).map(f64::log10).collect();
-        let from = values.iter().copied().reduce(f64::min)?.floor();
-        let to = values.iter().copied().reduce(f64::max)?.ceil().max(from + 1.0);
-        Some(Self { from, to, begin, end })
+        let values: Vec<f64> = values.filter(|value| *value > 0.0).collect();
+        let lowest = values.iter().copied().reduce(f64::min)?;
+        let highest = values.iter().copied().reduce(f64::max)?;
+        let is_by_powers = highest / lowest > FAR_APART;
+        let (from, to) = if is_by_powers {
+            (lowest.log10().floor(), highest.log10().ceil())
+        } else {
+            let step = step(highest);
+            (0.0, (highest / step).ceil() * step)
+        };
+        Some(Self { from, to, begin, end, is_by_powers })
     }
 
     fn place(&self, value: f64) -> f64 {
-        self.begin + (value.log10() - self.from) / (self.to - self.from) * (self.end - self.begin)
+        let value = if self.is_by_powers { value.log10() } else { value };
+        self.begin + (value - self.from) / (self.to - self.from) * (self.end - self.begin)
     }
 
-    /// Every power of ten.
+    /// Every power of ten, or some five of the others.
     fn ticks(&self) -> impl Iterator<Item = (f64, f64)> {
-        (self.from as i32..=self.to as i32).map(|power| {
-            let value = 10_f64.powi(power);
+        let each = if self.is_by_powers { 1.0 } else { step(self.to) };
+        let count = ((self.to - self.from) / each).round() as usize;
+        (0..=count).map(move |at| {
+            let value = self.from + at as f64 * each;
+            let value = if self.is_by_powers { 10_f64.powf(value) } else { value };
             (value, self.place(value))
         })
     }
 }
 
+/// 1, 2 or 5 with noughts, so that there are four to ten of them.
+fn step(highest: f64) -> f64 {
+    let power = 10_f64.powf(highest.log10().floor());
+    match highest / power {
+        low if low <= 2.0 => power / 5.0,
+        middle if middle <= 5.0 => power / 2.0,
+        _ => power,
+    }
+}
+
 /// As short as it goes.
 fn tick(value: f64) -> String {
-    if value >= 1_000.0 { number(value) } else { value.to_string() }
+    if value >= 1_000.0 { number(value) } else { format!("{}", (value * 100.0).round() / 100.0) }
 }
 
 #[cfg(test)]
@@ -148,8 +194,25 @@ mod tests {
     #[test]
     fn powers_of_ten_are_evenly_apart() {
         let scale = Scale::new([20.0, 3_000.0].into_iter(), 0.0, 300.0).unwrap();
-        let ticks: Vec<(f64, f64)> = scale.ticks().collect();
+        let ticks: Vec<(f64, f64)> = scale.ticks().map(|(value, place)| (value.round(), place.round())).collect();
         assert_eq!(ticks, [(10.0, 0.0), (100.0, 100.0), (1_000.0, 200.0), (10_000.0, 300.0)]);
         assert!(Scale::new([0.0].into_iter(), 0.0, 1.0).is_none());
+    }
+
+    #[test]
+    fn values_that_are_close_are_shown_from_zero() {
+        let scale = Scale::new([1.0, 9.0].into_iter(), 0.0, 90.0).unwrap();
+        assert_eq!(scale.ticks().last(), Some((9.0, 90.0)));
+        assert_eq!(scale.place(3.0).round().to_string(), "30");
+        let scale = Scale::new([150.0, 420.0].into_iter(), 0.0, 90.0).unwrap();
+        assert_eq!(scale.ticks().map(|(value, _)| value).last(), Some(450.0));
+    }
+
+    #[test]
+    fn a_power_is_fitted_to_all_points() {
+        let of = |at: f64, median: f64| (at, Ratio { median, low: median, high: median });
+        assert_eq!(power(&[of(1.0, 3.0), of(10.0, 30.0), of(100.0, 300.0)]).to_string(), "1");
+        assert_eq!(power(&[of(1.0, 3.0), of(10.0, 3.0)]).to_string(), "0");
+        assert_eq!(power(&[of(1.0, 3.0)]).to_string(), "0");
     }
 }

@@ -52,3 +52,16 @@ fn a_case_that_is_measured_again_replaces_itself() {
     assert_eq!(report.cases.len(), 1);
     assert_eq!(report.cases[0].contenders[0].median(RATE), Some(2.0));
 }
+
+#[test]
+fn cases_are_shown_as_they_are_planned() {
+    let mut report = Report::default();
+    for name in ["b", "gone", "a"] {
+        let mut case = case(Vec::new());
+        case.name = name.into();
+        report.add(Measured::new(&case, Machine::default(), &[figures(&[1.0]), figures(&[1.0])]));
+    }
+    report.put_in_order(&["a".to_owned(), "b".to_owned()]);
+    let names: Vec<&str> = report.cases.iter().map(|case| case.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+}

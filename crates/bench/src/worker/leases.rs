@@ -13,8 +13,8 @@ use super::{Task, serve};
 use crate::case::Figures;
 use crate::{Failure, Outcome};
 
-/// So many are asked for at once.
-const AT_ONCE: usize = 512;
+/// So many are asked for at once: those that are held already are renewed meanwhile.
+const AT_ONCE: usize = 64;
 
 /// Takes as many leases as there are callers, and tells what it costs to hold them for a turn.
 pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
