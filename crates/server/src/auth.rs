@@ -4,9 +4,11 @@ mod caller;
 mod file;
 mod scope;
 
-pub(crate) use caller::{Caller, Peer, Seat};
+pub(crate) use caller::{Caller, Peer};
 pub use file::{ClientsError, hash_bearer_token};
 pub(crate) use scope::Scope;
+
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -15,13 +17,13 @@ use scope::Scopes;
 /// The clients that a service knows: read from a file with a line for each, by [`parse`](Self::parse).
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
-    known: Vec<Known>,
+    known: Vec<Arc<Known>>,
 }
 
 /// A client, and what it may do.
 #[derive(Clone, Debug)]
 struct Known {
-    name: String,
+    name: Arc<str>,
     proof: Proof,
     scopes: Scopes,
     names: Vec<quorlock::Filter>,
@@ -38,7 +40,7 @@ enum Proof {
 
 impl Clients {
     /// Whose proof it is. The hashes of what was sent are compared: how long that takes tells nothing of use.
-    fn find(&self, proof: Proof) -> Option<&Known> {
+    fn find(&self, proof: Proof) -> Option<&Arc<Known>> {
         self.known.iter().find(|known| known.proof == proof)
     }
 }

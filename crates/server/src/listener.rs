@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::api::Calls;
-use crate::auth::{Peer, Seat};
+use crate::auth::Peer;
 use crate::config::{Config, Limits};
 use crate::problem::{Code, Problem};
 use crate::rate::FORGET_EVERY;
@@ -155,7 +155,7 @@ impl Door {
             return self.refuse(&stream, &Problem::new(Code::RateLimited, detail));
         };
         let seat = match self.service.rates().connection(&address.ip().to_string()) {
-            Ok(share) => Seat::new(share),
+            Ok(seat) => seat,
             Err(problem) => return self.refuse(&stream, &problem),
         };
         // Answers are small and wanted at once. A peer that has vanished is noticed, and does not wait for ever.
@@ -167,13 +167,13 @@ impl Door {
         tasks.spawn(async move {
             let (_room, _counted) = (room, counted);
             let Some(Acceptor(acceptor)) = acceptor else {
-                return talk(stream, calls, Peer::new(address.ip(), None), seat, limits, stopped).await;
+                return talk(stream, calls, Peer::new(address.ip(), None, seat), limits, stopped).await;
             };
             match tokio::time::timeout(limits.read, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-                    let peer = Peer::new(address.ip(), certificate.map(AsRef::as_ref));
-                    talk(stream, calls, peer, seat, limits, stopped).await;
+                    let peer = Peer::new(address.ip(), certificate.map(AsRef::as_ref), seat);
+                    talk(stream, calls, peer, limits, stopped).await;
                 }
                 Ok(Err(error)) => tracing::debug!(peer = %address.ip(), %error, "no TLS"),
                 Err(_) => tracing::debug!(peer = %address.ip(), "no TLS in time"),
@@ -231,13 +231,13 @@ async fn forget(service: Service, mut stopped: watch::Receiver<bool>) {
 }
 
 /// One connection, from its first request to its last.
-async fn talk<S>(stream: S, calls: Calls, peer: Peer, seat: Seat, limits: Limits, mut stopped: watch::Receiver<bool>)
+async fn talk<S>(stream: S, calls: Calls, peer: Peer, limits: Limits, mut stopped: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let address = peer.address();
     let answer = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(seat.clone());
+        request.extensions_mut().insert(peer.clone());
         let answered = calls.clone().answer(request.map(Body::new));
         async { Ok::<_, Infallible>(answered.await) }
     });
@@ -259,6 +259,6 @@ where
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(peer = %peer.address, %error, "a connection ended");
+        tracing::debug!(peer = %address, %error, "a connection ended");
     }
 }

@@ -17,7 +17,7 @@ pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// Counts what each caller asks for.
 pub(crate) struct Rates {
     clock: DefaultClock,
-    requests: DefaultKeyedRateLimiter<String>,
+    requests: DefaultKeyedRateLimiter<Arc<str>>,
     waiters: Shares,
     connections: Shares,
 }
@@ -34,8 +34,8 @@ impl Rates {
     }
 
     /// Counts a request.
-    pub(crate) fn request(&self, caller: &str) -> Result<(), Problem> {
-        self.requests.check_key(&caller.to_owned()).map_err(|early| {
+    pub(crate) fn request(&self, caller: &Arc<str>) -> Result<(), Problem> {
+        self.requests.check_key(caller).map_err(|early| {
             let pause = early.wait_time_from(self.clock.now());
             let detail = format!("more than {} requests a second", early.quota().burst_size());
             Problem::new(Code::RateLimited, detail).retry_after(pause)
@@ -122,9 +122,10 @@ mod tests {
     #[test]
     fn each_caller_has_its_own_share() {
         let rates = Rates::new(Limits { requests_per_second: 2, waiters: 1, ..Limits::default() });
-        assert!(rates.request("a").is_ok() && rates.request("a").is_ok());
-        assert_eq!(rates.request("a").unwrap_err().code(), Code::RateLimited);
-        assert!(rates.request("b").is_ok());
+        let (a, b) = ("a".into(), "b".into());
+        assert!(rates.request(&a).is_ok() && rates.request(&a).is_ok());
+        assert_eq!(rates.request(&a).unwrap_err().code(), Code::RateLimited);
+        assert!(rates.request(&b).is_ok());
 
         let waiter = rates.waiter("a").unwrap();
         assert!(rates.waiter("a").is_err() && rates.waiter("b").is_ok());

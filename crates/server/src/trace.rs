@@ -38,7 +38,7 @@ where
         id = %id,
         trace_id = Empty,
         parent_id = Empty,
-        peer = request.extensions().get::<Peer>().map(|peer| tracing::field::display(peer.address)),
+        peer = request.extensions().get::<Peer>().map(|peer| tracing::field::display(peer.address())),
         caller = Empty,
         %method,
         call = call.as_ref().map(Call::as_str)

@@ -4,7 +4,6 @@ mod stream;
 
 pub(super) use stream::{KEEP_ALIVE, StreamEvent};
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
@@ -161,8 +160,7 @@ pub(super) async fn acquire(
     if wants_events(&headers) {
         return Ok(stream::stream(service, order, began, waiting).into_response());
     }
-    let observer: super::order::Observer = Arc::new(|_: &_| {});
-    let won = service.unless_stopping(order.acquire(service.client(), &observer)).await??;
+    let won = service.unless_stopping(order.acquire(service.client(), None)).await??;
     drop(waiting);
     let granted = Granted::new(&service, &order, began, won)?;
     Ok((StatusCode::CREATED, axum::Json(granted)).into_response())

@@ -191,8 +191,11 @@ pub(super) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
 /// The settings of any kind of lock.
 macro_rules! set {
     ($lock:expr, $order:expr, $observer:expr) => {{
-        let observer = Arc::clone($observer);
-        let lock = $lock.label(&$order.label).observe(move |progress| observer(progress));
+        let lock = $lock.label(&$order.label);
+        let lock = match $observer.map(Arc::clone) {
+            Some(observer) => lock.observe(move |progress| observer(progress)),
+            None => lock,
+        };
         match $order.ttl {
             Some(ttl) => lock.ttl(ttl),
             None => lock,
@@ -212,7 +215,7 @@ impl Order {
     }
 
     /// Waits for it. Dropped, it gives up its places in line and whatever it has got.
-    pub(super) async fn acquire(&self, client: &Client, observer: &Observer) -> Result<Won, AcquireError> {
+    pub(super) async fn acquire(&self, client: &Client, observer: Option<&Observer>) -> Result<Won, AcquireError> {
         let wait = self.wait;
         let lease = match &self.what {
             What::Alone(name) => set!(client.lock(name), self, observer).acquire_within(wait).await?,

@@ -14,32 +14,35 @@ use crate::rate::{Rates, Share};
 use crate::service::Service;
 
 /// The other end of a connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(crate) struct Peer {
-    pub(crate) address: IpAddr,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    address: IpAddr,
     /// The hash of the certificate that it has shown.
-    pub(crate) certificate: Option<[u8; 32]>,
+    certificate: Option<[u8; 32]>,
+    /// Whose connection it is: the address's, until a client that is known has asked for something on it.
+    seat: Mutex<Share>,
+    /// Who asks where anybody may. The same for every request, and made once.
+    anybody: Caller,
 }
 
 impl Peer {
-    pub(crate) fn new(address: IpAddr, certificate: Option<&[u8]>) -> Self {
-        Self { address, certificate: certificate.map(sha256) }
+    pub(crate) fn new(address: IpAddr, certificate: Option<&[u8]>, seat: Share) -> Self {
+        let (certificate, anybody) = (certificate.map(sha256), Caller::anybody(address));
+        Self { inner: Arc::new(Inner { address, certificate, seat: Mutex::new(seat), anybody }) }
     }
-}
 
-/// Whose connection it is: an address's, until a client that is known has asked for something on it.
-#[derive(Clone)]
-pub(crate) struct Seat(Arc<Mutex<Share>>);
-
-impl Seat {
-    pub(crate) fn new(share: Share) -> Self {
-        Self(Arc::new(Mutex::new(share)))
+    pub(crate) fn address(&self) -> IpAddr {
+        self.inner.address
     }
 
     fn pass_to(&self, caller: &str, rates: &Rates) -> Result<(), Problem> {
-        let mut share = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !share.is_of(caller) {
-            *share = rates.connection(caller)?;
+        let mut seat = self.inner.seat.lock().unwrap_or_else(PoisonError::into_inner);
+        if !seat.is_of(caller) {
+            *seat = rates.connection(caller)?;
         }
         Ok(())
     }
@@ -52,8 +55,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    fn anybody(peer: Option<Peer>) -> Self {
-        let name = peer.map_or_else(|| "anybody".into(), |peer| peer.address.to_string());
+    fn anybody(address: IpAddr) -> Self {
+        let name = address.to_string().into();
         let names = vec![quorlock::Filter::default()];
         let proof = Proof::Bearer([0; 32]);
         Self { known: Arc::new(Known { name, proof, scopes: Scopes::all(), names }) }
@@ -91,26 +94,27 @@ impl FromRequestParts<Service> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
-        let peer = parts.extensions.get::<Peer>().copied();
+        let Some(peer) = parts.extensions.get::<Peer>() else {
+            return Err(Problem::new(Code::Internal, "a request without a connection"));
+        };
+        let anybody = &peer.inner.anybody;
         let caller = match service.clients() {
-            None => Self::anybody(peer),
+            None => anybody.clone(),
             Some(clients) => {
                 let token = bearer_token(parts).map(|token| Proof::Bearer(sha256(token.as_bytes())));
-                let certificate = peer.and_then(|peer| peer.certificate).map(Proof::Certificate);
+                let certificate = peer.inner.certificate.map(Proof::Certificate);
                 let known = token.or(certificate).and_then(|proof| clients.find(proof));
                 let Some(known) = known else {
                     // Guessing is limited like anything else.
-                    service.rates().request(&peer.map_or_else(String::new, |peer| peer.address.to_string()))?;
+                    service.rates().request(&anybody.known.name)?;
                     return Err(Problem::new(Code::Unauthenticated, "a known bearer token is needed"));
                 };
-                if let Some(seat) = parts.extensions.get::<Seat>() {
-                    seat.pass_to(&known.name, service.rates())?;
-                }
-                Self { known: Arc::new(known.clone()) }
+                peer.pass_to(&known.name, service.rates())?;
+                Self { known: Arc::clone(known) }
             }
         };
         Span::current().record("caller", caller.name());
-        service.rates().request(caller.name())?;
+        service.rates().request(&caller.known.name)?;
         Ok(caller)
     }
 }

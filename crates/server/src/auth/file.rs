@@ -1,6 +1,7 @@
 //! The file of clients: a line for each, with the hash of its bearer token or certificate, its scopes and its names.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use quorlock::Filter;
 
@@ -59,7 +60,7 @@ impl Clients {
     /// # Errors
     /// [`ClientsError`] names the line.
     pub fn parse(text: &str) -> Result<Self, ClientsError> {
-        let mut known: Vec<Known> = Vec::new();
+        let mut known: Vec<Arc<Known>> = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default();
             if line.trim().is_empty() {
@@ -69,7 +70,7 @@ impl Clients {
             if known.iter().any(|other| other.proof == client.proof) {
                 return Err(ClientsError::Line { line: index + 1, why: "the same proof as of a line above".into() });
             }
-            known.push(client);
+            known.push(Arc::new(client));
         }
         if known.is_empty() { Err(ClientsError::Empty) } else { Ok(Self { known }) }
     }
@@ -89,7 +90,7 @@ fn read(line: &str) -> Result<Known, String> {
     let scopes: Option<Vec<Scope>> = scopes.split(',').map(Scope::parse).collect();
     let scopes = scopes.ok_or("scopes are read, lock and admin, separated by commas")?;
     let names = names.split(',').map(Filter::new).collect();
-    Ok(Known { name: name.to_owned(), proof, scopes: Scopes(scopes), names })
+    Ok(Known { name: name.into(), proof, scopes: Scopes(scopes), names })
 }
 
 /// 64 hexadecimal digits; certificate tools put colons in between.
@@ -120,9 +121,9 @@ mod tests {
         let text = format!("# all of them\n\nbilling {HASH} lock,read invoices/*,ledger # theirs\n");
         let clients = Clients::parse(&text).unwrap();
         let known = &clients.known[0];
-        assert_eq!((known.name.as_str(), known.scopes.has(Scope::Admin)), ("billing", false));
+        assert_eq!((&*known.name, known.scopes.has(Scope::Admin)), ("billing", false));
         assert!(known.names.iter().any(|names| names.fits("ledger")));
-        assert_eq!(clients.find(Proof::Bearer(sha256(b"test"))).unwrap().name, "billing");
+        assert_eq!(clients.find(Proof::Bearer(sha256(b"test"))).unwrap().name.as_ref(), "billing");
         assert!(clients.find(Proof::Certificate(sha256(b"test"))).is_none());
     }
 

@@ -88,7 +88,7 @@ pub(super) fn stream(
     let order = Arc::new(order);
     let (theirs, ours) = (service.clone(), Arc::clone(&order));
     let acquiring: Acquiring = Box::pin(async move {
-        let acquired = ours.acquire(theirs.client(), &observer);
+        let acquired = ours.acquire(theirs.client(), Some(&observer));
         theirs.unless_stopping(acquired).await
     });
     let waiting = Waiting { service, order, began, acquiring, news, told: None, _counted: counted };
