@@ -62,13 +62,14 @@ impl Calls {
         Some(whom)
     }
 
-    /// The moment of the next call.
+    /// The moment of the next call. Those who are gone are forgotten before that: nobody wakes up for them.
     pub(super) fn next(&mut self) -> Option<Moment> {
-        while let Some(Reverse((at, call))) = self.heap.peek() {
-            if self.is_to_come(*call) {
-                return Some(*at);
+        while let Some(&Reverse((at, call))) = self.heap.peek() {
+            if self.is_to_come(call) {
+                return Some(at);
             }
             self.heap.pop();
+            self.cancel(call);
         }
         None
     }
@@ -88,7 +89,7 @@ impl Calls {
 
     fn is_to_come(&self, call: Call) -> bool {
         let desk = &self.desks[call.desk];
-        desk.number == call.number && desk.whom.is_some()
+        desk.number == call.number && desk.whom.as_ref().is_some_and(|whom| whom.strong_count() > 0)
     }
 
     /// Most of those who wait here are gone before their time comes.
@@ -98,11 +99,11 @@ impl Calls {
         }
         let mut heap = std::mem::take(&mut self.heap);
         heap.retain(|Reverse((_, call))| {
-            let alive = self.desks[call.desk].whom.as_ref().is_some_and(|whom| whom.strong_count() > 0);
-            if !alive {
+            let is_to_come = self.is_to_come(*call);
+            if !is_to_come {
                 self.cancel(*call);
             }
-            alive && self.is_to_come(*call)
+            is_to_come
         });
         self.swept = heap.len();
         self.heap = heap;

@@ -54,6 +54,19 @@ fn calls_of_the_same_moment_come_in_the_order_of_asking() {
 }
 
 #[test]
+fn nobody_wakes_up_for_those_who_are_gone() {
+    let (mut calls, alive) = (Calls::default(), Arc::new(Nobody));
+    for at in 1..10 {
+        add(&mut calls, at, &Arc::new(Nobody));
+    }
+    add(&mut calls, 20, &alive);
+    assert_eq!(calls.next(), Some(Moment::from_nanos(20)));
+    assert_eq!((calls.heap.len(), calls.free.len()), (1, 9), "their desks are free");
+    drop(alive);
+    assert!(calls.next().is_none());
+}
+
+#[test]
 fn those_who_are_gone_take_no_room() {
     let (mut calls, alive) = (Calls::default(), Arc::new(Nobody));
     add(&mut calls, 1_000_000, &alive);
