@@ -38,6 +38,10 @@ pub(crate) fn case_as_markdown(case: &Measured) -> String {
         }
         text.push('\n');
     }
+    if case.machine.load > case.machine.cores as f64 {
+        let _ =
+            writeln!(text, "\nOthers were busy before it began: the load average was {}.", number(case.machine.load));
+    }
     for absent in &case.absent {
         let _ = writeln!(text, "\nNot measured: {}: {}.", absent.name, absent.why);
     }
@@ -51,7 +55,11 @@ pub(super) fn bar_as_row(case: &Measured, bar: &Judged) -> String {
         Limit::AtMost(limit) => format!("at most {}", number(limit)),
     };
     let Ratio { median, low, high } = bar.value;
-    let met = if bar.met { "yes" } else { "**no**" };
+    let off = match bar.limit {
+        Limit::AtLeast(limit) => 1.0 - median / limit,
+        Limit::AtMost(limit) => median / limit - 1.0,
+    };
+    let met = if bar.met { "yes".into() } else { format!("**no**, by {:.0} %", (off * 100.0).max(1.0)) };
     format!(
         "| {} | {} | {limit} | {} | {} to {} | {met} |\n",
         case.title,

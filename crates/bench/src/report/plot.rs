@@ -8,7 +8,7 @@ use super::{Contending, Measured, Ratio};
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
 /// Left, right, top and bottom of what is drawn.
-const FRAME: [f64; 4] = [70.0, 620.0, 40.0, 310.0];
+const FRAME: [f64; 4] = [70.0, 594.0, 40.0, 310.0];
 const COLOURS: [&str; 2] = ["#2563eb", "#dc2626"];
 /// From so many times on, values are shown by powers of ten.
 const FAR_APART: f64 = 20.0;
@@ -86,7 +86,7 @@ pub(super) fn in_words(case: &Measured) -> String {
         let power = power(&line.points);
         let kind = match power.abs() {
             none if none < 0.05 => "it does not depend on their number",
-            little if little < 0.3 => "it hardly depends on their number",
+            little if little < 0.1 => "it hardly depends on their number",
             less if less < 0.9 => "it changes by less than their number does",
             same if same < 1.1 => "it changes as their number does",
             _ => "it changes by more than their number does",
@@ -127,7 +127,7 @@ fn lines(case: &Measured) -> Vec<Line> {
         })
     };
     let line = |name, fenced| Line { name, points: points(fenced).collect() };
-    [line("plain", false), line("fenced", true)].into_iter().filter(|line| !line.points.is_empty()).collect()
+    [line("Plain", false), line("Fenced", true)].into_iter().filter(|line| !line.points.is_empty()).collect()
 }
 
 /// From a range of values to one of places: by powers of ten where they are far apart, else evenly from zero.
