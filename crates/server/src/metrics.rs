@@ -164,3 +164,20 @@ impl Collector for OfTheClient {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_method_that_somebody_made_up_has_no_line_of_its_own() {
+        let metrics = Metrics::new(&Client::memory().await);
+        for method in ["BREW", "WHEN", "POST"] {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            metrics.answered(Call::OTHER, &method, 404, None, Duration::ZERO);
+        }
+        let text = metrics.text();
+        assert!(text.contains(r#"http_requests_total{call="other",method="other",status="404"} 2"#), "{text}");
+        assert!(text.contains(r#"http_requests_total{call="other",method="POST",status="404"} 1"#), "{text}");
+    }
+}
