@@ -37,12 +37,13 @@ pub struct Filter {
     glob: Glob,
     limit: usize,
     after: Option<String>,
+    among: Option<Vec<Filter>>,
 }
 
 impl Filter {
     /// Names that fit this pattern: `*` stands for any text, `?` for any one letter, and everything else for itself.
     pub fn new(glob: &str) -> Self {
-        Self { glob: Glob::new(glob), limit: LIST_DEFAULT, after: None }
+        Self { glob: Glob::new(glob), limit: LIST_DEFAULT, after: None, among: None }
     }
 
     /// Names that begin like this, with whatever letters.
@@ -58,9 +59,18 @@ impl Filter {
         self
     }
 
+    /// Only names that one of these fits as well.
+    #[must_use]
+    pub fn among(mut self, others: &[Filter]) -> Self {
+        self.among = Some(others.into());
+        self
+    }
+
     /// Whether a name is among those that are to be listed.
     pub fn fits(&self, name: &str) -> bool {
-        self.glob.fits(name) && self.after.as_ref().is_none_or(|after| name > after.as_str())
+        let is_behind = self.after.as_ref().is_none_or(|after| name > after.as_str());
+        let is_among = || self.among.as_ref().is_none_or(|others| others.iter().any(|other| other.fits(name)));
+        is_behind && self.glob.fits(name) && is_among()
     }
 
     /// How many names at most: no more than [`LIST_MAX`].
@@ -86,6 +96,9 @@ pub struct Listing {
     pub names: Vec<Inspection>,
     /// Whether there may be more: the limit was reached, or a node has more keys than anybody wants to look through.
     pub is_cut: bool,
+    /// If there may be more, the last name that was looked at, in use or not: the next listing goes on
+    /// [`after`](Filter::after) it.
+    pub last: Option<Name>,
     /// The nodes that could not be looked through, and why.
     pub missing: Vec<(String, Silence)>,
 }
@@ -128,7 +141,8 @@ pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<List
     let titles = cluster.links.iter().map(|link| link.title.clone());
     let missing = titles.zip(looked).filter_map(|(title, looked)| Some((title, looked.err()?))).collect();
     let Found { names, is_cut } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Listing { names: inspect_all(cluster, names).await?, is_cut, missing })
+    let last = names.last().filter(|_| is_cut).cloned();
+    Ok(Listing { names: inspect_all(cluster, names).await?, is_cut, last, missing })
 }
 
 /// Adds what one node has, until it has no more or there is enough.

@@ -12,7 +12,10 @@ use serde::Serialize;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::view::{Who, millis};
+use crate::view::{NodesView, Who, millis};
+
+/// When to ask again where too few nodes answered.
+const NO_QUORUM_PAUSE: Duration = Duration::from_secs(1);
 
 /// Which problem it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -186,7 +189,6 @@ impl Problem {
         }))
     }
 
-    #[cfg(test)]
     pub(crate) fn code(&self) -> Code {
         self.0.code
     }
@@ -198,6 +200,18 @@ impl Problem {
     pub(crate) fn draining() -> Self {
         Self::new(Code::Draining, "this replica is about to stop: ask another, or again")
             .retry_after(Duration::from_secs(1))
+    }
+
+    /// Nothing can be locked: too few nodes vote.
+    pub(crate) fn no_majority(nodes: &NodesView) -> Self {
+        let detail = format!("{} of {} nodes vote", nodes.voting, nodes.nodes.len());
+        let mut problem = Self::new(Code::NoQuorum, detail).retry_after(NO_QUORUM_PAUSE);
+        let silent = nodes.nodes.iter().filter_map(|node| {
+            let why = node.trouble.clone()?;
+            Some(NodeVote { node: node.node.clone(), vote: "silent", why })
+        });
+        problem.0.nodes = silent.collect();
+        problem
     }
 
     pub(crate) fn retry_after(mut self, pause: Duration) -> Self {

@@ -165,11 +165,11 @@ pub(crate) struct NodesView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct NodeView {
     /// Its URL, without secrets.
-    node: String,
+    pub(crate) node: String,
     /// `voting`, `quarantined`, `unreachable`, `unfit`, `skewed` or `silent`.
     state: &'static str,
     /// Why it does not vote.
-    trouble: Option<String>,
+    pub(crate) trouble: Option<String>,
     /// For how long it has not voted, as far as this replica knows.
     silent_ms: Option<u64>,
     /// How long it is in quarantine, if it is.

@@ -34,6 +34,20 @@ fn locks_are_listed_page_by_page_in_order() {
 }
 
 #[test]
+fn a_page_of_nobodys_locks_is_not_the_last() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 1);
+    let service = Service::with(&user, &["--nodes", &nodes]);
+    // Somebody else's data, which looks like a lock until it is looked at.
+    servers[0].command(&["HSET", "quorlock:a", "other", "data"]);
+    service.lock(&json!({"name": "b"})).expect(201);
+    let first = service.get("/v1/locks?limit=1").expect(200).body;
+    assert_eq!((names(&first), &first["next"]), (vec![], &json!("a")));
+    let second = service.get("/v1/locks?limit=1&cursor=a").expect(200).body;
+    assert_eq!((names(&second), &second["next"]), (vec!["b"], &Value::Null));
+}
+
+#[test]
 fn a_lock_is_shown_node_by_node() {
     let user = User::new();
     let service = Service::start(&user);
@@ -67,6 +81,13 @@ fn a_service_without_a_majority_is_not_ready() {
     servers[0].kill();
     servers[1].kill();
     eventually("it is noticed", || service.get_once("/readyz").status == 503);
+    eventually("both are named", || {
+        let not_ready = service.get_once("/readyz").problem(503, "no-quorum");
+        assert!(not_ready.number("retry_after_ms") > 0);
+        let silent = not_ready.body["nodes"].as_array().unwrap();
+        silent.len() == 2
+            && silent.iter().all(|node| node["vote"] == "silent" && !node["why"].as_str().unwrap().is_empty())
+    });
     let refused = service.post_once("/v1/leases", &json!({"name": "a"})).problem(503, "no-quorum");
     assert_eq!(refused.body["nodes"].as_array().unwrap().len(), 3);
     service.get("/healthz").expect(200);

@@ -107,10 +107,13 @@ pub(crate) async fn a_listing_goes_on_behind_a_name(backend: &Backend) {
         let filter = Filter::beginning_with("in*/").after(&last).limit(3);
         let listing = client.list(&filter).await.unwrap();
         found.extend(listing.names.iter().map(|inspection| inspection.name.to_string()));
-        if !listing.is_cut {
-            break;
-        }
-        last = found.last().unwrap().clone();
+        assert_eq!(listing.is_cut, listing.last.is_some());
+        let Some(next) = listing.last else { break };
+        last = next.to_string();
     }
     assert_eq!(found, names);
+    let some = ["in*/3", "*/5", "out"].map(Filter::new);
+    let listing = client.list(&Filter::beginning_with("in*/").among(&some)).await.unwrap();
+    let found: Vec<&str> = listing.names.iter().map(|inspection| inspection.name.as_str()).collect();
+    assert_eq!(found, ["in*/3", "in*/5"]);
 }

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::auth::{Caller, Scope};
 use crate::metrics::OPENMETRICS;
-use crate::problem::{Code, Problem};
+use crate::problem::Problem;
 use crate::service::Service;
 use crate::view::NodesView;
 
@@ -32,8 +32,7 @@ pub(super) async fn readyz(State(service): State<Service>) -> Response {
     } else if nodes.has_quorum() {
         (StatusCode::OK, Json(nodes)).into_response()
     } else {
-        let detail = format!("{} of {} nodes vote", nodes.voting, service.nodes_total());
-        Problem::new(Code::NoQuorum, detail).into_response()
+        Problem::no_majority(&nodes).into_response()
     }
 }
 

@@ -47,8 +47,8 @@ pub(super) async fn history(
     if !(1..=HISTORY_MAX).contains(&limit) {
         return Err(Problem::invalid(format!("a limit of {limit}: between 1 and {HISTORY_MAX}")));
     }
-    // A name's own events may be among many others.
-    let looked_at = if which.name.is_some() { HISTORY_MAX } else { limit };
+    // What is wanted, or may be seen, can be among much that is not.
+    let looked_at = if which.name.is_none() && caller.sees_all() { limit } else { HISTORY_MAX };
     let events = service.client().history(looked_at).await?;
     let named = |name: &str| which.name.as_ref().is_none_or(|wanted| wanted == name);
     let wanted = events.iter().filter(|event| named(event.name.as_str()) && caller.sees(event.name.as_str()));

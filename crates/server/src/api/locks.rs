@@ -68,12 +68,11 @@ pub(super) async fn list(
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(Problem::invalid(format!("a limit of {limit}: between 1 and {PAGE_MAX}")));
     }
-    let filter = Filter::beginning_with(&which.prefix).after(&which.cursor).limit(limit);
+    let filter = Filter::beginning_with(&which.prefix).among(caller.names()).after(&which.cursor).limit(limit);
     let listing = service.client().list(&filter).await?;
     let missing = listing.missing.iter().map(|(node, why)| Missing { node: node.clone(), trouble: why.to_string() });
-    let next = listing.names.last().filter(|_| listing.is_cut).map(|last| last.name.to_string());
-    let seen = listing.names.iter().filter(|inspection| caller.sees(inspection.name.as_str()));
-    let locks = seen.map(LockView::new).collect();
+    let next = listing.last.map(|last| last.to_string());
+    let locks = listing.names.iter().map(LockView::new).collect();
     Ok(Json(Page { locks, next, missing: missing.collect() }))
 }
 

@@ -84,6 +84,16 @@ impl Caller {
         Err(Problem::new(Code::Forbidden, format!("{name:?} is not among the names of {:?}", self.name())))
     }
 
+    /// The names that it may see and lock.
+    pub(crate) fn names(&self) -> &[quorlock::Filter] {
+        &self.known.names
+    }
+
+    /// Whether there is no name that it may not see.
+    pub(crate) fn sees_all(&self) -> bool {
+        self.known.names.contains(&quorlock::Filter::default())
+    }
+
     /// Whether the name is among the caller's.
     pub(crate) fn sees(&self, name: &str) -> bool {
         self.known.names.iter().any(|names| names.fits(name))

@@ -1,17 +1,12 @@
 //! The library's errors as problems.
 
-use std::time::Duration;
-
 use quorlock::{
     AcquireError, BreakError, ConfigError, ExtendError, HeldError, HistoryError, InspectError, ListError, LostError,
     ReleaseError, Tally,
 };
 
-use super::{Code, Problem};
+use super::{Code, NO_QUORUM_PAUSE, Problem};
 use crate::view::millis;
-
-/// When to ask again where too few nodes answered.
-const NO_QUORUM_PAUSE: Duration = Duration::from_secs(1);
 
 impl From<ConfigError> for Problem {
     fn from(error: ConfigError) -> Self {
