@@ -112,8 +112,13 @@ impl Metrics {
         self.durations.get_or_create(&call).observe(took.as_secs_f64());
         self.requests.get_or_create(&Answered { call, method: known(method), status }).inc();
         if let Some(code) = code {
-            self.problems.get_or_create(&Failed { code: word(code) }).inc();
+            self.failed(code);
         }
+    }
+
+    /// A request came to nothing.
+    pub(crate) fn failed(&self, code: Code) {
+        self.problems.get_or_create(&Failed { code: word(code) }).inc();
     }
 
     /// The text that is scraped.

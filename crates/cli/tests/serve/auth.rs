@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
+use quorlock_testkit::eventually;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
@@ -83,16 +84,34 @@ fn others_locks_are_not_listed() {
     let user = User::new();
     let text = format!("all {} lock,read *\nbilling {} read invoices/*\n", hash(&user, OPS), hash(&user, BILLING));
     let service = Service::with(&user, &["--clients", &file(&user, "clients", &text)]);
-    for name in ["invoices/1", "orders/1"] {
+    for name in ["invoices/1", "a", "orders/1"] {
         service.post_as(OPS, "/v1/leases", &json!({"name": name})).expect(201);
     }
-    let listed = service.get_as(BILLING, "/v1/locks").expect(200).body;
-    let names: Vec<_> = listed["locks"].as_array().unwrap().iter().map(|lock| lock["name"].clone()).collect();
-    assert_eq!(names, ["invoices/1"]);
+    // Not even by the cursor of a page.
+    for path in ["/v1/locks", "/v1/locks?limit=1"] {
+        let listed = service.get_as(BILLING, path).expect(200).body;
+        let names: Vec<_> = listed["locks"].as_array().unwrap().iter().map(|lock| lock["name"].clone()).collect();
+        assert_eq!((names, &listed["next"]), (vec![json!("invoices/1")], &serde_json::Value::Null));
+    }
+    let told = || service.get_as(OPS, "/v1/history").expect(200).body["events"].as_array().unwrap().len();
+    eventually("all of it is written", || told() == 3);
+    let newest = service.get_as(BILLING, "/v1/history?limit=1").expect(200).body;
+    assert_eq!(newest["events"][0]["name"], "invoices/1", "however much others did since");
     let request = agent(None).get(service.url("/v1/events")).header("authorization", format!("Bearer {BILLING}"));
     let mut events = crate::service::Events::new(request.call().unwrap());
     let snapshot = events.until("snapshot").data;
     assert_eq!(snapshot["locks"].as_array().unwrap().len(), 1, "{snapshot}");
+}
+
+#[test]
+fn a_holder_without_a_label_is_called_by_its_clients_name() {
+    let user = User::new();
+    let service = Service::with(&user, &["--clients", &clients(&user)]);
+    service.post_as(BILLING, "/v1/leases", &json!({"name": "ledger"})).expect(201);
+    service.post_as(BILLING, "/v1/leases", &json!({"name": "invoices/1", "label": "month's end"})).expect(201);
+    let label = |name: &str| service.get_as(READER, name).expect(200).body["holder"]["label"].clone();
+    assert_eq!(label("/v1/locks/ledger"), "billing");
+    assert_eq!(label("/v1/locks/invoices%2F1"), "month's end");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use quorlock_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::common::User;
-use crate::service::{Service, agent, answer, patiently};
+use crate::service::{Service, agent, answer, cluster, patiently};
 
 const KEY: &str = "key-0123456789abcdef0123456789abcdef";
 const OWNER: &str = "owner-0123456789abcdef0123456789abcdef";
@@ -12,7 +12,12 @@ const OWNER: &str = "owner-0123456789abcdef0123456789abcdef";
 #[test]
 fn secrets_are_in_no_log_and_no_listing() {
     let user = User::new();
-    let service = Service::with(&user, &["-v", "--log", "json"]);
+    keeps_secrets(&Service::with(&user, &["-v", "--log", "json"]));
+    let (_servers, nodes) = cluster(&user, 3);
+    keeps_secrets(&Service::with(&user, &["-v", "--log", "json", "--nodes", &nodes]));
+}
+
+fn keeps_secrets(service: &Service) {
     let granted = service.lock(&json!({"name": "a"})).expect(201);
     let keyed = service.lock(&json!({"name": "b", "key": KEY})).expect(201);
     let owned = service.lock(&json!({"name": "c", "owner": OWNER})).expect(201);
@@ -65,6 +70,25 @@ fn every_request_has_a_line_with_its_number() {
     assert_eq!(line["span"]["call"], "/v1/locks/{name}");
     let fresh = agent(None).get(service.url("/healthz")).call().unwrap();
     assert_eq!(fresh.headers()["x-request-id"].len(), 16);
+}
+
+#[test]
+fn the_end_of_a_stream_is_logged_and_counted() {
+    let user = User::new();
+    let service = Service::with(&user, &["--log", "json"]);
+    service.lock(&json!({"name": "a"})).expect(201);
+    let request = agent(None).post(service.url("/v1/leases")).header("accept", "text/event-stream");
+    let response = request.header("x-request-id", "number-8").send_json(json!({"name": "a", "wait_ms": 100})).unwrap();
+    crate::service::Events::new(response).until("failed");
+    let ended = || {
+        let log = service.log();
+        let line = log.lines().find(|line| line.contains("number-8") && line.contains("\"waited\""))?;
+        Some(serde_json::from_str::<Value>(line).unwrap())
+    };
+    eventually("it is logged", || ended().is_some());
+    assert_eq!(ended().unwrap()["code"], "wait-timeout");
+    let metrics = service.get("/metrics").expect(200).body;
+    assert!(metrics.as_str().unwrap().contains("quorlock_problems_total{code=\"wait-timeout\"} 1"), "{metrics}");
 }
 
 #[test]

@@ -154,7 +154,7 @@ pub(super) async fn acquire(
 ) -> Result<Response, Problem> {
     let began = Instant::now();
     caller.may(Scope::Lock)?;
-    let order = request.check(service.limits())?;
+    let order = request.check(service.limits(), caller.name())?;
     order.names().iter().try_for_each(|name| caller.may_with(Scope::Lock, name))?;
     let waiting = Waits::new(&service, &caller, &order)?;
     if wants_events(&headers) {

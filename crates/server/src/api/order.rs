@@ -46,7 +46,7 @@ pub(super) struct LeaseRequest {
     /// How many may hold it at a time, with the mode `slots`: the same number for everyone.
     #[schema(minimum = 1, maximum = 1024)]
     slots: Option<u32>,
-    /// Shown to whoever finds it held; cut to 128 bytes.
+    /// Shown to whoever finds it held; cut to 128 bytes. The client's own name, or else its address, unless set.
     label: Option<String>,
 }
 
@@ -81,7 +81,7 @@ pub(super) enum What {
 }
 
 impl LeaseRequest {
-    pub(super) fn check(self, limits: Limits) -> Result<Order, Problem> {
+    pub(super) fn check(self, limits: Limits, caller: &str) -> Result<Order, Problem> {
         let wait = Duration::from_millis(self.wait_ms);
         if wait > limits.wait {
             let most = limits.wait.as_millis();
@@ -121,7 +121,8 @@ impl LeaseRequest {
             }
             _ => return Err(Problem::invalid("either a name or names")),
         };
-        let (ttl, label) = (self.ttl_ms.map(Duration::from_millis), self.label.unwrap_or_default());
+        let label = self.label.filter(|label| !label.is_empty()).unwrap_or_else(|| caller.to_owned());
+        let ttl = self.ttl_ms.map(Duration::from_millis);
         Ok(Order { what, ttl, wait, label, is_keyed })
     }
 }

@@ -11,11 +11,12 @@ use futures_util::stream::unfold;
 use quorlock::{AcquireError, Progress, Wait};
 use serde::Serialize;
 use tokio::sync::watch;
+use tracing::Span;
 use utoipa::ToSchema;
 
 use super::{Granted, Waits};
 use crate::api::order::{Observer, Order, Won};
-use crate::problem::Problem;
+use crate::problem::{Problem, word};
 use crate::service::Service;
 use crate::view::{Who, millis};
 
@@ -66,6 +67,8 @@ struct Waiting {
     service: Service,
     order: Arc<Order>,
     began: Instant,
+    /// That of the request, which was answered long before the stream ends.
+    span: Span,
     acquiring: Acquiring,
     /// Only the newest: a reader that is slow misses what is no longer true anyway.
     news: watch::Receiver<Option<Wait>>,
@@ -91,7 +94,8 @@ pub(super) fn stream(
         let acquired = ours.acquire(theirs.client(), Some(&observer));
         theirs.unless_stopping(acquired).await
     });
-    let waiting = Waiting { service, order, began, acquiring, news, told: None, _counted: counted };
+    let waiting =
+        Waiting { service, order, began, span: Span::current(), acquiring, news, told: None, _counted: counted };
     let events = unfold(Some(waiting), async |waiting| {
         let mut waiting = waiting?;
         let (event, is_last) = waiting.next().await;
@@ -133,9 +137,14 @@ impl Waiting {
         let granted = acquired
             .and_then(|acquired| Ok(acquired?))
             .and_then(|won| Granted::new(&self.service, &self.order, self.began, won));
+        let (code, took_us) = (granted.as_ref().err().map(Problem::code), self.began.elapsed().as_micros() as u64);
+        self.span.in_scope(|| tracing::info!(code = code.map(word), took_us, "waited"));
         match granted {
             Ok(granted) => event("granted", &granted),
-            Err(problem) => event("failed", &problem),
+            Err(problem) => {
+                self.service.metrics().failed(problem.code());
+                event("failed", &problem)
+            }
         }
     }
 }
