@@ -17,10 +17,14 @@ export class Heat {
     const waiting = after?.waiting ?? 0;
     const spot = this.names.get(name) ?? (waiting > 0 ? this.#spot(name) : null);
     if (!spot) return;
-    this.#settle(spot, clock.now());
+    const now = clock.now();
+    this.#settle(spot, now);
     spot.waiting = waiting;
     spot.peak = Math.max(spot.peak, waiting);
-    if (before && after && before.fence !== after.fence && after.held) spot.served += before.waiting > 0 ? 1 : 0;
+    for (const since of gone(before?.line ?? [], after?.line ?? [])) {
+      spot.left += 1;
+      spot.leftAfter += Math.max(0, now - since);
+    }
   }
 
   /** Something happened to a lock. Of a lease that ended, the event then says how long it was held. */
@@ -61,7 +65,8 @@ export class Heat {
     const known = this.names.get(name);
     if (known) return known;
     if (this.names.size >= NAMES_MAX) this.#forget();
-    const spot = { name, waiting: 0, peak: 0, waited: 0, served: 0, holds: 0, held: 0, longest: 0, since: clock.now() };
+    const line = { waiting: 0, peak: 0, waited: 0, left: 0, leftAfter: 0 };
+    const spot = { name, ...line, holds: 0, held: 0, longest: 0, since: clock.now() };
     this.names.set(name, spot);
     return spot;
   }
@@ -71,4 +76,15 @@ export class Heat {
     const colder = this.list().sort((a, b) => a.waited - b.waited || a.held - b.held);
     for (const { name } of colder.slice(0, NAMES_MAX / 2)) this.names.delete(name);
   }
+}
+
+/** Since when those have waited who were in line and are not any more. */
+function gone(before, after) {
+  const still = after.map(({ since_ms }) => since_ms);
+  const isStill = (since) => {
+    const at = still.indexOf(since);
+    if (at >= 0) still.splice(at, 1);
+    return at >= 0;
+  };
+  return before.map(({ since_ms }) => since_ms).filter((since) => !isStill(since));
 }

@@ -113,6 +113,14 @@ export class Table {
     return item != null;
   }
 
+  /** Does what a key is for; says whether it is for anything here. */
+  key({ key }) {
+    if (key === 'j' || key === 'ArrowDown') this.move(1);
+    else if (key === 'k' || key === 'ArrowUp') this.move(-1);
+    else return key === 'Enter' && this.open();
+    return true;
+  }
+
   destroy() {
     this.#seen.disconnect();
     cancelAnimationFrame(this.#frame);

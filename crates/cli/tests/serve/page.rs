@@ -60,6 +60,16 @@ fn waiters_move() {
 }
 
 #[test]
+fn hot_spots_tell_how_long_was_waited() {
+    holds("hot_spots_tell_how_long_was_waited");
+}
+
+#[test]
+fn a_phone_has_room_for_every_view_and_tells_why() {
+    holds("a_phone_has_room_for_every_view_and_tells_why");
+}
+
+#[test]
 fn break_works_with_confirmation() {
     holds("break_works_with_confirmation");
 }

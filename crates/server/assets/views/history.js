@@ -1,6 +1,7 @@
 // What has happened: to locks by the nodes' word, to nodes as this page has seen it.
 
-import { h, mark, write } from '../dom.js';
+import { Choice } from '../choice.js';
+import { h, write } from '../dom.js';
 import { drawWhat, drawWho, empty } from '../draw.js';
 import { Table, plain } from '../table.js';
 import { count, counted, moment, precisely } from '../words.js';
@@ -19,7 +20,7 @@ const COLUMNS = [
   ),
 ];
 
-const ONLY = [
+const KINDS = [
   ['all', 'All', () => true],
   ['grants', 'Grants', (event) => event.what === 'granted'],
   ['lost', 'Losses', (event) => event.what === 'lost'],
@@ -28,7 +29,6 @@ const ONLY = [
 ];
 
 export function history({ store, place, go }) {
-  let only = ONLY.find(([id]) => id === place.parameters.get('only')) ?? ONLY[0];
   const keys = new WeakMap();
   let made = 0;
   const table = new Table({
@@ -41,32 +41,16 @@ export function history({ store, place, go }) {
     },
     open: (event) => go(event.node ? '/nodes' : `/lock/${encodeURIComponent(event.name)}`),
   });
-  const filter = h('input', {
-    type: 'search',
-    class: 'filter',
-    placeholder: 'Filter by name, who or why',
-    'aria-label': 'Filter by name, who or why',
-    value: place.parameters.get('filter') ?? '',
-    autocomplete: 'off',
-    spellcheck: 'false',
-    'aria-keyshortcuts': '/',
-    oninput: changed,
+  const choice = new Choice({
+    label: 'Filter by name, who or why',
+    kinds: KINDS,
+    text: ({ name, node, by, what, reason }) =>
+      `${name} ${node ?? ''} ${by?.label ?? ''} ${by?.host ?? ''} ${what} ${reason}`,
+    parameters: place.parameters,
+    changed,
   });
-  const chips = ONLY.map(([id, label]) =>
-    h(
-      'button',
-      { type: 'button', 'aria-pressed': id === only[0] ? 'true' : 'false', onclick: () => choose(id) },
-      label,
-    ),
-  );
   const summary = h('p', { class: 'summary', role: 'status' });
-  const bar = h(
-    'div',
-    { class: 'bar-of-view' },
-    filter,
-    h('div', { class: 'chips', role: 'group', 'aria-label': 'Which' }, ...chips),
-    summary,
-  );
+  const bar = h('div', { class: 'bar-of-view' }, choice.filter, choice.chips, summary);
   const nothing = h(
     'div',
     { class: 'nothing' },
@@ -84,25 +68,15 @@ export function history({ store, place, go }) {
     nothing,
   );
 
-  function choose(id) {
-    only = ONLY.find(([other]) => other === id);
-    chips.forEach((chip, at) => mark(chip, 'aria-pressed', String(ONLY[at][0] === id)));
-    changed();
-  }
-
   function changed() {
     const kept = new URLSearchParams();
-    if (filter.value) kept.set('filter', filter.value);
-    if (only !== ONLY[0]) kept.set('only', only[0]);
+    choice.keep(kept);
     place.keep(kept);
     paint();
   }
 
   function paint() {
-    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const text = (event) =>
-      `${event.name} ${event.node ?? ''} ${event.by?.label ?? ''} ${event.by?.host ?? ''} ${event.what} ${event.reason}`.toLowerCase();
-    const items = store.history.filter((event) => only[2](event) && words.every((word) => text(event).includes(word)));
+    const items = choice.among(store.history);
     table.show(items);
     nothing.hidden = items.length > 0;
     write(
@@ -113,17 +87,7 @@ export function history({ store, place, go }) {
     );
   }
 
-  function key(event) {
-    if (event.key === '/') filter.focus();
-    else if (event.key === 'j' || event.key === 'ArrowDown') table.move(1);
-    else if (event.key === 'k' || event.key === 'ArrowUp') table.move(-1);
-    else if (event.key === 'Enter') return table.open();
-    else if (event.key === 'Escape' && (filter.value || only !== ONLY[0])) {
-      filter.value = '';
-      choose('all');
-    } else return false;
-    return true;
-  }
+  const key = (event) => choice.key(event) || table.key(event);
 
   return { element, title: 'History', paint, key, destroy: () => table.destroy() };
 }

@@ -6,7 +6,7 @@ import { Table, plain } from '../table.js';
 import { count, lasting, precisely } from '../words.js';
 
 const meanHold = (spot) => (spot.holds > 0 ? spot.held / spot.holds : null);
-const meanWait = (spot) => (spot.served > 0 ? spot.waited / spot.served : null);
+const meanWait = (spot) => (spot.left > 0 ? spot.leftAfter / spot.left : null);
 
 const COLUMNS = [
   plain('name', 'Name', (spot) => spot.name, { sort: 'up', by: (spot) => spot.name }),
@@ -25,14 +25,14 @@ const COLUMNS = [
     by: (spot) => spot.waiting,
     draw: (cell, spot) => drawWaiting(cell, spot.waiting),
   },
-  plain('peak', 'At most', (spot) => (spot.peak > 0 ? count(spot.peak) : '–'), {
+  plain('peak', 'Waiters, most', (spot) => (spot.peak > 0 ? count(spot.peak) : '–'), {
     sort: 'down',
     by: (spot) => spot.peak,
   }),
   plain('wait', 'Wait, mean', (spot) => precisely(meanWait(spot)), {
     sort: 'down',
     by: (spot) => meanWait(spot) ?? -1,
-    title: 'For each who got it after waiting',
+    title: 'Of those who have left the line, with the lock or without it',
   }),
   plain('hold', 'Hold, mean', (spot) => precisely(meanHold(spot)), {
     sort: 'down',
@@ -107,13 +107,5 @@ export function hot({ store, place, go }) {
     write(summary, `As this page has seen it, for ${lasting(performance.now() - store.heat.began)}.`);
   }
 
-  function key(event) {
-    if (event.key === 'j' || event.key === 'ArrowDown') table.move(1);
-    else if (event.key === 'k' || event.key === 'ArrowUp') table.move(-1);
-    else if (event.key === 'Enter') return table.open();
-    else return false;
-    return true;
-  }
-
-  return { element, title: 'Hot spots', paint, key, destroy: () => table.destroy() };
+  return { element, title: 'Hot spots', paint, key: (event) => table.key(event), destroy: () => table.destroy() };
 }

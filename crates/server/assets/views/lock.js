@@ -42,7 +42,7 @@ export function lock({ store, place }) {
     said,
     panel('Holder', 'who-has-it', left, facts),
     panel('In line', 'in-line', lineWords, line),
-    panel('Node by node', 'by-node', wide('Node by node', ['Node', 'Says', 'Fence', 'Time left', 'Wait'], nodes)),
+    panel('Node by node', 'by-node', wide('Node by node', ['Node', 'Says', 'Fence', 'Time left', 'Waiters'], nodes)),
     panel('Timeline', 'whole', strip),
     panel(
       'What happened',

@@ -1,5 +1,6 @@
 // All locks: who has what, for how long still, and who waits.
 
+import { Choice } from '../choice.js';
 import { h, mark, write } from '../dom.js';
 import { drawDots, drawLeft, drawWaiting, drawWho, empty } from '../draw.js';
 import { Store } from '../store.js';
@@ -42,7 +43,7 @@ const COLUMNS = [
   plain('fence', 'Fence', (lock) => lock.fence ?? lock.digest ?? '–', { sort: 'down', by: (lock) => lock.fence ?? 0 }),
 ];
 
-const ONLY = [
+const KINDS = [
   ['all', 'All', () => true],
   ['waited', 'Waited for', (lock) => lock.waiting > 0],
   ['odd', 'Odd', isOdd, 'Broken, undecided, or not on every node that answers'],
@@ -64,7 +65,6 @@ export function locks({ store, place, go }) {
   const { parameters } = place;
   let sort = COLUMNS.find((column) => column.id === parameters.get('sort') && column.sort) ?? COLUMNS[0];
   let direction = parameters.get('order') ?? sort.sort;
-  let only = ONLY.find(([id]) => id === parameters.get('only')) ?? ONLY[0];
   let made = { version: -1, at: 0 };
 
   const table = new Table({
@@ -75,24 +75,13 @@ export function locks({ store, place, go }) {
     open: (lock) => go(`/lock/${encodeURIComponent(lock.name)}`),
     onSort: (column) => order(column, column === sort ? (direction === 'up' ? 'down' : 'up') : column.sort),
   });
-  const filter = h('input', {
-    type: 'search',
-    class: 'filter',
-    placeholder: 'Filter by name or holder',
-    'aria-label': 'Filter by name or holder',
-    value: parameters.get('filter') ?? '',
-    autocomplete: 'off',
-    spellcheck: 'false',
-    'aria-keyshortcuts': '/',
-    oninput: changed,
+  const choice = new Choice({
+    label: 'Filter by name or holder',
+    kinds: KINDS,
+    text: ({ name, holder }) => `${name} ${holder?.label ?? ''} ${holder?.host ?? ''}`,
+    parameters,
+    changed,
   });
-  const chips = ONLY.map(([id, label, , title]) =>
-    h(
-      'button',
-      { type: 'button', title, 'aria-pressed': id === only[0] ? 'true' : 'false', onclick: () => choose(id) },
-      label,
-    ),
-  );
   const sorts = COLUMNS.filter((column) => column.sort).map((column) =>
     h('option', { value: column.id, selected: column === sort }, column.label),
   );
@@ -102,14 +91,7 @@ export function locks({ store, place, go }) {
     ...sorts,
   );
   const summary = h('p', { class: 'summary', role: 'status' });
-  const bar = h(
-    'div',
-    { class: 'bar-of-view' },
-    filter,
-    h('div', { class: 'chips', role: 'group', 'aria-label': 'Which' }, ...chips),
-    sorting,
-    summary,
-  );
+  const bar = h('div', { class: 'bar-of-view' }, choice.filter, choice.chips, sorting, summary);
   const nothing = h('div', { class: 'nothing', hidden: true });
   const element = h(
     'section',
@@ -133,32 +115,19 @@ export function locks({ store, place, go }) {
     changed();
   }
 
-  function choose(id) {
-    only = ONLY.find(([other]) => other === id);
-    chips.forEach((chip, at) => mark(chip, 'aria-pressed', String(ONLY[at][0] === id)));
-    changed();
-  }
-
   function changed() {
     const kept = new URLSearchParams();
-    if (filter.value) kept.set('filter', filter.value);
+    choice.keep(kept);
     if (sort !== COLUMNS[0]) kept.set('sort', sort.id);
     if (direction !== sort.sort) kept.set('order', direction);
-    if (only !== ONLY[0]) kept.set('only', only[0]);
     place.keep(kept);
     made.version = -1;
     paint();
   }
 
   function list() {
-    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const text = (lock) => `${lock.name} ${lock.holder?.label ?? ''} ${lock.holder?.host ?? ''}`.toLowerCase();
-    const items = [];
-    for (const lock of store.locks.values()) {
-      if (only[2](lock) && (words.length === 0 || words.every((word) => text(lock).includes(word)))) items.push(lock);
-    }
     const sign = direction === 'up' ? 1 : -1;
-    const keyed = items.map((lock) => [sort.by(lock), lock]);
+    const keyed = choice.among(store.locks.values()).map((lock) => [sort.by(lock), lock]);
     keyed.sort(([a, lock], [b, other]) => (a < b ? -sign : a > b ? sign : lock.name < other.name ? -1 : 1));
     return keyed.map(([, lock]) => lock);
   }
@@ -200,7 +169,7 @@ export function locks({ store, place, go }) {
         empty(
           'Nothing fits',
           'There are locks, and none of them fits the filter.',
-          h('p', {}, h('button', { type: 'button', onclick: clear }, 'Show all')),
+          h('p', {}, h('button', { type: 'button', onclick: () => choice.clear() }, 'Show all')),
         ),
       free: () =>
         empty(
@@ -212,20 +181,7 @@ export function locks({ store, place, go }) {
     nothing.replaceChildren(said[key]());
   }
 
-  function clear() {
-    filter.value = '';
-    choose('all');
-  }
-
-  function key(event) {
-    if (event.key === '/') filter.focus();
-    else if (event.key === 'j' || event.key === 'ArrowDown') table.move(1);
-    else if (event.key === 'k' || event.key === 'ArrowUp') table.move(-1);
-    else if (event.key === 'Enter') return table.open();
-    else if (event.key === 'Escape' && (filter.value || only !== ONLY[0])) clear();
-    else return false;
-    return true;
-  }
+  const key = (event) => choice.key(event) || table.key(event);
 
   return { element, title: 'Locks', paint, key, destroy: () => table.destroy() };
 }

@@ -2,10 +2,11 @@
 
 import { createRequire } from 'node:module';
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 
 const require = createRequire(`${process.env.QUORLOCK_PAGE_MODULES}/`);
 export const { chromium } = require('playwright-core');
-export const axe = require.resolve('axe-core/axe.min.js');
+const axe = require.resolve('axe-core/axe.min.js');
 
 /** Longer than anything takes, on a machine that is busy with other tests. */
 const PATIENCE_MS = 120_000;
@@ -73,6 +74,16 @@ export class Visit {
       assert.ok(Date.now() < end, `${what}: ${JSON.stringify(seen)}`);
       await new Promise((done) => setTimeout(done, 100));
     }
+  }
+
+  /** Makes sure that axe finds nothing serious in what is there. */
+  async checked(what) {
+    // The checker itself is not the page's: it is put in behind the policy's back.
+    await this.page.evaluate(await readFile(axe, 'utf8'));
+    const { violations } = await this.page.evaluate(() => globalThis.axe.run());
+    const serious = violations.filter(({ impact }) => ['serious', 'critical'].includes(impact));
+    const told = serious.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html.slice(0, 160))]);
+    assert.deepEqual(told, [], what);
   }
 
   /** Ends the visit. `forgiven` are complaints that the claim itself has caused. */

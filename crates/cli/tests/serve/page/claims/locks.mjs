@@ -68,6 +68,34 @@ export const locks = {
     await visit.end();
   },
 
+  async hot_spots_tell_how_long_was_waited() {
+    const held = await caller.lock({ name: 'hot', ttl_ms: LONG_MS });
+    const visit = await Visit.begin(address);
+    await visit.open('/hot');
+    const gone = new AbortController();
+    const waiting = caller.lock({ name: 'hot', wait_ms: 600_000, ttl_ms: LONG_MS }, gone.signal).catch(() => {});
+    const row = await visit.sees('.hot .space .row', 'hot');
+    const cell = (id) => row.locator(`.${id}`).textContent();
+    await visit.until(
+      'one waits',
+      () => cell('waiters'),
+      (text) => text === '1',
+    );
+    assert.equal(await cell('wait'), '–', 'nobody has left the line');
+    gone.abort();
+    await waiting;
+    // Those who have waited in vain have waited as well.
+    const mean = await visit.until(
+      'it is told',
+      () => cell('wait'),
+      (text) => / s$/.test(text),
+    );
+    assert.ok(Number.parseFloat(mean) > 0, mean);
+    assert.equal(await cell('waiters'), '–');
+    await caller.release(held);
+    await visit.end();
+  },
+
   async break_works_with_confirmation() {
     const lease = await caller.lock({ name: 'db/primary', ttl_ms: LONG_MS, label: 'stuck' });
     const visit = await Visit.begin(address);
