@@ -10,7 +10,7 @@ use crate::command::demo::Dice;
 use crate::exit::Failure;
 
 const NODES: usize = 5;
-const WORKERS: u64 = 32;
+const WORKERS: u64 = 64;
 /// Short constants, so that losses and quarantines can be watched from beginning to end.
 const TTL: Duration = Duration::from_secs(5);
 const MAX_TTL: Duration = Duration::from_secs(10);
@@ -21,21 +21,33 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// One in so many holders hangs, and renews nothing.
 const HANGS: usize = 20;
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 26] = [
+    "accounts/7",
+    "accounts/12",
+    "backup/db-1",
+    "backup/db-2",
+    "backup/files",
+    "cache/warm-up",
+    "deploy/ap",
     "deploy/eu",
     "deploy/us",
+    "import/orders",
+    "import/stock",
     "invoices/42",
     "invoices/43",
     "invoices/44",
-    "nightly-report",
-    "backup/db-1",
-    "backup/db-2",
-    "cache/warm-up",
-    "search/reindex",
-    "mail/outbox",
-    "scheduler",
     "ledger",
-    "accounts/7",
+    "mail/digest",
+    "mail/outbox",
+    "migrations",
+    "nightly-report",
+    "payments/refunds",
+    "payments/settle",
+    "scheduler",
+    "search/reindex",
+    "sitemap",
+    "tenants/acme",
+    "tenants/globex",
 ];
 const READ: [&str; 3] = ["prices", "rates", "catalogue"];
 const SLOTS: [(&str, u32); 2] = [("encoders", 4), ("exports", 2)];
