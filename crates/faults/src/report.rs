@@ -127,8 +127,8 @@ the longest ttl; nobody does so here, and quorlock does it by itself. Where ther
 
 const WITHIN: &str = "\
 Servers are killed and come back with their files or without, are stopped, flushed, filled up, reconfigured, put on a slow
-disk, and have their wall clocks stepped back, or ahead within the drift that is allowed for; networks cut, delay, lose,
-hold back, refuse, swallow and deliver late; clients are killed. Of quorlock's row, overlaps, fences out of order, harm to
+disk, and have their wall clocks stepped back, or ahead within the drift that is allowed for; networks cut, close
+one way, delay, lose, hold back, refuse, swallow and deliver late; clients are killed. Of quorlock's row, overlaps, fences out of order, harm to
 the fenced register, starved waiters and broken clients must be 0, or the run fails. Late writes need not be: a busy machine
 holds up a client by itself now and then, which then comes too late and finds its fence refused.";
 

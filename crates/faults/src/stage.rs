@@ -122,6 +122,7 @@ impl Node {
         match deed.act {
             Act::Cut => link.cut(),
             Act::CutAfterRequests => link.cut_after_requests(amount),
+            Act::HalfClose => link.half_close(),
             Act::Delay => link.delay(Duration::from_millis(amount)),
             Act::Lose => {
                 let (one_in, for_good_one_in) = (amount, FOR_GOOD_ONE_IN);

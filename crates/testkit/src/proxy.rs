@@ -103,6 +103,12 @@ impl Proxy {
         self.change(Change::Order(Order::Cut));
     }
 
+    /// Ends what comes down on all connections: clients see the end of the
+    /// stream and what waits for them is lost. What they send still goes up.
+    pub fn half_close(&self) {
+        self.change(Change::Order(Order::HalfClose));
+    }
+
     /// Passes on the next `n` reads from clients, then cuts the connection that
     /// carried the last of them. The server gets that request whole, its client
     /// gets a reset and no byte of the reply.

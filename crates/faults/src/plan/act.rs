@@ -32,6 +32,8 @@ pub enum Act {
     Cut,
     /// They are reset after `amount` more requests, each of which the server has got.
     CutAfterRequests,
+    /// Clients see the end of the stream; what they had sent by then, and send before they notice, reaches the server.
+    HalfClose,
     /// Every message takes `amount` milliseconds more.
     Delay,
     /// Messages get lost, and arrive later or with a reset.
@@ -123,7 +125,7 @@ const fn kind(act: Act, on: On, lasts_ms: (u64, u64), amount: (u64, u64)) -> Kin
     Kind { act, on, bound, lasts_ms, amount }
 }
 
-const ALL: [Kind; 22] = [
+const ALL: [Kind; 23] = [
     kind(Act::Kill, On::Node, (1, 800), (0, 0)),
     kind(Act::Wipe, On::Node, (1, 800), (0, 0)),
     kind(Act::Freeze, On::Node, (50, 2_500), (0, 0)),
@@ -136,6 +138,7 @@ const ALL: [Kind; 22] = [
     kind(Act::Nudge, On::Node, (0, 0), (5, 50)),
     kind(Act::Cut, On::Link, (0, 0), (0, 0)),
     kind(Act::CutAfterRequests, On::Link, (0, 0), (1, 20)),
+    kind(Act::HalfClose, On::Link, (0, 0), (0, 0)),
     kind(Act::Delay, On::Link, (300, 2_500), (1, 120)),
     kind(Act::Lose, On::Link, (300, 2_500), (4, 20)),
     kind(Act::DropRequests, On::Link, (100, 2_000), (0, 0)),

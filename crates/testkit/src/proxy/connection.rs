@@ -35,6 +35,7 @@ pub(super) struct Modes {
 #[derive(Clone, Copy)]
 pub(super) enum Order {
     Cut,
+    HalfClose,
     Strand,
     StrandNext,
     Deliver,
@@ -67,6 +68,8 @@ struct Connection {
     down: Lane,
     phase: Phase,
     half_closed: bool,
+    /// The client has seen the end of what comes down.
+    mute: bool,
     delivered: Vec<Sender<()>>,
     modes: Modes,
     chances: Chances,
@@ -157,6 +160,7 @@ impl Connection {
             down: Lane::default(),
             phase: Phase::Open,
             half_closed: false,
+            mute: false,
             delivered: Vec::new(),
             modes: Modes::default(),
             chances,
@@ -238,7 +242,7 @@ impl Connection {
     }
 
     fn take_reply(&mut self, bytes: Vec<u8>) {
-        let lost = self.client.is_none() || self.phase == Phase::CutWhenSent;
+        let lost = self.client.is_none() || self.mute || self.phase == Phase::CutWhenSent;
         if lost || self.modes.drop_replies {
             self.counters.dropped_down.add(bytes.len());
             return;
@@ -302,6 +306,7 @@ impl Connection {
     fn obey(&mut self, Ordered { order, done }: Ordered) {
         let carries = matches!(self.phase, Phase::Open | Phase::StrandNext | Phase::CutWhenSent);
         match order {
+            Order::HalfClose if carries => self.fall_silent(),
             Order::Strand if carries => self.strand(),
             Order::StrandNext if carries && !self.up.is_empty() => self.strand(),
             Order::StrandNext if carries => self.phase = Phase::StrandNext,
@@ -310,6 +315,16 @@ impl Connection {
                 self.delivered.push(done);
             }
             _ => {}
+        }
+    }
+
+    /// Ends what comes down. What the client sends still goes up.
+    fn fall_silent(&mut self) {
+        self.mute = true;
+        self.down.clear();
+        if let Some(client) = &self.client {
+            // One that is gone shows when it is read.
+            let _ = shutdown(&client.stream, Shutdown::Write);
         }
     }
 
