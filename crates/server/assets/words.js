@@ -24,10 +24,11 @@ export function precisely(ms) {
   return ms < 10 * SECOND ? `${(Math.max(0, ms) / SECOND).toFixed(1)} s` : lasting(ms);
 }
 
-/** `340 µs`, `1.9 ms`, `12 ms`. */
+/** `340 µs`, `1.9 ms`, `12 ms`, `1.2 s`. */
 export function trip(micros) {
   if (micros == null) return NOTHING;
   if (micros < 1_000) return `${Math.round(micros)} µs`;
+  if (micros >= 1_000_000) return `${Number((micros / 1_000_000).toFixed(1))} s`;
   return micros < 10_000 ? `${Number((micros / 1_000).toFixed(1))} ms` : `${Math.round(micros / 1_000)} ms`;
 }
 

@@ -21,7 +21,7 @@ export const news = {
     );
     await visit.sees('#quorum', '2 of 3 vote, can lose 0 more');
     await visit.sees('.headline[data-level=low]', 'can lose 0 more');
-    await visit.sees('.node[data-kind=vote] .numbers', /p50\d[\d.]* (µs|ms)p99\d[\d.]* (µs|ms)/);
+    await visit.sees('.node[data-kind=vote] .numbers', /p50\d[\d.]* (µs|m?s)p99\d[\d.]* (µs|m?s)/);
     await visit.checked('a node in quarantine');
     await visit.page.keyboard.press('5');
     await visit.sees('.history .space .row', 'restarted');
