@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Errand, Standing};
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
+use quorlock_core::time::Moment;
 use quorlock_core::vote::{Request, Silence, Vote};
 use tokio::sync::mpsc;
 
@@ -64,8 +65,8 @@ pub(crate) trait Session: Send {
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>);
 
     /// Puts a batch on its way while nothing else is. A node that knows its answers on the spot may return them: votes and
-    /// acknowledgements only, for a refusal has to come before the hint that follows it.
-    fn send_alone(&mut self, life: Option<Life>, batch: Vec<Letter>) -> Option<Vec<Reply>> {
+    /// acknowledgements only, for a refusal has to come before the hint that follows it. It is this moment.
+    fn send_alone(&mut self, life: Option<Life>, batch: Vec<Letter>, _now: Moment) -> Option<Vec<Reply>> {
         self.send(life, batch);
         None
     }

@@ -169,7 +169,8 @@ impl Link {
     pub(crate) fn flush(&self) {
         // Those who are told of it may have something to send, and others may meanwhile.
         while let Some((batch, replies)) = self.send_until_answered() {
-            self.tell_all(batch, replies);
+            let now = batch.at;
+            self.tell_all(batch, replies, now);
         }
     }
 
@@ -192,7 +193,7 @@ impl Link {
             let batch = Batch { sent, at: clock::now(), since: runtime::now() };
             if !port.batches.is_empty() {
                 port.session.send(life, letters);
-            } else if let Some(replies) = port.session.send_alone(life, letters) {
+            } else if let Some(replies) = port.session.send_alone(life, letters, batch.at) {
                 port.heard = batch.since;
                 return Some((batch, replies));
             }
@@ -212,7 +213,7 @@ impl Link {
             port.batches.pop_front()
         };
         let Some(batch) = batch else { return Ok(()) };
-        if self.tell_all(batch, replies) {
+        if self.tell_all(batch, replies, clock::now()) {
             return Err(lost_memory());
         }
         self.flush();
@@ -220,11 +221,11 @@ impl Link {
     }
 
     /// Tells everyone what has come of a batch. Whether the node has forgotten us.
-    fn tell_all(&self, batch: Batch, replies: Vec<Reply>) -> bool {
+    ///
+    /// One look at the clock for all of them: validity is counted from when they were sent, and looked at again.
+    fn tell_all(&self, batch: Batch, replies: Vec<Reply>, now: Moment) -> bool {
         self.config.traffic.received(replies.len());
         let mut new_life = false;
-        // One look at the clock for all of them: validity is counted from when they were sent, and looked at again.
-        let now = clock::now();
         self.pulse.took(now.since(batch.at));
         let mut settled = self.outbox().settle(&batch.sent, &replies).into_iter();
         let is_news = settled.len() > 0;

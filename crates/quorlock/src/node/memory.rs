@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Errand, Incarnation, NodeTime, Record, apply, attend, hand_on};
 use quorlock_core::ticket::Channel;
+use quorlock_core::time::Moment;
 use quorlock_core::vote::{Request, Vote};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
@@ -380,13 +381,13 @@ impl Session for MemorySession {
         self.ask(Asked::Batch(life, batch));
     }
 
-    fn send_alone(&mut self, life: Option<Life>, batch: Vec<Letter>) -> Option<Vec<Reply>> {
+    fn send_alone(&mut self, life: Option<Life>, batch: Vec<Letter>, now: Moment) -> Option<Vec<Reply>> {
         let mut state = self.node.state();
         if state.frozen || state.generation != self.generation {
             state.take(self.question(Asked::Batch(life, batch)));
             return None;
         }
-        let replies = state.vote(life, &batch, time());
+        let replies = state.vote(life, &batch, time_at(now));
         if replies.iter().all(Reply::is_grant) {
             return Some(replies);
         }
@@ -403,7 +404,11 @@ impl Drop for MemorySession {
 }
 
 fn time() -> NodeTime {
-    NodeTime { wall_micros: clock::wall_micros(), life_millis: clock::now().as_nanos() / 1_000_000 }
+    time_at(clock::now())
+}
+
+fn time_at(now: Moment) -> NodeTime {
+    NodeTime { wall_micros: clock::wall_micros(), life_millis: now.as_nanos() / 1_000_000 }
 }
 
 #[cfg(test)]
