@@ -2,6 +2,7 @@
 
 mod change;
 mod mark;
+mod past;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use crate::auth::Caller;
 use crate::view::{EventView, LockView, NodesView, millis};
 use change::Tracked;
 pub(crate) use mark::Mark;
+use past::Past;
 
 /// How often the nodes are looked at.
 const PACE: Duration = Duration::from_secs(1);
@@ -56,6 +58,7 @@ struct State {
     nodes: NodesView,
     /// Newest first.
     history: Vec<EventView>,
+    past: Past,
     looked: Option<Instant>,
 }
 
@@ -98,6 +101,7 @@ impl Hub {
                 locks: BTreeMap::new(),
                 nodes,
                 history: Vec::new(),
+                past: Past::default(),
                 looked: None,
             }),
         })
@@ -145,12 +149,10 @@ impl Hub {
         };
         if let Ok(history) = history {
             let history: Vec<EventView> = history.iter().map(EventView::new).collect();
-            let fresh = history.iter().take_while(|event| state.history.first() != Some(event));
-            let mut fresh: Vec<_> = fresh.map(|event| ("history", json(event), Some(event.name.clone()))).collect();
-            fresh.reverse();
+            let fresh = state.past.add(&history);
             // The first look has no earlier one to differ from.
             if state.looked.is_some() {
-                news.append(&mut fresh);
+                news.extend(fresh.iter().map(|event| ("history", json(event), Some(event.name.clone()))));
             }
             state.history = history;
         }

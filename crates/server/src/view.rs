@@ -12,7 +12,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 }
 
 /// Who holds a lock, for people to look at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 pub(crate) struct Who {
     /// The user and the host.
     host: String,
@@ -227,11 +227,11 @@ impl NodeView {
     }
 }
 
-/// One thing that has happened to a lock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+/// One thing that has happened to a lock. In the order of time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 pub(crate) struct EventView {
     /// When, in milliseconds of Unix time by the nodes' clocks.
-    at_ms: u64,
+    pub(crate) at_ms: u64,
     /// To which lock.
     pub(crate) name: String,
     /// `granted`, `released`, `lost` or `broken`.
@@ -247,6 +247,13 @@ pub(crate) struct EventView {
 }
 
 impl EventView {
+    /// Somebody's grant at this time.
+    #[cfg(test)]
+    pub(crate) fn at(at_ms: u64) -> Self {
+        let (name, mode, reason) = ("a".into(), "exclusive".into(), String::new());
+        Self { at_ms, name, what: "granted", fence: None, by: None, mode, reason }
+    }
+
     pub(crate) fn new(event: &Event) -> Self {
         Self {
             at_ms: event.at_micros / 1_000,
