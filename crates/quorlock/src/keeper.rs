@@ -62,7 +62,7 @@ struct Inner {
     verdict: Option<(u32, Option<Tally>)>,
     /// The moment of the earliest call that the timers owe us.
     scheduled: Option<Moment>,
-    /// That call, or one that was replaced by it.
+    /// The last call that was asked of them.
     call: Option<Call>,
     /// Whether something has been queued at the links.
     queued: bool,
