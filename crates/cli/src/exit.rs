@@ -73,6 +73,10 @@ pub(crate) enum Failure {
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         match error {
+            AcquireError::WaitTimeout(held) if held.tally.refused() == 0 => Self::undecided(
+                format!("too few nodes had answered for {} when the wait was over", held.name),
+                held.tally,
+            ),
             AcquireError::Held(held) | AcquireError::WaitTimeout(held) => Self::Held { error: held, since: None },
             AcquireError::NoQuorum { name, tally } => Self::undecided(format!("no quorum for {name}"), tally),
             other => Self::Acquire(other),

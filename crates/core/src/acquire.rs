@@ -181,7 +181,7 @@ impl Acquire {
             State::Resting { .. } => self.ask(now, node_micros, dice),
             State::Asking(asking) => {
                 if self.plan.give_up.is_some_and(|end| now >= end) {
-                    asking.give_up_on_the_rest();
+                    asking.give_up_on_the_rest(now);
                     let verdict = asking.round.defeat();
                     let mut steps = self.decide(now, dice);
                     if matches!(self.state, State::Asking(_)) {
@@ -189,7 +189,7 @@ impl Acquire {
                     }
                     steps
                 } else if asking.deadline.is_some_and(|at| now >= at) {
-                    asking.give_up_on_the_rest();
+                    asking.give_up_on_the_rest(now);
                     let mut steps = self.decide(now, dice);
                     steps.extend(self.complete_the_turn(now));
                     steps
@@ -337,8 +337,7 @@ impl Acquire {
     }
 
     fn deadline(&self, now: Moment) -> Moment {
-        let deadline = now + self.plan.node_deadline;
-        self.plan.give_up.map_or(deadline, |end| deadline.min(end.max(now)))
+        now + self.plan.node_deadline
     }
 
     /// The verdict falls the moment it is certain.

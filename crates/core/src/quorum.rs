@@ -124,7 +124,7 @@ impl fmt::Display for Tally {
             self.ballots.iter().filter(|b| matches!(b, Ballot::Silent(why) if want(why))).count()
         };
         let quarantined = silent(|why| matches!(why, Silence::Quarantined(_)));
-        let unheard = silent(|why| matches!(why, Silence::Unheard));
+        let unheard = silent(|why| matches!(why, Silence::Unheard | Silence::CutOff));
         let counts = [
             (self.refused(), "refused"),
             (quarantined, "quarantined"),
@@ -149,6 +149,8 @@ pub enum Verdict {
     Held,
     /// Too few nodes voted.
     NoQuorum,
+    /// The asker's own time was over before enough nodes had answered.
+    CutOff,
     /// A majority granted, but too late for the lease to be of use.
     TooSlow,
     /// It was asked for in a way that does not go with how it is held.

@@ -171,7 +171,12 @@ impl Round {
             .slots
             .iter()
             .any(|s| matches!(s, Slot::Refused(Refusal::Held { .. } | Refusal::Behind { .. } | Refusal::LineFull)));
-        if contested && !self.is_unanswerable() { Verdict::Held } else { Verdict::NoQuorum }
+        let is_lost = |slot: &&Slot| matches!(slot, Slot::Silent(why) if *why != Silence::CutOff);
+        match self.is_unanswerable() {
+            false if contested => Verdict::Held,
+            true if self.slots.iter().filter(is_lost).count() <= self.quorum.spare() => Verdict::CutOff,
+            _ => Verdict::NoQuorum,
+        }
     }
 
     /// The highest fence that anyone has mentioned.

@@ -357,6 +357,8 @@ pub enum Silence {
     Skewed(i64),
     /// Nothing came back by the node deadline.
     Late,
+    /// The asker's own time was over before the node deadline.
+    CutOff,
     /// The connection ended before the answer came.
     Broken(String),
     /// The node answered with an error.
@@ -375,6 +377,7 @@ impl fmt::Display for Silence {
             Self::Unfit(why) => write!(f, "unfit: {why}"),
             Self::Skewed(micros) => write!(f, "skewed: its clock is {:+.1} s off", *micros as f64 / 1e6),
             Self::Late => f.write_str("silent: no answer by the node deadline"),
+            Self::CutOff => f.write_str("had not answered when the wait was over"),
             Self::Broken(why) => write!(f, "broken: {why}"),
             Self::Failed(why) => write!(f, "failed: {why}"),
             Self::Owing => f.write_str("owes too many releases"),

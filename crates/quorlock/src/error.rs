@@ -141,7 +141,7 @@ pub enum AcquireError {
     /// Somebody else holds it.
     #[error("{0}")]
     Held(Box<HeldError>),
-    /// Somebody else held it for as long as the caller wanted to wait.
+    /// Somebody else held it for as long as the caller wanted to wait, or that was shorter than the nodes took to answer.
     #[error("waited in vain: {0}")]
     WaitTimeout(Box<HeldError>),
     /// A semaphore of this name is in use with another number of permits.

@@ -220,8 +220,10 @@ impl Recipe {
     fn explain(&self, name: Name, defeat: Defeat, mode: Mode, timed: bool) -> AcquireError {
         let tally = self.handle.cluster.name_nodes(defeat.tally);
         match defeat.verdict {
-            Verdict::Held if timed => AcquireError::WaitTimeout(Box::new(HeldError::new(name, tally))),
-            Verdict::Held => AcquireError::Held(Box::new(HeldError::new(name, tally))),
+            Verdict::Held | Verdict::CutOff if timed => {
+                AcquireError::WaitTimeout(Box::new(HeldError::new(name, tally)))
+            }
+            Verdict::Held | Verdict::CutOff => AcquireError::Held(Box::new(HeldError::new(name, tally))),
             Verdict::NoQuorum => AcquireError::NoQuorum { name, tally },
             Verdict::TooSlow | Verdict::Won => AcquireError::TooSlow { name, tally },
             Verdict::Mismatch if tally.ballots.contains(&Ballot::Refused(Refusal::Retired)) => {

@@ -106,7 +106,7 @@ impl Counters {
     pub(crate) fn defeated(&self, verdict: Verdict) {
         match verdict {
             Verdict::Held => add(&self.held),
-            Verdict::NoQuorum => add(&self.no_quorum),
+            Verdict::NoQuorum | Verdict::CutOff => add(&self.no_quorum),
             Verdict::TooSlow | Verdict::Won => add(&self.too_slow),
             // Nothing went wrong but the question.
             Verdict::Mismatch => {}

@@ -98,7 +98,7 @@ impl Code {
     fn title(self) -> &'static str {
         match self {
             Self::LockHeld => "The lock is held",
-            Self::WaitTimeout => "The lock was held for as long as it was waited for",
+            Self::WaitTimeout => "The lock was not to be had for as long as it was waited for",
             Self::LeaseLost => "The lease is lost",
             Self::NotHolder => "This is no lease of that name",
             Self::NotHeld => "Nobody holds the lock",

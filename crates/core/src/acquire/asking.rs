@@ -117,8 +117,9 @@ impl Asking {
         self.take(node, Outcome::Voted { vote: Vote::grant(fence), sent });
     }
 
-    /// The deadline has come: whoever owes an answer is silent.
-    pub(super) fn give_up_on_the_rest(&mut self) {
+    /// The deadline of the nodes has come, or that of the asker: whoever owes an answer is silent.
+    pub(super) fn give_up_on_the_rest(&mut self, now: Moment) {
+        let silence = if self.deadline.is_some_and(|at| now < at) { Silence::CutOff } else { Silence::Late };
         self.deadline = None;
         self.sealing.clear();
         for node in 0..self.nodes.len() {
@@ -126,7 +127,7 @@ impl Asking {
             let Contact { pending, refused, .. } = *contact;
             *contact = Contact { refused: refused.filter(|_| !pending), ..Contact::default() };
             if pending && self.round.slots()[node] == Slot::Waiting {
-                self.round.take(node, Outcome::Silent(Silence::Late));
+                self.round.take(node, Outcome::Silent(silence.clone()));
             }
         }
     }

@@ -328,7 +328,7 @@ fn giving_up_ends_a_round_in_flight() {
     assert_eq!(run.tick(0)[1..], [Step::Wake(at(100))], "before the node deadline");
     assert_eq!(run.take(99, 0, grant(7, 0)), []);
     let steps = run.tick(100);
-    assert_eq!(run.defeated(&steps).verdict, Verdict::NoQuorum);
+    assert_eq!(run.defeated(&steps).verdict, Verdict::CutOff);
 }
 
 #[test]

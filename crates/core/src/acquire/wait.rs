@@ -182,6 +182,10 @@ impl Acquire {
 
     /// What to say at the end: answers that were cut off do not unsay that somebody else has it.
     pub(super) fn last_heard(&self, verdict: Verdict) -> Verdict {
-        if verdict == Verdict::NoQuorum && self.held.is_some() { Verdict::Held } else { verdict }
+        if matches!(verdict, Verdict::NoQuorum | Verdict::CutOff) && self.held.is_some() {
+            Verdict::Held
+        } else {
+            verdict
+        }
     }
 }

@@ -46,6 +46,14 @@ fn a_dead_majority_is_no_quorum_even_if_one_refuses() {
 }
 
 #[test]
+fn nodes_that_were_cut_off_are_no_lost_quorum_unless_they_could_not_have_made_one() {
+    let (dead, cut) = (|| Outcome::Silent(Silence::Late), || Outcome::Silent(Silence::CutOff));
+    assert_eq!(round(5, &[grant(1), grant(1), cut(), dead(), dead()]).defeat(), Verdict::CutOff);
+    assert_eq!(round(5, &[grant(1), cut(), dead(), dead(), dead()]).defeat(), Verdict::NoQuorum);
+    assert_eq!(round(5, &[held(), cut(), cut(), grant(1), grant(1)]).defeat(), Verdict::Held);
+}
+
+#[test]
 fn a_wrong_epoch_is_silence() {
     let round = round(1, &[refusal(Refusal::WrongEpoch)]);
     assert_eq!(round.tally().silent(), 1);

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use quorlock::{AcquireError, Client, ClientBuilder, Lease};
-use quorlock_testkit::{Proxy, eventually_async};
+use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
 use super::line::{InLine, in_line, waiting};
 use crate::common::long::{self, DRAINING, Wired, connected, more, soon, votes};
@@ -47,6 +47,20 @@ async fn a_wait_that_ends_with_a_node_frozen_names_the_holder() {
     let AcquireError::WaitTimeout(held) = error else { panic!("{error}") };
     assert_eq!(held.holder.expect("the others know it").label, "night shift");
     cluster.servers[0].thaw();
+    has_left(&cluster, client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_is_shorter_than_the_nodes_take_does_not_blame_them() {
+    let cluster = Wired::ready(NODES).await;
+    let client = connected(cluster.direct().ttl(Duration::from_secs(60)).node_deadline(Duration::from_secs(20))).await;
+    cluster.servers[..2].iter().for_each(RedisServer::freeze);
+    let error =
+        soon(client.lock("job").acquire_within(Duration::from_millis(1))).await.expect_err("too few can answer");
+    assert!(matches!(error, AcquireError::WaitTimeout(_)), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("too few nodes had answered for \"job\"") && text.contains("not heard"), "{text}");
+    cluster.servers[..2].iter().for_each(RedisServer::thaw);
     has_left(&cluster, client).await;
 }
 
