@@ -110,3 +110,24 @@ fn hints_from_nowhere_are_ignored() {
     let mut run = Run::new(waiting(3));
     assert_eq!(run.hint(0, 0), [], "nothing was asked yet");
 }
+
+#[test]
+fn a_lease_that_was_waited_for_counts_from_the_request_that_was_granted() {
+    let mut run = Run::refused(waiting(3), NEXT);
+    let (ticket, ttl) = (run.acquire.ticket(), run.acquire.plan.ttl.as_millis());
+    let free = 3 * ttl;
+    let mut polls = 0;
+    for now in (0..free).step_by(1_000).skip(1) {
+        if asked(&run.tick(now)).is_some() {
+            polls += 1;
+            (0..3).for_each(|node| drop(run.take(now + 4, node, held_in(9, NEXT))));
+        }
+    }
+    assert!(polls > 20 && run.acquire.ticket() == ticket, "it has waited for longer than any lease lasts: {polls}");
+    run.hint(free, 0);
+    run.hint(free, 1);
+    run.take(free + 4, 0, grant(50, free));
+    let won = won(&run.take(free + 4, 1, grant(50, free)));
+    assert_eq!(won.acks, sent([Some(free), Some(free), None]));
+    assert_eq!(won.valid_until, at(free + ttl - 102), "the whole ttl, less drift");
+}
