@@ -1,9 +1,22 @@
-//! The seeds of past bugs, by name. Above each stands what to undo, and what its run breaks then; with everything in place it
-//! breaks nothing. The page says when that was seen last.
+//! The seeds of past bugs and of missing rules, by name. Above each bug stands what to undo, and what its run breaks then; with
+//! everything in place it breaks nothing. The page says when that was seen last.
 //!
 //! When plans change, a seed becomes one run among others, and another is to be looked for: undo what is said, let
 //! `./x sim --runs 300000` name the first seed that breaks something, and see that its run breaks nothing with
 //! everything in place.
+
+/// For each rule that can be switched off, a seed whose run shows that it is missing. When plans change, `./x sim --without RULE`
+/// looks for another and says so.
+pub const MISSED: &[(&str, u64)] = &[
+    ("quarantine", 2_412_632_086),
+    ("release-everywhere", 2_057_096_167),
+    ("count-from-send", 102_857_416),
+    ("equal-fences", 157_175_041),
+    ("yield", 4_255_394_779),
+    ("yield-to-voters", 635_119_037),
+    ("lost-is-final", 3_801_194_987),
+    ("raise-own-votes", 806_281_794),
+];
 
 /// The name of a bug, a seed that shows it, and what it was.
 pub type Kept = (&'static str, u64, &'static str);

@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 #[derive(Parser)]
 #[command(name = "./x sim")]
 struct Arguments {
-    /// The run of this seed only; with --runs, so many from it on.
+    /// The run of this seed only; with --runs or --mutants, so many from it on.
     #[arg(long)]
     seed: Option<u64>,
     /// How many runs, of fresh seeds [default: 10000].
@@ -25,10 +25,10 @@ struct Arguments {
     /// Tell what happens, in the run of --seed.
     #[arg(long, requires = "seed", conflicts_with = "runs")]
     trace: bool,
-    /// Without this rule of the protocol: how many runs does it take to notice?
+    /// Without this rule of the protocol: how many runs does it take to notice? With --seed, its run only.
     #[arg(long, value_parser = rule)]
     without: Option<Rule>,
-    /// Without each rule of the protocol in turn.
+    /// Then without each rule of the protocol in turn: the run of the seed that is kept for it, and of fresh ones.
     #[arg(long, conflicts_with_all = ["trace", "without"])]
     mutants: bool,
     /// Where to write the page with the figures.
@@ -44,7 +44,7 @@ fn rule(name: &str) -> Result<Rule, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let (Some(seed), None) = (arguments.seed, arguments.runs) {
+    if let (Some(seed), None, false) = (arguments.seed, arguments.runs, arguments.mutants) {
         return tell(seed, Options { without: arguments.without, is_told: arguments.trace });
     }
     let (base, runs) = (arguments.seed.unwrap_or_else(Seeded::fresh), arguments.runs.unwrap_or(10_000));

@@ -46,6 +46,11 @@ impl Sweep {
         }
     }
 
+    /// How many runs there were.
+    pub fn runs(&self) -> u64 {
+        self.runs
+    }
+
     fn rows(&self) -> [(&'static str, u64, &Counts); 2] {
         [("within", self.runs - self.beyond, &self.within_counts), ("beyond", self.beyond, &self.beyond_counts)]
     }
@@ -76,9 +81,10 @@ impl fmt::Display for Sweep {
 pub struct Hunt {
     /// Which rule.
     name: &'static str,
+    /// Of fresh seeds.
     runs: u64,
     found: u64,
-    /// The first run that showed that it is missing.
+    /// A run that shows that it is missing: of the seed that is kept for it or, if that shows nothing, of a fresh one.
     pub first: Option<(u64, Breach)>,
 }
 
@@ -86,34 +92,46 @@ pub struct Hunt {
 const ENOUGH: u64 = 50;
 /// How long to go on after the first finding, for an average.
 const HUNT_MAX: Duration = Duration::from_secs(60);
+/// After so many runs without a finding a rule is not missed: ten times as many as the rarest has taken on average.
+const HUNTED_MAX: u64 = 400_000;
 
 impl Hunt {
-    /// Makes runs without this rule, from this seed on, until it has been missed often enough.
-    pub fn of(rule: Rule, base: u64, most: u64) -> Self {
-        let name = Rule::ALL.iter().find(|(_, other)| *other == rule).map_or("", |(name, _)| name);
-        let mut hunt = Self { name, runs: 0, found: 0, first: None };
+    /// Makes runs without this rule: that of the seed that is kept for it, and so many from this seed on, for an average.
+    /// If nothing shows by then, it goes on.
+    pub fn of(rule: Rule, base: u64, runs: u64) -> Self {
+        let mut hunt = Self::kept(rule);
         let began = Instant::now();
-        while hunt.runs < most && hunt.found < ENOUGH && (hunt.found == 0 || began.elapsed() < HUNT_MAX) {
+        while hunt.first.is_none() && hunt.runs < HUNTED_MAX
+            || hunt.runs < runs && hunt.found < ENOUGH && began.elapsed() < HUNT_MAX
+        {
             hunt.look(rule, base.wrapping_add(hunt.runs));
         }
         hunt
     }
 
-    /// Makes runs without this rule, from this seed on, until it has been missed once.
-    pub fn once(rule: Rule, base: u64, most: u64) -> Self {
-        let mut hunt = Self { name: "", runs: 0, found: 0, first: None };
-        while hunt.runs < most && hunt.found == 0 {
-            hunt.look(rule, base.wrapping_add(hunt.runs));
-        }
-        hunt
+    /// Makes runs without this rule until it has been missed once: that of the seed that is kept for it, then fresh ones.
+    pub fn once(rule: Rule, base: u64) -> Self {
+        Self::of(rule, base, 0)
+    }
+
+    fn kept(rule: Rule) -> Self {
+        let name = Rule::ALL.iter().find(|(_, other)| *other == rule).map_or("", |(name, _)| name);
+        let seed = kept::MISSED.iter().find(|(other, _)| *other == name).map(|(_, seed)| *seed);
+        let first = seed.and_then(|seed| Some((seed, missed(rule, seed)?)));
+        Self { name, runs: 0, found: 0, first }
     }
 
     fn look(&mut self, rule: Rule, seed: u64) {
         self.runs += 1;
-        if let Some(breach) = run(seed, Options { without: Some(rule), is_told: false }).breach {
+        if let Some(breach) = missed(rule, seed) {
             self.found += 1;
             self.first.get_or_insert((seed, breach));
         }
+    }
+
+    /// Whether the seed that is kept shows nothing any more.
+    fn is_new(&self) -> bool {
+        self.first.as_ref().is_some_and(|(seed, _)| !kept::MISSED.contains(&(self.name, *seed)))
     }
 
     fn average(&self) -> Option<f64> {
@@ -121,18 +139,29 @@ impl Hunt {
     }
 }
 
+/// What the run of a seed shows without a rule.
+fn missed(rule: Rule, seed: u64) -> Option<Breach> {
+    run(seed, Options { without: Some(rule), is_told: false }).breach
+}
+
 impl fmt::Display for Hunt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, runs, found, .. } = self;
-        match (&self.first, self.average()) {
-            (Some((seed, breach)), Some(average)) => {
-                write!(
-                    f,
-                    "without {name}: missed in {found} of {runs} runs, one in {average:.0}; seed {seed}: {breach}"
-                )
-            }
-            _ => write!(f, "without {name}: not missed in {runs} runs"),
+        write!(f, "without {name}: ")?;
+        match runs {
+            0 => f.write_str("missed")?,
+            _ => write!(f, "missed in {found} of {runs} runs")?,
         }
+        if let Some(average) = self.average() {
+            write!(f, ", one in {average:.0}")?;
+        }
+        if let Some((seed, breach)) = &self.first {
+            write!(f, "; seed {seed}: {breach}")?;
+        }
+        if self.is_new() {
+            f.write_str(" (the seed that is kept for it shows nothing any more: this one is to be kept)")?;
+        }
+        Ok(())
     }
 }
 

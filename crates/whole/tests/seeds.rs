@@ -2,29 +2,42 @@
 
 use std::time::{Duration, Instant};
 
+use quorlock::Rule;
 use quorlock_whole::dice::Seeded;
 use quorlock_whole::kept;
-use quorlock_whole::report::Sweep;
+use quorlock_whole::report::{Hunt, Sweep};
 use quorlock_whole::run::{Options, run};
 
-/// How many fresh seeds are run, and for how long at most.
-const FRESH: (u64, Duration) = (4_000, Duration::from_secs(30));
+/// How many fresh seeds are run: so many at least, however long that takes, and more for as long as this.
+const FRESH_MIN: u64 = 2_000;
+const FRESH_MAX: u64 = 4_000;
+const FRESH_TIME: Duration = Duration::from_secs(30);
 
 #[test]
 fn fresh_seeds_break_nothing() {
     let (base, began) = (Seeded::fresh(), Instant::now());
     println!("from seed {base} on");
     let mut sweep = Sweep::default();
-    for seed in base..base + FRESH.0 {
-        if began.elapsed() > FRESH.1 {
+    for at in 0..FRESH_MAX {
+        if at >= FRESH_MIN && began.elapsed() > FRESH_TIME {
             break;
         }
+        let seed = base.wrapping_add(at);
         sweep.add(seed, &run(seed, Options::default()));
         if let Some((seed, breach)) = &sweep.first {
             panic!("{breach}; the same again, told: ./x sim --seed {seed} --trace");
         }
     }
-    println!("{sweep}");
+    println!("{} runs in {:.1?}\n{sweep}", sweep.runs(), began.elapsed());
+}
+
+#[test]
+fn every_rule_is_missed() {
+    for (name, rule) in Rule::ALL {
+        let hunt = Hunt::once(rule, Seeded::fresh());
+        println!("{hunt}");
+        assert!(hunt.first.is_some(), "nobody misses {name}");
+    }
 }
 
 #[test]

@@ -10,6 +10,8 @@ pub struct Occasion {
     date: String,
     /// Of which commit.
     commit: String,
+    /// With which command.
+    command: String,
     /// On which machine.
     machine: String,
     /// Which seed was the first.
@@ -23,6 +25,7 @@ impl Occasion {
         Self {
             date: said("date", &["-u", "+%Y-%m-%d"]),
             commit: said("git", &["describe", "--always", "--dirty"]),
+            command: std::env::args().skip(1).fold("./x sim".into(), |all, word| all + " " + &word),
             machine: format!("{}, {cores} cores", said("uname", &["-s", "-m"])),
             first,
         }
@@ -30,9 +33,11 @@ impl Occasion {
 
     /// One line.
     pub fn told(&self) -> String {
-        let Self { date, commit, machine, .. } = self;
+        let Self { date, commit, command, machine, .. } = self;
         let version = env!("CARGO_PKG_VERSION");
-        format!("Written by `./x sim` on {date}, of quorlock {version}, commit {commit}; not to be edited. {machine}.")
+        format!(
+            "Written by `{command}` on {date}, of quorlock {version}, commit {commit}; not to be edited. {machine}."
+        )
     }
 }
 
