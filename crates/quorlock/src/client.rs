@@ -323,6 +323,14 @@ impl Client {
         self.handle.cluster.counters.read(&self.handle.cluster.traffic)
     }
 
+    /// Whom this client's timers will have to call: attempts, leases and questions that are under way. For tests of this
+    /// project only.
+    #[cfg(feature = "doors")]
+    #[doc(hidden)]
+    pub fn calls_to_come(&self) -> usize {
+        self.handle.cluster.timers.to_come()
+    }
+
     /// Declares that no lock can be outstanding on these nodes: they become one new cluster and may vote at once.
     ///
     /// For a new cluster this saves the quarantine of `max_ttl`. For one in use it is dangerous: two holders may come of

@@ -134,6 +134,12 @@ impl Timers {
         }
     }
 
+    /// How many calls there are to come, to those who still exist.
+    #[cfg(any(test, feature = "doors"))]
+    pub(crate) fn to_come(&self) -> usize {
+        self.queue().calls.to_come()
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -23,6 +23,8 @@ pub struct Figures {
     pub memory: u64,
     /// Tasks of the runtime.
     pub tasks: u64,
+    /// Calls that the timers of clients have to make.
+    pub calls: u64,
     /// Sockets, timers and other open files.
     pub files: u64,
     /// Open files of databases.
@@ -53,9 +55,12 @@ const MEMORY_SLACK_KIB: u64 = 6 * 1024;
 /// As many as there may have been at one time: SQLite keeps files for connections to come.
 const DATABASES_MAX: u64 = 64;
 
+/// How many rounds the page shows.
+const COLUMNS: usize = 5;
+
 impl Figures {
     pub(crate) const HEAD: &str =
-        "   leases cancelled    failed  mishaps  rss KiB  tasks  files    dbs   keys  conns  server KiB";
+        "   leases cancelled    failed  mishaps  rss KiB  tasks  calls  files    dbs   keys  conns  server KiB";
 
     pub(crate) fn take(worlds: &[World], doings: &Doings) -> Self {
         let sum = |of: fn(&World) -> u64| worlds.iter().map(of).sum();
@@ -67,6 +72,7 @@ impl Figures {
             mishaps: doings.mishaps,
             memory: memory(),
             tasks: Handle::current().metrics().num_alive_tasks() as u64,
+            calls: sum(World::calls),
             files,
             databases,
             keys: sum(World::keys),
@@ -75,10 +81,12 @@ impl Figures {
         }
     }
 
-    /// What there is more of than in the first round. Memory is judged over many rounds, and keys by what they are for.
+    /// What there is more of than in the first round. Memory is judged over many rounds, and keys by what they are for: of a
+    /// name that came up late, a fence is kept.
     pub(crate) fn more_than(&self, first: &Self) -> Vec<String> {
         let each = [
             ("tasks", self.tasks, first.tasks),
+            ("calls that timers have to make", self.calls, first.calls),
             ("open files", self.files, first.files),
             ("open files of databases", self.databases, first.databases.max(DATABASES_MAX)),
             ("connections", self.connections, first.connections),
@@ -97,6 +105,7 @@ impl fmt::Display for Figures {
             mishaps,
             memory,
             tasks,
+            calls,
             files,
             databases,
             keys,
@@ -105,10 +114,35 @@ impl fmt::Display for Figures {
         } = self;
         write!(
             f,
-            "{leases:9} {cancelled:9} {failed:9} {mishaps:8} {memory:8} {tasks:6} {files:6} {databases:6} {keys:6} {connections:6} \
+            "{leases:9} {cancelled:9} {failed:9} {mishaps:8} {memory:8} {tasks:6} {calls:6} {files:6} {databases:6} {keys:6} {connections:6} \
              {server_memory:11}"
         )
     }
+}
+
+/// Some rounds, as a table for the page.
+pub(crate) fn table(rounds: &[Figures]) -> String {
+    let last = rounds.len().saturating_sub(1);
+    let mut shown: Vec<usize> = (0..COLUMNS).map(|column| last * column / (COLUMNS - 1)).collect();
+    shown.dedup();
+    let row = |what: &str, of: fn(&Figures) -> u64| {
+        let cells: Vec<String> = shown.iter().map(|round| of(&rounds[*round]).to_string()).collect();
+        format!("| {what} | {} |\n", cells.join(" | "))
+    };
+    let numbers: Vec<String> = shown.iter().map(|round| (round + 1).to_string()).collect();
+    let mut table = format!("| after round | {} |\n|---|{}\n", numbers.join(" | "), "---|".repeat(shown.len()));
+    table += &row("leases won, in all", |figures| figures.leases);
+    table += &row("attempts dropped on their way, in all", |figures| figures.cancelled);
+    table += &row("nodes that lost their memory or their connections, in all", |figures| figures.mishaps);
+    table += &row("resident memory, KiB", |figures| figures.memory);
+    table += &row("tasks", |figures| figures.tasks);
+    table += &row("calls that timers have to make", |figures| figures.calls);
+    table += &row("sockets, timers and other open files", |figures| figures.files);
+    table += &row("open files of databases", |figures| figures.databases);
+    table += &row("connections at the servers", |figures| figures.connections);
+    table += &row("keys on the servers", |figures| figures.keys);
+    table += &row("memory that the servers use, KiB", |figures| figures.server_memory);
+    table
 }
 
 /// Whether memory has stayed: by the middle of the last third of the rounds, against that of the first third.
@@ -154,6 +188,7 @@ mod tests {
             mishaps: 0,
             memory: memory(round),
             tasks: 5,
+            calls: 5,
             files: 5,
             databases: 5,
             keys: 5,
@@ -170,11 +205,19 @@ mod tests {
     }
 
     #[test]
+    fn the_table_shows_the_first_round_and_the_last() {
+        let table = table(&rounds(|round| 1_000 + round));
+        assert!(table.starts_with("| after round | 1 | 8 | 15 | 22 | 30 |\n|---|---|---|---|---|---|\n"), "{table}");
+        assert!(table.contains("| resident memory, KiB | 1000 | 1007 | 1014 | 1021 | 1029 |"), "{table}");
+    }
+
+    #[test]
     fn one_more_of_anything_is_told() {
         let first = &rounds(|_| 0)[0];
         assert_eq!(first.more_than(first), Vec::<String>::new());
         let more = [
             Figures { tasks: 6, ..first.clone() },
+            Figures { calls: 6, ..first.clone() },
             Figures { files: 6, ..first.clone() },
             Figures { databases: DATABASES_MAX + 1, ..first.clone() },
             Figures { connections: 6, ..first.clone() },

@@ -30,7 +30,7 @@ pub const ROUNDS_MIN: usize = 3;
 const LOOKS: u32 = 600;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs a plan, printing what is left after each round.
+/// Runs a plan, printing what is left after each round, and a table of some of them in the end.
 ///
 /// # Errors
 /// [`Growth`] says what has grown, or what did not come to rest.
@@ -54,6 +54,7 @@ pub async fn run(plan: Plan) -> Result<Vec<Figures>, Growth> {
         all.push(figures);
     }
     figures::judge(&all)?;
+    println!("\n{}", figures::table(&all));
     Ok(all)
 }
 

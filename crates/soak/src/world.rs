@@ -65,16 +65,16 @@ impl World {
         }
     }
 
-    /// Something happens to one node. Others have to wait until it votes again before they may follow.
-    pub(crate) fn mishap(&self, node: usize, forgets: bool) {
+    /// Something happens to one node, unless it is a file: that does not forget, and nobody is connected to it. Others
+    /// have to wait until it votes again before they may follow.
+    pub(crate) fn mishap(&self, node: usize, forgets: bool) -> bool {
         match &self.nodes {
             Nodes::Memory(nodes) if forgets => nodes.restart_empty(node),
             Nodes::Memory(nodes) => {
                 nodes.down(node);
                 nodes.up(node);
             }
-            // A file does not forget.
-            Nodes::Sqlite(_) => {}
+            Nodes::Sqlite(_) => return false,
             Nodes::Redis(servers) if forgets => servers[node].restart_empty(),
             Nodes::Redis(servers) => {
                 for kind in ["normal", "pubsub"] {
@@ -82,6 +82,7 @@ impl World {
                 }
             }
         }
+        true
     }
 
     /// What shows that something is still going on, in words.
@@ -104,6 +105,11 @@ impl World {
             }
         }
         all
+    }
+
+    /// Of the clients that stay.
+    pub(crate) fn calls(&self) -> u64 {
+        self.clients.iter().map(|client| client.calls_to_come() as u64).sum()
     }
 
     pub(crate) fn keys(&self) -> u64 {

@@ -87,6 +87,12 @@ impl Calls {
         entries.into_iter().filter_map(|Reverse((_, call))| self.cancel(call)).collect()
     }
 
+    /// How many there are, to those who still exist.
+    #[cfg(any(test, feature = "doors"))]
+    pub(super) fn to_come(&self) -> usize {
+        self.heap.iter().filter(|Reverse((_, call))| self.is_to_come(*call)).count()
+    }
+
     fn is_to_come(&self, call: Call) -> bool {
         let desk = &self.desks[call.desk];
         desk.number == call.number && desk.whom.as_ref().is_some_and(|whom| whom.strong_count() > 0)

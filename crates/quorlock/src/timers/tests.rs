@@ -30,12 +30,15 @@ async fn calls_come_in_the_order_of_their_moments() {
     assert!(timers.at(start + Duration::from_millis(40), weak(&late)).is_some());
     assert!(timers.at(start + Duration::from_millis(30), weak(&never)).is_some());
     assert!(timers.at(start + Duration::from_millis(20), weak(&early)).is_some());
+    assert_eq!(timers.to_come(), 3);
     drop(never);
+    assert_eq!(timers.to_come(), 2);
     *early.again.lock().unwrap() = Some(start + Duration::from_millis(60));
     for expected in [1, 2, 1] {
         assert_eq!(heard.recv().await, Some(expected));
     }
     assert!(clock::now() >= start + Duration::from_millis(60));
+    assert_eq!(timers.to_come(), 0);
     timers.close();
     task.await.unwrap();
 }
