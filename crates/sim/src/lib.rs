@@ -2,6 +2,7 @@
 //! in every order of events within bounds; with all rules of the protocol in force, and without each of them in turn.
 
 pub mod line;
+pub mod occasion;
 pub mod report;
 pub mod scenario;
 pub mod search;

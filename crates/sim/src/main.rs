@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use quorlock_sim::occasion::Occasion;
 use quorlock_sim::report::{HEAD, Row, WIDE_HEAD, Wide, page};
 use quorlock_sim::scenario::ALL;
 
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
         return ExitCode::from(64);
     }
     if let Some(path) = &options.write
-        && let Err(error) = std::fs::write(path, page(&rows, &wide))
+        && let Err(error) = std::fs::write(path, page(&Occasion::now("model"), &rows, &wide))
     {
         eprintln!("{} cannot be written: {error}", path.display());
         return ExitCode::FAILURE;

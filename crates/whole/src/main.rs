@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clap::Parser;
 use quorlock::Rule;
+use quorlock_sim::occasion::Occasion;
 use quorlock_whole::dice::Seeded;
 use quorlock_whole::kept;
-use quorlock_whole::report::{Hunt, Occasion, Sweep, page};
+use quorlock_whole::report::{Hunt, Sweep, page};
 use quorlock_whole::run::{Options, run};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -85,7 +86,7 @@ fn main() -> ExitCode {
         })
         .collect();
     if let Some(path) = &arguments.write
-        && let Err(error) = std::fs::write(path, page(&Occasion::now(base), &sweep, &hunts))
+        && let Err(error) = std::fs::write(path, page(&Occasion::now("sim"), base, &sweep, &hunts))
     {
         eprintln!("{} cannot be written: {error}", path.display());
         return ExitCode::FAILURE;

@@ -1,16 +1,14 @@
 //! Figures, and the page that shows them.
 
-mod occasion;
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use quorlock::Rule;
+use quorlock_sim::occasion::Occasion;
 
 use crate::kept;
 use crate::run::{Breach, Counts, Options, Outcome, run};
-pub use occasion::Occasion;
 
 /// What came of many runs.
 #[derive(Clone, Debug, Default)]
@@ -165,8 +163,8 @@ impl fmt::Display for Hunt {
     }
 }
 
-/// The page.
-pub fn page(occasion: &Occasion, sweep: &Sweep, hunts: &[Hunt]) -> String {
+/// The page, of runs from this seed on.
+pub fn page(occasion: &Occasion, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> String {
     let mut page = String::from("# The whole library, simulated\n\n");
     let mut add = |line: String| {
         page.push_str(&line);
@@ -175,7 +173,7 @@ pub fn page(occasion: &Occasion, sweep: &Sweep, hunts: &[Hunt]) -> String {
     add(occasion.told());
     add(include_str!("page.md").trim_end().into());
     add(String::new());
-    add(figures(occasion.first, sweep));
+    add(figures(first, sweep));
     add("| | runs | leases | overlaps | writes taken | writes refused | ended early |\n|---|---|---|---|---|---|---|"
         .into());
     for (which, runs, counts) in sweep.rows() {

@@ -11,10 +11,10 @@ use std::hash::BuildHasher as _;
 
 use quorlock_core::mode::Mode;
 
-use super::turn::{Turn, line};
+use super::turn::{Turn, beginning, line};
 use super::world::{Action, Flaws, World};
 use crate::search::{Counter, Finding, STATES_MAX, way_to};
-use crate::world::{Breach, Mixed};
+use crate::world::{Breach, Line, Mixed};
 
 /// Longer than an entry lease and a few polls of everyone, in seconds.
 const LONG: f64 = 8.0;
@@ -80,9 +80,7 @@ impl State {
 impl Fair {
     /// Looks at all of it.
     pub fn search(self) -> Finding {
-        let modes = vec![Mode::EXCLUSIVE; self.waiters];
-        let world = World::new(3, &modes, true, self.flaws, None);
-        let start = State { world, since: 0.0, may_lose: self.loss };
+        let start = self.beginning();
         // Where each state came from.
         let mut seen: HashMap<u64, Option<(u64, Turn)>> = HashMap::from([(start.key(), None)]);
         let mut open = vec![(start.key(), start)];
@@ -93,8 +91,7 @@ impl Fair {
             }
             if let Some(waiter) = state.starved() {
                 let way = way_to(&seen, key);
-                let mut story: Vec<_> = way.iter().map(|turn| turn.tell()).collect();
-                story.push(line(waiter, "is never served"));
+                let story = self.tell(&way, waiter);
                 let counter = Some(Counter { breach: Breach::Starved, length: way.len(), story });
                 return Finding { states: seen.len(), counter, exhausted: false };
             }
@@ -111,5 +108,22 @@ impl Fair {
             }
         }
         Finding { states: seen.len(), counter: None, exhausted: true }
+    }
+
+    fn beginning(self) -> State {
+        let modes = vec![Mode::EXCLUSIVE; self.waiters];
+        let world = World::new(3, &modes, true, self.flaws, None);
+        State { world, since: 0.0, may_lose: self.loss }
+    }
+
+    fn tell(self, way: &[Turn], waiter: usize) -> Vec<Line> {
+        let mut state = self.beginning();
+        let mut story = vec![beginning(&state.world)];
+        for turn in way {
+            state = state.after(*turn).unwrap_or(state);
+            story.push(turn.tell(&state.world));
+        }
+        story.push(line(&state.world, Some(waiter), "is never served"));
+        story
     }
 }

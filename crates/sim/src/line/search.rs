@@ -9,7 +9,7 @@ use std::hash::BuildHasher as _;
 
 use quorlock_core::mode::Mode;
 
-use super::turn::{Turn, line};
+use super::turn::{Turn, beginning, line};
 use super::world::{Action, Flaws, World};
 use crate::search::{Counter, Finding};
 use crate::world::{Breach, Line, Mixed};
@@ -24,13 +24,13 @@ const STILL: (f64, usize) = (5.0, 30);
 
 /// Searches with these flaws.
 pub fn search(flaws: Flaws) -> Finding {
-    let start = World::new(3, &[Mode::EXCLUSIVE; 3], true, flaws, None);
+    let begin = || World::new(3, &[Mode::EXCLUSIVE; 3], true, flaws, None);
+    let start = begin();
     let mut seen = HashSet::from([Mixed.hash_one((start.key(), false))]);
     let mut open = VecDeque::from([(start, Vec::new())]);
     while let Some((world, way)) = open.pop_front() {
         if let Some((breach, fate)) = fate(&world) {
-            let mut story: Vec<Line> = way.iter().map(|turn: &Turn| turn.tell()).collect();
-            story.push(fate);
+            let story = tell(begin(), &way, fate);
             let counter = Counter { breach, length: way.len(), story };
             return Finding { states: seen.len(), counter: Some(counter), exhausted: false };
         }
@@ -53,6 +53,16 @@ pub fn search(flaws: Flaws) -> Finding {
     Finding { states: seen.len(), counter: None, exhausted: true }
 }
 
+fn tell(mut world: World, way: &[Turn], fate: Line) -> Vec<Line> {
+    let mut story = vec![beginning(&world)];
+    for turn in way {
+        turn.take(&mut world);
+        story.push(turn.tell(&world));
+    }
+    story.push(fate);
+    story
+}
+
 fn turns(action: Action, way: &[Turn]) -> Vec<Turn> {
     let Action::Request(client, node) = action else { return Vec::new() };
     let mut turns = vec![Turn::Answered(client, node)];
@@ -64,15 +74,18 @@ fn turns(action: Action, way: &[Turn]) -> Vec<Turn> {
 
 /// What becomes of it, if that is not what should.
 fn fate(world: &World) -> Option<(Breach, Line)> {
-    if let Some(waiter) = restless(world.clone()) {
-        return Some((Breach::Restless, line(waiter, "asks again and again, though nothing has changed")));
+    let mut end = world.clone();
+    if let Some(waiter) = restless(&mut end) {
+        let what = "asks again and again, though nothing has changed";
+        return Some((Breach::Restless, line(&end, Some(waiter), what)));
     }
-    let waiter = starved(world.clone())?;
-    Some((Breach::Starved, line(waiter, "is not served in a hundred polls of everyone")))
+    let mut end = world.clone();
+    let waiter = starved(&mut end)?;
+    Some((Breach::Starved, line(&end, Some(waiter), "is not served in a hundred polls of everyone")))
 }
 
 /// Whoever is not served, though everything is fair from now on.
-fn starved(mut world: World) -> Option<usize> {
+fn starved(world: &mut World) -> Option<usize> {
     let end = world.seconds() + LONG;
     while !world.unserved().is_empty() && world.seconds() < end {
         world.settle();
@@ -87,7 +100,7 @@ fn starved(mut world: World) -> Option<usize> {
 }
 
 /// Whoever asks too often while somebody holds.
-fn restless(mut world: World) -> Option<usize> {
+fn restless(world: &mut World) -> Option<usize> {
     let holders = world.holders();
     let (end, before) = (world.seconds() + STILL.0, world.asked.clone());
     while !holders.is_empty() && world.seconds() < end {

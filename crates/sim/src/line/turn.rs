@@ -60,20 +60,50 @@ impl Turn {
         true
     }
 
-    /// What happened, for the story.
-    pub(super) fn tell(self) -> Line {
+    /// What happened, for the story, and how it stands after that.
+    pub(super) fn tell(self, after: &World) -> Line {
         match self {
-            Self::Answered(client, node) => line(client, &format!("is answered by n{}", node + 1)),
-            Self::Lost(client, node) => line(client, &format!("does not reach n{}", node + 1)),
-            Self::Hinted(client, node) => line(client, &format!("gets a hint from n{}", node + 1)),
-            Self::Handed(client, node) => line(client, &format!("hears that n{} has given it its vote", node + 1)),
-            Self::Called(client) => line(client, "looks at the clock"),
-            Self::Pass => Line { at: 0.0, who: String::new(), what: "time passes".into() },
+            Self::Answered(client, node) => line(after, Some(client), &format!("is answered by n{}", node + 1)),
+            Self::Lost(client, node) => line(after, Some(client), &format!("does not reach n{}", node + 1)),
+            Self::Hinted(client, node) => line(after, Some(client), &format!("gets a hint from n{}", node + 1)),
+            Self::Handed(client, node) => {
+                line(after, Some(client), &format!("hears that n{} has given it its vote", node + 1))
+            }
+            Self::Called(client) => line(after, Some(client), "looks at the clock"),
+            Self::Pass => line(after, None, "time passes"),
         }
     }
 }
 
-/// A line of the story, about this client.
-pub(super) fn line(client: usize, what: &str) -> Line {
-    Line { at: 0.0, who: char::from(b'A' + client as u8).to_string(), what: what.into() }
+/// A line of the story, about this client or all of them: what, and how votes and places stand.
+pub(super) fn line(world: &World, client: Option<usize>, what: &str) -> Line {
+    let who = client.map(|client| name(client).to_string()).unwrap_or_default();
+    Line { at: world.seconds() * 1_000.0, who, what: format!("{what}: {}", standing(world)) }
+}
+
+/// The first line of a story.
+pub(super) fn beginning(world: &World) -> Line {
+    let names: Vec<String> = world.unserved().into_iter().map(|client| name(client).to_string()).collect();
+    line(world, None, &format!("{} have asked all nodes, with tickets in this order", names.join(", ")))
+}
+
+fn name(client: usize) -> char {
+    char::from(b'A' + client as u8)
+}
+
+/// `votes n1 A, n2 none, n3 C; in line n1 B C`
+fn standing(world: &World) -> String {
+    let vote = |(node, whose): (usize, Option<usize>)| match whose {
+        Some(client) => format!("n{} {}", node + 1, name(client)),
+        None => format!("n{} none", node + 1),
+    };
+    let votes: Vec<String> = world.votes().into_iter().enumerate().map(vote).collect();
+    let lines = world.lines().into_iter().enumerate().filter(|(_, line)| !line.is_empty());
+    let lines: Vec<String> = lines
+        .map(|(node, line)| {
+            line.into_iter().fold(format!("n{}", node + 1), |all, client| format!("{all} {}", name(client)))
+        })
+        .collect();
+    let lines = if lines.is_empty() { "nobody".into() } else { lines.join(", ") };
+    format!("votes {}; in line {lines}", votes.join(", "))
 }

@@ -277,6 +277,12 @@ impl World {
         self.records.iter().map(|record| voter(record).map(|(client, _)| *client)).collect()
     }
 
+    /// Who waits on each node, lowest ticket first.
+    pub fn lines(&self) -> Vec<Vec<usize>> {
+        let line = |record: &Record| record.line.iter().map(|place| place.waiter.channel.0 as usize).collect();
+        self.records.iter().map(line).collect()
+    }
+
     /// How many attempts the client has begun that has begun most of them.
     pub fn attempts_most(&self) -> usize {
         self.attempts.values().map(|(_, serial)| serial + 1).max().unwrap_or_default()

@@ -1,9 +1,9 @@
-//! When, where and of what a run was made.
+//! When, where and of what a page was written.
 
 use std::process::Command;
 use std::thread;
 
-/// What the page says about the run itself.
+/// What a page says about the run that wrote it.
 #[derive(Clone, Debug)]
 pub struct Occasion {
     /// When, as `2026-11-16`.
@@ -14,26 +14,23 @@ pub struct Occasion {
     command: String,
     /// On which machine.
     machine: String,
-    /// Which seed was the first.
-    pub first: u64,
 }
 
 impl Occasion {
-    /// Here and now, from this seed on. What the system does not tell is left open.
-    pub fn now(first: u64) -> Self {
+    /// Here and now, by this verb of `./x`, with the arguments of this process. What the system does not tell is left open.
+    pub fn now(verb: &str) -> Self {
         let cores = thread::available_parallelism().map_or_else(|_| "unknown".into(), |cores| cores.to_string());
         Self {
             date: said("date", &["-u", "+%Y-%m-%d"]),
             commit: said("git", &["describe", "--always", "--dirty"]),
-            command: std::env::args().skip(1).fold("./x sim".into(), |all, word| all + " " + &word),
+            command: std::env::args().skip(1).fold(format!("./x {verb}"), |all, word| all + " " + &word),
             machine: format!("{}, {cores} cores", said("uname", &["-s", "-m"])),
-            first,
         }
     }
 
     /// One line.
     pub fn told(&self) -> String {
-        let Self { date, commit, command, machine, .. } = self;
+        let Self { date, commit, command, machine } = self;
         let version = env!("CARGO_PKG_VERSION");
         format!(
             "Written by `{command}` on {date}, of quorlock {version}, commit {commit}; not to be edited. {machine}."
