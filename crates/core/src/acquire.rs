@@ -316,7 +316,10 @@ impl Acquire {
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
         asking.set_pending(&nodes, deadline);
         let (attempt, proposal) = (asking.attempt, asking.proposal);
-        alloc::vec![Step::Ask { nodes, request: self.request(attempt, proposal) }]
+        // And for the wake-up that goes with it.
+        let mut steps = Vec::with_capacity(2);
+        steps.push(Step::Ask { nodes, request: self.request(attempt, proposal) });
+        steps
     }
 
     fn proposal(&self, node_micros: Option<i64>) -> Fence {

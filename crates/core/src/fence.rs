@@ -1,7 +1,8 @@
 //! Numbers that grow with every lease of a name, across nodes that know nothing of each other.
 
-use alloc::vec::Vec;
 use core::fmt;
+
+use crate::quorum::gathered;
 
 /// A number that grows with every lease of a name; the resource that is protected checks it.
 ///
@@ -36,9 +37,10 @@ impl fmt::Display for Fence {
     }
 }
 
-/// The middle of some readings; of an even number of them, the lower middle.
+/// The middle of the nodes' readings; of an even number of them, the lower middle.
 pub fn median(readings: impl IntoIterator<Item = i64>) -> Option<i64> {
-    let mut readings: Vec<i64> = readings.into_iter().collect();
+    let (mut of_nodes, count) = gathered(readings, 0);
+    let readings = &mut of_nodes[..count];
     readings.sort_unstable();
     let middle = readings.len().checked_sub(1)? / 2;
     Some(readings[middle])
@@ -57,14 +59,16 @@ pub fn propose(node_micros: Option<i64>, seen: Fence) -> Fence {
 /// Any value that a majority carries under one vote of ours is above all earlier fences; the smallest such value
 /// leaves out a node that is far ahead of the others.
 pub fn seal_at(granted: impl IntoIterator<Item = Fence>, majority: usize) -> Option<Fence> {
-    let mut granted: Vec<Fence> = granted.into_iter().collect();
+    let (mut of_nodes, count) = gathered(granted, Fence::default());
+    let granted = &mut of_nodes[..count];
     granted.sort_unstable();
     granted.get(majority.checked_sub(1)?).copied()
 }
 
 /// The fence that a majority carries, if there is one.
 pub fn sealed(granted: impl IntoIterator<Item = Fence>, majority: usize) -> Option<Fence> {
-    let mut granted: Vec<Fence> = granted.into_iter().collect();
+    let (mut of_nodes, count) = gathered(granted, Fence::default());
+    let granted = &mut of_nodes[..count];
     granted.sort_unstable();
     granted.windows(majority.max(1)).find(|run| run.first() == run.last()).map(|run| run[0])
 }

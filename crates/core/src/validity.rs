@@ -1,8 +1,8 @@
 //! How long a lease still surely holds: ttl - elapsed - drift, and nothing else.
 
-use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::quorum::gathered;
 use crate::time::{Drift, Moment, Ttl};
 
 /// When a lease ends that a majority of nodes granted.
@@ -14,14 +14,12 @@ pub fn valid_until(sends: impl IntoIterator<Item = Moment>, majority: usize, ttl
     Some((mth_largest(sends, majority)? + ttl.duration()).before(drift.of(ttl)))
 }
 
-/// The moment that a majority reaches at least. `None` without a majority.
+/// The moment that a majority reaches at least, of one for each node. `None` without a majority.
 pub fn mth_largest(moments: impl IntoIterator<Item = Moment>, majority: usize) -> Option<Moment> {
-    let mut moments: Vec<Moment> = moments.into_iter().collect();
-    if moments.len() < majority || majority == 0 {
-        return None;
-    }
+    let (mut of_nodes, count) = gathered(moments, Moment::from_nanos(0));
+    let moments = &mut of_nodes[..count];
     moments.sort_unstable_by(|a, b| b.cmp(a));
-    Some(moments[majority - 1])
+    moments.get(majority.checked_sub(1)?).copied()
 }
 
 /// What is left of a lease at `now`.

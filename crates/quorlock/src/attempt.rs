@@ -93,11 +93,17 @@ impl Attempt {
         plan: Plan,
         observer: Option<Observer>,
     ) -> Deciding {
-        let (ttl, plain) = (plan.ttl, plan.plain);
-        let mark = Arc::new(Mark::new(LeaseId::from_bits(0)));
+        let (ttl, plain, now) = (plan.ttl, plan.plain, clock::now());
+        let mut machine = Acquire::new(plan);
+        let steps = machine.tick(now, cluster.node_micros(now), &mut SystemDice);
+        // It begins by asking.
+        let first = steps.iter().find_map(|step| match step {
+            Step::Ask { request, .. } => Some(request.attempt()),
+            _ => None,
+        });
         let inner = Inner {
-            machine: Acquire::new(plan),
-            mark,
+            machine,
+            mark: Arc::new(Mark::new(first.unwrap_or(LeaseId::from_bits(0)))),
             outcome: None,
             waker: None,
             heir: Heir::Unborn(Vec::new()),
@@ -118,7 +124,13 @@ impl Attempt {
             inner: Mutex::new(inner),
         });
         cluster.pending.open();
-        Arc::clone(&attempt).tick(clock::now());
+        let mut inner = attempt.inner();
+        if cluster.is_closed() {
+            attempt.close(&mut inner);
+        } else {
+            attempt.perform(&mut inner, steps);
+        }
+        attempt.let_out(inner);
         Deciding { attempt }
     }
 
@@ -147,9 +159,9 @@ impl Attempt {
                         inner.queued |= 1 << node;
                     }
                 }
-                Step::Waits(wait) => inner.news.push_back(Progress::Waiting(wait)),
+                Step::Waits(wait) => self.report(inner, Progress::Waiting(wait)),
                 Step::Finish(Ok(won)) => {
-                    inner.news.push_back(Progress::Granted { fence: won.fence });
+                    self.report(inner, Progress::Granted { fence: won.fence });
                     let legacy = Legacy(Arc::clone(self));
                     inner.decide(Decision::Won(won, Arc::clone(&inner.mark), legacy));
                 }
@@ -158,6 +170,13 @@ impl Attempt {
                     self.settle();
                 }
             }
+        }
+    }
+
+    /// Something that the observer is told as soon as the mutex is free.
+    fn report(&self, inner: &mut Inner, news: Progress) {
+        if self.observer.is_some() {
+            inner.news.push_back(news);
         }
     }
 

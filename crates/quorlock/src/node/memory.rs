@@ -239,7 +239,11 @@ impl State {
     fn answer(&mut self, life: Option<Life>, letter: &Letter, now: NodeTime) -> Reply {
         let Some(known) = &self.life else { return Reply::Failed("the node is blank".into()) };
         let attempt = letter.request.attempt();
-        let record = self.records.entry(letter.place.key.clone()).or_default();
+        let key = &letter.place.key;
+        let record = match self.records.get_mut(key) {
+            Some(record) => record,
+            None => self.records.entry(key.clone()).or_default(),
+        };
         let tombstone = |attempt: LeaseId| self.tombstones.get(&attempt).copied();
         record.tombstone = tombstone(attempt);
         record.retired = letter.request.owner().and_then(|owner| tombstone(owner.tombstone()));
