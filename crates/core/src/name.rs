@@ -94,13 +94,22 @@ impl LeaseId {
 pub fn hex(bits: u128) -> [u8; 32] {
     let (mut digits, bytes) = ([0; 32], bits.to_be_bytes());
     for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = HEX[usize::from(byte >> 4)];
-        pair[1] = HEX[usize::from(byte & 0xf)];
+        pair.copy_from_slice(&PAIRS[usize::from(byte)]);
     }
     digits
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// The two digits of every byte.
+const PAIRS: [[u8; 2]; 256] = {
+    let (mut pairs, mut byte) = ([[0; 2]; 256], 0);
+    while byte < pairs.len() {
+        pairs[byte] = [HEX[byte >> 4], HEX[byte & 0xf]];
+        byte += 1;
+    }
+    pairs
+};
 
 /// Reads exactly so many lower-case hexadecimal digits.
 pub(crate) fn hex_digits<const DIGITS: usize>(text: &str) -> Option<u128> {

@@ -28,13 +28,30 @@ use report::report;
 pub(super) use request::{Writer, batch};
 pub(super) use search::{page, search};
 
-/// What the epoch key holds while this life is ripe. No life, no mark: nothing that was ever stored is equal to it.
-fn mark(life: Option<Life>) -> String {
-    let Some(life) = life else { return String::new() };
-    let digits = quorlock_core::name::hex(life.epoch.0).into_iter();
+/// What the epoch key holds while this life is ripe: made for every batch, and so without asking the allocator.
+struct EpochMark {
+    bytes: [u8; EPOCH_DIGITS + 1 + DIGITS_MAX],
+    length: usize,
+}
+
+const EPOCH_DIGITS: usize = 32;
+
+/// No life, no mark: nothing that was ever stored is equal to it.
+fn mark(life: Option<Life>) -> EpochMark {
+    let mut mark = EpochMark { bytes: [b' '; EPOCH_DIGITS + 1 + DIGITS_MAX], length: 0 };
+    let Some(life) = life else { return mark };
     let mut room = [0; DIGITS_MAX];
-    let floor = decimal(life.floor.get(), &mut room).iter().copied();
-    digits.chain([b' ']).chain(floor).map(char::from).collect()
+    let floor = decimal(life.floor.get(), &mut room);
+    mark.length = EPOCH_DIGITS + 1 + floor.len();
+    mark.bytes[..EPOCH_DIGITS].copy_from_slice(&quorlock_core::name::hex(life.epoch.0));
+    mark.bytes[EPOCH_DIGITS + 1..mark.length].copy_from_slice(floor);
+    mark
+}
+
+impl AsRef<[u8]> for EpochMark {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
 }
 
 fn hex(epoch: Epoch) -> String {
@@ -43,12 +60,17 @@ fn hex(epoch: Epoch) -> String {
 
 /// One reply for each letter.
 pub(super) fn replies(life: Option<Life>, letters: &[Letter], values: Vec<Value>) -> Result<Vec<Reply>, Trouble> {
-    let plain = letters.iter().any(|letter| letter.request.is_plain());
-    if values.len() != letters.len() + usize::from(plain) {
+    let looks = looks_at_epoch(letters);
+    if values.len() != letters.len() + usize::from(looks) {
         return Err(malformed("a batch"));
     }
-    let same_life = !plain || life.is_some() && values.last().and_then(text) == Some(mark(life));
+    let same_life = !looks || life.is_some() && values.last().and_then(raw) == Some(mark(life).as_ref());
     reply_all(letters, values, same_life)
+}
+
+/// Whether the epoch is asked for behind these: a plain vote counts only if the server has not forgotten anything.
+fn looks_at_epoch(letters: &[Letter]) -> bool {
+    letters.iter().any(|letter| letter.request.is_plain() && letter.request.may_grant())
 }
 
 /// One reply for each letter that went to servers of a Cluster, where there is no look at the epoch.
@@ -246,9 +268,13 @@ fn small(value: &Value) -> Option<u32> {
 }
 
 fn text(value: &Value) -> Option<String> {
+    raw(value).and_then(|bytes| std::str::from_utf8(bytes).ok()).map(str::to_owned)
+}
+
+fn raw(value: &Value) -> Option<&[u8]> {
     match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok().map(str::to_owned),
-        Value::SimpleString(text) => Some(text.clone()),
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.as_bytes()),
         _ => None,
     }
 }

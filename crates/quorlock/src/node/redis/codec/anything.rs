@@ -12,8 +12,8 @@ use quorlock_core::vote::{BreakMode, Target};
 use super::super::frame::Measure;
 use super::super::{hints, history, value};
 use super::{
-    Duration, Epoch, FREE_LISTED_MAX, Fence, Letter, Life, Mode, OwnerId, Reply, Request, Value, Vote, hex, mark, page,
-    replies, standing,
+    Duration, Epoch, FREE_LISTED_MAX, Fence, Letter, Life, Mode, OwnerId, Reply, Request, Value, Vote, hex,
+    looks_at_epoch, mark, page, replies, standing,
 };
 use crate::node::place::KeyTemplate;
 
@@ -100,10 +100,11 @@ pub(crate) fn take_anything(bytes: &[u8]) {
     drop(page(&value));
     drop(history::told(true, vec![value.clone()]));
     for letter in letters() {
-        for epoch in [mark(Some(LIFE)), hex(LIFE.epoch), String::new()] {
-            let same_life = epoch == mark(Some(LIFE));
+        for epoch in [mark(Some(LIFE)).as_ref(), hex(LIFE.epoch).as_bytes(), b""] {
+            let same_life = epoch == mark(Some(LIFE)).as_ref();
             let mut values = vec![value.clone()];
-            values.extend(letter.request.is_plain().then(|| Value::BulkString(epoch.into())));
+            let looks = looks_at_epoch(std::slice::from_ref(&letter));
+            values.extend(looks.then(|| Value::BulkString(epoch.into())));
             let is_yes = says_yes(&letter.request, &value, same_life);
             let taken = replies(Some(LIFE), std::slice::from_ref(&letter), values);
             let is_grant = matches!(taken.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));

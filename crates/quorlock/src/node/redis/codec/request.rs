@@ -1,5 +1,7 @@
 //! Requests into commands.
 
+use std::cell::OnceCell;
+
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::node::{Constants, retention_millis};
@@ -10,14 +12,15 @@ use quorlock_core::vote::{BreakMode, Request, Target};
 use super::super::commands::{Commands, Words};
 use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, LINE};
 use super::super::scripts::{Home, Scripts, tombstone_prefix};
-use super::mark;
+use super::{EpochMark, looks_at_epoch, mark};
 use crate::node::place::{Place, RESERVED_PREFIX};
 use crate::node::{Letter, Life};
 
 /// What all requests of a batch have in common.
 pub(in crate::node::redis) struct Writer<'a> {
-    /// What the epoch key holds while this life is ripe.
-    mark: String,
+    life: Option<Life>,
+    /// What the epoch key holds while this life is ripe; plain requests have no use for it.
+    mark: OnceCell<EpochMark>,
     constants: &'a Constants,
 }
 
@@ -32,7 +35,7 @@ pub(in crate::node::redis) fn batch(
     for letter in letters {
         writer.write(letter, commands);
     }
-    if letters.iter().any(|letter| letter.request.is_plain()) {
+    if looks_at_epoch(letters) {
         commands.add(|words| {
             words.word("GET").word(&Home::Server.scripts().epoch_key);
         });
@@ -41,7 +44,11 @@ pub(in crate::node::redis) fn batch(
 
 impl<'a> Writer<'a> {
     pub(in crate::node::redis) fn new(life: Option<Life>, constants: &'a Constants) -> Self {
-        Self { mark: mark(life), constants }
+        Self { life, mark: OnceCell::new(), constants }
+    }
+
+    fn mark(&self) -> &EpochMark {
+        self.mark.get_or_init(|| mark(self.life))
     }
 
     /// Adds one request.
@@ -91,7 +98,7 @@ impl<'a> Writer<'a> {
                 words.word("EVALSHA").word(&scripts.check.sha).word("4").word(keys.mark()).word(&place.key);
                 keys.tombstone(attempt, words);
                 keys.companions(&[HOLDS], words);
-                words.word(&self.mark).word(attempt);
+                words.word(self.mark()).word(attempt);
                 match slot {
                     Some(slot) => words.number(u64::from(*slot)),
                     None => words.word(""),
@@ -124,7 +131,7 @@ impl<'a> Writer<'a> {
     }
 
     fn vote(&self, keys: &Keys<'_>, letter: &Letter, bid: &Bid<'_>, words: &mut Words) {
-        let Self { mark, constants } = self;
+        let (mark, constants) = (self.mark(), self.constants);
         let Scripts { acquire, enter, .. } = Home::of(keys.place).scripts();
         let script = if matches!(bid.mode, Mode::Exclusive { .. }) { acquire } else { enter };
         // An argument costs the server as much as half a command: those that have nothing to say are left out.
