@@ -140,8 +140,8 @@ is lost by itself is part of [decision 20](../decisions/0020-what-the-search-is-
 A step is one choice of the search: who is heard next, what is held back, what breaks, whether time passes. A story tells what
 follows from each choice, so it may have more lines than steps; those of the line say how votes and places stand after each.
 
-Of the quarantine five milliseconds are taken. Less than 2.44 would not show: the 2 ms that the drift takes off a lease besides a
-tenth of it make up for that, by clocks at their limit (2 / 0.9 x 1.1).
+Of the quarantine four milliseconds are taken, since three would not show: the 2 ms that the drift takes off a lease besides
+a tenth of it make up for 2.44, by clocks at their limit (2 / 0.9 x 1.1), and a restart takes one.
 
 Not covered: handshakes are atomic (a greeting that is delayed only begins later); time passes to the moments at which
 something is due and, in some scenarios, to those of a grid; a lease is broken by its fence only, as it is asked for first (the

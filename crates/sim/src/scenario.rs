@@ -128,7 +128,7 @@ pub const ALL: &[Scenario] = &[
     scenario(
         "quarantine-length",
         "the quarantine lasts for max_ttl and a tenth",
-        "five milliseconds are missing",
+        "four milliseconds are missing",
         Flaw::QuarantineShort,
         crash_between_clocks_at_their_limit,
     ),

@@ -26,8 +26,8 @@ pub enum Flaw {
     RepliesUnmatched,
     /// A node votes as soon as it is back.
     NoQuarantine,
-    /// Five milliseconds are missing from the quarantine. Less than 2.44 would not show: the 2 ms that the drift
-    /// takes off a lease besides a tenth of it make up for that.
+    /// Four milliseconds are missing from the quarantine. Three would not show: the 2 ms that the drift takes off a lease
+    /// besides a tenth make up for 2.44 by clocks at their limit (2 / 0.9 x 1.1), and a restart takes one.
     QuarantineShort,
     /// A node's age is told from its own wall clock.
     Uptime,

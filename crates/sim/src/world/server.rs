@@ -66,7 +66,7 @@ impl Server {
         let (is_new, is_ripe) = (self.epoch() != before, self.is_ripe());
         if let Some(life) = &mut self.memory.life {
             if setup.lacks(Flaw::QuarantineShort) && is_new {
-                life.quarantine_micros -= 5_000;
+                life.quarantine_micros -= 4_000;
             }
             let forgets = setup.lacks(Flaw::FloorLost) || setup.lacks(Flaw::FenceRestored);
             if forgets && is_ripe && !was_ripe && now > 0 {
