@@ -45,7 +45,7 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
     let crew = Crew::new(program.clone(), Arc::clone(&history), sides, register.addr().to_string(), plan.seed);
     let mut scene = Scene { stage, crew, history: &history, interrupt };
     scene.crew.board(CLIENTS)?;
-    scene.carry_out(&plan.deeds)?;
+    scene.carry_out(plan)?;
     history.note(Record::Healed { at: clock::now() });
     scene.finish(founds)?;
     drop(scene);
@@ -61,8 +61,9 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     /// Begins and ends everything in its time, until all is over. After an interrupt nothing is begun any more.
-    fn carry_out(&mut self, deeds: &[Deed]) -> Result<(), Failure> {
+    fn carry_out(&mut self, plan: &Plan) -> Result<(), Failure> {
         let started = Instant::now();
+        let deeds = &plan.deeds;
         let begins = deeds.iter().map(|deed| (deed.at, true, deed));
         let ends = deeds.iter().map(|deed| (deed.at + deed.length, false, deed));
         let mut moments: Vec<(Duration, bool, &Deed)> = begins.chain(ends).collect();
@@ -75,7 +76,7 @@ impl Scene<'_> {
             }
             if begins && !self.interrupt.is_set() {
                 begun.push(*deed);
-                self.history.note(Record::Fault { at: clock::now(), deed: *deed });
+                self.history.note(Record::Fault { at: clock::now(), deed: *deed, memory: plan.memory_of(deed) });
                 self.begin(deed)?;
             } else if let Some(place) = begun.iter().position(|begun| begun == deed) {
                 begun.swap_remove(place);

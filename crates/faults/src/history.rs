@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Deed;
+use crate::plan::{Deed, Memory};
 use crate::register::Entry;
 
 /// What a client process tells, one line each. Moments are nanoseconds of the [clock](crate::clock).
@@ -41,6 +41,8 @@ pub enum Record {
     Fault {
         at: u64,
         deed: Deed,
+        /// How the server keeps what it knows, if this is done to one.
+        memory: Option<Memory>,
     },
     /// A client process was killed, by the plan or because the time was over.
     Killed {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::clock::seconds;
 use crate::history::Record;
-use crate::plan::{Act, Bound};
+use crate::plan::{Act, Bound, Memory};
 use crate::register::Outcome;
 use crate::task::NAMES;
 use turn::{Turn, turns};
@@ -24,6 +24,8 @@ pub struct Findings {
     pub killed: usize,
     /// How often each fault was inflicted.
     pub faults: BTreeMap<Act, usize>,
+    /// How often servers were killed that come back with their files, by how they keep them.
+    pub kills: BTreeMap<Memory, usize>,
     /// Leases that began while an earlier one of the same name was still valid.
     pub overlaps: usize,
     /// How long two were valid at a time at most, in nanoseconds.
@@ -87,6 +89,9 @@ impl Findings {
         for (act, count) in other.faults {
             *self.faults.entry(act).or_default() += count;
         }
+        for (memory, count) in other.kills {
+            *self.kills.entry(memory).or_default() += count;
+        }
         self.overlaps += other.overlaps;
         self.longest_overlap = self.longest_overlap.max(other.longest_overlap);
         self.disorder += other.disorder;
@@ -105,7 +110,12 @@ impl Findings {
     fn count(&mut self, records: &[Record]) {
         for record in records {
             match record {
-                Record::Fault { deed, .. } => *self.faults.entry(deed.act).or_default() += 1,
+                Record::Fault { deed, memory, .. } => {
+                    *self.faults.entry(deed.act).or_default() += 1;
+                    if let (Act::Kill, Some(memory)) = (deed.act, memory) {
+                        *self.kills.entry(*memory).or_default() += 1;
+                    }
+                }
                 Record::Killed { .. } => self.killed += 1,
                 Record::Declared { .. } => self.declared += 1,
                 Record::Broken { client, why } => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use quorlock_faults::Failure;
 use quorlock_faults::interrupt::Interrupt;
-use quorlock_faults::report::{HEAD, Occasion, Row, page};
+use quorlock_faults::report::{HEAD, Occasion, Row, page, shown};
 use quorlock_faults::run::{Run, Ways};
 use quorlock_faults::subject::Subject;
 use quorlock_faults::worker::{Own, work};
@@ -90,6 +90,9 @@ fn judge(options: &Options) -> Result<ExitCode, Failure> {
     if let Some(path) = &options.report {
         let command = format!("./x faults --minutes {} --seed {seed} --report", options.minutes);
         fs::write(path, page(&Occasion::now(command, seed, &run)?, run.rows()))?;
+    }
+    for line in shown(run.rows()) {
+        println!("{line}");
     }
     for complaint in run.complaints() {
         eprintln!("{complaint}");

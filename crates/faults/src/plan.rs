@@ -2,6 +2,7 @@
 
 mod act;
 
+use std::fmt;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -74,13 +75,20 @@ fn millis<S: serde::Serializer>(at: &Duration, serializer: S) -> Result<S::Ok, S
 }
 
 /// How a server keeps what it knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "as Redis calls them")]
 pub enum Memory {
     None,
     AofEverysec,
     AofAlways,
+}
+
+/// `aof-everysec`.
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// Everything about an episode that is decided beforehand.
@@ -133,6 +141,11 @@ impl Plan {
     /// How many nodes there are.
     pub fn nodes(&self) -> usize {
         self.memories.len()
+    }
+
+    /// How the server keeps what it knows that something is done to, if it is one.
+    pub fn memory_of(&self, deed: &Deed) -> Option<Memory> {
+        if let Target::Node(node) = deed.target { self.memories.get(node).copied() } else { None }
     }
 }
 

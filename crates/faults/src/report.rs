@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::clock::seconds;
 use crate::judge::Findings;
-use crate::plan::{Act, Bound, CLIENTS};
+use crate::plan::{Act, Bound, CLIENTS, Memory};
 use crate::run::EPISODE;
 use crate::subject::Subject;
 use crate::task::{MAX_TTL, NAMES, SIGMA, TTL};
@@ -91,6 +91,10 @@ pub fn page(occasion: &Occasion, rows: &[Row]) -> String {
         }
     }
     let _ = writeln!(page, "\n{COLUMNS}");
+    page.push_str("\n## What was found in the others\n\n");
+    for line in shown(rows) {
+        let _ = writeln!(page, "- {line}");
+    }
     faults(&mut page, rows);
     stories(&mut page, rows);
     page
@@ -123,6 +127,9 @@ const CONTROLS: &str = "
 The others are here to show what this harness can see: one that finds nothing anywhere proves nothing. rslock and node
 redlock do what the Redlock page describes. For servers that restart empty that page asks operators to keep them away for
 the longest ttl; nobody does so here, and quorlock does it by itself. Where there was a choice, it was made in their favour.
+
+Not covered: locks that are not exclusive (the simulation has them), more than one machine, and disks that lie about what they
+have written.
 ";
 
 const WITHIN: &str = "\
@@ -144,17 +151,44 @@ a bare one beside it. Starved: waiters that were not served within 30 seconds af
 that ended by themselves. Declared: clusters that had to be declared anew, since a majority of their nodes had forgotten
 them. Longest wait: with all faults.";
 
+/// What was found in each of those that are here to show what the judge can see.
+pub fn shown(rows: &[Row]) -> Vec<String> {
+    let mut sums: BTreeMap<Subject, Findings> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.subject.is_control()) {
+        sums.entry(row.subject).or_default().add(row.found.clone());
+    }
+    let told = |(subject, found): (Subject, Findings)| match (found.grants, found.overlaps, found.bare_harmed) {
+        (0, ..) => format!("{subject} had no lease: it shows nothing"),
+        (grants, 0, 0) => {
+            format!("{subject} shows nothing: no overlap and no harm to the bare register, in {grants} leases")
+        }
+        (grants, overlaps, harmed) => format!(
+            "{subject} shows what can be seen: {overlaps} overlaps and {harmed} harmful writes to the bare register, in \
+             {grants} leases"
+        ),
+    };
+    sums.into_iter().map(told).collect()
+}
+
 /// How often each fault was inflicted, on whom.
 fn faults(page: &mut String, rows: &[Row]) {
     let mut sums: BTreeMap<Act, [usize; 2]> = BTreeMap::new();
+    let mut kills: BTreeMap<Memory, [usize; 2]> = BTreeMap::new();
     for row in rows {
+        let whose = usize::from(row.subject.is_control());
         for (act, count) in &row.found.faults {
-            sums.entry(*act).or_default()[usize::from(row.subject.is_control())] += count;
+            sums.entry(*act).or_default()[whose] += count;
+        }
+        for (memory, count) in &row.found.kills {
+            kills.entry(*memory).or_default()[whose] += count;
         }
     }
     page.push_str("\n## What was done, how often\n\n| fault | quorlock | the others |\n|---|---|---|\n");
     for (act, [own, others]) in sums {
         let _ = writeln!(page, "| {act} | {own} | {others} |");
+        for (memory, [own, others]) in kills.iter().filter(|_| act == Act::Kill) {
+            let _ = writeln!(page, "| {act}, of a server with persistence {memory} | {own} | {others} |");
+        }
     }
 }
 
@@ -167,3 +201,6 @@ fn stories(page: &mut String, rows: &[Row]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

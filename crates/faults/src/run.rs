@@ -96,13 +96,21 @@ impl Run {
         self.programs.iter().map(|program| (program.subject, program.version.clone())).collect()
     }
 
-    /// What must not be: something that quorlock violates, or others in which nothing is found.
+    /// What must not be: something that quorlock violates, one who was never granted a lease, or others in which nothing is
+    /// found.
     pub fn complaints(&self) -> Vec<String> {
         let own = self.rows.iter().filter(|row| !row.subject.is_control() && row.is_violated());
         let mut complaints: Vec<String> =
             own.map(|row| format!("{} violates what it promises {} the assumptions", row.subject, row.bound)).collect();
+        for subject in &self.ways.subjects {
+            let its = || self.rows.iter().filter(|row| row.subject == *subject);
+            let was_there = !subject.is_control() || its().any(|row| row.episodes > 0);
+            if was_there && its().all(|row| row.found.grants == 0) {
+                complaints.push(format!("{subject} was granted no lease: this run proves nothing"));
+            }
+        }
         let mut others = self.rows.iter().filter(|row| row.subject.is_control() && row.episodes > 0).peekable();
-        if others.peek().is_some() && others.all(|row| row.found.overlaps == 0) {
+        if others.peek().is_some() && others.all(|row| row.found.overlaps + row.found.bare_harmed == 0) {
             complaints
                 .push("nothing was found in the others either: this run proves nothing, let it run longer".into());
         }

@@ -115,8 +115,18 @@ fn who_waits_to_the_end_is_starved_unless_it_was_killed_meanwhile() {
 #[test]
 fn faults_are_counted() {
     let (at, length) = (Duration::ZERO, Duration::ZERO);
-    let deed = Deed { at, length, target: Target::Node(0), act: Act::Flush, amount: 0 };
-    let mut found = Findings::of(Bound::Within, &[Record::Fault { at: 1, deed }]);
+    let fault = |act, memory| {
+        let deed = Deed { at, length, target: Target::Node(0), act, amount: 0 };
+        Record::Fault { at: 1, deed, memory: Some(memory) }
+    };
+    let records = [
+        fault(Act::Flush, Memory::None),
+        fault(Act::Kill, Memory::AofAlways),
+        fault(Act::Kill, Memory::None),
+        fault(Act::Kill, Memory::AofAlways),
+    ];
+    let mut found = Findings::of(Bound::Within, &records);
     found.add(found.clone());
-    assert_eq!(found.faults[&Act::Flush], 2);
+    assert_eq!((found.faults[&Act::Flush], found.faults[&Act::Kill]), (2, 6));
+    assert_eq!(found.kills, BTreeMap::from([(Memory::None, 2), (Memory::AofAlways, 4)]));
 }
