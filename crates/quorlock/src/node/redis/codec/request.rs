@@ -4,12 +4,13 @@ use std::cell::OnceCell;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
+use quorlock_core::name::hex;
 use quorlock_core::node::{Constants, retention_millis};
 use quorlock_core::ticket::{Parting, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{BreakMode, Request, Target};
 
-use super::super::commands::{Commands, Words};
+use super::super::commands::{Commands, DIGITS_MAX, Words, decimal};
 use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, LINE};
 use super::super::scripts::{Home, Scripts, tombstone_prefix};
 use super::{EpochMark, looks_at_epoch, mark};
@@ -75,8 +76,8 @@ impl<'a> Writer<'a> {
                 keys.tombstone(attempt.reveal_digits(), words);
                 keys.companions(&[LINE, KEPT, HOLDS], words);
                 match parting {
-                    Some(Parting::Leave(waiter)) => words.joined([b"leave ", place_in_line(*waiter).as_bytes()]),
-                    Some(Parting::Yield(waiter)) => words.joined([b"yield ", place_in_line(*waiter).as_bytes()]),
+                    Some(Parting::Leave(waiter)) => words.joined([b"leave ".as_slice(), &place_in_line(*waiter)]),
+                    Some(Parting::Yield(waiter)) => words.joined([b"yield ".as_slice(), &place_in_line(*waiter)]),
                     None => words.word(""),
                 };
                 if let Some(tombstone) = tombstone {
@@ -205,12 +206,22 @@ impl Keys<'_> {
     }
 }
 
-/// The last time that has 16 digits.
+const AT_DIGITS: usize = 16;
+const PLACE_LENGTH: usize = AT_DIGITS + 1 + 16 + 3 + 32;
+/// The last time that has so many digits.
 const AT_MAX: u64 = 9_999_999_999_999_999;
 
-/// A waiter's ticket and the rest of its place in line: always of the same length.
-fn place_in_line(Waiter { ticket, channel, shared }: Waiter) -> String {
-    let kind = if shared { 's' } else { 'x' };
+/// A waiter's ticket and the rest of its place in line: `AT-ID KIND CHANNEL`, always of the same length.
+fn place_in_line(Waiter { ticket, channel, shared }: Waiter) -> [u8; PLACE_LENGTH] {
+    let (mut place, mut room) = ([b'0'; PLACE_LENGTH], [0; DIGITS_MAX]);
     // Clocks that have run past that have no fences to give either.
-    format!("{:016}-{} {kind} {}", ticket.at.min(AT_MAX), ticket.id_digits(), channel.digits())
+    let at = decimal(ticket.at.min(AT_MAX), &mut room);
+    place[AT_DIGITS - at.len()..AT_DIGITS].copy_from_slice(at);
+    let (id, kind) = (hex(u128::from(ticket.id)), if shared { b"s" } else { b"x" });
+    let mut end = AT_DIGITS;
+    for part in [b"-".as_slice(), &id[16..], b" ", kind, b" ", &hex(channel.0)] {
+        place[end..end + part.len()].copy_from_slice(part);
+        end += part.len();
+    }
+    place
 }
