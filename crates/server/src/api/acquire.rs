@@ -196,3 +196,6 @@ fn wants_events(headers: &HeaderMap) -> bool {
         .flat_map(|accept| accept.split(','))
         .any(|kind| kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream"))
 }
+
+#[cfg(test)]
+mod tests;

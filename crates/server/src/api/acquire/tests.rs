@@ -1,0 +1,48 @@
+use quorlock::{Client, MemoryNodes, Renewals};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::*;
+use crate::config::Config;
+
+const TTL: Duration = Duration::from_millis(200);
+
+/// A service on one memory node, whose leases nobody renews.
+async fn service() -> Service {
+    let client = Client::builder().memory(&MemoryNodes::new(1)).renewals(Renewals::Off).connect().await.unwrap();
+    Service::new(Config::new(([127, 0, 0, 1], 0).into(), client), watch::channel(false).1)
+}
+
+fn order(service: &Service, request: serde_json::Value) -> Order {
+    let request: LeaseRequest = serde_json::from_value(request).unwrap();
+    request.check(service.limits(), "somebody").unwrap()
+}
+
+#[tokio::test]
+async fn leases_that_run_out_before_the_answer_is_written_are_too_slow_and_given_back() {
+    let service = service().await;
+    for what in [json!({"name": "a", "ttl_ms": 200}), json!({"names": ["a", "b"], "ttl_ms": 200})] {
+        let order = order(&service, what);
+        let (began, won) = (Instant::now(), order.acquire(service.client(), None).await.unwrap());
+        while !won.validity().is_zero() {
+            tokio::time::sleep(TTL / 20).await;
+        }
+        let problem = Granted::new(&service, &order, began, won).err().expect("nothing is left of it");
+        assert_eq!(problem.code(), Code::TooSlow);
+        for name in order.names() {
+            assert!(service.client().lock(name).try_acquire().await.unwrap().is_some(), "{name} is free");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_leaves_room_for_the_callers_clock() {
+    let service = service().await;
+    let order = order(&service, json!({"name": "a", "ttl_ms": 30_000}));
+    let (began, won) = (Instant::now(), order.acquire(service.client(), None).await.unwrap());
+    let left = won.validity();
+    let granted = Granted::new(&service, &order, began, won).unwrap_or_else(|_| panic!("much is left of it"));
+    let Granted::One(Grant { outlook, .. }) = granted else { panic!("one was asked for") };
+    let told = Duration::from_millis(outlook.validity_ms);
+    assert!(told + CALLER_DRIFT.fixed <= left, "{told:?} of {left:?}: the caller's clock may be slow");
+}
