@@ -9,6 +9,10 @@ use quorlock_core::rules::{Rule, Rules};
 use crate::line::{self, fair::Fair, world::Flaws};
 use crate::search::{Finding, exhaust, shortest};
 use crate::setup::{Flaw, Setup};
+pub use beginnings::{
+    a_reader_a_writer_and_a_restart, an_owner_who_enters_twice_and_a_restart, handed_over_and_mended, one_trusted_node,
+    two_owners_and_a_restart, two_readers_a_writer_and_a_restart,
+};
 use beginnings::{
     broken_at_once, broken_at_once_for_a_waiter, broken_to_drain, broken_too_late, broken_while_renewing,
     broken_with_mishaps, coming_back, crash, crash_and_jump, crash_between_clocks_at_their_limit,
@@ -18,7 +22,6 @@ use beginnings::{
     second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers, two_addresses, two_everywhere,
     two_losses, two_readers_and_a_writer, two_who_wait, two_witnesses, waiting_through_a_restart,
 };
-pub use beginnings::{handed_over_and_mended, one_trusted_node};
 
 /// A rule, and the search that shows what it is for.
 #[derive(Clone, Copy)]
@@ -337,6 +340,13 @@ pub const WIDE: &[(&str, Wide)] = &[
     (
         "a lease that is broken to be free at once, with a waiter and an answer held back: fences only",
         Wide::Leases(broken_at_once_for_a_waiter),
+    ),
+    ("a reader who renews, a writer, a restart, one who lets go", Wide::Leases(a_reader_a_writer_and_a_restart)),
+    ("two readers, a writer, a restart, one who lets go, at once", Wide::Leases(two_readers_a_writer_and_a_restart)),
+    ("an owner who renews, another, a restart, one who lets go", Wide::Leases(two_owners_and_a_restart)),
+    (
+        "an owner who enters twice, another, a restart, one who lets go, at once",
+        Wide::Leases(an_owner_who_enters_twice_and_a_restart),
     ),
     ("two waiters, a lost request: every fair schedule serves both", Wide::Line(two_waiters)),
     ("three waiters, a node down, a lost request: every fair schedule serves all", Wide::Line(three_and_a_node_down)),

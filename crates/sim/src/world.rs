@@ -20,6 +20,7 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use quorlock_core::fence::Fence;
+use quorlock_core::mode::OwnerId;
 use quorlock_core::node::Epoch;
 use quorlock_core::time::Moment;
 
@@ -90,6 +91,10 @@ pub struct World {
     left: Budget,
     /// The highest fence that was handed out.
     highest: Option<Fence>,
+    /// Whose it is, of a reentrant lock.
+    highest_owner: Option<OwnerId>,
+    /// The highest of those who may hold together, each with its own.
+    highest_among: Option<Fence>,
     epochs: u64,
     broken: Option<Broken>,
     /// How many servers have come up; those that come next are alike.
@@ -113,6 +118,8 @@ impl World {
             clients: (0..setup.parties.len()).map(|index| Shared::new(Client::new(setup, index))).collect(),
             left: setup.budget,
             highest: None,
+            highest_owner: None,
+            highest_among: None,
             epochs: 0,
             broken: None,
             touched: if setup.alike { 0 } else { setup.servers },
@@ -147,7 +154,8 @@ impl World {
 
     /// Names the state. Two states with the same name have the same future.
     pub fn key(&self) -> u64 {
-        let rest = (self.left, self.highest, self.epochs, &self.broken, self.touched, self.breach);
+        let fences = (self.highest, self.highest_owner, self.highest_among);
+        let rest = (self.left, fences, self.epochs, &self.broken, self.touched, self.breach);
         Mixed.hash_one((self.now, &self.servers, &self.clients, rest))
     }
 

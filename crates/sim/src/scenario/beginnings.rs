@@ -140,11 +140,44 @@ pub(super) fn plain_and_flushed() -> Setup {
     Setup { budget: Budget { flushes: 1, ..NONE }, ..Setup::new(parties) }
 }
 
+fn reader(id: u128) -> Party {
+    Party { mode: Mode::Shared { owner: OwnerId::from_bits(id) }, ..Party::reaching(&[0, 1]) }
+}
+
+fn owner(id: u128, reaches: &[usize]) -> Party {
+    Party { mode: Mode::Reentrant { owner: OwnerId::from_bits(id) }, ..Party::reaching(reaches) }
+}
+
 pub(super) fn two_readers_and_a_writer() -> Setup {
-    let reader = |id| Party { mode: Mode::Shared { owner: OwnerId::from_bits(id) }, ..Party::reaching(&[0, 1]) };
-    let writer = Party::reaching(&[0, 1]);
     let budget = Budget { frees: 1, ..NONE };
-    Setup { budget, horizon: 0, ..Setup::new(vec![reader(1), reader(2), writer]) }
+    Setup { budget, horizon: 0, ..Setup::new(vec![reader(1), reader(2), Party::reaching(&[0, 1])]) }
+}
+
+/// One who reads and renews, one who writes, and a server that restarts between them.
+pub fn a_reader_a_writer_and_a_restart() -> Setup {
+    let parties = vec![Party { renews: Some(500), ..reader(1) }, Party::reaching(&[0, 2])];
+    Setup { parties, ..restless_holder() }
+}
+
+/// An owner who renews, another, and a server that restarts between them.
+pub fn two_owners_and_a_restart() -> Setup {
+    let parties = vec![Party { renews: Some(500), ..owner(1, &[0, 1]) }, owner(2, &[0, 2])];
+    Setup { parties, ..restless_holder() }
+}
+
+/// The server between two who read and one who writes restarts, while no time passes.
+pub fn two_readers_a_writer_and_a_restart() -> Setup {
+    at_once(vec![reader(1), reader(2), Party::reaching(&[0, 2])])
+}
+
+/// The server between an owner who enters twice and another restarts, while no time passes.
+pub fn an_owner_who_enters_twice_and_a_restart() -> Setup {
+    at_once(vec![owner(1, &[0, 1]), owner(1, &[0, 1]), owner(2, &[0, 2])])
+}
+
+fn at_once(parties: Vec<Party>) -> Setup {
+    let budget = Budget { crashes: 1, frees: 1, ..NONE };
+    Setup { budget, grid: NO_GRID, horizon: 0, ..Setup::new(parties) }
 }
 
 /// One who waits on two nodes.

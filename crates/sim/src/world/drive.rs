@@ -9,11 +9,11 @@ use quorlock_core::name::LeaseId;
 use quorlock_core::ticket::{Handoff, Parting};
 use quorlock_core::vote::{Outcome, Request, Silence, Vote};
 
+use super::World;
 use super::client::{Client, ttl};
 use super::clock::BASE;
 use super::link::Letter;
 use super::tell::server_names;
-use super::{Breach, World};
 use crate::setup::{Flaw, Heir};
 
 impl World {
@@ -194,12 +194,8 @@ impl World {
         let left = won.valid_until.since(now);
         let with = fence.map_or_else(|| "no fence".into(), |fence| format!("fence {fence}"));
         self.say_of_client(index, || format!("holds as {whose}, with {with}, for another {left:.1?} by its clock"));
-        let is_sole = !won.mode.is_among_others();
-        if let Some(fence) = fence.filter(|_| is_sole) {
-            if self.highest.is_some_and(|highest| fence <= highest) {
-                self.breach = self.breach.or(Some(Breach::FenceOrder));
-            }
-            self.highest = self.highest.max(Some(fence));
+        if let Some(fence) = fence {
+            self.judge_fence(won.mode, fence);
         }
         let client = &mut *self.clients[index];
         (client.machine, client.wake) = (None, None);

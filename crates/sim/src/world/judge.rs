@@ -1,5 +1,6 @@
 //! What must not be, whatever happens.
 
+use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
 
 use super::World;
@@ -79,6 +80,25 @@ impl World {
         let stands = |server: &Shared<Server>| server.may_vote() && server.has_vote();
         if is_drained && self.servers.iter().any(stands) {
             self.breach = self.breach.or(Some(Breach::GhostVote));
+        }
+    }
+}
+
+impl World {
+    /// Looks at a fence that is handed out: it is above all earlier ones. Only readers who may hold together are in no order, and
+    /// entries of one owner share one.
+    pub(super) fn judge_fence(&mut self, mode: Mode, fence: Fence) {
+        let is_among_others = mode.is_among_others();
+        let before = if is_among_others { self.highest } else { self.highest.max(self.highest_among) };
+        let owner = if let Mode::Reentrant { owner } = mode { Some(owner) } else { None };
+        let is_shared = owner.is_some() && owner == self.highest_owner && Some(fence) == before;
+        if Some(fence) <= before && !is_shared {
+            self.breach = self.breach.or(Some(Breach::FenceOrder));
+        }
+        if is_among_others {
+            self.highest_among = self.highest_among.max(Some(fence));
+        } else {
+            (self.highest, self.highest_owner) = (self.highest.max(Some(fence)), owner);
         }
     }
 }
