@@ -123,12 +123,18 @@ fn garbage_in_a_column_is_an_error_that_tells_no_secret() {
         ("node", "nodes", true),
         ("node", "cluster", false),
     ];
+    let loose = {
+        let ground = ground();
+        let loosen = "PRAGMA writable_schema = ON;
+            UPDATE sqlite_schema SET sql = replace(replace(sql, ', STRICT', ''), 'STRICT', '');
+            PRAGMA wal_checkpoint(TRUNCATE)";
+        ground.other().execute_batch(loosen).unwrap();
+        std::fs::read(ground.path()).unwrap()
+    };
     for (table, column, is_parsed) in columns {
         for garbage in ["-1", "9007199254740992 * 1000", "x'00ff'", "'5ec2e7 and more'", "1.5"] {
-            let ground = ground();
-            let loosen = "PRAGMA writable_schema = ON;
-                UPDATE sqlite_schema SET sql = replace(replace(sql, ', STRICT', ''), 'STRICT', '')";
-            ground.other().execute_batch(loosen).unwrap();
+            let ground = Ground::new();
+            std::fs::write(ground.path(), &loose).unwrap();
             ground.other().execute_batch(&format!("UPDATE {table} SET {column} = {garbage}")).unwrap();
             let troubles = troubles(&ground);
             let is_number = garbage.starts_with('9')
