@@ -97,7 +97,8 @@ fn main() -> Outcome {
 }
 
 fn work(kind: Kind, task: &Task) -> Outcome {
-    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let threads = if task.one_thread { 1 } else { 2 };
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     match kind {
         Kind::Own => worker::own::work(task, &runtime()?),
         Kind::Floor => worker::floor::work(task),

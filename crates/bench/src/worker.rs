@@ -20,7 +20,7 @@ use crate::record::Recording;
 use crate::{Failure, Outcome};
 
 /// What a worker is to do, for workers in any language.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Task {
     /// The URL of each node.
     pub(crate) nodes: Vec<String>,
@@ -31,6 +31,9 @@ pub(crate) struct Task {
     pub(crate) first: usize,
     /// Without a fence.
     pub(crate) plain: bool,
+    /// On a runtime of one thread, rather than of two.
+    #[serde(default)]
+    pub(crate) one_thread: bool,
     /// What the floor sends to each node, recorded from ours.
     #[serde(default)]
     pub(crate) recordings: Vec<Recording>,

@@ -25,6 +25,9 @@ const FLOOR_FENCED: &str = "floor, fenced";
 const CEILING: &str = "ceiling";
 const CEILING_FENCED: &str = "ceiling, fenced";
 const RSLOCK: &str = "rslock";
+const OURS_ALONE: &str = "ours, one thread";
+const OURS_FENCED_ALONE: &str = "ours, fenced, one thread";
+const RSLOCK_ALONE: &str = "rslock, one thread";
 
 pub(crate) fn planned() -> Vec<Planned> {
     let case =
@@ -41,8 +44,7 @@ fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failu
     let figure = if callers == 1 { P50 } else { RATE };
     let title = format!("Acquire and release: {}, {}", counted(nodes, "node"), counted(callers, "caller"));
     let mut case = Case::new(name(nodes, callers), title, figure);
-    let task =
-        |plain: bool| Task { nodes: stage.urls(), callers, first: 0, ttl_ms: TTL_MS, plain, recordings: Vec::new() };
+    let task = |plain: bool| Task { nodes: stage.urls(), callers, first: 0, ttl_ms: TTL_MS, plain, ..Task::default() };
     let floor = |plain: bool, recordings: &[Recording]| {
         let task = Task { recordings: recordings.to_vec(), ..task(plain) };
         Worker::of_this_program("floor", &task, options.length)
@@ -59,9 +61,15 @@ fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failu
     if callers == 1 && nodes == 1 {
         case.add_if("redis-py", peers::python("redis-py", &task(true), options));
     }
-    case.about = about(callers);
+    case.about = about(nodes, callers);
     case.add(FLOOR_FENCED, floor(false, &stage.fenced)?);
     case.add(OURS_FENCED, Worker::of_this_program("own", &task(false), options.length)?);
+    if nodes == NODES[2] {
+        let alone = |plain| Task { one_thread: true, ..task(plain) };
+        case.add(OURS_ALONE, Worker::of_this_program("own", &alone(true), options.length)?);
+        case.add(OURS_FENCED_ALONE, Worker::of_this_program("own", &alone(false), options.length)?);
+        case.add_if(RSLOCK_ALONE, peers::rust("rslock", &alone(true), options));
+    }
     if callers == CALLERS[2] {
         case.add(CEILING, Ceiling::new(&stage.servers, &stage.plain, PLAIN_PASS));
         case.add(CEILING_FENCED, Ceiling::new(&stage.servers, &stage.fenced, FENCED_PASS));
@@ -72,8 +80,12 @@ fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failu
 }
 
 /// Python's and etcd's take seconds for one cycle each of many callers.
-fn about(callers: usize) -> String {
-    if callers == 1 { String::new() } else { "Python's libraries and etcd are measured with one caller.".into() }
+fn about(nodes: usize, callers: usize) -> String {
+    let many = (callers > 1).then_some("Python's libraries and etcd are measured with one caller.");
+    let threads = (nodes == NODES[2]).then_some(
+        "*One thread* is a runtime of one thread, as floor, node and Python have it; the others have one for each core.",
+    );
+    many.into_iter().chain(threads).collect::<Vec<_>>().join(" ")
 }
 
 /// Lets etcd's members vote where our nodes do.
@@ -93,13 +105,23 @@ fn bars(nodes: usize, callers: usize) -> Vec<Bar> {
             Bar::ratio(OURS, P50, FLOOR, Limit::AtMost(1.3)),
             Bar::ratio(OURS_FENCED, P50, FLOOR_FENCED, Limit::AtMost(1.3)),
             Bar::ratio(OURS, P50, RSLOCK, Limit::AtMost(0.6)),
+            Bar::ratio(OURS_ALONE, P50, FLOOR, Limit::AtMost(1.3)),
+            Bar::ratio(OURS_FENCED_ALONE, P50, FLOOR_FENCED, Limit::AtMost(1.3)),
+            Bar::ratio(OURS_ALONE, P50, RSLOCK_ALONE, Limit::AtMost(0.6)),
         ],
-        (5, 64) => vec![Bar::ratio(OURS, RATE, RSLOCK, Limit::AtLeast(2.5))],
+        (5, 64) => vec![
+            Bar::ratio(OURS, RATE, RSLOCK, Limit::AtLeast(2.5)),
+            Bar::ratio(OURS_ALONE, RATE, RSLOCK_ALONE, Limit::AtLeast(2.5)),
+        ],
         (5, 512) => vec![
             Bar::ratio(OURS, RATE, CEILING, Limit::AtLeast(0.9)),
             Bar::ratio(OURS, RATE, RSLOCK, Limit::AtLeast(3.0)),
             Bar::ratio(OURS_FENCED, RATE, CEILING_FENCED, Limit::AtLeast(0.8)),
             Bar::ratio(OURS_FENCED, RATE, RSLOCK, Limit::AtLeast(1.5)),
+            Bar::ratio(OURS_ALONE, RATE, CEILING, Limit::AtLeast(0.9)),
+            Bar::ratio(OURS_ALONE, RATE, RSLOCK_ALONE, Limit::AtLeast(3.0)),
+            Bar::ratio(OURS_FENCED_ALONE, RATE, CEILING_FENCED, Limit::AtLeast(0.8)),
+            Bar::ratio(OURS_FENCED_ALONE, RATE, RSLOCK_ALONE, Limit::AtLeast(1.5)),
         ],
         _ => Vec::new(),
     }

@@ -57,7 +57,7 @@ fn set_up(name: &str, title: &str, damage: Damage, options: &Options) -> Result<
         first: 0,
         ttl_ms: TTL_MS,
         plain,
-        recordings: Vec::new(),
+        ..Task::default()
     };
     let own = |nodes: &[String], plain| Worker::of_this_program("own", &task(nodes, plain), options.length);
     case.add(HEALTHY, own(&healthy.urls(), true)?);

@@ -19,7 +19,7 @@ pub(crate) fn planned() -> Vec<Planned> {
 }
 
 fn task(nodes: Vec<String>, callers: usize, plain: bool) -> Task {
-    Task { nodes, callers, first: 0, ttl_ms: TTL_MS, plain, recordings: Vec::new() }
+    Task { nodes, callers, first: 0, ttl_ms: TTL_MS, plain, ..Task::default() }
 }
 
 fn memory(options: &Options) -> Result<Case, Failure> {

@@ -41,7 +41,7 @@ fn case(name: &str, title: &str, figure: &'static str, axis: &'static str) -> Ca
 fn add_both(case: &mut Case, what: &str, stage: &Stage, callers: usize, options: &Options) -> Result<(), Failure> {
     for (plain, kind) in [(true, ""), (false, ", fenced")] {
         let nodes = stage.urls();
-        let task = Task { nodes, callers, first: 0, ttl_ms: TTL_MS, plain, recordings: Vec::new() };
+        let task = Task { nodes, callers, first: 0, ttl_ms: TTL_MS, plain, ..Task::default() };
         case.add(format!("{what}{kind}"), Worker::of_this_program("own", &task, options.length)?);
     }
     Ok(())

@@ -29,7 +29,7 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
             .into();
     case.turns = Some(TURNS);
     let nodes = stage.urls();
-    let task = Task { nodes, callers: LEASES, first: 0, ttl_ms: TTL_MS, plain: false, recordings: Vec::new() };
+    let task = Task { nodes, callers: LEASES, first: 0, ttl_ms: TTL_MS, plain: false, ..Task::default() };
     case.add(OURS, Worker::of_this_program("leases", &task, LENGTH)?);
     case.bars.push(Bar::figure(OURS, "bytes_per_lease", Limit::AtMost(2_048.0)));
     case.bars.push(Bar::figure(OURS, "share_of_a_core", Limit::AtMost(0.5)));

@@ -43,7 +43,7 @@ fn together(options: &Options) -> Result<Case, Failure> {
 
 fn set_up(mut case: Case, load: &str, callers: usize, options: &Options) -> Result<Case, Failure> {
     case.about = ABOUT.into();
-    let task = |nodes| Task { nodes, callers, first: 0, ttl_ms: TTL_MS, plain: false, recordings: Vec::new() };
+    let task = |nodes| Task { nodes, callers, first: 0, ttl_ms: TTL_MS, plain: false, ..Task::default() };
     case.add(DIRECT, Worker::of_this_program("handed-over", &task(Vec::new()), options.length)?);
     let service = Arc::new(Service::start()?);
     let contender = Worker::of_this_program(load, &task(vec![service.address()]), options.length)?;

@@ -26,6 +26,7 @@ contenders in the same turn; shown are the middle of all turns and the lowest an
   floor does more than that, the benchmarks' own work on the same cores shows, and it is no ceiling.
 - A *cycle* is one acquire and one release. Every caller has a name of its own.
 - Peers run as they come, with their defaults, in processes of their own.
+- Where the time goes in the cases that miss a bar, and what was tried, is [a page of its own](performance-why.md).
 ";
 
 /// What is written, and where.

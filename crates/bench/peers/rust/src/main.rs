@@ -22,6 +22,7 @@ struct Task {
     nodes: Vec<String>,
     callers: usize,
     ttl_ms: u64,
+    one_thread: bool,
 }
 
 /// A library that locks.
@@ -88,7 +89,8 @@ async fn turn<L: Library>(library: &Arc<L>, task: &Task, length: Duration) -> (V
 }
 
 fn work<L: Library>(task: &Task) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let threads = if task.one_thread { 1 } else { 2 };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let library = Arc::new(runtime.block_on(L::connect(task))?);
     println!("ready");
     for line in std::io::stdin().lock().lines() {
