@@ -3,7 +3,7 @@
 use quorlock::{AcquireError, Client, ClientBuilder, Lock, Retry};
 use quorlock_testkit::{Proxy, RedisServer};
 
-use super::line::{InLine, in_line};
+use super::line::{InLine, all_are_served, in_line};
 use crate::common::Cluster;
 use crate::common::long::{Wired, connected, soon};
 
@@ -58,9 +58,7 @@ async fn three_are_served(builder: impl Fn() -> ClientBuilder, servers: &[RedisS
         in_line(servers, "job", place).await;
     }
     lease.release().await.expect("the nodes are there");
-    for waiter in waiters {
-        waiter.served().await.release().await.expect("the nodes are there");
-    }
+    all_are_served(waiters).await;
     clients
 }
 

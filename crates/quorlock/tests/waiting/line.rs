@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use futures_util::future::join_all;
 use quorlock::{AcquireError, Lease, Lock, Progress};
 use quorlock_testkit::{RedisServer, eventually_async};
 use tokio::task::JoinHandle;
@@ -57,6 +58,15 @@ impl InLine {
         if let Ok(decided) = self.task.await {
             panic!("decided before it was dropped: {decided:?}");
         }
+    }
+}
+
+/// Waits until all are served, each of whom lets go at once. In whatever order: a client whose replies are late takes the nodes'
+/// clocks to be behind, and its ticket may be lower than that of one who came before.
+pub(crate) async fn all_are_served(waiters: Vec<InLine>) {
+    let served = waiters.into_iter().map(async |waiter| waiter.served().await.release().await);
+    for released in join_all(served).await {
+        released.expect("the nodes are there");
     }
 }
 

@@ -3,7 +3,7 @@
 use quorlock::{Client, ClientBuilder};
 use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
-use super::line::InLine;
+use super::line::{InLine, all_are_served};
 use crate::common::lock_keys;
 use crate::common::long::{Wired, builder, connected};
 
@@ -49,9 +49,7 @@ async fn split(parts: [&[usize]; 3]) {
     for proxy in parties.iter().flat_map(|party| &party.proxies) {
         proxy.hold(false);
     }
-    for waiter in waiters {
-        waiter.served().await.release().await.expect("the nodes are there");
-    }
+    all_are_served(waiters).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
