@@ -1,9 +1,14 @@
 mod slots;
 mod waiting;
 
+use core::time::Duration;
+
 use super::*;
-use crate::quorum::Ballot;
+use crate::quorum::{Ballot, Quorum};
+use crate::retry::Retry;
+use crate::rules::Rules;
 use crate::testing::{Loaded, at, grant, held, late, ms, refuse, ttl};
+use crate::time::Drift;
 use crate::vote::Silence;
 
 /// The nodes' clocks at the origin of ours, in microseconds.
