@@ -63,7 +63,7 @@ pub enum Step {
         /// What becomes of the place in line.
         parting: Option<Parting>,
     },
-    /// Call [`Acquire::tick`] at this moment, if nothing has finished it before.
+    /// Call [`Acquire::tick`](super::Acquire::tick) at this moment, if nothing has finished it before.
     Wake(Moment),
     /// Somebody else has it, and this is how the line looks now.
     Waits(Wait),
