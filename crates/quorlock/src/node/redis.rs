@@ -34,6 +34,7 @@ use quorlock_core::node::{Constants, Errand};
 use crate::node::exam::{Exam, Plan};
 use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
 pub(crate) use cluster::ClusterNode;
+use codec::Bundles;
 #[cfg(any(test, feature = "doors"))]
 pub(crate) use codec::take_anything;
 use commands::Commands;
@@ -219,6 +220,7 @@ enum Expected {
     Batch {
         life: Option<Life>,
         letters: Vec<Letter>,
+        bundles: Bundles,
         commands: usize,
         values: Vec<Value>,
     },
@@ -257,10 +259,10 @@ impl Session for RedisSession {
 
     fn send(&mut self, life: Option<Life>, letters: Vec<Letter>) {
         self.batch.clear();
-        codec::batch(life, &letters, &self.constants, &mut self.batch);
+        let bundles = codec::batch(life, &letters, &self.constants, &mut self.batch);
         let commands = self.batch.len();
         let values = Vec::with_capacity(commands);
-        self.ask(Expected::Batch { life, letters, commands, values }, self.batch.as_bytes());
+        self.ask(Expected::Batch { life, letters, bundles, commands, values }, self.batch.as_bytes());
     }
 }
 
@@ -302,9 +304,11 @@ impl Ear {
                 if values.len() < *commands {
                     return Ok(None);
                 }
-                let Some(Expected::Batch { life, letters, values, .. }) = expected.pop_front() else { return Ok(None) };
+                let Some(Expected::Batch { life, letters, bundles, values, .. }) = expected.pop_front() else {
+                    return Ok(None);
+                };
                 drop(expected);
-                return codec::replies(life, &letters, values).map(|replies| Some(Answer::Replies(replies)));
+                return codec::replies(life, &letters, bundles, values).map(|replies| Some(Answer::Replies(replies)));
             }
         }
         expected.pop_front();

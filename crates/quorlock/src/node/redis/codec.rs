@@ -2,6 +2,7 @@
 
 #[cfg(any(test, feature = "doors"))]
 mod anything;
+mod bundle;
 mod errand;
 mod report;
 mod request;
@@ -23,6 +24,8 @@ use super::malformed;
 use crate::node::{Letter, Life, Reply, Trouble};
 #[cfg(any(test, feature = "doors"))]
 pub(crate) use anything::take_anything;
+pub(super) use bundle::Bundles;
+use bundle::Shares;
 pub(super) use errand::{errand, standing};
 use report::report;
 pub(super) use request::{Writer, batch};
@@ -59,13 +62,53 @@ fn hex(epoch: Epoch) -> String {
 }
 
 /// One reply for each letter.
-pub(super) fn replies(life: Option<Life>, letters: &[Letter], values: Vec<Value>) -> Result<Vec<Reply>, Trouble> {
+pub(super) fn replies(
+    life: Option<Life>,
+    letters: &[Letter],
+    bundles: Bundles,
+    values: Vec<Value>,
+) -> Result<Vec<Reply>, Trouble> {
     let looks = looks_at_epoch(letters);
-    if values.len() != letters.len() + usize::from(looks) {
+    if values.len() != bundles.values(letters.len()) + usize::from(looks) {
         return Err(malformed("a batch"));
     }
     let same_life = !looks || life.is_some() && values.last().and_then(raw) == Some(mark(life).as_ref());
-    reply_all(letters, values, same_life)
+    if bundles == Bundles::default() {
+        return reply_all(letters, values, same_life);
+    }
+    let (Bundles { releases, acquires }, mut values) = (bundles, values.into_iter());
+    let mut released =
+        (!releases.is_empty()).then(|| Shares::of_releases(values.next(), releases.count())).transpose()?;
+    let mut voted = (!acquires.is_empty()).then(|| Shares::of(values.next(), 1 + acquires.count())).transpose()?;
+    let at = match &mut voted {
+        Some(voted @ Shares::Each(_)) => voted.next(),
+        _ => None,
+    };
+    let mut replies = Vec::with_capacity(letters.len());
+    for (place, letter) in letters.iter().enumerate() {
+        let share = if releases.has(place) {
+            &mut released
+        } else if acquires.has(place) {
+            &mut voted
+        } else {
+            &mut None
+        };
+        let value = share.as_mut().map_or_else(|| values.next(), Shares::next).ok_or_else(|| malformed("a batch"))?;
+        replies.push(match (&at, value) {
+            (Some(at), Value::Int(fence)) if acquires.has(place) => granted_together(at, fence)?,
+            (_, value) => reply(letter, value, same_life)?,
+        });
+    }
+    Ok(replies)
+}
+
+/// A vote that was given together with others needs no more than its fence.
+fn granted_together(at: &Value, fence: i64) -> Result<Reply, Trouble> {
+    let granted = || {
+        let vote = Vote::grant(Fence::new(u64::try_from(fence).ok()?));
+        Some(Reply::Voted { vote, at_micros: Some(unsigned(at)?) })
+    };
+    granted().ok_or_else(|| malformed("a script"))
 }
 
 /// Whether the epoch is asked for behind these: a plain vote counts only if the server has not forgotten anything.

@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::RedisNode;
+use super::codec::Bundles;
 use super::scripts::{Home, asked_key, fence_key, holds_key, kept_key, line_key, tombstone_key};
 use crate::node::{Letter, Reply, Talk};
 use model::{Model, State, channels, constants, mortals};
@@ -34,6 +35,11 @@ fn the_scripts_do_what_the_core_does() {
     TestRunner::new(config)
         .run(&stories(), |(cast, first, steps)| bench.borrow_mut().run(&runtime, cast, first, steps))
         .unwrap_or_else(|failure| panic!("{failure}"));
+    let bundles = bench.borrow().bundles;
+    assert!(
+        bundles.into_iter().all(|bundles| bundles > CASES / 4),
+        "of releases and of acquires there were {bundles:?}"
+    );
 }
 
 /// A server whose clock stands still, and sessions with it: one for each set of constants, one to listen on each channel.
@@ -43,6 +49,8 @@ struct Bench {
     listeners: Vec<Listener>,
     /// Without a deadline: a machine that is busy must not look like a difference.
     raw: Connection,
+    /// How many bundles were sent: of releases, and of acquires.
+    bundles: [u32; 2],
 }
 
 struct Listener {
@@ -64,7 +72,7 @@ impl Bench {
             listeners.push(Listener { channel, session, hints });
         }
         let raw = Client::open(server.url()).unwrap().get_connection().unwrap();
-        Self { clock, sessions, listeners, raw }
+        Self { clock, sessions, listeners, raw, bundles: [0; 2] }
     }
 
     fn run(&mut self, runtime: &Runtime, cast: Cast, first: Visit, steps: Vec<Step>) -> TestCaseResult {
@@ -103,6 +111,8 @@ impl Bench {
                         request: model.request(letter).into(),
                     })
                     .collect();
+                let bundles = Bundles::of(&letters).counts().map(|letters| u32::from(letters > 0));
+                self.bundles = std::array::from_fn(|kind| self.bundles[kind] + bundles[kind]);
                 let replies = self.sessions[model.kin()].send(life, letters.clone()).await.unwrap();
                 prop_assert_eq!(replies.len(), letters.len());
                 let mut hints = Vec::new();

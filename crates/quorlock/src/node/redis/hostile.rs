@@ -17,6 +17,7 @@ use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
 use quorlock_testkit::RedisServer;
 use tokio::runtime::Runtime;
 
+use super::codec::Bundles;
 use super::commands::Commands;
 use super::{RedisNode, codec};
 use crate::node::place::{KeyTemplate, Place};
@@ -25,6 +26,8 @@ use crate::node::{Letter, Life, Reply, Talk};
 const HOLDER: u128 = 0xa;
 const HOSTILE: u128 = 0xb;
 const OTHER: u128 = 0xc;
+/// No clock is that early, and no code that high.
+const MICROS_MIN: i64 = 1_000_000;
 
 /// A name's state before the hostile call.
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +164,7 @@ fn requests() -> Vec<Request> {
         renew(true, Mode::Shared { owner }),
         renew(true, slot),
         release(HOSTILE, Some(5)),
+        release(HOSTILE, None),
         Request::Release { attempt, tombstone: Some(1_000), parting: Some(Parting::Yield(waiter(5))) },
         Request::Inspect,
         Request::Check { attempt, slot: Some(1) },
@@ -211,7 +215,8 @@ impl Bench {
         }
     }
 
-    async fn run(&mut self, before: Before, request: &Request, changes: &[Change]) -> TestCaseResult {
+    /// `together` with a request about another name, if such requests are.
+    async fn run(&mut self, before: Before, request: &Request, changes: &[Change], together: bool) -> TestCaseResult {
         self.names += 1;
         let name = Name::new(&format!("name-{}", self.names)).unwrap();
         let place = Arc::new(self.template.place(&name).unwrap());
@@ -231,7 +236,7 @@ impl Bench {
             self.ask(&place, release(HOLDER, None)).await?;
         }
 
-        let answer = self.provoke(&place, request, changes);
+        let answer = self.provoke(&place, request, changes, together);
         let given = granted(&answer);
         let is_shared = matches!(before, Before::Shared);
         prop_assert!(!held || is_shared || given.is_none(), "granted what is held: {:?}", answer);
@@ -267,10 +272,15 @@ impl Bench {
     }
 
     /// Calls the script of a request with some of its arguments changed.
-    fn provoke(&mut self, place: &Arc<Place>, request: &Request, changes: &[Change]) -> Value {
-        let letter = Letter { place: Arc::clone(place), request: Arc::new(request.clone()) };
+    fn provoke(&mut self, place: &Arc<Place>, request: &Request, changes: &[Change], together: bool) -> Value {
+        let beside = Name::new(&format!("beside-{}", self.names)).unwrap();
+        let beside = Arc::new(self.template.place(&beside).unwrap());
+        let letter = |place: &Arc<Place>| Letter { place: Arc::clone(place), request: Arc::new(request.clone()) };
+        let mut letters = vec![letter(place), letter(&beside)];
+        let is_bundle = together && Bundles::of(&letters) != Bundles::default();
+        letters.truncate(if is_bundle { 2 } else { 1 });
         let mut honest = Commands::default();
-        codec::batch(Some(self.life), &[letter], &constants(), &mut honest);
+        codec::batch(Some(self.life), &letters, &constants(), &mut honest);
         let Ok(Value::Array(honest)) = ::redis::parse_redis_value(honest.as_bytes()) else { panic!("not one command") };
         let mut words: Vec<Option<Vec<u8>>> = honest
             .into_iter()
@@ -282,7 +292,8 @@ impl Bench {
         // Of whoever may name other keys, nothing is safe: the keys stay, and so does how long fences are remembered.
         let keys: usize = std::str::from_utf8(words[2].as_ref().unwrap()).unwrap().parse().unwrap();
         let first = 3 + keys;
-        let changeable: Vec<usize> = (first..words.len()).filter(|at| *at != first + 5).collect();
+        let retention = first + if is_bundle { 3 } else { 5 };
+        let changeable: Vec<usize> = (first..words.len()).filter(|at| *at != retention).collect();
         for (which, odd) in changes.iter().filter(|_| !changeable.is_empty()) {
             let at = match which {
                 Which::Any(index) => changeable[index.index(changeable.len())],
@@ -309,7 +320,11 @@ impl Bench {
 fn granted(answer: &Value) -> Option<i64> {
     let Value::Array(parts) = answer else { return None };
     match parts.as_slice() {
-        [Value::Int(1), _, Value::Int(fence), ..] => Some(*fence),
+        // Of two names, behind the node's clock, that of the first.
+        [Value::Int(1), _, Value::Int(fence), ..] | [Value::Int(MICROS_MIN..), Value::Int(fence @ MICROS_MIN..), _] => {
+            Some(*fence)
+        }
+        [Value::Int(MICROS_MIN..), first @ Value::Array(_), _] => granted(first),
         _ => None,
     }
 }
@@ -327,11 +342,17 @@ fn odd_arguments_leave_every_record_as_it_should_be() {
     let (runtime, server) = (runtime(), RedisServer::start());
     let bench = std::cell::RefCell::new(bench(&runtime, &server));
     let before = select(vec![Before::Free, Before::Held, Before::HeldAndWaitedFor, Before::Shared, Before::Waited]);
-    let story =
-        (before, select(requests()), proptest::collection::vec((any::<Index>().prop_map(Which::Any), odd()), 1..4));
+    let story = (
+        before,
+        select(requests()),
+        proptest::collection::vec((any::<Index>().prop_map(Which::Any), odd()), 1..4),
+        any::<bool>(),
+    );
     let config = Config { failure_persistence: None, ..Config::default() };
     TestRunner::new(config)
-        .run(&story, |(before, request, changes)| runtime.block_on(bench.borrow_mut().run(before, &request, &changes)))
+        .run(&story, |(before, request, changes, together)| {
+            runtime.block_on(bench.borrow_mut().run(before, &request, &changes, together))
+        })
         .unwrap_or_else(|failure| panic!("{failure}"));
 }
 
@@ -363,14 +384,33 @@ fn arguments_that_once_did_harm_do_none() {
         for before in [Before::Free, Before::Held, Before::Shared, Before::Waited] {
             let request = acquire(HOSTILE, Fence::new(1), mode, Some(5));
             let changes = [(Which::Number(number), Odd::Value(value.clone().into_bytes()))];
-            let done = runtime.block_on(bench.run(before, &request, &changes));
+            let done = runtime.block_on(bench.run(before, &request, &changes, false));
             done.unwrap_or_else(|error| panic!("{value:?} as argument {number} of {mode:?}, {before:?}: {error}"));
+        }
+    }
+    // The same, of one who asks together with another: its arguments are in another order.
+    for (number, value) in [
+        (2, "nan".to_owned()),
+        (2, "1e15".into()),
+        (3, "nan".into()),
+        (6, "s".into()),
+        (6, "k 0123456789abcdef0123456789abcdef 3".into()),
+        (7, "nan".into()),
+        (7, format!("{:e}", micros + 1_000_000)),
+        (7, format!(" {}", micros + 1_000_000)),
+        (8, "0000000000000001-zzzzzzzzzzzzzzzz x 00000000000000000000000000000001".into()),
+    ] {
+        for before in [Before::Free, Before::Held, Before::Shared, Before::Waited] {
+            let request = acquire(HOSTILE, Fence::new(1), alone, Some(5));
+            let changes = [(Which::Number(number), Odd::Value(value.clone().into_bytes()))];
+            let done = runtime.block_on(bench.run(before, &request, &changes, true));
+            done.unwrap_or_else(|error| panic!("{value:?} as argument {number} of several, {before:?}: {error}"));
         }
     }
     // Whoever it is that holds it cannot be read; that it is held can.
     let unreadable = [(Which::Number(7), Odd::Value(b"7 \xff\xfe label".to_vec()))];
     let request = acquire(HOSTILE, Fence::new(1), alone, None);
-    runtime.block_on(bench.run(Before::Free, &request, &unreadable)).unwrap();
+    runtime.block_on(bench.run(Before::Free, &request, &unreadable, false)).unwrap();
 }
 
 #[test]

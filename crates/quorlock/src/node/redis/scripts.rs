@@ -33,8 +33,11 @@ impl Loaded {
             .replace("--#forget_request", home.only_on_a_server("redis.call('HDEL', ASKED, gone)"))
             // In a script a name is known by the key of its line.
             .replace("ASKED", &format!("'{RESERVED_PREFIX}asked:' .. WHICH"))
-            .replace("FENCE_OF", &format!("'{RESERVED_PREFIX}fence:'"))
-            .replace("DONE_OF", &format!("'{RESERVED_PREFIX}done:'"))
+            .replace("FENCE_OF", &format!("'{RESERVED_PREFIX}{}'", companion::FENCE))
+            .replace("DONE_OF", &format!("'{RESERVED_PREFIX}{}'", companion::DONE))
+            .replace("LINE_OF", &format!("'{RESERVED_PREFIX}{}'", companion::LINE))
+            .replace("KEPT_OF", &format!("'{RESERVED_PREFIX}{}'", companion::KEPT))
+            .replace("HOLDS_OF", &format!("'{RESERVED_PREFIX}{}'", companion::HOLDS))
             .replace("EPOCH_KEY", &format!("'{}'", home.epoch_key()))
             .replace("WHICH", &format!("string.sub(line, {})", format!("{RESERVED_PREFIX}line:").len() + 1))
             .replace("TAG", home.tag())
@@ -124,7 +127,10 @@ impl Home {
 }
 
 /// Those that contain others come first.
-const FRAGMENTS: [(&str, &str); 10] = [
+const FRAGMENTS: [(&str, &str); 13] = [
+    ("--#acquire", include_str!("acquire.lua")),
+    ("--#release", include_str!("release.lua")),
+    ("--#each", include_str!("each.lua")),
     ("--#begin", include_str!("begin.lua")),
     ("--#period", include_str!("period.lua")),
     ("--#fence", include_str!("fence.lua")),
@@ -152,6 +158,9 @@ pub(crate) struct Scripts {
     pub(crate) errand: Loaded,
     pub(crate) plain_extend: Loaded,
     pub(crate) plain_release: Loaded,
+    pub(crate) acquire_all: Loaded,
+    pub(crate) release_all: Loaded,
+    pub(crate) plain_release_all: Loaded,
     /// Where the mark of the node's epoch is.
     pub(crate) epoch_key: String,
 }
@@ -176,14 +185,31 @@ impl Scripts {
             errand: loaded(include_str!("errand.lua")),
             plain_extend: loaded(include_str!("plain_extend.lua")),
             plain_release: loaded(include_str!("plain_release.lua")),
+            acquire_all: loaded(include_str!("acquire_all.lua")),
+            release_all: loaded(include_str!("release_all.lua")),
+            plain_release_all: loaded(include_str!("plain_release_all.lua")),
             epoch_key: home.epoch_key(),
         }
     }
 
-    pub(crate) fn all(&self) -> [&Loaded; 10] {
-        let Self { acquire, enter, release, inspect, check, search, breaking, errand, plain_extend, .. } = self;
-        let plain_release = &self.plain_release;
-        [acquire, enter, release, inspect, check, search, breaking, errand, plain_extend, plain_release]
+    pub(crate) fn all(&self) -> [&Loaded; 13] {
+        let Self { acquire, enter, release, inspect, check, search, breaking, errand, .. } = self;
+        let Self { plain_extend, plain_release, acquire_all, release_all, plain_release_all, .. } = self;
+        [
+            acquire,
+            enter,
+            release,
+            inspect,
+            check,
+            search,
+            breaking,
+            errand,
+            plain_extend,
+            plain_release,
+            acquire_all,
+            release_all,
+            plain_release_all,
+        ]
     }
 }
 

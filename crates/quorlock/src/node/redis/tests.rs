@@ -84,7 +84,13 @@ fn ear(batches: usize) -> (Ear, mpsc::UnboundedReceiver<Answer>) {
         request: Arc::new(Request::PlainAcquire { attempt: LeaseId::from_bits(bits), ttl }),
     };
     let letters = (0..batches).map(|batch| vec![letter(batch as u128)]);
-    let expected = letters.map(|letters| Expected::Batch { life: Some(LIFE), letters, commands: 2, values: vec![] });
+    let expected = letters.map(|letters| Expected::Batch {
+        life: Some(LIFE),
+        letters,
+        bundles: Bundles::default(),
+        commands: 2,
+        values: vec![],
+    });
     let (inbox, answers) = Inbox::queue(Channel(0));
     (Ear { expected: Arc::new(Mutex::new(expected.collect())), inbox }, answers)
 }

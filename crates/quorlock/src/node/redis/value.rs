@@ -11,8 +11,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Value, RedisError> {
     }
 }
 
-/// The parts of an answer that are read here at most: more are rare, and may be nested.
-const PARTS_MAX: usize = 16;
+/// The parts of an answer that are read here at most: as many as a bundle may have, and what is before them.
+const PARTS_MAX: usize = 129;
 
 /// A number, a text, `OK`, nothing, or a short list of those; and the bytes behind it.
 fn vote(bytes: &[u8]) -> Option<(Value, &[u8])> {

@@ -12,7 +12,7 @@ use quorlock_core::vote::{BreakMode, Target};
 use super::super::frame::Measure;
 use super::super::{hints, history, value};
 use super::{
-    Duration, Epoch, FREE_LISTED_MAX, Fence, Letter, Life, Mode, OwnerId, Reply, Request, Value, Vote, hex,
+    Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Letter, Life, Mode, OwnerId, Reply, Request, Value, Vote, hex,
     looks_at_epoch, mark, page, replies, standing,
 };
 use crate::node::place::KeyTemplate;
@@ -106,7 +106,7 @@ pub(crate) fn take_anything(bytes: &[u8]) {
             let looks = looks_at_epoch(std::slice::from_ref(&letter));
             values.extend(looks.then(|| Value::BulkString(epoch.into())));
             let is_yes = says_yes(&letter.request, &value, same_life);
-            let taken = replies(Some(LIFE), std::slice::from_ref(&letter), values);
+            let taken = replies(Some(LIFE), std::slice::from_ref(&letter), Bundles::default(), values);
             let is_grant = matches!(taken.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
             assert_eq!(is_grant, is_yes, "{value:?} to {:?}", letter.request);
         }

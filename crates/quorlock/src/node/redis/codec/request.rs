@@ -12,7 +12,8 @@ use quorlock_core::vote::{BreakMode, Request, Target};
 
 use super::super::commands::{Commands, DIGITS_MAX, Words, decimal};
 use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, LINE};
-use super::super::scripts::{Home, Scripts, tombstone_prefix};
+use super::super::scripts::{Home, Loaded, Scripts, tombstone_prefix};
+use super::bundle::{Bundles, Chosen};
 use super::{EpochMark, looks_at_epoch, mark};
 use crate::node::place::{Place, RESERVED_PREFIX};
 use crate::node::{Letter, Life};
@@ -25,21 +26,51 @@ pub(in crate::node::redis) struct Writer<'a> {
     constants: &'a Constants,
 }
 
-/// Adds a batch as one write. Plain requests know nothing of epochs, so a batch with any of them ends with a look at it.
+/// Adds a batch as one write, and says what goes together in it. Plain requests know nothing of epochs, so a batch with any
+/// of them ends with a look at it.
 pub(in crate::node::redis) fn batch(
     life: Option<Life>,
     letters: &[Letter],
     constants: &Constants,
     commands: &mut Commands,
-) {
+) -> Bundles {
     let writer = Writer::new(life, constants);
-    for letter in letters {
+    let bundles = Bundles::of(letters);
+    match bundles.releases.count() {
+        0 => {}
+        1 => bundles.releases.of(letters).for_each(|letter| writer.write(letter, commands)),
+        _ => commands.add(|words| compose_releases(letters, bundles.releases, words)),
+    }
+    if !bundles.acquires.is_empty() {
+        commands.add(|words| writer.compose_acquires(letters, bundles.acquires, words));
+    }
+    for (_, letter) in letters.iter().enumerate().filter(|(at, _)| !bundles.has(*at)) {
         writer.write(letter, commands);
     }
     if looks_at_epoch(letters) {
         commands.add(|words| {
             words.word("GET").word(&Home::Server.scripts().epoch_key);
         });
+    }
+    bundles
+}
+
+/// Releases that go together: all of them plain, or none.
+fn compose_releases(letters: &[Letter], chosen: Chosen, words: &mut Words) {
+    let scripts = Home::Server.scripts();
+    let is_plain = chosen.of(letters).all(|letter| letter.request.is_plain());
+    let script = if is_plain { &scripts.plain_release_all } else { &scripts.release_all };
+    begin(script, letters, chosen, words);
+    for letter in chosen.of(letters) {
+        words.word(letter.request.attempt().reveal_digits());
+    }
+}
+
+/// A script whose keys are the votes of these.
+fn begin(script: &Loaded, letters: &[Letter], chosen: Chosen, words: &mut Words) {
+    words.word("EVALSHA").word(&script.sha).number(chosen.count() as u64);
+    for letter in chosen.of(letters) {
+        words.word(&letter.place.key);
     }
 }
 
@@ -128,6 +159,24 @@ impl<'a> Writer<'a> {
             Request::PlainRelease { attempt } => {
                 plain(&scripts.plain_release.sha, place, attempt.reveal_digits(), words);
             }
+        }
+    }
+
+    /// Acquires that go together: of one ttl and one holder, exclusive.
+    fn compose_acquires(&self, letters: &[Letter], chosen: Chosen, words: &mut Words) {
+        begin(&Home::Server.scripts().acquire_all, letters, chosen, words);
+        let mut is_first = true;
+        for letter in chosen.of(letters) {
+            let Request::Acquire { attempt, proposal, ttl, holder, waiter, .. } = &*letter.request else { continue };
+            if std::mem::take(&mut is_first) {
+                words.word(self.mark()).number(ttl.as_millis()).number(self.constants.sigma_micros);
+                words.number(retention_millis(self.constants)).word(&**holder);
+            }
+            words.word(attempt.reveal_digits()).number(proposal.get());
+            match waiter {
+                Some(waiter) => words.word(place_in_line(*waiter)),
+                None => words.word(""),
+            };
         }
     }
 

@@ -4,9 +4,12 @@ use ::redis::{PushKind, VerbatimFormat, parse_redis_value};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::ticket::{LINE_LISTED_MAX, Waiting};
+use quorlock_core::time::Ttl;
 use quorlock_core::vote::{HeldBy, Report};
+
+use crate::node::place::KeyTemplate;
 
 use super::anything::{BREAK, LIFE, PERMITS, letters, says_yes};
 use super::*;
@@ -35,6 +38,38 @@ fn values() -> impl Strategy<Value = Value> {
             1 => vec(inner, 0..3).prop_map(|data| Value::Push { kind: PushKind::Message, data }),
         ]
     })
+}
+
+/// What could be said to a bundle.
+fn shares(count: usize) -> impl Strategy<Value = Value> {
+    let share = prop_oneof![
+        4 => Just(Value::Int(1)),
+        2 => (0..9_i64).prop_map(Value::Int),
+        2 => Just(Value::Array(vec![Value::Int(1), Value::Int(9), Value::Int(9)])),
+        2 => values(),
+    ];
+    prop_oneof![6 => vec(share.boxed(), count).prop_map(Value::Array), 1 => values()]
+}
+
+/// Two releases and two acquires, or two plain releases, each of a name of its own.
+fn crowd(plain: bool) -> Vec<Letter> {
+    let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
+    let place = |name: &str| Arc::new(template.place(&Name::new(name).unwrap()).unwrap());
+    let (attempt, proposal, ttl) =
+        (LeaseId::from_bits(1), Fence::new(1), Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap());
+    let release = || {
+        if plain {
+            return Request::PlainRelease { attempt };
+        }
+        Request::Release { attempt, tombstone: None, parting: None }
+    };
+    let acquire =
+        || Request::Acquire { attempt, proposal, ttl, holder: "".into(), mode: Mode::EXCLUSIVE, waiter: None };
+    let letter = |name, request| Letter { place: place(name), request: Arc::new(request) };
+    let mut letters =
+        vec![letter("a", release()), letter("b", release()), letter("c", acquire()), letter("d", acquire())];
+    letters.retain(|letter| !plain || letter.request.is_release());
+    letters
 }
 
 fn small() -> impl Strategy<Value = Value> {
@@ -253,16 +288,44 @@ proptest! {
             let mut values = vec![value.clone()];
             values.extend(looks_at_epoch(std::slice::from_ref(&letter)).then(|| last.clone()));
             let same_life = known && raw(&last) == Some(mark(life).as_ref());
-            let replies = replies(life, &[letter], values);
+            let replies = replies(life, &[letter], Bundles::default(), values);
             let granted = matches!(replies.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
             prop_assert_eq!(granted, says_yes(&request, &value, same_life), "{:?} to {:?}", replies, request);
         }
     }
 
     #[test]
+    fn nothing_but_a_yes_becomes_a_grant_of_a_bundle(
+        of_releases in shares(2),
+        of_acquires in shares(3),
+        plain in any::<bool>(),
+    ) {
+        let letters = crowd(plain);
+        let bundles = Bundles::of(&letters);
+        prop_assert_eq!(bundles.counts(), if plain { [2, 0] } else { [2, 2] });
+        let mut values = vec![of_releases.clone()];
+        values.extend((!plain).then(|| of_acquires.clone()));
+        let Ok(replies) = replies(Some(LIFE), &letters, bundles, values) else { return Ok(()) };
+        prop_assert_eq!(replies.len(), letters.len());
+        let share = |value: &Value, at: usize, of: usize| match value {
+            Value::Array(parts) if parts.len() == of => parts[at].clone(),
+            _ => Value::Nil,
+        };
+        for (at, (letter, reply)) in letters.iter().zip(&replies).enumerate() {
+            let is_yes = if letter.request.is_release() {
+                share(&of_releases, at % 2, 2) == Value::Int(1)
+            } else {
+                let (clock, value) = (share(&of_acquires, 0, 3), share(&of_acquires, 1 + at % 2, 3));
+                matches!((clock, &value), (Value::Int(0..), Value::Int(0..))) || says_yes(&letter.request, &value, true)
+            };
+            prop_assert_eq!(reply.is_grant(), is_yes, "{:?} to {:?}", reply, letter);
+        }
+    }
+
+    #[test]
     fn a_batch_of_another_size_is_malformed(values in vec(leaf(), 0..12)) {
         let letters = letters();
-        let replies = replies(Some(LIFE), &letters, values.clone());
+        let replies = replies(Some(LIFE), &letters, Bundles::default(), values.clone());
         // The plain ones among them ask for one more.
         if values.len() == letters.len() + 1 {
             prop_assert!(replies.is_err() || replies.is_ok_and(|replies| replies.len() == letters.len()));

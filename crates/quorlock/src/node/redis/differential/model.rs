@@ -92,7 +92,7 @@ impl Model {
         Self {
             cast,
             state: State { life: None, records: Default::default(), tombstones: BTreeMap::new() },
-            places: [place("plain"), place("with spaces, \u{9501} and a\nnew line")],
+            places: [place("plain"), place("plainer"), place("with spaces, \u{9501} and a\nnew line")],
             micros: START,
             earlier: None,
             current: None,

@@ -189,6 +189,7 @@ fn steps(votes: u32, visits: u32) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         30 => jump().prop_map(Step::Pass),
         votes => (known(), vec(letter(), 1..6)).prop_map(|(life, batch)| Step::Send { life, batch }),
+        votes => (known(), crowd()).prop_map(|(life, batch)| Step::Send { life, batch }),
         visits => visit().prop_map(Step::Visit),
         2 => (0..NAMES).prop_map(|name| Step::Vanish { name }),
         1 => Just(Step::WipeEpoch),
@@ -199,7 +200,7 @@ fn steps(votes: u32, visits: u32) -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// How many names, runs, channels and sets of constants there are.
-pub(super) const NAMES: usize = 2;
+pub(super) const NAMES: usize = 3;
 pub(super) const RUNS: usize = 2;
 pub(super) const CHANNELS: usize = 2;
 pub(super) const CONSTANTS: usize = 5;
@@ -244,6 +245,30 @@ fn letter() -> impl Strategy<Value = Letter> {
         1 => Just(Kind::PlainRelease),
     ];
     (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, who, slot, kind)| Letter { name, who, slot, kind })
+}
+
+/// Letters that are alike: some of them go together.
+fn crowd() -> impl Strategy<Value = Vec<Letter>> {
+    // Those with another ttl go by themselves.
+    let ttl = || prop_oneof![9 => Just(2_000_u64), 1 => Just(100)];
+    let waiter = || option::weighted(0.3, 0..TICKETS.len());
+    let scripted = prop_oneof![
+        8 => (bid(), ttl(), waiter())
+            .prop_map(|(fence, ttl, waiter)| Kind::Acquire { fence, ttl, holder: "7 host ", waiter }),
+        8 => Just(Kind::Release { tombstone: None, parting: None }),
+        1 => (0..TICKETS.len()).prop_map(|who| Kind::Release { tombstone: None, parting: Some(Away::Yield(who)) }),
+        1 => (bid(), ttl(), any::<bool>())
+            .prop_map(|(fence, ttl, repair)| Kind::Renew { fence, ttl, holder: "7 host ", repair }),
+        1 => Just(Kind::Check),
+    ];
+    let plain = prop_oneof![
+        2 => ttl().prop_map(|ttl| Kind::PlainAcquire { ttl }),
+        3 => Just(Kind::PlainRelease),
+    ];
+    let letter = |kind| {
+        (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, who, slot, kind)| Letter { name, who, slot, kind })
+    };
+    prop_oneof![3 => vec(letter(scripted.boxed()), 2..8), 1 => vec(letter(plain.boxed()), 2..8)]
 }
 
 fn aim() -> impl Strategy<Value = Aim> {

@@ -1,0 +1,48 @@
+-- Votes for several attempts that want to be alone: acquire.lua for each. Where nobody is in the way, with fewer commands:
+-- one look for all of them, and for each its fence and its vote.
+-- KEYS  the votes, no two the same
+-- ARGV  1 the epoch's mark   2 ttl (ms)   3 sigma (us)   4 fence retention (ms)   5 holder; and of each
+--       attempt, proposal, and the place in line as of acquire.lua
+-- Gives {now, and of each its fence, or else what acquire.lua gives, or an error}
+local function acquire(KEYS, ARGV)
+  --#acquire
+end
+--#each
+local mark, ttl, sigma, retention, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local wanted, lines = {EPOCH_KEY}, {}
+for i, key in ipairs(KEYS) do
+  local at = i * 3
+  -- What could not be read again is not written.
+  if not (#ARGV[at + 3] == 32 and string.find(ARGV[at + 3], '^%x+$')) then return redis.error_reply('ERR not an attempt') end
+  wanted[at - 1], wanted[at], wanted[at + 1] = key, FENCE_OF .. key, DONE_OF .. ARGV[at + 3]
+  lines[i] = LINE_OF .. key
+end
+local got = redis.call('MGET', unpack(wanted))
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local since = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
+local is_quiet = got[1] == mark and redis.call('EXISTS', unpack(lines)) == 0
+  and string.find(ttl, '^%d+$') and #ttl < 9
+-- The floor stands behind the 32 digits of the epoch.
+local floor = is_quiet and tonumber(string.sub(mark, 34))
+local gave = {now}
+for i, key in ipairs(KEYS) do
+  local at = i * 3
+  local attempt, proposal, place = ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
+  local fence = got[at] and tonumber(string.match(got[at], '^%d+'))
+  local asked = string.find(proposal, '^%d+$') and tonumber(proposal)
+  if is_quiet and not got[at - 1] and not got[at + 1] and fence ~= FENCE_MAX
+    and asked and asked <= math.min(math.max(now + sigma, fence and fence + 1 or 0), FENCE_MAX) then
+    fence = math.max(asked, floor, fence and fence + 1 or now - sigma)
+    local digits = fence == asked and proposal or string.format('%.0f', fence)
+    -- The fence first: a vote without its fence must not survive a server that runs out of memory in between.
+    redis.call('SET', wanted[at], digits .. ' ' .. attempt .. ' ' .. since .. ' '
+      .. (place == '' and '-' or string.sub(place, 1, 33)) .. ' ' .. holder, 'PX', retention)
+    if redis.call('SET', key, attempt, 'NX', 'PX', ttl) then gave[i + 1] = fence end
+  end
+  if not gave[i + 1] then
+    gave[i + 1] = each(acquire, {EPOCH_KEY, key, wanted[at], wanted[at + 1], lines[i], KEPT_OF .. key},
+      {mark, 'acquire', proposal, ttl, sigma, retention, holder, place})
+  end
+end
+return gave

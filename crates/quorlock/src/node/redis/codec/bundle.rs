@@ -1,0 +1,274 @@
+//! Which letters of a batch go together: one command for many of them costs a server much less than one for each.
+
+use ::redis::{ServerError, Value};
+use quorlock_core::mode::Mode;
+use quorlock_core::vote::Request;
+
+use super::super::malformed;
+use crate::node::{Letter, Trouble};
+
+/// Some letters of a batch, by their places in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::node::redis) struct Chosen(u128);
+
+/// Letters behind these places go by themselves.
+const PLACES: usize = u128::BITS as usize;
+
+impl Chosen {
+    fn add(&mut self, at: usize) {
+        self.0 |= 1 << at;
+    }
+
+    pub(super) fn has(self, at: usize) -> bool {
+        at < PLACES && self.0 >> at & 1 == 1
+    }
+
+    pub(super) fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// One alone is no bundle.
+    fn if_several(self) -> Self {
+        if self.count() > 1 { self } else { Self::default() }
+    }
+
+    pub(super) fn of(self, letters: &[Letter]) -> impl Iterator<Item = &Letter> {
+        letters.iter().enumerate().filter(move |(at, _)| self.has(*at)).map(|(_, letter)| letter)
+    }
+}
+
+/// The bundles of a batch, in the order in which they are sent: before all other letters, which keep theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::node::redis) struct Bundles {
+    pub(super) releases: Chosen,
+    pub(super) acquires: Chosen,
+}
+
+/// What is known of the names with one sum: nothing, that a release of one goes ahead, that something else of one is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    Release,
+    More,
+}
+
+const SUMS: usize = 1_024;
+
+impl Bundles {
+    /// Letters about one name keep their order, so that a name is at most once in a bundle. That two names have the same
+    /// sum costs no more than a command.
+    ///
+    /// A batch that is plain in part, or leaves tombstones, which are one attempt's whatever the name, is sent as it is.
+    pub(in crate::node::redis) fn of(letters: &[Letter]) -> Self {
+        let [first, _, ..] = letters else { return Self::default() };
+        let is_plain = first.request.is_plain();
+        if letters.iter().any(|letter| letter.request.is_plain() != is_plain || leaves_tombstone(&letter.request)) {
+            return Self::default();
+        }
+        let (mut releases, mut acquires, mut kin) = (Chosen::default(), Chosen::default(), None);
+        let mut seen = [Seen::Nothing; SUMS];
+        for (at, letter) in letters.iter().enumerate().take(PLACES) {
+            let seen = &mut seen[sum(&letter.place.key)];
+            match &*letter.request {
+                Request::PlainRelease { .. } | Request::Release { parting: None, .. } if *seen == Seen::Nothing => {
+                    releases.add(at);
+                    *seen = Seen::Release;
+                }
+                Request::Acquire { ttl, holder, mode: Mode::EXCLUSIVE, .. }
+                    if *seen != Seen::More && *kin.get_or_insert((ttl, holder)) == (ttl, holder) =>
+                {
+                    acquires.add(at);
+                    *seen = Seen::More;
+                }
+                _ => *seen = Seen::More,
+            }
+        }
+        let acquires = acquires.if_several();
+        // One that goes ahead of an acquire has to, even alone.
+        let releases = if acquires.is_empty() { releases.if_several() } else { releases };
+        Self { releases, acquires }
+    }
+
+    pub(super) fn has(self, at: usize) -> bool {
+        self.releases.has(at) || self.acquires.has(at)
+    }
+
+    /// How many letters there are in each.
+    #[cfg(test)]
+    pub(in crate::node::redis) fn counts(self) -> [usize; 2] {
+        [self.releases.count(), self.acquires.count()]
+    }
+
+    /// How many values answer so many letters.
+    pub(super) fn values(self, letters: usize) -> usize {
+        let saved = |chosen: Chosen| chosen.count().saturating_sub(1);
+        letters - saved(self.releases) - saved(self.acquires)
+    }
+}
+
+fn leaves_tombstone(request: &Request) -> bool {
+    matches!(request, Request::Break { .. } | Request::Retire { .. } | Request::Release { tombstone: Some(_), .. })
+}
+
+/// A sum of a key, eight bytes at a time.
+fn sum(key: &str) -> usize {
+    let (words, rest) = key.as_bytes().as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
+    let mixed = words.fold(0, |sum: u64, word| (sum.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    (mixed >> 32) as usize % SUMS
+}
+
+/// What comes back for a bundle.
+pub(super) enum Shares {
+    /// A value for each of its letters.
+    Each(std::vec::IntoIter<Value>),
+    /// One error for all of them.
+    Failed(ServerError),
+}
+
+impl Shares {
+    /// Reads what answers so many releases: one by itself has an answer of its own.
+    pub(super) fn of_releases(value: Option<Value>, count: usize) -> Result<Self, Trouble> {
+        let alone = |value| Some(Value::Array(vec![value?]));
+        Self::of(if count == 1 { alone(value) } else { value }, count)
+    }
+
+    /// Reads a list of so many values.
+    pub(super) fn of(value: Option<Value>, count: usize) -> Result<Self, Trouble> {
+        match value {
+            Some(Value::Array(values)) if values.len() == count => Ok(Self::Each(values.into_iter())),
+            Some(Value::ServerError(error)) => Ok(Self::Failed(error)),
+            _ => Err(malformed("a bundle")),
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Option<Value> {
+        match self {
+            Self::Each(values) => values.next(),
+            Self::Failed(error) => Some(Value::ServerError(error.clone())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use quorlock_core::fence::Fence;
+    use quorlock_core::mode::OwnerId;
+    use quorlock_core::name::{LeaseId, Name};
+    use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+    use quorlock_core::time::Ttl;
+
+    use super::*;
+    use crate::node::place::KeyTemplate;
+
+    fn ttl(seconds: u64) -> Ttl {
+        Ttl::new(Duration::from_secs(seconds), Duration::MAX).unwrap()
+    }
+
+    fn letter(name: &str, request: Request) -> Letter {
+        let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
+        let place = template.place(&Name::new(name).unwrap()).unwrap();
+        Letter { place: Arc::new(place), request: Arc::new(request) }
+    }
+
+    const ATTEMPT: LeaseId = LeaseId::from_bits(7);
+
+    fn acquire(name: &str) -> Letter {
+        acquire_as(name, ttl(1), "me", Mode::EXCLUSIVE)
+    }
+
+    fn acquire_as(name: &str, ttl: Ttl, holder: &str, mode: Mode) -> Letter {
+        let (attempt, proposal, holder) = (ATTEMPT, Fence::new(1), holder.into());
+        letter(name, Request::Acquire { attempt, proposal, ttl, holder, mode, waiter: None })
+    }
+
+    fn release(name: &str) -> Letter {
+        letter(name, Request::Release { attempt: ATTEMPT, tombstone: None, parting: None })
+    }
+
+    fn plain_release(name: &str) -> Letter {
+        letter(name, Request::PlainRelease { attempt: ATTEMPT })
+    }
+
+    fn plain_acquire(name: &str) -> Letter {
+        letter(name, Request::PlainAcquire { attempt: ATTEMPT, ttl: ttl(1) })
+    }
+
+    /// The places of releases and of acquires that go together.
+    fn chosen(letters: &[Letter]) -> [Vec<usize>; 2] {
+        let bundles = Bundles::of(letters);
+        [bundles.releases, bundles.acquires].map(|chosen| (0..letters.len()).filter(|at| chosen.has(*at)).collect())
+    }
+
+    #[test]
+    fn what_is_alike_goes_together() {
+        let letters = [acquire("a"), release("b"), acquire("c"), release("d"), acquire("b")];
+        assert_eq!(chosen(&letters), [vec![1, 3], vec![0, 2, 4]]);
+        let letters = [plain_release("a"), plain_acquire("b"), plain_release("c"), plain_acquire("a")];
+        assert_eq!(chosen(&letters), [vec![0, 2], vec![]]);
+    }
+
+    #[test]
+    fn one_alone_is_no_bundle_unless_another_must_not_pass_it() {
+        assert_eq!(chosen(&[]), [vec![], vec![]]);
+        assert_eq!(chosen(&[acquire("a")]), [vec![], vec![]]);
+        assert_eq!(chosen(&[acquire("a"), release("b")]), [vec![], vec![]]);
+        assert_eq!(chosen(&[release("a"), acquire("a"), acquire("b")]), [vec![0], vec![1, 2]]);
+    }
+
+    #[test]
+    fn letters_about_one_name_keep_their_order() {
+        // The release of an attempt that was never heard of again must not pass its acquire.
+        let letters = [plain_acquire("a"), plain_release("a"), plain_release("b"), plain_release("c")];
+        assert_eq!(chosen(&letters), [vec![2, 3], vec![]]);
+        let letters = [acquire("a"), release("a"), release("b"), release("c"), acquire("a"), acquire("b")];
+        assert_eq!(chosen(&letters), [vec![2, 3], vec![0, 5]]);
+        assert_eq!(chosen(&[release("a"), release("a"), release("b")]), [vec![0, 2], vec![]]);
+    }
+
+    #[test]
+    fn acquires_go_together_with_their_like_only() {
+        let owner = OwnerId::from_bits(1);
+        let letters = [
+            acquire("a"),
+            acquire_as("b", ttl(2), "me", Mode::EXCLUSIVE),
+            acquire_as("c", ttl(1), "you", Mode::EXCLUSIVE),
+            acquire_as("d", ttl(1), "me", Mode::Shared { owner }),
+            acquire_as("e", ttl(1), "me", Mode::Exclusive { writer: Some(owner) }),
+            acquire("f"),
+        ];
+        assert_eq!(chosen(&letters), [vec![], vec![0, 5]]);
+    }
+
+    #[test]
+    fn places_in_line_and_tombstones_are_given_up_one_by_one() {
+        let waiter = Waiter { ticket: Ticket { at: 1, id: 2 }, channel: Channel(3), shared: false };
+        let parting = |parting| letter("c", Request::Release { attempt: ATTEMPT, tombstone: None, parting });
+        let letters = [release("a"), parting(Some(Parting::Leave(waiter))), release("b")];
+        assert_eq!(chosen(&letters), [vec![0, 2], vec![]]);
+        let tombstone = letter("c", Request::Release { attempt: ATTEMPT, tombstone: Some(1), parting: None });
+        for other in
+            [tombstone, plain_release("c"), letter("c", Request::Retire { owner: OwnerId::from_bits(1), tombstone: 1 })]
+        {
+            assert_eq!(chosen(&[release("a"), release("b"), other, acquire("d"), acquire("e")]), [vec![], vec![]]);
+        }
+    }
+
+    #[test]
+    fn as_many_go_together_as_a_batch_has() {
+        let names: Vec<String> = (0..PLACES + 2).map(|number| number.to_string()).collect();
+        let letters: Vec<Letter> = names.iter().map(|name| plain_release(name)).collect();
+        let [releases, _] = Bundles::of(&letters).counts();
+        // All but those whose names have the sum of another.
+        assert!((PLACES * 3 / 4..=PLACES).contains(&releases), "{releases}");
+    }
+}
