@@ -11,7 +11,7 @@ use quorlock_testkit::RedisServer;
 
 use crate::Failure;
 use crate::case::{Contender, Figures, RATE};
-use crate::record::Recording;
+use crate::record::{Bundles, Command as Said, Recording};
 
 /// How many commands are under way on each connection: the best counts.
 const PIPELINES: [usize; 3] = [16, 64, 256];
@@ -27,9 +27,16 @@ const CLEAN_UP: &str = "local keys = redis.call('KEYS', KEYS[1] .. '*') \
 
 /// The servers, and what is said to each.
 pub(crate) struct Ceiling {
-    servers: Vec<(u16, Recording)>,
-    /// Commands in one pass.
+    servers: Vec<Target>,
+    /// Requests in one pass.
     count: usize,
+}
+
+/// A server, and what is said to it: an acquire and a release, or several of each.
+struct Target {
+    port: u16,
+    recording: Recording,
+    said: [Said; 2],
 }
 
 /// Which command of a cycle.
@@ -40,41 +47,53 @@ enum Pass {
 }
 
 impl Ceiling {
+    /// With every request by itself.
     pub(crate) fn new(servers: &[RedisServer], recordings: &[Recording], count: usize) -> Self {
-        let servers = servers.iter().map(RedisServer::port).zip(recordings.iter().cloned());
-        Self { servers: servers.collect(), count }
+        let target = |(server, recording): (&RedisServer, &Recording)| Target {
+            port: server.port(),
+            recording: recording.clone(),
+            said: recording.at_random(),
+        };
+        Self { servers: servers.iter().zip(recordings).map(target).collect(), count }
     }
 
-    /// Commands a second on each server, with so many under way.
+    /// With those requests together that ours sends together.
+    pub(crate) fn together(mut self, bundles: &[Bundles]) -> Self {
+        for (target, bundles) in self.servers.iter_mut().zip(bundles) {
+            target.said = target.recording.together_at_random(bundles);
+        }
+        self
+    }
+
+    /// Requests a second on each server, with so many commands under way.
     fn pass(&self, pass: Pass, pipeline: usize) -> Result<f64, Failure> {
         let mut running = Vec::new();
-        for (port, recording) in &self.servers {
-            let [acquire, release] = recording.at_random();
-            let (words, keys) = match pass {
+        for Target { port, said: [acquire, release], .. } in &self.servers {
+            let (said, keys) = match pass {
                 Pass::Acquires => (acquire, KEYS_OF_ACQUIRES),
-                Pass::Releases => (release, self.commands(pipeline) * KEYS_FILLED_IN),
+                Pass::Releases => (release, self.requests(pipeline) * KEYS_FILLED_IN),
             };
-            let port = usize::from(*port);
+            let (port, commands) = (usize::from(*port), self.requests(pipeline) / said.requests);
             let mut command = Command::new("redis-benchmark");
-            for (flag, value) in
-                [("-p", port), ("-n", self.commands(pipeline)), ("-c", CONNECTIONS), ("-P", pipeline), ("-r", keys)]
-            {
+            for (flag, value) in [("-p", port), ("-n", commands), ("-c", CONNECTIONS), ("-P", pipeline), ("-r", keys)] {
                 command.args([flag, &value.to_string()]);
             }
-            command.args(["-h", "127.0.0.1", "--csv"]).args(&words);
-            running.push(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?);
+            command.args(["-h", "127.0.0.1", "--csv"]).args(&said.words);
+            let process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+            running.push((process, said.requests as f64));
         }
         let mut sum = 0.0;
-        for process in running {
+        for (process, requests) in running {
             let output = process.wait_with_output()?;
-            sum += rate(&String::from_utf8_lossy(&output.stdout)).ok_or("redis-benchmark does not tell its rate")?;
+            sum += requests
+                * rate(&String::from_utf8_lossy(&output.stdout)).ok_or("redis-benchmark does not tell its rate")?;
         }
         Ok(sum / self.servers.len() as f64)
     }
 
     /// Runs a script on all servers at once, with the vote's key and what is in it; the lowest of their answers.
     fn everywhere(&self, script: &str, more: &str) -> Result<i64, Failure> {
-        let ask = |(port, recording): &(u16, Recording)| {
+        let ask = |Target { port, recording, .. }: &Target| {
             let mut command = Command::new("redis-cli");
             command.args(["-p", &port.to_string(), "EVAL", script, "1", recording.key(), recording.value(), more]);
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
@@ -89,25 +108,26 @@ impl Ceiling {
     }
 
     /// What was there must be what was expected: a ceiling that does nothing is none.
-    fn clean_up(&self, commands: usize, least: f64, most: f64) -> Result<(), Failure> {
-        let keys = self.everywhere(CLEAN_UP, "")? as f64 / commands as f64;
+    fn clean_up(&self, requests: usize, least: f64, most: f64) -> Result<(), Failure> {
+        let keys = self.everywhere(CLEAN_UP, "")? as f64 / requests as f64;
         let expected = (least..=most).contains(&keys);
-        expected.then_some(()).ok_or_else(|| format!("{keys} keys were held for each command").into())
+        expected.then_some(()).ok_or_else(|| format!("{keys} keys were held for each request").into())
     }
 
-    /// A redis-benchmark sends whole pipelines only.
-    fn commands(&self, pipeline: usize) -> usize {
-        self.count.next_multiple_of(pipeline)
+    /// A redis-benchmark sends whole pipelines only, and at least one of them.
+    fn requests(&self, pipeline: usize) -> usize {
+        let most = self.servers.iter().flat_map(|target| &target.said).map(|said| said.requests).max().unwrap_or(1);
+        self.count.next_multiple_of(pipeline * most)
     }
 
     fn cycles(&self, pipeline: usize) -> Result<f64, Failure> {
-        let commands = self.commands(pipeline);
+        let requests = self.requests(pipeline);
         let acquires = self.pass(Pass::Acquires, pipeline)?;
-        self.clean_up(commands, 0.99, 1.01)?;
-        self.everywhere(FILL_IN, &(commands * KEYS_FILLED_IN).to_string())?;
+        self.clean_up(requests, 0.99, 1.01)?;
+        self.everywhere(FILL_IN, &(requests * KEYS_FILLED_IN).to_string())?;
         let releases = self.pass(Pass::Releases, pipeline)?;
         let left = KEYS_FILLED_IN as f64 - 0.8;
-        self.clean_up(commands, left - 0.2, left)?;
+        self.clean_up(requests, left - 0.2, left)?;
         Ok(1.0 / (1.0 / acquires + 1.0 / releases))
     }
 }

@@ -13,6 +13,7 @@ use crate::worker::own::cycle;
 
 /// The name that is locked while it is recorded. Others in its place have the same length.
 const NAME: &str = "recorded/000000";
+const NAME_START: &str = "recorded/";
 const CYCLES: usize = 3;
 const ATTEMPTS: usize = 20;
 /// For all cycles of an attempt. A node that was too late for one of them has not heard of it.
@@ -89,19 +90,116 @@ impl Recording {
 
     /// With every word that has the name in it about this caller's, as bytes on the wire: acquire and release.
     pub(crate) fn of_caller(&self, caller: usize) -> (Vec<u8>, Vec<u8>) {
-        let name = format!("recorded/{caller:06}");
+        let name = name_of(caller);
         let wire = |words: &[String]| wire(words.iter().map(|word| word.replace(NAME, &name)));
         (wire(&self.acquire), wire(&self.release))
     }
 
     /// Acquire and release with a random number after the vote's own key, as redis-benchmark wants it. Companions, if there
     /// are any, are the same for all.
-    pub(crate) fn at_random(&self) -> [Vec<String>; 2] {
+    pub(crate) fn at_random(&self) -> [Command; 2] {
         [&self.acquire, &self.release].map(|words| {
-            let random = |word: &String| if word == self.key() { format!("{word}__rand_int__") } else { word.clone() };
-            words.iter().map(random).collect()
+            let random = |word: &String| if word == self.key() { at_random(word) } else { word.clone() };
+            Command { words: words.iter().map(random).collect(), requests: 1 }
         })
     }
+
+    /// The same, with as many requests in one command as ours sends together when it has many: acquires if they do go
+    /// together, and releases.
+    pub(crate) fn together_at_random(&self, bundles: &Bundles) -> [Command; 2] {
+        let [acquire, release] = self.at_random();
+        let several = |bundle: &Bundle| bundle.at_random(self.key());
+        [bundles.acquires.as_ref().map_or(acquire, several), bundles.releases.as_ref().map_or(release, several)]
+    }
+}
+
+/// What redis-benchmark is to send, and how many requests that is.
+pub(crate) struct Command {
+    pub(crate) words: Vec<String>,
+    pub(crate) requests: usize,
+}
+
+fn at_random(key: &str) -> String {
+    format!("{key}__rand_int__")
+}
+
+/// What ours says to one node when many callers ask at once.
+#[derive(Default)]
+pub(crate) struct Bundles {
+    acquires: Option<Bundle>,
+    releases: Option<Bundle>,
+}
+
+/// A script for several requests: the words before its keys, those that all requests share, and those of one request.
+struct Bundle {
+    script: Vec<String>,
+    shared: Vec<String>,
+    own: Vec<String>,
+}
+
+/// Callers that ask at once, and requests in one command that is made from what they said.
+const CROWD: usize = 64;
+const TOGETHER: usize = 16;
+
+impl Bundles {
+    /// Of every node.
+    pub(crate) async fn take(servers: &[RedisServer], client: &Client, plain: bool) -> Result<Vec<Self>, Failure> {
+        for _ in 0..ATTEMPTS {
+            let mut listeners =
+                servers.iter().map(|server| Listener::open(server.addr())).collect::<Result<Vec<_>, _>>()?;
+            let callers = (0..CROWD).map(|caller| async move {
+                for _ in 0..CYCLES {
+                    cycle(client, &name_of(caller), plain).await?;
+                }
+                Ok::<(), Failure>(())
+            });
+            futures_util::future::try_join_all(callers).await?;
+            let hear = |listener| Self::hear(listener, plain);
+            if let Some(bundles) = listeners.iter_mut().map(hear).collect::<Result<Option<Vec<_>>, _>>()? {
+                return Ok(bundles);
+            }
+        }
+        Err("nothing was sent together".into())
+    }
+
+    /// The first of each kind. Plain acquires are the server's own command, one for each.
+    fn hear(listener: &mut Listener, plain: bool) -> Result<Option<Self>, Failure> {
+        let (mut heard, by) = (Self::default(), Instant::now() + PATIENCE);
+        while heard.releases.is_none() || heard.acquires.is_none() && !plain {
+            let Some(words) = listener.next_about(NAME_START, by)? else { return Ok(None) };
+            let Some((is_release, bundle)) = Bundle::read(&words) else { continue };
+            if is_release { &mut heard.releases } else { &mut heard.acquires }.get_or_insert(bundle);
+        }
+        Ok(Some(heard))
+    }
+}
+
+impl Bundle {
+    /// A release has its attempt, and an acquire three words behind five that all have in common.
+    fn read(words: &[String]) -> Option<(bool, Self)> {
+        let [script @ .., count] = words.get(..3)? else { return None };
+        let count: usize = count.parse().ok().filter(|count| script[0] == "EVALSHA" && *count > 1)?;
+        let arguments = words.get(3 + count..)?;
+        let is_release = arguments.len() == count;
+        if !is_release && arguments.len() != 5 + 3 * count {
+            return None;
+        }
+        let (shared, own) = if is_release { (&[][..], &arguments[..1]) } else { (&arguments[..5], &arguments[5..8]) };
+        Some((is_release, Self { script: script.to_vec(), shared: shared.to_vec(), own: own.to_vec() }))
+    }
+
+    fn at_random(&self, key: &str) -> Command {
+        let mut words = self.script.clone();
+        words.push(TOGETHER.to_string());
+        words.extend(std::iter::repeat_n(at_random(key), TOGETHER));
+        words.extend(self.shared.iter().cloned());
+        words.extend(std::iter::repeat_n(&self.own, TOGETHER).flatten().cloned());
+        Command { words, requests: TOGETHER }
+    }
+}
+
+fn name_of(caller: usize) -> String {
+    format!("{NAME_START}{caller:06}")
 }
 
 fn wire(words: impl ExactSizeIterator<Item = String>) -> Vec<u8> {
@@ -203,7 +301,24 @@ mod tests {
         assert_eq!(acquire, b"*3\r\n$3\r\nSET\r\n$24\r\nquorlock:recorded/000017\r\n$2\r\nid\r\n");
         assert!(!String::from_utf8(release).unwrap().contains("000000"));
         let [_, random] = recording.at_random();
-        assert_eq!(random[2], "quorlock:recorded/000000__rand_int__");
-        assert_eq!(random[3], "quorlock~line:quorlock:recorded/000000");
+        assert_eq!(random.words[2], "quorlock:recorded/000000__rand_int__");
+        assert_eq!(random.words[3], "quorlock~line:quorlock:recorded/000000");
+    }
+
+    #[test]
+    fn what_went_together_goes_together_in_any_number() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let read = |text: &str| Bundle::read(&words(text));
+        let (is_release, bundle) = read("EVALSHA sha 2 a b 1 2").unwrap();
+        let said = bundle.at_random("k");
+        assert!(is_release && said.requests == TOGETHER && said.words.len() == 3 + 2 * TOGETHER);
+        assert_eq!(said.words[..4], words("EVALSHA sha 16 k__rand_int__"));
+        let (is_release, bundle) = read("EVALSHA sha 2 a b m t s r h 1 p w 2 p w").unwrap();
+        let said = bundle.at_random("k").words;
+        assert!(!is_release && said.len() == 3 + TOGETHER + 5 + 3 * TOGETHER);
+        assert_eq!(said[said.len() - 6..], words("1 p w 1 p w"));
+        for other in ["EVALSHA sha 1 a 1", "SET a b NX PX 1", "EVALSHA sha 2 a b 1 2 3", "EVALSHA sha x"] {
+            assert!(read(other).is_none(), "{other}");
+        }
     }
 }

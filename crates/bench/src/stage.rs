@@ -4,13 +4,14 @@ use quorlock::Client;
 use quorlock_testkit::RedisServer;
 
 use crate::Failure;
-use crate::record::Recording;
+use crate::record::{Bundles, Recording};
 
 /// Fresh servers, and what a cycle says to each.
 pub(crate) struct Stage {
     pub(crate) servers: Vec<RedisServer>,
     pub(crate) plain: Vec<Recording>,
     pub(crate) fenced: Vec<Recording>,
+    client: Client,
 }
 
 impl Stage {
@@ -20,7 +21,12 @@ impl Stage {
         client.init_cluster().await?;
         let plain = Recording::take(&servers, &client, true).await?;
         let fenced = Recording::take(&servers, &client, false).await?;
-        Ok(Self { servers, plain, fenced })
+        Ok(Self { servers, plain, fenced, client })
+    }
+
+    /// What goes together when many ask at once.
+    pub(crate) async fn bundles(&self, plain: bool) -> Result<Vec<Bundles>, Failure> {
+        Bundles::take(&self.servers, &self.client, plain).await
     }
 
     /// The URL of each.

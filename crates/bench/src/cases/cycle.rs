@@ -24,6 +24,8 @@ const FLOOR: &str = "floor";
 const FLOOR_FENCED: &str = "floor, fenced";
 const CEILING: &str = "ceiling";
 const CEILING_FENCED: &str = "ceiling, fenced";
+const CEILING_TOGETHER: &str = "ceiling, together";
+const CEILING_FENCED_TOGETHER: &str = "ceiling, fenced, together";
 const RSLOCK: &str = "rslock";
 const OURS_ALONE: &str = "ours, one thread";
 const OURS_FENCED_ALONE: &str = "ours, fenced, one thread";
@@ -71,8 +73,13 @@ fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failu
         case.add_if(RSLOCK_ALONE, peers::rust("rslock", &alone(true), options));
     }
     if callers == CALLERS[2] {
-        case.add(CEILING, Ceiling::new(&stage.servers, &stage.plain, PLAIN_PASS));
-        case.add(CEILING_FENCED, Ceiling::new(&stage.servers, &stage.fenced, FENCED_PASS));
+        let plain = || Ceiling::new(&stage.servers, &stage.plain, PLAIN_PASS);
+        let fenced = || Ceiling::new(&stage.servers, &stage.fenced, FENCED_PASS);
+        case.add(CEILING, plain());
+        case.add(CEILING_FENCED, fenced());
+        let bundles = |plain| options.runtime.block_on(stage.bundles(plain));
+        case.add(CEILING_TOGETHER, plain().together(&bundles(true)?));
+        case.add(CEILING_FENCED_TOGETHER, fenced().together(&bundles(false)?));
     }
     case.bars = bars(nodes, callers);
     case.keep(stage);
@@ -115,8 +122,10 @@ fn bars(nodes: usize, callers: usize) -> Vec<Bar> {
         ],
         (5, 512) => vec![
             Bar::ratio(OURS, RATE, CEILING, Limit::AtLeast(0.9)),
+            Bar::ratio(OURS, RATE, CEILING_TOGETHER, Limit::AtLeast(0.9)),
             Bar::ratio(OURS, RATE, RSLOCK, Limit::AtLeast(3.0)),
             Bar::ratio(OURS_FENCED, RATE, CEILING_FENCED, Limit::AtLeast(0.8)),
+            Bar::ratio(OURS_FENCED, RATE, CEILING_FENCED_TOGETHER, Limit::AtLeast(0.8)),
             Bar::ratio(OURS_FENCED, RATE, RSLOCK, Limit::AtLeast(1.5)),
             Bar::ratio(OURS_ALONE, RATE, CEILING, Limit::AtLeast(0.9)),
             Bar::ratio(OURS_ALONE, RATE, RSLOCK_ALONE, Limit::AtLeast(3.0)),

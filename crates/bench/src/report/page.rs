@@ -23,7 +23,8 @@ contenders in the same turn; shown are the middle of all turns and the lowest an
 - *ours* is this repository's library; *floor* is the same commands, as they were recorded from ours, sent by a minimal client:
   precomputed bytes, one connection a node, one thread, waiting for a majority of the replies; *ceiling* is one
   redis-benchmark for each node, all at once, with the same commands: the best of `-P 16`, `64` and `256`. Where the
-  floor does more than that, the benchmarks' own work on the same cores shows, and it is no ceiling.
+  floor does more than that, the benchmarks' own work on the same cores shows, and it is no ceiling. With many callers ours
+  sends what is alike in a batch as one command; *together* is a ceiling that does so, too, with 16 requests in each.
 - A *cycle* is one acquire and one release. Every caller has a name of its own.
 - Peers run as they come, with their defaults, in processes of their own.
 - Where the time goes in the cases that miss a bar, and what was tried, is [a page of its own](performance-why.md).
