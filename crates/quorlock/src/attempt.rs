@@ -95,7 +95,7 @@ impl Attempt {
     ) -> Deciding {
         let (ttl, plain, now) = (plan.ttl, plan.plain, clock::now());
         let mut machine = Acquire::new(plan);
-        let steps = machine.tick(now, cluster.node_micros(now), &mut SystemDice);
+        let steps = machine.tick(now, cluster.node_micros(now), &mut SystemDice::default());
         // It begins by asking.
         let first = steps.iter().find_map(|step| match step {
             Step::Ask { request, .. } => Some(request.attempt()),
@@ -202,7 +202,7 @@ impl Attempt {
             inner.queued |= 1 << node;
             if let Err(silence) = asked {
                 let outcome = Outcome::Silent(silence);
-                steps.extend(inner.machine.take(attempt, node, outcome, clock::now(), &mut SystemDice));
+                steps.extend(inner.machine.take(attempt, node, outcome, clock::now(), &mut SystemDice::default()));
             }
         }
         steps
@@ -343,7 +343,7 @@ impl Voter for Attempt {
         if let Outcome::Voted { vote: Vote::Refusal(_), .. } = &outcome {
             self.listen(&mut inner);
         }
-        let steps = inner.machine.take(attempt, node, outcome, now, &mut SystemDice);
+        let steps = inner.machine.take(attempt, node, outcome, now, &mut SystemDice::default());
         self.perform(&mut inner, steps);
         self.let_out(inner);
     }
@@ -358,7 +358,7 @@ impl Hinted for Attempt {
             inner.mark.set_handed(node);
         }
         let steps = match handoff {
-            Some(handoff) => inner.machine.take_handoff(node, handoff, now, node_micros, &mut SystemDice),
+            Some(handoff) => inner.machine.take_handoff(node, handoff, now, node_micros, &mut SystemDice::default()),
             None => inner.machine.hint(node, now, node_micros),
         };
         self.perform(&mut inner, steps);
@@ -375,7 +375,7 @@ impl Timed for Attempt {
             return None;
         }
         let node_micros = self.cluster.node_micros(now);
-        let steps = inner.machine.tick(now, node_micros, &mut SystemDice);
+        let steps = inner.machine.tick(now, node_micros, &mut SystemDice::default());
         self.perform(&mut inner, steps);
         self.let_out(inner);
         None

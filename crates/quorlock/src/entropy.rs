@@ -3,8 +3,17 @@
 use quorlock_core::retry::Dice;
 
 /// Dice thrown by the operating system; in a simulation, by its seed.
-#[derive(Debug)]
-pub(crate) struct SystemDice;
+///
+/// They are for one decision, and not to be kept: what was drawn and not used yet would be the same in two copies of a
+/// machine.
+#[derive(Default)]
+pub(crate) struct SystemDice {
+    /// What was drawn in one call, as each is one to the operating system: enough for a ticket and an attempt.
+    drawn: [u64; DRAWN],
+    unused: usize,
+}
+
+const DRAWN: usize = 3;
 
 impl Dice for SystemDice {
     fn bits(&mut self) -> u64 {
@@ -12,22 +21,18 @@ impl Dice for SystemDice {
         if let Some(world) = crate::sim::world() {
             return world.bits();
         }
-        getrandom::u64().expect("the operating system gives random numbers")
-    }
-
-    /// In one call: each of them is one to the operating system.
-    fn wide_bits(&mut self) -> u128 {
-        #[cfg(feature = "sim")]
-        if crate::sim::world().is_some() {
-            return u128::from(self.bits()) << 64 | u128::from(self.bits());
+        if self.unused == 0 {
+            let mut bytes = [[0; 8]; DRAWN];
+            getrandom::fill(bytes.as_flattened_mut()).expect("the operating system gives random numbers");
+            self.drawn = bytes.map(u64::from_ne_bytes);
+            self.unused = DRAWN;
         }
-        let mut bits = [0; 16];
-        getrandom::fill(&mut bits).expect("the operating system gives random numbers");
-        u128::from_ne_bytes(bits)
+        self.unused -= 1;
+        self.drawn[self.unused]
     }
 }
 
 /// 128 fresh random bits.
 pub(crate) fn bits() -> u128 {
-    SystemDice.wide_bits()
+    SystemDice::default().wide_bits()
 }

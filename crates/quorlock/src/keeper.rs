@@ -366,7 +366,7 @@ impl Held {
             };
             if let Err(silence) = link.ask(ask) {
                 let outcome = Outcome::Silent(silence);
-                steps.extend(inner.hold.take(round, link.node, outcome, clock::now(), &mut SystemDice));
+                steps.extend(inner.hold.take(round, link.node, outcome, clock::now(), &mut SystemDice::default()));
             }
         }
         steps
@@ -384,7 +384,7 @@ impl Held {
     }
 
     fn advance(self: &Arc<Self>, inner: &mut Inner, now: Moment) {
-        let steps = inner.hold.tick(now, &mut SystemDice);
+        let steps = inner.hold.tick(now, &mut SystemDice::default());
         self.perform(inner, steps);
     }
 
@@ -426,7 +426,7 @@ impl Voter for Held {
             return;
         }
         let mut inner = self.inner();
-        let steps = inner.hold.take(round, node, outcome, now, &mut SystemDice);
+        let steps = inner.hold.take(round, node, outcome, now, &mut SystemDice::default());
         if inner.mending.is_some() {
             self.look_after_mending(&inner, clock::now());
             return;

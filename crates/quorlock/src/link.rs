@@ -230,7 +230,7 @@ impl Link {
                 backoff = BACKOFF_MIN;
             }
             self.go_down(&trouble);
-            let pause = SystemDice.between(backoff / 2, backoff);
+            let pause = SystemDice::default().between(backoff / 2, backoff);
             backoff = match trouble {
                 Trouble::Unfit(_) | Trouble::Denied(_) => BACKOFF_MAX,
                 Trouble::Unreachable(_) | Trouble::Broken(_) => (backoff * 2).min(BACKOFF_MAX),
