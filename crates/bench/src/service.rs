@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::Failure;
 use crate::case::{Contender, Figures, RATE};
 use crate::options::quorlock;
+use crate::worker::Cores;
 
 /// A service over a memory node, for callers on this machine.
 pub(crate) struct Service {
@@ -17,8 +18,10 @@ pub(crate) struct Service {
 
 impl Service {
     /// Starts it, and waits until it listens.
-    pub(crate) fn start() -> Result<Self, Failure> {
-        let mut command = quorlock_testkit::mortal_command(quorlock()?.as_os_str());
+    pub(crate) fn start(cores: Cores) -> Result<Self, Failure> {
+        let (program, arguments) = cores.start(quorlock()?);
+        let mut command = quorlock_testkit::mortal_command(program.as_os_str());
+        command.args(arguments);
         command.args(["serve", "--nodes", "memory:", "--listen", "127.0.0.1:0", "--quiet"]);
         // All callers are one client to it.
         command.args(["--rate-limit", &u32::MAX.to_string()]);
