@@ -108,8 +108,10 @@ impl Recording {
     /// together, and releases.
     pub(crate) fn together_at_random(&self, bundles: &Bundles) -> [Command; 2] {
         let [acquire, release] = self.at_random();
-        let several = |bundle: &Bundle| bundle.at_random(self.key());
-        [bundles.acquires.as_ref().map_or(acquire, several), bundles.releases.as_ref().map_or(release, several)]
+        // What is released is what is in the keys: this recording's own.
+        let releases = bundles.releases.as_ref().map(|bundle| bundle.with_own(self.value()).at_random(self.key()));
+        let acquires = bundles.acquires.as_ref().map(|bundle| bundle.at_random(self.key()));
+        [acquires.unwrap_or(acquire), releases.unwrap_or(release)]
     }
 }
 
@@ -131,6 +133,7 @@ pub(crate) struct Bundles {
 }
 
 /// A script for several requests: the words before its keys, those that all requests share, and those of one request.
+#[derive(Clone)]
 struct Bundle {
     script: Vec<String>,
     shared: Vec<String>,
@@ -186,6 +189,11 @@ impl Bundle {
         }
         let (shared, own) = if is_release { (&[][..], &arguments[..1]) } else { (&arguments[..5], &arguments[5..8]) };
         Some((is_release, Self { script: script.to_vec(), shared: shared.to_vec(), own: own.to_vec() }))
+    }
+
+    /// The same, with this as what is each request's own.
+    fn with_own(&self, own: &str) -> Self {
+        Self { own: vec![own.into()], ..self.clone() }
     }
 
     fn at_random(&self, key: &str) -> Command {
