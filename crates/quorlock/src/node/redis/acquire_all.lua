@@ -7,7 +7,6 @@
 local function acquire(KEYS, ARGV)
   --#acquire
 end
---#each
 local mark, ttl, sigma, retention, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local wanted, lines = {EPOCH_KEY}, {}
 for i, key in ipairs(KEYS) do
@@ -17,22 +16,22 @@ for i, key in ipairs(KEYS) do
   wanted[at - 1], wanted[at], wanted[at + 1] = key, FENCE_OF .. key, DONE_OF .. ARGV[at + 3]
   lines[i] = LINE_OF .. key
 end
+--#each
 local got = redis.call('MGET', unpack(wanted))
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local since = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
-local is_quiet = got[1] == mark and redis.call('EXISTS', unpack(lines)) == 0
-  and string.find(ttl, '^%d+$') and #ttl < 9
+local is_sound = got[1] == mark and string.find(ttl, '^%d+$') and #ttl < 9
 -- The floor stands behind the 32 digits of the epoch.
-local floor = is_quiet and tonumber(string.sub(mark, 34))
+local floor = is_sound and tonumber(string.sub(mark, 34))
 local gave = {now}
 for i, key in ipairs(KEYS) do
   local at = i * 3
   local attempt, proposal, place = ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
   local fence = got[at] and tonumber(string.match(got[at], '^%d+'))
   local asked = string.find(proposal, '^%d+$') and tonumber(proposal)
-  if is_quiet and not got[at - 1] and not got[at + 1] and fence ~= FENCE_MAX
-    and asked and asked <= math.min(math.max(now + sigma, fence and fence + 1 or 0), FENCE_MAX) then
+  if is_sound and not got[at - 1] and not got[at + 1] and fence ~= FENCE_MAX and asked
+    and asked <= math.min(math.max(now + sigma, fence and fence + 1 or 0), FENCE_MAX) and is_quiet(i) then
     fence = math.max(asked, floor, fence and fence + 1 or now - sigma)
     local digits = fence == asked and proposal or string.format('%.0f', fence)
     -- The fence first: a vote without its fence must not survive a server that runs out of memory in between.

@@ -6,16 +6,15 @@
 local function release(KEYS, ARGV)
   --#release
 end
---#each
 local votes, lines, own, gave = redis.call('MGET', unpack(KEYS)), {}, {}, {}
 for i, key in ipairs(KEYS) do lines[i] = LINE_OF .. key end
-local is_quiet = redis.call('EXISTS', unpack(lines)) == 0
+--#each
 for i, key in ipairs(KEYS) do
   local attempt = ARGV[i]
-  if is_quiet and votes[i] == attempt then
+  if votes[i] == attempt and is_quiet(i) then
     own[#own + 1] = key
     gave[i] = 1
-  elseif is_quiet and not votes[i] then
+  elseif not votes[i] and is_quiet(i) then
     gave[i] = -4
   else
     gave[i] = each(release, {key, DONE_OF .. attempt, lines[i], KEPT_OF .. key, HOLDS_OF .. key}, {''})
