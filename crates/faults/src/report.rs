@@ -12,6 +12,7 @@ use crate::plan::{Act, Bound, CLIENTS, Memory};
 use crate::run::EPISODE;
 use crate::subject::Subject;
 use crate::task::{MAX_TTL, NAMES, SIGMA, TTL};
+use crate::worker::COMPANY;
 
 pub use occasion::Occasion;
 
@@ -110,7 +111,9 @@ fn head(occasion: &Occasion) -> String {
          turns with {} names: ttl {TTL:?}, longest ttl {MAX_TTL:?}, sigma {SIGMA:?}. For {} seconds its seed decides what is done to\n\
          them; then everything is healed and everyone finishes. All processes read one clock, and what is judged is their\n\
          history alone. A lease is valid from the moment in which its holder saw it to its release, or to the end of what its\n\
-         library said of its validity. With a lease, a client reads a register, thinks, and writes it back.\n\n\
+         library said of its validity. With a lease, a client reads a register, thinks, and writes it back. Together with\n\
+         each, a client of quorlock's asks for {COMPANY} names of its own, and lets go of them together: so that what is judged goes\n\
+         to the servers in one command with other requests, as it does where much is going on.\n\n\
          Every seed, from {seed} on, goes to quorlock and to one of the others in turn, with the same plan of faults:\n\n",
         took.as_secs_f64() / 60.0,
         NAMES.len(),

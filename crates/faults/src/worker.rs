@@ -20,7 +20,7 @@ use crate::register::{Request, Versions};
 use crate::task::Task;
 
 #[cfg(feature = "harness")]
-pub use own::Own;
+pub use own::{COMPANY, Own};
 
 /// News of a longer validity are told in steps of at least this.
 const TOLD_STEP: u64 = 50_000_000;

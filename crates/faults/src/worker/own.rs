@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use quorlock::{Client, ConnectError, Lease};
+use tokio::sync::oneshot;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 
 use super::{Held, Library};
@@ -14,9 +16,16 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// How soon a client that found its nodes unfit tries again.
 const RECONNECT: Duration = Duration::from_millis(100);
 
+/// Names of a client's own that it asks for together with each that it takes turns with: more than are sent at once, so that
+/// what is judged goes to the nodes together with other requests.
+pub const COMPANY: usize = 6;
+
 /// quorlock itself.
 #[derive(Debug)]
-pub struct Own(Client);
+pub struct Own {
+    client: Client,
+    company: [String; COMPANY],
+}
 
 impl Library for Own {
     type Held = OwnHeld;
@@ -35,7 +44,10 @@ impl Library for Own {
         }
         loop {
             match builder.clone().connect().await {
-                Ok(client) => return Ok(Self(client)),
+                Ok(client) => {
+                    let company = std::array::from_fn(|which| format!("c{}/{which}", task.client));
+                    return Ok(Self { client, company });
+                }
                 Err(ConnectError::Config(error)) => return Err(error.into()),
                 // Faults have begun already: it may be fit soon.
                 Err(_) => sleep(RECONNECT).await,
@@ -44,14 +56,51 @@ impl Library for Own {
     }
 
     async fn acquire(&self, name: &str) -> Result<OwnHeld, Failure> {
-        let lease = self.0.lock(name).acquire_within(PATIENCE).await?;
+        let company = Company::ask(&self.client, &self.company).await;
+        let lease = self.client.lock(name).acquire_within(PATIENCE).await?;
         let fence = lease.fence().ok().map(quorlock::Fence::get);
-        Ok(OwnHeld { lease, fence })
+        Ok(OwnHeld { lease, fence, company })
     }
 
     async fn close(self) {
         // What could not be delivered lapses.
-        let _ = self.0.close(NODE_DEADLINE).await;
+        let _ = self.client.close(NODE_DEADLINE).await;
+    }
+}
+
+/// Leases that nobody judges. They end when this is dropped.
+#[derive(Debug)]
+struct Company(oneshot::Sender<()>);
+
+impl Company {
+    /// Asks for them, and does not wait: whoever asks next is behind them.
+    async fn ask(client: &Client, names: &[String]) -> Self {
+        let (sender, ended) = oneshot::channel();
+        let (client, names) = (client.clone(), names.to_vec());
+        tokio::spawn(async move {
+            let mut asking = JoinSet::new();
+            for name in names {
+                let lock = client.lock(&name);
+                asking.spawn(async move { lock.acquire_within(Duration::ZERO).await });
+            }
+            // With faults about, some are not granted.
+            let leases: Vec<Lease> = asking.join_all().await.into_iter().flatten().collect();
+            // It is the sender's end that is waited for.
+            let _ = ended.await;
+            let mut releasing = JoinSet::new();
+            for lease in leases {
+                releasing.spawn(lease.release());
+            }
+            releasing.join_all().await;
+        });
+        yield_now().await;
+        Self(sender)
+    }
+
+    /// Lets them go, before whoever lets go next.
+    async fn end(self) {
+        drop(self.0);
+        yield_now().await;
     }
 }
 
@@ -60,6 +109,7 @@ impl Library for Own {
 pub struct OwnHeld {
     lease: Lease,
     fence: Option<u64>,
+    company: Company,
 }
 
 impl Held for OwnHeld {
@@ -81,6 +131,7 @@ impl Held for OwnHeld {
     }
 
     async fn release(self) {
+        self.company.end().await;
         // That it was lost is told already; a release that too few have acknowledged is delivered later.
         let _ = self.lease.release().await;
     }
