@@ -132,7 +132,7 @@ pub(crate) struct Bundles {
     releases: Option<Bundle>,
 }
 
-/// A script for several requests: the words before its keys, those that all requests share, and those of one request.
+/// A script for several requests: how it is called, the words that all requests share, and those of one behind its key.
 #[derive(Clone)]
 struct Bundle {
     script: Vec<String>,
@@ -178,17 +178,17 @@ impl Bundles {
 }
 
 impl Bundle {
-    /// A release has its attempt, and an acquire three words behind five that all have in common.
+    /// Behind its key a release has its attempt, and an acquire three words; all acquires have five in common.
     fn read(words: &[String]) -> Option<(bool, Self)> {
-        let [script @ .., count] = words.get(..3)? else { return None };
-        let count: usize = count.parse().ok().filter(|count| script[0] == "EVALSHA" && *count > 1)?;
-        let arguments = words.get(3 + count..)?;
-        let is_release = arguments.len() == count;
-        if !is_release && arguments.len() != 5 + 3 * count {
+        let (script, arguments) =
+            words.split_at_checked(3).filter(|(script, _)| script[0] == "EVALSHA" && script[2] == "0")?;
+        let is_release = arguments.len() % 2 == 0;
+        let (shared, requests) = arguments.split_at_checked(if is_release { 0 } else { 5 })?;
+        let each = if is_release { 2 } else { 4 };
+        if requests.len() % each != 0 || requests.len() < each * 2 {
             return None;
         }
-        let (shared, own) = if is_release { (&[][..], &arguments[..1]) } else { (&arguments[..5], &arguments[5..8]) };
-        Some((is_release, Self { script: script.to_vec(), shared: shared.to_vec(), own: own.to_vec() }))
+        Some((is_release, Self { script: script.to_vec(), shared: shared.to_vec(), own: requests[1..each].to_vec() }))
     }
 
     /// The same, with this as what is each request's own.
@@ -197,11 +197,11 @@ impl Bundle {
     }
 
     fn at_random(&self, key: &str) -> Command {
-        let mut words = self.script.clone();
-        words.push(TOGETHER.to_string());
-        words.extend(std::iter::repeat_n(at_random(key), TOGETHER));
-        words.extend(self.shared.iter().cloned());
-        words.extend(std::iter::repeat_n(&self.own, TOGETHER).flatten().cloned());
+        let mut words = [self.script.clone(), self.shared.clone()].concat();
+        for _ in 0..TOGETHER {
+            words.push(at_random(key));
+            words.extend(self.own.iter().cloned());
+        }
         Command { words, requests: TOGETHER }
     }
 }
@@ -317,15 +317,17 @@ mod tests {
     fn what_went_together_goes_together_in_any_number() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let read = |text: &str| Bundle::read(&words(text));
-        let (is_release, bundle) = read("EVALSHA sha 2 a b 1 2").unwrap();
+        let (is_release, bundle) = read("EVALSHA sha 0 a 1 b 2").unwrap();
         let said = bundle.at_random("k");
         assert!(is_release && said.requests == TOGETHER && said.words.len() == 3 + 2 * TOGETHER);
-        assert_eq!(said.words[..4], words("EVALSHA sha 16 k__rand_int__"));
-        let (is_release, bundle) = read("EVALSHA sha 2 a b m t s r h 1 p w 2 p w").unwrap();
+        assert_eq!(said.words[..5], words("EVALSHA sha 0 k__rand_int__ 1"));
+        let (is_release, bundle) = read("EVALSHA sha 0 m t s r h a 1 p w b 2 p w").unwrap();
         let said = bundle.at_random("k").words;
-        assert!(!is_release && said.len() == 3 + TOGETHER + 5 + 3 * TOGETHER);
-        assert_eq!(said[said.len() - 6..], words("1 p w 1 p w"));
-        for other in ["EVALSHA sha 1 a 1", "SET a b NX PX 1", "EVALSHA sha 2 a b 1 2 3", "EVALSHA sha x"] {
+        assert!(!is_release && said.len() == 3 + 5 + 4 * TOGETHER);
+        assert_eq!(said[said.len() - 8..], words("k__rand_int__ 1 p w k__rand_int__ 1 p w"));
+        for other in
+            ["EVALSHA sha 1 a 1", "SET a b NX PX 1", "EVALSHA sha 0 a 1", "EVALSHA sha 0 m t s r h a 1 p w", "EVALSHA"]
+        {
             assert!(read(other).is_none(), "{other}");
         }
     }

@@ -209,7 +209,7 @@ impl Outbox {
     /// the client lives, its release is kept.
     pub(crate) fn owe_again(&mut self, node: usize, now: Moment) {
         let closing = self.closing;
-        self.owed.retain(|_, owed| now < owed.back.lapses || (owed.back.mark.is_stray(node) && !closing));
+        self.owed.retain(|_, owed| owed.is_wanted(node, now, closing));
         self.failed.clear();
         let mut owed: Vec<(u64, LeaseId)> = self.owed.iter().map(|(attempt, owed)| (owed.serial, *attempt)).collect();
         owed.sort_unstable();
@@ -217,9 +217,16 @@ impl Outbox {
         self.queue = owed.into_iter().map(|(_, attempt)| Item::Release(attempt)).chain(asks).collect();
     }
 
-    /// Queues those releases once more that were answered with an error.
-    pub(crate) fn owe_failed(&mut self) {
-        self.queue.extend(self.failed.drain(..).map(Item::Release));
+    /// Queues those releases once more that were answered with an error, and forgets those that have lapsed: one that
+    /// fails for ever is not sent for ever.
+    pub(crate) fn owe_failed(&mut self, node: usize, now: Moment) {
+        for attempt in std::mem::take(&mut self.failed) {
+            if self.owed.get(&attempt).is_some_and(|owed| owed.is_wanted(node, now, self.closing)) {
+                self.queue.push_back(Item::Release(attempt));
+            } else {
+                self.owed.remove(&attempt);
+            }
+        }
     }
 
     /// Takes out the requests that were never sent; releases stay owed.
@@ -238,6 +245,11 @@ impl Outbox {
 }
 
 impl Owed {
+    /// Whether there may be something left to take back.
+    fn is_wanted(&self, node: usize, now: Moment, closing: bool) -> bool {
+        now < self.back.lapses || self.back.mark.is_stray(node) && !closing
+    }
+
     fn letter(&self, node: usize) -> Letter {
         let GiveBack { mark, place, plain, ttl, farewell, .. } = &*self.back;
         // Something of this attempt may still arrive, behind this: leave a note that it is over.
@@ -253,5 +265,37 @@ impl Owed {
             Arc::new(Request::Release { attempt: mark.attempt, tombstone, parting })
         };
         Letter { place: Arc::clone(place), request }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorlock_core::name::Name;
+
+    use crate::clock;
+    use crate::node::place::KeyTemplate;
+
+    /// A release that was sent, and answered with an error.
+    fn failed(outbox: &mut Outbox, bits: u128, now: Moment) {
+        let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
+        let place = Arc::new(template.place(&Name::new("job").unwrap()).unwrap());
+        let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap();
+        let back = GiveBack::new(&Arc::new(Mark::new(LeaseId::from_bits(bits))), &place, ttl, false, now);
+        outbox.owe(Owed { back, voter: None, parting: None, serial: 0, tried: false });
+        let (_, sent) = outbox.drain(0);
+        outbox.settle(&sent, &[Reply::Failed("no".into())]);
+    }
+
+    #[test]
+    fn a_release_that_fails_is_sent_again_until_it_has_lapsed() {
+        let (mut outbox, now) = (Outbox::new(clock::now()), clock::now());
+        failed(&mut outbox, 1, now);
+        outbox.owe_failed(0, now);
+        let (letters, sent) = outbox.drain(0);
+        assert_eq!((letters.len(), outbox.owed()), (1, 1));
+        outbox.settle(&sent, &[Reply::Failed("no".into())]);
+        outbox.owe_failed(0, now + Duration::from_secs(60));
+        assert_eq!((outbox.drain(0).0.len(), outbox.owed()), (0, 0));
     }
 }

@@ -155,7 +155,7 @@ impl Link {
                         if self.is_quiet() {
                             self.outbox().owe_again(self.node, clock::now());
                         } else {
-                            self.outbox().owe_failed();
+                            self.outbox().owe_failed(self.node, clock::now());
                         }
                         duty = if wanted { runtime::now() + self.pace(&watch) } else { heard + self.config.heartbeat };
                     }

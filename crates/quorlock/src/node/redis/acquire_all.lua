@@ -1,33 +1,34 @@
 -- Votes for several attempts that want to be alone: acquire.lua for each. Where nobody is in the way, with fewer commands:
 -- one look for all of them, and for each its fence and its vote.
--- KEYS  the votes, no two the same
+-- The votes are no keys of the command: a server that keeps one of them from us would refuse all.
 -- ARGV  1 the epoch's mark   2 ttl (ms)   3 sigma (us)   4 fence retention (ms)   5 holder; and of each
---       attempt, proposal, and the place in line as of acquire.lua
+--       its vote, no two the same, attempt, proposal, and the place in line as of acquire.lua
 -- Gives {now, and of each its fence, or else what acquire.lua gives, or an error}
 local function acquire(KEYS, ARGV)
   --#acquire
 end
 local mark, ttl, sigma, retention, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local wanted, lines = {EPOCH_KEY}, {}
-for i, key in ipairs(KEYS) do
-  local at = i * 3
+for i = 1, (#ARGV - 5) / 4 do
+  local of, at = i * 4 + 2, i * 3
+  local key, attempt = ARGV[of], ARGV[of + 1]
   -- What could not be read again is not written.
-  if not (#ARGV[at + 3] == 32 and string.find(ARGV[at + 3], '^%x+$')) then return redis.error_reply('ERR not an attempt') end
-  wanted[at - 1], wanted[at], wanted[at + 1] = key, FENCE_OF .. key, DONE_OF .. ARGV[at + 3]
+  if not (#attempt == 32 and string.find(attempt, '^%x+$')) then return redis.error_reply('ERR not an attempt') end
+  wanted[at - 1], wanted[at], wanted[at + 1] = key, FENCE_OF .. key, DONE_OF .. attempt
   lines[i] = LINE_OF .. key
 end
 --#each
-local got = redis.call('MGET', unpack(wanted))
+local got = redis.pcall('MGET', unpack(wanted))
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local since = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
-local is_sound = got[1] == mark and string.find(ttl, '^%d+$') and #ttl < 9
+local is_sound = not got.err and got[1] == mark and string.find(ttl, '^%d+$') and #ttl < 9
 -- The floor stands behind the 32 digits of the epoch.
 local floor = is_sound and tonumber(string.sub(mark, 34))
 local gave = {now}
-for i, key in ipairs(KEYS) do
-  local at = i * 3
-  local attempt, proposal, place = ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
+for i in ipairs(lines) do
+  local of, at = i * 4 + 2, i * 3
+  local key, attempt, proposal, place = ARGV[of], ARGV[of + 1], ARGV[of + 2], ARGV[of + 3]
   local fence = got[at] and tonumber(string.match(got[at], '^%d+'))
   local asked = string.find(proposal, '^%d+$') and tonumber(proposal)
   if is_sound and not got[at - 1] and not got[at + 1] and fence ~= FENCE_MAX and asked
@@ -35,9 +36,10 @@ for i, key in ipairs(KEYS) do
     fence = math.max(asked, floor, fence and fence + 1 or now - sigma)
     local digits = fence == asked and proposal or string.format('%.0f', fence)
     -- The fence first: a vote without its fence must not survive a server that runs out of memory in between.
-    redis.call('SET', wanted[at], digits .. ' ' .. attempt .. ' ' .. since .. ' '
+    local stored = redis.pcall('SET', wanted[at], digits .. ' ' .. attempt .. ' ' .. since .. ' '
       .. (place == '' and '-' or string.sub(place, 1, 33)) .. ' ' .. holder, 'PX', retention)
-    if redis.call('SET', key, attempt, 'NX', 'PX', ttl) then gave[i + 1] = fence end
+    if not stored.err then stored = redis.pcall('SET', key, attempt, 'NX', 'PX', ttl) end
+    if stored then gave[i + 1] = stored.err and fault(stored) or fence end
   end
   if not gave[i + 1] then
     gave[i + 1] = each(acquire, {EPOCH_KEY, key, wanted[at], wanted[at + 1], lines[i], KEPT_OF .. key},

@@ -1,14 +1,26 @@
 -- Takes back the votes of several plain attempts: plain_release.lua for each, with two commands for all of them.
--- KEYS  the votes, no two the same
--- ARGV  the attempts
--- Gives a list of what plain_release.lua gives
-local votes, own, gave = redis.call('MGET', unpack(KEYS)), {}, {}
-for i, key in ipairs(KEYS) do
-  gave[i] = 0
-  if votes[i] == ARGV[i] then
-    own[#own + 1] = key
+-- The votes are no keys of the command: a server that keeps one of them from us would refuse all.
+-- ARGV  of each the vote, no two the same, and the attempt
+-- Gives a list of what plain_release.lua gives, or of errors
+--#fault
+local names, own, gave = {}, {}, {}
+for i = 1, #ARGV / 2 do names[i] = ARGV[i * 2 - 1] end
+local votes = redis.pcall('MGET', unpack(names))
+for i, name in ipairs(names) do
+  local vote = votes[i]
+  if votes.err then vote = redis.pcall('GET', name) end
+  gave[i] = type(vote) == 'table' and fault(vote) or 0
+  if vote == ARGV[i * 2] then
+    own[#own + 1] = name
     gave[i] = 1
   end
 end
-if own[1] then redis.call('DEL', unpack(own)) end
+if own[1] and type(redis.pcall('DEL', unpack(own))) == 'table' then
+  for i, name in ipairs(names) do
+    if gave[i] == 1 then
+      local gone = redis.pcall('DEL', name)
+      gave[i] = type(gone) == 'table' and fault(gone) or gone
+    end
+  end
+end
 return gave

@@ -127,10 +127,11 @@ impl Home {
 }
 
 /// Those that contain others come first.
-const FRAGMENTS: [(&str, &str); 13] = [
+const FRAGMENTS: [(&str, &str); 14] = [
     ("--#acquire", include_str!("acquire.lua")),
     ("--#release", include_str!("release.lua")),
     ("--#each", include_str!("each.lua")),
+    ("--#fault", include_str!("fault.lua")),
     ("--#begin", include_str!("begin.lua")),
     ("--#period", include_str!("period.lua")),
     ("--#fence", include_str!("fence.lua")),

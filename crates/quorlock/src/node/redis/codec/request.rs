@@ -12,7 +12,7 @@ use quorlock_core::vote::{BreakMode, Request, Target};
 
 use super::super::commands::{Commands, DIGITS_MAX, Words, decimal};
 use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, LINE};
-use super::super::scripts::{Home, Loaded, Scripts, tombstone_prefix};
+use super::super::scripts::{Home, Scripts, tombstone_prefix};
 use super::bundle::{Bundles, Chosen};
 use super::{EpochMark, looks_at_epoch, mark};
 use crate::node::place::{Place, RESERVED_PREFIX};
@@ -60,17 +60,9 @@ fn compose_releases(letters: &[Letter], chosen: Chosen, words: &mut Words) {
     let scripts = Home::Server.scripts();
     let is_plain = chosen.of(letters).all(|letter| letter.request.is_plain());
     let script = if is_plain { &scripts.plain_release_all } else { &scripts.release_all };
-    begin(script, letters, chosen, words);
+    words.word("EVALSHA").word(&script.sha).word("0");
     for letter in chosen.of(letters) {
-        words.word(letter.request.attempt().reveal_digits());
-    }
-}
-
-/// A script whose keys are the votes of these.
-fn begin(script: &Loaded, letters: &[Letter], chosen: Chosen, words: &mut Words) {
-    words.word("EVALSHA").word(&script.sha).number(chosen.count() as u64);
-    for letter in chosen.of(letters) {
-        words.word(&letter.place.key);
+        words.word(&letter.place.key).word(letter.request.attempt().reveal_digits());
     }
 }
 
@@ -164,7 +156,7 @@ impl<'a> Writer<'a> {
 
     /// Acquires that go together: of one ttl and one holder, exclusive.
     fn compose_acquires(&self, letters: &[Letter], chosen: Chosen, words: &mut Words) {
-        begin(&Home::Server.scripts().acquire_all, letters, chosen, words);
+        words.word("EVALSHA").word(&Home::Server.scripts().acquire_all.sha).word("0");
         let mut is_first = true;
         for letter in chosen.of(letters) {
             let Request::Acquire { attempt, proposal, ttl, holder, waiter, .. } = &*letter.request else { continue };
@@ -172,7 +164,7 @@ impl<'a> Writer<'a> {
                 words.word(self.mark()).number(ttl.as_millis()).number(self.constants.sigma_micros);
                 words.number(retention_millis(self.constants)).word(&**holder);
             }
-            words.word(attempt.reveal_digits()).number(proposal.get());
+            words.word(&letter.place.key).word(attempt.reveal_digits()).number(proposal.get());
             match waiter {
                 Some(waiter) => words.word(place_in_line(*waiter)),
                 None => words.word(""),

@@ -1,5 +1,7 @@
 //! What only a server can show.
 
+mod together;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -284,104 +286,4 @@ async fn a_session_listens_before_it_is_there() {
     let deaf = Guest::of(&server.url(), Channel(0)).await;
     assert_eq!(server.cli(&["PUBLISH", &hint_channel(Channel(0)), &ticket]), "0");
     drop(deaf);
-}
-
-impl Guest {
-    /// The same request about several names, in one batch.
-    async fn ask_all(&mut self, places: &[Arc<Place>], request: Request) -> Result<Vec<Reply>, Trouble> {
-        let letter = |place| Letter { place: Arc::clone(place), request: Arc::new(request.clone()) };
-        let letters: Vec<Letter> = places.iter().map(letter).collect();
-        assert_eq!(Bundles::of(&letters).counts().into_iter().max(), Some(places.len()), "they do not go together");
-        self.session.send(Some(self.life), letters).await
-    }
-}
-
-fn places(names: [&str; 3]) -> [Arc<Place>; 3] {
-    let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
-    names.map(|name| Arc::new(template.place(&Name::new(name).unwrap()).unwrap()))
-}
-
-fn is_failure(reply: &Reply, says: &str) -> bool {
-    matches!(reply, Reply::Failed(why) if why.contains(says))
-}
-
-#[tokio::test]
-async fn votes_that_go_together_share_every_look() {
-    let server = RedisServer::start();
-    let mut guest = Guest::of(&server.url(), EARS).await;
-    let own = |words: &[(&str, u64)]| words.iter().map(|(name, calls)| ((*name).into(), *calls)).collect::<Vec<_>>();
-    let places = places(["a", "b", "c"]);
-
-    let before = commands(&server);
-    let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, Some(5))).await.unwrap();
-    assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
-    let taken = more(&before, commands(&server));
-    assert_eq!(taken, own(&[("evalsha", 1), ("exists", 1), ("mget", 1), ("set", 6), ("time", 1)]));
-
-    let before = commands(&server);
-    let replies = guest.ask_all(&places, release(1, None)).await.unwrap();
-    assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
-    assert_eq!(more(&before, commands(&server)), own(&[("del", 1), ("evalsha", 1), ("exists", 1), ("mget", 1)]));
-}
-
-#[tokio::test]
-async fn what_goes_wrong_with_one_name_is_no_harm_to_those_beside_it() {
-    let server = RedisServer::start();
-    let mut guest = Guest::of(&server.url(), EARS).await;
-    let places = places(["a", "b", "c"]);
-    let middle = &places[1];
-    // Other data where the vote would be, then where the line would be.
-    for (key, of) in [(middle.key.clone(), "of this lock"), (line_key(middle), "kind of value")] {
-        server.command(&["LPUSH", &key, "other data"]);
-        let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
-        assert!(replies[0].is_grant() && is_failure(&replies[1], of) && replies[2].is_grant(), "{replies:?}");
-        let replies = guest.ask_all(&places, release(1, None)).await.unwrap();
-        assert!(replies[0].is_grant() && !replies[1].is_grant() && replies[2].is_grant(), "{replies:?}");
-        server.command(&["DEL", &key]);
-    }
-    let replies = guest.ask_all(&places, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
-    assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
-}
-
-#[tokio::test]
-async fn a_server_without_room_fails_all_that_go_together() {
-    let server = RedisServer::start();
-    let mut guest = Guest::of(&server.url(), EARS).await;
-    let places = places(["a", "b", "c"]);
-    let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
-    assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
-    assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
-    let others = self::places(["d", "e", "f"]);
-    let replies = guest.ask_all(&others, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
-    assert!(replies.iter().all(|reply| is_failure(reply, "OOM")), "{replies:?}");
-    // What frees room goes on.
-    let replies = guest.ask_all(&places, release(1, None)).await.unwrap();
-    assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
-}
-
-#[tokio::test]
-async fn scripts_that_are_gone_end_the_connection_for_all_that_go_together() {
-    let server = RedisServer::start();
-    let mut guest = Guest::of(&server.url(), EARS).await;
-    assert_eq!(server.cli(&["SCRIPT", "FLUSH"]), "OK");
-    let ended = guest.ask_all(&places(["a", "b", "c"]), release(1, None)).await;
-    assert!(matches!(&ended, Err(Trouble::Broken(why)) if why.contains("NOSCRIPT")), "{ended:?}");
-}
-
-#[tokio::test]
-async fn fences_that_are_given_together_have_the_limits_of_those_that_are_not() {
-    let server = RedisServer::start();
-    let mut guest = Guest::of(&server.url(), EARS).await;
-    let places = places(["a", "b", "c"]);
-    server.command(&["SET", &fence_key(&places[1]), &Fence::MAX.to_string()]);
-    let floor = Fence::new(Fence::MAX.get() / 2);
-    guest.life.floor = floor;
-    let mark = format!("{:032x} {floor}", guest.life.epoch.0);
-    server.command(&["SET", &Home::Server.epoch_key(), &mark]);
-    let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
-    let Reply::Voted { vote, .. } = &replies[1] else { panic!("{replies:?}") };
-    assert_eq!(*vote, Vote::Refusal(Refusal::TooFarAhead), "there is none behind the last");
-    for reply in [&replies[0], &replies[2]] {
-        assert!(matches!(reply, Reply::Voted { vote: Vote::Grant { fence, .. }, .. } if *fence == floor), "{reply:?}");
-    }
 }

@@ -1,0 +1,188 @@
+//! Requests that go together: what is one name's, and what is everyone's.
+
+use super::*;
+
+impl Guest {
+    /// The same request about several names, in one batch.
+    async fn ask_all(&mut self, places: &[Arc<Place>], request: Request) -> Result<Vec<Reply>, Trouble> {
+        let letter = |place| Letter { place: Arc::clone(place), request: Arc::new(request.clone()) };
+        let letters: Vec<Letter> = places.iter().map(letter).collect();
+        // Plain acquires are the server's own command, one for each.
+        if !(request.is_plain() && request.may_grant()) {
+            assert_eq!(Bundles::of(&letters).counts().into_iter().max(), Some(places.len()), "they do not go together");
+        }
+        self.session.send(Some(self.life), letters).await
+    }
+}
+
+fn places(names: [&str; 3]) -> [Arc<Place>; 3] {
+    let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
+    names.map(|name| Arc::new(template.place(&Name::new(name).unwrap()).unwrap()))
+}
+
+fn is_failure(reply: &Reply, says: &str) -> bool {
+    matches!(reply, Reply::Failed(why) if why.contains(says))
+}
+
+#[tokio::test]
+async fn votes_that_go_together_share_every_look() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    let own = |words: &[(&str, u64)]| words.iter().map(|(name, calls)| ((*name).into(), *calls)).collect::<Vec<_>>();
+    let places = places(["a", "b", "c"]);
+
+    let before = commands(&server);
+    let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, Some(5))).await.unwrap();
+    assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
+    let taken = more(&before, commands(&server));
+    assert_eq!(taken, own(&[("evalsha", 1), ("exists", 1), ("mget", 1), ("set", 6), ("time", 1)]));
+
+    let before = commands(&server);
+    let replies = guest.ask_all(&places, release(1, None)).await.unwrap();
+    assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
+    assert_eq!(more(&before, commands(&server)), own(&[("del", 1), ("evalsha", 1), ("exists", 1), ("mget", 1)]));
+}
+
+#[tokio::test]
+async fn what_goes_wrong_with_one_name_is_no_harm_to_those_beside_it() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    let places = places(["a", "b", "c"]);
+    let middle = &places[1];
+    // Other data where the vote would be, then where the line would be.
+    for (key, of) in [(middle.key.clone(), "of this lock"), (line_key(middle), "kind of value")] {
+        server.command(&["LPUSH", &key, "other data"]);
+        let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
+        assert!(replies[0].is_grant() && is_failure(&replies[1], of) && replies[2].is_grant(), "{replies:?}");
+        let replies = guest.ask_all(&places, release(1, None)).await.unwrap();
+        assert!(replies[0].is_grant() && !replies[1].is_grant() && replies[2].is_grant(), "{replies:?}");
+        server.command(&["DEL", &key]);
+    }
+    let replies = guest.ask_all(&places, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
+    assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
+}
+
+/// Whoever may not have a name is told so; those beside it have theirs, and give them back.
+#[tokio::test]
+async fn a_name_that_is_forbidden_is_no_harm_to_those_beside_it() {
+    let server = RedisServer::start();
+    let mut owner = Guest::of(&server.url(), EARS).await;
+    let places = places(["a", "b", "c"]);
+    let (attempt, ttl) = (LeaseId::from_bits(1), Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap());
+    let rest = "~quorlock~*";
+    let no_companions = [
+        "~quorlock:*",
+        "~quorlock~epoch",
+        "~quorlock~meta",
+        "~quorlock~done:*",
+        "~quorlock~*:quorlock:a",
+        "~quorlock~*:quorlock:c",
+    ];
+    let read_only = ["~quorlock:a", "~quorlock:c", "%R~quorlock:b", rest];
+    for (name, keys) in [
+        ("no-vote", &["~quorlock:a", "~quorlock:c", rest][..]),
+        ("no-companions", &no_companions),
+        ("read-only", &read_only),
+    ] {
+        let user = ["ACL", "SETUSER", name, "reset", "on", ">pass", "&*", "+@all"];
+        if server.cli(&[&user, keys].concat()) != "OK" {
+            // Redis before 7 cannot say who may only read.
+            assert_eq!(name, "read-only");
+            continue;
+        }
+        let mut guest = Guest::of(&format!("redis://{name}:pass@{}", server.addr()), Channel(0xd)).await;
+        let requests = [
+            (acquire(1, Mode::EXCLUSIVE, None), release(1, None)),
+            (Request::PlainAcquire { attempt, ttl }, Request::PlainRelease { attempt }),
+        ];
+        for (asked, given_back) in requests {
+            // Plain ones have no companions.
+            if asked.is_plain() && name == "no-companions" {
+                continue;
+            }
+            let replies = guest.ask_all(&places, asked).await.unwrap();
+            assert!(
+                replies[0].is_grant() && is_failure(&replies[1], "") && replies[2].is_grant(),
+                "{name}: {replies:?}"
+            );
+            // Something of that attempt that only its owner could have done.
+            assert_eq!(server.cli(&["SET", &places[1].key, &attempt.reveal()]), "OK");
+            let replies = guest.ask_all(&places, given_back).await.unwrap();
+            assert!(
+                replies[0].is_grant() && is_failure(&replies[1], "") && replies[2].is_grant(),
+                "{name}: {replies:?}"
+            );
+            server.command(&["DEL", &places[1].key]);
+            let replies = owner.ask_all(&places, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
+            assert!(replies.iter().all(Reply::is_grant), "{name}: something was left: {replies:?}");
+            let replies = owner.ask_all(&places, release(2, None)).await.unwrap();
+            assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_was_demoted_ends_the_connection_for_all_that_go_together() {
+    let server = RedisServer::start();
+    let mut guests = [Guest::of(&server.url(), EARS).await, Guest::of(&server.url(), EARS).await];
+    let places = places(["a", "b", "c"]);
+    let replies = guests[0].ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
+    assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
+    let others = self::places(["d", "e", "f"]);
+    assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
+    for (guest, (places, request)) in
+        guests.iter_mut().zip([(others, acquire(2, Mode::EXCLUSIVE, None)), (places, release(1, None))])
+    {
+        let ended = guest.ask_all(&places, request).await;
+        assert!(matches!(&ended, Err(Trouble::Broken(why)) if why.contains("READONLY")), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_room_fails_all_that_go_together() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    let places = places(["a", "b", "c"]);
+    let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
+    assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
+    assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    let others = self::places(["d", "e", "f"]);
+    let replies = guest.ask_all(&others, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
+    assert!(replies.iter().all(|reply| is_failure(reply, "OOM")), "{replies:?}");
+    // Who has it is told all the same, to those beside whom there are others.
+    let [one, _, other] = &others;
+    let mixed = [Arc::clone(one), Arc::clone(&places[0]), Arc::clone(other)];
+    let replies = guest.ask_all(&mixed, acquire(3, Mode::EXCLUSIVE, None)).await.unwrap();
+    assert!(is_failure(&replies[0], "OOM") && is_failure(&replies[2], "OOM"), "{replies:?}");
+    assert!(matches!(&replies[1], Reply::Voted { vote: Vote::Refusal(Refusal::Held { .. }), .. }), "{replies:?}");
+    // What frees room goes on.
+    let replies = guest.ask_all(&places, release(1, None)).await.unwrap();
+    assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
+}
+
+#[tokio::test]
+async fn scripts_that_are_gone_end_the_connection_for_all_that_go_together() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    assert_eq!(server.cli(&["SCRIPT", "FLUSH"]), "OK");
+    let ended = guest.ask_all(&places(["a", "b", "c"]), release(1, None)).await;
+    assert!(matches!(&ended, Err(Trouble::Broken(why)) if why.contains("NOSCRIPT")), "{ended:?}");
+}
+
+#[tokio::test]
+async fn fences_that_are_given_together_have_the_limits_of_those_that_are_not() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    let places = places(["a", "b", "c"]);
+    server.command(&["SET", &fence_key(&places[1]), &Fence::MAX.to_string()]);
+    let floor = Fence::new(Fence::MAX.get() / 2);
+    guest.life.floor = floor;
+    let mark = format!("{:032x} {floor}", guest.life.epoch.0);
+    server.command(&["SET", &Home::Server.epoch_key(), &mark]);
+    let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
+    let Reply::Voted { vote, .. } = &replies[1] else { panic!("{replies:?}") };
+    assert_eq!(*vote, Vote::Refusal(Refusal::TooFarAhead), "there is none behind the last");
+    for reply in [&replies[0], &replies[2]] {
+        assert!(matches!(reply, Reply::Voted { vote: Vote::Grant { fence, .. }, .. } if *fence == floor), "{reply:?}");
+    }
+}
