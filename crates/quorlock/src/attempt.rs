@@ -95,7 +95,7 @@ impl Attempt {
     ) -> Deciding {
         let (ttl, plain, now) = (plan.ttl, plan.plain, clock::now());
         let mut machine = Acquire::new(plan);
-        let steps = machine.tick(now, cluster.node_micros(now), &mut SystemDice::default());
+        let steps = machine.tick(now, cluster.node_micros(now), &mut cluster.dice());
         // It begins by asking.
         let first = steps.iter().find_map(|step| match step {
             Step::Ask { request, .. } => Some(request.attempt()),

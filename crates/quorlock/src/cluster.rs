@@ -16,6 +16,7 @@ use quorlock_core::vote::Silence;
 use quorlock_core::watchdog::Renewals;
 
 use crate::declare;
+use crate::entropy::SystemDice;
 use crate::error::{CloseError, ConfigError, InitError};
 use crate::handed::Doubts;
 use crate::history::{Chronicle, Event};
@@ -129,6 +130,7 @@ pub(crate) struct Cluster {
     pub(crate) timers: Arc<Timers>,
     pub(crate) counters: Counters,
     nodes: Vec<Arc<dyn Node>>,
+    in_this_process: bool,
     membership: Arc<Membership>,
     pub(crate) leases: Arc<Leases>,
     /// Leases that were handed over before all nodes had granted them.
@@ -160,6 +162,7 @@ impl Cluster {
             settings,
             timers: Arc::default(),
             counters: Counters::default(),
+            in_this_process: nodes.iter().all(|node| node.is_in_this_process()),
             nodes,
             membership: Arc::new(membership),
             leases: Arc::clone(&link.leases),
@@ -183,6 +186,11 @@ impl Cluster {
             runtime::spawn(Arc::clone(link).run(Arc::clone(node), Arc::clone(&cluster.membership)));
         }
         cluster
+    }
+
+    /// Dice for one attempt.
+    pub(crate) fn dice(&self) -> SystemDice {
+        if self.in_this_process { SystemDice::from_stock() } else { SystemDice::default() }
     }
 
     /// The middle of the nodes' clocks at `now`, in microseconds.

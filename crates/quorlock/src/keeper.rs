@@ -261,7 +261,10 @@ impl Held {
 
     /// Gives the lock back, without waiting for anything.
     pub(crate) fn let_go(&self) {
-        self.end(None, None, clock::now());
+        // After a release there is nothing left to end, which takes no look at the clock.
+        if self.inner().hold.is_held() {
+            self.end(None, None, clock::now());
+        }
     }
 
     /// The client is closed, and everything it holds with it.

@@ -40,6 +40,11 @@ pub(crate) trait Node: Send + Sync {
     /// unheard after the first request. A node that cannot give hints is a node all the same.
     fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>>;
 
+    /// Whether it is a part of this process: a copy of the machine has a copy of it.
+    fn is_in_this_process(&self) -> bool {
+        false
+    }
+
     /// Looks at everything that can be seen of it, and changes nothing.
     fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Exam> + Send + 'a>> {
         Box::pin(exam::by_session(self, plan))
@@ -64,11 +69,17 @@ pub(crate) trait Session: Send {
     /// Puts a batch on its way.
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>);
 
-    /// Puts a batch on its way while nothing else is. A node that knows its answers on the spot may return them: votes and
-    /// acknowledgements only, for a refusal has to come before the hint that follows it. It is this moment.
-    fn send_alone(&mut self, life: Option<Life>, batch: Vec<Letter>, _now: Moment) -> Option<Vec<Reply>> {
-        self.send(life, batch);
-        None
+    /// Puts a batch on its way while nothing else is. A node that knows its answers on the spot may add them, and says so:
+    /// votes and acknowledgements only, for a refusal has to come before the hint that follows it. It is this moment.
+    fn send_alone(
+        &mut self,
+        life: Option<Life>,
+        batch: &mut Vec<Letter>,
+        _replies: &mut Vec<Reply>,
+        _now: Moment,
+    ) -> bool {
+        self.send(life, std::mem::take(batch));
+        false
     }
 }
 

@@ -113,7 +113,11 @@ pub(crate) struct Owed {
 /// A letter that was sent, and who waits for the answer.
 pub(crate) enum Sent {
     Ask(Ask),
-    Release(LeaseId),
+    Release {
+        attempt: LeaseId,
+        /// Once it is [settled](Outbox::settle): until then it is kept with the release.
+        voter: Option<Arc<dyn Voter>>,
+    },
 }
 
 impl Outbox {
@@ -161,10 +165,11 @@ impl Outbox {
         self.queue.push_back(Item::Release(attempt));
     }
 
-    /// The next batch, in order. Requests of attempts that are over are dropped here: nothing of them has left.
-    pub(crate) fn drain(&mut self, node: usize) -> (Vec<Letter>, Vec<Sent>) {
+    /// Adds the next batch, in order. Requests of attempts that are over are dropped here: nothing of them has left.
+    pub(crate) fn drain(&mut self, node: usize, letters: &mut Vec<Letter>, sent: &mut Vec<Sent>) {
         let most = self.queue.len().min(BATCH_MAX);
-        let (mut letters, mut sent) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        letters.reserve(most);
+        sent.reserve(most);
         while letters.len() < BATCH_MAX {
             match self.queue.pop_front() {
                 None => break,
@@ -181,25 +186,27 @@ impl Outbox {
                     let Some(owed) = self.owed.get_mut(&attempt) else { continue };
                     letters.push(owed.letter(node));
                     owed.tried = true;
-                    sent.push(Sent::Release(attempt));
+                    sent.push(Sent::Release { attempt, voter: None });
                 }
             }
         }
-        (letters, sent)
     }
 
-    /// Releases of a batch were acknowledged: those who wait for that, one for each of them. One that was answered with an
-    /// error stays owed, and is sent again after a while.
-    pub(crate) fn settle(&mut self, sent: &[Sent], replies: &[Reply]) -> Vec<Option<Arc<dyn Voter>>> {
-        let mut settled = Vec::new();
-        for (sent, reply) in sent.iter().zip(replies) {
-            let Sent::Release(attempt) = sent else { continue };
+    /// Releases of a batch were acknowledged: those who wait for that are found with them. One that was answered with an
+    /// error stays owed, and is sent again after a while. Whether any was acknowledged.
+    pub(crate) fn settle(&mut self, sent: &mut [Sent], replies: &[Reply]) -> bool {
+        let mut is_any = false;
+        for (sent, reply) in sent.iter_mut().zip(replies) {
+            let Sent::Release { attempt, voter } = sent else { continue };
             match reply {
-                Reply::Voted { .. } => settled.push(self.owed.remove(attempt).and_then(|owed| owed.voter)),
+                Reply::Voted { .. } => {
+                    is_any = true;
+                    *voter = self.owed.remove(attempt).and_then(|owed| owed.voter);
+                }
                 Reply::Failed(_) => self.failed.push(*attempt),
             }
         }
-        settled
+        is_any
     }
 
     /// Queues every release that is owed once more, and forgets those that have lapsed. They go before everything else, in
@@ -276,26 +283,27 @@ mod tests {
     use crate::clock;
     use crate::node::place::KeyTemplate;
 
-    /// A release that was sent, and answered with an error.
-    fn failed(outbox: &mut Outbox, bits: u128, now: Moment) {
-        let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
-        let place = Arc::new(template.place(&Name::new("job").unwrap()).unwrap());
-        let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap();
-        let back = GiveBack::new(&Arc::new(Mark::new(LeaseId::from_bits(bits))), &place, ttl, false, now);
-        outbox.owe(Owed { back, voter: None, parting: None, serial: 0, tried: false });
-        let (_, sent) = outbox.drain(0);
-        outbox.settle(&sent, &[Reply::Failed("no".into())]);
+    /// How many letters there are to send, each of which is answered with an error.
+    fn fail_all(outbox: &mut Outbox) -> usize {
+        let (mut letters, mut sent) = (Vec::new(), Vec::new());
+        outbox.drain(0, &mut letters, &mut sent);
+        let replies = vec![Reply::Failed("no".into()); letters.len()];
+        assert!(!outbox.settle(&mut sent, &replies));
+        letters.len()
     }
 
     #[test]
     fn a_release_that_fails_is_sent_again_until_it_has_lapsed() {
+        let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
+        let place = Arc::new(template.place(&Name::new("job").unwrap()).unwrap());
+        let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap();
         let (mut outbox, now) = (Outbox::new(clock::now()), clock::now());
-        failed(&mut outbox, 1, now);
+        let back = GiveBack::new(&Arc::new(Mark::new(LeaseId::from_bits(1))), &place, ttl, false, now);
+        outbox.owe(Owed { back, voter: None, parting: None, serial: 0, tried: false });
+        assert_eq!((fail_all(&mut outbox), outbox.owed()), (1, 1));
         outbox.owe_failed(0, now);
-        let (letters, sent) = outbox.drain(0);
-        assert_eq!((letters.len(), outbox.owed()), (1, 1));
-        outbox.settle(&sent, &[Reply::Failed("no".into())]);
+        assert_eq!((fail_all(&mut outbox), outbox.owed()), (1, 1));
         outbox.owe_failed(0, now + Duration::from_secs(60));
-        assert_eq!((outbox.drain(0).0.len(), outbox.owed()), (0, 0));
+        assert_eq!((fail_all(&mut outbox), outbox.owed()), (0, 0));
     }
 }

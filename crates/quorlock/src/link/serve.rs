@@ -17,7 +17,7 @@ use super::outbox::{Sent, State};
 use super::vigil::{Watch, lost_memory};
 use super::{Contact, Link};
 use crate::clock;
-use crate::node::{Answer, Page, Reply, Search, Session, Trouble};
+use crate::node::{Answer, Letter, Page, Reply, Search, Session, Trouble};
 use crate::runtime::{self, Instant};
 
 /// How many batches may be under way to a node that is near: one that it works on, and the next. What comes meanwhile
@@ -31,6 +31,14 @@ const NEAR: Duration = Duration::from_millis(1);
 const BUSY_BEATS: u32 = 4;
 /// How many times the task looks before it gives up on a connection that is silent.
 const LOOKS: u32 = 4;
+
+/// What is sent, and answered on the spot: kept, so that the next one does not have to ask for room.
+#[derive(Default)]
+struct Room {
+    letters: Vec<Letter>,
+    sent: Vec<Sent>,
+    replies: Vec<Reply>,
+}
 
 /// A batch on its way.
 struct Batch {
@@ -46,6 +54,8 @@ pub(super) struct Port {
     session: Box<dyn Session>,
     /// On their way, oldest first: they are answered in this order.
     batches: VecDeque<Batch>,
+    /// Nobody's just now.
+    room: Room,
     heard: Instant,
     /// Who waits for a page, in the order of asking.
     searches: VecDeque<oneshot::Sender<Result<Page, Silence>>>,
@@ -82,6 +92,7 @@ impl Link {
             connection,
             session,
             batches: VecDeque::new(),
+            room: Room::default(),
             heard: runtime::now(),
             searches: VecDeque::new(),
             recalls: VecDeque::new(),
@@ -167,76 +178,77 @@ impl Link {
     /// Sends what is queued, unless so much is under way that it is better to wait for more: then whoever brings answers
     /// does.
     pub(crate) fn flush(&self) {
+        let mut room = Room::default();
         // Those who are told of it may have something to send, and others may meanwhile.
-        while let Some((batch, replies)) = self.send_until_answered() {
-            let now = batch.at;
-            self.tell_all(batch, replies, now);
+        while let Some(at) = self.send_until_answered(&mut room) {
+            self.tell_all(&mut room.sent, &mut room.replies, at, at);
         }
     }
 
-    /// Sends until there is nothing left to send, or a node answers on the spot.
-    fn send_until_answered(&self) -> Option<(Batch, Vec<Reply>)> {
+    /// Sends until there is nothing left to send, or a node answers on the spot: then it says when that was.
+    fn send_until_answered(&self, room: &mut Room) -> Option<Moment> {
         let mut port = self.port();
         let port = port.as_mut()?;
-        while port.has_room() {
-            let (letters, sent, life) = {
-                let mut outbox = self.outbox();
-                let life = if let State::Up(life) = outbox.state { Some(life) } else { None };
-                let (letters, sent) = outbox.drain(self.node);
-                (letters, sent, life)
-            };
-            if letters.is_empty() {
-                return None;
-            }
-            self.config.traffic.sent(letters.len());
-            // Before anything of it has left: a grant may be as old as that.
-            let batch = Batch { sent, at: clock::now(), since: runtime::now() };
-            if !port.batches.is_empty() {
-                port.session.send(life, letters);
-            } else if let Some(replies) = port.session.send_alone(life, letters, batch.at) {
-                port.heard = batch.since;
-                return Some((batch, replies));
-            }
-            port.batches.push_back(batch);
+        if room.sent.capacity() == 0 {
+            std::mem::swap(room, &mut port.room);
         }
+        while port.has_room() {
+            let life = {
+                let mut outbox = self.outbox();
+                outbox.drain(self.node, &mut room.letters, &mut room.sent);
+                if let State::Up(life) = outbox.state { Some(life) } else { None }
+            };
+            if room.letters.is_empty() {
+                break;
+            }
+            self.config.traffic.sent(room.letters.len());
+            // Before anything of it has left: a grant may be as old as that.
+            let at = clock::now();
+            if !port.batches.is_empty() {
+                port.session.send(life, std::mem::take(&mut room.letters));
+            } else if port.session.send_alone(life, &mut room.letters, &mut room.replies, at) {
+                return Some(at);
+            }
+            port.batches.push_back(Batch { sent: std::mem::take(&mut room.sent), at, since: runtime::now() });
+        }
+        std::mem::swap(room, &mut port.room);
         None
     }
 
     /// The oldest batch was answered. An error means that the connection is of no use any more.
     ///
     /// What an earlier connection still has to say is of no interest: its batches are lost already.
-    pub(super) fn arrived(&self, connection: u64, replies: Vec<Reply>) -> Result<(), Trouble> {
+    pub(super) fn arrived(&self, connection: u64, mut replies: Vec<Reply>) -> Result<(), Trouble> {
         let batch = {
             let mut port = self.port();
             let Some(port) = port.as_mut().filter(|port| port.connection == connection) else { return Ok(()) };
             port.heard = runtime::now();
             port.batches.pop_front()
         };
-        let Some(batch) = batch else { return Ok(()) };
-        if self.tell_all(batch, replies, clock::now()) {
+        let Some(mut batch) = batch else { return Ok(()) };
+        if self.tell_all(&mut batch.sent, &mut replies, batch.at, clock::now()) {
             return Err(lost_memory());
         }
         self.flush();
         Ok(())
     }
 
-    /// Tells everyone what has come of a batch. Whether the node has forgotten us.
+    /// Tells everyone what has come of a batch that was sent then. Whether the node has forgotten us.
     ///
     /// One look at the clock for all of them: validity is counted from when they were sent, and looked at again.
-    fn tell_all(&self, batch: Batch, replies: Vec<Reply>, now: Moment) -> bool {
+    fn tell_all(&self, sent: &mut Vec<Sent>, replies: &mut Vec<Reply>, at: Moment, now: Moment) -> bool {
         self.config.traffic.received(replies.len());
         let mut new_life = false;
-        self.pulse.took(now.since(batch.at));
-        let mut settled = self.outbox().settle(&batch.sent, &replies).into_iter();
-        let is_news = settled.len() > 0;
-        for (sent, reply) in batch.sent.into_iter().zip(replies) {
+        self.pulse.took(now.since(at));
+        let is_news = self.outbox().settle(sent, replies);
+        for (sent, reply) in sent.drain(..).zip(replies.drain(..)) {
             let outcome = match reply {
                 Reply::Voted { vote, at_micros } => {
                     if let Some(at_micros) = at_micros {
                         self.note_clock(at_micros, now);
                     }
                     new_life |= vote == Vote::Refusal(Refusal::WrongEpoch);
-                    Outcome::Voted { vote, sent: batch.at }
+                    Outcome::Voted { vote, sent: at }
                 }
                 Reply::Failed(why) => Outcome::Silent(Silence::Failed(why)),
             };
@@ -249,9 +261,8 @@ impl Link {
                     }
                     ask.voter.vote(self.node, ask.mark.attempt, ask.round, outcome, now);
                 }
-                (Sent::Release(_), Outcome::Silent(_)) => {}
-                (Sent::Release(attempt), outcome) => {
-                    if let Some(voter) = settled.next().flatten() {
+                (Sent::Release { attempt, voter }, outcome) => {
+                    if let Some(voter) = voter {
                         voter.vote(self.node, attempt, 0, outcome, now);
                     }
                 }

@@ -199,15 +199,15 @@ impl State {
     fn carry_out(&mut self, asked: &Asked, now: NodeTime) -> Answer {
         match asked {
             Asked::Errand(errand) => Answer::Standing(Box::new(attend(&mut self.life, errand, now))),
-            Asked::Batch(life, batch) => Answer::Replies(self.vote(*life, batch, now)),
+            Asked::Batch(life, batch) => Answer::Replies(self.vote(*life, batch, now).collect()),
             Asked::Search(search) => Answer::Page(Ok(self.search(search, now))),
             Asked::History(history) => Answer::History(Ok(self.look_back(history))),
         }
     }
 
-    fn vote(&mut self, life: Option<Life>, batch: &[Letter], now: NodeTime) -> Vec<Reply> {
+    fn vote(&mut self, life: Option<Life>, batch: &[Letter], now: NodeTime) -> impl Iterator<Item = Reply> {
         self.sweep(now);
-        batch.iter().map(|letter| self.answer(life, letter, now)).collect()
+        batch.iter().map(move |letter| self.answer(life, letter, now))
     }
 
     fn look_back(&mut self, history: &History) -> Vec<Event> {
@@ -332,6 +332,10 @@ impl Node for MemoryNode {
         &self.title
     }
 
+    fn is_in_this_process(&self) -> bool {
+        true
+    }
+
     fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
         let node = self.clone();
         Box::pin(async move {
@@ -385,19 +389,26 @@ impl Session for MemorySession {
         self.ask(Asked::Batch(life, batch));
     }
 
-    fn send_alone(&mut self, life: Option<Life>, batch: Vec<Letter>, now: Moment) -> Option<Vec<Reply>> {
+    fn send_alone(
+        &mut self,
+        life: Option<Life>,
+        batch: &mut Vec<Letter>,
+        replies: &mut Vec<Reply>,
+        now: Moment,
+    ) -> bool {
         let mut state = self.node.state();
         if state.frozen || state.generation != self.generation {
-            state.take(self.question(Asked::Batch(life, batch)));
-            return None;
+            state.take(self.question(Asked::Batch(life, std::mem::take(batch))));
+            return false;
         }
-        let replies = state.vote(life, &batch, time_at(now));
+        replies.extend(state.vote(life, batch, time_at(now)));
+        batch.clear();
         if replies.iter().all(Reply::is_grant) {
-            return Some(replies);
+            return true;
         }
         // While the node is ours: before a hint that comes after it. Whoever has hung up does not hear it.
-        let _ = self.answers.send(Answer::Replies(replies));
-        None
+        let _ = self.answers.send(Answer::Replies(std::mem::take(replies)));
+        false
     }
 }
 
