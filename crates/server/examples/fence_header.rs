@@ -2,7 +2,7 @@
 //! middleware compares it with the highest one that it has seen for that path.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -12,23 +12,29 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::put;
 
 /// The highest fence of each path. One that has to survive a restart belongs where the data are, as in `fence_sql`.
-pub(crate) type Seen = Arc<Mutex<HashMap<String, u64>>>;
+pub(crate) type Seen = Arc<std::sync::Mutex<HashMap<String, Highest>>>;
+type Highest = Arc<tokio::sync::Mutex<u64>>;
 
-/// Lets a request pass if its `x-fence` is not below what was seen: 428 without one, 412 if it is too low.
+/// Lets a request pass if its `x-fence` is not below what was seen: 428 without one, 412 if it is too low. The requests of
+/// one path pass one after the other.
 pub(crate) async fn check_fence(State(seen): State<Seen>, request: Request, next: Next) -> Response {
     let fence = request.headers().get("x-fence").and_then(|fence| fence.to_str().ok()?.parse::<u64>().ok());
     let Some(fence) = fence else {
         return (StatusCode::PRECONDITION_REQUIRED, "a fence is needed: x-fence\n").into_response();
     };
-    {
+    let highest = {
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let highest = seen.entry(request.uri().path().to_owned()).or_default();
-        if fence < *highest {
-            let why = format!("fence {fence} was overtaken by {highest}\n");
-            return (StatusCode::PRECONDITION_FAILED, why).into_response();
-        }
-        *highest = fence;
+        Arc::clone(seen.entry(request.uri().path().to_owned()).or_default())
+    };
+    // Until it has written: one that was let in and stalls must not write behind the next.
+    let mut highest = highest.lock().await;
+    if fence < *highest {
+        let why = format!("fence {fence} was overtaken by {highest}\n");
+        return (StatusCode::PRECONDITION_FAILED, why).into_response();
     }
+    // Whatever becomes of its write: nobody with a lower fence holds the lock any more.
+    *highest = fence;
+    // A handler that is dropped, with its connection, must leave nothing behind that still writes.
     next.run(request).await
 }
 
