@@ -14,8 +14,8 @@ use utoipa::{IntoResponses, ToSchema};
 
 use crate::view::{NodesView, Who, millis};
 
-/// When to ask again where too few nodes answered.
-const NO_QUORUM_PAUSE: Duration = Duration::from_secs(1);
+/// When to ask again, unless something better is known.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Which problem it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -93,6 +93,11 @@ impl Code {
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::NoQuorum | Self::TooSlow | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
         }
+    }
+
+    /// Whether the same request may well be answered otherwise in a moment.
+    fn is_passing(self) -> bool {
+        matches!(self.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
 
     fn title(self) -> &'static str {
@@ -185,7 +190,7 @@ impl Problem {
             remaining_ms: None,
             fence: None,
             nodes: Vec::new(),
-            retry_after_ms: None,
+            retry_after_ms: code.is_passing().then_some(millis(PAUSE)),
         }))
     }
 
@@ -199,13 +204,12 @@ impl Problem {
 
     pub(crate) fn draining() -> Self {
         Self::new(Code::Draining, "this replica is about to stop: ask another, or again")
-            .retry_after(Duration::from_secs(1))
     }
 
     /// Nothing can be locked: too few nodes vote.
     pub(crate) fn no_majority(nodes: &NodesView) -> Self {
         let detail = format!("{} of {} nodes vote", nodes.voting, nodes.nodes.len());
-        let mut problem = Self::new(Code::NoQuorum, detail).retry_after(NO_QUORUM_PAUSE);
+        let mut problem = Self::new(Code::NoQuorum, detail);
         let silent = nodes.nodes.iter().filter_map(|node| {
             let why = node.trouble.clone()?;
             Some(NodeVote { node: node.node.clone(), vote: "silent", why })

@@ -46,7 +46,7 @@ impl Rates {
     pub(crate) fn waiter(&self, caller: &str) -> Result<Share, Problem> {
         self.waiters.take(caller).map_err(|most| {
             let detail = format!("{most} requests of {caller:?} wait already: that is as many as may");
-            Problem::new(Code::RateLimited, detail).retry_after(Duration::from_secs(1))
+            Problem::new(Code::RateLimited, detail)
         })
     }
 
@@ -54,7 +54,7 @@ impl Rates {
     pub(crate) fn connection(&self, caller: &str) -> Result<Share, Problem> {
         self.connections.take(caller).map_err(|most| {
             let detail = format!("{most} connections of {caller:?} are open already: that is as many as may");
-            Problem::new(Code::RateLimited, detail).retry_after(Duration::from_secs(1))
+            Problem::new(Code::RateLimited, detail)
         })
     }
 

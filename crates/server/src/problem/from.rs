@@ -5,7 +5,7 @@ use quorlock::{
     ReleaseError, Tally,
 };
 
-use super::{Code, NO_QUORUM_PAUSE, Problem};
+use super::{Code, Problem};
 use crate::view::millis;
 
 impl From<ConfigError> for Problem {
@@ -27,7 +27,7 @@ fn held(code: Code, detail: String, error: &HeldError) -> Problem {
 }
 
 fn undecided(code: Code, detail: String, tally: &Tally) -> Problem {
-    Problem::new(code, detail).with_nodes(tally).retry_after(NO_QUORUM_PAUSE)
+    Problem::new(code, detail).with_nodes(tally)
 }
 
 fn closed() -> Problem {
