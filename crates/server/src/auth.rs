@@ -4,7 +4,7 @@ mod caller;
 mod file;
 mod scope;
 
-pub(crate) use caller::{Caller, Peer};
+pub(crate) use caller::{Anybody, Caller, Peer};
 pub use file::{ClientsError, hash_bearer_token};
 pub(crate) use scope::Scope;
 

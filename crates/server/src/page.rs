@@ -13,7 +13,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use sha2::{Digest, Sha256};
 
+use crate::auth::Anybody;
 use crate::problem::{Code, Problem};
+use crate::service::Service;
 
 /// Scripts, styles and data of this origin only; nothing in line, and nobody may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
@@ -45,10 +47,11 @@ static FILES: [File; 30] = files! {
 static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| FILES.iter().map(|file| tag(file.content)).collect());
 
 /// `/` and `/assets/..`: there is no secret in them, and nobody is asked who they are.
-pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+pub(crate) fn routes() -> Router<Service> {
+    let file = async |_: Anybody, Path(path): Path<String>, headers: HeaderMap| serve(&path, &headers);
     Router::new()
-        .route("/", get(async |headers: HeaderMap| serve("index.html", &headers)))
-        .route("/assets/{*path}", get(async |Path(path): Path<String>, headers: HeaderMap| serve(&path, &headers)))
+        .route("/", get(async |_: Anybody, headers: HeaderMap| serve("index.html", &headers)))
+        .route("/assets/{*path}", get(file))
 }
 
 fn serve(path: &str, headers: &HeaderMap) -> Response {

@@ -156,3 +156,16 @@ fn one_client_asks_no_more_than_its_share() {
     });
     service.get("/healthz").expect(200);
 }
+
+#[test]
+fn what_anybody_may_ask_for_is_counted_for_the_address() {
+    let user = User::new();
+    let service = Service::with(&user, &["--rate-limit", "1"]);
+    for path in ["/", "/assets/app.js", "/openapi.json", "/no-such-call", "/v1/leases"] {
+        let refused = (0..200).map(|_| service.get(path)).find(|answer| answer.status == 429);
+        refused.unwrap_or_else(|| panic!("{path} is asked for more than once a second")).problem(429, "rate-limited");
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert!((0..20).all(|_| service.get(path).status == 200), "whoever looks after it is not kept from looking");
+    }
+}

@@ -35,6 +35,11 @@ impl Peer {
         Self { inner: Arc::new(Inner { address, certificate, seat: Mutex::new(seat), anybody }) }
     }
 
+    fn of(parts: &Parts) -> Result<&Self, Problem> {
+        let peer = parts.extensions.get::<Self>();
+        peer.ok_or_else(|| Problem::new(Code::Internal, "a request without a connection"))
+    }
+
     pub(crate) fn address(&self) -> IpAddr {
         self.inner.address
     }
@@ -104,9 +109,7 @@ impl FromRequestParts<Service> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
-        let Some(peer) = parts.extensions.get::<Peer>() else {
-            return Err(Problem::new(Code::Internal, "a request without a connection"));
-        };
+        let peer = Peer::of(parts)?;
         let anybody = &peer.inner.anybody;
         let caller = match service.clients() {
             None => anybody.clone(),
@@ -126,6 +129,18 @@ impl FromRequestParts<Service> for Caller {
         Span::current().record("caller", caller.name());
         service.rates().request(&caller.known.name)?;
         Ok(caller)
+    }
+}
+
+/// A request that anybody may make: counted for the address that it comes from.
+pub(crate) struct Anybody;
+
+impl FromRequestParts<Service> for Anybody {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
+        service.rates().request(&Peer::of(parts)?.inner.anybody.known.name)?;
+        Ok(Self)
     }
 }
 
