@@ -24,12 +24,13 @@ use axum::middleware::from_fn;
 use axum::response::Response;
 use axum::routing::get;
 use tower::ServiceExt;
-use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::metrics::Call;
 use crate::auth::Anybody;
+use crate::metrics::Call;
 use crate::page;
 use crate::problem::{Account, Code, Problem};
 use crate::service::Service;
@@ -43,6 +44,8 @@ use crate::trace;
                        clock is the moment before the request was sent, plus `server_elapsed_ms`, plus `validity_ms`."
     ),
     components(schemas(Account)),
+    modifiers(&Proofs),
+    security(("bearer" = []), ("certificate" = []), ()),
     tags(
         (name = "leases", description = "Locking, renewing, releasing"),
         (name = "locks", description = "Who has what"),
@@ -50,6 +53,21 @@ use crate::trace;
     )
 )]
 struct Document;
+
+/// How callers show who they are, where the service wants to know.
+struct Proofs;
+
+impl Modify for Proofs {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        let mut bearer = Http::new(HttpAuthScheme::Bearer);
+        bearer.description = Some("The token of a client, where the service has a file of clients".into());
+        components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+        let description = Some("Where the service knows an authority for them".into());
+        let certificate = SecurityScheme::MutualTls { description, deprecated: None, extensions: None };
+        components.add_security_scheme("certificate", certificate);
+    }
+}
 
 /// All calls.
 #[derive(Clone)]

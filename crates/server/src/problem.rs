@@ -292,12 +292,14 @@ impl IntoResponses for Problem {
             ("401", "Who asks is not known"),
             ("403", "Who asks may not do this, or has no lease of that name"),
             ("404", "There is no such call"),
+            ("405", "The call has another method"),
             ("408", "The request did not arrive in time"),
             ("409", "Somebody else's lease stands in the way"),
             ("410", "The lease is lost, or the key was released"),
             ("413", "The body is too long"),
             ("415", "The body is not JSON"),
             ("429", "Too many requests"),
+            ("500", "A mistake of the service"),
             ("503", "Too few nodes answered, or the service is about to stop"),
         ];
         let schema = || Ref::from_schema_name(Account::name());

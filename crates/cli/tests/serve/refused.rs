@@ -44,6 +44,21 @@ fn what_cannot_be_locked_is_refused_by_name() {
 
 #[test]
 fn a_wrong_value_is_not_repeated() {
+#[test]
+fn what_cannot_be_broken_is_refused_by_name() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a"})).expect(201);
+    let other = json!({"fence": granted.number("fence") - 1, "reason": "a test"});
+    let refused = service.post("/v1/locks/a/break", &other).problem(409, "other-lease");
+    assert_eq!(refused.body["fence"], granted.body["fence"]);
+    service.post("/v1/leases/renew", &granted.lease()).expect(200);
+    service.post("/v1/locks/b/break", &other).problem(409, "not-held");
+    for wrong in [json!({"fence": 1, "reason": " "}), json!({"reason": "x"}), json!({"digest": "x", "reason": "x"})] {
+        service.post("/v1/locks/a/break", &wrong).problem(400, "invalid-request");
+    }
+}
+
     let user = User::new();
     let service = Service::start(&user);
     let refused = service.post("/v1/leases/renew", &json!({"name": "a", "lease_id": ["q1.secret"]}));
@@ -61,7 +76,27 @@ fn a_call_that_there_is_not_is_named() {
     service.get("/v1/locks?page=2").problem(400, "invalid-request");
     service.get("/v1/locks/%ff").problem(400, "invalid-name");
     service.get("/v1/history?limit=x").problem(400, "invalid-request");
-    assert_eq!(service.get("/openapi.json").expect(200).body["openapi"], "3.1.0");
+}
+
+#[test]
+fn the_document_tells_who_may_call_and_every_status_there_is() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let document = service.get("/openapi.json").expect(200);
+    assert_eq!((document.kind.as_str(), &document.body["openapi"]), ("application/json", &json!("3.1.0")));
+    let document = document.body;
+    let schemes = &document["components"]["securitySchemes"];
+    assert_eq!(
+        (&schemes["bearer"]["scheme"], &schemes["certificate"]["type"]),
+        (&json!("bearer"), &json!("mutualTLS"))
+    );
+    // Either, or neither where anybody may call.
+    assert_eq!(document["security"], json!([{"bearer": []}, {"certificate": []}, {}]));
+    assert_eq!(document["paths"]["/healthz"]["get"]["security"], json!([{}]), "nobody is asked");
+    let locking = document["paths"]["/v1/leases"]["post"]["responses"].as_object().unwrap();
+    let told: Vec<&str> = locking.keys().map(String::as_str).collect();
+    let wanted = "200 201 400 401 403 404 405 408 409 410 413 415 429 500 503";
+    assert_eq!(told.join(" "), wanted);
 }
 
 #[test]

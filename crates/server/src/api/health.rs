@@ -13,7 +13,7 @@ use crate::view::NodesView;
 
 /// Whether this replica is alive.
 #[utoipa::path(
-    get, path = "/healthz", tag = "service",
+    get, path = "/healthz", tag = "service", security(()),
     responses((status = 200, description = "It is", content_type = "text/plain", body = String))
 )]
 pub(super) async fn healthz() -> &'static str {
@@ -22,7 +22,7 @@ pub(super) async fn healthz() -> &'static str {
 
 /// Whether this replica can lock anything: a majority of the nodes votes, and it is not about to stop.
 #[utoipa::path(
-    get, path = "/readyz", tag = "service",
+    get, path = "/readyz", tag = "service", security(()),
     responses((status = 200, description = "It can", body = NodesView), Problem)
 )]
 pub(super) async fn readyz(State(service): State<Service>) -> Response {

@@ -2,7 +2,7 @@
 
 use quorlock::{
     AcquireError, BreakError, ConfigError, ExtendError, HeldError, HistoryError, InspectError, ListError, LostError,
-    ReleaseError, Tally,
+    ReleaseError, Tally, Target,
 };
 
 use super::{Code, Problem};
@@ -124,7 +124,13 @@ impl From<BreakError> for Problem {
         match error {
             BreakError::Config(error) => error.into(),
             BreakError::NotHeld { .. } => Self::new(Code::NotHeld, detail),
-            BreakError::Other(other) => Self::new(Code::OtherLease, detail).with_holder(other.holder.as_ref()),
+            BreakError::Other(other) => {
+                let mut problem = Self::new(Code::OtherLease, detail).with_holder(other.holder.as_ref());
+                if let Target::Fence(fence) = other.target {
+                    problem.0.fence = Some(fence.get());
+                }
+                problem
+            }
             BreakError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
             BreakError::Closed => closed(),
             _ => Self::new(Code::Internal, detail),
