@@ -29,6 +29,8 @@ fn what_cannot_be_locked_is_refused_by_name() {
         (json!({"name": "a", "mode": "slots", "slots": 0}), "invalid-request"),
         (json!({"name": "a", "mode": "slots", "slots": 1_025}), "invalid-request"),
         (json!({"name": "a", "mode": "slots", "slots": 2, "key": "k".repeat(22)}), "invalid-request"),
+        (json!({"names": ["a"], "key": "k".repeat(22)}), "invalid-request"),
+        (json!({"names": ["a"], "owner": "o".repeat(22)}), "invalid-request"),
         (json!({"name": "a", "mode": "plain"}), "invalid-request"),
         (json!({"name": "a", "nmae": "b"}), "invalid-request"),
         (json!({"name": 1}), "invalid-request"),
@@ -42,8 +44,6 @@ fn what_cannot_be_locked_is_refused_by_name() {
     }
 }
 
-#[test]
-fn a_wrong_value_is_not_repeated() {
 #[test]
 fn what_cannot_be_broken_is_refused_by_name() {
     let user = User::new();
@@ -59,6 +59,8 @@ fn what_cannot_be_broken_is_refused_by_name() {
     }
 }
 
+#[test]
+fn a_wrong_value_is_not_repeated() {
     let user = User::new();
     let service = Service::start(&user);
     let refused = service.post("/v1/leases/renew", &json!({"name": "a", "lease_id": ["q1.secret"]}));
