@@ -43,6 +43,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// How long a request's head, and then its body, may take to arrive.
     pub read: Duration,
+    /// How long a client may take nothing of what it is sent.
+    pub write: Duration,
     /// All headers of a request together, in bytes.
     pub head_bytes: usize,
     /// How many headers a request may have.
@@ -69,6 +71,7 @@ impl Default for Limits {
         Self {
             body_bytes: 1024 * 1024,
             read: Duration::from_secs(10),
+            write: Duration::from_secs(10),
             head_bytes: 16 * 1024,
             headers: 64,
             connections: 20_000,

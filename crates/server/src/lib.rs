@@ -37,6 +37,7 @@ mod listener;
 mod metrics;
 mod page;
 mod problem;
+mod outflow;
 mod rate;
 mod request;
 mod service;

@@ -23,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::api::Calls;
 use crate::auth::Peer;
 use crate::config::{Config, Limits};
+use crate::outflow::Outflow;
 use crate::problem::{Code, Problem};
 use crate::rate::FORGET_EVERY;
 use crate::service::Service;
@@ -33,6 +34,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// When a connection on which nothing happens is probed, and how often.
 const PROBE_AFTER: Duration = Duration::from_secs(15);
 const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// How much may be under way to a client that does not read, in the kernel's own memory.
+const SEND_BUFFER_BYTES: usize = 256 * 1024;
 
 /// Why a service does not run.
 #[derive(Debug, thiserror::Error)]
@@ -160,8 +163,10 @@ impl Door {
         };
         // Answers are small and wanted at once. A peer that has vanished is noticed, and does not wait for ever.
         let _ = stream.set_nodelay(true);
-        let _ = SockRef::from(&stream)
-            .set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY));
+        let socket = SockRef::from(&stream);
+        let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY));
+        let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
+        let stream = Outflow::new(stream, self.limits.write);
         let (calls, limits, stopped) = (self.calls.clone(), self.limits, self.stopped.clone());
         let (acceptor, counted) = (self.acceptor.clone(), Open::new(&self.service));
         tasks.spawn(async move {

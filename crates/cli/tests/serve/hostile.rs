@@ -23,8 +23,12 @@ fn send(service: &Service, bytes: &[u8]) -> String {
 }
 
 fn post(body: &[u8]) -> Vec<u8> {
+    post_with("", body)
+}
+
+fn post_with(headers: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
-        "POST /v1/leases HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+        "POST /v1/leases HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n{headers}\
          content-length: {}\r\n\r\n",
         body.len()
     );
@@ -131,4 +135,32 @@ fn slow_clients_are_hung_up_on_and_hold_nobody_up() {
             });
         }
     });
+}
+
+#[test]
+fn whoever_does_not_read_is_hung_up_on_and_does_not_wait_for_ever() {
+    let user = User::new();
+    let service = Service::start(&user);
+    // More than fits between the two ends of a connection.
+    for part in 0..2 {
+        let names: Vec<String> = (0..1_000).map(|number| format!("{part}/{number:0>500}")).collect();
+        service.lock(&json!({"names": names, "ttl_ms": 60_000})).expect(201);
+    }
+    let ask = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(service.socket()).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    };
+    let followers = |count: u32| {
+        let metrics = service.get("/metrics").expect(200).body;
+        metrics.as_str().unwrap().contains(&format!("quorlock_followers {count}\n"))
+    };
+    let _follower = ask(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n");
+    eventually("somebody follows", || followers(1));
+    service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
+    let body = br#"{"name": "a", "wait_ms": 1000}"#;
+    let _waiter = ask(&post_with("accept: text/event-stream\r\n", body));
+    eventually("its wait is over", || service.log().contains("wait-timeout"));
+    assert_eq!(service.status("a")["waiting"], 0);
+    eventually("nobody follows", || followers(0));
 }
