@@ -179,6 +179,14 @@ impl Client {
         wait(self.client.retire(name, owner, keep_out))
     }
 
+    /// Retires the owner of a lease that was handed over. See [`crate::Client::retire_owner_of`].
+    ///
+    /// # Errors
+    /// [`ReleaseError`] when too few nodes acknowledged.
+    pub fn retire_owner_of(&self, lease: &HandedLease, keep_out: Duration) -> Result<Released, ReleaseError> {
+        wait(self.client.retire_owner_of(lease, keep_out))
+    }
+
     /// What has happened to locks, newest first. See [`crate::Client::history`].
     ///
     /// # Errors

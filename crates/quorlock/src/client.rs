@@ -263,7 +263,21 @@ impl Client {
         keep_out: Duration,
     ) -> Result<Released, ReleaseError> {
         let recipe = Recipe::new(Arc::clone(&self.handle), name.as_ref());
-        asking::retire(&self.handle.cluster, recipe.place()?, owner.id(), keep_out).await
+        asking::retire(&self.handle.cluster, recipe.place()?, owner.id(), keep_out, None).await
+    }
+
+    /// [Retires](Self::retire) the owner of a lease that was handed over; one without an owner is
+    /// [released](Self::release).
+    ///
+    /// # Errors
+    /// [`ReleaseError::NoQuorum`] when too few nodes acknowledged. It may be called again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop what is under way; it can be called again.
+    pub async fn retire_owner_of(&self, lease: &HandedLease, keep_out: Duration) -> Result<Released, ReleaseError> {
+        let Some(owner) = lease.owner() else { return self.release(lease).await };
+        let recipe = Recipe::new(Arc::clone(&self.handle), lease.name().as_str());
+        asking::retire(&self.handle.cluster, recipe.place()?, owner.id(), keep_out, Some(lease)).await
     }
 
     /// What has happened to locks, newest first: breaks, and what clients with a [history](ClientBuilder::history) have

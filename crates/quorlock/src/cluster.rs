@@ -18,7 +18,7 @@ use quorlock_core::watchdog::Renewals;
 use crate::declare;
 use crate::entropy::SystemDice;
 use crate::error::{CloseError, ConfigError, InitError};
-use crate::handed::Doubts;
+use crate::handed::Noted;
 use crate::history::{Chronicle, Event};
 use crate::keeper::Mending;
 use crate::leases::Leases;
@@ -136,7 +136,9 @@ pub(crate) struct Cluster {
     /// Leases that were handed over before all nodes had granted them.
     pub(crate) mending: Mending,
     /// Leases of others that may be lost.
-    pub(crate) doubts: Doubts,
+    pub(crate) doubts: Noted,
+    /// Leases that were handed over, and are over as far as is known here: that is told once.
+    pub(crate) ended: Noted,
     /// Attempts that may still have something to give back.
     pub(crate) pending: Arc<Pending>,
     /// Attempts that wait in line.
@@ -167,7 +169,8 @@ impl Cluster {
             membership: Arc::new(membership),
             leases: Arc::clone(&link.leases),
             mending: Mending::default(),
-            doubts: Doubts::default(),
+            doubts: Noted::default(),
+            ended: Noted::default(),
             chronicle: Chronicle::default(),
             pending: Arc::clone(&link.pending),
             waiters: Arc::clone(&link.waiters),

@@ -1,7 +1,7 @@
 //! A lease that nobody holds here: what it takes to extend, check and release it, anywhere.
 
 pub(crate) mod asking;
-mod doubts;
+mod noted;
 mod text;
 
 use std::fmt;
@@ -15,7 +15,7 @@ use quorlock_core::name::{Holder, LeaseId, Name};
 use quorlock_core::time::Ttl;
 
 use crate::owner::Owner;
-pub(crate) use doubts::Doubts;
+pub(crate) use noted::Noted;
 pub use text::LeaseTextError;
 #[cfg(test)]
 pub(crate) use text::sum;

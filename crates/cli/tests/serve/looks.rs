@@ -10,6 +10,12 @@ fn names(page: &Value) -> Vec<&str> {
     page["locks"].as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()
 }
 
+/// What has happened to a lock, newest first. The service knows at once what it has done itself.
+fn happened(service: &Service, name: &str) -> Vec<Value> {
+    let told = service.get(&format!("/v1/history?name={name}")).expect(200).body;
+    told["events"].as_array().unwrap().clone()
+}
+
 #[test]
 fn locks_are_listed_page_by_page_in_order() {
     let user = User::new();
@@ -100,13 +106,43 @@ fn what_happened_is_written_down() {
     let granted = service.lock(&json!({"name": "a", "label": "w"})).expect(201);
     service.release(&granted);
     service.lock(&json!({"name": "b"})).expect(201);
-    let told = || {
-        let events = service.get("/v1/history?name=a").expect(200).body["events"].clone();
-        events.as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
-    };
-    eventually("it is written", || told() == ["released", "granted"]);
+    let events = happened(&service, "a");
+    let told: Vec<&Value> = events.iter().map(|event| &event["what"]).collect();
+    assert_eq!(told, ["released", "granted"]);
     let newest = service.get("/v1/history?limit=1").expect(200).body;
     assert_eq!(newest["events"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_lease_that_was_not_renewed_in_time_is_written_down_as_lost() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a", "ttl_ms": 200, "label": "w"})).expect(201);
+    eventually("it has lapsed", || service.status("a")["held"] == false);
+    for _ in 0..3 {
+        service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+    }
+    let events = happened(&service, "a");
+    let told: Vec<&Value> = events.iter().map(|event| &event["what"]).collect();
+    assert_eq!(told, ["lost", "granted"], "newest first, and once");
+    assert_eq!((&events[0]["fence"], &events[0]["by"]["label"]), (&granted.body["fence"], &json!("w")));
+}
+
+#[test]
+fn a_key_ends_in_the_history_as_it_began() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let key = "5b1f0c52-6c1e-4d43-9d4e-3f0b7c1e9a11";
+    for (name, mode, by_lease) in [("a", "exclusive", true), ("b", "exclusive", false), ("c", "shared", true)] {
+        let ask = json!({"name": name, "mode": mode, "key": key, "label": "w"});
+        let granted = service.lock(&ask).expect(201);
+        let what = if by_lease { granted.lease() } else { json!({"name": name, "key": key}) };
+        service.post("/v1/leases/release", &what).expect(204);
+        let [released, begun] = &happened(&service, name)[..] else { panic!("a grant and a release of {name}") };
+        assert_eq!((&released["what"], &begun["what"]), (&json!("released"), &json!("granted")));
+        assert_eq!(released["fence"], granted.body["fence"]);
+        assert_eq!((&released["by"], &released["mode"]), (&begun["by"], &begun["mode"]));
+    }
 }
 
 #[test]

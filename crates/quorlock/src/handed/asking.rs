@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_core::mode::OwnerId;
+use quorlock_core::fence::Fence;
+use quorlock_core::mode::{OwnerId, Period};
 use quorlock_core::name::Holder;
 use quorlock_core::quorum::Tally;
 use quorlock_core::time::{Moment, Ttl};
@@ -21,6 +22,8 @@ use crate::votes::{Votes, tally};
 
 /// The longest that an owner is kept out: a week.
 const TOMBSTONE_MILLIS_MAX: u64 = 7 * 24 * 60 * 60 * 1_000;
+/// How long a lease is remembered to be over, from the last time that somebody asked for it.
+const ENDED_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// Restarts the ttl where the vote stands: a vote that is gone is not given again, since nobody here knows whether the
 /// lease was lost meanwhile.
@@ -28,7 +31,7 @@ const TOMBSTONE_MILLIS_MAX: u64 = 7 * 24 * 60 * 60 * 1_000;
 /// A lease that no majority can have any more is given back where it stands. One that no majority was known to have the last
 /// time is looked at first: whoever goes on asking must not keep a few votes standing that are of no use to anyone.
 pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Duration, ExtendError> {
-    if cluster.doubts.is_doubted(lease.id, clock::now()) {
+    if cluster.doubts.has(lease.id, clock::now()) {
         let look = Request::Check { attempt: lease.id, slot: lease.slot() };
         settle(cluster, lease, outlook(cluster, lease, look).await)?;
     }
@@ -43,20 +46,35 @@ pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resul
     Ok(settle(cluster, lease, outlook(cluster, lease, request).await)?)
 }
 
-/// Remembers what came of an extension, for the next.
+/// Remembers what came of an extension, for the next. A loss is told once, to those who look at the history.
 fn settle(cluster: &Arc<Cluster>, lease: &HandedLease, outlook: Result<Duration, Doubt>) -> Result<Duration, Doubt> {
+    let now = clock::now();
     match &outlook {
-        Ok(_) => cluster.doubts.dispel(lease.id),
-        Err(Doubt::Lost(LostError::Taken)) => {
-            cluster.doubts.dispel(lease.id);
+        Ok(_) => cluster.doubts.forget(lease.id),
+        Err(Doubt::Lost { why: LostError::Taken, .. }) => {
+            cluster.doubts.forget(lease.id);
             if let Ok(place) = place(cluster, lease) {
                 give_back(cluster, lease, &place, None);
             }
         }
-        Err(Doubt::Lost(_) | Doubt::NoQuorum(_)) => cluster.doubts.add(lease.id, lease.ttl, clock::now()),
+        Err(Doubt::Lost { .. } | Doubt::NoQuorum(_)) => {
+            cluster.doubts.add(lease.id, now + lease.ttl.duration(), now);
+        }
         Err(Doubt::Config(_) | Doubt::Closed) => {}
     }
+    if let Err(Doubt::Lost { why, was_ended }) = &outlook
+        && !cluster.ended.add(lease.id, now + ENDED_FOR, now)
+        && !was_ended
+    {
+        cluster.note(|| event(cluster, lease, What::Lost).because(&why.to_string()));
+    }
     outlook
+}
+
+/// Something that has happened to a lease that was handed over.
+fn event(cluster: &Cluster, lease: &HandedLease, what: What) -> Event {
+    let event = Event::now(cluster, &lease.name, what, lease.fence);
+    event.by(Holder::decode(&lease.holder), word_for(lease.mode, lease.fence))
 }
 
 /// Looks where the vote stands, and for how long.
@@ -71,16 +89,15 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resu
     let place = place(cluster, lease)?;
     let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(ReleaseError::Closed)?;
     give_back(cluster, lease, &place, Some(&votes));
+    let now = clock::now();
+    cluster.ended.add(lease.id, now + ENDED_FOR, now);
     let quorum = cluster.settings.quorum;
     let said =
         votes.wait(|said| count(said, is_grant) >= quorum.majority() || count(said, is_refusal) > quorum.spare());
     let said: Vec<_> = said.await.into_iter().map(Some).collect();
     let (stood, gone) = (count(&said, is_grant), count(&said, is_refusal));
     if stood >= quorum.majority() {
-        cluster.note(|| {
-            let event = Event::now(cluster, &lease.name, What::Released, lease.fence);
-            event.by(Holder::decode(&lease.holder), word_for(lease.mode, lease.fence))
-        });
+        cluster.note(|| event(cluster, lease, What::Released));
         return Ok(Released::Standing);
     }
     if stood + gone >= quorum.majority() {
@@ -110,13 +127,19 @@ fn give_back(cluster: &Arc<Cluster>, lease: &HandedLease, place: &Arc<Place>, vo
 }
 
 /// Takes back every entry of an owner, on every node, with a note that keeps it out: what others may have under way for it
-/// is not known here.
+/// is not known here. `lease` is one of them, where that is known.
 pub(crate) async fn retire(
     cluster: &Arc<Cluster>,
     place: &Arc<Place>,
     owner: OwnerId,
     keep_out: Duration,
+    lease: Option<&HandedLease>,
 ) -> Result<Released, ReleaseError> {
+    let end = match lease {
+        // What was held cannot be asked for any more when it is known that something was.
+        None if cluster.settings.history => Some(end_of(cluster, place, owner).await),
+        _ => None,
+    };
     let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(ReleaseError::Closed)?;
     cluster.mending.end_all_of(owner, place);
     let tombstone = u64::try_from(keep_out.as_millis()).unwrap_or(u64::MAX).clamp(1, TOMBSTONE_MILLIS_MAX);
@@ -132,13 +155,48 @@ pub(crate) async fn retire(
     if !stood {
         return Ok(Released::Gone);
     }
-    cluster.note(|| Event::now(cluster, &place.name, What::Released, None).by(None, "reentrant"));
+    cluster.note(|| match (lease, end) {
+        (Some(lease), _) => event(cluster, lease, What::Released),
+        (None, end) => {
+            let (fence, holder, mode) = end.unwrap_or_default();
+            Event::now(cluster, &place.name, What::Released, fence).by(holder, mode)
+        }
+    });
     Ok(Released::Standing)
+}
+
+/// How an owner holds a name, as far as the nodes can tell: its fence, who it is and in which mode. Readers are not told
+/// apart.
+async fn end_of(
+    cluster: &Arc<Cluster>,
+    place: &Arc<Place>,
+    owner: OwnerId,
+) -> (Option<Fence>, Option<Holder>, &'static str) {
+    let Some(votes) = Votes::by(cluster, cluster.settings.look_deadline()) else { return Default::default() };
+    votes.ask(cluster, place, Request::Inspect);
+    let is_report = |outcome: &Outcome| matches!(outcome, Outcome::Voted { vote: Vote::Report(_), .. });
+    let said = votes.wait(|said| count(said, is_report) >= cluster.settings.quorum.majority()).await;
+    let reports = said.into_iter().filter_map(|outcome| match outcome {
+        Outcome::Voted { vote: Vote::Report(report), .. } => Some(report),
+        _ => None,
+    });
+    let held = reports.filter_map(|report| Some((report.fence, report.held?)));
+    // The seal has seen to it that a majority carries the highest.
+    let highest = held.max_by_key(|(fence, held)| (held.period == Period::Reentrant(owner), *fence));
+    match highest {
+        Some((fence, held)) if held.period == Period::Reentrant(owner) => (Some(fence), held.holder, "reentrant"),
+        Some((_, held)) if held.period == Period::Shared => (None, None, "shared"),
+        _ => Default::default(),
+    }
 }
 
 /// Why it is not known that a lease stands.
 enum Doubt {
-    Lost(LostError),
+    Lost {
+        why: LostError,
+        /// Whether a node says that somebody ended it: a release, or a break, that is told of by itself.
+        was_ended: bool,
+    },
     NoQuorum(Tally),
     Config(ConfigError),
     Closed,
@@ -157,10 +215,11 @@ async fn outlook(cluster: &Arc<Cluster>, lease: &HandedLease, request: Request) 
     match validity::mth_largest(ends, quorum.majority()) {
         Some(until) => {
             let left = validity::left(until.before(cluster.settings.drift.of(lease.ttl)), clock::now());
-            if left.is_zero() { Err(Doubt::Lost(LostError::Expired)) } else { Ok(left) }
+            let expired = Doubt::Lost { why: LostError::Expired, was_ended: false };
+            if left.is_zero() { Err(expired) } else { Ok(left) }
         }
         None if said.iter().filter(|outcome| is_refusal(outcome)).count() > quorum.spare() => {
-            Err(Doubt::Lost(LostError::Taken))
+            Err(Doubt::Lost { why: LostError::Taken, was_ended: said.iter().any(is_end) })
         }
         None => Err(Doubt::NoQuorum(tally(cluster, said))),
     }
@@ -191,6 +250,12 @@ fn is_refusal(outcome: &Outcome) -> bool {
     matches!(why, Refusal::Absent | Refusal::Held { .. } | Refusal::Tombstoned | Refusal::Retired)
 }
 
+/// Whether the node says that somebody ended the lease.
+fn is_end(outcome: &Outcome) -> bool {
+    let Outcome::Voted { vote: Vote::Refusal(why), .. } = outcome else { return false };
+    matches!(why, Refusal::Tombstoned | Refusal::Retired)
+}
+
 /// Where the lease is kept, if it can be one of this cluster's.
 fn place(cluster: &Cluster, lease: &HandedLease) -> Result<Arc<Place>, ConfigError> {
     let settings = &cluster.settings;
@@ -204,7 +269,7 @@ macro_rules! from_doubt {
         $(impl From<Doubt> for $error {
             fn from(doubt: Doubt) -> Self {
                 match doubt {
-                    Doubt::Lost(lost) => Self::Lost(lost),
+                    Doubt::Lost { why, .. } => Self::Lost(why),
                     Doubt::NoQuorum(tally) => Self::NoQuorum { tally },
                     Doubt::Config(error) => Self::Config(error),
                     Doubt::Closed => Self::Closed,

@@ -215,6 +215,9 @@ macro_rules! on_all {
                 a_client_that_is_closed_has_written_everything,
                 nothing_is_remembered_unasked_but_breaks,
                 a_loss_is_remembered_with_its_reason,
+                a_handed_lease_that_lapsed_is_remembered_as_lost_once,
+                what_was_released_is_not_remembered_as_lost,
+                the_end_of_an_owner_is_remembered_like_any_other,
             }
             mixing {
                 every_kind_excludes_every_other,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Break, Client, Event, Target, What};
+use quorlock::{Break, Client, Event, ExtendError, HandedLease, Owner, Released, Target, What};
 use quorlock_testkit::eventually_async;
 
 use crate::backend::{Backend, everywhere};
@@ -90,4 +90,60 @@ pub(crate) async fn a_loss_is_remembered_with_its_reason(backend: &Backend) {
     assert!(events[1].reason.contains("it was broken"), "{events:?}");
     assert_eq!(client.history(1).await.unwrap().len(), 1);
     assert_eq!(client.history(0).await.unwrap(), []);
+}
+
+async fn is_lost(client: &Client, lease: &HandedLease) -> bool {
+    matches!(client.extend(lease).await, Err(ExtendError::Lost(_)))
+}
+
+pub(crate) async fn a_handed_lease_that_lapsed_is_remembered_as_lost_once(backend: &Backend) {
+    let client = chronicler(backend).await;
+    let lock = client.lock("x").ttl(Duration::from_millis(200));
+    let lease = lock.acquire().await.unwrap().hand_over().unwrap();
+    everywhere(&client, "x", "lapsed", |report| report.held.is_none()).await;
+    // Whoever does not believe it asks again.
+    for _ in 0..3 {
+        eventually_async("it is lost", async || is_lost(&client, &lease).await).await;
+    }
+    let events = remembered(&client, "x").await;
+    assert_eq!(whats(&events), [What::Granted, What::Lost]);
+    assert_eq!((events[1].fence, events[1].mode.as_str()), (lease.fence(), "exclusive"));
+    assert_eq!(events[1].holder.as_ref().unwrap().label, "the chronicler");
+    assert!(!events[1].reason.is_empty(), "{events:?}");
+}
+
+pub(crate) async fn what_was_released_is_not_remembered_as_lost(backend: &Backend) {
+    let (client, other) = (chronicler(backend).await, chronicler(backend).await);
+    let lease = client.lock("x").acquire().await.unwrap().hand_over().unwrap();
+    everywhere(&client, "x", "held", |report| report.held.is_some()).await;
+    assert_eq!(client.release(&lease).await, Ok(Released::Standing));
+    everywhere(&client, "x", "free", |report| report.held.is_none()).await;
+    assert!(is_lost(&client, &lease).await && is_lost(&other, &lease).await);
+    other.close(CLOSING).await.unwrap();
+    assert_eq!(whats(&remembered(&client, "x").await), [What::Granted, What::Released]);
+}
+
+pub(crate) async fn the_end_of_an_owner_is_remembered_like_any_other(backend: &Backend) {
+    let client = chronicler(backend).await;
+    for (name, by_lease, shared) in [("a", true, false), ("b", false, false), ("c", true, true)] {
+        let owner = Owner::new();
+        let lease = if shared {
+            client.rw(name).owned_by(&owner).read().await
+        } else {
+            client.reentrant(name).owned_by(&owner).acquire().await
+        };
+        let lease = lease.unwrap().hand_over().unwrap();
+        everywhere(&client, name, "held", |report| report.held.is_some()).await;
+        let released = if by_lease {
+            client.retire_owner_of(&lease, CLOSING).await
+        } else {
+            client.retire(name, &owner, CLOSING).await
+        };
+        assert_eq!(released, Ok(Released::Standing));
+        let events = remembered(&client, name).await;
+        assert_eq!(whats(&events), [What::Granted, What::Released]);
+        let told = |event: &Event| (event.fence, event.holder.clone(), event.mode.clone());
+        assert_eq!(told(&events[0]), told(&events[1]), "{events:?}");
+        assert_eq!(events[0].fence, lease.fence());
+    }
 }

@@ -32,7 +32,7 @@ pub(super) struct Happened {
     events: Vec<EventView>,
 }
 
-/// Look back: what was granted and released through services, and what was broken by anybody.
+/// Look back: what was granted, released and lost through services, and what was broken by anybody.
 #[utoipa::path(
     get, path = "/v1/history", tag = "locks", params(Which),
     responses((status = 200, description = "The newest events", body = Happened), Problem)

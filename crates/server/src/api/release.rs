@@ -6,14 +6,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use futures_util::StreamExt;
 use futures_util::stream::iter;
-use quorlock::Owner;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::batch::{AT_ONCE, LeaseRef, LeaseRefs, Named};
 use super::order;
 use crate::auth::{Caller, Scope};
-use crate::config::Limits;
 use crate::lease_id::LeaseWord;
 use crate::problem::Problem;
 use crate::request::Body;
@@ -61,7 +59,9 @@ pub(super) async fn release(
         };
         caller.may_with(Scope::Lock, &name)?;
         let key = order::check_secret("a key", key)?;
-        retire(&service, &name, &order::of_key(&name, &key)).await?;
+        // Whatever any replica has, or is about to get, for the key is over.
+        service.client().retire(&name, &order::of_key(&name, &key), spent_for(&service)).await?;
+        service.metrics().releases.inc();
         return Ok(StatusCode::NO_CONTENT);
     }
     match LeaseRefs::new(name, lease_id, leases).check(service.limits())? {
@@ -79,18 +79,16 @@ pub(super) async fn release(
 async fn release_one(service: &Service, caller: &Caller, lease: &LeaseRef) -> Result<(), Problem> {
     caller.may_with(Scope::Lock, &lease.name)?;
     let LeaseWord { lease, is_keyed } = LeaseWord::read(&lease.name, &lease.lease_id)?;
-    if let Some(owner) = lease.owner().filter(|_| is_keyed) {
-        return retire(service, lease.name().as_str(), &owner).await;
+    if is_keyed {
+        service.client().retire_owner_of(&lease, spent_for(service)).await?;
+    } else {
+        service.client().release(&lease).await?;
     }
-    service.client().release(&lease).await?;
     service.metrics().releases.inc();
     Ok(())
 }
 
-/// Whatever any replica has, or is about to get, for this owner is over.
-async fn retire(service: &Service, name: &str, owner: &Owner) -> Result<(), Problem> {
-    let Limits { wait, .. } = service.limits();
-    service.client().retire(name, owner, wait + SPENT_SLACK).await?;
-    service.metrics().releases.inc();
-    Ok(())
+/// How long a key is kept out: until no request with it can be under way.
+fn spent_for(service: &Service) -> Duration {
+    service.limits().wait + SPENT_SLACK
 }
