@@ -33,7 +33,8 @@ export class Heat {
     if (!name || fence == null) return;
     const lease = `${fence} ${name}`;
     if (what === 'granted') {
-      this.#granted.set(lease, at_ms);
+      // Whoever enters again has had it since the first time.
+      if (!this.#granted.has(lease)) this.#granted.set(lease, at_ms);
       if (this.#granted.size > NAMES_MAX) this.#granted.delete(this.#granted.keys().next().value);
       return;
     }

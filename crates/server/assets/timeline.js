@@ -18,6 +18,8 @@ export function leases(events, lock) {
   const open = new Map();
   for (const event of [...events].reverse()) {
     if (event.what === 'granted') {
+      // Whoever enters again goes on with the same lease.
+      if (event.fence != null && open.has(event.fence)) continue;
       const lease = { since: event.at_ms, until: null, by: event.by, fence: event.fence, end: null };
       open.set(event.fence, lease);
       found.push(lease);
@@ -32,6 +34,13 @@ export function leases(events, lock) {
   const held = lock?.held ? lock.fence : null;
   if (held != null && !open.has(held) && lock.since_ms != null) {
     found.push({ since: lock.since_ms, until: null, by: lock.holder, fence: held, end: null });
+  }
+  // One entry of several may have ended: what is held is not over.
+  for (const lease of found) {
+    if (lease.fence === held && lease.end === 'released') {
+      lease.until = null;
+      lease.end = null;
+    }
   }
   // Whoever does not hold any more without having said so has lapsed by the time the next one came.
   found.forEach((lease, at) => {

@@ -70,6 +70,11 @@ fn a_phone_has_room_for_every_view_and_tells_why() {
 }
 
 #[test]
+fn a_keyed_lease_is_held_from_its_first_try_to_its_release() {
+    holds("a_keyed_lease_is_held_from_its_first_try_to_its_release");
+}
+
+#[test]
 fn break_works_with_confirmation() {
     holds("break_works_with_confirmation");
 }

@@ -96,6 +96,31 @@ export const locks = {
     await visit.end();
   },
 
+  async a_keyed_lease_is_held_from_its_first_try_to_its_release() {
+    const ask = { name: 'keyed', ttl_ms: LONG_MS, key: 'key-0123456789abcdef0123456789abcdef', label: 'somebody' };
+    const visit = await Visit.begin(address);
+    const { page } = visit;
+    await visit.open('/history');
+    await caller.lock(ask);
+    const lease = await caller.lock(ask);
+    await visit.until(
+      'both tries are told',
+      () => page.locator('.history .space .row:not([hidden])').filter({ hasText: 'granted' }).count(),
+      (count) => count === 2,
+    );
+    await caller.release(lease);
+    const row = await visit.sees('.history .space .row', 'released');
+    assert.match(await row.textContent(), /held for \d/);
+    assert.match(await row.textContent(), new RegExp(`somebody.*${lease.fence}`));
+    await visit.open('/lock/keyed');
+    await visit.until(
+      'one lease, which was released',
+      () => page.locator('.strip .lease').evaluateAll((all) => all.map(({ dataset }) => dataset.end).join()),
+      (ends) => ends === 'released',
+    );
+    await visit.end();
+  },
+
   async break_works_with_confirmation() {
     const lease = await caller.lock({ name: 'db/primary', ttl_ms: LONG_MS, label: 'stuck' });
     const visit = await Visit.begin(address);
