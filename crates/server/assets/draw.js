@@ -81,6 +81,7 @@ export const eventKind = (what) =>
     'votes again': 'vote',
     restarted: 'wait',
     quarantined: 'wait',
+    gap: 'other',
   })[what] ?? 'away';
 
 /** An event's shape and word. */

@@ -48,7 +48,7 @@ export class Store {
     return lock.since_ms == null ? null : Math.max(0, clock.now() - lock.since_ms);
   }
 
-  _snapshot({ at_ms, nodes, locks, history }) {
+  _snapshot({ at_ms, nodes, locks, history, outages = [] }) {
     clock.set(at_ms);
     const before = this.locks;
     this.locks = new Map();
@@ -56,8 +56,11 @@ export class Store {
     for (const [name, lock] of before) if (!this.locks.has(name)) this.heat.see(name, lock, null);
     this._nodes(nodes);
     const known = new Set(this.history.map(identity));
-    const news = history.filter((event) => !known.has(identity(event)));
-    for (const event of news.reverse()) this._history(event);
+    const isNews = (event) => !known.has(identity(event));
+    // What is told does not reach back to what is known.
+    if (this.history.some(({ name }) => name) && history.length > 0 && history.every(isNews)) this._gap(history.at(-1));
+    for (const event of history.filter(isNews).reverse()) this._history(event);
+    for (const outage of outages.map(ofNode).filter(isNews).reverse()) this._history(outage);
     this.isKnown = true;
     this.seen ??= performance.now();
     this.version += 1;
@@ -75,13 +78,18 @@ export class Store {
   }
 
   _nodes(nodes) {
-    const before = new Map(this.nodes.nodes.map((node) => [node.node, node]));
-    for (const node of nodes.nodes) {
-      const old = before.get(node.node);
-      node.heard = performance.now();
-      if (old && (old.state !== node.state || old.restarts !== node.restarts)) this.#tell(node, old);
-    }
+    for (const node of nodes.nodes) node.heard = performance.now();
     this.nodes = nodes;
+  }
+
+  _node(outage) {
+    this._history(ofNode(outage));
+  }
+
+  /** Something that happened before this is missing. */
+  _gap({ at_ms }) {
+    const reason = 'more happened than was read: some of it is missing here';
+    this._history({ ...NOTHING, at_ms, what: 'gap', reason });
   }
 
   _history(event) {
@@ -108,14 +116,6 @@ export class Store {
     this.locks.set(lock.name, lock);
   }
 
-  /** What happens to nodes is not in the history of locks: it is seen from here. */
-  #tell(node, old) {
-    const restarted = node.restarts > old.restarts;
-    const what = restarted ? 'restarted' : node.state === 'voting' ? 'votes again' : node.state;
-    const reason = node.trouble ?? (restarted ? 'it lost its memory' : `it was ${old.state}`);
-    this._history({ at_ms: clock.now(), name: '', node: node.node, what, fence: null, by: null, mode: '', reason });
-  }
-
   #sample(seconds) {
     if (seconds <= this.sampled.at(-1)) return;
     this.sampled.push(seconds);
@@ -139,5 +139,11 @@ export class Store {
   }
 }
 
+/** An event that is about no lock. */
+const NOTHING = { name: '', node: null, fence: null, by: null, mode: '' };
+
+/** What happens to nodes is not in the history of locks: the service has seen it. */
+const ofNode = (outage) => ({ ...NOTHING, ...outage });
+
 /** The same for the same event, from wherever it was told. */
-export const identity = (event) => `${event.at_ms} ${event.what} ${event.fence} ${event.name}`;
+export const identity = (event) => `${event.at_ms} ${event.what} ${event.fence} ${event.name} ${event.node ?? ''}`;

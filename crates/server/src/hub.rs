@@ -2,13 +2,14 @@
 
 mod change;
 mod mark;
+mod outages;
 mod past;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use quorlock::{Client, Filter, LIST_MAX};
+use quorlock::{Client, Filter, HISTORY_MAX, HistoryError, LIST_MAX};
 use serde::Serialize;
 use tokio::sync::{Notify, broadcast, watch};
 
@@ -16,6 +17,7 @@ use crate::auth::Caller;
 use crate::view::{EventView, LockView, NodesView, millis};
 use change::Tracked;
 pub(crate) use mark::Mark;
+use outages::{Outage, Outages};
 use past::Past;
 
 /// How often the nodes are looked at.
@@ -28,6 +30,8 @@ const KEPT_MAX: usize = 20_000;
 const BEHIND_MAX: usize = 16_384;
 /// How many events of the history a snapshot has.
 const HISTORY_SHOWN: usize = 200;
+/// How many are read, as long as those do not reach back to what is known: at last all that the nodes keep.
+const HISTORY_READ: [usize; 3] = [HISTORY_SHOWN, 2_000, HISTORY_MAX];
 
 /// One thing to tell.
 #[derive(Debug)]
@@ -59,6 +63,7 @@ struct State {
     /// Newest first.
     history: Vec<EventView>,
     past: Past,
+    outages: Outages,
     looked: Option<Instant>,
 }
 
@@ -68,6 +73,7 @@ struct Snapshot<'a> {
     nodes: &'a NodesView,
     locks: Vec<&'a Tracked>,
     history: Vec<&'a EventView>,
+    outages: Vec<&'a Outage>,
 }
 
 #[derive(Serialize)]
@@ -86,6 +92,14 @@ struct Gone<'a> {
     name: &'a str,
 }
 
+#[derive(Serialize)]
+struct Gap {
+    at_ms: u64,
+}
+
+/// What to tell, as one line of JSON, and of which lock.
+type Tidings = Vec<(&'static str, String, Option<String>)>;
+
 impl Hub {
     pub(crate) fn new(client: Client, stopping: watch::Receiver<bool>) -> Arc<Self> {
         let nodes = NodesView::new(client.node_stats());
@@ -102,6 +116,7 @@ impl Hub {
                 nodes,
                 history: Vec::new(),
                 past: Past::default(),
+                outages: Outages::default(),
                 looked: None,
             }),
         })
@@ -121,7 +136,11 @@ impl Hub {
 
     async fn turn(&self) {
         if self.told.receiver_count() == 0 {
-            self.wanted.notified().await;
+            tokio::select! {
+                () = self.wanted.notified() => {}
+                // What happens to nodes is known only to whoever sees it.
+                () = tokio::time::sleep(PACE) => return self.glance(),
+            }
         }
         let began = Instant::now();
         self.look(began).await;
@@ -129,12 +148,21 @@ impl Hub {
         tokio::time::sleep(pause.saturating_sub(began.elapsed())).await;
     }
 
+    /// Looks at what this replica knows of the nodes anyway.
+    fn glance(&self) {
+        let nodes = NodesView::new(self.client.node_stats());
+        let mut state = self.state();
+        let news = state.outages.see(&nodes, unix_millis());
+        self.tell(&mut state, news.iter().map(|outage| ("node", json(outage), None)).collect());
+    }
+
     async fn look(&self, began: Instant) {
         let filter = Filter::default().limit(LIST_MAX);
-        let (listing, history) = tokio::join!(self.client.list(&filter), self.client.history(HISTORY_SHOWN));
+        let (listing, history) = tokio::join!(self.client.list(&filter), self.happened());
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
         let mut news = Vec::new();
+        news.extend(state.outages.see(&nodes, unix_millis()).iter().map(|outage| ("node", json(outage), None)));
         // Round trips and clocks are never the same.
         news.push(("nodes", json(&nodes), None));
         state.nodes = nodes;
@@ -148,17 +176,30 @@ impl Hub {
             Err(error) => (false, Some(error.to_string())),
         };
         if let Ok(history) = history {
-            let history: Vec<EventView> = history.iter().map(EventView::new).collect();
-            let fresh = state.past.add(&history);
-            // The first look has no earlier one to differ from.
-            if state.looked.is_some() {
-                news.extend(fresh.iter().map(|event| ("history", json(event), Some(event.name.clone()))));
-            }
-            state.history = history;
+            news.extend(state.remember(history));
         }
         let took_ms = millis(began.elapsed());
         let looked = Looked { at_ms: unix_millis(), took_ms, locks: state.locks.len(), is_cut, trouble };
         news.push(("look", json(&looked), None));
+        self.tell(&mut state, news);
+        state.looked = Some(Instant::now());
+        drop(state);
+        self.looks.send_modify(|looks| *looks += 1);
+    }
+
+    /// The newest events, newest first: as many as it takes to reach what is known.
+    async fn happened(&self) -> Result<Vec<EventView>, HistoryError> {
+        let mut events = Vec::new();
+        for limit in HISTORY_READ {
+            events = self.client.history(limit).await?.iter().map(EventView::new).collect();
+            if events.len() < limit || self.state().past.reaches(&events) {
+                break;
+            }
+        }
+        Ok(events)
+    }
+
+    fn tell(&self, state: &mut State, news: Tidings) {
         for (what, data, name) in news {
             let mark = state.last.next();
             state.last = mark;
@@ -169,9 +210,6 @@ impl Hub {
         }
         let surplus = state.kept.len().saturating_sub(KEPT_MAX);
         state.kept.drain(..surplus);
-        state.looked = Some(Instant::now());
-        drop(state);
-        self.looks.send_modify(|looks| *looks += 1);
     }
 
     /// Follows what changes, from now on or from behind what was read last.
@@ -197,7 +235,7 @@ impl Hub {
 
 impl State {
     /// What has changed since the last look.
-    fn compare(&mut self, locks: Vec<LockView>) -> Vec<(&'static str, String, Option<String>)> {
+    fn compare(&mut self, locks: Vec<LockView>) -> Tidings {
         let mut news = Vec::new();
         let mut before = std::mem::take(&mut self.locks);
         let (at, at_ms) = (Instant::now(), unix_millis());
@@ -215,10 +253,28 @@ impl State {
         news
     }
 
+    /// What has happened since the last look, of the newest events.
+    fn remember(&mut self, mut events: Vec<EventView>) -> Tidings {
+        let mut news = Vec::new();
+        if events.len() >= HISTORY_MAX && !self.past.meets(&events) {
+            let at_ms = events.last().map_or(0, |oldest| oldest.at_ms);
+            news.push(("gap", json(&Gap { at_ms }), None));
+        }
+        let fresh = self.past.add(&events, HISTORY_SHOWN);
+        // The first look has no earlier one to differ from.
+        if self.looked.is_some() {
+            news.extend(fresh.iter().map(|event| ("history", json(event), Some(event.name.clone()))));
+        }
+        events.truncate(HISTORY_SHOWN);
+        self.history = events;
+        news
+    }
+
     fn snapshot(&self, caller: &Caller) -> News {
         let locks = self.locks.iter().filter(|(name, _)| caller.sees(name)).map(|(_, tracked)| tracked).collect();
         let history = self.history.iter().filter(|event| caller.sees(&event.name)).collect();
-        let data = json(&Snapshot { at_ms: unix_millis(), nodes: &self.nodes, locks, history });
+        let outages = self.outages.seen().collect();
+        let data = json(&Snapshot { at_ms: unix_millis(), nodes: &self.nodes, locks, history, outages });
         News { mark: self.last, what: "snapshot", data, name: None }
     }
 }
@@ -275,3 +331,6 @@ fn json(value: &impl Serialize) -> String {
 fn unix_millis() -> u64 {
     millis(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests;

@@ -167,7 +167,7 @@ pub(crate) struct NodeView {
     /// Its URL, without secrets.
     pub(crate) node: String,
     /// `voting`, `quarantined`, `unreachable`, `unfit`, `skewed` or `silent`.
-    state: &'static str,
+    pub(crate) state: &'static str,
     /// Why it does not vote.
     pub(crate) trouble: Option<String>,
     /// For how long it has not voted, as far as this replica knows.
@@ -181,7 +181,7 @@ pub(crate) struct NodeView {
     /// How long 99 of 100 of them took at most.
     p99_us: Option<u64>,
     /// How often it has lost its memory since this replica first met it.
-    restarts: u64,
+    pub(crate) restarts: u64,
 }
 
 impl NodesView {

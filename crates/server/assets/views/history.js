@@ -1,4 +1,4 @@
-// What has happened: to locks by the nodes' word, to nodes as this page has seen it.
+// What has happened: to locks by the nodes' word, to nodes as this replica has seen it.
 
 import { Choice } from '../choice.js';
 import { h, write } from '../dom.js';
@@ -9,7 +9,7 @@ import { count, counted, moment, precisely } from '../words.js';
 const COLUMNS = [
   plain('at', 'When', (event) => moment(event.at_ms)),
   { id: 'what', label: 'What', draw: drawWhat },
-  plain('name', 'Lock or node', (event) => event.name || event.node),
+  plain('name', 'Lock or node', (event) => event.name || event.node || ''),
   { id: 'holder', label: 'Who', draw: (cell, event) => drawWho(cell, event.by) },
   plain('mode', 'How', (event) => event.mode),
   plain('fence', 'Fence', (event) => event.fence ?? ''),
@@ -20,11 +20,16 @@ const COLUMNS = [
   ),
 ];
 
+/** Those events, and gaps, in which there may be some. */
+function of(what) {
+  return (event) => event.what === what || event.what === 'gap';
+}
+
 const KINDS = [
   ['all', 'All', () => true],
-  ['grants', 'Grants', (event) => event.what === 'granted'],
-  ['lost', 'Losses', (event) => event.what === 'lost'],
-  ['broken', 'Breaks', (event) => event.what === 'broken'],
+  ['grants', 'Grants', of('granted')],
+  ['lost', 'Losses', of('lost')],
+  ['broken', 'Breaks', of('broken')],
   ['nodes', 'Nodes', (event) => event.node != null],
 ];
 
@@ -39,7 +44,10 @@ export function history({ store, place, go }) {
       if (!keys.has(event)) keys.set(event, (made += 1));
       return keys.get(event);
     },
-    open: (event) => go(event.node ? '/nodes' : `/lock/${encodeURIComponent(event.name)}`),
+    open: (event) => {
+      if (event.node) go('/nodes');
+      else if (event.name) go(`/lock/${encodeURIComponent(event.name)}`);
+    },
   });
   const choice = new Choice({
     label: 'Filter by name, who or why',
@@ -56,7 +64,7 @@ export function history({ store, place, go }) {
     { class: 'nothing' },
     empty(
       'Nothing to tell',
-      'Grants, losses and breaks are listed as they happen; nodes that stop or begin to vote, from when this page was opened.',
+      'Grants, losses and breaks are listed as they happen; nodes that stop or begin to vote, from when this replica was started.',
     ),
   );
   const element = h(

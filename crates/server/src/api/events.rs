@@ -16,8 +16,8 @@ use crate::service::Service;
 
 /// Follow what changes: locks, nodes and what has happened.
 ///
-/// `snapshot` has everything as of now; `lock`, `gone`, `nodes` and `history` what has changed since; `look` comes about
-/// once a second. With a `Last-Event-ID` of this replica that is not too old, the stream goes on behind it.
+/// `snapshot` has everything as of now; `lock`, `gone`, `nodes`, `node`, `history` and `gap` what has changed since; `look`
+/// comes about once a second. With a `Last-Event-ID` of this replica that is not too old, the stream goes on behind it.
 #[utoipa::path(
     get, path = "/v1/events", tag = "locks",
     params(("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was read")),

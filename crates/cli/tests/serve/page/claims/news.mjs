@@ -26,7 +26,50 @@ export const news = {
     await visit.page.keyboard.press('5');
     await visit.sees('.history .space .row', 'restarted');
     await visit.checked('a restart');
+    await visit.page.reload();
+    await visit.sees('.history .space .row', 'restarted');
     await visit.end();
+  },
+
+  async what_is_missing_in_the_history_is_shown() {
+    const event = (at_ms, name) => ({
+      at_ms,
+      name,
+      what: 'granted',
+      fence: at_ms,
+      by: null,
+      mode: 'exclusive',
+      reason: '',
+    });
+    const at_ms = Date.now();
+    const nodes = { total: 1, majority: 1, voting: 1, can_lose: 0, nodes: [] };
+    const door = await Door.open(address);
+    const tell = (history, more) => (response) => {
+      const say = (what, data) => response.write(`event: ${what}\ndata: ${JSON.stringify(data)}\n\n`);
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      say('snapshot', { at_ms, nodes, locks: [], history, outages: [] });
+      for (const [what, data] of more) say(what, data);
+    };
+    door.stream = tell(
+      [event(at_ms - 9_000, 'first')],
+      [
+        ['gap', { at_ms: at_ms - 5_000 }],
+        ['history', event(at_ms - 5_000, 'second')],
+      ],
+    );
+    const visit = await Visit.begin(door.address);
+    await visit.open('/history?only=grants');
+    const rows = () => visit.page.locator('.history .space .row:not([hidden]) .name').allTextContents();
+    await visit.until('the gap is between them', rows, (names) => names.join() === 'second,,first');
+    await visit.sees('.history .space .row', 'some of it is missing here');
+    await visit.checked('a gap');
+    // A stream that is begun anew tells of nothing that was known.
+    door.stream = tell([event(at_ms - 1_000, 'third')], []);
+    door.shut();
+    door.reopen();
+    await visit.until('there is another gap', rows, (names) => names.join() === 'third,,second,,first');
+    await visit.end(/Failed to load resource/);
+    door.close();
   },
 
   async a_stream_that_is_cut_says_so_and_comes_back() {
