@@ -39,6 +39,10 @@ fn a_thousand_wait_for_one_name_and_each_has_its_turn() {
     eventually("nobody waits", || service.status("a")["waiting"] == 0);
 }
 
+fn name_of(lock: &Value) -> String {
+    lock["name"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn ten_thousand_leases_are_held_renewed_listed_and_released() {
     const LEASES: usize = 10_000;
@@ -65,11 +69,24 @@ fn ten_thousand_leases_are_held_renewed_listed_and_released() {
     let (mut names, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = service.get(&format!("/v1/locks?limit=1000&cursor={cursor}")).expect(200).body;
-        names.extend(page["locks"].as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap().to_owned()));
+        names.extend(page["locks"].as_array().unwrap().iter().map(name_of));
         let Some(next) = page["next"].as_str() else { break };
         next.clone_into(&mut cursor);
     }
     assert_eq!(names, (0..LEASES).map(|number| format!("{number:05}")).collect::<Vec<_>>());
+    // Whoever begins to follow is told of all of them, once a look has been in time.
+    let mut events = service.follow(None);
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let is_cut = loop {
+        let event = events.next().unwrap();
+        match event.what.as_str() {
+            "snapshot" => seen.extend(event.data["locks"].as_array().unwrap().iter().map(name_of)),
+            "lock" => seen.extend([name_of(&event.data)]),
+            "look" if event.data["trouble"].is_null() && seen.len() >= LEASES => break event.data["is_cut"].clone(),
+            _ => {}
+        }
+    };
+    assert_eq!((seen.into_iter().collect::<Vec<_>>(), is_cut), (names, json!(false)));
     for batch in leases.chunks(1_000) {
         service.post("/v1/leases/release", &json!({"leases": batch})).expect(204);
     }

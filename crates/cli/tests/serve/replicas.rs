@@ -119,7 +119,105 @@ fn nothing_that_was_renewed_in_time_is_lost_and_nothing_is_granted_twice() {
         go_on(10);
         servers[0].kill();
         go_on(10);
+        eventually("requests are under way on it", || waiters(&replicas[0]) > 0);
         drop(replicas.remove(0));
         go_on(20);
+    });
+}
+
+/// How many wait on a replica just now.
+fn waiters(replica: &Service) -> u64 {
+    let metrics = replica.get("/metrics").expect(200).body;
+    let line = metrics.as_str().unwrap().lines().find_map(|line| line.strip_prefix("quorlock_waiters "));
+    line.unwrap().parse().unwrap()
+}
+
+/// A lease that somebody keeps, by that caller's own clock.
+#[derive(Clone, Copy)]
+struct Kept {
+    fence: u64,
+    until: Instant,
+}
+
+#[test]
+fn a_short_lease_outlives_its_replica_for_as_long_as_it_is_renewed() {
+    const TTL: Duration = Duration::from_secs(5);
+    const WAITERS: usize = 3;
+    let user = User::new();
+    let (_servers, nodes) = cluster(&user, 5);
+    let mut replicas: Vec<Service> = (0..2).map(|_| Service::with(&user, &["--nodes", &nodes])).collect();
+    let addresses: Vec<String> = replicas.iter().map(|replica| replica.address.clone()).collect();
+    let (stop, tries) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let kept: Mutex<Option<Kept>> = Mutex::default();
+
+    // Renews all the time, first on the replica that will die. A machine that is too busy for that has nothing to show: then it
+    // begins anew.
+    let keep = || {
+        let mut caller = Caller { replicas: &addresses, at: 0, agent: agent(None) };
+        while !stop.load(Ordering::SeqCst) {
+            let (sent, granted) = caller.ask("/v1/leases", &json!({"name": "a", "ttl_ms": TTL.as_millis() as u64}));
+            if granted.status == 409 {
+                continue;
+            }
+            let granted = granted.expect(201);
+            let (fence, mut until) = (granted.number("fence"), deadline(sent, &granted));
+            while !stop.load(Ordering::SeqCst) {
+                *kept.lock().unwrap() = Some(Kept { fence, until });
+                let (sent, renewed) = caller.ask("/v1/leases/renew", &granted.lease());
+                if Instant::now() >= until && renewed.status == 410 {
+                    break;
+                }
+                until = deadline(sent, &renewed.expect(200));
+                thread::sleep(TTL / 20);
+            }
+            *kept.lock().unwrap() = None;
+        }
+    };
+    // Whoever gets it has to have found it free: nobody may have been sure of it from before the request to after the answer.
+    let rival = || {
+        let mut caller = Caller { replicas: &addresses, at: 1, agent: agent(None) };
+        while !stop.load(Ordering::SeqCst) {
+            let before = *kept.lock().unwrap();
+            let (_, granted) = caller.ask("/v1/leases", &json!({"name": "a", "ttl_ms": 1_000}));
+            if granted.status != 409 {
+                let (granted, answered) = (granted.expect(201), Instant::now());
+                assert!(
+                    before.is_none_or(|kept| kept.until <= answered),
+                    "it was kept, and is granted to somebody else"
+                );
+                caller.ask("/v1/leases/release", &granted.lease()).1.expect(204);
+            }
+            tries.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let wait = || {
+        let url = format!("{}/v1/leases", addresses[0]);
+        agent(None).post(url).send_json(json!({"name": "a", "wait_ms": 600_000}))
+    };
+    thread::scope(|scope| {
+        let _curtain = Curtain(&stop);
+        let workers = [scope.spawn(keep), scope.spawn(rival)];
+        // The same lease, from some moment after this one.
+        let through_ttls = |mut since: Instant| {
+            let mut same = None;
+            eventually("it is kept for three ttls", || {
+                let Some(Kept { fence, until }) = *kept.lock().unwrap() else { return false };
+                if same.replace(fence).is_some_and(|same| same != fence) {
+                    since = Instant::now();
+                }
+                until >= since + TTL * 3 || workers.iter().any(thread::ScopedJoinHandle::is_finished)
+            });
+        };
+        through_ttls(Instant::now());
+        let waiters: Vec<_> = (0..WAITERS).map(|_| scope.spawn(wait)).collect();
+        eventually("they wait on it", || replicas[1].status("a")["waiting"] == WAITERS);
+        drop(replicas.remove(0));
+        for waiter in waiters {
+            waiter.join().unwrap().expect_err("its replica died under it");
+        }
+        let (killed, tried) = (Instant::now(), tries.load(Ordering::SeqCst));
+        through_ttls(killed);
+        assert!(tries.load(Ordering::SeqCst) > tried, "somebody wanted it meanwhile");
+        assert!(workers.iter().all(|worker| !worker.is_finished()), "nobody has found anything");
     });
 }
