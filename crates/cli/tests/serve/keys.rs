@@ -90,10 +90,12 @@ fn a_lost_answer_costs_nothing() {
     let (_servers, [one, other]) = replicas(&user);
     let lost = send_and_forget(&one, &ask(0));
     eventually("it is granted", || holds(&other) == 1);
+    let standing = other.status("a")["fence"].clone();
     // The replica dies before anybody has read a word of it.
     drop((one, lost));
     let granted = other.lock(&ask(0)).expect(201);
     assert_eq!(holds(&other), 2, "an entry for each try");
+    assert_eq!(granted.body["fence"], standing, "and one hold");
     other.release(&granted);
     eventually("nothing is left of either", || holds(&other) == 0);
     other.lock(&json!({"name": "a"})).expect(201);
@@ -152,6 +154,30 @@ fn the_end_of_one_try_leaves_what_another_has() {
         // The place of the one that was killed is kept for a while.
         other.lock(&json!({"name": "a", "wait_ms": 60_000})).expect(201);
     });
+}
+
+#[test]
+fn a_try_that_fails_with_votes_takes_back_its_own_entry_only() {
+    let user = User::new();
+    let (servers, [one, other]) = replicas(&user);
+    let granted = one.lock(&ask(0)).expect(201);
+    let is_everywhere = |service: &Service, holds: u64| {
+        let lock = service.status("a");
+        let held = lock["nodes"].as_array().unwrap().iter().filter(|node| node["held"] == true).count();
+        held == servers.len() && lock["holds"] == holds
+    };
+    eventually("it stands on every node", || is_everywhere(&one, 1));
+    servers[..3].iter().for_each(RedisServer::freeze);
+    let failed = other.post_once("/v1/leases", &ask(0)).problem(503, "no-quorum");
+    let nodes = failed.body["nodes"].as_array().unwrap();
+    assert_eq!(nodes.iter().filter(|node| node["vote"] == "granted").count(), 2, "{failed:?}");
+    servers[..3].iter().for_each(RedisServer::thaw);
+    eventually("only the first is left, on every node", || is_everywhere(&one, 1) && is_everywhere(&other, 1));
+    let renewed = other.post("/v1/leases/renew", &granted.lease()).expect(200);
+    assert_eq!(renewed.body["fence"], granted.body["fence"]);
+    other.lock(&json!({"name": "a"})).problem(409, "lock-held");
+    one.release(&granted);
+    other.lock(&json!({"name": "a"})).expect(201);
 }
 
 #[test]
