@@ -4,7 +4,7 @@ use quorlock_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::common::User;
-use crate::service::{Service, agent, answer, cluster, patiently};
+use crate::service::{Answer, Service, agent, answer, cluster, patiently};
 
 const KEY: &str = "key-0123456789abcdef0123456789abcdef";
 const OWNER: &str = "owner-0123456789abcdef0123456789abcdef";
@@ -21,6 +21,9 @@ fn keeps_secrets(service: &Service) {
     let granted = service.lock(&json!({"name": "a"})).expect(201);
     let keyed = service.lock(&json!({"name": "b", "key": KEY})).expect(201);
     let owned = service.lock(&json!({"name": "c", "owner": OWNER})).expect(201);
+    let streamed = service.wait(&json!({"name": "d"})).until("granted").data;
+    let streamed = Answer { status: 200, kind: String::new(), body: streamed };
+    let leases = [&granted, &keyed, &owned, &streamed];
     service.lock(&json!({"name": "a", "wait_ms": 50})).problem(409, "wait-timeout");
     let events = service.follow(None).until("snapshot").data.to_string();
     let shown = [
@@ -29,21 +32,26 @@ fn keeps_secrets(service: &Service) {
         service.get("/v1/history").body.to_string(),
         service.get("/metrics").body.to_string(),
         service.lock(&json!({"name": "b"})).body.to_string(),
+        service.post("/v1/leases/renew", &json!({"leases": leases.map(Answer::lease)})).expect(200).body.to_string(),
     ]
     .concat();
-    let leases = [&granted, &keyed, &owned];
+    let broken = service.lock(&json!({"name": "e"})).expect(201);
+    let reason = json!({"fence": broken.body["fence"], "mode": "now", "reason": "a test"});
+    let shown = shown + &service.post("/v1/locks/e/break", &reason).expect(200).body.to_string();
+    service.post("/v1/leases/renew", &broken.lease()).problem(410, "lease-lost");
     for lease in leases {
         service.post("/v1/leases/renew", &lease.lease()).expect(200);
         service.release(lease);
         service.post("/v1/leases/renew", &lease.lease()).problem(410, "lease-lost");
     }
-    eventually("it is logged", || service.log().matches("\"status\":410").count() == 3);
+    let shown = shown + &service.get("/v1/history").body.to_string();
+    eventually("it is logged", || service.log().matches("\"status\":410").count() == 5);
     let told = service.log() + &shown;
-    let parts = leases.map(|lease| lease.text("lease_id"));
+    let parts: Vec<String> = leases.iter().chain([&&broken]).map(|lease| lease.text("lease_id")).collect();
     // The 32 digits that sign the lease, and those of its owner, wherever they stand in the word.
     let is_secret = |part: &&str| part.len() >= 32 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     let secrets: Vec<&str> = parts.iter().flat_map(|word| word.split(['.', ':'])).filter(is_secret).collect();
-    assert_eq!(secrets.len(), 5, "three leases, two owners");
+    assert_eq!(secrets.len(), 7, "five leases, two owners");
     for secret in secrets.into_iter().chain([KEY, OWNER]).chain(parts.iter().map(String::as_str)) {
         assert!(!told.contains(secret), "{secret} is in {told}");
     }

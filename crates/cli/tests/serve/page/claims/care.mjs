@@ -62,16 +62,18 @@ export const care = {
     const plain = await caller.lock({ name: 'secret', ttl_ms: LONG_MS, label: 'holder' });
     const owner = 'owner-0123456789abcdef0123456789abcdef';
     const owned = await caller.lock({ name: 'owned', ttl_ms: LONG_MS, owner });
-    const secrets = [plain, owned].flatMap(({ lease_id }) => [
+    const key = 'key-0123456789abcdef0123456789abcdef';
+    const keyed = await caller.lock({ name: 'keyed', ttl_ms: LONG_MS, key });
+    const secrets = [plain, owned, keyed].flatMap(({ lease_id }) => [
       lease_id,
       ...lease_id.split(/[.:]/).filter((part) => /^[0-9a-f]{32,}$/i.test(part)),
     ]);
-    assert.equal(secrets.length, 5, 'two leases, and what signs them, with an owner');
+    assert.equal(secrets.length, 8, 'three leases, and what signs them, with two owners');
     const visit = await Visit.begin(address);
     const seen = [];
-    for (const path of ['/locks', '/lock/secret', '/lock/owned', '/nodes', '/hot', '/history']) {
+    for (const path of ['/locks', '/lock/secret', '/lock/owned', '/lock/keyed', '/nodes', '/hot', '/history']) {
       await visit.open(path);
-      if (path === '/locks') await visit.sees('.locks .space .row', 'owned');
+      if (path === '/locks') await visit.sees('.locks .space .row', 'keyed');
       if (path.startsWith('/lock/')) await visit.sees('.facts', 'Fence');
       seen.push(
         await visit.page.evaluate(
@@ -79,9 +81,10 @@ export const care = {
         ),
       );
     }
-    for (const secret of [...secrets, owner]) assert.ok(![...seen, ...visit.asked].join('\n').includes(secret), secret);
+    for (const secret of [...secrets, owner, key]) assert.ok(![...seen, ...visit.asked].join('\n').includes(secret), secret);
     await caller.release(plain);
     await caller.release(owned);
+    await caller.release(keyed);
     await visit.end();
   },
 
