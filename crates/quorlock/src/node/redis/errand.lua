@@ -14,6 +14,23 @@ local accepted = 0
 
 local function number(x) return string.format('%.0f', x) end
 
+-- What could not be read again as it is written is not written: here it would let a node vote too early, or never again.
+local function is_count(x) return x and #x < 16 and (x == '0' or string.find(x, '^[1-9]%d*$')) end
+local function is_id(x) return x and #x == 32 and string.find(x, '^[0-9a-f]+$') end
+local function is_word(x) return x and string.find(x, '^[!-~]*$') end
+local function is_offset(x) return x and (x == '' or is_count(string.match(x, '^%-?(.*)$'))) end
+local function is_life()
+  return is_word(ARGV[2]) and is_id(ARGV[3]) and is_word(ARGV[4]) and ARGV[4] ~= '' and is_count(ARGV[5])
+    and is_count(ARGV[6]) and is_count(ARGV[7])
+end
+local sound = errand == 'look' or errand == 'init' and is_life()
+  or errand == 'hello' and is_life() and is_word(ARGV[8]) and is_offset(ARGV[9])
+  or errand == 'reconfigure' and is_life() and is_offset(ARGV[8]) and (ARGV[9] == '0' or ARGV[9] == '1')
+  or errand == 'ripen' and is_id(ARGV[2])
+  or errand == 'witness' and is_id(ARGV[2]) and is_id(ARGV[3])
+  or errand == 'add' and is_id(ARGV[2]) and is_id(ARGV[3]) and is_count(ARGV[4])
+if not sound then return redis.error_reply('ERR not an errand') end
+
 local before = mark and tonumber(string.match(mark, ' (%d+)$'))
 
 -- ARGV 2 to 7 are the run, the epoch and the constants
@@ -67,7 +84,7 @@ elseif not blank and mark == ARGV[2] then
     end
   elseif errand == 'add' then
     if meta[7] == ARGV[3] then
-      redis.call('HSET', KEYS[2], 'witnessed', number(meta[6] + ARGV[4]), 'seen', number(now))
+      redis.call('HSET', KEYS[2], 'witnessed', number(math.min(meta[6] + ARGV[4], FENCE_MAX)), 'seen', number(now))
       accepted = 1
     end
   elseif errand == 'ripen' then

@@ -1,11 +1,15 @@
 //! The scripts with arguments that no client of ours would send: an error or a refusal, and a record that is none the worse.
 
+mod errands;
+mod odd;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{Client, Cmd, Connection, ConnectionLike, Value};
+use ::redis::{Client, Connection, ConnectionLike, Value};
 use proptest::prelude::*;
-use proptest::sample::{Index, select};
+use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
@@ -19,9 +23,11 @@ use tokio::runtime::Runtime;
 
 use super::codec::Bundles;
 use super::commands::Commands;
+use super::scripts::Home;
 use super::{RedisNode, codec};
 use crate::node::place::{KeyTemplate, Place};
-use crate::node::{Letter, Life, Reply, Talk};
+use crate::node::{Letter, Life, Reply, Search, Talk};
+use odd::{Call, Change, Odd, Which, changes};
 
 const HOLDER: u128 = 0xa;
 const HOSTILE: u128 = 0xb;
@@ -37,84 +43,6 @@ enum Before {
     HeldAndWaitedFor,
     Shared,
     Waited,
-}
-
-/// An argument, and what it becomes.
-type Change = (Which, Odd);
-
-#[derive(Clone, Debug)]
-enum Which {
-    Any(Index),
-    /// As the script counts them, from 1.
-    Number(usize),
-}
-
-#[derive(Clone, Debug)]
-enum Odd {
-    Value(Vec<u8>),
-    /// What it was, with something before and behind it.
-    Around(Vec<u8>, Vec<u8>),
-    Missing,
-}
-
-fn odd() -> impl Strategy<Value = Odd> {
-    let known = [
-        "",
-        " ",
-        "0",
-        "-0",
-        "-1",
-        "1",
-        "1.5",
-        "nan",
-        "-nan",
-        "inf",
-        "-inf",
-        "1e15",
-        "1e308",
-        "0x10",
-        "0x6605000000000",
-        "1794811803058881.5",
-        "9007199254740991",
-        "9007199254740993",
-        "9223372036854775807",
-        "99999999999999999999",
-        " 1",
-        "1 ",
-        "+1",
-        "acquire",
-        "renew",
-        "repair",
-        "r",
-        "s",
-        "k",
-        "x",
-        "fence",
-        "digest",
-        "now",
-        "leave ",
-        "yield ",
-        "0000000000000000-zzzzzzzzzzzzzzzz x 0",
-        "0000000000000000-0000000000000000 x \n",
-        "%d+",
-        "%",
-        "(",
-        "[^",
-        "\0",
-        "0000000000000inf-0000000000000001 x 00000000000000000000000000000001",
-    ];
-    let bytes = prop_oneof![
-        6 => select(known.map(|text| text.as_bytes().to_vec()).to_vec()),
-        2 => proptest::collection::vec(any::<u8>(), 0..40),
-        1 => any::<u64>().prop_map(|number| number.to_string().into_bytes()),
-        1 => Just(vec![b'a'; 70_000]),
-    ];
-    let bytes = bytes.boxed();
-    prop_oneof![
-        6 => bytes.clone().prop_map(Odd::Value),
-        1 => (bytes.clone(), bytes).prop_map(|(before, behind)| Odd::Around(before, behind)),
-        1 => Just(Odd::Missing),
-    ]
 }
 
 fn waiter(at: u64) -> Waiter {
@@ -142,8 +70,16 @@ fn release(attempt: u128, at: Option<u64>) -> Request {
     Request::Release { attempt, tombstone: None, parting }
 }
 
-/// What a hostile client begins with: a request as ours would send it, for an attempt of its own.
-fn requests() -> Vec<Request> {
+/// What a hostile client begins with.
+#[derive(Clone, Debug)]
+enum Question {
+    /// A request as ours would send it, for an attempt of its own.
+    Ask(Request),
+    /// Which names are there?
+    Search,
+}
+
+fn questions() -> Vec<Question> {
     let attempt = LeaseId::from_bits(HOSTILE);
     let owner = OwnerId::from_bits(HOSTILE);
     let fence = Fence::new(1);
@@ -152,7 +88,7 @@ fn requests() -> Vec<Request> {
         Request::Renew { attempt, fence, ttl: ttl(), repair, holder, mode }
     };
     let slot = Mode::Slot { permits: 3, slot: 1 };
-    vec![
+    let requests = [
         acquire(HOSTILE, fence, Mode::EXCLUSIVE, Some(5)),
         acquire(HOSTILE, fence, Mode::EXCLUSIVE, None),
         acquire(HOSTILE, fence, Mode::Exclusive { writer: Some(owner) }, Some(5)),
@@ -166,12 +102,14 @@ fn requests() -> Vec<Request> {
         release(HOSTILE, Some(5)),
         release(HOSTILE, None),
         Request::Release { attempt, tombstone: Some(1_000), parting: Some(Parting::Yield(waiter(5))) },
+        Request::Retire { owner, tombstone: 1_000 },
         Request::Inspect,
         Request::Check { attempt, slot: Some(1) },
         Request::Break { target: Target::Fence(fence), mode: BreakMode::Drain },
         Request::PlainExtend { attempt, ttl: ttl() },
         Request::PlainRelease { attempt },
-    ]
+    ];
+    requests.map(Question::Ask).into_iter().chain([Question::Search]).collect()
 }
 
 struct Bench {
@@ -216,7 +154,7 @@ impl Bench {
     }
 
     /// `together` with a request about another name, if such requests are.
-    async fn run(&mut self, before: Before, request: &Request, changes: &[Change], together: bool) -> TestCaseResult {
+    async fn run(&mut self, before: Before, question: &Question, changes: &[Change], together: bool) -> TestCaseResult {
         self.names += 1;
         let name = Name::new(&format!("name-{}", self.names)).unwrap();
         let place = Arc::new(self.template.place(&name).unwrap());
@@ -236,7 +174,7 @@ impl Bench {
             self.ask(&place, release(HOLDER, None)).await?;
         }
 
-        let answer = self.provoke(&place, request, changes, together);
+        let answer = self.provoke(&place, question, changes, together);
         let given = granted(&answer);
         let is_shared = matches!(before, Before::Shared);
         prop_assert!(!held || is_shared || given.is_none(), "granted what is held: {:?}", answer);
@@ -272,49 +210,36 @@ impl Bench {
     }
 
     /// Calls the script of a request with some of its arguments changed.
-    fn provoke(&mut self, place: &Arc<Place>, request: &Request, changes: &[Change], together: bool) -> Value {
+    fn provoke(&mut self, place: &Arc<Place>, question: &Question, changes: &[Change], together: bool) -> Value {
         let beside = Name::new(&format!("beside-{}", self.names)).unwrap();
         let beside = Arc::new(self.template.place(&beside).unwrap());
-        let letter = |place: &Arc<Place>| Letter { place: Arc::clone(place), request: Arc::new(request.clone()) };
-        let mut letters = vec![letter(place), letter(&beside)];
-        let is_bundle = together && Bundles::of(&letters) != Bundles::default();
-        letters.truncate(if is_bundle { 2 } else { 1 });
-        let mut honest = Commands::default();
-        codec::batch(Some(self.life), &letters, &constants(), &mut honest);
-        let Ok(Value::Array(honest)) = ::redis::parse_redis_value(honest.as_bytes()) else { panic!("not one command") };
-        let mut words: Vec<Option<Vec<u8>>> = honest
-            .into_iter()
-            .map(|word| match word {
-                Value::BulkString(bytes) => Some(bytes),
-                _ => panic!("a word that is none"),
-            })
-            .collect();
+        let (mut call, retention) = call(self.life, [place, &beside], question, together);
         // Of whoever may name other keys, nothing is safe: the keys stay, and so does how long fences are remembered.
-        let keys: usize = std::str::from_utf8(words[2].as_ref().unwrap()).unwrap().parse().unwrap();
-        let first = 3 + keys;
-        let retention = first + if is_bundle { 3 } else { 5 };
-        let is_key = |at: usize| letters.iter().any(|letter| words[at].as_deref() == Some(letter.place.key.as_bytes()));
-        let changeable: Vec<usize> = (first..words.len()).filter(|at| *at != retention && !is_key(*at)).collect();
-        for (which, odd) in changes.iter().filter(|_| !changeable.is_empty()) {
-            let at = match which {
-                Which::Any(index) => changeable[index.index(changeable.len())],
-                Which::Number(number) => first + number - 1,
-            };
-            words[at] = match odd {
-                Odd::Value(bytes) => Some(bytes.clone()),
-                Odd::Around(before, behind) => {
-                    Some([before.as_slice(), words[at].as_deref().unwrap_or_default(), behind].concat())
-                }
-                Odd::Missing => None,
-            };
-        }
-        let mut command = Cmd::new();
-        for word in words.into_iter().flatten() {
-            command.arg(word);
-        }
+        let keys = [place.key.as_bytes(), beside.key.as_bytes()];
+        call.change(changes, |number, word| retention == Some(number) || keys.contains(&word));
         // What is missing may be noticed by the server, too.
-        self.raw.req_command(&command).unwrap_or(Value::Nil)
+        self.raw.req_command(&call.command()).unwrap_or(Value::Nil)
     }
+}
+
+/// A question as our own clients would ask it, and which of its arguments says how long fences are remembered.
+fn call(life: Life, [place, beside]: [&Arc<Place>; 2], question: &Question, together: bool) -> (Call, Option<usize>) {
+    let request = match question {
+        Question::Ask(request) => request,
+        Question::Search => {
+            let span = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().span("");
+            let command = codec::search(Home::Server, &Search { span, after: String::new() });
+            return (Call::read(&command.get_packed_command()), None);
+        }
+    };
+    let letter = |place: &Arc<Place>| Letter { place: Arc::clone(place), request: Arc::new(request.clone()) };
+    let mut letters = vec![letter(place), letter(beside)];
+    let is_bundle = together && Bundles::of(&letters) != Bundles::default();
+    letters.truncate(if is_bundle { 2 } else { 1 });
+    let mut commands = Commands::default();
+    codec::batch(Some(life), &letters, &constants(), &mut commands);
+    let is_vote = matches!(request, Request::Acquire { .. } | Request::Renew { .. });
+    (Call::read(commands.as_bytes()), is_vote.then_some(if is_bundle { 4 } else { 6 }))
 }
 
 /// The fence of an answer that is a grant.
@@ -339,20 +264,30 @@ fn runtime() -> Runtime {
 }
 
 #[test]
+fn no_script_is_spared() {
+    let life = Life { epoch: Epoch(7), floor: Fence::new(1) };
+    let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
+    let places = ["a", "b"].map(|name| Arc::new(template.place(&Name::new(name).unwrap()).unwrap()));
+    let mut provoked: BTreeSet<String> = errands::calls().map(|call| call.sha().to_owned()).collect();
+    for question in questions() {
+        for together in [false, true] {
+            provoked.insert(call(life, places.each_ref(), &question, together).0.sha().to_owned());
+        }
+    }
+    let all: BTreeSet<String> = Home::Server.scripts().all().map(|script| script.sha.clone()).into();
+    assert_eq!(provoked, all);
+}
+
+#[test]
 fn odd_arguments_leave_every_record_as_it_should_be() {
     let (runtime, server) = (runtime(), RedisServer::start());
     let bench = std::cell::RefCell::new(bench(&runtime, &server));
     let before = select(vec![Before::Free, Before::Held, Before::HeldAndWaitedFor, Before::Shared, Before::Waited]);
-    let story = (
-        before,
-        select(requests()),
-        proptest::collection::vec((any::<Index>().prop_map(Which::Any), odd()), 1..4),
-        any::<bool>(),
-    );
+    let story = (before, select(questions()), changes(), any::<bool>());
     let config = Config { failure_persistence: None, ..Config::default() };
     TestRunner::new(config)
-        .run(&story, |(before, request, changes, together)| {
-            runtime.block_on(bench.borrow_mut().run(before, &request, &changes, together))
+        .run(&story, |(before, question, changes, together)| {
+            runtime.block_on(bench.borrow_mut().run(before, &question, &changes, together))
         })
         .unwrap_or_else(|failure| panic!("{failure}"));
 }
@@ -383,9 +318,9 @@ fn arguments_that_once_did_harm_do_none() {
         (reentrant, 8, "0000000000000001-0000000000000001 x".into()),
     ] {
         for before in [Before::Free, Before::Held, Before::Shared, Before::Waited] {
-            let request = acquire(HOSTILE, Fence::new(1), mode, Some(5));
+            let question = Question::Ask(acquire(HOSTILE, Fence::new(1), mode, Some(5)));
             let changes = [(Which::Number(number), Odd::Value(value.clone().into_bytes()))];
-            let done = runtime.block_on(bench.run(before, &request, &changes, false));
+            let done = runtime.block_on(bench.run(before, &question, &changes, false));
             done.unwrap_or_else(|error| panic!("{value:?} as argument {number} of {mode:?}, {before:?}: {error}"));
         }
     }
@@ -402,16 +337,16 @@ fn arguments_that_once_did_harm_do_none() {
         (9, "0000000000000001-zzzzzzzzzzzzzzzz x 00000000000000000000000000000001".into()),
     ] {
         for before in [Before::Free, Before::Held, Before::Shared, Before::Waited] {
-            let request = acquire(HOSTILE, Fence::new(1), alone, Some(5));
+            let question = Question::Ask(acquire(HOSTILE, Fence::new(1), alone, Some(5)));
             let changes = [(Which::Number(number), Odd::Value(value.clone().into_bytes()))];
-            let done = runtime.block_on(bench.run(before, &request, &changes, true));
+            let done = runtime.block_on(bench.run(before, &question, &changes, true));
             done.unwrap_or_else(|error| panic!("{value:?} as argument {number} of several, {before:?}: {error}"));
         }
     }
     // Whoever it is that holds it cannot be read; that it is held can.
     let unreadable = [(Which::Number(7), Odd::Value(b"7 \xff\xfe label".to_vec()))];
-    let request = acquire(HOSTILE, Fence::new(1), alone, None);
-    runtime.block_on(bench.run(Before::Free, &request, &unreadable, false)).unwrap();
+    let question = Question::Ask(acquire(HOSTILE, Fence::new(1), alone, None));
+    runtime.block_on(bench.run(Before::Free, &question, &unreadable, false)).unwrap();
 }
 
 #[test]
