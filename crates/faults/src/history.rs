@@ -13,7 +13,8 @@ use crate::register::Entry;
 /// What a client process tells, one line each. Moments are nanoseconds of the [clock](crate::clock).
 ///
 /// A turn begins with `asked`. `until` is how long the lease is surely valid, as far as the client knows; `released` is
-/// told before the lock is given back, so that nobody can have it earlier.
+/// told before the lock is given back, so that nobody can have it earlier. `revived` is a lease that is valid again after it was
+/// `lost`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the fields are the same throughout")]
@@ -23,6 +24,7 @@ pub enum Event {
     Extended { turn: u32, at: u64, until: u64 },
     Released { turn: u32, at: u64 },
     Lost { turn: u32, at: u64 },
+    Revived { turn: u32, at: u64 },
     GaveUp { turn: u32, at: u64, why: String },
 }
 

@@ -20,6 +20,8 @@ pub struct Findings {
     pub grants: usize,
     /// Those of them that were lost before they were released.
     pub losses: usize,
+    /// Leases that were valid again after they had been lost.
+    pub revived: usize,
     /// Clients that were killed.
     pub killed: usize,
     /// How often each fault was inflicted.
@@ -77,7 +79,7 @@ impl Findings {
 
     /// What must not be, given whether the assumptions held.
     pub fn violations(&self, bound: Bound) -> usize {
-        let always = self.disorder + self.fenced_harmed + self.broken;
+        let always = self.disorder + self.revived + self.fenced_harmed + self.broken;
         always + if bound == Bound::Within { self.overlaps + self.starved } else { 0 }
     }
 
@@ -85,6 +87,7 @@ impl Findings {
     pub fn add(&mut self, other: Self) {
         self.grants += other.grants;
         self.losses += other.losses;
+        self.revived += other.revived;
         self.killed += other.killed;
         for (act, count) in other.faults {
             *self.faults.entry(act).or_default() += count;
@@ -130,6 +133,10 @@ impl Findings {
     fn look_at(&mut self, turn: &Turn) {
         self.grants += usize::from(turn.is_held());
         self.losses += usize::from(turn.is_held() && turn.lost.is_some());
+        if let Some(at) = turn.revived {
+            self.revived += 1;
+            self.told.push(format!("lost, and valid again at {:.3}: {turn}", turn.seconds(at)));
+        }
         if turn.is_starved() {
             self.starved += 1;
             let why = turn.gave_up.as_deref().unwrap_or("it was never answered");

@@ -54,13 +54,13 @@ impl Row {
 
     /// A line of the table.
     pub fn line(&self) -> String {
-        let Findings { grants, losses, overlaps, disorder, starved, writes, broken, .. } = &self.found;
+        let Findings { grants, losses, revived, overlaps, disorder, starved, writes, broken, .. } = &self.found;
         let Findings { late, refused, fenced_harmed, bare_harmed, declared, .. } = &self.found;
         let faults: usize = self.found.faults.values().sum();
         let has_fences = self.subject.has_fences();
         let fenced = |count: &usize| if has_fences { count.to_string() } else { "none there".into() };
         format!(
-            "| {} | {} | {:.1} | {faults} | {grants} | {losses} | {overlaps} | {:.2} s | {} | {writes} | {late} | {} | {} | \
+            "| {} | {} | {:.1} | {faults} | {grants} | {losses} | {revived} | {overlaps} | {:.2} s | {} | {writes} | {late} | {} | {} | \
              {bare_harmed} | {starved} | {broken} | {declared} | {:.1} s |",
             self.subject,
             self.episodes,
@@ -76,9 +76,9 @@ impl Row {
 
 /// The heads of the columns.
 pub const HEAD: &str = "\
-| | episodes | minutes | faults | leases | lost | overlaps | longest | fences out of order | writes | late | refused by fence \
+| | episodes | minutes | faults | leases | lost | revived | overlaps | longest | fences out of order | writes | late | refused by fence \
 | harmed, fenced | harmed, bare | starved | broken | declared | longest wait |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
 /// The whole page.
 pub fn page(occasion: &Occasion, rows: &[Row]) -> String {
@@ -138,17 +138,18 @@ have written.
 const WITHIN: &str = "\
 Servers are killed and come back with their files or without, are stopped, flushed, filled up, reconfigured, put on a slow
 disk, and have their wall clocks stepped back, or ahead within the drift that is allowed for; networks cut, close
-one way, delay, lose, hold back, refuse, swallow and deliver late; clients are killed. Of quorlock's row, overlaps, fences out of order, harm to
-the fenced register, starved waiters and broken clients must be 0, or the run fails. Late writes need not be: a busy machine
+one way, delay, lose, hold back, refuse, swallow and deliver late; clients are killed. Of quorlock's row, revived leases, overlaps, fences
+out of order, harm to the fenced register, starved waiters and broken clients must be 0, or the run fails. Late writes need not be: a busy machine
 holds up a client by itself now and then, which then comes too late and finds its fence refused.";
 
 const BEYOND: &str = "\
 Besides, clients are stopped for longer than their leases are valid (A2 does not hold), or the wall clocks of a majority
 jump ahead by nearly a ttl, and back (A1 does not hold). Now leases may overlap, and holders may come too late. Fences
-must still be in order, and the register that checks them must not be harmed, or the run fails.";
+must still be in order, lost must still be final, and the register that checks fences must not be harmed, or the run fails.";
 
 const COLUMNS: &str = "\
-Lost: leases that ended before their release. Overlaps: leases that began while an earlier one was valid. Late: reads and
+Lost: leases that ended before their release; each is looked at for another ttl. Revived: those that were valid again
+meanwhile. Overlaps: leases that began while an earlier one was valid. Late: reads and
 writes by holders whose lease was over. Harmed: writes that undid somebody else's, in a register that checks fences, and in
 a bare one beside it. Starved: waiters that were not served within 30 seconds after everything was healed. Broken: clients
 that ended by themselves. Declared: clusters that had to be declared anew, since a majority of their nodes had forgotten

@@ -24,6 +24,8 @@ pub use own::{COMPANY, Own};
 
 /// News of a longer validity are told in steps of at least this.
 const TOLD_STEP: u64 = 50_000_000;
+/// The pause between two looks at a lease that is over.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A lock library, as far as a client needs it.
 pub trait Library: Sized {
@@ -118,12 +120,13 @@ impl<L: Library> Worker<L> {
         // The clock first: rather a moment too short than too long.
         let at = clock::now();
         let until = at + held.validity().as_nanos() as u64;
+        let mut hold = Hold { turn, name, held, until };
         if until == at {
             // It was over when we got to see it.
-            return tell(&Event::Lost { turn, at });
+            tell(&Event::Lost { turn, at })?;
+            return self.watch(&hold, ended).await;
         }
-        tell(&Event::Granted { turn, at, until, fence: held.fence() })?;
-        let mut hold = Hold { turn, name, held, until };
+        tell(&Event::Granted { turn, at, until, fence: hold.held.fence() })?;
         let done = at + busy.as_nanos() as u64;
         while clock::now() < done && !*ended.borrow() {
             let before = clock::now();
@@ -131,12 +134,25 @@ impl<L: Library> Worker<L> {
                 return tell(&Event::Lost { turn, at: before });
             }
             if !self.step(&mut hold).await? {
-                return tell(&Event::Lost { turn, at: clock::now() });
+                tell(&Event::Lost { turn, at: clock::now() })?;
+                return self.watch(&hold, ended).await;
             }
         }
         // Told first: nobody may have it before.
         tell(&Event::Released { turn, at: clock::now() })?;
         hold.held.release().await;
+        Ok(())
+    }
+
+    /// Looks at a lease that was seen to be over, for as long as one lasts: nothing may revive it.
+    async fn watch(&self, hold: &Hold<L::Held>, ended: &watch::Receiver<bool>) -> Result<(), Failure> {
+        let until = clock::now() + Duration::from_millis(self.task.ttl_ms).as_nanos() as u64;
+        while clock::now() < until && !*ended.borrow() {
+            sleep(LOOK).await;
+            if !hold.held.validity().is_zero() {
+                return tell(&Event::Revived { turn: hold.turn, at: clock::now() });
+            }
+        }
         Ok(())
     }
 

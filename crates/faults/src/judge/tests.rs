@@ -64,6 +64,18 @@ fn a_lease_that_was_extended_lasts_longer() {
 }
 
 #[test]
+fn a_lease_that_is_valid_again_after_it_was_lost_is_told_whatever_the_clocks_do() {
+    let mut records = told(&[(0, 10, 20, 1)]);
+    records.push(Record::Client { client: 0, event: Event::Lost { turn: 1, at: 15_000_000 } });
+    assert_eq!(Findings::of(Bound::Beyond, &records).violations(Bound::Beyond), 0);
+    records.push(Record::Client { client: 0, event: Event::Revived { turn: 1, at: 16_000_000 } });
+    for bound in [Bound::Within, Bound::Beyond] {
+        let found = Findings::of(bound, &records);
+        assert_eq!((found.revived, found.violations(bound), found.told.len()), (1, 1, 1));
+    }
+}
+
+#[test]
 fn a_lease_that_was_over_when_it_was_seen_holds_nothing() {
     let found = Findings::of(Bound::Within, &told(&[(0, 25, 20, 1), (0, 22, 30, 2)]));
     assert_eq!((found.grants, found.violations(Bound::Within)), (1, 0));

@@ -21,6 +21,8 @@ pub(super) struct Turn {
     pub(super) fence: Option<u64>,
     pub(super) released: Option<u64>,
     pub(super) lost: Option<u64>,
+    /// When it was seen to be valid again.
+    pub(super) revived: Option<u64>,
     pub(super) gave_up: Option<String>,
     /// Its client was killed or broke: whatever it has not told, nobody knows.
     pub(super) is_cut_short: bool,
@@ -99,6 +101,7 @@ fn take(turns: &mut BTreeMap<(u32, u32), Turn>, client: u32, event: &Event) {
     | Event::Extended { turn, .. }
     | Event::Released { turn, .. }
     | Event::Lost { turn, .. }
+    | Event::Revived { turn, .. }
     | Event::GaveUp { turn, .. }) = event;
     let turn = turns.entry((client, *turn)).or_default();
     match event {
@@ -115,6 +118,7 @@ fn take(turns: &mut BTreeMap<(u32, u32), Turn>, client: u32, event: &Event) {
         Event::Extended { until, .. } => turn.until = turn.until.max(*until),
         Event::Released { at, .. } => turn.released = Some(*at),
         Event::Lost { at, .. } => turn.lost = Some(*at),
+        Event::Revived { at, .. } => turn.revived = Some(*at),
         Event::GaveUp { why, .. } => turn.gave_up = Some(why.clone()),
     }
 }
