@@ -39,7 +39,16 @@ pub(crate) enum Deed {
     /// Says the first once, and the second until nobody listens any more.
     Flood(Vec<u8>, Vec<u8>),
     /// Says what this makes of a grant.
-    Mangle(fn(&[Vec<u8>]) -> Vec<u8>),
+    Mangle(Mangle),
+}
+
+/// From a command, word by word, to an answer.
+pub(crate) type Mangle = Arc<dyn Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync>;
+
+impl Deed {
+    pub(crate) fn mangle(mangle: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self::Mangle(Arc::new(mangle))
+    }
 }
 
 /// A fake server. Dropped, it is gone.
@@ -58,6 +67,8 @@ struct Told {
     manners: Mutex<(From, Deed)>,
     /// How many questions it has answered badly.
     deeds: AtomicUsize,
+    /// How many commands were for several names.
+    bundles: AtomicUsize,
     /// How many bytes were taken of the longest flood, and of all of them.
     flooded: AtomicU64,
     pushed: AtomicU64,
@@ -76,6 +87,7 @@ impl Fake {
             run: format!("fake-{}", addr.port()),
             manners,
             deeds: AtomicUsize::new(0),
+            bundles: AtomicUsize::new(0),
             flooded: AtomicU64::new(0),
             pushed: AtomicU64::new(0),
             floods_ended: AtomicUsize::new(0),
@@ -107,6 +119,11 @@ impl Fake {
     /// How many bytes of the longest flood the other side has taken.
     pub(crate) fn flooded(&self) -> u64 {
         self.told.flooded.load(Ordering::Acquire)
+    }
+
+    /// How many commands for several names it was sent.
+    pub(crate) fn bundles(&self) -> usize {
+        self.told.bundles.load(Ordering::Acquire)
     }
 
     /// How many bytes of all floods the other side has taken.
@@ -190,6 +207,10 @@ impl Told {
     /// What a node would answer that grants everything.
     fn behave(&self, words: &[Vec<u8>]) -> Vec<u8> {
         let word = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
+        if let Some(bundle) = Bundle::of(words) {
+            self.bundles.fetch_add(1, Ordering::AcqRel);
+            return bundle.granted();
+        }
         match word(0).as_str() {
             "HELLO" => b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec(),
             "INFO" => bulk(&format!(
@@ -229,6 +250,41 @@ impl Told {
         let mut parts = vec![int(1), int(now())];
         parts.extend(life.iter().map(|word| bulk(word)));
         array(&parts)
+    }
+}
+
+/// A command for several names.
+pub(crate) enum Bundle {
+    /// The proposals of those who ask.
+    Acquires(Vec<i64>),
+    /// How many let go.
+    Releases(usize),
+}
+
+impl Bundle {
+    /// Told by its arguments: for each name, what begins with the key of a lock.
+    pub(crate) fn of(words: &[Vec<u8>]) -> Option<Self> {
+        let arguments = words.get(3..).filter(|_| words[0] == b"EVALSHA" && words[2] == b"0")?;
+        let each = |from: usize, length: usize| {
+            let all = arguments.get(from..)?.chunks(length);
+            let is_one = |one: &[Vec<u8>]| one.len() == length && one[0].starts_with(b"quorlock:");
+            (all.len() > 1 && all.clone().all(is_one)).then_some(all)
+        };
+        if let Some(asked) = each(5, 4) {
+            let proposal = |asked: &[Vec<u8>]| String::from_utf8_lossy(&asked[2]).parse().unwrap_or(0);
+            return Some(Self::Acquires(asked.map(proposal).collect()));
+        }
+        each(0, 2).map(|released| Self::Releases(released.len()))
+    }
+
+    /// What a node answers that grants everything.
+    fn granted(&self) -> Vec<u8> {
+        match self {
+            Self::Acquires(proposals) => {
+                array(&[vec![int(now())], proposals.iter().map(|fence| int(*fence)).collect()].concat())
+            }
+            Self::Releases(count) => array(&vec![int(1); *count]),
+        }
     }
 }
 

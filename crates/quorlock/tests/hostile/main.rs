@@ -1,5 +1,6 @@
 //! Nodes that say what no node would say: no client ends by it, no vote is won with it, and those who behave decide.
 
+mod bundles;
 #[path = "../common/mod.rs"]
 mod common;
 mod fake;

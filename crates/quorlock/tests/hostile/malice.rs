@@ -56,7 +56,7 @@ pub(crate) fn malformed(draw: &mut Draw) -> Vec<Malice> {
     add("text that is not text", Deed::Say(b"$2\r\n\xff\xfe\r\n".to_vec()));
     add("a line that is not text", Deed::Say(b"+\xff\xfe\r\n".to_vec()));
     for (name, mangle) in MANGLED {
-        add(name, Deed::Mangle(mangle));
+        add(name, Deed::mangle(mangle));
     }
     for depth in [3, 99, 100, 101, 10_000, 400_000] {
         add(&format!("lists in lists, {depth} deep"), Deed::Say([b"*1\r\n".repeat(depth), int(1)].concat()));

@@ -22,9 +22,24 @@ pub(super) const PERMITS: u32 = 3;
 
 pub(super) const BREAK: Request = Request::Break { target: Target::Fence(Fence::new(7)), mode: BreakMode::Drain };
 
-pub(super) fn letters() -> Vec<Letter> {
+fn letter(name: &str, request: Request) -> Letter {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).expect("it names its name once");
-    let place = Arc::new(template.place(&Name::new("name").expect("it is a name")).expect("it is not reserved"));
+    let place = template.place(&Name::new(name).expect("it is a name")).expect("it is not reserved");
+    Letter { place: Arc::new(place), request: Arc::new(request) }
+}
+
+/// Letters that go together, of each kind that does.
+fn bundles() -> [[Letter; 2]; 3] {
+    let attempt = LeaseId::from_bits(1);
+    let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("it is within bounds");
+    let (proposal, holder, mode) = (Fence::new(1), "".into(), Mode::EXCLUSIVE);
+    let acquire = Request::Acquire { attempt, proposal, ttl, holder, mode, waiter: None };
+    let release = Request::Release { attempt, tombstone: None, parting: None };
+    [acquire, release, Request::PlainRelease { attempt }]
+        .map(|request| ["one", "two"].map(|name| letter(name, request.clone())))
+}
+
+pub(super) fn letters() -> Vec<Letter> {
     let (attempt, fence) = (LeaseId::from_bits(1), Fence::new(1));
     let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("it is within bounds");
     let owner = OwnerId::from_bits(2);
@@ -51,8 +66,7 @@ pub(super) fn letters() -> Vec<Letter> {
         Request::PlainExtend { attempt, ttl },
         Request::PlainRelease { attempt },
     ]);
-    let letter = |request| Letter { place: Arc::clone(&place), request: Arc::new(request) };
-    requests.into_iter().map(letter).collect()
+    requests.into_iter().map(|request| letter("name", request)).collect()
 }
 
 /// Whether a value says yes to a request, word for word as the scripts and the page's commands do.
@@ -72,6 +86,37 @@ pub(super) fn says_yes(request: &Request, value: &Value, same_life: bool) -> boo
         Request::Acquire { .. } | Request::Renew { .. } => matches!(value, Value::Array(parts)
             if matches!(&parts[..], [Value::Int(1), at, fence] if is_number(at) && is_number(fence))),
         Request::Inspect | Request::Check { .. } | Request::Break { .. } => false,
+    }
+}
+
+/// What a value says to each of two who asked together: of acquires, behind the node's clock.
+fn shares(request: &Request, value: &Value) -> Option<[bool; 2]> {
+    let Value::Array(parts) = value else { return None };
+    let is_number = |value: &Value| matches!(value, Value::Int(0..));
+    match (request, parts.as_slice()) {
+        // A grant that is given together with others is its fence alone.
+        (Request::Acquire { .. }, [at, shares @ ..]) => {
+            let share = |value| is_number(at) && is_number(value) || says_yes(request, value, true);
+            <&[Value; 2]>::try_from(shares).ok().map(|shares| shares.each_ref().map(share))
+        }
+        (_, shares) => <&[Value; 2]>::try_from(shares)
+            .ok()
+            .map(|shares| shares.each_ref().map(|share| says_yes(request, share, true))),
+    }
+}
+
+fn take_bundle(letters: &[Letter; 2], value: &Value) {
+    let bundles = Bundles::of(letters);
+    assert_ne!(bundles, Bundles::default(), "they go together");
+    let said = shares(&letters[0].request, value).unwrap_or_default();
+    let taken = replies(Some(LIFE), letters, bundles, vec![value.clone()]);
+    let is_grant = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. });
+    match &taken {
+        Ok(replies) => {
+            assert_eq!(replies.iter().map(is_grant).collect::<Vec<_>>(), said, "{value:?} to {:?}", letters[0].request);
+        }
+        // One who answers nonsense to the other is not believed at all.
+        Err(_) => assert_ne!(said, [true; 2], "{value:?} to {:?}", letters[0].request),
     }
 }
 
@@ -99,6 +144,9 @@ pub(crate) fn take_anything(bytes: &[u8]) {
     drop(standing(value.clone()));
     drop(page(&value));
     drop(history::told(true, vec![value.clone()]));
+    for letters in bundles() {
+        take_bundle(&letters, &value);
+    }
     for letter in letters() {
         for epoch in [mark(Some(LIFE)).as_ref(), hex(LIFE.epoch).as_bytes(), b""] {
             let same_life = epoch == mark(Some(LIFE)).as_ref();
