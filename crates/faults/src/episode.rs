@@ -76,7 +76,7 @@ impl Scene<'_> {
             }
             if begins && !self.interrupt.is_set() {
                 begun.push(*deed);
-                self.history.note(Record::Fault { at: clock::now(), deed: *deed, memory: plan.memory_of(deed) });
+                self.history.note(Record::Fault { at: clock::now(), deed: *deed, memories: plan.memories_of(deed) });
                 self.begin(deed)?;
             } else if let Some(place) = begun.iter().position(|begun| begun == deed) {
                 begun.swap_remove(place);

@@ -14,7 +14,7 @@ use crate::register::Entry;
 ///
 /// A turn begins with `asked`. `until` is how long the lease is surely valid, as far as the client knows; `released` is
 /// told before the lock is given back, so that nobody can have it earlier. `revived` is a lease that is valid again after it was
-/// `lost`.
+/// `lost`. `sent` is what has gone to servers since the turn before, and how much of it in one command with other requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the fields are the same throughout")]
@@ -25,6 +25,7 @@ pub enum Event {
     Released { turn: u32, at: u64 },
     Lost { turn: u32, at: u64 },
     Revived { turn: u32, at: u64 },
+    Sent { turn: u32, requests: u64, together: u64 },
     GaveUp { turn: u32, at: u64, why: String },
 }
 
@@ -43,8 +44,8 @@ pub enum Record {
     Fault {
         at: u64,
         deed: Deed,
-        /// How the server keeps what it knows, if this is done to one.
-        memory: Option<Memory>,
+        /// How each of the servers that it is done to keeps what it knows.
+        memories: Vec<Memory>,
     },
     /// A client process was killed, by the plan or because the time was over.
     Killed {

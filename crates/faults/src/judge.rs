@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::clock::seconds;
-use crate::history::Record;
+use crate::history::{Event, Record};
 use crate::plan::{Act, Bound, Memory};
 use crate::register::Outcome;
 use crate::task::NAMES;
@@ -22,11 +22,15 @@ pub struct Findings {
     pub losses: usize,
     /// Leases that were valid again after they had been lost.
     pub revived: usize,
+    /// Requests about the names that are judged, as far as clients could tell.
+    pub requests: u64,
+    /// Those of them that went to a server in one command with others.
+    pub together: u64,
     /// Clients that were killed.
     pub killed: usize,
     /// How often each fault was inflicted.
     pub faults: BTreeMap<Act, usize>,
-    /// How often servers were killed that come back with their files, by how they keep them.
+    /// How many servers were killed that come back with their files, by how they keep them.
     pub kills: BTreeMap<Memory, usize>,
     /// Leases that began while an earlier one of the same name was still valid.
     pub overlaps: usize,
@@ -88,6 +92,8 @@ impl Findings {
         self.grants += other.grants;
         self.losses += other.losses;
         self.revived += other.revived;
+        self.requests += other.requests;
+        self.together += other.together;
         self.killed += other.killed;
         for (act, count) in other.faults {
             *self.faults.entry(act).or_default() += count;
@@ -113,11 +119,15 @@ impl Findings {
     fn count(&mut self, records: &[Record]) {
         for record in records {
             match record {
-                Record::Fault { deed, memory, .. } => {
+                Record::Fault { deed, memories, .. } => {
                     *self.faults.entry(deed.act).or_default() += 1;
-                    if let (Act::Kill, Some(memory)) = (deed.act, memory) {
+                    for memory in memories.iter().filter(|_| deed.act == Act::Kill) {
                         *self.kills.entry(*memory).or_default() += 1;
                     }
+                }
+                Record::Client { event: Event::Sent { requests, together, .. }, .. } => {
+                    self.requests += requests;
+                    self.together += together;
                 }
                 Record::Killed { .. } => self.killed += 1,
                 Record::Declared { .. } => self.declared += 1,

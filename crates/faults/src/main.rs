@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use quorlock_faults::Failure;
 use quorlock_faults::interrupt::Interrupt;
-use quorlock_faults::report::{HEAD, Occasion, Row, page, shown};
+use quorlock_faults::report::{HEAD, Occasion, Row, gaps, page, shown};
 use quorlock_faults::run::{Run, Ways};
 use quorlock_faults::subject::Subject;
 use quorlock_faults::worker::{Own, work};
@@ -94,8 +94,12 @@ fn judge(options: &Options) -> Result<ExitCode, Failure> {
     for line in shown(run.rows()) {
         println!("{line}");
     }
-    for complaint in run.complaints() {
+    let mut complaints = run.complaints();
+    if options.report.is_some() {
+        complaints.extend(gaps(run.rows()));
+    }
+    for complaint in &complaints {
         eprintln!("{complaint}");
     }
-    Ok(if run.complaints().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -84,6 +84,11 @@ pub enum Memory {
     AofAlways,
 }
 
+impl Memory {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::None, Self::AofEverysec, Self::AofAlways];
+}
+
 /// `aof-everysec`.
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -143,9 +148,13 @@ impl Plan {
         self.memories.len()
     }
 
-    /// How the server keeps what it knows that something is done to, if it is one.
-    pub fn memory_of(&self, deed: &Deed) -> Option<Memory> {
-        if let Target::Node(node) = deed.target { self.memories.get(node).copied() } else { None }
+    /// How each of the servers keeps what it knows that something is done to.
+    pub fn memories_of(&self, deed: &Deed) -> Vec<Memory> {
+        match deed.target {
+            Target::Node(node) => self.memories[node..=node].into(),
+            Target::Nodes(count) => self.memories[..count].into(),
+            Target::Link { .. } | Target::Client(_) => Vec::new(),
+        }
     }
 }
 
@@ -215,15 +224,17 @@ impl Planner {
         may
     }
 
-    /// All nodes lose their memory within the length of a lease: one after the other, or all at once.
+    /// All nodes lose their memory, or come back with what their files have, within the length of a lease: one after the
+    /// other, or all at once.
     fn storm(&mut self, at: Duration) -> Duration {
         self.storms += 1;
-        let act = match self.dice.u32(..3) {
-            0 => return self.rolling_storm(at),
-            1 => Act::Flush,
+        let act = match self.dice.u32(..6) {
+            0 | 1 => return self.rolling_storm(at),
+            2 | 3 => Act::Flush,
+            4 => Act::Kill,
             _ => Act::Wipe,
         };
-        let length = if act == Act::Wipe { Duration::from_millis(self.dice.u64(1..300)) } else { Duration::ZERO };
+        let length = if act == Act::Flush { Duration::ZERO } else { Duration::from_millis(self.dice.u64(1..300)) };
         self.plan(Deed { at, length, target: Target::Nodes(self.nodes), act, amount: 0 });
         length
     }
@@ -232,7 +243,9 @@ impl Planner {
         let mut offset = Duration::ZERO;
         for node in 0..self.nodes {
             let length = Duration::from_millis(self.dice.u64(1..80));
-            self.plan(Deed { at: at + offset, length, target: Target::Node(node), act: Act::Wipe, amount: 0 });
+            // What comes back from files may be of yesterday, and is not believed either.
+            let act = if self.dice.u32(..3) == 0 { Act::Kill } else { Act::Wipe };
+            self.plan(Deed { at: at + offset, length, target: Target::Node(node), act, amount: 0 });
             offset += length + Duration::from_millis(self.dice.u64(ROLLING_MS));
         }
         offset

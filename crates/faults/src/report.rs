@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::clock::seconds;
 use crate::judge::Findings;
-use crate::plan::{Act, Bound, CLIENTS, Memory};
+use crate::plan::{Act, Bound, CLIENTS, Memory, kinds};
 use crate::run::EPISODE;
 use crate::subject::Subject;
 use crate::task::{MAX_TTL, NAMES, SIGMA, TTL};
@@ -91,7 +91,7 @@ pub fn page(occasion: &Occasion, rows: &[Row]) -> String {
             let _ = writeln!(page, "{}", row.line());
         }
     }
-    let _ = writeln!(page, "\n{COLUMNS}");
+    let _ = writeln!(page, "\n{COLUMNS}\n\n{}", together(rows));
     page.push_str("\n## What was found in the others\n\n");
     for line in shown(rows) {
         let _ = writeln!(page, "- {line}");
@@ -155,6 +155,16 @@ a bare one beside it. Starved: waiters that were not served within 30 seconds af
 that ended by themselves. Declared: clusters that had to be declared anew, since a majority of their nodes had forgotten
 them. Longest wait: with all faults.";
 
+/// How much of what is judged went to servers in one command with other requests.
+fn together(rows: &[Row]) -> String {
+    let own = || rows.iter().filter(|row| !row.subject.is_control()).map(|row| &row.found);
+    let (requests, together) = own().fold((0, 0), |(all, some), found| (all + found.requests, some + found.together));
+    format!(
+        "Of quorlock's {requests} requests about the names that are judged, {together} went to a server in one command with\n\
+         others, as far as clients lived to tell; if none did, the run fails."
+    )
+}
+
 /// What was found in each of those that are here to show what the judge can see.
 pub fn shown(rows: &[Row]) -> Vec<String> {
     let mut sums: BTreeMap<Subject, Findings> = BTreeMap::new();
@@ -172,6 +182,28 @@ pub fn shown(rows: &[Row]) -> Vec<String> {
         ),
     };
     sums.into_iter().map(told).collect()
+}
+
+/// What a page must not be without: each fault, each way to keep what a server knows that is killed, and an overlap in a
+/// library that is not ours.
+pub fn gaps(rows: &[Row]) -> Vec<String> {
+    let of = |is_wanted: fn(&Row) -> bool| {
+        let mut sum = Findings::default();
+        rows.iter().filter(|row| is_wanted(row)).for_each(|row| sum.add(row.found.clone()));
+        sum
+    };
+    let own = of(|row| !row.subject.is_control());
+    let acts = [Bound::Within, Bound::Beyond].into_iter().flat_map(kinds).map(|kind| kind.act);
+    let mut gaps: Vec<String> = acts
+        .filter(|act| !own.faults.contains_key(act))
+        .map(|act| format!("{act} was never done to quorlock: let it run longer"))
+        .collect();
+    let unkilled = Memory::ALL.into_iter().filter(|memory| !own.kills.contains_key(memory));
+    gaps.extend(unkilled.map(|memory| format!("no server with persistence {memory} was killed: let it run longer")));
+    if of(|row| row.subject.is_foreign()).overlaps == 0 {
+        gaps.push("nothing was found in a library that is not ours: let it run longer".into());
+    }
+    gaps
 }
 
 /// How often each fault was inflicted, on whom.

@@ -96,8 +96,8 @@ impl Run {
         self.programs.iter().map(|program| (program.subject, program.version.clone())).collect()
     }
 
-    /// What must not be: something that quorlock violates, one who was never granted a lease, or others in which nothing is
-    /// found.
+    /// What must not be: something that quorlock violates, one who was never granted a lease or sent all of its requests
+    /// alone, or others in which nothing is found.
     pub fn complaints(&self) -> Vec<String> {
         let own = self.rows.iter().filter(|row| !row.subject.is_control() && row.is_violated());
         let mut complaints: Vec<String> =
@@ -107,6 +107,8 @@ impl Run {
             let was_there = !subject.is_control() || its().any(|row| row.episodes > 0);
             if was_there && its().all(|row| row.found.grants == 0) {
                 complaints.push(format!("{subject} was granted no lease: this run proves nothing"));
+            } else if !subject.is_control() && its().all(|row| row.found.together == 0) {
+                complaints.push(format!("nothing of {subject} went to a server together with other requests"));
             }
         }
         let mut others = self.rows.iter().filter(|row| row.subject.is_control() && row.episodes > 0).peekable();

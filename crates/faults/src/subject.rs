@@ -39,6 +39,11 @@ impl Subject {
         self != Self::Quorlock
     }
 
+    /// Whether it is somebody else's.
+    pub fn is_foreign(self) -> bool {
+        matches!(self, Self::Rslock | Self::NodeRedlock)
+    }
+
     /// Whether its leases have fences.
     pub fn has_fences(self) -> bool {
         self.founds_cluster()

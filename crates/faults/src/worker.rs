@@ -38,8 +38,22 @@ pub trait Library: Sized {
     /// Waits for a lock as long as it takes. An error is one that waiting does not mend.
     fn acquire(&self, name: &str) -> impl Future<Output = Result<Self::Held, Failure>>;
 
+    /// What it has sent to servers so far, for libraries that can tell.
+    fn sent(&self) -> Sent {
+        Sent::default()
+    }
+
     /// Says goodbye.
     fn close(self) -> impl Future<Output = ()>;
+}
+
+/// Requests about the names that clients compete for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// All of them, each server counted.
+    pub requests: u64,
+    /// Those that went to a server in one command with others.
+    pub together: u64,
 }
 
 /// What a library gives to whoever has a lock.
@@ -79,7 +93,8 @@ pub async fn work<L: Library>(task: Task) -> Result<(), Failure> {
     let register = TcpStream::connect(&task.register).await?;
     register.set_nodelay(true)?;
     let dice = Rng::with_seed(task.seed);
-    let mut worker = Worker { task, library, register: BufReader::new(register), dice, turn: 0 };
+    let register = BufReader::new(register);
+    let mut worker = Worker { task, library, register, dice, turn: 0, told: Sent::default() };
     while !*ended.borrow() {
         let rest = worker.below(worker.task.rest_ms);
         tokio::select! {
@@ -88,6 +103,7 @@ pub async fn work<L: Library>(task: Task) -> Result<(), Failure> {
             () = sleep(rest) => {}
         }
         worker.take_turn(&ended).await?;
+        worker.tell_sent()?;
     }
     worker.library.close().await;
     Ok(())
@@ -99,11 +115,20 @@ struct Worker<L> {
     register: BufReader<TcpStream>,
     dice: Rng,
     turn: u32,
+    /// What has been told of what was sent.
+    told: Sent,
 }
 
 impl<L: Library> Worker<L> {
     fn below(&mut self, millis: u64) -> Duration {
         Duration::from_millis(self.dice.u64(..=millis))
+    }
+
+    fn tell_sent(&mut self) -> Result<(), Failure> {
+        let (sent, told) = (self.library.sent(), self.told);
+        self.told = sent;
+        let (requests, together) = (sent.requests - told.requests, sent.together - told.together);
+        if requests > 0 { tell(&Event::Sent { turn: self.turn, requests, together }) } else { Ok(()) }
     }
 
     async fn take_turn(&mut self, ended: &watch::Receiver<bool>) -> Result<(), Failure> {

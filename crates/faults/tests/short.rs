@@ -32,7 +32,7 @@ fn found(bound: Bound) -> Findings {
 #[test]
 fn nothing_is_violated_while_the_assumptions_hold() {
     let found = found(Bound::Within);
-    assert!(found.grants > 0 && found.writes > 0, "{found:?}");
+    assert!(found.grants > 0 && found.writes > 0 && found.together > 0, "{found:?}");
     assert_eq!(found.violations(Bound::Within), 0, "{:#?}", found.told);
 }
 

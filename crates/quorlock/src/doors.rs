@@ -1,8 +1,10 @@
 //! The doors through which bytes come in, each with what has to hold for whatever comes: for property tests and fuzzers.
 //!
 //! Every function panics if it does not hold. Nothing here is part of the library: it is built for tests, and with the
-//! `doors` feature for the fuzzers in `fuzz/`.
+//! `doors` feature for the fuzzers in `fuzz/`. The one door that leads out is for those who have to know which requests go
+//! together.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
@@ -14,6 +16,23 @@ use quorlock_core::time::{TTL_MAX, Ttl};
 use crate::handed::HandedLease;
 use crate::node::place::{KeyTemplate, RESERVED_PREFIX};
 use crate::node::redis::{ClusterNode, RedisNode};
+
+/// Told of every request that goes to a Redis server: the key of its name, and whether it goes in one command with others.
+pub type Watcher = fn(key: &str, together: bool);
+
+static WATCHER: OnceLock<Watcher> = OnceLock::new();
+
+/// Has this watcher told of all requests from now on, unless there is another.
+pub fn watch_requests(watcher: Watcher) {
+    // The first stays: it is the whole process that is watched.
+    let _ = WATCHER.set(watcher);
+}
+
+pub(crate) fn tell_requests<'a>(sent: impl Iterator<Item = (&'a str, bool)>) {
+    if let Some(watcher) = WATCHER.get() {
+        sent.for_each(|(key, together)| watcher(key, together));
+    }
+}
 
 /// What a node answers: no panic, and no grant but one that is a grant word for word.
 pub fn answer(bytes: &[u8]) {

@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use super::*;
-use crate::history::Event;
 use crate::plan::{Deed, Target};
 use crate::register::Entry;
 
@@ -125,20 +124,27 @@ fn who_waits_to_the_end_is_starved_unless_it_was_killed_meanwhile() {
 }
 
 #[test]
+fn what_went_together_is_added_up() {
+    let sent =
+        |client, requests, together| Record::Client { client, event: Event::Sent { turn: 1, requests, together } };
+    let found = Findings::of(Bound::Within, &[sent(0, 9, 4), sent(1, 5, 0)]);
+    assert_eq!((found.requests, found.together), (14, 4));
+}
+
+#[test]
 fn faults_are_counted() {
     let (at, length) = (Duration::ZERO, Duration::ZERO);
-    let fault = |act, memory| {
+    let fault = |act, memories: Vec<Memory>| {
         let deed = Deed { at, length, target: Target::Node(0), act, amount: 0 };
-        Record::Fault { at: 1, deed, memory: Some(memory) }
+        Record::Fault { at: 1, deed, memories }
     };
     let records = [
-        fault(Act::Flush, Memory::None),
-        fault(Act::Kill, Memory::AofAlways),
-        fault(Act::Kill, Memory::None),
-        fault(Act::Kill, Memory::AofAlways),
+        fault(Act::Flush, vec![Memory::None]),
+        fault(Act::Kill, vec![Memory::AofAlways]),
+        fault(Act::Kill, vec![Memory::None, Memory::AofAlways]),
     ];
     let mut found = Findings::of(Bound::Within, &records);
     found.add(found.clone());
-    assert_eq!((found.faults[&Act::Flush], found.faults[&Act::Kill]), (2, 6));
+    assert_eq!((found.faults[&Act::Flush], found.faults[&Act::Kill]), (2, 4));
     assert_eq!(found.kills, BTreeMap::from([(Memory::None, 2), (Memory::AofAlways, 4)]));
 }

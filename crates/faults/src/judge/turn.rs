@@ -102,6 +102,7 @@ fn take(turns: &mut BTreeMap<(u32, u32), Turn>, client: u32, event: &Event) {
     | Event::Released { turn, .. }
     | Event::Lost { turn, .. }
     | Event::Revived { turn, .. }
+    | Event::Sent { turn, .. }
     | Event::GaveUp { turn, .. }) = event;
     let turn = turns.entry((client, *turn)).or_default();
     match event {
@@ -118,6 +119,7 @@ fn take(turns: &mut BTreeMap<(u32, u32), Turn>, client: u32, event: &Event) {
         Event::Extended { until, .. } => turn.until = turn.until.max(*until),
         Event::Released { at, .. } => turn.released = Some(*at),
         Event::Lost { at, .. } => turn.lost = Some(*at),
+        Event::Sent { .. } => {}
         Event::Revived { at, .. } => turn.revived = Some(*at),
         Event::GaveUp { why, .. } => turn.gave_up = Some(why.clone()),
     }

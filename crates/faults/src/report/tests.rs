@@ -27,6 +27,37 @@ fn each_control_says_what_it_shows() {
 }
 
 #[test]
+fn a_page_is_not_without_any_fault_nor_without_an_overlap_elsewhere() {
+    let acts = || [Bound::Within, Bound::Beyond].into_iter().flat_map(kinds).map(|kind| kind.act);
+    let all = Findings {
+        faults: acts().map(|act| (act, 1)).collect(),
+        kills: Memory::ALL.map(|memory| (memory, 1)).into(),
+        ..Findings::default()
+    };
+    let overlaps = |overlaps| Findings { overlaps, ..Findings::default() };
+    let page = |own: &Findings, trusting, foreign| {
+        gaps(&[
+            row(Subject::Quorlock, Bound::Beyond, own.clone()),
+            row(Subject::Trusting, Bound::Within, overlaps(trusting)),
+            row(Subject::NodeRedlock, Bound::Within, overlaps(foreign)),
+        ])
+    };
+    assert_eq!(page(&all, 0, 1), Vec::<String>::new());
+    assert_eq!(page(&all, 1, 0), ["nothing was found in a library that is not ours: let it run longer"]);
+    let mut some = all.clone();
+    some.faults.remove(&Act::Hold);
+    some.kills.remove(&Memory::AofAlways);
+    assert_eq!(
+        page(&some, 0, 1),
+        [
+            "hold was never done to quorlock: let it run longer",
+            "no server with persistence aof-always was killed: let it run longer",
+        ]
+    );
+    assert_eq!(page(&Findings::default(), 0, 1).len(), acts().count() + Memory::ALL.len());
+}
+
+#[test]
 fn kills_are_told_by_what_the_servers_keep() {
     let faults = BTreeMap::from([(Act::Kill, 3), (Act::Wipe, 1)]);
     let kills = BTreeMap::from([(Memory::None, 1), (Memory::AofEverysec, 2)]);

@@ -1,5 +1,6 @@
 //! quorlock, as a client sees it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use quorlock::{Client, ConnectError, Lease};
@@ -7,9 +8,9 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 
-use super::{Held, Library};
+use super::{Held, Library, Sent};
 use crate::Failure;
-use crate::task::{BACKSTEP, MAX_TTL, NODE_DEADLINE, SIGMA, Task};
+use crate::task::{BACKSTEP, MAX_TTL, NAMES, NODE_DEADLINE, SIGMA, Task};
 
 /// Longer than any episode: whoever is not served by its end is starved.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -19,6 +20,17 @@ const RECONNECT: Duration = Duration::from_millis(100);
 /// Names of a client's own that it asks for together with each that it takes turns with: more than are sent at once, so that
 /// what is judged goes to the nodes together with other requests.
 pub const COMPANY: usize = 6;
+
+/// What a process has sent about the names that clients compete for.
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+static TOGETHER: AtomicU64 = AtomicU64::new(0);
+
+fn count(key: &str, together: bool) {
+    if key.strip_prefix("quorlock:").is_some_and(|name| NAMES.contains(&name)) {
+        REQUESTS.fetch_add(1, Ordering::Relaxed);
+        TOGETHER.fetch_add(u64::from(together), Ordering::Relaxed);
+    }
+}
 
 /// quorlock itself.
 #[derive(Debug)]
@@ -31,6 +43,7 @@ impl Library for Own {
     type Held = OwnHeld;
 
     async fn connect(task: &Task) -> Result<Self, Failure> {
+        quorlock::doors::watch_requests(count);
         let mut builder = Client::builder()
             .nodes(&task.urls)
             .ttl(Duration::from_millis(task.ttl_ms))
@@ -60,6 +73,10 @@ impl Library for Own {
         let lease = self.client.lock(name).acquire_within(PATIENCE).await?;
         let fence = lease.fence().ok().map(quorlock::Fence::get);
         Ok(OwnHeld { lease, fence, company })
+    }
+
+    fn sent(&self) -> Sent {
+        Sent { requests: REQUESTS.load(Ordering::Relaxed), together: TOGETHER.load(Ordering::Relaxed) }
     }
 
     async fn close(self) {

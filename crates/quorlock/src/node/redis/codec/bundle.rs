@@ -97,6 +97,12 @@ impl Bundles {
         self.releases.has(at) || self.acquires.has(at)
     }
 
+    /// Whether this letter goes in one command with others.
+    #[cfg(any(test, feature = "doors"))]
+    pub(super) fn is_shared(self, at: usize) -> bool {
+        [self.releases, self.acquires].iter().any(|chosen| chosen.has(at) && chosen.count() > 1)
+    }
+
     /// How many letters there are in each.
     #[cfg(test)]
     pub(in crate::node::redis) fn counts(self) -> [usize; 2] {
@@ -223,6 +229,12 @@ mod tests {
         assert_eq!(chosen(&[acquire("a")]), [vec![], vec![]]);
         assert_eq!(chosen(&[acquire("a"), release("b")]), [vec![], vec![]]);
         assert_eq!(chosen(&[release("a"), acquire("a"), acquire("b")]), [vec![0], vec![1, 2]]);
+    }
+
+    #[test]
+    fn one_that_goes_ahead_alone_shares_no_command() {
+        let bundles = Bundles::of(&[release("a"), acquire("a"), acquire("b"), acquire("b")]);
+        assert_eq!([0, 1, 2, 3].map(|at| bundles.is_shared(at)), [false, true, true, false]);
     }
 
     #[test]

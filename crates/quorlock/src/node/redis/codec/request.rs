@@ -36,6 +36,10 @@ pub(in crate::node::redis) fn batch(
 ) -> Bundles {
     let writer = Writer::new(life, constants);
     let bundles = Bundles::of(letters);
+    #[cfg(any(test, feature = "doors"))]
+    crate::doors::tell_requests(
+        letters.iter().enumerate().map(|(at, letter)| (&*letter.place.key, bundles.is_shared(at))),
+    );
     match bundles.releases.count() {
         0 => {}
         1 => bundles.releases.of(letters).for_each(|letter| writer.write(letter, commands)),
