@@ -6,10 +6,12 @@ use std::time::Duration;
 use quorlock_faults::episode::play;
 use quorlock_faults::interrupt::Interrupt;
 use quorlock_faults::judge::Findings;
-use quorlock_faults::plan::{Bound, Plan};
+use quorlock_faults::plan::{Act, Bound, Deed, Memory, Plan, Target};
 use quorlock_faults::subject::{Program, Subject};
 
 const LENGTH: Duration = Duration::from_secs(12);
+/// Seldom enough for somebody to hold something meanwhile, also on a machine that is busy with something else.
+const FORGET_EVERY: Duration = Duration::from_millis(700);
 
 /// The seed in `QUORLOCK_SEED`, else a fresh one. It is printed: a test that fails shows it.
 fn seed() -> u64 {
@@ -20,13 +22,30 @@ fn seed() -> u64 {
 }
 
 fn found(bound: Bound) -> Findings {
-    let plan = Plan::new(seed(), bound, LENGTH);
+    found_in(Subject::Quorlock, &Plan::new(seed(), bound, LENGTH))
+}
+
+fn found_in(subject: Subject, plan: &Plan) -> Findings {
     let this = Path::new(env!("CARGO_BIN_EXE_quorlock-faults")).into();
-    let program = Program::prepare(Subject::Quorlock, this).expect("it is built already");
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("faults-{bound}.jsonl"));
+    let program = Program::prepare(subject, this).expect("it is built already");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("faults-{subject}-{}.jsonl", plan.bound));
     println!("the history: {}", path.display());
-    let records = play(&plan, &program, &path, &Interrupt::default()).expect("the episode can be played");
-    Findings::of(bound, &records)
+    let records = play(plan, &program, &path, &Interrupt::default()).expect("the episode can be played");
+    Findings::of(plan.bound, &records)
+}
+
+/// Three servers that forget everything at once, again and again.
+fn forgetful() -> Plan {
+    let memories = vec![Memory::None; 3];
+    let deed = |turn| Deed {
+        at: FORGET_EVERY * turn,
+        length: Duration::ZERO,
+        target: Target::Nodes(memories.len()),
+        act: Act::Flush,
+        amount: 0,
+    };
+    let deeds = (1..LENGTH.div_duration_f64(FORGET_EVERY) as u32).map(deed).collect();
+    Plan { seed: 1, bound: Bound::Within, memories: memories.clone(), deeds, length: LENGTH }
 }
 
 #[test]
@@ -41,4 +60,10 @@ fn fences_protect_the_register_while_the_assumptions_do_not_hold() {
     let found = found(Bound::Beyond);
     assert!(found.grants > 0 && found.writes > 0, "{found:?}");
     assert_eq!(found.violations(Bound::Beyond), 0, "{:#?}", found.told);
+}
+
+#[test]
+fn without_its_quarantine_two_hold_at_a_time() {
+    let found = found_in(Subject::Trusting, &forgetful());
+    assert!(found.overlaps > 0 && found.bare_harmed > 0, "nothing is seen where something is wrong: {found:?}");
 }
