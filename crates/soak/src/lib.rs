@@ -1,6 +1,7 @@
 //! Leases coming and going on nodes of every kind, in rounds: a busy time, then rest, then a look at what is left.
 
 mod figures;
+mod page;
 mod round;
 mod visitor;
 mod world;
@@ -8,6 +9,7 @@ mod world;
 use std::time::{Duration, Instant};
 
 pub use figures::{Figures, Growth};
+pub use page::page;
 use round::Doings;
 use world::World;
 
@@ -20,6 +22,8 @@ pub struct Plan {
     pub busy: Duration,
     /// Decides who does what; not when.
     pub seed: u64,
+    /// How much memory is never given back after each round, in KiB: to see that it is noticed.
+    pub leak: usize,
 }
 
 /// The first round is there to warm up: caches, allocators and servers take what they need once.
@@ -43,12 +47,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub async fn run(plan: Plan) -> Result<Vec<Figures>, Growth> {
     println!("seed {}", plan.seed);
     println!("{}", Figures::HEAD);
+    round::count_requests();
     let worlds = World::all().await;
     let begun = Instant::now();
     let mut all: Vec<Figures> = Vec::new();
     let mut total = Doings::default();
     while all.len() <= ROUNDS_MIN || begun.elapsed() < plan.time {
         total += round::busy(&worlds, plan.busy, plan.seed.wrapping_add(all.len() as u64)).await;
+        Vec::leak(vec![1_u8; plan.leak << 10]);
         let figures = rest(&worlds, all.first(), &total).await?;
         println!("{figures}");
         all.push(figures);

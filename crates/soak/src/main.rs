@@ -1,10 +1,13 @@
 //! `./x soak`: leases coming and going for a long time, and what is left of them.
 
-use std::process::ExitCode;
-use std::time::Duration;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
 
 use clap::Parser;
-use quorlock_soak::{Plan, run};
+use quorlock_sim::occasion::Occasion;
+use quorlock_soak::{Plan, page, run};
 
 /// Leases of every kind come and go on memory, SQLite and Redis nodes. Fails if anything is left of them.
 #[derive(Parser)]
@@ -18,6 +21,12 @@ struct Args {
     /// Decides who does what; fresh unless given.
     #[arg(long)]
     seed: Option<u64>,
+    /// Write a page about it: docs/evidence/soak.md unless another file is given.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/evidence/soak.md")]
+    write: Option<PathBuf>,
+    /// Give so many KiB never back after each round, to see that it is noticed.
+    #[arg(long, value_name = "KIB", default_value_t = 0)]
+    leak: usize,
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -30,14 +39,30 @@ async fn main() -> ExitCode {
         return ExitCode::from(64);
     };
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
-    match run(Plan { time, busy, seed }).await {
+    // Before it begins: what is measured is this commit, whatever is committed meanwhile.
+    let (occasion, begun) = (Occasion::now("soak"), Instant::now());
+    match run(Plan { time, busy, seed, leak: args.leak }).await {
         Ok(rounds) => {
             println!("soak: {} rounds, and nothing is left of them", rounds.len());
-            ExitCode::SUCCESS
+            let page = page(&occasion, &server(), begun.elapsed(), &rounds);
+            match args.write.map(|path| fs::write(path, page)) {
+                Some(Err(error)) => {
+                    eprintln!("soak: {error}");
+                    ExitCode::FAILURE
+                }
+                Some(Ok(())) | None => ExitCode::SUCCESS,
+            }
         }
         Err(growth) => {
             eprintln!("soak: {growth}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// `Redis 7.0.15`, as the program says.
+fn server() -> String {
+    let said = Command::new("redis-server").arg("--version").output();
+    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    said.split(" sha=").next().unwrap_or_default().replace("server v=", "")
 }

@@ -12,8 +12,19 @@ use tokio::time::Instant;
 use crate::visitor::Visitor;
 use crate::world::{NODES, World};
 
-/// How many there are at a time, at each of the worlds.
-const VISITORS: usize = 12;
+/// How many there are at a time, at each of the worlds: enough for requests of one client to go to a server together.
+const VISITORS: usize = 48;
+
+/// What this process has sent to Redis servers.
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+static TOGETHER: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn count_requests() {
+    quorlock::doors::watch_requests(|_, together| {
+        REQUESTS.fetch_add(1, Ordering::Relaxed);
+        TOGETHER.fetch_add(u64::from(together), Ordering::Relaxed);
+    });
+}
 
 /// What has been done so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,6 +33,8 @@ pub(crate) struct Doings {
     pub(crate) cancelled: u64,
     pub(crate) failed: u64,
     pub(crate) mishaps: u64,
+    pub(crate) requests: u64,
+    pub(crate) together: u64,
 }
 
 impl AddAssign for Doings {
@@ -30,6 +43,8 @@ impl AddAssign for Doings {
         self.cancelled += other.cancelled;
         self.failed += other.failed;
         self.mishaps += other.mishaps;
+        self.requests += other.requests;
+        self.together += other.together;
     }
 }
 
@@ -44,6 +59,8 @@ pub(crate) struct Count {
 /// Keeps all worlds busy for so long.
 pub(crate) async fn busy(worlds: &[World], time: Duration, seed: u64) -> Doings {
     let (count, mut dice) = (Arc::new(Count::default()), Rng::with_seed(seed));
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let (requests, together) = (read(&REQUESTS), read(&TOGETHER));
     let until = Instant::now() + time;
     let mut visitors = JoinSet::new();
     for world in worlds {
@@ -60,11 +77,12 @@ pub(crate) async fn busy(worlds: &[World], time: Duration, seed: u64) -> Doings 
     while let Some(visitor) = visitors.join_next().await {
         visitor.expect("no visitor panics");
     }
-    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     Doings {
         leases: read(&count.leases),
         cancelled: read(&count.cancelled),
         failed: read(&count.failed),
         mishaps: mishaps as u64,
+        requests: read(&REQUESTS) - requests,
+        together: read(&TOGETHER) - together,
     }
 }

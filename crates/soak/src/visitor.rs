@@ -13,8 +13,10 @@ use crate::round::Count;
 /// How long anyone waits for a lock.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How many locks of each kind there are: few enough for visitors to meet.
-const NAMES: usize = 4;
+const NAMES: usize = 16;
 const PERMITS: u32 = 2;
+/// How many are taken at once, at most.
+const SEVERAL: usize = 4;
 /// Names that have a fence: those of four kinds, and the leader's.
 pub(crate) const FENCED: usize = 4 * NAMES + 1;
 
@@ -106,7 +108,7 @@ impl Visitor {
     }
 
     async fn take_several(&mut self) {
-        let names: Vec<String> = (0..=self.dice.usize(..NAMES)).map(|number| format!("lock/{number}")).collect();
+        let names: Vec<String> = (0..=self.dice.usize(..SEVERAL)).map(|number| format!("lock/{number}")).collect();
         match self.client.all(names).acquire_within(PATIENCE).await {
             Ok(leases) => {
                 add(&self.count.leases);
