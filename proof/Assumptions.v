@@ -17,3 +17,4 @@ Print Assumptions Fence.fences_are_ordered_like_votes.
 Print Assumptions Validity.extension_rule.
 Print Assumptions Validity.drift_margin.
 Print Assumptions Validity.default_drift_is_enough.
+Print Assumptions Validity.what_a_client_computes_is_backed.

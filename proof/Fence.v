@@ -2,8 +2,10 @@
 
    Votes may vanish at any moment: they lapse, are released, evicted, or forgotten because a clock jumped. Replies may be
    as late as they like, and clients may sleep for ever and decide on what they find when they wake. Exclusion is lost
-   then. Fences are not: those of different attempts differ, and they are ordered like the votes on every node that two
+   then. Fences are not: those of attempts in conflict differ, and they are ordered like the votes on every node that two
    majorities share. A store that checks fences stays safe.
+
+   Who is in conflict with whom, and whose fence has to be a new one, is given as in Lease.v: Kinds.v has the relations.
 
    The one assumption is about a node's counter: it is kept, or comes back at or above every fence that the node has given
    (A5, the floor; crates/core/src/node/incarnation.rs). README.md has each definition's place in crates/core. *)
@@ -17,42 +19,48 @@ Definition attempt := nat.
 Section NoClocks.
 
 Variable N : nat.
+Variable conflict : attempt -> attempt -> Prop.
+Hypothesis conflict_symmetric : forall a b, conflict a b -> conflict b a.
+Hypothesis conflict_irreflexive : forall a, ~ conflict a a.
+Variable fenced : attempt -> Prop.
 
 (* ---------------------------------------------------------------------------------------------- definitions *)
 
 Record state := mk {
-  vote    : node -> option attempt;
+  vote    : node -> attempt -> Prop;
   counter : node -> nat;
   log     : node -> list (attempt * nat);            (* grants to undecided attempts, the newest first *)
   decided : attempt -> option (nat * list node)
 }.
 
 Definition update {A} (f : node -> A) (i : node) (x : A) : node -> A := fun j => if Nat.eqb j i then x else f j.
+Definition update2 (f : node -> attempt -> Prop) (i : node) (a : attempt) (x : Prop) : node -> attempt -> Prop :=
+  fun j b => if Nat.eqb j i then (if Nat.eqb b a then x else f j b) else f j b.
 
 Inductive step (s : state) : state -> Prop :=
-| Fresh : forall i a w, vote s i = None -> counter s i < w ->
-    step s (mk (update (vote s) i (Some a)) (update (counter s) i w) (update (log s) i ((a, w) :: log s i)) (decided s))
-| Again : forall i a w, vote s i = Some a -> decided s a = None -> counter s i <= w ->
+| Fresh : forall i a w, (forall b, vote s i b -> ~ conflict a b) -> counter s i <= w -> (fenced a -> counter s i < w) ->
+    step s (mk (update2 (vote s) i a True) (update (counter s) i w) (update (log s) i ((a, w) :: log s i)) (decided s))
+| Again : forall i a w, vote s i a -> decided s a = None -> counter s i <= w ->
     step s (mk (vote s) (update (counter s) i w) (update (log s) i ((a, w) :: log s i)) (decided s))
 (* Renewals are for what was decided: nothing is decided by them any more. *)
-| Renewed : forall i a w, decided s a <> None -> (vote s i = None \/ vote s i = Some a) -> counter s i <= w ->
-    step s (mk (update (vote s) i (Some a)) (update (counter s) i w) (log s) (decided s))
-| Vanish : forall i, step s (mk (update (vote s) i None) (counter s) (log s) (decided s))
+| Renewed : forall i a w, decided s a <> None -> (forall b, vote s i b -> ~ conflict a b) -> counter s i <= w ->
+    step s (mk (update2 (vote s) i a True) (update (counter s) i w) (log s) (decided s))
+| Vanish : forall i a, step s (mk (update2 (vote s) i a False) (counter s) (log s) (decided s))
 | Forget : forall i c, (forall a v, In (a, v) (log s i) -> v <= c) ->
-    step s (mk (update (vote s) i None) (update (counter s) i c) (log s) (decided s))
+    step s (mk (update (vote s) i (fun _ => False)) (update (counter s) i c) (log s) (decided s))
 | Decide : forall a t Q, decided s a = None -> majority N Q -> (forall i, In i Q -> In (a, t) (log s i)) ->
     step s (mk (vote s) (counter s) (log s) (fun b => if Nat.eqb b a then Some (t, Q) else decided s b)).
 
 Definition starts (s : state) : Prop :=
-  (forall i, vote s i = None) /\ (forall i, log s i = nil) /\ (forall a, decided s a = None).
+  (forall i a, ~ vote s i a) /\ (forall i, log s i = nil) /\ (forall a, decided s a = None).
 
 Inductive reachable : state -> Prop :=
 | Start : forall s, starts s -> reachable s
 | Next  : forall s s', reachable s -> step s s' -> reachable s'.
 
-(* A newer grant is at least as high as an older one, and higher if it went to another attempt. *)
+(* A newer grant is at least as high as an older one, and higher if they are in conflict. *)
 Definition above (newer older : attempt * nat) : Prop :=
-  snd older <= snd newer /\ (fst older <> fst newer -> snd older < snd newer).
+  snd older <= snd newer /\ (conflict (fst newer) (fst older) -> fenced (fst newer) -> snd older < snd newer).
 Inductive ordered : list (attempt * nat) -> Prop :=
 | Empty : ordered nil
 | Newer : forall g l, ordered l -> (forall o, In o l -> above g o) -> ordered (g :: l).
@@ -62,48 +70,72 @@ Inductive ordered : list (attempt * nat) -> Prop :=
 Record Invariant (s : state) : Prop := {
   V_ordered : forall i, ordered (log s i);
   V_counter : forall i a v, In (a, v) (log s i) -> v <= counter s i;
-  (* under an undecided attempt's vote, everybody else's fences are below the counter *)
-  V_others  : forall i a, vote s i = Some a -> decided s a = None ->
-                forall b v, In (b, v) (log s i) -> b <> a -> v < counter s i;
+  (* votes that stand together do not conflict *)
+  V_together : forall i a b, vote s i a -> vote s i b -> ~ conflict a b;
+  (* under an undecided attempt's vote, the fences of all that it conflicts with are below the counter *)
+  V_others  : forall i a, vote s i a -> decided s a = None -> fenced a ->
+                forall b v, In (b, v) (log s i) -> conflict a b -> v < counter s i;
   V_decided : forall a t Q, decided s a = Some (t, Q) -> majority N Q /\ forall i, In i Q -> In (a, t) (log s i)
 }.
 
-Ltac open := unfold update in *; simpl in *.
+Ltac open := unfold update, update2 in *; simpl in *.
 Ltac same j i := destruct (Nat.eqb_spec j i); subst; simpl in *.
+
+(* One more vote, that conflicts with none. *)
+Lemma vote_joins :
+  forall s, Invariant s -> forall i a, (forall b, vote s i b -> ~ conflict a b) ->
+  forall j b c, update2 (vote s) i a True j b -> update2 (vote s) i a True j c -> ~ conflict b c.
+Proof.
+  intros s I i a H j b c X Y. open. same j i; [|exact (V_together s I j b c X Y)]. same b a; same c a.
+  - apply conflict_irreflexive.
+  - auto.
+  - intros C. apply (H b X). auto.
+  - exact (V_together s I i b c X Y).
+Qed.
 
 (* No step breaks it. *)
 Lemma invariant_step : forall s s', Invariant s -> step s s' -> Invariant s'.
 Proof.
-  intros s s' I H. destruct H.
-  - (* Fresh *) constructor; open; intros.
-    + same i0 i; [|apply (V_ordered s I)]. constructor; [apply (V_ordered s I)|].
-      intros [b v] X. pose proof (V_counter s I i b v X). split; simpl; lia.
-    + same i0 i; [|eapply (V_counter s I); eauto].
-      destruct H1 as [X|X]; [injection X; lia|pose proof (V_counter s I i a0 v X); lia].
-    + same i0 i; [|eapply (V_others s I); eauto].
-      injection H1 as <-. destruct H3 as [X|X]; [congruence|]. pose proof (V_counter s I i b v X). lia.
-    + destruct (V_decided s I _ _ _ H1) as [M L]. split; auto. intros j X. same j i; [right; apply L; auto|apply L; auto].
-  - (* Again *) constructor; open; intros.
-    + same i0 i; [|apply (V_ordered s I)]. constructor; [apply (V_ordered s I)|].
+  intros s s' I H. destruct H as [i a w free high new|i a w own H high|i a w H free high|i a|i c H|a t Q H M L].
+  - (* Fresh *) constructor; try (exact (vote_joins s I i a free)); open.
+    + intros j. same j i; [|apply (V_ordered s I)]. constructor; [apply (V_ordered s I)|].
+      intros [b v] X. pose proof (V_counter s I i b v X). split; simpl; [lia|]. intros _ F. pose proof (new F). lia.
+    + intros j b v X. same j i; [|eapply (V_counter s I); eauto].
+      destruct X as [X|X]; [injection X; lia|pose proof (V_counter s I i b v X); lia].
+    + intros j b V D F c v X C. same j i; [|eapply (V_others s I); eauto]. same b a.
+      * destruct X as [X|X]; [injection X as <- _; exfalso; exact (conflict_irreflexive a C)|].
+        pose proof (V_counter s I i c v X). pose proof (new F). lia.
+      * destruct X as [X|X]; [injection X as <- _; exfalso; exact (free b V (conflict_symmetric b a C))|].
+        pose proof (V_others s I i b V D F c v X C). lia.
+    + intros b t Q D. destruct (V_decided s I _ _ _ D) as [M L]. split; auto.
+      intros j X. same j i; [right; apply L; auto|apply L; auto].
+  - (* Again *) constructor; open.
+    + intros j. same j i; [|apply (V_ordered s I)]. constructor; [apply (V_ordered s I)|].
       intros [b v] X. pose proof (V_counter s I i b v X). split; simpl; [lia|].
-      intros E. pose proof (V_others s I i a H H0 b v X E). lia.
-    + same i0 i; [|eapply (V_counter s I); eauto].
-      destruct H2 as [X|X]; [injection X; lia|pose proof (V_counter s I i a0 v X); lia].
-    + same i0 i; [|eapply (V_others s I); eauto].
-      assert (a0 = a) by congruence. subst. destruct H4 as [X|X]; [congruence|].
-      pose proof (V_others s I i a H H0 b v X H5). lia.
-    + destruct (V_decided s I _ _ _ H2) as [M L]. split; auto. intros j X. same j i; [right; apply L; auto|apply L; auto].
-  - (* Renewed *) constructor; open; intros; try (destruct I; eauto; fail).
-    + same i0 i; [|eapply (V_counter s I); eauto]. pose proof (V_counter s I i a0 v H2). lia.
-    + same i0 i; [|eapply (V_others s I); eauto]. injection H2 as <-. contradiction.
-  - (* Vanish *) constructor; open; intros; try (destruct I; eauto; fail).
-    same i0 i; [discriminate|]. eapply (V_others s I); eauto.
-  - (* Forget *) constructor; open; intros; try (destruct I; eauto; fail).
-    + same i0 i; [eauto|]. eapply (V_counter s I); eauto.
-    + same i0 i; [discriminate|]. eapply (V_others s I); eauto.
-  - (* Decide *) constructor; simpl; intros; try (destruct I; eauto; fail).
-    + same a0 a; [discriminate|]. eapply (V_others s I); eauto.
-    + same a0 a; [injection H2 as <- <-; auto|]. eapply V_decided; eauto.
+      intros C F. pose proof (V_others s I i a own H F b v X C). lia.
+    + intros j b v X. same j i; [|eapply (V_counter s I); eauto].
+      destruct X as [X|X]; [injection X; lia|pose proof (V_counter s I i b v X); lia].
+    + exact (V_together s I).
+    + intros j b V D F c v X C. same j i; [|eapply (V_others s I); eauto].
+      destruct X as [X|X]; [injection X as <- _; exfalso; exact (V_together s I i b a V own C)|].
+      pose proof (V_others s I i b V D F c v X C). lia.
+    + intros b t Q D. destruct (V_decided s I _ _ _ D) as [M L]. split; auto.
+      intros j X. same j i; [right; apply L; auto|apply L; auto].
+  - (* Renewed *) constructor; try (exact (vote_joins s I i a free)); try (destruct I; eauto; fail); open.
+    + intros j b v X. same j i; [|eapply (V_counter s I); eauto]. pose proof (V_counter s I i b v X). lia.
+    + intros j b V D F c v X C. same j i; [|eapply (V_others s I); eauto]. same b a; [contradiction|].
+      pose proof (V_others s I i b V D F c v X C). lia.
+  - (* Vanish *) constructor; try (destruct I; eauto; fail); open.
+    + intros j b c X Y. same j i; [|eapply (V_together s I); eauto].
+      same b a; [contradiction|]. same c a; [contradiction|]. eapply (V_together s I); eauto.
+    + intros j b V D F c v X C. same j i; [same b a; [contradiction|]|]; eapply (V_others s I); eauto.
+  - (* Forget *) constructor; try (destruct I; eauto; fail); open.
+    + intros j b v X. same j i; [eauto|]. eapply (V_counter s I); eauto.
+    + intros j b d X Y. same j i; [contradiction|]. eapply (V_together s I); eauto.
+    + intros j b V D F d v X C. same j i; [contradiction|]. eapply (V_others s I); eauto.
+  - (* Decide *) constructor; simpl; try (destruct I; eauto; fail).
+    + intros j b V D F c v X C. same b a; [discriminate|]. eapply (V_others s I); eauto.
+    + intros b u P D. same b a; [injection D as <- <-; auto|]. eapply V_decided; eauto.
 Qed.
 
 (* It holds at the beginning, and so in every state that can be reached. *)
@@ -113,17 +145,18 @@ Proof.
   constructor; intros.
   - rewrite L. constructor.
   - rewrite L in H. contradiction.
-  - rewrite V in H. discriminate.
+  - exfalso. exact (V i a H).
+  - exfalso. exact (V i a H).
   - rewrite D in H. discriminate.
 Qed.
 
-(* In an ordered log, different attempts have different fences. *)
+(* In an ordered log, attempts in conflict have different fences. *)
 Lemma ordered_differ :
-  forall l, ordered l -> forall a b v u, In (a, v) l -> In (b, u) l -> a <> b -> v <> u.
+  forall l, ordered l -> forall a b v u, In (a, v) l -> In (b, u) l -> conflict a b -> fenced a -> fenced b -> v <> u.
 Proof.
-  induction 1 as [|g l O IH A]; intros a b v u X Y E; [contradiction|].
+  induction 1 as [|g l O IH A]; intros a b v u X Y C Fa Fb; [contradiction|].
   destruct X as [X|X]; destruct Y as [Y|Y]; subst.
-  - congruence.
+  - injection Y as <- _. exfalso. exact (conflict_irreflexive a C).
   - destruct (A _ Y) as [_ S]. simpl in S. assert (u < v) by (apply S; auto). lia.
   - destruct (A _ X) as [_ S]. simpl in S. assert (v < u) by (apply S; auto). lia.
   - eapply IH; eauto.
@@ -138,23 +171,23 @@ Qed.
 
 (* ------------------------------------------------------------------------------------------------- theorems *)
 
-(* Fences of different attempts differ, whatever the clocks do. *)
+(* Fences of attempts in conflict differ, whatever the clocks do. *)
 Theorem fences_differ_without_clocks :
-  forall s, reachable s -> forall a b t u P Q, a <> b ->
+  forall s, reachable s -> forall a b t u P Q, conflict a b -> fenced a -> fenced b ->
   decided s a = Some (t, P) -> decided s b = Some (u, Q) -> t <> u.
 Proof.
-  intros s R a b t u P Q E A B. pose proof (invariant_holds s R) as I.
+  intros s R a b t u P Q C Fa Fb A B. pose proof (invariant_holds s R) as I.
   destruct (V_decided s I _ _ _ A) as [MP LP]. destruct (V_decided s I _ _ _ B) as [MQ LQ].
   destruct (majorities_meet N P Q MP MQ) as (i & X & Y).
-  eapply (ordered_differ (log s i)); eauto. apply (V_ordered s I).
+  apply (ordered_differ (log s i) (V_ordered s I i) a b); auto.
 Qed.
 
 (* Fences are ordered like the votes: on a node that both majorities share, the vote that came later has the higher one. *)
 Theorem fences_are_ordered_like_votes :
-  forall s, reachable s -> forall i a b t u l1 l2, a <> b ->
+  forall s, reachable s -> forall i a b t u l1 l2, conflict b a -> fenced b ->
   log s i = l1 ++ (b, u) :: l2 -> In (a, t) l2 -> t < u.
 Proof.
-  intros s R i a b t u l1 l2 E L X. pose proof (invariant_holds s R) as I.
+  intros s R i a b t u l1 l2 C F L X. pose proof (invariant_holds s R) as I.
   pose proof (V_ordered s I i) as O. rewrite L in O. destruct (ordered_split _ _ _ _ O X) as [_ S]. auto.
 Qed.
 

@@ -3,7 +3,7 @@
    That is crates/core/src/validity.rs and time.rs; README.md has each definition's place. *)
 
 Require Import Arith Lia List Bool Permutation QArith Lqa.
-Require Import Majority.
+Require Import Majority Lease.
 Import ListNotations.
 Open Scope nat_scope.
 
@@ -97,8 +97,8 @@ Proof.
 Qed.
 
 (* The rule of extension. [ends] has, for each node that acknowledged, the send moment of the newest request that it
-   acknowledged plus the length of the vote. Before the m-th largest of these, a majority of the votes surely stands:
-   exactly [backed] of Lease.v. Acknowledgements of different rounds are not added up: each node has one moment. *)
+   acknowledged plus the length of the vote. Before the m-th largest of these, a majority of the votes surely stands.
+   Acknowledgements of different rounds are not added up: each node has one moment. *)
 Theorem extension_rule :
   forall N m (ends : list (node * nat)) now, N < 2 * m -> m <= length ends -> NoDup (map fst ends) ->
   (forall i e, In (i, e) ends -> i < N) -> now < mth_largest m (map snd ends) ->
@@ -152,4 +152,45 @@ Proof.
   assert (X : T * ((9 # 10) * (1 + n)) <= T * (1 - c)).
   { rewrite (Qmult_comm T (1 - c)), (Qmult_comm T ((9 # 10) * (1 + n))). apply Qmult_le_compat_r; lra. }
   lra.
+Qed.
+
+(* ----------------------------------------------------------------------------------------- what a client computes *)
+
+(* Both together: a client that holds until the m-th largest of its send moments, plus the ttl less the drift, all by its
+   own clock, is [backed] of Lease.v. [clock] is what that clock says at each moment of real time, and [sends] has for each
+   node the real moment of the newest request that it acknowledged. [len a] is the real time in which a clock that is [n]
+   too fast counts T - q: until then a node surely keeps the vote. *)
+Theorem what_a_client_computes_is_backed :
+  forall N len (s : state) a (clock : nat -> nat) (T d m : nat) (q n c : Q) (sends : list (node * nat)),
+  0 <= n -> 0 <= c -> c < 1 ->
+  (inject_Z (Z.of_nat (T - d))) * (1 + n) <= (inject_Z (Z.of_nat T) - q) * (1 - c) ->
+  inject_Z (Z.of_nat (len a)) * (1 + n) == inject_Z (Z.of_nat T) - q ->
+  (forall x y, (x <= y)%nat -> (clock x <= clock y)%nat /\
+     inject_Z (Z.of_nat (y - x)) * (1 - c) <= inject_Z (Z.of_nat (clock y - clock x))) ->
+  (N < 2 * m)%nat -> (m <= length sends)%nat -> NoDup (map fst sends) ->
+  (forall i x, In (i, x) sends -> (i < N)%nat /\ exists w, granted s i a x w) ->
+  (clock (now s) < mth_largest m (map (fun p => clock (snd p) + (T - d)) sends))%nat ->
+  backed N len s a.
+Proof.
+  intros N len s a clock T d m q n c sends Hn Hc Hc' rule length_of_vote rate M L D G H.
+  set (ends := map (fun p => (fst p, (clock (snd p) + (T - d))%nat)) sends).
+  destruct (extension_rule N m ends (clock (now s))) as (P & majority_P & standing); auto.
+  - unfold ends. rewrite map_length. exact L.
+  - unfold ends. rewrite map_map. simpl. exact D.
+  - intros i e X. unfold ends in X. apply in_map_iff in X. destruct X as ([j x] & E & X). injection E as <- _.
+    apply (G j x X).
+  - unfold ends. rewrite map_map. simpl. exact H.
+  - exists P. split; auto. intros i X. destruct (standing i X) as (e & Y & before).
+    unfold ends in Y. apply in_map_iff in Y. destruct Y as ([j x] & E & Y). simpl in E. injection E as -> <-.
+    destruct (G i x Y) as (_ & w & granted_w). exists x, w. split; auto.
+    destruct (Nat.le_gt_cases x (now s)) as [past|future]; [|lia].
+    destruct (rate x (now s) past) as [forward counted].
+    assert (short : inject_Z (Z.of_nat (clock (now s) - clock x)) < inject_Z (Z.of_nat (T - d))) by (rewrite <- Zlt_Qlt; lia).
+    set (real := inject_Z (Z.of_nat (now s - x))) in *.
+    assert (A : (real * (1 - c)) * (1 + n) < inject_Z (Z.of_nat (T - d)) * (1 + n)) by (apply Qmult_lt_compat_r; lra).
+    assert (B : (real * (1 + n)) * (1 - c) < (inject_Z (Z.of_nat (len a)) * (1 + n)) * (1 - c)).
+    { rewrite length_of_vote. lra. }
+    assert (C : real * (1 + n) < inject_Z (Z.of_nat (len a)) * (1 + n)) by (apply Qmult_lt_r with (z := 1 - c); lra).
+    assert (R : real < inject_Z (Z.of_nat (len a))) by (apply Qmult_lt_r with (z := 1 + n); lra).
+    unfold real in R. rewrite <- Zlt_Qlt in R. lia.
 Qed.
