@@ -39,7 +39,7 @@ pub(super) fn second_try_with_slow_answers() -> Setup {
 pub(super) fn rates_at_their_limit() -> Setup {
     let mut parties = two_meeting_at(0);
     parties[0].ppm = -50_000;
-    Setup { ppm: 50_000, ..Setup::new(parties) }
+    Setup { ppm: 55_555, ..Setup::new(parties) }
 }
 
 pub(super) fn crash() -> Setup {
