@@ -1,5 +1,6 @@
 //! Where everything happens: real time, everyone's clocks, tasks, connections and nodes.
 
+mod batch;
 mod faults;
 mod server;
 mod tasks;

@@ -9,6 +9,7 @@ use quorlock_core::node::{Constants, Epoch, Errand, FenceNote, Incarnation, Node
 use quorlock_core::ticket::{Channel, Handoff, Ticket, Waiter};
 use quorlock_core::vote::{Refusal, Request, Vote};
 
+use super::batch;
 use super::wire::Up;
 use crate::clock::Clock;
 
@@ -145,8 +146,13 @@ impl Server {
             Question::Note => Said::Noted,
             Question::Other => Said::Nothing,
             Question::Batch(epoch, letters) => {
-                let votes = letters.iter().map(|(key, request)| self.vote(*epoch, key, request, time, &mut asides));
-                Said::Votes(votes.collect(), time.wall_micros)
+                let mut votes: Vec<(usize, Vote)> = Vec::with_capacity(letters.len());
+                for at in batch::order(letters) {
+                    let (key, request) = &letters[at];
+                    votes.push((at, self.vote(*epoch, key, request, time, &mut asides)));
+                }
+                votes.sort_unstable_by_key(|(at, _)| *at);
+                Said::Votes(votes.into_iter().map(|(_, vote)| vote).collect(), time.wall_micros)
             }
         };
         (said, asides)

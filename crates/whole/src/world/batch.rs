@@ -1,0 +1,63 @@
+//! The order in which a server carries out a batch: what is alike goes together, as it does to a Redis server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use quorlock_core::mode::Mode;
+use quorlock_core::vote::Request;
+
+/// Releases first, then acquires of those who want to be alone, then the rest; letters about one name keep their order. A batch
+/// that is plain in part, or leaves tombstones, which are one attempt's whatever the name, stays as it is.
+pub(super) fn order(letters: &[(String, Arc<Request>)]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..letters.len()).collect();
+    let plain = letters.iter().filter(|(_, request)| request.is_plain()).count();
+    if (1..letters.len()).contains(&plain) || letters.iter().any(|(_, request)| leaves_tombstone(request)) {
+        return places;
+    }
+    let mut latest: BTreeMap<&str, u8> = BTreeMap::new();
+    let mut ranks = Vec::with_capacity(letters.len());
+    for (key, request) in letters {
+        let before = latest.get(key.as_str()).copied();
+        let rank = match (&**request, before) {
+            (Request::PlainRelease { .. } | Request::Release { parting: None, .. }, None) => 0,
+            (Request::Acquire { mode: Mode::EXCLUSIVE, .. }, None | Some(0)) => 1,
+            _ => 2,
+        };
+        // Behind an acquire, and behind whatever goes by itself, everything about the name goes by itself.
+        latest.insert(key, if rank == 0 { 0 } else { 2 });
+        ranks.push(rank);
+    }
+    places.sort_by_key(|place| ranks[*place]);
+    places
+}
+
+fn leaves_tombstone(request: &Request) -> bool {
+    matches!(request, Request::Break { .. } | Request::Retire { .. } | Request::Release { tombstone: Some(_), .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use quorlock_core::fence::Fence;
+    use quorlock_core::name::LeaseId;
+    use quorlock_core::time::Ttl;
+
+    use super::*;
+
+    fn release(name: &str, tombstone: Option<u64>) -> (String, Arc<Request>) {
+        let attempt = LeaseId::from_bits(1);
+        (name.into(), Arc::new(Request::Release { attempt, tombstone, parting: None }))
+    }
+
+    fn acquire(name: &str) -> (String, Arc<Request>) {
+        let ttl = Ttl::new(std::time::Duration::from_secs(1), std::time::Duration::MAX).unwrap();
+        let (attempt, proposal, mode) = (LeaseId::from_bits(2), Fence::new(1), Mode::EXCLUSIVE);
+        (name.into(), Arc::new(Request::Acquire { attempt, proposal, ttl, holder: "".into(), mode, waiter: None }))
+    }
+
+    #[test]
+    fn what_is_alike_goes_together_and_each_name_in_its_order() {
+        let letters = [acquire("a"), release("b", None), release("a", None), acquire("b"), acquire("a")];
+        assert_eq!(order(&letters), [1, 0, 3, 2, 4]);
+        assert_eq!(order(&[acquire("a"), release("b", Some(1)), release("c", None)]), [0, 1, 2]);
+    }
+}
