@@ -7,5 +7,6 @@ pub mod report;
 pub mod scenario;
 pub mod search;
 pub mod setup;
+pub mod slots;
 pub mod words;
 pub mod world;

@@ -132,16 +132,27 @@ searches follow every fair schedule to its end: none leaves anybody waiting. Fai
 everything under way has arrived.
 
 On a connection that stays, messages arrive once and in order, as TCP has it: one that is held back is late, or lost, which is
-the same until it arrives. What comes twice or out of order does so where connections break. What was under way on them is
-a stray: it arrives whenever the search says, or never. Meanwhile the link sends the releases that it owes again on the next
-connection, and the client may ask anew. So a request may arrive behind its own release, and a release twice. That nothing
-is lost by itself is part of [decision 20](../decisions/0020-what-the-search-is-about.md).
+the same until it arrives. What goes to a Redis server as one batch may be carried out in another order, but not what is about
+one name ([decision 28](../decisions/0028-requests-that-go-together.md)), and a search is about one name. What comes twice
+or out of order does so where connections break. What was under way on them is a stray: it arrives whenever the search says,
+or never. Meanwhile the link sends the releases that it owes again on the next connection, and the client may ask anew. So a
+request may arrive behind its own release, and a release twice. That nothing is lost by itself is part of [decision
+20](../decisions/0020-what-the-search-is-about.md).
+
+Where a wall clock jumps and votes lapse by it, as on a Redis server, votes vanish before their time and two may hold: those
+searches judge that fences differ, and that no server has granted the lower of two after the higher one. In all others votes
+lapse by a clock that does not jump, and a jump only makes a server look older.
 
 A step is one choice of the search: who is heard next, what is held back, what breaks, whether time passes. A story tells what
 follows from each choice, so it may have more lines than steps; those of the line say how votes and places stand after each.
 
 Of the quarantine four milliseconds are taken, since three would not show: the 2 ms that the drift takes off a lease besides
 a tenth of it make up for 2.44, by clocks at their limit (2 / 0.9 x 1.1), and a restart takes one.
+
+Three mutants lack two rules, since one of the two makes up for the other. Without the handshake's tie to its connection a
+request would still name another epoch, so that nobody checks that either; without the check alone, a server that is emptied
+shows it. Without a floor, a node that has no fence stored begins sigma below its clock, which is a floor, too: in
+\"it begins its fences anew\" and \"trust without a floor\" the clock counts for nothing either, nor does it bound proposals.
 
 Not covered: handshakes are atomic (a greeting that is delayed only begins later); time passes to the moments at which
 something is due and, in some scenarios, to those of a grid; a lease is broken by its fence only, as it is asked for first (the

@@ -6,17 +6,20 @@ use std::sync::Arc;
 
 use quorlock_core::rules::{Rule, Rules};
 
-use crate::line::{self, fair::Fair, world::Flaws};
+use crate::line::fair::{Fair, Mishaps};
+use crate::line::{self, world::Flaws};
 use crate::search::{Finding, exhaust, shortest};
 use crate::setup::{Flaw, Setup};
+use crate::slots::{self, Slots};
 pub use beginnings::{
     a_reader_a_writer_and_a_restart, an_owner_who_enters_twice_and_a_restart, handed_over_and_mended, one_trusted_node,
-    two_owners_and_a_restart, two_readers_a_writer_and_a_restart,
+    two_for_two_slots_and_a_restart, two_owners_and_a_restart, two_readers_a_writer_and_a_restart, votes_that_vanish,
+    votes_that_vanish_before_a_waiter, votes_that_vanish_twice,
 };
 use beginnings::{
     broken_at_once, broken_at_once_for_a_waiter, broken_to_drain, broken_too_late, broken_while_renewing,
     broken_with_mishaps, coming_back, crash, crash_and_jump, crash_between_clocks_at_their_limit,
-    crash_with_clients_off_the_clock, cut_off, handed_on, handed_on_with_mishaps, handed_over, old_snapshot,
+    crash_with_clients_off_the_clock, cut_off, flushed, handed_on, handed_on_with_mishaps, handed_over, old_snapshot,
     one_node_ahead, one_node_ahead_and_two_rivals, one_who_turns_away, plain_and_flushed, plainly_two,
     rates_at_their_limit, renewals_late, renewals_with_slow_answers, restless_holder,
     second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers, two_addresses, two_everywhere,
@@ -141,6 +144,13 @@ pub const ALL: &[Scenario] = &[
         "silent reconnect, and no epoch check",
         Flaw::HandshakeUntied,
         crash,
+    ),
+    scenario(
+        "epoch",
+        "a request is carried out in the epoch that it names",
+        "scripts do not check the epoch, and a server is emptied",
+        Flaw::EpochUnchecked,
+        flushed,
     ),
     scenario(
         "witness",
@@ -306,6 +316,8 @@ pub enum Wide {
     Leases(Beginning),
     /// Waiters, on every fair schedule.
     Line(fn() -> Fair),
+    /// Permits.
+    Slots(fn() -> Slots),
 }
 
 impl Wide {
@@ -314,6 +326,7 @@ impl Wide {
         match self {
             Self::Leases(setup) => exhaust(&Arc::new(setup())),
             Self::Line(fair) => fair().search(),
+            Self::Slots(slots) => slots().search().0,
         }
     }
 }
@@ -348,22 +361,64 @@ pub const WIDE: &[(&str, Wide)] = &[
         "an owner who enters twice, another, a restart, one who lets go, at once",
         Wide::Leases(an_owner_who_enters_twice_and_a_restart),
     ),
+    (
+        "a clock that jumps and drops votes, one who renews, an answer held back, a holder that lets go: fences only",
+        Wide::Leases(votes_that_vanish),
+    ),
+    (
+        "a clock that jumps twice and drops votes, three clients, an answer held back, at once: fences only",
+        Wide::Leases(votes_that_vanish_twice),
+    ),
+    (
+        "a clock that jumps and drops votes, with a waiter and an answer held back, at once: fences only",
+        Wide::Leases(votes_that_vanish_before_a_waiter),
+    ),
+    ("three for one slot, who let go", Wide::Slots(slots::three_for_one)),
+    ("three for two slots, one who lets go", Wide::Slots(slots::three_for_two)),
+    ("three for two slots, a lost answer", Wide::Slots(slots::three_for_two_and_a_lost_answer)),
+    ("two who wait for one slot, one who lets go", Wide::Slots(slots::two_who_wait_for_one)),
+    ("two for two slots, a restart, one who lets go, at once", Wide::Leases(two_for_two_slots_and_a_restart)),
     ("two waiters, a lost request: every fair schedule serves both", Wide::Line(two_waiters)),
+    (
+        "two waiters, one of whom dies, a lost request: every fair schedule serves the other",
+        Wide::Line(two_and_a_death),
+    ),
+    (
+        "two waiters, a place that is forgotten, a lost request: every fair schedule serves both",
+        Wide::Line(two_and_a_forgotten_place),
+    ),
+    ("two waiters without hints, a lost request: every fair schedule serves both", Wide::Line(two_who_are_deaf)),
     ("three waiters, a node down, a lost request: every fair schedule serves all", Wide::Line(three_and_a_node_down)),
     ("three waiters: every fair schedule serves one of them", Wide::Line(three_waiters)),
 ];
 
 /// Two waiters, one of whom loses a request.
 pub fn two_waiters() -> Fair {
-    Fair { waiters: 2, loss: true, to_the_last: true, flaws: Flaws::default() }
+    let mishaps = Mishaps { loss: true, ..Mishaps::default() };
+    Fair { waiters: 2, mishaps, to_the_last: true, flaws: Flaws::default() }
+}
+
+/// Two waiters, one of whom dies, and a lost request.
+pub fn two_and_a_death() -> Fair {
+    Fair { mishaps: Mishaps { loss: true, death: true, ..Mishaps::default() }, ..two_waiters() }
+}
+
+/// Two waiters, one of whose places is forgotten, and a lost request.
+pub fn two_and_a_forgotten_place() -> Fair {
+    Fair { mishaps: Mishaps { loss: true, forgotten: true, ..Mishaps::default() }, ..two_waiters() }
+}
+
+/// Two waiters who hear no hints, and not of votes that are handed on; and a lost request.
+pub fn two_who_are_deaf() -> Fair {
+    Fair { flaws: Flaws { deaf: true, ..Flaws::default() }, ..two_waiters() }
 }
 
 /// Three waiters and two nodes that answer.
 pub fn three_and_a_node_down() -> Fair {
-    Fair { waiters: 3, loss: true, to_the_last: true, flaws: Flaws { down: Some(0), ..Flaws::default() } }
+    Fair { waiters: 3, flaws: Flaws { down: Some(0), ..Flaws::default() }, ..two_waiters() }
 }
 
 /// Three waiters, until the first of them is served.
 pub fn three_waiters() -> Fair {
-    Fair { waiters: 3, loss: false, to_the_last: false, flaws: Flaws::default() }
+    Fair { waiters: 3, mishaps: Mishaps::default(), to_the_last: false, ..two_waiters() }
 }

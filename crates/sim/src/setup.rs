@@ -35,6 +35,8 @@ pub enum Flaw {
     WitnessesTogether,
     /// Connections outlive a restart, and nobody checks the epoch.
     HandshakeUntied,
+    /// A server that was emptied carries out what was meant for its former life. Connections end with a restart.
+    EpochUnchecked,
     /// A node that lost its memory begins its fences anew.
     FloorLost,
     /// A restored fence is believed.
@@ -160,6 +162,16 @@ pub struct Budget {
     pub frees: u8,
 }
 
+/// By which clock votes lapse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// One that never jumps.
+    Steady,
+    /// The wall clock, as on Redis: when it jumps ahead, votes vanish. Leases may overlap then, and what is judged is that fences
+    /// differ and are ordered like the votes.
+    Wall,
+}
+
 /// A search's beginning.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -185,6 +197,8 @@ pub struct Setup {
     pub jump: i64,
     /// Whether only fences are promised: a single node that is trusted after a restart may have two holders.
     pub only_fences: bool,
+    /// By which clock votes lapse.
+    pub expiry: Expiry,
     /// Whether witnesses add up at every moment, and not only when it will be enough.
     pub adds_often: bool,
     /// Whether the servers are alike, so that only one order of their first appearances has to be tried.
@@ -210,6 +224,7 @@ impl Setup {
             fragile: vec![0],
             jump: 700_000,
             only_fences: false,
+            expiry: Expiry::Steady,
             adds_often: false,
             alike,
             flaw,
@@ -220,6 +235,11 @@ impl Setup {
     pub fn tells_breaks(&self) -> bool {
         let Budget { breaks, crashes, restores, flushes, .. } = self.budget;
         (breaks, crashes, restores, flushes) == (0, 0, 0, 0)
+    }
+
+    /// Whether votes lapse by the wall clock.
+    pub fn expires_by_wall(&self) -> bool {
+        self.expiry == Expiry::Wall
     }
 
     /// Whether this rule is missing.

@@ -11,6 +11,7 @@ mod clock;
 mod drive;
 mod judge;
 mod link;
+mod order;
 mod server;
 mod shared;
 mod tell;
@@ -30,6 +31,7 @@ use client::Client;
 use clock::{client_time, when_client, when_past};
 pub use judge::Breach;
 use link::{Connection, Message};
+use order::Order;
 use server::{Memory, Server};
 pub(crate) use shared::Mixed;
 use shared::Shared;
@@ -95,6 +97,10 @@ pub struct World {
     highest_owner: Option<OwnerId>,
     /// The highest of those who may hold together, each with its own.
     highest_among: Option<Fence>,
+    /// The highest in each slot.
+    highest_in: Vec<(u32, Fence)>,
+    /// Where votes lapse by the wall clock.
+    order: Option<Order>,
     epochs: u64,
     broken: Option<Broken>,
     /// How many servers have come up; those that come next are alike.
@@ -120,6 +126,8 @@ impl World {
             highest: None,
             highest_owner: None,
             highest_among: None,
+            highest_in: Vec::new(),
+            order: setup.expires_by_wall().then(|| Order::new(setup.servers)),
             epochs: 0,
             broken: None,
             touched: if setup.alike { 0 } else { setup.servers },
@@ -154,7 +162,7 @@ impl World {
 
     /// Names the state. Two states with the same name have the same future.
     pub fn key(&self) -> u64 {
-        let fences = (self.highest, self.highest_owner, self.highest_among);
+        let fences = (self.highest, self.highest_owner, self.highest_among, &self.highest_in, &self.order);
         let rest = (self.left, fences, self.epochs, &self.broken, self.touched, self.breach);
         Mixed.hash_one((self.now, &self.servers, &self.clients, rest))
     }
@@ -224,6 +232,7 @@ impl World {
                 let by = self.setup.jump;
                 self.servers[server].jump(by);
                 self.say_of_server(server, || format!("has its wall clock set by {} ms", by / 1_000));
+                self.catch_up();
             }
             Action::Pass => self.pass(),
         }
@@ -282,7 +291,7 @@ impl World {
         let setup = &self.setup;
         let mut due = vec![(self.now / 1_000 / setup.grid + 1) * setup.grid * 1_000];
         for server in &self.servers {
-            due.extend(server.ends().map(|millis| when_past(setup.ppm, millis)));
+            due.extend(server.ends(setup).map(|millis| when_past(setup.ppm, millis)));
         }
         for (client, party) in self.clients.iter().zip(&setup.parties) {
             let moments = client.next_tick().into_iter().chain(client.end());
@@ -314,7 +323,7 @@ impl World {
     fn catch_up(&mut self) {
         let setup = Arc::clone(&self.setup);
         for server in &mut self.servers {
-            if server.ends().any(|millis| when_past(setup.ppm, millis) <= self.now) {
+            if server.ends(&setup).any(|millis| when_past(setup.ppm, millis) <= self.now) {
                 server.lapse(&setup, self.now);
             }
         }

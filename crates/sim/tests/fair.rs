@@ -3,7 +3,9 @@
 use quorlock_core::rules::{Rule, Rules};
 use quorlock_sim::line::fair::Fair;
 use quorlock_sim::line::world::Flaws;
-use quorlock_sim::scenario::{three_and_a_node_down, three_waiters, two_waiters};
+use quorlock_sim::scenario::{
+    three_and_a_node_down, three_waiters, two_and_a_death, two_and_a_forgotten_place, two_waiters, two_who_are_deaf,
+};
 use quorlock_sim::world::Breach;
 
 fn assert_serves(fair: Fair) {
@@ -19,6 +21,21 @@ fn breach(flaws: Flaws) -> Option<Breach> {
 #[test]
 fn two_waiters_are_served_on_every_fair_schedule() {
     assert_serves(two_waiters());
+}
+
+#[test]
+fn the_other_of_two_waiters_is_served_when_one_dies_on_every_fair_schedule() {
+    assert_serves(two_and_a_death());
+}
+
+#[test]
+fn two_waiters_are_served_though_a_place_is_forgotten_on_every_fair_schedule() {
+    assert_serves(two_and_a_forgotten_place());
+}
+
+#[test]
+fn two_waiters_are_served_without_hints_on_every_fair_schedule() {
+    assert_serves(two_who_are_deaf());
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use quorlock_sim::scenario::{
-    a_reader_a_writer_and_a_restart, an_owner_who_enters_twice_and_a_restart, two_owners_and_a_restart,
-    two_readers_a_writer_and_a_restart,
+    a_reader_a_writer_and_a_restart, an_owner_who_enters_twice_and_a_restart, two_for_two_slots_and_a_restart,
+    two_owners_and_a_restart, two_readers_a_writer_and_a_restart,
 };
 use quorlock_sim::search::{exhaust, shortest};
 use quorlock_sim::setup::{Budget, Flaw, Setup};
@@ -42,4 +42,9 @@ fn a_reader_that_lets_go_leaves_the_others_in_through_a_restart() {
 #[test]
 fn an_entry_that_is_over_leaves_the_owners_others_in_through_a_restart() {
     assert_safe_but_without(Flaw::ReleaseVoids, an_owner_who_enters_twice_and_a_restart());
+}
+
+#[test]
+fn slots_have_one_holder_each_through_a_restart() {
+    assert_safe_but_without(Flaw::NoQuarantine, two_for_two_slots_and_a_restart());
 }

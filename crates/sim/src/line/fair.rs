@@ -1,6 +1,7 @@
 //! Looks at every fair schedule, to its end: does each of them serve somebody, or everyone?
 //!
-//! The search decides in which order requests and hints arrive and, where it may, which request gets lost, once. Fair means
+//! The search decides in which order requests and hints arrive and, where it may, which request gets lost, which waiter dies and
+//! which place is forgotten before its time, each once. Fair means
 //! that time passes only when everything under way has arrived; whoever gets the lock lets go at once. So a schedule that
 //! leaves somebody waiting for ever is one on which time passes and nobody gets the lock, or a search without end: whoever
 //! asks without end begins attempt after attempt, and each is a state of its own.
@@ -12,7 +13,7 @@ use std::hash::BuildHasher as _;
 use quorlock_core::mode::Mode;
 
 use super::turn::{Turn, beginning, line};
-use super::world::{Action, Flaws, World};
+use super::world::{Action, Flaws, TTL, World};
 use crate::search::{Counter, Finding, STATES_MAX, way_to};
 use crate::world::{Breach, Line, Mixed};
 
@@ -24,34 +25,48 @@ const LONG: f64 = 8.0;
 pub struct Fair {
     /// How many wait.
     pub waiters: usize,
-    /// Whether a request may get lost.
-    pub loss: bool,
+    /// What may go wrong.
+    pub mishaps: Mishaps,
     /// Whether the search goes on when the first is served, until all are.
     pub to_the_last: bool,
     /// What is wrong with this world.
     pub flaws: Flaws,
 }
 
+/// What may go wrong, once.
+#[derive(Clone, Copy, Debug, Default, Hash)]
+pub struct Mishaps {
+    /// A request gets lost.
+    pub loss: bool,
+    /// A waiter dies, with the votes and places that it has.
+    pub death: bool,
+    /// A node forgets a place before its time.
+    pub forgotten: bool,
+}
+
 struct State {
     world: World,
     /// When somebody was last served, in seconds.
     since: f64,
-    may_lose: bool,
+    left: Mishaps,
 }
 
 impl State {
     fn key(&self) -> u64 {
-        Mixed.hash_one((self.world.key(), self.since.to_bits(), self.may_lose))
+        Mixed.hash_one((self.world.key(), self.since.to_bits(), self.left))
     }
 
     fn turns(&self) -> Vec<Turn> {
         let mut turns = Turn::all(&self.world);
-        if self.may_lose {
-            turns.extend(turns.clone().into_iter().filter_map(Turn::lost));
-        }
+        let Mishaps { loss, death, forgotten } = self.left;
+        let lost: Vec<Turn> = turns.iter().copied().filter_map(Turn::lost).filter(|_| loss).collect();
         if turns.is_empty() {
             turns.push(Turn::Pass);
         }
+        turns.extend(lost);
+        turns.extend(self.world.unserved().into_iter().filter(|_| death).map(Turn::Died));
+        let lines = self.world.lines().into_iter().enumerate().filter(|_| forgotten);
+        turns.extend(lines.flat_map(|(node, line)| (0..line.len()).map(move |place| Turn::Forgotten(node, place))));
         turns
     }
 
@@ -67,13 +82,20 @@ impl State {
             since = world.seconds();
         }
         world.drop_idle_releases();
-        Some(Self { world, since, may_lose: self.may_lose && !turn.is_loss() })
+        let mut left = self.left;
+        match turn {
+            Turn::Lost(..) => left.loss = false,
+            Turn::Died(_) => left.death = false,
+            Turn::Forgotten(..) => left.forgotten = false,
+            _ => {}
+        }
+        Some(Self { world, since, left })
     }
 
     /// Whoever has waited for too long.
-    fn starved(&self) -> Option<usize> {
+    fn starved(&self, patience: f64) -> Option<usize> {
         let waiter = *self.world.unserved().first()?;
-        (self.world.seconds() - self.since > LONG).then_some(waiter)
+        (self.world.seconds() - self.since > patience).then_some(waiter)
     }
 }
 
@@ -86,10 +108,11 @@ impl Fair {
         let mut open = vec![(start.key(), start)];
         while let Some((key, state)) = open.pop() {
             let unserved = state.world.unserved().len();
-            if unserved == 0 || (unserved < self.waiters && !self.to_the_last) {
+            let has_served = unserved < self.waiters - usize::from(self.mishaps.death && !state.left.death);
+            if unserved == 0 || has_served && !self.to_the_last {
                 continue;
             }
-            if let Some(waiter) = state.starved() {
+            if let Some(waiter) = state.starved(self.patience()) {
                 let way = way_to(&seen, key);
                 let story = self.tell(&way, waiter);
                 let counter = Some(Counter { breach: Breach::Starved, length: way.len(), story });
@@ -110,10 +133,15 @@ impl Fair {
         Finding { states: seen.len(), counter: None, exhausted: true }
     }
 
+    /// How long may pass between one who is served and the next: the votes of the dead have to lapse.
+    fn patience(self) -> f64 {
+        if self.mishaps.death { LONG + TTL.as_secs_f64() } else { LONG }
+    }
+
     fn beginning(self) -> State {
         let modes = vec![Mode::EXCLUSIVE; self.waiters];
         let world = World::new(3, &modes, true, self.flaws, None);
-        State { world, since: 0.0, may_lose: self.loss }
+        State { world, since: 0.0, left: self.mishaps }
     }
 
     fn tell(self, way: &[Turn], waiter: usize) -> Vec<Line> {

@@ -10,6 +10,10 @@ pub(super) enum Turn {
     Answered(usize, usize),
     /// A client's next request to a node gets lost.
     Lost(usize, usize),
+    /// A client is gone, with all that it had not sent yet.
+    Died(usize),
+    /// A node forgets a place in its line.
+    Forgotten(usize, usize),
     /// A node's hint reaches a client.
     Hinted(usize, usize),
     /// A client hears that a node has handed its vote on to it.
@@ -52,6 +56,8 @@ impl Turn {
         match self {
             Self::Answered(client, node) => world.exchange(client, node),
             Self::Lost(client, node) => return world.lose(Action::Request(client, node)),
+            Self::Died(client) => world.kill(client),
+            Self::Forgotten(node, place) => world.forget_place(node, place),
             Self::Hinted(client, node) => world.act(Action::Hint(client, node)),
             Self::Handed(client, node) => world.act(Action::Reply(client, node)),
             Self::Called(client) => world.act(Action::Tick(client)),
@@ -65,6 +71,8 @@ impl Turn {
         match self {
             Self::Answered(client, node) => line(after, Some(client), &format!("is answered by n{}", node + 1)),
             Self::Lost(client, node) => line(after, Some(client), &format!("does not reach n{}", node + 1)),
+            Self::Died(client) => line(after, Some(client), "dies"),
+            Self::Forgotten(node, place) => line(after, None, &format!("n{} forgets place {}", node + 1, place + 1)),
             Self::Hinted(client, node) => line(after, Some(client), &format!("gets a hint from n{}", node + 1)),
             Self::Handed(client, node) => {
                 line(after, Some(client), &format!("hears that n{} has given it its vote", node + 1))

@@ -3,7 +3,7 @@
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::vote::BreakMode;
 
-use crate::setup::{Budget, Heir, Party, Setup};
+use crate::setup::{Budget, Expiry, Heir, Party, Setup};
 
 /// Time passes to moments at which something is due, and to no others.
 const NO_GRID: u64 = 1_000_000;
@@ -36,6 +36,7 @@ pub(super) fn second_try_with_slow_answers() -> Setup {
     Setup { budget: Budget { slow: 2, cancels: 1, ..NONE }, horizon: 0, ..Setup::new(parties) }
 }
 
+/// Nine tenths of what the fastest server counts are what the slowest client counts: 0.9 x 1.055555 = 0.95.
 pub(super) fn rates_at_their_limit() -> Setup {
     let mut parties = two_meeting_at(0);
     parties[0].ppm = -50_000;
@@ -135,9 +136,42 @@ pub(super) fn two_addresses() -> Setup {
     Setup { alike: false, ..Setup::new(vec![confused, Party::reaching(&[1, 2])]) }
 }
 
+pub(super) fn flushed() -> Setup {
+    Setup { budget: Budget { flushes: 1, ..NONE }, ..Setup::new(two_meeting_at(0)) }
+}
+
 pub(super) fn plain_and_flushed() -> Setup {
     let parties = two_meeting_at(0).into_iter().map(|party| Party { plain: true, ..party }).collect();
     Setup { budget: Budget { flushes: 1, ..NONE }, ..Setup::new(parties) }
+}
+
+/// A server's clock jumps ahead by more than a ttl, and its votes are gone: one who renews, one who comes meanwhile, and an answer
+/// that is held back.
+pub fn votes_that_vanish() -> Setup {
+    let mut parties = two_meeting_at(0);
+    parties[0].renews = Some(500);
+    let budget = Budget { slow: 1, jumps: 1, frees: 1, ..NONE };
+    let setup =
+        Setup { grid: NO_GRID, horizon: 1_010, expiry: Expiry::Wall, jump: SECOND * 11 / 10, ..Setup::new(parties) };
+    Setup { budget, ..setup }
+}
+
+/// The same server's votes are gone twice, between three clients: one of the others is ahead with its fences.
+pub fn votes_that_vanish_twice() -> Setup {
+    let parties = vec![Party::once(), Party { ahead: 11, ..Party::reaching(&[1, 2]) }, Party::reaching(&[0, 1])];
+    let budget = Budget { slow: 1, jumps: 2, ..NONE };
+    let setup =
+        Setup { grid: NO_GRID, horizon: 0, expiry: Expiry::Wall, jump: SECOND * 11 / 10, ..Setup::new(parties) };
+    Setup { budget, fences: vec![(0, 10)], fragile: vec![1], alike: false, ..setup }
+}
+
+/// Votes of a server that others wait for are gone, and are handed on.
+pub fn votes_that_vanish_before_a_waiter() -> Setup {
+    let parties = vec![Party::reaching(&[0, 1]), waiter(), Party::reaching(&[0, 2])];
+    let budget = Budget { slow: 1, jumps: 1, frees: 1, ..NONE };
+    let setup =
+        Setup { grid: NO_GRID, horizon: 0, expiry: Expiry::Wall, jump: SECOND * 11 / 10, ..Setup::new(parties) };
+    Setup { budget, ..setup }
 }
 
 fn reader(id: u128) -> Party {
@@ -173,6 +207,12 @@ pub fn two_readers_a_writer_and_a_restart() -> Setup {
 /// The server between an owner who enters twice and another restarts, while no time passes.
 pub fn an_owner_who_enters_twice_and_a_restart() -> Setup {
     at_once(vec![owner(1, &[0, 1]), owner(1, &[0, 1]), owner(2, &[0, 2])])
+}
+
+/// The server between two who want one of two slots restarts, while no time passes.
+pub fn two_for_two_slots_and_a_restart() -> Setup {
+    let party = |reaches: &[usize]| Party { mode: Mode::Slot { permits: 2, slot: 0 }, ..Party::reaching(reaches) };
+    at_once(vec![party(&[0, 1]), party(&[0, 2])])
 }
 
 fn at_once(parties: Vec<Party>) -> Setup {

@@ -67,7 +67,10 @@ impl World {
         actions.extend((left.saves > 0 && !is_blank).then_some(Action::Save(server)));
         let may_restore = left.restores > 0 && self.servers[server].snapshot.is_some();
         actions.extend(may_restore.then_some(Action::Restore(server)));
-        actions.extend((left.jumps > 0 && is_blank && self.servers[server].run > 0).then_some(Action::Jump(server)));
+        let has_restarted = is_blank && self.servers[server].run > 0;
+        // Votes that lapse by the wall clock vanish with a jump; others do not, and only a server's age is in doubt.
+        let matters = if self.setup.expires_by_wall() { !is_blank } else { has_restarted };
+        actions.extend((left.jumps > 0 && matters).then_some(Action::Jump(server)));
     }
 
     pub(super) fn server_of(&self, action: Action) -> Option<usize> {

@@ -2,6 +2,7 @@
 
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
+use quorlock_core::name::LeaseId;
 
 use super::World;
 use super::link::Link;
@@ -68,7 +69,7 @@ impl World {
             .collect();
         let conflict =
             valid.iter().enumerate().any(|(at, mode)| valid[..at].iter().any(|other| excludes(*mode, *other)));
-        if conflict && !self.setup.only_fences {
+        if conflict && !self.setup.only_fences && !self.setup.expires_by_wall() {
             self.breach = Some(Breach::TwoHolders);
         }
         self.breach = self.breach.or_else(|| self.judge_broken());
@@ -85,9 +86,24 @@ impl World {
 }
 
 impl World {
-    /// Looks at a fence that is handed out: it is above all earlier ones. Only readers who may hold together are in no order, and
-    /// entries of one owner share one.
-    pub(super) fn judge_fence(&mut self, mode: Mode, fence: Fence) {
+    /// Looks at a fence that is handed out: it is above all earlier ones. Only readers who may hold together are in no order, nor
+    /// are slots, and entries of one owner share one. Where votes vanish before their time, it is in the order of the votes.
+    pub(super) fn judge_fence(&mut self, mode: Mode, attempt: LeaseId, fence: Fence) {
+        if let Some(order) = &mut self.order {
+            if !order.decide(attempt, fence) {
+                self.breach = self.breach.or(Some(Breach::FenceOrder));
+            }
+            return;
+        }
+        if let Mode::Slot { slot, .. } = mode {
+            let of_slot = self.highest_in.iter_mut().find(|(of, _)| *of == slot);
+            match of_slot {
+                Some((_, highest)) if fence <= *highest => self.breach = self.breach.or(Some(Breach::FenceOrder)),
+                Some((_, highest)) => *highest = fence,
+                None => self.highest_in.push((slot, fence)),
+            }
+            return;
+        }
         let is_among_others = mode.is_among_others();
         let before = if is_among_others { self.highest } else { self.highest.max(self.highest_among) };
         let owner = if let Mode::Reentrant { owner } = mode { Some(owner) } else { None };

@@ -55,7 +55,8 @@ impl Server {
     }
 
     pub(super) fn time(&self, setup: &Setup, now: u64) -> NodeTime {
-        server_time(setup.ppm, self.offset, now)
+        let time = server_time(setup.ppm, self.offset, now);
+        if setup.expires_by_wall() { NodeTime::wall(time.wall_micros) } else { time }
     }
 
     pub(super) fn attend(&mut self, setup: &Setup, now: u64, errand: &Errand) -> Standing {
@@ -180,7 +181,7 @@ impl Server {
             restarts: 0,
         });
         // `SET NX PX` knows nothing of epochs: it is for the link to check them.
-        if request.is_plain() || setup.lacks(Flaw::HandshakeUntied) {
+        if request.is_plain() || setup.lacks(Flaw::HandshakeUntied) || setup.lacks(Flaw::EpochUnchecked) {
             return Incarnation { epoch: Some(epoch), floor: known.floor.or(Some(Fence::default())), ..known };
         }
         let mut known = known;
@@ -214,10 +215,12 @@ impl Server {
         self.memory.tombstones.retain(|(_, until)| *until >= time.life_millis);
     }
 
-    /// The last milliseconds in which something stands that others wait for.
-    pub(super) fn ends(&self) -> impl Iterator<Item = u64> + '_ {
+    /// The last milliseconds in which something stands that others wait for, by a clock that has not jumped.
+    pub(super) fn ends(&self, setup: &Setup) -> impl Iterator<Item = u64> + '_ {
         let record = &self.memory.record;
-        record.vote.iter().map(|vote| vote.until).chain(record.entries.iter().map(|entry| entry.until))
+        let ends = record.vote.iter().map(|vote| vote.until).chain(record.entries.iter().map(|entry| entry.until));
+        let jumped = if setup.expires_by_wall() { self.offset / 1_000 } else { 0 };
+        ends.map(move |until| until.saturating_add_signed(-jumped))
     }
 }
 

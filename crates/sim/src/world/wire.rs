@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quorlock_core::node::{Errand, KeptRequest};
 use quorlock_core::ticket::{Handoff, Hint};
-use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
+use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
 
 use super::World;
 use super::link::{Connection, Letter, Link, Message, Reply};
@@ -35,6 +35,11 @@ impl World {
         let server = &mut self.servers[behind];
         let answer = server.vote(&setup, self.now, &letter.request, letter.epoch, letter.again);
         let (vote, epoch) = (answer.vote, server.epoch());
+        if let (Some(order), Request::Acquire { attempt, .. }, Vote::Grant { fence, .. }) =
+            (&mut self.order, &letter.request, &vote)
+        {
+            order.grant(behind, *attempt, *fence);
+        }
         self.say_vote(behind, index, &letter, &vote, is_stray);
         self.note_break(behind, &vote);
         if let Some(hint) = answer.hint {
@@ -56,6 +61,9 @@ impl World {
         if let Some(Handoff { fence, .. }) = handoff {
             let whose = client_name(index);
             self.say_of_server(server, || format!("hands its vote on to {whose}, fence {fence}"));
+            if let (Some(order), Some(next)) = (&mut self.order, next) {
+                order.grant(server, next.attempt, fence);
+            }
         }
         self.clients[index].links[node].back.push_back(Message::Hint(handoff));
     }
