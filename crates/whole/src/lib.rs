@@ -9,4 +9,5 @@ mod party;
 pub mod plan;
 pub mod report;
 pub mod run;
+pub mod shape;
 mod world;

@@ -8,7 +8,7 @@ use clap::Parser;
 use quorlock::Rule;
 use quorlock_sim::occasion::Occasion;
 use quorlock_whole::dice::Seeded;
-use quorlock_whole::kept;
+use quorlock_whole::kept::{self, Kept};
 use quorlock_whole::report::{Hunt, Sweep, page};
 use quorlock_whole::run::{Options, run};
 use rustix::time::{ClockId, clock_gettime};
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
     let began = busy();
     let mut sweep = Sweep::default();
-    for (name, seed, _) in kept::ALL {
+    for Kept { name, seed, .. } in kept::ALL {
         if let Some(breach) = run(*seed, Options::default()).breach {
             eprintln!("{name} is back, with seed {seed}: {breach}");
             return ExitCode::FAILURE;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use quorlock::Rule;
 use quorlock_sim::occasion::Occasion;
 
-use crate::kept;
+use crate::kept::{self, Kept};
 use crate::run::{Breach, Counts, Options, Outcome, run};
 
 /// What came of many runs.
@@ -196,7 +196,7 @@ pub fn page(occasion: &Occasion, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> S
         add(format!("| `{}` | {} of {} runs | {seed} | {breach} |", hunt.name, hunt.found, hunt.runs));
     }
     add(format!("\n{}\n\n| bug | seed | what it was |\n|---|---|---|", include_str!("page/kept.md").trim_end()));
-    for (name, seed, what) in kept::ALL {
+    for Kept { name, seed, what, .. } in kept::ALL {
         add(format!("| {name} | {seed} | {what} |"));
     }
     page

@@ -12,6 +12,7 @@ use crate::ledger::Ledger;
 pub use crate::ledger::{Breach, Counts};
 use crate::party::{Clients, Party, name};
 use crate::plan::{Fault, NodePlan, Plan};
+use crate::shape::Shape;
 use crate::world::{EPOCH, MS, STEPS_MAX, Server, State, World};
 
 /// How long everybody has, in virtual time, to be served and to give back what they have.
@@ -41,6 +42,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// What went wrong.
     pub faults: Vec<Fault>,
+    /// What nodes were asked for, and what came of it.
+    pub shape: Shape,
     /// The same for the same run, and for no other.
     pub fingerprint: u64,
     /// How many tasks were run and messages delivered.
@@ -74,12 +77,13 @@ pub fn run_plan(plan: Plan, options: Options) -> Outcome {
     let mut state = world.state.borrow_mut();
     let breach = state.ledger.breach.clone().or(panicked.map(Breach::Panicked));
     let (now, fingerprint, steps, counts) = (state.now, state.fingerprint, state.steps, state.ledger.counts);
+    let shape = state.shape;
     if let Some(breach) = &breach {
         state.story.say(now, "", || format!("=> {breach}"));
     }
     let (story, lasted) = (state.story.take(), Duration::from_nanos(now));
     let faults = plan.faults.iter().map(|(_, fault)| *fault).collect();
-    Outcome { breach, is_beyond: plan.is_beyond, counts, faults, fingerprint, steps, lasted, story }
+    Outcome { breach, is_beyond: plan.is_beyond, counts, faults, shape, fingerprint, steps, lasted, story }
 }
 
 fn server(plan: &Plan, index: usize, node: &NodePlan, options: Options) -> Server {

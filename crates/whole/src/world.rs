@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::dice::Seeded;
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Network};
+use crate::shape::Shape;
 pub(crate) use server::Server;
 use tasks::Tasks;
 pub(crate) use tell::{Story, client_name};
@@ -58,6 +59,7 @@ pub(crate) struct State {
     calls: BTreeMap<u64, (usize, u64)>,
     pub(crate) ledger: Ledger,
     pub(crate) story: Story,
+    pub(crate) shape: Shape,
     /// Everything that has happened, in one number.
     pub(crate) fingerprint: u64,
     pub(crate) steps: u64,
@@ -104,6 +106,7 @@ impl World {
             calls: BTreeMap::new(),
             ledger,
             story: Story::new(is_told),
+            shape: Shape::default(),
             fingerprint: 0,
             steps: 0,
         };

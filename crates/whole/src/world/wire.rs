@@ -213,6 +213,7 @@ impl State {
                     late.for_each(|(_, request)| self.ledger.excuse(request));
                 }
                 let (said, asides) = server.serve(&question, self.now);
+                self.shape.note(&question, &said, !is_heard);
                 self.tell_answer(connection, &question, &said);
                 self.send_down(connection, said);
                 for aside in asides {
@@ -235,6 +236,7 @@ impl State {
             Aside::Hint(.., None) if self.dice.percent(self.network.hints_lost_percent) => {}
             Aside::Hint(channel, ticket, handoff) => {
                 if let Some(listener) = self.servers[node].listeners.get(&channel).copied() {
+                    self.shape.handed_on += u32::from(handoff.is_some());
                     self.tell_handoff(listener, handoff);
                     self.send_down(listener, Said::Hint(ticket, handoff));
                 }

@@ -1,0 +1,50 @@
+//! What a run is like: what nodes were asked for, and what came of it, how often.
+
+use quorlock::sim::{Question, Said};
+use quorlock_core::ticket::Parting;
+use quorlock_core::vote::{Refusal, Request, Vote};
+
+/// How often each thing has happened on the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Acquires that were granted.
+    pub granted: u32,
+    /// Acquires that were refused.
+    pub refused: u32,
+    /// Renewals, granted or not.
+    pub renewals: u32,
+    /// Releases that took a vote back.
+    pub released: u32,
+    /// Releases that left the line.
+    pub left: u32,
+    /// Releases that kept their place in line.
+    pub yielded: u32,
+    /// Votes that were handed on.
+    pub handed_on: u32,
+    /// Requests from connections that had ended.
+    pub late: u32,
+}
+
+impl Shape {
+    pub(crate) fn note(&mut self, question: &Question, said: &Said, is_late: bool) {
+        let (Question::Batch(_, letters), Said::Votes(votes, _)) = (question, said) else { return };
+        for ((_, request), vote) in letters.iter().zip(votes) {
+            let is_granted = matches!(vote, Vote::Grant { .. });
+            let is_refused = matches!(vote, Vote::Refusal(refusal) if *refusal != Refusal::WrongEpoch);
+            self.late += u32::from(is_late);
+            match &**request {
+                Request::Acquire { .. } | Request::PlainAcquire { .. } => {
+                    self.granted += u32::from(is_granted);
+                    self.refused += u32::from(is_refused);
+                }
+                Request::Renew { .. } => self.renewals += 1,
+                Request::Release { parting, .. } => {
+                    self.released += u32::from(is_granted);
+                    self.left += u32::from(matches!(parting, Some(Parting::Leave(_))));
+                    self.yielded += u32::from(matches!(parting, Some(Parting::Yield(_))));
+                }
+                _ => {}
+            }
+        }
+    }
+}
