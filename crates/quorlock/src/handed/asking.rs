@@ -63,6 +63,7 @@ fn settle(cluster: &Arc<Cluster>, lease: &HandedLease, outlook: Result<Duration,
         Err(Doubt::Config(_) | Doubt::Closed) => {}
     }
     if let Err(Doubt::Lost { why, was_ended }) = &outlook
+        && cluster.settings.history
         && !cluster.ended.add(lease.id, now + ENDED_FOR, now)
         && !was_ended
     {
@@ -89,8 +90,10 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resu
     let place = place(cluster, lease)?;
     let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(ReleaseError::Closed)?;
     give_back(cluster, lease, &place, Some(&votes));
-    let now = clock::now();
-    cluster.ended.add(lease.id, now + ENDED_FOR, now);
+    if cluster.settings.history {
+        let now = clock::now();
+        cluster.ended.add(lease.id, now + ENDED_FOR, now);
+    }
     let quorum = cluster.settings.quorum;
     let said =
         votes.wait(|said| count(said, is_grant) >= quorum.majority() || count(said, is_refusal) > quorum.spare());
