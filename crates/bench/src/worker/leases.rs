@@ -16,11 +16,16 @@ use crate::{Failure, Outcome};
 /// So many are asked for at once: those that are held already are renewed meanwhile.
 const AT_ONCE: usize = 64;
 
+/// Renewals in a ttl. Leases are taken over as long as there is between two, so that those of all come evenly: what is taken
+/// at once is renewed at once, again and again.
+const RENEWALS: u32 = 3;
+
 /// Takes as many leases as there are callers, and tells what it costs to hold them for a turn.
 pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
     let client = runtime.block_on(client(task))?;
     let before = memory()?;
-    let leases = runtime.block_on(acquire(&client, task.callers))?;
+    let within = Duration::from_millis(task.ttl_ms) / RENEWALS;
+    let leases = runtime.block_on(acquire(&client, task.callers, within))?;
     let bytes = (memory()?.saturating_sub(before)) as f64 / task.callers as f64;
     serve(|length| {
         let (begun, used, renewed) = (Instant::now(), processor_time()?, client.stats().requests);
@@ -39,9 +44,13 @@ pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
     })
 }
 
-async fn acquire(client: &Client, count: usize) -> Result<Vec<Lease>, Failure> {
+async fn acquire(client: &Client, count: usize, within: Duration) -> Result<Vec<Lease>, Failure> {
     let (mut leases, mut asked) = (Vec::with_capacity(count), FuturesUnordered::new());
+    let begun = tokio::time::Instant::now();
     for at in 0..count {
+        if at % AT_ONCE == 0 {
+            tokio::time::sleep_until(begun + within.mul_f64(at as f64 / count as f64)).await;
+        }
         let client = client.clone();
         asked.push(async move { client.lock(format!("held/{at:07}")).acquire().await });
         if asked.len() == AT_ONCE {
