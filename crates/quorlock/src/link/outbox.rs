@@ -18,7 +18,7 @@ use crate::node::{Letter, Life, Reply};
 /// The most releases that a link keeps. One that owes so many takes on no new requests.
 pub(crate) const OWED_MAX: usize = 65_536;
 /// The most requests in one batch: enough for what a batch costs to be little against what its requests do, and few enough
-/// for the first answers to be dealt with here while the node works on the rest.
+/// for a batch to be answered, and dealt with here, while the node works on the next.
 const BATCH_MAX: usize = 128;
 /// How long after its attempt's ttl a release is still kept, for requests that were slow to arrive.
 const OWED_SLACK: Duration = Duration::from_secs(1);

@@ -207,6 +207,7 @@ impl Link {
             if !port.batches.is_empty() {
                 port.session.send(life, std::mem::take(&mut room.letters));
             } else if port.session.send_alone(life, &mut room.letters, &mut room.replies, at) {
+                // Such a node is never silent: when it was heard last is not worth a look at the clock.
                 return Some(at);
             }
             port.batches.push_back(Batch { sent: std::mem::take(&mut room.sent), at, since: runtime::now() });
