@@ -13,7 +13,7 @@ use crate::retry::Dice;
 use crate::round::Round;
 use crate::rules::{Rule, Rules};
 use crate::time::{Drift, Moment, Ttl};
-use crate::validity::{self, valid_until};
+use crate::validity::{self, mth_largest};
 use crate::vote::{Outcome, Refusal, Request, Silence, Vote};
 use crate::watchdog::{Renewals, Watchdog};
 
@@ -89,6 +89,8 @@ pub struct Hold {
     watchdog: Watchdog,
     phase: Phase,
     rounds: u32,
+    /// When the last of them began.
+    begun: Moment,
     renewal: Option<Renewal>,
     /// The renewal that is under way may be older than what gave rise to doubt: another has to follow.
     doubted: bool,
@@ -106,7 +108,6 @@ enum Phase {
 #[derive(Clone, Debug, Hash)]
 struct Renewal {
     round: Round,
-    begun: Moment,
     deadline: Moment,
 }
 
@@ -123,6 +124,7 @@ impl Hold {
             watchdog,
             phase: Phase::Held,
             rounds: 0,
+            begun: now,
             renewal: None,
             doubted: false,
             broken: false,
@@ -248,20 +250,28 @@ impl Hold {
                 self.broken |= *why == Refusal::Tombstoned;
             }
         }
-        let majority = self.terms.quorum.majority();
-        let sends = self.acks.iter().flatten().copied();
-        match valid_until(sends, majority, self.terms.ttl, self.terms.drift) {
-            Some(until) => self.valid_until = until,
-            None => return alloc::vec![self.lose(if self.broken { Loss::Broken } else { Loss::Taken })],
-        }
+        let Some(asked) = self.asked() else {
+            return alloc::vec![self.lose(if self.broken { Loss::Broken } else { Loss::Taken })];
+        };
+        self.valid_until = validity::until(asked, self.terms.ttl, self.terms.drift);
         if !self.still_valid(now, &mut steps) {
             return steps;
         }
-        if let Some(renewal) = self.renewal.as_mut().filter(|_| round == self.rounds) {
-            renewal.round.take(node, outcome);
-            self.settle(now, dice, &mut steps);
+        match &mut self.renewal {
+            Some(renewal) if round == self.rounds => {
+                renewal.round.take(node, outcome);
+                self.settle(now, dice, &mut steps);
+            }
+            // Too late for its round, and in time for the lease: there is no need to ask once more.
+            None if self.watchdog.has_failed() && asked >= self.begun => self.watchdog.renewed(asked),
+            Some(_) | None => {}
         }
         steps
+    }
+
+    /// No earlier than this was each node of some majority asked, that has granted it.
+    fn asked(&self) -> Option<Moment> {
+        mth_largest(self.acks.iter().flatten().copied(), self.terms.quorum.majority())
     }
 
     /// Somebody else renews it from now on, who knows nothing of this hold: it ends here with what it has. `false` when it
@@ -316,7 +326,8 @@ impl Hold {
     fn renew(&mut self, now: Moment) -> Step {
         self.rounds = self.rounds.wrapping_add(1);
         let deadline = now + self.terms.node_deadline;
-        self.renewal = Some(Renewal { round: Round::new(self.terms.quorum), begun: now, deadline });
+        self.begun = now;
+        self.renewal = Some(Renewal { round: Round::new(self.terms.quorum), deadline });
         let request = match self.fence {
             Some(fence) => self.request_of(fence),
             None => Request::PlainExtend { attempt: self.attempt, ttl: self.terms.ttl },
@@ -333,7 +344,7 @@ impl Hold {
     fn settle(&mut self, now: Moment, dice: &mut dyn Dice, steps: &mut Vec<Step>) {
         let Some(renewal) = &self.renewal else { return };
         if renewal.round.grants().count() >= self.terms.quorum.majority() {
-            self.watchdog.renewed(renewal.begun);
+            self.watchdog.renewed(self.asked().unwrap_or(self.begun));
             steps.push(Step::Renewed { round: self.rounds });
         } else if renewal.round.is_out_of_reach() {
             self.watchdog.failed(now, self.terms.node_deadline, dice);

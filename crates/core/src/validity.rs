@@ -11,7 +11,12 @@ use crate::time::{Drift, Moment, Ttl};
 /// ttl from some point after its send, so the lease lives until the first of the best `majority` grants may lapse: the
 /// m-th largest send, plus ttl, minus drift. `None` without a majority.
 pub fn valid_until(sends: impl IntoIterator<Item = Moment>, majority: usize, ttl: Ttl, drift: Drift) -> Option<Moment> {
-    Some((mth_largest(sends, majority)? + ttl.duration()).before(drift.of(ttl)))
+    Some(until(mth_largest(sends, majority)?, ttl, drift))
+}
+
+/// When a lease ends whose majority was asked no earlier than at `asked`.
+pub fn until(asked: Moment, ttl: Ttl, drift: Drift) -> Moment {
+    (asked + ttl.duration()).before(drift.of(ttl))
 }
 
 /// The moment that a majority reaches at least, of one for each node. `None` without a majority.

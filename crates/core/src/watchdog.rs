@@ -34,16 +34,21 @@ pub struct Watchdog {
     every: Duration,
     end: Moment,
     due: Option<Moment>,
+    /// The longest delay before the next try, after one that failed; zero after one that did not.
+    reach: Duration,
 }
+
+/// The delay between tries grows up to this part of the time between renewals: some ten tries before a lease is lost.
+const TRIES: u32 = 8;
 
 impl Watchdog {
     /// Watches over a lease won at `now`.
     pub fn new(renewals: Renewals, ttl: Ttl, now: Moment) -> Self {
         match renewals {
-            Renewals::Off => Self { every: Duration::ZERO, end: now, due: None },
+            Renewals::Off => Self { every: Duration::ZERO, end: now, due: None, reach: Duration::ZERO },
             Renewals::Watchdog { every, lifetime } => {
                 let every = every.unwrap_or(ttl.duration() / 3);
-                let mut watchdog = Self { every, end: now + lifetime, due: None };
+                let mut watchdog = Self { every, end: now + lifetime, due: None, reach: Duration::ZERO };
                 watchdog.set(now + every);
                 watchdog
             }
@@ -55,14 +60,24 @@ impl Watchdog {
         self.due
     }
 
-    /// A round succeeded that began at `begun`.
-    pub fn renewed(&mut self, begun: Moment) {
-        self.set(begun + self.every);
+    /// Whether the last round failed.
+    pub fn has_failed(&self) -> bool {
+        self.reach > Duration::ZERO
     }
 
-    /// A round failed at `now`: again soon, until it works or the lease is lost.
+    /// A majority was asked no earlier than at `asked`, and has granted it.
+    pub fn renewed(&mut self, asked: Moment) {
+        self.reach = Duration::ZERO;
+        self.set(asked + self.every);
+    }
+
+    /// A round failed at `now`: again soon, until it works or the lease is lost. A node that has too much to do is not helped
+    /// by more of it, so the next time may be later than this one.
     pub fn failed(&mut self, now: Moment, node_deadline: Duration, dice: &mut dyn Dice) {
-        self.set(now + dice.between(node_deadline / 2, node_deadline));
+        let longest = node_deadline.max(self.every / TRIES);
+        let reach = self.reach.clamp(node_deadline, longest);
+        self.reach = (reach * 2).min(longest);
+        self.set(now + dice.between(node_deadline / 2, reach));
     }
 
     fn set(&mut self, due: Moment) {

@@ -2,6 +2,7 @@ mod handing;
 
 use super::*;
 use crate::testing::{Loaded, at, grant, held, late, ms, refuse, ttl};
+use crate::validity::valid_until;
 use crate::vote::GrantedSlot;
 
 const ATTEMPT: LeaseId = LeaseId::from_bits(7);
@@ -118,7 +119,7 @@ fn a_majority_renews_from_its_mth_largest_send() {
     assert_eq!(run.valid_until(), at(3_000 + VALID));
     assert_eq!(run.take(3_020, 1, 2, grant(70, 3_002)), [], "later ones still count");
     assert_eq!(run.valid_until(), at(3_001 + VALID));
-    assert_eq!(run.hold.next_tick(), Some(at(6_000)), "a third after the round began");
+    assert_eq!(run.hold.next_tick(), Some(at(6_000)), "a third after a majority was asked");
 }
 
 #[test]
@@ -144,6 +145,30 @@ fn a_late_grant_counts_for_its_node_from_its_own_send() {
     assert_eq!(run.take_all(3_302, 2, fresh), [Step::Renewed { round: 2 }]);
     assert_eq!(run.take(3_303, 1, 2, grant(70, 3_000)), [], "nor does an old answer age a newer one");
     assert_eq!(run.valid_until(), at(3_300 + VALID));
+}
+
+#[test]
+fn a_majority_that_answers_after_its_round_need_not_be_asked_again() {
+    let mut run = Run::renewing();
+    run.take(3_100, 1, 0, grant(70, 3_000));
+    assert!(matches!(run.tick(3_200)[..], [Step::Failed { round: 1, .. }]));
+    assert_eq!(run.hold.next_tick(), Some(at(3_300)));
+    assert_eq!(run.take_all(3_250, 1, [(1, grant(70, 3_000)), (2, grant(70, 3_150))]), []);
+    assert_eq!(run.valid_until(), at(3_000 + VALID));
+    assert_eq!(run.hold.next_tick(), Some(at(6_000)));
+    assert_eq!(run.tick(3_300), []);
+}
+
+#[test]
+fn what_a_majority_granted_before_a_round_does_not_make_up_for_it() {
+    let mut run = Run::renewing();
+    run.take_all(3_001, 1, [(0, grant(70, 3_000)), (1, grant(70, 3_000))]);
+    run.tick(3_200);
+    assert_eq!(asked(&run.tick(3_300)), Some(2));
+    run.tick(3_500);
+    assert_eq!(run.take(3_501, 2, 2, grant(70, 3_300)), []);
+    assert_eq!(run.hold.next_tick(), Some(at(3_600)), "two were asked in round 1 only");
+    assert_eq!(asked(&run.tick(3_600)), Some(3));
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn a_third_of_the_ttl_is_the_default() {
 }
 
 #[test]
-fn a_renewal_counts_from_the_beginning_of_its_round() {
+fn a_renewal_counts_from_when_a_majority_was_asked() {
     let mut watchdog = watchdog(None, LIFETIME_DEFAULT);
     watchdog.renewed(at(3_100));
     assert_eq!(watchdog.due(), Some(at(6_100)));
@@ -23,8 +23,27 @@ fn a_failed_round_is_repeated_within_the_node_deadline() {
     let mut watchdog = watchdog(None, LIFETIME_DEFAULT);
     watchdog.failed(at(3_300), ms(200), &mut Loaded::low());
     assert_eq!(watchdog.due(), Some(at(3_400)));
+    watchdog.renewed(at(3_400));
     watchdog.failed(at(3_300), ms(200), &mut Loaded::high());
     assert_eq!(watchdog.due(), Some(at(3_500)));
+}
+
+#[test]
+fn who_fails_again_and_again_tries_less_and_less_often_until_it_works() {
+    let mut watchdog = watchdog(None, LIFETIME_DEFAULT);
+    let mut pauses = || {
+        watchdog.failed(at(3_000), ms(100), &mut Loaded::high());
+        watchdog.due().map(|due| due.since(at(3_000)))
+    };
+    // A third of the ttl is 3 seconds.
+    assert_eq!([pauses(), pauses(), pauses(), pauses()], [ms(100), ms(200), ms(375), ms(375)].map(Some));
+    watchdog.renewed(at(3_000));
+    watchdog.failed(at(3_300), ms(100), &mut Loaded::high());
+    assert_eq!(watchdog.due(), Some(at(3_400)));
+    // Where there is little time, it is tried as often as nodes have time to answer.
+    watchdog.every = ms(300);
+    watchdog.failed(at(4_000), ms(100), &mut Loaded::high());
+    assert_eq!(watchdog.due(), Some(at(4_100)));
 }
 
 #[test]
