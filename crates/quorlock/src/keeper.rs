@@ -359,6 +359,7 @@ impl Held {
         let request = Arc::new(request);
         let mut steps = Vec::new();
         inner.queued = true;
+        self.mark.begin_renewal(round);
         for link in &self.cluster.links {
             let ask = Ask {
                 mark: Arc::clone(&self.mark),

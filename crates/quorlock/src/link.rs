@@ -131,7 +131,7 @@ impl Link {
 
     /// Queues a request, for the next [`flush`](Self::flush). If the node cannot be asked, that is said at once.
     pub(crate) fn ask(&self, ask: Ask) -> Result<(), Silence> {
-        self.outbox().ask(ask)
+        self.outbox().ask(self.node, ask)
     }
 
     /// Takes an attempt's vote back: with the next [`flush`](Self::flush), or as soon as the node can be reached. The
@@ -317,7 +317,7 @@ impl Link {
         let abandoned = {
             let mut outbox = self.outbox();
             outbox.set_state(State::Down(why.clone()), clock::now());
-            outbox.abandon()
+            outbox.abandon(self.node)
         };
         for ask in abandoned {
             ask.voter.vote(self.node, ask.mark.attempt, ask.round, Outcome::Silent(why.clone()), clock::now());

@@ -26,6 +26,10 @@ pub(crate) struct Mark {
     unanswered: AtomicU64,
     /// Nodes on which the last answer to one was not a grant, which takes the waiter out of the line.
     lined_up: AtomicU32,
+    /// The number of the last renewal.
+    renewal: AtomicU32,
+    /// Nodes to which one has yet to be sent.
+    to_renew: AtomicU32,
 }
 
 impl Mark {
@@ -40,6 +44,8 @@ impl Mark {
             placed: AtomicU32::new(0),
             unanswered: AtomicU64::new(0),
             lined_up: AtomicU32::new(0),
+            renewal: AtomicU32::new(0),
+            to_renew: AtomicU32::new(0),
         }
     }
 
@@ -122,6 +128,22 @@ impl Mark {
 
     pub(crate) fn is_placed(&self, node: usize) -> bool {
         self.placed.load(Ordering::Acquire) & 1 << node != 0
+    }
+
+    /// A renewal begins: what has yet to be sent for an earlier one will be for this one.
+    pub(crate) fn begin_renewal(&self, round: u32) {
+        self.renewal.store(round, Ordering::Release);
+    }
+
+    /// A renewal is to be sent to this node. `false` if another has yet to be, which will do.
+    pub(crate) fn line_up_renewal(&self, node: usize) -> bool {
+        self.to_renew.fetch_or(1 << node, Ordering::AcqRel) & 1 << node == 0
+    }
+
+    /// It is sent, or will not be. Gives the number of the renewal that it is for by now.
+    pub(crate) fn take_renewal(&self, node: usize) -> u32 {
+        self.to_renew.fetch_and(!(1 << node), Ordering::AcqRel);
+        self.renewal.load(Ordering::Acquire)
     }
 
     /// A request was on its way to this node when the connection ended: it may arrive late, even behind its release.

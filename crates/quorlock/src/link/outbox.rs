@@ -57,10 +57,18 @@ pub(crate) struct Ask {
     pub(crate) place: Arc<Place>,
     pub(crate) request: Arc<Request>,
     pub(crate) voter: Arc<dyn Voter>,
+    /// Which renewal of a lease it is for; 0 where it is none.
     pub(crate) round: u32,
 }
 
 impl Ask {
+    /// It leaves the queue: a renewal that has waited there is for the last round by now.
+    fn leave_queue(&mut self, node: usize) {
+        if self.round > 0 {
+            self.round = self.mark.take_renewal(node);
+        }
+    }
+
     /// Whether it may put its waiter in line.
     pub(crate) fn lines_up(&self) -> bool {
         matches!(&*self.request, Request::Acquire { waiter: Some(_), .. })
@@ -143,7 +151,10 @@ impl Outbox {
     }
 
     /// Queues a request, if the node can be asked.
-    pub(crate) fn ask(&mut self, ask: Ask) -> Result<(), Silence> {
+    ///
+    /// Of a lease's renewals one at most waits here: where they take longer than a round, the next would be one more to
+    /// wait for, and so on.
+    pub(crate) fn ask(&mut self, node: usize, ask: Ask) -> Result<(), Silence> {
         if let State::Down(why) = &self.state {
             return Err(why.clone());
         }
@@ -153,7 +164,9 @@ impl Outbox {
         if self.owed.len() >= OWED_MAX {
             return Err(Silence::Owing);
         }
-        self.queue.push_back(Item::Ask(ask));
+        if ask.round == 0 || ask.mark.line_up_renewal(node) {
+            self.queue.push_back(Item::Ask(ask));
+        }
         Ok(())
     }
 
@@ -174,7 +187,8 @@ impl Outbox {
             match self.queue.pop_front() {
                 None => break,
                 Some(Item::Ask(ask)) if ask.mark.is_done() || ask.lines_up() && ask.mark.has_left() => {}
-                Some(Item::Ask(ask)) => {
+                Some(Item::Ask(mut ask)) => {
+                    ask.leave_queue(node);
                     ask.mark.set_sent(node);
                     if ask.lines_up() {
                         ask.mark.set_placed(node);
@@ -237,9 +251,12 @@ impl Outbox {
     }
 
     /// Takes out the requests that were never sent; releases stay owed.
-    pub(crate) fn abandon(&mut self) -> Vec<Ask> {
+    pub(crate) fn abandon(&mut self, node: usize) -> Vec<Ask> {
         let queue = std::mem::take(&mut self.queue);
-        queue.into_iter().filter_map(|item| if let Item::Ask(ask) = item { Some(ask) } else { None }).collect()
+        let ask = |item| if let Item::Ask(ask) = item { Some(ask) } else { None };
+        let mut asks: Vec<Ask> = queue.into_iter().filter_map(ask).collect();
+        asks.iter_mut().for_each(|ask| ask.leave_queue(node));
+        asks
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -292,11 +309,69 @@ mod tests {
         letters.len()
     }
 
+    fn place() -> Arc<Place> {
+        let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
+        Arc::new(template.place(&Name::new("job").unwrap()).unwrap())
+    }
+
+    fn ttl() -> Ttl {
+        Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap()
+    }
+
+    struct Nobody;
+
+    impl Voter for Nobody {
+        fn vote(self: Arc<Self>, _: usize, _: LeaseId, _: u32, _: quorlock_core::vote::Outcome, _: Moment) {}
+    }
+
+    /// Begins a renewal of this lease, and queues it.
+    fn renew(outbox: &mut Outbox, mark: &Arc<Mark>, round: u32) {
+        let request = Arc::new(Request::PlainExtend { attempt: mark.attempt, ttl: ttl() });
+        mark.begin_renewal(round);
+        let ask = Ask { mark: Arc::clone(mark), place: place(), request, voter: Arc::new(Nobody), round };
+        outbox.ask(0, ask).unwrap();
+    }
+
+    fn up() -> Outbox {
+        let mut outbox = Outbox::new(clock::now());
+        let life = Life { epoch: quorlock_core::node::Epoch(1), floor: quorlock_core::fence::Fence::new(1) };
+        outbox.set_state(State::Up(life), clock::now());
+        outbox
+    }
+
+    /// The rounds of what is sent next.
+    fn rounds(outbox: &mut Outbox) -> Vec<u32> {
+        let (mut letters, mut sent) = (Vec::new(), Vec::new());
+        outbox.drain(0, &mut letters, &mut sent);
+        sent.iter().map(|sent| if let Sent::Ask(ask) = sent { ask.round } else { 0 }).collect()
+    }
+
+    #[test]
+    fn a_renewal_that_waits_to_be_sent_is_the_only_one_and_for_the_last_round() {
+        let (mut outbox, mark) = (up(), Arc::new(Mark::new(LeaseId::from_bits(1))));
+        let other = Arc::new(Mark::new(LeaseId::from_bits(2)));
+        renew(&mut outbox, &mark, 1);
+        renew(&mut outbox, &other, 7);
+        renew(&mut outbox, &mark, 2);
+        renew(&mut outbox, &mark, 3);
+        assert_eq!(rounds(&mut outbox), [3, 7]);
+        renew(&mut outbox, &mark, 4);
+        assert_eq!(rounds(&mut outbox), [4], "the one before has left");
+    }
+
+    #[test]
+    fn a_renewal_that_was_never_sent_does_not_stand_in_for_the_next() {
+        let (mut outbox, mark) = (up(), Arc::new(Mark::new(LeaseId::from_bits(1))));
+        renew(&mut outbox, &mark, 1);
+        renew(&mut outbox, &mark, 2);
+        assert_eq!(outbox.abandon(0).iter().map(|ask| ask.round).collect::<Vec<_>>(), [2], "whoever waits is told");
+        renew(&mut outbox, &mark, 3);
+        assert_eq!(rounds(&mut outbox), [3]);
+    }
+
     #[test]
     fn a_release_that_fails_is_sent_again_until_it_has_lapsed() {
-        let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
-        let place = Arc::new(template.place(&Name::new("job").unwrap()).unwrap());
-        let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap();
+        let (place, ttl) = (place(), ttl());
         let (mut outbox, now) = (Outbox::new(clock::now()), clock::now());
         let back = GiveBack::new(&Arc::new(Mark::new(LeaseId::from_bits(1))), &place, ttl, false, now);
         outbox.owe(Owed { back, voter: None, parting: None, serial: 0, tried: false });
