@@ -18,6 +18,7 @@ for i = 1, (#ARGV - 5) / 4 do
   lines[i] = LINE_OF .. key
 end
 --#each
+--#quiet
 local got = redis.pcall('MGET', unpack(wanted))
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]

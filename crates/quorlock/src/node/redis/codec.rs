@@ -25,7 +25,6 @@ use crate::node::{Letter, Life, Reply, Trouble};
 #[cfg(any(test, feature = "doors"))]
 pub(crate) use anything::take_anything;
 pub(super) use bundle::Bundles;
-use bundle::Shares;
 pub(super) use errand::{errand, standing};
 use report::report;
 pub(super) use request::{Writer, batch};
@@ -76,26 +75,14 @@ pub(super) fn replies(
     if bundles == Bundles::default() {
         return reply_all(letters, values, same_life);
     }
-    let (Bundles { releases, acquires }, mut values) = (bundles, values.into_iter());
-    let mut released =
-        (!releases.is_empty()).then(|| Shares::of_releases(values.next(), releases.count())).transpose()?;
-    let mut voted = (!acquires.is_empty()).then(|| Shares::of(values.next(), 1 + acquires.count())).transpose()?;
-    let at = match &mut voted {
-        Some(voted @ Shares::Each(_)) => voted.next(),
-        _ => None,
-    };
+    let mut values = values.into_iter();
+    let mut shares = bundles.shares(letters, &mut values)?;
     let mut replies = Vec::with_capacity(letters.len());
     for (place, letter) in letters.iter().enumerate() {
-        let share = if releases.has(place) {
-            &mut released
-        } else if acquires.has(place) {
-            &mut voted
-        } else {
-            &mut None
-        };
-        let value = share.as_mut().map_or_else(|| values.next(), Shares::next).ok_or_else(|| malformed("a batch"))?;
-        replies.push(match (&at, value) {
-            (Some(at), Value::Int(fence)) if acquires.has(place) => granted_together(at, fence)?,
+        let share = bundles.which(place).and_then(|which| shares[which].as_mut());
+        let (value, at) = share.map_or_else(|| (values.next(), None), |share| (share.next(), share.at()));
+        replies.push(match (at, value.ok_or_else(|| malformed("a batch"))?) {
+            (Some(at), Value::Int(fence)) => granted_together(at, fence)?,
             (_, value) => reply(letter, value, same_life)?,
         });
     }

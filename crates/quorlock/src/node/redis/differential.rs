@@ -38,7 +38,7 @@ fn the_scripts_do_what_the_core_does() {
     let bundles = bench.borrow().bundles;
     assert!(
         bundles.into_iter().all(|bundles| bundles > CASES / 4),
-        "of releases and of acquires there were {bundles:?}"
+        "of releases, of acquires and of renewals there were {bundles:?}"
     );
 }
 
@@ -49,8 +49,8 @@ struct Bench {
     listeners: Vec<Listener>,
     /// Without a deadline: a machine that is busy must not look like a difference.
     raw: Connection,
-    /// How many bundles were sent: of releases, and of acquires.
-    bundles: [u32; 2],
+    /// How many bundles were sent: of releases, of acquires, and of renewals.
+    bundles: [u32; 3],
 }
 
 struct Listener {
@@ -72,7 +72,7 @@ impl Bench {
             listeners.push(Listener { channel, session, hints });
         }
         let raw = Client::open(server.url()).unwrap().get_connection().unwrap();
-        Self { clock, sessions, listeners, raw, bundles: [0; 2] }
+        Self { clock, sessions, listeners, raw, bundles: [0; 3] }
     }
 
     fn run(&mut self, runtime: &Runtime, cast: Cast, first: Visit, steps: Vec<Step>) -> TestCaseResult {

@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 
 use super::codec::Bundles;
 use super::commands::Commands;
-use super::scripts::Home;
+use super::scripts::{Home, fence_key};
 use super::{RedisNode, codec};
 use crate::node::place::{KeyTemplate, Place};
 use crate::node::{Letter, Life, Reply, Search, Talk};
@@ -43,6 +43,8 @@ enum Before {
     HeldAndWaitedFor,
     Shared,
     Waited,
+    /// By the hostile one itself.
+    Own,
 }
 
 fn waiter(at: u64) -> Waiter {
@@ -84,7 +86,7 @@ fn questions() -> Vec<Question> {
     let owner = OwnerId::from_bits(HOSTILE);
     let fence = Fence::new(1);
     let renew = |repair, mode| {
-        let holder = "".into();
+        let holder = "7 host label".into();
         Request::Renew { attempt, fence, ttl: ttl(), repair, holder, mode }
     };
     let slot = Mode::Slot { permits: 3, slot: 1 };
@@ -164,6 +166,7 @@ impl Bench {
             Before::HeldAndWaitedFor => (true, true, Mode::EXCLUSIVE),
             Before::Shared => (true, false, Mode::Shared { owner: OwnerId::from_bits(HOLDER) }),
             Before::Waited => (false, true, Mode::EXCLUSIVE),
+            Before::Own => (false, false, Mode::EXCLUSIVE),
         };
         let first = self.ask(&place, acquire(HOLDER, Fence::new(1), mode, None)).await?;
         let Vote::Grant { fence, .. } = first else { return Err(TestCaseError::fail(format!("{first:?}"))) };
@@ -172,6 +175,9 @@ impl Bench {
         }
         if !held {
             self.ask(&place, release(HOLDER, None)).await?;
+        }
+        if matches!(before, Before::Own) {
+            self.ask(&place, acquire(HOSTILE, Fence::new(1), mode, None)).await?;
         }
 
         let answer = self.provoke(&place, question, changes, together);
@@ -282,7 +288,8 @@ fn no_script_is_spared() {
 fn odd_arguments_leave_every_record_as_it_should_be() {
     let (runtime, server) = (runtime(), RedisServer::start());
     let bench = std::cell::RefCell::new(bench(&runtime, &server));
-    let before = select(vec![Before::Free, Before::Held, Before::HeldAndWaitedFor, Before::Shared, Before::Waited]);
+    let before =
+        select(vec![Before::Free, Before::Held, Before::HeldAndWaitedFor, Before::Shared, Before::Waited, Before::Own]);
     let story = (before, select(questions()), changes(), any::<bool>());
     let config = Config { failure_persistence: None, ..Config::default() };
     TestRunner::new(config)
@@ -347,6 +354,33 @@ fn arguments_that_once_did_harm_do_none() {
     let unreadable = [(Which::Number(7), Odd::Value(b"7 \xff\xfe label".to_vec()))];
     let question = Question::Ask(acquire(HOSTILE, Fence::new(1), alone, None));
     runtime.block_on(bench.run(Before::Free, &question, &unreadable, false)).unwrap();
+}
+
+/// Where renewals only move the end of what stands, an end that is now or past would be a loss that looks like a grant.
+#[test]
+fn a_renewal_by_no_time_ends_nothing() {
+    let (runtime, server) = (runtime(), RedisServer::start());
+    let mut bench = bench(&runtime, &server);
+    let place = Arc::new(bench.template.place(&Name::new("name").unwrap()).unwrap());
+    let beside = Arc::new(bench.template.place(&Name::new("beside").unwrap()).unwrap());
+    runtime.block_on(bench.ask(&place, acquire(HOSTILE, Fence::new(1), Mode::EXCLUSIVE, None))).unwrap();
+    // Somebody else's doing: a vote that does not end by itself.
+    server.command(&["PERSIST", &place.key]);
+    let (attempt, fence, holder) = (LeaseId::from_bits(HOSTILE), Fence::new(1), "7 host label".into());
+    let renew = Request::Renew { attempt, fence, ttl: ttl(), repair: true, holder, mode: Mode::EXCLUSIVE };
+    for (number, value) in [(2, "0"), (2, "000"), (2, "-1"), (2, ""), (4, "0"), (4, "00"), (4, "-5"), (4, "x"), (4, "")]
+    {
+        let (mut call, _) = call(bench.life, [&place, &beside], &Question::Ask(renew.clone()), true);
+        assert_eq!(call.sha(), Home::Server.scripts().renew_all.sha);
+        call.change(&[(Which::Number(number), Odd::Value(value.into()))], |_, _| false);
+        let answer: Value = bench.raw.req_command(&call.command()).unwrap();
+        assert_eq!(granted(&answer), None, "{value:?} as argument {number}: {answer:?}");
+        let kept = [place.key.clone(), fence_key(&place)].map(|key| server.cli(&["EXISTS", &key]));
+        assert_eq!(kept, ["1", "1"], "after {value:?} as argument {number}");
+    }
+    let (call, _) = call(bench.life, [&place, &beside], &Question::Ask(renew), true);
+    let answer: Value = bench.raw.req_command(&call.command()).unwrap();
+    assert!(granted(&answer).is_some(), "{answer:?}");
 }
 
 #[test]

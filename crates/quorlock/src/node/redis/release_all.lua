@@ -12,6 +12,7 @@ for i = 1, #ARGV / 2 do
   lines[i] = LINE_OF .. names[i]
 end
 --#each
+--#quiet
 local votes = redis.pcall('MGET', unpack(names))
 local function release_alone(i)
   local attempt = ARGV[i * 2]

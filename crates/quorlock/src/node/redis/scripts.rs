@@ -127,10 +127,11 @@ impl Home {
 }
 
 /// Those that contain others come first.
-const FRAGMENTS: [(&str, &str); 14] = [
+const FRAGMENTS: [(&str, &str); 15] = [
     ("--#acquire", include_str!("acquire.lua")),
     ("--#release", include_str!("release.lua")),
     ("--#each", include_str!("each.lua")),
+    ("--#quiet", include_str!("quiet.lua")),
     ("--#fault", include_str!("fault.lua")),
     ("--#begin", include_str!("begin.lua")),
     ("--#period", include_str!("period.lua")),
@@ -160,6 +161,8 @@ pub(crate) struct Scripts {
     pub(crate) plain_extend: Loaded,
     pub(crate) plain_release: Loaded,
     pub(crate) acquire_all: Loaded,
+    pub(crate) renew_all: Loaded,
+    pub(crate) plain_extend_all: Loaded,
     pub(crate) release_all: Loaded,
     pub(crate) plain_release_all: Loaded,
     /// Where the mark of the node's epoch is.
@@ -187,15 +190,18 @@ impl Scripts {
             plain_extend: loaded(include_str!("plain_extend.lua")),
             plain_release: loaded(include_str!("plain_release.lua")),
             acquire_all: loaded(include_str!("acquire_all.lua")),
+            renew_all: loaded(include_str!("renew_all.lua")),
+            plain_extend_all: loaded(include_str!("plain_extend_all.lua")),
             release_all: loaded(include_str!("release_all.lua")),
             plain_release_all: loaded(include_str!("plain_release_all.lua")),
             epoch_key: home.epoch_key(),
         }
     }
 
-    pub(crate) fn all(&self) -> [&Loaded; 13] {
+    pub(crate) fn all(&self) -> [&Loaded; 15] {
         let Self { acquire, enter, release, inspect, check, search, breaking, errand, .. } = self;
-        let Self { plain_extend, plain_release, acquire_all, release_all, plain_release_all, .. } = self;
+        let Self { plain_extend, plain_release, acquire_all, renew_all, release_all, .. } = self;
+        let Self { plain_extend_all, plain_release_all, .. } = self;
         [
             acquire,
             enter,
@@ -208,6 +214,8 @@ impl Scripts {
             plain_extend,
             plain_release,
             acquire_all,
+            renew_all,
+            plain_extend_all,
             release_all,
             plain_release_all,
         ]

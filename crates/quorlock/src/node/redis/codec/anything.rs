@@ -29,13 +29,15 @@ fn letter(name: &str, request: Request) -> Letter {
 }
 
 /// Letters that go together, of each kind that does.
-fn bundles() -> [[Letter; 2]; 3] {
+fn bundles() -> [[Letter; 2]; 5] {
     let attempt = LeaseId::from_bits(1);
     let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("it is within bounds");
     let (proposal, holder, mode) = (Fence::new(1), "".into(), Mode::EXCLUSIVE);
+    let holder: Arc<str> = holder;
+    let renew = Request::Renew { attempt, fence: proposal, ttl, repair: true, holder: Arc::clone(&holder), mode };
     let acquire = Request::Acquire { attempt, proposal, ttl, holder, mode, waiter: None };
     let release = Request::Release { attempt, tombstone: None, parting: None };
-    [acquire, release, Request::PlainRelease { attempt }]
+    [acquire, renew, release, Request::PlainRelease { attempt }, Request::PlainExtend { attempt, ttl }]
         .map(|request| ["one", "two"].map(|name| letter(name, request.clone())))
 }
 
@@ -89,13 +91,13 @@ pub(super) fn says_yes(request: &Request, value: &Value, same_life: bool) -> boo
     }
 }
 
-/// What a value says to each of two who asked together: of acquires, behind the node's clock.
+/// What a value says to each of two who asked together: of acquires and renewals, behind the node's clock.
 fn shares(request: &Request, value: &Value) -> Option<[bool; 2]> {
     let Value::Array(parts) = value else { return None };
     let is_number = |value: &Value| matches!(value, Value::Int(0..));
     match (request, parts.as_slice()) {
         // A grant that is given together with others is its fence alone.
-        (Request::Acquire { .. }, [at, shares @ ..]) => {
+        (Request::Acquire { .. } | Request::Renew { .. }, [at, shares @ ..]) => {
             let share = |value| is_number(at) && is_number(value) || says_yes(request, value, true);
             <&[Value; 2]>::try_from(shares).ok().map(|shares| shares.each_ref().map(share))
         }
@@ -109,7 +111,9 @@ fn take_bundle(letters: &[Letter; 2], value: &Value) {
     let bundles = Bundles::of(letters);
     assert_ne!(bundles, Bundles::default(), "they go together");
     let said = shares(&letters[0].request, value).unwrap_or_default();
-    let taken = replies(Some(LIFE), letters, bundles, vec![value.clone()]);
+    let mut values = vec![value.clone()];
+    values.extend(looks_at_epoch(letters).then(|| Value::BulkString(mark(Some(LIFE)).as_ref().into())));
+    let taken = replies(Some(LIFE), letters, bundles, values);
     let is_grant = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. });
     match &taken {
         Ok(replies) => {

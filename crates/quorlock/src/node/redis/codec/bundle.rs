@@ -2,6 +2,7 @@
 
 use ::redis::{ServerError, Value};
 use quorlock_core::mode::Mode;
+use quorlock_core::time::Ttl;
 use quorlock_core::vote::Request;
 
 use super::super::malformed;
@@ -46,6 +47,7 @@ impl Chosen {
 pub(in crate::node::redis) struct Bundles {
     pub(super) releases: Chosen,
     pub(super) acquires: Chosen,
+    pub(super) renewals: Chosen,
 }
 
 /// What is known of the names with one sum: nothing, that a release of one goes ahead, that something else of one is there.
@@ -69,7 +71,8 @@ impl Bundles {
         if letters.iter().any(|letter| letter.request.is_plain() != is_plain || leaves_tombstone(&letter.request)) {
             return Self::default();
         }
-        let (mut releases, mut acquires, mut kin) = (Chosen::default(), Chosen::default(), None);
+        let Self { mut releases, mut acquires, mut renewals } = Self::default();
+        let (mut kin, mut renewed) = (None, None);
         let mut seen = [Seen::Nothing; SUMS];
         for (at, letter) in letters.iter().enumerate().take(PLACES) {
             let seen = &mut seen[sum(&letter.place.key)];
@@ -84,35 +87,88 @@ impl Bundles {
                     acquires.add(at);
                     *seen = Seen::More;
                 }
+                request
+                    if *seen != Seen::More
+                        && renewal(request).is_some_and(|terms| *renewed.get_or_insert(terms) == terms) =>
+                {
+                    renewals.add(at);
+                    *seen = Seen::More;
+                }
                 _ => *seen = Seen::More,
             }
         }
-        let acquires = acquires.if_several();
-        // One that goes ahead of an acquire has to, even alone.
-        let releases = if acquires.is_empty() { releases.if_several() } else { releases };
-        Self { releases, acquires }
+        let (acquires, renewals) = (acquires.if_several(), renewals.if_several());
+        // One that goes ahead of an acquire or a renewal has to, even alone.
+        let is_first = !acquires.is_empty() || !renewals.is_empty();
+        let releases = if is_first { releases } else { releases.if_several() };
+        Self { releases, acquires, renewals }
     }
 
     pub(super) fn has(self, at: usize) -> bool {
-        self.releases.has(at) || self.acquires.has(at)
+        self.which(at).is_some()
+    }
+
+    /// In which of them this letter is.
+    pub(super) fn which(self, at: usize) -> Option<usize> {
+        self.all().iter().position(|chosen| chosen.has(at))
+    }
+
+    /// Takes what comes back for each of them.
+    pub(super) fn shares(
+        self,
+        letters: &[Letter],
+        values: &mut impl Iterator<Item = Value>,
+    ) -> Result<[Option<Shares>; 3], Trouble> {
+        let is_plain = letters.first().is_some_and(|letter| letter.request.is_plain());
+        let Self { releases, acquires, renewals } = self;
+        let mut shares = |chosen: Chosen, form| {
+            (!chosen.is_empty()).then(|| Shares::of(values.next(), chosen.count(), form)).transpose()
+        };
+        Ok([
+            shares(releases, if releases.count() == 1 { Form::Bare } else { Form::List })?,
+            shares(acquires, Form::AfterClock)?,
+            shares(renewals, if is_plain { Form::List } else { Form::AfterClock })?,
+        ])
     }
 
     /// Whether this letter goes in one command with others.
     #[cfg(any(test, feature = "doors"))]
     pub(super) fn is_shared(self, at: usize) -> bool {
-        [self.releases, self.acquires].iter().any(|chosen| chosen.has(at) && chosen.count() > 1)
+        self.all().iter().any(|chosen| chosen.has(at) && chosen.count() > 1)
     }
 
     /// How many letters there are in each.
     #[cfg(test)]
-    pub(in crate::node::redis) fn counts(self) -> [usize; 2] {
-        [self.releases.count(), self.acquires.count()]
+    pub(in crate::node::redis) fn counts(self) -> [usize; 3] {
+        self.all().map(Chosen::count)
     }
 
     /// How many values answer so many letters.
     pub(super) fn values(self, letters: usize) -> usize {
-        let saved = |chosen: Chosen| chosen.count().saturating_sub(1);
-        letters - saved(self.releases) - saved(self.acquires)
+        letters - self.all().map(|chosen| chosen.count().saturating_sub(1)).iter().sum::<usize>()
+    }
+
+    fn all(self) -> [Chosen; 3] {
+        [self.releases, self.acquires, self.renewals]
+    }
+}
+
+/// What all renewals of a bundle have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Terms<'a> {
+    ttl: Ttl,
+    repair: bool,
+    holder: &'a str,
+}
+
+/// `None` if it is no renewal, or one of a lock with entries.
+fn renewal(request: &Request) -> Option<Terms<'_>> {
+    match request {
+        Request::Renew { ttl, repair, holder, mode: Mode::EXCLUSIVE, .. } => {
+            Some(Terms { ttl: *ttl, repair: *repair, holder })
+        }
+        Request::PlainExtend { ttl, .. } => Some(Terms { ttl: *ttl, repair: false, holder: "" }),
+        _ => None,
     }
 }
 
@@ -130,35 +186,51 @@ fn sum(key: &str) -> usize {
     (mixed >> 32) as usize % SUMS
 }
 
+/// In which form a bundle is answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// One letter by itself, by its own answer.
+    Bare,
+    /// By a list of answers.
+    List,
+    /// By the same, behind the node's clock.
+    AfterClock,
+}
+
 /// What comes back for a bundle.
 pub(super) enum Shares {
-    /// A value for each of its letters.
-    Each(std::vec::IntoIter<Value>),
+    /// A value for each of its letters, and the node's clock where that is told.
+    Each { at: Option<Value>, values: std::vec::IntoIter<Value> },
     /// One error for all of them.
     Failed(ServerError),
 }
 
 impl Shares {
-    /// Reads what answers so many releases: one by itself has an answer of its own.
-    pub(super) fn of_releases(value: Option<Value>, count: usize) -> Result<Self, Trouble> {
-        let alone = |value| Some(Value::Array(vec![value?]));
-        Self::of(if count == 1 { alone(value) } else { value }, count)
-    }
-
-    /// Reads a list of so many values.
-    pub(super) fn of(value: Option<Value>, count: usize) -> Result<Self, Trouble> {
+    /// Reads what answers so many letters.
+    fn of(value: Option<Value>, count: usize, form: Form) -> Result<Self, Trouble> {
+        let told = usize::from(form == Form::AfterClock);
         match value {
-            Some(Value::Array(values)) if values.len() == count => Ok(Self::Each(values.into_iter())),
             Some(Value::ServerError(error)) => Ok(Self::Failed(error)),
+            Some(value) if form == Form::Bare => Ok(Self::Each { at: None, values: vec![value].into_iter() }),
+            Some(Value::Array(values)) if values.len() == told + count => {
+                let mut values = values.into_iter();
+                let at = if told > 0 { values.next() } else { None };
+                Ok(Self::Each { at, values })
+            }
             _ => Err(malformed("a bundle")),
         }
     }
 
     pub(super) fn next(&mut self) -> Option<Value> {
         match self {
-            Self::Each(values) => values.next(),
+            Self::Each { values, .. } => values.next(),
             Self::Failed(error) => Some(Value::ServerError(error.clone())),
         }
+    }
+
+    /// The node's clock, where it comes with votes.
+    pub(super) fn at(&self) -> Option<&Value> {
+        if let Self::Each { at, .. } = self { at.as_ref() } else { None }
     }
 }
 
@@ -171,7 +243,6 @@ mod tests {
     use quorlock_core::mode::OwnerId;
     use quorlock_core::name::{LeaseId, Name};
     use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
-    use quorlock_core::time::Ttl;
 
     use super::*;
     use crate::node::place::KeyTemplate;
@@ -209,10 +280,29 @@ mod tests {
         letter(name, Request::PlainAcquire { attempt: ATTEMPT, ttl: ttl(1) })
     }
 
-    /// The places of releases and of acquires that go together.
+    fn renew(name: &str) -> Letter {
+        renew_as(name, ttl(1), "me", true, Mode::EXCLUSIVE)
+    }
+
+    fn renew_as(name: &str, ttl: Ttl, holder: &str, repair: bool, mode: Mode) -> Letter {
+        let (attempt, fence, holder) = (ATTEMPT, Fence::new(1), holder.into());
+        letter(name, Request::Renew { attempt, fence, ttl, repair, holder, mode })
+    }
+
+    fn plain_extend(name: &str, seconds: u64) -> Letter {
+        letter(name, Request::PlainExtend { attempt: ATTEMPT, ttl: ttl(seconds) })
+    }
+
+    /// The places of releases, of acquires and of renewals that go together.
+    fn chosen_of_all(letters: &[Letter]) -> [Vec<usize>; 3] {
+        Bundles::of(letters).all().map(|chosen| (0..letters.len()).filter(|at| chosen.has(*at)).collect())
+    }
+
+    /// The same, where there are no renewals.
     fn chosen(letters: &[Letter]) -> [Vec<usize>; 2] {
-        let bundles = Bundles::of(letters);
-        [bundles.releases, bundles.acquires].map(|chosen| (0..letters.len()).filter(|at| chosen.has(*at)).collect())
+        let [releases, acquires, renewals] = chosen_of_all(letters);
+        assert_eq!(renewals, []);
+        [releases, acquires]
     }
 
     #[test]
@@ -262,6 +352,36 @@ mod tests {
     }
 
     #[test]
+    fn renewals_go_together_with_their_like_only() {
+        let owner = OwnerId::from_bits(1);
+        let letters = [
+            renew("a"),
+            renew_as("b", ttl(2), "me", true, Mode::EXCLUSIVE),
+            renew_as("c", ttl(1), "you", true, Mode::EXCLUSIVE),
+            renew_as("d", ttl(1), "me", false, Mode::EXCLUSIVE),
+            renew_as("e", ttl(1), "me", true, Mode::Shared { owner }),
+            renew_as("f", ttl(1), "me", true, Mode::Exclusive { writer: Some(owner) }),
+            renew("g"),
+        ];
+        assert_eq!(chosen_of_all(&letters), [vec![], vec![], vec![0, 6]]);
+        let letters = [plain_extend("a", 1), plain_extend("b", 2), plain_acquire("c"), plain_extend("d", 1)];
+        assert_eq!(chosen_of_all(&letters), [vec![], vec![], vec![0, 3]]);
+    }
+
+    #[test]
+    fn renewals_pass_no_letter_about_their_name_and_none_passes_them() {
+        // Whoever lets go leaves before the next one renews; whoever renews does so before it lets go.
+        let letters = [release("a"), renew("a"), renew("b"), release("b")];
+        assert_eq!(chosen_of_all(&letters), [vec![0], vec![], vec![1, 2]]);
+        let letters = [renew("a"), acquire("a"), acquire("b"), renew("b"), acquire("c"), renew("d")];
+        assert_eq!(chosen_of_all(&letters), [vec![], vec![2, 4], vec![0, 5]]);
+        assert_eq!(chosen_of_all(&[renew("a"), renew("a")]), [vec![], vec![], vec![]]);
+        // What goes by itself goes last.
+        let letters = [acquire("a"), renew("a"), renew("b"), renew("c")];
+        assert_eq!(chosen_of_all(&letters), [vec![], vec![], vec![2, 3]]);
+    }
+
+    #[test]
     fn places_in_line_and_tombstones_are_given_up_one_by_one() {
         let waiter = Waiter { ticket: Ticket { at: 1, id: 2 }, channel: Channel(3), shared: false };
         let parting = |parting| letter("c", Request::Release { attempt: ATTEMPT, tombstone: None, parting });
@@ -279,7 +399,7 @@ mod tests {
     fn as_many_go_together_as_a_batch_has() {
         let names: Vec<String> = (0..PLACES + 2).map(|number| number.to_string()).collect();
         let letters: Vec<Letter> = names.iter().map(|name| plain_release(name)).collect();
-        let [releases, _] = Bundles::of(&letters).counts();
+        let [releases, ..] = Bundles::of(&letters).counts();
         // All but those whose names have the sum of another.
         assert!((PLACES * 3 / 4..=PLACES).contains(&releases), "{releases}");
     }

@@ -48,6 +48,9 @@ pub(in crate::node::redis) fn batch(
     if !bundles.acquires.is_empty() {
         commands.add(|words| writer.compose_acquires(letters, bundles.acquires, words));
     }
+    if !bundles.renewals.is_empty() {
+        commands.add(|words| writer.compose_renewals(letters, bundles.renewals, words));
+    }
     for (_, letter) in letters.iter().enumerate().filter(|(at, _)| !bundles.has(*at)) {
         writer.write(letter, commands);
     }
@@ -94,8 +97,7 @@ impl<'a> Writer<'a> {
                 self.vote(&keys, letter, &bid, words);
             }
             Request::Renew { fence, ttl, repair, holder, mode, .. } => {
-                let verb = if *repair { "repair" } else { "renew" };
-                let bid = Bid { verb, fence: *fence, ttl: *ttl, holder, mode: *mode, waiter: None };
+                let bid = Bid { verb: renewing(*repair), fence: *fence, ttl: *ttl, holder, mode: *mode, waiter: None };
                 self.vote(&keys, letter, &bid, words);
             }
             Request::Release { attempt, tombstone, parting } => {
@@ -176,6 +178,30 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Renewals that go together: on the same terms, and all of them plain, or none.
+    fn compose_renewals(&self, letters: &[Letter], chosen: Chosen, words: &mut Words) {
+        let Scripts { renew_all, plain_extend_all, .. } = Home::Server.scripts();
+        let mut is_first = true;
+        for letter in chosen.of(letters) {
+            let is_first = std::mem::take(&mut is_first);
+            match &*letter.request {
+                Request::Renew { ttl, holder, repair, .. } if is_first => {
+                    words.word("EVALSHA").word(&renew_all.sha).word("0").word(self.mark());
+                    words.number(ttl.as_millis()).number(self.constants.sigma_micros);
+                    words.number(retention_millis(self.constants)).word(&**holder).word(renewing(*repair));
+                }
+                Request::PlainExtend { ttl, .. } if is_first => {
+                    words.word("EVALSHA").word(&plain_extend_all.sha).word("0").number(ttl.as_millis());
+                }
+                _ => {}
+            }
+            words.word(&letter.place.key).word(letter.request.attempt().reveal_digits());
+            if let Request::Renew { fence, .. } = &*letter.request {
+                words.number(fence.get());
+            }
+        }
+    }
+
     fn vote(&self, keys: &Keys<'_>, letter: &Letter, bid: &Bid<'_>, words: &mut Words) {
         let (mark, constants) = (self.mark(), self.constants);
         let Scripts { acquire, enter, .. } = Home::of(keys.place).scripts();
@@ -208,6 +234,10 @@ impl<'a> Writer<'a> {
             Mode::Slot { permits, slot } => words.number(u64::from(slot)).word("k").number(u64::from(permits)),
         };
     }
+}
+
+fn renewing(repair: bool) -> &'static str {
+    if repair { "repair" } else { "renew" }
 }
 
 fn plain<'a>(sha: &str, place: &Place, attempt: [u8; 32], words: &'a mut Words) -> &'a mut Words {

@@ -51,7 +51,7 @@ fn shares(count: usize) -> impl Strategy<Value = Value> {
     prop_oneof![6 => vec(share.boxed(), count).prop_map(Value::Array), 1 => values()]
 }
 
-/// Two releases and two acquires, or two plain releases, each of a name of its own.
+/// Two releases, two acquires and two renewals, or two plain releases and renewals, each of a name of its own.
 fn crowd(plain: bool) -> Vec<Letter> {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     let place = |name: &str| Arc::new(template.place(&Name::new(name).unwrap()).unwrap());
@@ -65,10 +65,18 @@ fn crowd(plain: bool) -> Vec<Letter> {
     };
     let acquire =
         || Request::Acquire { attempt, proposal, ttl, holder: "".into(), mode: Mode::EXCLUSIVE, waiter: None };
+    let renew = || {
+        if plain {
+            return Request::PlainExtend { attempt, ttl };
+        }
+        Request::Renew { attempt, fence: proposal, ttl, repair: true, holder: "".into(), mode: Mode::EXCLUSIVE }
+    };
     let letter = |name, request| Letter { place: place(name), request: Arc::new(request) };
-    let mut letters =
-        vec![letter("a", release()), letter("b", release()), letter("c", acquire()), letter("d", acquire())];
-    letters.retain(|letter| !plain || letter.request.is_release());
+    let mut letters = vec![letter("a", release()), letter("b", release())];
+    if !plain {
+        letters.extend([letter("c", acquire()), letter("d", acquire())]);
+    }
+    letters.extend([letter("e", renew()), letter("f", renew())]);
     letters
 }
 
@@ -298,25 +306,37 @@ proptest! {
     fn nothing_but_a_yes_becomes_a_grant_of_a_bundle(
         of_releases in shares(2),
         of_acquires in shares(3),
+        of_renewals in (shares(3), shares(2)),
+        last in last(),
         plain in any::<bool>(),
     ) {
         let letters = crowd(plain);
         let bundles = Bundles::of(&letters);
-        prop_assert_eq!(bundles.counts(), if plain { [2, 0] } else { [2, 2] });
-        let mut values = vec![of_releases.clone()];
-        values.extend((!plain).then(|| of_acquires.clone()));
+        prop_assert_eq!(bundles.counts(), if plain { [2, 0, 2] } else { [2, 2, 2] });
+        let of_renewals = if plain { of_renewals.1 } else { of_renewals.0 };
+        let values = if plain {
+            vec![of_releases.clone(), of_renewals.clone(), last.clone()]
+        } else {
+            vec![of_releases.clone(), of_acquires.clone(), of_renewals.clone()]
+        };
+        let same_life = raw(&last) == Some(mark(Some(LIFE)).as_ref());
         let Ok(replies) = replies(Some(LIFE), &letters, bundles, values) else { return Ok(()) };
         prop_assert_eq!(replies.len(), letters.len());
         let share = |value: &Value, at: usize, of: usize| match value {
             Value::Array(parts) if parts.len() == of => parts[at].clone(),
             _ => Value::Nil,
         };
+        let behind_clock = |request: &Request, shares: &Value, at: usize| {
+            let (clock, value) = (share(shares, 0, 3), share(shares, 1 + at, 3));
+            matches!((clock, &value), (Value::Int(0..), Value::Int(0..))) || says_yes(request, &value, true)
+        };
         for (at, (letter, reply)) in letters.iter().zip(&replies).enumerate() {
-            let is_yes = if letter.request.is_release() {
-                share(&of_releases, at % 2, 2) == Value::Int(1)
-            } else {
-                let (clock, value) = (share(&of_acquires, 0, 3), share(&of_acquires, 1 + at % 2, 3));
-                matches!((clock, &value), (Value::Int(0..), Value::Int(0..))) || says_yes(&letter.request, &value, true)
+            let (request, which) = (&*letter.request, at % 2);
+            let is_yes = match request {
+                Request::PlainExtend { .. } => says_yes(request, &share(&of_renewals, which, 2), same_life),
+                Request::Renew { .. } => behind_clock(request, &of_renewals, which),
+                Request::Acquire { .. } => behind_clock(request, &of_acquires, which),
+                _ => share(&of_releases, which, 2) == Value::Int(1),
             };
             prop_assert_eq!(reply.is_grant(), is_yes, "{:?} to {:?}", reply, letter);
         }

@@ -252,23 +252,33 @@ fn crowd() -> impl Strategy<Value = Vec<Letter>> {
     // Those with another ttl go by themselves.
     let ttl = || prop_oneof![9 => Just(2_000_u64), 1 => Just(100)];
     let waiter = || option::weighted(0.3, 0..TICKETS.len());
+    let renew =
+        || {
+            (bid(), ttl(), prop_oneof![4 => Just(true), 1 => Just(false)])
+                .prop_map(|(fence, ttl, repair)| Kind::Renew { fence, ttl, holder: "7 host ", repair })
+        };
     let scripted = prop_oneof![
         8 => (bid(), ttl(), waiter())
             .prop_map(|(fence, ttl, waiter)| Kind::Acquire { fence, ttl, holder: "7 host ", waiter }),
         8 => Just(Kind::Release { tombstone: None, parting: None }),
         1 => (0..TICKETS.len()).prop_map(|who| Kind::Release { tombstone: None, parting: Some(Away::Yield(who)) }),
-        1 => (bid(), ttl(), any::<bool>())
-            .prop_map(|(fence, ttl, repair)| Kind::Renew { fence, ttl, holder: "7 host ", repair }),
+        1 => renew(),
         1 => Just(Kind::Check),
     ];
+    let renewed = prop_oneof![12 => renew(), 1 => Just(Kind::Release { tombstone: None, parting: None })];
     let plain = prop_oneof![
         2 => ttl().prop_map(|ttl| Kind::PlainAcquire { ttl }),
+        2 => ttl().prop_map(|ttl| Kind::PlainExtend { ttl }),
         3 => Just(Kind::PlainRelease),
     ];
     let letter = |kind| {
         (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, who, slot, kind)| Letter { name, who, slot, kind })
     };
-    prop_oneof![3 => vec(letter(scripted.boxed()), 2..8), 1 => vec(letter(plain.boxed()), 2..8)]
+    prop_oneof![
+        3 => vec(letter(scripted.boxed()), 2..8),
+        2 => vec(letter(renewed.boxed()), 2..8),
+        1 => vec(letter(plain.boxed()), 2..8),
+    ]
 }
 
 fn aim() -> impl Strategy<Value = Aim> {

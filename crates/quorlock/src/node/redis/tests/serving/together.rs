@@ -1,6 +1,7 @@
 //! Requests that go together: what is one name's, and what is everyone's.
 
 use super::*;
+use crate::node::redis::scripts::tombstone_key;
 
 impl Guest {
     /// The same request about several names, in one batch.
@@ -8,16 +9,31 @@ impl Guest {
         let letter = |place| Letter { place: Arc::clone(place), request: Arc::new(request.clone()) };
         let letters: Vec<Letter> = places.iter().map(letter).collect();
         // Plain acquires are the server's own command, one for each.
-        if !(request.is_plain() && request.may_grant()) {
+        if !matches!(request, Request::PlainAcquire { .. }) {
             assert_eq!(Bundles::of(&letters).counts().into_iter().max(), Some(places.len()), "they do not go together");
         }
         self.session.send(Some(self.life), letters).await
     }
 }
 
+fn renew(attempt: u128) -> Request {
+    let ttl = Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap();
+    let (attempt, fence, holder) = (LeaseId::from_bits(attempt), Fence::default(), "7 host label".into());
+    Request::Renew { attempt, fence, ttl, repair: true, holder, mode: Mode::EXCLUSIVE }
+}
+
 fn places(names: [&str; 3]) -> [Arc<Place>; 3] {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     names.map(|name| Arc::new(template.place(&Name::new(name).unwrap()).unwrap()))
+}
+
+/// What was granted to each.
+fn fences(replies: &[Reply]) -> Vec<Fence> {
+    let fence = |reply: &Reply| match reply {
+        Reply::Voted { vote: Vote::Grant { fence, .. }, .. } => *fence,
+        reply => panic!("{reply:?}"),
+    };
+    replies.iter().map(fence).collect()
 }
 
 fn is_failure(reply: &Reply, says: &str) -> bool {
@@ -37,6 +53,14 @@ async fn votes_that_go_together_share_every_look() {
     let taken = more(&before, commands(&server));
     assert_eq!(taken, own(&[("evalsha", 1), ("exists", 1), ("mget", 1), ("set", 6), ("time", 1)]));
 
+    // The first renewal of one who has waited takes its ticket off the note; from then on only the ends move.
+    guest.ask_all(&places, renew(1)).await.unwrap();
+    let before = commands(&server);
+    let renewed = guest.ask_all(&places, renew(1)).await.unwrap();
+    assert_eq!(fences(&renewed), fences(&replies));
+    let taken = more(&before, commands(&server));
+    assert_eq!(taken, own(&[("evalsha", 1), ("mget", 1), ("pexpire", 6), ("pttl", 3), ("time", 1)]));
+
     let before = commands(&server);
     let replies = guest.ask_all(&places, release(1, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
@@ -54,9 +78,14 @@ async fn what_goes_wrong_with_one_name_is_no_harm_to_those_beside_it() {
         server.command(&["LPUSH", &key, "other data"]);
         let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
         assert!(replies[0].is_grant() && is_failure(&replies[1], of) && replies[2].is_grant(), "{replies:?}");
+        // A renewal looks at no line.
+        let of = if key == middle.key { of } else { "" };
+        let replies = guest.ask_all(&places, renew(1)).await.unwrap();
+        assert!(replies[0].is_grant() && replies[2].is_grant(), "{replies:?}");
+        assert!(is_failure(&replies[1], of) || of.is_empty() && replies[1].is_grant(), "{replies:?}");
         let replies = guest.ask_all(&places, release(1, None)).await.unwrap();
         assert!(replies[0].is_grant() && !replies[1].is_grant() && replies[2].is_grant(), "{replies:?}");
-        server.command(&["DEL", &key]);
+        server.command(&["DEL", &key, &middle.key]);
     }
     let replies = guest.ask_all(&places, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
@@ -107,6 +136,12 @@ async fn a_name_that_is_forbidden_is_no_harm_to_those_beside_it() {
             );
             // Something of that attempt that only its owner could have done.
             assert_eq!(server.cli(&["SET", &places[1].key, &attempt.reveal()]), "OK");
+            let renewed = if given_back.is_plain() { Request::PlainExtend { attempt, ttl } } else { renew(1) };
+            let replies = guest.ask_all(&places, renewed).await.unwrap();
+            assert!(
+                replies[0].is_grant() && is_failure(&replies[1], "") && replies[2].is_grant(),
+                "{name}: {replies:?}"
+            );
             let replies = guest.ask_all(&places, given_back).await.unwrap();
             assert!(
                 replies[0].is_grant() && is_failure(&replies[1], "") && replies[2].is_grant(),
@@ -124,15 +159,15 @@ async fn a_name_that_is_forbidden_is_no_harm_to_those_beside_it() {
 #[tokio::test]
 async fn a_server_that_was_demoted_ends_the_connection_for_all_that_go_together() {
     let server = RedisServer::start();
-    let mut guests = [Guest::of(&server.url(), EARS).await, Guest::of(&server.url(), EARS).await];
+    let url = server.url();
+    let mut guests = [Guest::of(&url, EARS).await, Guest::of(&url, EARS).await, Guest::of(&url, EARS).await];
     let places = places(["a", "b", "c"]);
     let replies = guests[0].ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
     let others = self::places(["d", "e", "f"]);
     assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
-    for (guest, (places, request)) in
-        guests.iter_mut().zip([(others, acquire(2, Mode::EXCLUSIVE, None)), (places, release(1, None))])
-    {
+    let asked = [(others, acquire(2, Mode::EXCLUSIVE, None)), (places.clone(), renew(1)), (places, release(1, None))];
+    for (guest, (places, request)) in guests.iter_mut().zip(asked) {
         let ended = guest.ask_all(&places, request).await;
         assert!(matches!(&ended, Err(Trouble::Broken(why)) if why.contains("READONLY")), "{ended:?}");
     }
@@ -155,7 +190,9 @@ async fn a_server_without_room_fails_all_that_go_together() {
     let replies = guest.ask_all(&mixed, acquire(3, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(is_failure(&replies[0], "OOM") && is_failure(&replies[2], "OOM"), "{replies:?}");
     assert!(matches!(&replies[1], Reply::Voted { vote: Vote::Refusal(Refusal::Held { .. }), .. }), "{replies:?}");
-    // What frees room goes on.
+    // What takes no room goes on, and so does what frees it.
+    let replies = guest.ask_all(&places, renew(1)).await.unwrap();
+    assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
     let replies = guest.ask_all(&places, release(1, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
 }
@@ -185,4 +222,40 @@ async fn fences_that_are_given_together_have_the_limits_of_those_that_are_not() 
     for reply in [&replies[0], &replies[2]] {
         assert!(matches!(reply, Reply::Voted { vote: Vote::Grant { fence, .. }, .. } if *fence == floor), "{reply:?}");
     }
+}
+
+/// Each of them as it would be alone: a vote that is gone is given anew where that was asked for, one of another is not, and
+/// one that is over stays so.
+#[tokio::test]
+async fn renewals_that_go_together_are_each_answered_as_it_would_be_alone() {
+    let server = RedisServer::start();
+    let mut guest = Guest::of(&server.url(), EARS).await;
+    let places = places(["a", "b", "c"]);
+    let first = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
+    server.command(&["DEL", &places[0].key]);
+    let Request::Renew { attempt, fence, ttl, holder, mode, .. } = renew(1) else { unreachable!() };
+    let replies = guest.ask_all(&places, Request::Renew { attempt, fence, ttl, repair: false, holder, mode }).await;
+    let replies = replies.unwrap();
+    assert!(
+        matches!(&replies[0], Reply::Voted { vote: Vote::Refusal(Refusal::Absent), .. }) && replies[1].is_grant(),
+        "{replies:?}"
+    );
+    let replies = guest.ask_all(&places, renew(1)).await.unwrap();
+    assert_eq!(fences(&replies), fences(&first));
+
+    server.command(&["SET", &places[1].key, &LeaseId::from_bits(2).reveal(), "PX", "60000"]);
+    let replies = guest.ask_all(&places, renew(1)).await.unwrap();
+    assert!(matches!(&replies[1], Reply::Voted { vote: Vote::Refusal(Refusal::Held { .. }), .. }), "{replies:?}");
+    assert_eq!(server.cli(&["GET", &places[1].key]), LeaseId::from_bits(2).reveal(), "it is the other's still");
+
+    // A tombstone is an attempt's, whatever the name.
+    server.command(&["SET", &tombstone_key(&places[2], attempt), "1", "PX", "60000"]);
+    let replies = guest.ask_all(&places, renew(1)).await.unwrap();
+    let is_over = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Refusal(Refusal::Tombstoned), .. });
+    assert!(replies.iter().all(is_over), "{replies:?}");
+
+    server.command(&["DEL", &tombstone_key(&places[2], attempt), &Home::Server.epoch_key()]);
+    let replies = guest.ask_all(&places, renew(1)).await.unwrap();
+    let is_forgotten = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. });
+    assert!(replies.iter().all(is_forgotten), "{replies:?}");
 }
