@@ -5,11 +5,13 @@ mod plan;
 mod settle;
 mod wait;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::fence::{self, Fence};
 use crate::mode::Mode;
 use crate::name::LeaseId;
+use crate::nodes::NodeSet;
 use crate::quorum::{Tally, Verdict};
 use crate::retry::{DELAY_MIN, Dice, Schedule};
 use crate::rules::Rule;
@@ -42,7 +44,7 @@ pub struct Acquire {
     /// The last account of somebody else holding it.
     held: Option<Tally>,
     /// What was last told of the line.
-    told: Option<Wait>,
+    told: Option<Box<Wait>>,
     /// The moment of the earliest call that was asked for.
     promised: Option<Moment>,
     state: State,
@@ -213,7 +215,7 @@ impl Acquire {
         }
         asking.round.forget(node);
         asking.note_prompt(node);
-        self.ask_nodes(alloc::vec![node], now)
+        self.ask_nodes([node].into_iter().collect(), now)
     }
 
     /// Hints are missing, and votes are there: those who gave none are asked after all.
@@ -225,10 +227,10 @@ impl Acquire {
         if over || idle { Vec::new() } else { self.ask_nodes(rest, now) }
     }
 
-    fn ask_nodes(&mut self, nodes: Vec<usize>, now: Moment) -> Vec<Step> {
+    fn ask_nodes(&mut self, nodes: NodeSet, now: Moment) -> Vec<Step> {
         let deadline = self.deadline(now);
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
-        asking.set_pending(&nodes, deadline);
+        asking.set_pending(nodes, deadline);
         let (attempt, proposal) = (asking.attempt, asking.proposal);
         // And for the wake-up that goes with it.
         let mut steps = Vec::with_capacity(2);
@@ -338,14 +340,14 @@ impl Acquire {
         let Some(target) = fence::seal_at(asking.round.grants_of(slot).map(|(_, fence, _)| fence), majority) else {
             return Vec::new();
         };
-        let mut lower: Vec<usize> =
+        let mut lower: NodeSet =
             asking.round.grants_of(slot).filter(|(_, fence, _)| *fence < target).map(|(node, ..)| node).collect();
         if !self.plan.rules.hold(Rule::RaiseOwnVotes) {
             lower.extend(asking.round.refused());
         }
         asking.seals += 1;
-        asking.sealing.clone_from(&lower);
-        asking.set_pending(&lower, deadline);
+        asking.sealing = lower;
+        asking.set_pending(lower, deadline);
         // Whoever is asked from now on had better agree with those who have been raised.
         asking.proposal = target;
         let attempt = asking.attempt;
@@ -386,7 +388,7 @@ impl Acquire {
 
     fn release(&self, asking: &Asking, parting: Option<Parting>) -> Step {
         let nodes = if self.plan.rules.hold(Rule::ReleaseEverywhere) {
-            (0..self.plan.quorum.nodes()).collect()
+            NodeSet::first(self.plan.quorum.nodes())
         } else {
             asking.round.grants().map(|(node, ..)| node).collect()
         };

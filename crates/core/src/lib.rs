@@ -18,6 +18,7 @@ pub mod hold;
 pub mod mode;
 pub mod name;
 pub mod node;
+pub mod nodes;
 pub mod quorum;
 pub mod retry;
 pub mod round;

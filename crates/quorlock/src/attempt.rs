@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use quorlock_core::acquire::{Acquire, Defeat, Plan, Step, Wait, Won};
 use quorlock_core::fence::Fence;
 use quorlock_core::name::LeaseId;
+use quorlock_core::nodes::NodeSet;
 use quorlock_core::ticket::{Handoff, Parting, Ticket};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Outcome, Request, Vote};
@@ -140,7 +141,7 @@ impl Attempt {
             match step {
                 Step::Wake(at) => inner.wake = Some(inner.wake.map_or(at, |before| before.min(at))),
                 Step::Ask { nodes, request } => {
-                    for more in self.ask(inner, &nodes, request) {
+                    for more in self.ask(inner, nodes, request) {
                         steps.push_back(more);
                     }
                 }
@@ -181,7 +182,7 @@ impl Attempt {
     }
 
     /// Asks these nodes. Those that cannot be asked are silent at once.
-    fn ask(self: &Arc<Self>, inner: &mut Inner, nodes: &[usize], request: Request) -> Vec<Step> {
+    fn ask(self: &Arc<Self>, inner: &mut Inner, nodes: NodeSet, request: Request) -> Vec<Step> {
         let attempt = request.attempt();
         if inner.mark.attempt != attempt {
             inner.mark = Arc::new(inner.mark.next(attempt));
@@ -189,7 +190,7 @@ impl Attempt {
         let request = Arc::new(request);
         let middle = if self.plain { None } else { self.cluster.middle() };
         let mut steps = Vec::new();
-        for &node in nodes {
+        for node in nodes {
             let ask = Ask {
                 mark: Arc::clone(&inner.mark),
                 place: Arc::clone(&self.place),
@@ -301,7 +302,7 @@ impl Attempt {
     }
 
     fn give_back(&self, won: &Won) -> Step {
-        let nodes = (0..self.cluster.links.len()).collect();
+        let nodes = NodeSet::first(self.cluster.links.len());
         Step::Release { attempt: won.attempt, nodes, parting: won.waiter.map(Parting::Leave) }
     }
 

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::fence::Fence;
 use crate::name::LeaseId;
+use crate::nodes::NodeSet;
 use crate::quorum::Quorum;
 use crate::round::{Round, Slot};
 use crate::time::Moment;
@@ -20,11 +21,11 @@ pub(super) struct Asking {
     /// When to ask everyone again; set while waiting in line.
     pub(super) poll: Option<Moment>,
     /// Nodes that have been asked to raise their fence and have not answered yet.
-    pub(super) sealing: Vec<usize>,
+    pub(super) sealing: NodeSet,
     pub(super) seals: u8,
     /// Nodes whose votes the attempt before this one gave back: they have no vote for anybody, as far as is known, and
     /// will give no hint to the one who yielded.
-    pub(super) given_back: Vec<usize>,
+    pub(super) given_back: NodeSet,
     nodes: Vec<Contact>,
 }
 
@@ -49,9 +50,9 @@ impl Asking {
             round: Round::new(quorum),
             deadline: None,
             poll: None,
-            sealing: Vec::new(),
+            sealing: NodeSet::default(),
             seals: 0,
-            given_back: Vec::new(),
+            given_back: NodeSet::default(),
             nodes: alloc::vec![Contact::default(); quorum.nodes()],
         }
     }
@@ -61,7 +62,7 @@ impl Asking {
     }
 
     /// Nodes that have granted, or may do so yet.
-    pub(super) fn unrefused(&self) -> Vec<usize> {
+    pub(super) fn unrefused(&self) -> NodeSet {
         (0..self.nodes.len()).filter(|node| self.is_granted(*node) || self.is_pending(*node)).collect()
     }
 
@@ -69,10 +70,10 @@ impl Asking {
         matches!(self.round.slots().get(node), Some(Slot::Granted { .. }))
     }
 
-    pub(super) fn set_pending(&mut self, nodes: &[usize], deadline: Moment) {
+    pub(super) fn set_pending(&mut self, nodes: NodeSet, deadline: Moment) {
         self.deadline = Some(deadline);
         for node in nodes {
-            self.nodes[*node].pending = true;
+            self.nodes[node].pending = true;
         }
     }
 
@@ -91,7 +92,7 @@ impl Asking {
         let Some(contact) = self.nodes.get_mut(node) else { return false };
         let hinted = contact.hinted;
         *contact = Contact { refused: refused_at(&outcome), ..Contact::default() };
-        self.sealing.retain(|&sealed| sealed != node);
+        self.sealing.remove(node);
         let refused = |why: &Refusal| matches!(why, Refusal::Held { .. } | Refusal::Behind { .. });
         let is_old = hinted && matches!(&outcome, Outcome::Voted { vote: Vote::Refusal(why), .. } if refused(why));
         if !is_old {
@@ -121,7 +122,7 @@ impl Asking {
     pub(super) fn give_up_on_the_rest(&mut self, now: Moment) {
         let silence = if self.deadline.is_some_and(|at| now < at) { Silence::CutOff } else { Silence::Late };
         self.deadline = None;
-        self.sealing.clear();
+        self.sealing = NodeSet::default();
         for node in 0..self.nodes.len() {
             let contact = &mut self.nodes[node];
             let Contact { pending, refused, .. } = *contact;
@@ -133,7 +134,7 @@ impl Asking {
     }
 
     /// Nodes that owe an answer, and gave a hint to which there is none yet.
-    pub(super) fn hinted(&self) -> Vec<usize> {
+    pub(super) fn hinted(&self) -> NodeSet {
         let is_hinted = |node: &usize| self.nodes[*node].hinted || self.nodes[*node].prompted;
         (0..self.nodes.len()).filter(is_hinted).collect()
     }
@@ -144,7 +145,7 @@ impl Asking {
     }
 
     /// Nodes that have not been asked in this turn.
-    pub(super) fn unasked(&self) -> Vec<usize> {
+    pub(super) fn unasked(&self) -> NodeSet {
         let is_unasked = |node: &usize| self.round.slots()[*node] == Slot::Waiting && !self.nodes[*node].pending;
         (0..self.nodes.len()).filter(is_unasked).collect()
     }

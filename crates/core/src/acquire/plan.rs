@@ -8,6 +8,7 @@ use super::Wait;
 use crate::fence::Fence;
 use crate::mode::Mode;
 use crate::name::LeaseId;
+use crate::nodes::NodeSet;
 use crate::quorum::{Quorum, Tally, Verdict};
 use crate::retry::Retry;
 use crate::rules::Rules;
@@ -50,7 +51,7 @@ pub enum Step {
     /// Send the request to these nodes.
     Ask {
         /// Positions in the configuration.
-        nodes: Vec<usize>,
+        nodes: NodeSet,
         /// The same for all of them.
         request: Request,
     },
@@ -59,7 +60,7 @@ pub enum Step {
         /// The attempt that is over.
         attempt: LeaseId,
         /// All nodes: a lost reply may hide a grant.
-        nodes: Vec<usize>,
+        nodes: NodeSet,
         /// What becomes of the place in line.
         parting: Option<Parting>,
     },

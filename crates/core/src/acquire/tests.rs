@@ -83,7 +83,7 @@ impl Run {
     }
 
     fn released(&self) -> Step {
-        let nodes = (0..self.acquire.plan.quorum.nodes()).collect();
+        let nodes = NodeSet::first(self.acquire.plan.quorum.nodes());
         Step::Release { attempt: self.attempt, nodes, parting: self.acquire.waiter().map(Parting::Leave) }
     }
 
@@ -99,9 +99,9 @@ impl Run {
     }
 }
 
-fn asked(steps: &[Step]) -> Option<(&[usize], &Request)> {
+fn asked(steps: &[Step]) -> Option<(Vec<usize>, &Request)> {
     steps.iter().find_map(|step| match step {
-        Step::Ask { nodes, request } => Some((&nodes[..], request)),
+        Step::Ask { nodes, request } => Some((nodes.iter().collect(), request)),
         _ => None,
     })
 }
@@ -129,7 +129,7 @@ fn the_first_tick_asks_everyone() {
     let mut run = Run::new(plan(3));
     let steps = run.tick(0);
     let request = run.acquire.request(run.attempt, Fence::new(CLOCK));
-    assert_eq!(steps, [Step::Ask { nodes: alloc::vec![0, 1, 2], request }, Step::Wake(at(200))]);
+    assert_eq!(steps, [Step::Ask { nodes: NodeSet::first(3), request }, Step::Wake(at(200))]);
     assert_eq!(run.tick(199), [], "an early tick changes nothing");
 }
 
@@ -161,7 +161,9 @@ fn a_lone_node_decides() {
 fn a_plain_lock_has_no_fence_and_needs_none() {
     let mut run = Run::new(Plan { plain: true, ..plan(3) });
     let steps = run.tick(0);
-    assert!(matches!(asked(&steps), Some(([0, 1, 2], Request::PlainAcquire { .. }))));
+    let (nodes, request) = asked(&steps).unwrap();
+    assert_eq!(nodes, [0, 1, 2]);
+    assert!(matches!(request, Request::PlainAcquire { .. }));
     assert_eq!(won(&run.take_all(1, [grant(0, 0), grant(0, 0)])).fence, None);
 }
 
@@ -200,7 +202,7 @@ fn unequal_fences_are_sealed_at_the_lower_nodes_only() {
     let mut run = Run::asking(plan(3));
     let steps = run.take_all(4, [grant(9, 0), grant(7, 0)]);
     let request = run.acquire.request(run.attempt, Fence::new(9));
-    assert_eq!(steps, [Step::Ask { nodes: alloc::vec![1], request }]);
+    assert_eq!(steps, [Step::Ask { nodes: [1].into_iter().collect(), request }]);
     let won = won(&run.take(6, 1, grant(9, 5)));
     assert_eq!((won.fence, won.sealed_late), (Some(Fence::new(9)), true));
     assert_eq!(won.acks, sent([Some(0), Some(5), None]));
@@ -211,12 +213,16 @@ fn the_seal_leaves_out_an_outlier() {
     let mut run = Run::asking(plan(5));
     assert_eq!(run.take_all(4, [grant(9_999, 0), grant(5, 0)]), []);
     let steps = run.take(4, 2, grant(5, 0));
-    assert_eq!((asked(&steps).unwrap().0, proposal(&steps)), (&[1, 2][..], 9_999), "no choice with three grants");
+    assert_eq!((asked(&steps).unwrap().0, proposal(&steps)), (alloc::vec![1, 2], 9_999), "no choice with three grants");
     assert_eq!(run.take(5, 3, grant(6, 0)), []);
     assert_eq!(run.take(5, 4, late()), []);
     assert_eq!(run.take(6, 1, late()), []);
     let steps = run.take(6, 2, late());
-    assert_eq!((asked(&steps).unwrap().0, proposal(&steps)), (&[1, 2][..], 6), "the fourth one shows who is ahead");
+    assert_eq!(
+        (asked(&steps).unwrap().0, proposal(&steps)),
+        (alloc::vec![1, 2], 6),
+        "the fourth one shows who is ahead"
+    );
     assert_eq!(run.take(7, 1, grant(6, 6)), []);
     assert_eq!(won(&run.take(7, 2, grant(6, 6))).fence, Some(Fence::new(6)));
 }
@@ -244,7 +250,10 @@ fn a_silent_seal_is_repeated_up_to_its_limit() {
     assert_eq!(run.take(4, 2, held(3)), []);
     let mut steps = run.take_all(4, [grant(9, 0), grant(7, 0)]);
     for seal in 1..=u64::from(SEALS_MAX) {
-        assert_eq!(asked(&steps).map(|(nodes, request)| (nodes, request.attempt())), Some((&[1][..], run.attempt)));
+        assert_eq!(
+            asked(&steps).map(|(nodes, request)| (nodes, request.attempt())),
+            Some((alloc::vec![1], run.attempt))
+        );
         assert_eq!(asked(&run.tick(3 + 200 * seal)), None, "each has a node deadline of its own");
         steps = run.tick(4 + 200 * seal);
     }
@@ -407,7 +416,7 @@ mod mutants {
     fn without_release_everywhere_a_lost_grant_stays() {
         let mut run = mutant(Rule::ReleaseEverywhere);
         run.take_all(4, [grant(7, 0), held(9)]);
-        let (nodes, parting) = (alloc::vec![0], None);
+        let (nodes, parting) = (NodeSet::first(1), None);
         assert_eq!(run.tick(200)[0], Step::Release { attempt: run.attempt, nodes, parting });
     }
 

@@ -1,5 +1,6 @@
 //! Waiting in line: when to yield, when to ask again, and what to tell about it.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -7,6 +8,7 @@ use super::{Acquire, Asking, DELAY_MIN, Dice, Moment, POLL_MAX, Parting, Rule, S
 use crate::digest::Digest;
 use crate::fence::Fence;
 use crate::name::Holder;
+use crate::nodes::NodeSet;
 use crate::round::Round;
 use crate::ticket::{Handoff, Line};
 use crate::validity::{self, valid_until};
@@ -80,8 +82,8 @@ impl Acquire {
         let mut fresh = Asking::new(self.plan.quorum, fresh_id(dice), proposal);
         fresh.given_back = given_back;
         fresh.poll = Some(now + dice.between(self.pace() * 3 / 4, self.pace()));
-        for node in &hinted {
-            fresh.note_prompt(*node);
+        for node in hinted {
+            fresh.note_prompt(node);
         }
         self.state = State::Asking(fresh);
         self.held = Some(tally);
@@ -98,8 +100,9 @@ impl Acquire {
     pub(super) fn ask_what_was_given_back(&mut self, now: Moment) -> Vec<Step> {
         let over = self.is_over(now);
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
-        let mut nodes = core::mem::take(&mut asking.given_back);
-        nodes.retain(|node| !asking.is_granted(*node) && !asking.is_pending(*node));
+        let given_back = core::mem::take(&mut asking.given_back);
+        let nodes: NodeSet =
+            given_back.iter().filter(|node| !asking.is_granted(*node) && !asking.is_pending(*node)).collect();
         if over || nodes.is_empty() { Vec::new() } else { self.ask_nodes(nodes, now) }
     }
 
@@ -176,7 +179,7 @@ impl Acquire {
         if self.told.as_ref().is_some_and(|told| told.is_like(&wait)) {
             return Vec::new();
         }
-        self.told = Some(wait.clone());
+        self.told = Some(Box::new(wait.clone()));
         alloc::vec![Step::Waits(wait)]
     }
 

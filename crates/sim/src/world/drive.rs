@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quorlock_core::acquire::{self, Acquire, Won};
 use quorlock_core::hold;
 use quorlock_core::name::LeaseId;
+use quorlock_core::nodes::NodeSet;
 use quorlock_core::ticket::{Handoff, Parting};
 use quorlock_core::vote::{Outcome, Request, Silence, Vote};
 
@@ -149,9 +150,9 @@ impl World {
         let mut steps = VecDeque::from(steps);
         while let Some(step) = steps.pop_front() {
             match step {
-                acquire::Step::Ask { nodes, request } => steps.extend(self.ask(index, &nodes, &request)),
+                acquire::Step::Ask { nodes, request } => steps.extend(self.ask(index, nodes, &request)),
                 acquire::Step::Release { attempt, nodes, parting } => {
-                    self.take_back(index, attempt, Some(&nodes), parting);
+                    self.take_back(index, attempt, Some(nodes), parting);
                 }
                 acquire::Step::Wake(at) => {
                     let wake = &mut self.clients[index].wake;
@@ -167,7 +168,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, index: usize, nodes: &[usize], request: &Request) -> Vec<acquire::Step> {
+    fn ask(&mut self, index: usize, nodes: NodeSet, request: &Request) -> Vec<acquire::Step> {
         let (now, attempt) = (self.moment(index), request.attempt());
         let client = &mut *self.clients[index];
         if client.attempts.last() != Some(&attempt) {
@@ -175,7 +176,7 @@ impl World {
         }
         let mut steps = Vec::new();
         let mut asked = Vec::new();
-        for &node in nodes {
+        for node in nodes {
             if client.links[node].ask(request, 0, now) {
                 asked.push(node);
             } else if let Some(machine) = &mut client.machine {
@@ -237,11 +238,11 @@ impl World {
         }
     }
 
-    fn take_back(&mut self, index: usize, attempt: LeaseId, nodes: Option<&[usize]>, parting: Option<Parting>) {
+    fn take_back(&mut self, index: usize, attempt: LeaseId, nodes: Option<NodeSet>, parting: Option<Parting>) {
         let setup = Arc::clone(&self.setup);
         let (now, plain) = (self.moment(index), setup.parties[index].plain);
         for (node, link) in self.clients[index].links.iter_mut().enumerate() {
-            if nodes.is_none_or(|nodes| nodes.contains(&node)) {
+            if nodes.is_none_or(|nodes| nodes.contains(node)) {
                 link.release(&setup, attempt, parting, plain, now);
             }
         }

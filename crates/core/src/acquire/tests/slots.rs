@@ -65,9 +65,9 @@ fn split_grants_settle_on_the_likeliest_slot_with_a_fresh_attempt() {
     let mut run = Run::asking(slots(3));
     let old = run.attempt;
     let steps = run.take_all(4, [granted(7, 0, [2]), granted(8, 1, [2]), granted(9, 2, [1])]);
-    let nodes = alloc::vec![0, 1, 2];
-    assert_eq!(steps[0], Step::Release { attempt: old, nodes: nodes.clone(), parting: None });
-    assert_eq!((asked(&steps).unwrap().0, start(&steps)), (&nodes[..], 2), "all three could give that one");
+    let nodes = NodeSet::first(3);
+    assert_eq!(steps[0], Step::Release { attempt: old, nodes, parting: None });
+    assert_eq!((asked(&steps).unwrap().0, start(&steps)), (alloc::vec![0, 1, 2], 2), "all three could give that one");
     assert!(proposal(&steps) > 9);
     assert_ne!(run.attempt, old);
     assert_eq!(run.take(5, 0, granted(7, 2, [])), []);
@@ -80,7 +80,7 @@ fn a_waiter_that_settles_keeps_its_place() {
     let old = run.attempt;
     let steps = run.take_all(4, split([2]));
     let parting = run.acquire.waiter().map(Parting::Yield);
-    assert_eq!(steps[0], Step::Release { attempt: old, nodes: alloc::vec![0, 1, 2], parting });
+    assert_eq!(steps[0], Step::Release { attempt: old, nodes: NodeSet::first(3), parting });
     assert!(matches!(asked(&steps), Some((_, Request::Acquire { waiter: Some(_), .. }))));
 }
 
@@ -135,7 +135,11 @@ fn a_slot_that_two_gave_with_unequal_fences_is_sealed_there_and_nowhere_else() {
     let mut run = Run::asking(slots(5));
     assert_eq!(run.take_all(4, [granted(50, 0, []), granted(7, 1, []), granted(8, 1, [])]), []);
     let steps = run.take(4, 3, granted(9, 1, []));
-    assert_eq!((asked(&steps).unwrap().0, proposal(&steps)), (&[1, 2][..], 9), "the other slot's fence is no matter");
+    assert_eq!(
+        (asked(&steps).unwrap().0, proposal(&steps)),
+        (alloc::vec![1, 2], 9),
+        "the other slot's fence is no matter"
+    );
     assert_eq!(run.take(5, 1, granted(9, 1, [])), []);
     let won = won(&run.take(5, 2, granted(9, 1, [])));
     assert_eq!((won.fence, won.sealed_late), (Some(Fence::new(9)), true));

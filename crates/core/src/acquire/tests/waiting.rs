@@ -55,8 +55,8 @@ impl Run {
     }
 }
 
-fn asked_nodes(steps: &[Step]) -> &[usize] {
-    asked(steps).map_or(&[], |(nodes, _)| nodes)
+fn asked_nodes(steps: &[Step]) -> Vec<usize> {
+    asked(steps).map(|(nodes, _)| nodes).unwrap_or_default()
 }
 
 fn waiter(steps: &[Step]) -> Option<Waiter> {
@@ -114,7 +114,7 @@ fn refused_everywhere_it_stays_in_line_and_polls_with_the_same_attempt() {
     assert_eq!(run.tick(200), [Step::Wake(at(754))], "three quarters of a second, with these dice");
     let ticket = run.acquire.ticket();
     let steps = run.tick(754);
-    assert_eq!((asked_nodes(&steps), run.attempt), (&[0, 1, 2][..], first));
+    assert_eq!((asked_nodes(&steps), run.attempt), (alloc::vec![0, 1, 2], first));
     assert_eq!(waiter(&steps).map(|waiter| waiter.ticket), ticket);
 }
 
@@ -209,7 +209,7 @@ fn a_hint_after_a_yield_asks_for_what_was_given_back_as_well() {
         .hint(5, 4)
         .iter()
         .filter_map(|step| match step {
-            Step::Ask { nodes, .. } => Some(nodes.clone()),
+            Step::Ask { nodes, .. } => Some(nodes.iter().collect::<Vec<_>>()),
             _ => None,
         })
         .collect();
@@ -234,7 +234,11 @@ fn votes_are_kept_when_nobody_is_lower() {
     assert_eq!((steps.len(), told(&steps).len()), (1, 1), "nothing is given back: {steps:?}");
     run.tick(200);
     let steps = run.tick(754);
-    assert_eq!((asked_nodes(&steps), run.attempt), (&[0, 1, 2][..], first), "the vote, too, shall stand for longer");
+    assert_eq!(
+        (asked_nodes(&steps), run.attempt),
+        (alloc::vec![0, 1, 2], first),
+        "the vote, too, shall stand for longer"
+    );
     run.take(755, 0, late());
     assert_eq!(run.take(755, 0, grant(7, 754)), []);
     assert!(won(&run.take(756, 1, grant(7, 754))).acks[0] == Some(at(754)));
@@ -341,7 +345,7 @@ fn cancel_leaves_the_line() {
     let mut yielded = Run::yielded(waiting(3));
     let steps = yielded.acquire.cancel();
     let [Step::Release { nodes, parting: Some(Parting::Leave(_)), .. }] = &steps[..] else { panic!("{steps:?}") };
-    assert_eq!(nodes, &[0, 1, 2], "its places are still there");
+    assert_eq!(*nodes, NodeSet::first(3), "its places are still there");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use quorlock_core::acquire::{Acquire, Plan, Step, Won};
 use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
+use quorlock_core::nodes::NodeSet;
 use quorlock_core::quorum::Quorum;
 use quorlock_core::retry::{Dice, Retry};
 use quorlock_core::rules::Rules;
@@ -112,7 +113,7 @@ impl World {
         }
     }
 
-    pub(super) fn release(&mut self, index: usize, attempt: LeaseId, nodes: Vec<usize>, parting: Option<Parting>) {
+    pub(super) fn release(&mut self, index: usize, attempt: LeaseId, nodes: NodeSet, parting: Option<Parting>) {
         for node in nodes {
             let request = Request::Release { attempt, tombstone: None, parting };
             self.clients[index].links[node].requests.push_back((request, self.now));

@@ -75,7 +75,7 @@ fn votes_that_were_asked_for_and_votes_that_were_handed_on_add_up() {
     let mut run = Run::refused(waiting(3), NEXT);
     run.handed(300, 2, 10);
     let steps = run.hint(301, 0);
-    assert_eq!((asked_nodes(&steps), proposal(&steps)), (&[0][..], 10), "so that the fences are equal");
+    assert_eq!((asked_nodes(&steps), proposal(&steps)), (alloc::vec![0], 10), "so that the fences are equal");
     won(&run.take(302, 0, grant(10, 301)));
 }
 
@@ -84,7 +84,7 @@ fn fences_that_differ_are_sealed() {
     let mut run = Run::refused(waiting(3), NEXT);
     run.handed(300, 2, 10);
     let steps = run.handed(301, 0, 12);
-    assert_eq!((asked_nodes(&steps), proposal(&steps)), (&[2][..], 12));
+    assert_eq!((asked_nodes(&steps), proposal(&steps)), (alloc::vec![2], 12));
     won(&run.take(302, 2, grant(12, 301)));
 }
 

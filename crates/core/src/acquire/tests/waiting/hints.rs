@@ -7,9 +7,13 @@ fn a_hint_asks_that_node_only_with_one_proposal_for_the_turn() {
     let mut run = Run::refused(waiting(3), NEXT);
     let first = run.attempt;
     let steps = run.hint(300, 2);
-    assert_eq!((asked_nodes(&steps), proposal(&steps)), (&[2][..], CLOCK + 300_000));
+    assert_eq!((asked_nodes(&steps), proposal(&steps)), (alloc::vec![2], CLOCK + 300_000));
     let steps = run.hint(310, 0);
-    assert_eq!((asked_nodes(&steps), proposal(&steps)), (&[0][..], CLOCK + 300_000), "so that the fences are equal");
+    assert_eq!(
+        (asked_nodes(&steps), proposal(&steps)),
+        (alloc::vec![0], CLOCK + 300_000),
+        "so that the fences are equal"
+    );
     assert_eq!(run.attempt, first);
     assert_eq!(run.take(311, 2, grant(CLOCK + 300_000, 300)), []);
     let won = won(&run.take(312, 0, grant(CLOCK + 300_000, 310)));
@@ -62,7 +66,7 @@ fn a_refusal_before_a_hint_is_no_reason_to_yield() {
     run.take(3, 0, grant(7, 0));
     run.hint(3, 1);
     let steps = run.take(4, 1, held_in(9, NEXT));
-    assert_eq!((steps.len(), asked_nodes(&steps)), (1, &[1][..]));
+    assert_eq!((steps.len(), asked_nodes(&steps)), (1, alloc::vec![1]));
     won(&run.take(5, 1, grant(7, 4)));
 }
 
