@@ -131,7 +131,10 @@ impl Held {
 
     /// What surely is left, or why nothing is. Re-checks the clock rather than trust the timer.
     pub(crate) fn validity(self: &Arc<Self>) -> Result<Duration, LostError> {
-        let now = clock::now();
+        self.validity_at(clock::now())
+    }
+
+    fn validity_at(self: &Arc<Self>, now: Moment) -> Result<Duration, LostError> {
         let mut inner = self.inner();
         let left = inner.hold.validity(now);
         if left.is_zero() && inner.hold.is_held() {
@@ -261,8 +264,12 @@ impl Held {
 
     /// Gives the lock back, without waiting for anything.
     pub(crate) fn let_go(&self) {
-        // After a release there is nothing left to end, which takes no look at the clock.
-        if self.inner().hold.is_held() {
+        // After a release there is nothing left to end, nor when it was handed over: that takes no look at the clock.
+        let is_ours = {
+            let inner = self.inner();
+            inner.hold.is_held() && inner.mending.is_none()
+        };
+        if is_ours {
             self.end(None, None, clock::now());
         }
     }

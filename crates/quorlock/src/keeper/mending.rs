@@ -86,10 +86,10 @@ impl Held {
     /// Gives up the guard, and leaves the votes where they are. Nodes that have not granted it yet are seen to, for as long
     /// as the hold lives.
     pub(crate) fn hand_over(self: &Arc<Self>) -> Result<HandedLease, LostError> {
-        self.validity()?;
+        let now = clock::now();
+        self.validity_at(now)?;
         let handed = self.as_handed();
         let _unsettled = self.cluster.unsettled();
-        let now = clock::now();
         let mut inner = self.inner();
         if !inner.hold.hand_over(now) {
             return Err(inner.end.unwrap_or(LostError::Expired));
