@@ -1,7 +1,7 @@
 //! Every fair schedule serves those who wait; without the rules of waiting, some do not.
 
 use quorlock_core::rules::{Rule, Rules};
-use quorlock_sim::line::fair::Fair;
+use quorlock_sim::line::fair::{Fair, Mishaps};
 use quorlock_sim::line::world::Flaws;
 use quorlock_sim::scenario::{
     three_and_a_node_down, three_waiters, two_and_a_death, two_and_a_forgotten_place, two_waiters, two_who_are_deaf,
@@ -14,8 +14,12 @@ fn assert_serves(fair: Fair) {
     assert!(found.exhausted, "there is no end to the search");
 }
 
+fn breach_of(fair: Fair) -> Option<Breach> {
+    fair.search().counter.map(|counter| counter.breach)
+}
+
 fn breach(flaws: Flaws) -> Option<Breach> {
-    Fair { flaws, ..three_waiters() }.search().counter.map(|counter| counter.breach)
+    breach_of(Fair { flaws, ..three_waiters() })
 }
 
 #[test]
@@ -56,8 +60,32 @@ fn waiters_who_have_to_ask_are_served_on_every_fair_schedule() {
 #[test]
 fn a_vote_for_one_who_has_yielded_starves_somebody() {
     let fair = three_and_a_node_down();
-    let found = Fair { flaws: Flaws { unyielding: true, ..fair.flaws }, ..fair }.search();
-    assert_eq!(found.counter.map(|counter| counter.breach), Some(Breach::Starved));
+    assert_eq!(breach_of(Fair { flaws: Flaws { unyielding: true, ..fair.flaws }, ..fair }), Some(Breach::Starved));
+}
+
+#[test]
+fn a_place_that_lasts_for_ever_starves_whoever_is_behind_the_dead() {
+    let fair = two_and_a_death();
+    let flaws = Flaws { lasting: true, ..fair.flaws };
+    assert_eq!(breach_of(Fair { flaws, ..fair }), Some(Breach::Starved));
+    // Of the living it does no harm.
+    assert_serves(Fair { flaws, ..two_waiters() });
+}
+
+#[test]
+fn whoever_does_not_ask_again_by_itself_is_starved_by_a_place_that_is_forgotten() {
+    let flaws = Flaws { timeless: true, ..Flaws::default() };
+    let forgotten = Mishaps { forgotten: true, ..Mishaps::default() };
+    assert_eq!(breach_of(Fair { flaws, mishaps: forgotten, ..two_waiters() }), Some(Breach::Starved));
+    // Where nothing goes wrong, hints and votes that are handed on are enough.
+    assert_serves(Fair { flaws, mishaps: Mishaps::default(), ..two_waiters() });
+}
+
+#[test]
+fn whoever_does_not_ask_again_by_itself_is_starved_without_hints() {
+    let fair = two_who_are_deaf();
+    let flaws = Flaws { timeless: true, ..fair.flaws };
+    assert_eq!(breach_of(Fair { flaws, mishaps: Mishaps::default(), ..fair }), Some(Breach::Starved));
 }
 
 #[test]

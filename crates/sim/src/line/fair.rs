@@ -3,8 +3,8 @@
 //! The search decides in which order requests and hints arrive and, where it may, which request gets lost, which waiter dies and
 //! which place is forgotten before its time, each once. Fair means
 //! that time passes only when everything under way has arrived; whoever gets the lock lets go at once. So a schedule that
-//! leaves somebody waiting for ever is one on which time passes and nobody gets the lock, or a search without end: whoever
-//! asks without end begins attempt after attempt, and each is a state of its own.
+//! leaves somebody waiting for ever is one on which time passes and nobody gets the lock, one on which nothing happens any more, or
+//! a search without end: whoever asks without end begins attempt after attempt, and each is a state of its own.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -92,10 +92,10 @@ impl State {
         Some(Self { world, since, left })
     }
 
-    /// Whoever has waited for too long.
+    /// Whoever has waited for too long, or has nothing left to wait for.
     fn starved(&self, patience: f64) -> Option<usize> {
         let waiter = *self.world.unserved().first()?;
-        (self.world.seconds() - self.since > patience).then_some(waiter)
+        (self.world.is_still() || self.world.seconds() - self.since > patience).then_some(waiter)
     }
 }
 

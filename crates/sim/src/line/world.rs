@@ -39,6 +39,10 @@ pub struct Flaws {
     pub deaf: bool,
     /// Nodes go on with the request of one who has yielded.
     pub unyielding: bool,
+    /// Nodes keep places in line for ever.
+    pub lasting: bool,
+    /// Nobody looks at the clock: who waits does not ask again by itself, but when it is told to.
+    pub timeless: bool,
     /// Nodes hand no votes on: whoever is told has to ask. Not a flaw of nodes that cannot.
     pub empty_handed: bool,
     /// This node does not answer.
@@ -110,7 +114,7 @@ impl World {
                 actions.extend((!link.replies.is_empty()).then_some(Action::Reply(index, node)));
                 actions.extend((link.hints > 0).then_some(Action::Hint(index, node)));
             }
-            actions.extend(client.wake.is_some_and(|at| at <= self.now).then_some(Action::Tick(index)));
+            actions.extend(self.wake(client).is_some_and(|at| at <= self.now).then_some(Action::Tick(index)));
             actions.extend(client.won.is_some().then_some(Action::Free(index)));
         }
         actions
@@ -163,11 +167,25 @@ impl World {
         }
     }
 
-    /// Nothing is under way: time passes until a client has to be called, but no longer than anyone may hold.
-    /// Whether anything is left to wait for.
+    /// When a client has to be called.
+    fn wake(&self, client: &Client) -> Option<Moment> {
+        client.wake.filter(|_| !self.flaws.timeless)
+    }
+
+    /// Until when time passes once nothing is under way: until a client has to be called, but no longer than anyone may hold.
+    fn next(&self) -> Option<Moment> {
+        let ends = |client: &Client| [self.wake(client), client.won.as_ref().map(|won| won.valid_until)];
+        self.clients.iter().flat_map(ends).flatten().min()
+    }
+
+    /// Whether nothing will ever happen any more.
+    pub fn is_still(&self) -> bool {
+        self.enabled().is_empty() && self.next().is_none()
+    }
+
+    /// Nothing is under way: time passes. Whether anything is left to wait for.
     pub fn pass_time(&mut self) -> bool {
-        let ends = self.clients.iter().flat_map(|client| [client.wake, client.won.as_ref().map(|won| won.valid_until)]);
-        let Some(next) = ends.flatten().min() else { return false };
+        let Some(next) = self.next() else { return false };
         self.now = self.now.max(next);
         for index in 0..self.clients.len() {
             if self.clients[index].won.as_ref().is_some_and(|won| won.valid_until <= self.now) {

@@ -38,6 +38,9 @@ impl World {
         let now = self.node_time();
         let Some((request, sent)) = self.clients[index].links[node].requests.pop_front() else { return };
         let record = &mut self.records[node];
+        if self.flaws.lasting {
+            record.line.iter_mut().for_each(|place| place.until = u64::MAX);
+        }
         let line = if self.flaws.headless && request.may_grant() {
             record.lapse(now);
             if record.vote.is_none() { std::mem::take(&mut record.line) } else { Vec::new() }
