@@ -24,6 +24,9 @@ pub enum Subject {
     Quorlock,
     /// quorlock without its quarantine: nodes that lost their memory vote at once.
     Trusting,
+    /// quorlock with leases that may be valid again after they were lost. It shows what the judge of quorlock itself can see, in a
+    /// test; the others have nothing like it, so it is not on the page.
+    Reviving,
     /// rslock, from crates.io.
     Rslock,
     /// `@sesamecare-oss/redlock` on ioredis, from npm.
@@ -31,10 +34,10 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Those that are here to show what the judge can see.
+    /// Those that are compared with quorlock, to show what the judge can see.
     pub const CONTROLS: [Self; 3] = [Self::Trusting, Self::Rslock, Self::NodeRedlock];
 
-    /// Whether it is one of them.
+    /// Whether it is not quorlock as it is shipped.
     pub fn is_control(self) -> bool {
         self != Self::Quorlock
     }
@@ -51,7 +54,7 @@ impl Subject {
 
     /// Whether its nodes have to be declared a cluster.
     pub fn founds_cluster(self) -> bool {
-        matches!(self, Self::Quorlock | Self::Trusting)
+        matches!(self, Self::Quorlock | Self::Trusting | Self::Reviving)
     }
 }
 
@@ -69,6 +72,8 @@ pub struct Program {
     pub subject: Subject,
     /// What exactly, for people.
     pub version: String,
+    /// Whether nobody competes: each client has a name of its own, and keeps it for long.
+    pub is_apart: bool,
     file: OsString,
     args: Vec<OsString>,
 }
@@ -81,7 +86,7 @@ impl Program {
     /// When it cannot be made ready, or what it needs is missing here.
     pub fn prepare(subject: Subject, this: PathBuf) -> Result<Self, Failure> {
         match subject {
-            Subject::Quorlock | Subject::Trusting => Ok(Self::own(subject, this)),
+            Subject::Quorlock | Subject::Trusting | Subject::Reviving => Ok(Self::own(subject, this)),
             Subject::Rslock => prepare::rslock(),
             Subject::NodeRedlock => prepare::node_redlock(),
         }
@@ -90,10 +95,17 @@ impl Program {
     fn own(subject: Subject, this: PathBuf) -> Self {
         let version = match subject {
             Subject::Trusting => "without its quarantine (`danger_trust_restarts`)",
+            Subject::Reviving => "without its rule that lost is final",
             _ => "as it is",
         };
         let version = format!("quorlock {}, {version}", env!("CARGO_PKG_VERSION"));
-        Self { subject, version, file: this.into(), args: vec!["worker".into()] }
+        Self { subject, version, is_apart: false, file: this.into(), args: vec!["worker".into()] }
+    }
+
+    /// The same, where nobody competes.
+    #[must_use]
+    pub fn apart(self) -> Self {
+        Self { is_apart: true, ..self }
     }
 
     /// A command that starts a client with this task. It dies with this process.
@@ -102,6 +114,11 @@ impl Program {
     /// When the task cannot be told.
     pub fn command(&self, mut task: Task) -> io::Result<Command> {
         task.trusting = self.subject == Subject::Trusting;
+        task.reviving = self.subject == Subject::Reviving;
+        if self.is_apart {
+            task.names = vec![format!("own-{}", task.client)];
+            task.long_one_in = 1;
+        }
         let mut command = mortal_command(&self.file);
         command.args(&self.args).arg(serde_json::to_string(&task)?);
         Ok(command)

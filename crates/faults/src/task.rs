@@ -46,6 +46,8 @@ pub struct Task {
     pub margin_ms: u64,
     /// Whether it lets nodes vote at once that have lost their memory.
     pub trusting: bool,
+    /// Whether it lets a late renewal revive a lease that was lost.
+    pub reviving: bool,
 }
 
 impl Task {
@@ -65,6 +67,7 @@ impl Task {
             step_ms: 60,
             margin_ms: 120,
             trusting: false,
+            reviving: false,
         }
     }
 }

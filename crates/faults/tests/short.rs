@@ -13,6 +13,10 @@ const LENGTH: Duration = Duration::from_secs(12);
 /// Seldom enough for somebody to hold something meanwhile, also on a machine that is busy with something else.
 const FORGET_EVERY: Duration = Duration::from_millis(700);
 
+/// Long enough for every lease to be lost, and not much longer: whoever is told that it has lost one looks at it for another ttl.
+const HALT: Duration = Duration::from_millis(1_200);
+const HALT_EVERY: Duration = Duration::from_millis(2_500);
+
 /// The seed in `QUORLOCK_SEED`, else a fresh one. It is printed: a test that fails shows it.
 fn seed() -> u64 {
     let given = std::env::var("QUORLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -25,12 +29,21 @@ fn found(bound: Bound) -> Findings {
     found_in(Subject::Quorlock, &Plan::new(seed(), bound, LENGTH))
 }
 
-fn found_in(subject: Subject, plan: &Plan) -> Findings {
+fn program(subject: Subject) -> Program {
     let this = Path::new(env!("CARGO_BIN_EXE_quorlock-faults")).into();
-    let program = Program::prepare(subject, this).expect("it is built already");
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("faults-{subject}-{}.jsonl", plan.bound));
+    Program::prepare(subject, this).expect("it is built already")
+}
+
+fn found_in(subject: Subject, plan: &Plan) -> Findings {
+    found_of(&program(subject), plan)
+}
+
+fn found_of(program: &Program, plan: &Plan) -> Findings {
+    let way = if program.is_apart { "apart" } else { "together" };
+    let path = format!("faults-{}-{}-{way}.jsonl", program.subject, plan.bound);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(path);
     println!("the history: {}", path.display());
-    let records = play(plan, &program, &path, &Interrupt::default()).expect("the episode can be played");
+    let records = play(plan, program, &path, &Interrupt::default()).expect("the episode can be played");
     Findings::of(plan.bound, &records)
 }
 
@@ -45,6 +58,20 @@ fn forgetful() -> Plan {
         amount: 0,
     };
     let deeds = (1..LENGTH.div_duration_f64(FORGET_EVERY) as u32).map(deed).collect();
+    Plan { seed: 1, bound: Bound::Within, memories: memories.clone(), deeds, length: LENGTH }
+}
+
+/// Three servers that stop at once, again and again, for longer than a lease is valid.
+fn halting() -> Plan {
+    let memories = vec![Memory::None; 3];
+    let deed = |turn| Deed {
+        at: HALT_EVERY * turn,
+        length: HALT,
+        target: Target::Nodes(memories.len()),
+        act: Act::Freeze,
+        amount: 0,
+    };
+    let deeds = (1..LENGTH.div_duration_f64(HALT_EVERY) as u32).map(deed).collect();
     Plan { seed: 1, bound: Bound::Within, memories: memories.clone(), deeds, length: LENGTH }
 }
 
@@ -66,4 +93,16 @@ fn fences_protect_the_register_while_the_assumptions_do_not_hold() {
 fn without_its_quarantine_two_hold_at_a_time() {
     let found = found_in(Subject::Trusting, &forgetful());
     assert!(found.overlaps > 0 && found.bare_harmed > 0, "nothing is seen where something is wrong: {found:?}");
+}
+
+#[test]
+fn a_lease_that_is_valid_again_after_it_was_lost_is_seen() {
+    // Nobody else is there to take what was lost.
+    let found = found_of(&program(Subject::Reviving).apart(), &halting());
+    assert!(found.losses > 0 && found.revived > 0, "nothing is seen where something is wrong: {found:?}");
+    assert!(found.violations(Bound::Within) >= found.revived, "it counts: {found:?}");
+    // With the rule, the same is borne.
+    let found = found_of(&program(Subject::Quorlock).apart(), &halting());
+    assert!(found.losses > 0, "{found:?}");
+    assert_eq!(found.violations(Bound::Within), 0, "{:#?}", found.told);
 }

@@ -25,7 +25,7 @@ pub(super) fn rslock() -> Result<Program, Failure> {
     let lock = fs::read_to_string(source.join("Cargo.lock"))?;
     let version = format!("rslock {} on redis {}", locked(&lock, "rslock")?, locked(&lock, "redis")?);
     let file = target.join("release/faults-control-rslock").into();
-    Ok(Program { subject: Subject::Rslock, version, file, args: Vec::new() })
+    Ok(Program { subject: Subject::Rslock, version, is_apart: false, file, args: Vec::new() })
 }
 
 /// Fetches node redlock and puts the client beside it.
@@ -43,7 +43,7 @@ pub(super) fn node_redlock() -> Result<Program, Failure> {
         version = format!("{package} {} on {version}", says["version"].as_str().unwrap_or("of no version"));
     }
     let args = vec![folder.join("worker.js").into()];
-    Ok(Program { subject: Subject::NodeRedlock, version, file: in_path("node")?.into(), args })
+    Ok(Program { subject: Subject::NodeRedlock, version, is_apart: false, file: in_path("node")?.into(), args })
 }
 
 /// A folder for what is built or fetched.

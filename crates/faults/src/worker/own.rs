@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorlock::{Client, ConnectError, Lease};
+use quorlock::{Client, ConnectError, Lease, Rule, Rules};
 use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
@@ -54,6 +54,9 @@ impl Library for Own {
             .label(format!("c{}", task.client));
         if task.trusting {
             builder = builder.danger_trust_restarts();
+        }
+        if task.reviving {
+            builder = builder.rules(Rules::without(Rule::LostIsFinal));
         }
         loop {
             match builder.clone().connect().await {
