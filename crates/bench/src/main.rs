@@ -9,6 +9,7 @@ mod cycles;
 mod etcd;
 mod machine;
 mod options;
+mod parrot;
 mod peers;
 mod record;
 #[path = "../count/src/replies.rs"]

@@ -7,6 +7,7 @@ use crate::Failure;
 use crate::case::{Bar, Case, Limit, P50, RATE};
 use crate::etcd::Etcd;
 use crate::options::Options;
+use crate::parrot::Parrot;
 use crate::peers;
 use crate::service::{Service, Serviced};
 use crate::worker::load::ADDED;
@@ -19,13 +20,16 @@ const RATE_MIN: f64 = 20_000.0;
 const DIRECT: &str = "ours, called directly";
 const OVER_HTTP: &str = "ours, over HTTP";
 const ON_ONE_CORE: &str = "ours, over HTTP, on one core";
+const FLOOR: &str = "floor: answers that were written down";
 
 const ABOUT: &str = "Lock and release with fences, each a request over a connection that stays. `quorlock serve` has a process \
     of its own with a memory node in it, and is quiet; another process has all callers in one thread. The library is called as \
     the service calls it. etcd is one member, by its own client.";
 
 const ABOUT_ONE_CORE: &str = " *On one core* caller and service run there both: what is left is the work that a request is, \
-    without the wake-ups of another core for each request and each answer.";
+    without the wake-ups of another core for each request and each answer. The *floor* is the same requests to a thread that blocks \
+    in read and answers with the same bytes every time: what a message there and back costs on this machine, whatever is \
+    behind it.";
 
 pub(crate) fn planned() -> Vec<Planned> {
     vec![Planned::new("http-1", alone), Planned::new("http-64", together)]
@@ -36,6 +40,9 @@ fn alone(options: &Options) -> Result<Case, Failure> {
     let mut case = set_up(case, "http-beside", 1, options)?;
     case.about.push_str(ABOUT_ONE_CORE);
     case.add_if(ON_ONE_CORE, over_http(Cores::One, "http-beside", 1, options));
+    let parrot = Parrot::start()?;
+    case.add(FLOOR, Worker::of_this_program("http-beside", &task(vec![parrot.address()], 1), options.length)?);
+    case.keep(parrot);
     for contender in [OVER_HTTP, ON_ONE_CORE] {
         case.bars.push(Bar::figure(contender, ADDED, Limit::AtMost(ADDED_MAX)));
     }
