@@ -19,7 +19,7 @@ use crate::node::{Letter, Life, Reply};
 pub(crate) const OWED_MAX: usize = 65_536;
 /// The most requests in one batch: enough for what a batch costs to be little against what its requests do, and few enough
 /// for a batch to be answered, and dealt with here, while the node works on the next.
-const BATCH_MAX: usize = 128;
+pub(crate) const BATCH_MAX: usize = 128;
 /// How long after its attempt's ttl a release is still kept, for requests that were slow to arrive.
 const OWED_SLACK: Duration = Duration::from_secs(1);
 
@@ -261,6 +261,11 @@ impl Outbox {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// How much waits to be sent.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
     }
 
     pub(crate) fn owed(&self) -> usize {

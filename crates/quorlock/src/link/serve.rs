@@ -13,7 +13,7 @@ use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
 use tokio::sync::{mpsc, oneshot};
 
 use super::notes::Recalling;
-use super::outbox::{Sent, State};
+use super::outbox::{BATCH_MAX, Sent, State};
 use super::vigil::{Watch, lost_memory};
 use super::{Contact, Link};
 use crate::clock;
@@ -23,6 +23,9 @@ use crate::runtime::{self, Instant};
 /// How many batches may be under way to a node that is near: one that it works on, and the next. What comes meanwhile
 /// waits for an answer, and becomes a batch.
 const WINDOW_NEAR: usize = 2;
+/// One that has more requests than this is worth waiting for: where many ask, those who come meanwhile are the next batch, and
+/// whoever sent them in two would write, read and wake up twice.
+const FEW: usize = 4;
 /// How many to one that is far: enough to hide the way there and back.
 const WINDOW_FAR: usize = 8;
 /// A node is far, or busy, when an answer takes longer than this.
@@ -68,10 +71,12 @@ impl Port {
         &mut *self.session
     }
 
-    /// Whether there is room for another batch on the way.
-    fn has_room(&self) -> bool {
-        let far = || self.batches.front().is_some_and(|oldest| runtime::since(oldest.since) > NEAR);
-        self.batches.len() < WINDOW_NEAR || self.batches.len() < WINDOW_FAR && far()
+    /// Whether there is room for another batch on the way, when so many requests wait.
+    fn has_room(&self, waiting: usize) -> bool {
+        let Some(oldest) = self.batches.front() else { return true };
+        let is_near = || self.batches.len() < WINDOW_NEAR && (oldest.sent.len() <= FEW || waiting >= BATCH_MAX);
+        let is_far = || self.batches.len() < WINDOW_FAR && runtime::since(oldest.since) > NEAR;
+        is_near() || is_far()
     }
 
     pub(super) fn is(&self, connection: u64) -> bool {
@@ -192,9 +197,12 @@ impl Link {
         if room.sent.capacity() == 0 {
             std::mem::swap(room, &mut port.room);
         }
-        while port.has_room() {
+        loop {
             let life = {
                 let mut outbox = self.outbox();
+                if !port.has_room(outbox.len()) {
+                    break;
+                }
                 outbox.drain(self.node, &mut room.letters, &mut room.sent);
                 if let State::Up(life) = outbox.state { Some(life) } else { None }
             };
