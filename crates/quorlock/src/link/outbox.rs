@@ -255,7 +255,9 @@ impl Outbox {
         let queue = std::mem::take(&mut self.queue);
         let ask = |item| if let Item::Ask(ask) = item { Some(ask) } else { None };
         let mut asks: Vec<Ask> = queue.into_iter().filter_map(ask).collect();
-        asks.iter_mut().for_each(|ask| ask.leave_queue(node));
+        for ask in &mut asks {
+            ask.leave_queue(node);
+        }
         asks
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quorlock_core::mode::Mode;
 use quorlock_core::vote::Request;
 
-/// Releases first, then acquires of those who want to be alone, then the rest; letters about one name keep their order. A batch
+/// Releases first, then acquires of those who want to be alone, then renewals of such, then the rest; letters about one name keep their order. A batch
 /// that is plain in part, or leaves tombstones, which are one attempt's whatever the name, stays as it is.
 pub(super) fn order(letters: &[(String, Arc<Request>)]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..letters.len()).collect();
@@ -21,10 +21,11 @@ pub(super) fn order(letters: &[(String, Arc<Request>)]) -> Vec<usize> {
         let rank = match (&**request, before) {
             (Request::PlainRelease { .. } | Request::Release { parting: None, .. }, None) => 0,
             (Request::Acquire { mode: Mode::EXCLUSIVE, .. }, None | Some(0)) => 1,
-            _ => 2,
+            (Request::Renew { mode: Mode::EXCLUSIVE, .. } | Request::PlainExtend { .. }, None | Some(0)) => 2,
+            _ => 3,
         };
-        // Behind an acquire, and behind whatever goes by itself, everything about the name goes by itself.
-        latest.insert(key, if rank == 0 { 0 } else { 2 });
+        // Behind an acquire, a renewal, and whatever goes by itself, everything about the name goes by itself.
+        latest.insert(key, if rank == 0 { 0 } else { 3 });
         ranks.push(rank);
     }
     places.sort_by_key(|place| ranks[*place]);
@@ -54,10 +55,18 @@ mod tests {
         (name.into(), Arc::new(Request::Acquire { attempt, proposal, ttl, holder: "".into(), mode, waiter: None }))
     }
 
+    fn renew(name: &str) -> (String, Arc<Request>) {
+        let ttl = Ttl::new(std::time::Duration::from_secs(1), std::time::Duration::MAX).unwrap();
+        let (attempt, fence, mode) = (LeaseId::from_bits(2), Fence::new(1), Mode::EXCLUSIVE);
+        (name.into(), Arc::new(Request::Renew { attempt, fence, ttl, repair: true, holder: "".into(), mode }))
+    }
+
     #[test]
     fn what_is_alike_goes_together_and_each_name_in_its_order() {
         let letters = [acquire("a"), release("b", None), release("a", None), acquire("b"), acquire("a")];
         assert_eq!(order(&letters), [1, 0, 3, 2, 4]);
+        let letters = [renew("a"), acquire("a"), renew("b"), acquire("c"), release("b", None), release("d", None)];
+        assert_eq!(order(&letters), [5, 3, 0, 2, 1, 4]);
         assert_eq!(order(&[acquire("a"), release("b", Some(1)), release("c", None)]), [0, 1, 2]);
     }
 }

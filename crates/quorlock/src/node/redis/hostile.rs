@@ -161,12 +161,11 @@ impl Bench {
         let name = Name::new(&format!("name-{}", self.names)).unwrap();
         let place = Arc::new(self.template.place(&name).unwrap());
         let (held, waited, mode) = match before {
-            Before::Free => (false, false, Mode::EXCLUSIVE),
+            Before::Free | Before::Own => (false, false, Mode::EXCLUSIVE),
             Before::Held => (true, false, Mode::EXCLUSIVE),
             Before::HeldAndWaitedFor => (true, true, Mode::EXCLUSIVE),
             Before::Shared => (true, false, Mode::Shared { owner: OwnerId::from_bits(HOLDER) }),
             Before::Waited => (false, true, Mode::EXCLUSIVE),
-            Before::Own => (false, false, Mode::EXCLUSIVE),
         };
         let first = self.ask(&place, acquire(HOLDER, Fence::new(1), mode, None)).await?;
         let Vote::Grant { fence, .. } = first else { return Err(TestCaseError::fail(format!("{first:?}"))) };
