@@ -69,6 +69,8 @@ export function askForBearer(why, done) {
         event.preventDefault();
         keep(input.value.trim());
         dialog.close();
+        // That it is closed is told later, and perhaps after the answer that makes us ask again.
+        dialog.remove();
         done();
       },
     },
