@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Failure, Outcome};
 
-/// As long as that of a service.
+/// About as long as that of a service.
 const LEASE: &str = r#"{"lease_id":"00000000000000000000000000000000000000000000000000000000000000000000000000000000","name":"load/000000","fence":1700000000000000,"validity_ms":26998,"server_elapsed_ms":0,"ttl_ms":30000,"mode":"exclusive"}"#;
 const RELEASED: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 /// Longer than any request that is expected.

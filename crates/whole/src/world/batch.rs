@@ -6,8 +6,9 @@ use std::sync::Arc;
 use quorlock_core::mode::Mode;
 use quorlock_core::vote::Request;
 
-/// Releases first, then acquires of those who want to be alone, then renewals of such, then the rest; letters about one name keep their order. A batch
-/// that is plain in part, or leaves tombstones, which are one attempt's whatever the name, stays as it is.
+/// Releases first, then acquires of those who want to be alone, then renewals of such, then the rest; letters about one name
+/// keep their order. A batch that is plain in part, or leaves tombstones, which are one attempt's whatever the name, stays as
+/// it is.
 pub(super) fn order(letters: &[(String, Arc<Request>)]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..letters.len()).collect();
     let plain = letters.iter().filter(|(_, request)| request.is_plain()).count();
