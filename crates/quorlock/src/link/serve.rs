@@ -74,14 +74,17 @@ impl Port {
     /// Whether there is room for another batch on the way, when so many requests wait.
     fn has_room(&self, waiting: usize) -> bool {
         let Some(oldest) = self.batches.front() else { return true };
-        let is_near = || self.batches.len() < WINDOW_NEAR && (oldest.sent.len() <= FEW || waiting >= BATCH_MAX);
-        let is_far = || self.batches.len() < WINDOW_FAR && runtime::since(oldest.since) > NEAR;
-        is_near() || is_far()
+        may_leave(self.batches.len(), oldest.sent.len(), waiting, || runtime::since(oldest.since) > NEAR)
     }
 
     pub(super) fn is(&self, connection: u64) -> bool {
         self.connection == connection
     }
+}
+
+/// Whether another batch may leave while so many are under way, the oldest of so many requests, and so many requests wait.
+fn may_leave(under_way: usize, oldest: usize, waiting: usize, is_far: impl FnOnce() -> bool) -> bool {
+    under_way < WINDOW_NEAR && (oldest <= FEW || waiting >= BATCH_MAX) || under_way < WINDOW_FAR && is_far()
 }
 
 impl Link {
@@ -353,5 +356,25 @@ impl Link {
 
     fn pace(&self, watch: &Watch) -> Duration {
         watch.pace().unwrap_or(self.config.heartbeat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_while_a_larger_batch_is_under_way_to_a_near_node_is_one_batch() {
+        let near = |under_way, oldest, waiting| may_leave(under_way, oldest, waiting, || false);
+        assert!(near(1, FEW, 1), "a release does not wait for the answer to its acquire");
+        assert!(!near(1, FEW + 1, BATCH_MAX - 1));
+        assert!(near(1, FEW + 1, BATCH_MAX), "a whole batch is worth sending");
+        assert!(!near(WINDOW_NEAR, 1, BATCH_MAX));
+    }
+
+    #[test]
+    fn to_a_node_that_is_far_more_is_under_way() {
+        assert!(may_leave(WINDOW_FAR - 1, BATCH_MAX, 1, || true));
+        assert!(!may_leave(WINDOW_FAR, 1, BATCH_MAX, || true));
     }
 }
