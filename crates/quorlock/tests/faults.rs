@@ -110,7 +110,7 @@ async fn three_dead_nodes_are_named_and_the_rest_is_left_clean() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_frozen_nodes_are_named_and_serve_again_when_thawed() {
     let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct().node_deadline(Duration::from_millis(200))).await;
+    let client = connected(cluster.direct().node_deadline(Duration::from_millis(500))).await;
     let lease = client.lock("held before").acquire().await.unwrap();
     let (frozen, _) = cluster.servers.split_at(3);
     frozen.iter().for_each(RedisServer::freeze);
