@@ -30,6 +30,10 @@ use output::Output;
 /// What a command comes to.
 type Outcome = Result<Exit, Failure>;
 
+/// The service is made of small things that live for a request, often on two threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     if let Some(code) = run::hidden_command() {
         return code;
