@@ -131,7 +131,7 @@ impl Attempt {
         } else {
             attempt.perform(&mut inner, steps);
         }
-        attempt.let_out(inner);
+        attempt.let_out(inner, Some(now));
         Deciding { attempt }
     }
 
@@ -210,7 +210,7 @@ impl Attempt {
     }
 
     /// Sends what has been queued and tells what is new, outside of the mutex: votes may come in meanwhile.
-    fn let_out(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
+    fn let_out(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, mut just_now: Option<Moment>) {
         let (queued, wake) = (std::mem::take(&mut inner.queued), inner.wake.take());
         if inner.machine.is_finished()
             && let Some(call) = inner.call.take()
@@ -219,7 +219,7 @@ impl Attempt {
         }
         drop(inner);
         for link in self.cluster.links.iter().filter(|link| queued & 1 << link.node != 0) {
-            link.flush();
+            link.flush(just_now.take());
         }
         if let Some(at) = wake {
             self.be_called(at);
@@ -237,7 +237,7 @@ impl Attempt {
         inner.call = self.cluster.timers.at(at, this);
         if inner.call.is_none() {
             self.close(&mut inner);
-            self.let_out(inner);
+            self.let_out(inner, None);
         }
     }
 
@@ -346,7 +346,7 @@ impl Voter for Attempt {
         }
         let steps = inner.machine.take(attempt, node, outcome, now, &mut SystemDice::default());
         self.perform(&mut inner, steps);
-        self.let_out(inner);
+        self.let_out(inner, None);
     }
 }
 
@@ -363,7 +363,7 @@ impl Hinted for Attempt {
             None => inner.machine.hint(node, now, node_micros),
         };
         self.perform(&mut inner, steps);
-        self.let_out(inner);
+        self.let_out(inner, None);
     }
 }
 
@@ -372,13 +372,13 @@ impl Timed for Attempt {
         let mut inner = self.inner();
         if self.cluster.is_closed() {
             self.close(&mut inner);
-            self.let_out(inner);
+            self.let_out(inner, None);
             return None;
         }
         let node_micros = self.cluster.node_micros(now);
         let steps = inner.machine.tick(now, node_micros, &mut SystemDice::default());
         self.perform(&mut inner, steps);
-        self.let_out(inner);
+        self.let_out(inner, None);
         None
     }
 }
@@ -446,7 +446,7 @@ impl Drop for Deciding {
             }
         };
         attempt.perform(&mut inner, steps);
-        attempt.let_out(inner);
+        attempt.let_out(inner, None);
         attempt.settle();
     }
 }

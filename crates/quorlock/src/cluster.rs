@@ -270,10 +270,10 @@ impl Cluster {
         }
     }
 
-    /// Sends what has been queued at the links.
-    pub(crate) fn flush(&self) {
+    /// Sends what has been queued at the links. The first of them is sent to before time has passed.
+    pub(crate) fn flush(&self, mut just_now: Option<Moment>) {
         for link in &self.links {
-            link.flush();
+            link.flush(just_now.take());
         }
     }
 

@@ -252,7 +252,7 @@ impl Held {
         for link in self.cluster.links.iter().filter(|link| self.may_be_in_line(link.node)) {
             link.release(&back, Some(parting), None);
         }
-        self.cluster.flush();
+        self.cluster.flush(None);
     }
 
     /// What others need to know of it.
@@ -305,7 +305,7 @@ impl Held {
         // Whoever ended it before has taken the votes back.
         if was_held {
             self.take_back(receipt, now);
-            self.cluster.flush();
+            self.cluster.flush(Some(now));
             self.cluster.leases.remove(self.mark.attempt);
             self.changed.notify_waiters();
         }
@@ -404,7 +404,7 @@ impl Held {
         let queued = std::mem::take(&mut inner.queued);
         drop(inner);
         if queued {
-            self.cluster.flush();
+            self.cluster.flush(None);
         }
     }
 

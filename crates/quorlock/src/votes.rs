@@ -49,7 +49,7 @@ impl Votes {
                 self.note(link.node, Outcome::Silent(silence));
             }
         }
-        cluster.flush();
+        cluster.flush(None);
     }
 
     pub(crate) fn note(&self, node: usize, outcome: Outcome) {

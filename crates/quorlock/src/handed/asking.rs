@@ -117,7 +117,8 @@ fn give_back(cluster: &Arc<Cluster>, lease: &HandedLease, place: &Arc<Place>, vo
     cluster.mending.end(lease.mode.owner(), lease.id);
     let mark = Arc::new(Mark::of_another(lease.id));
     mark.finish();
-    let back = GiveBack::new(&mark, place, lease.ttl, lease.fence.is_none(), clock::now());
+    let now = clock::now();
+    let back = GiveBack::new(&mark, place, lease.ttl, lease.fence.is_none(), now);
     for link in &cluster.links {
         let voter = votes.map(|votes| Arc::clone(votes) as Arc<dyn Voter>);
         if !link.release(&back, None, voter)
@@ -126,7 +127,7 @@ fn give_back(cluster: &Arc<Cluster>, lease: &HandedLease, place: &Arc<Place>, vo
             votes.note(link.node, Outcome::Silent(Silence::Owing));
         }
     }
-    cluster.flush();
+    cluster.flush(Some(now));
 }
 
 /// Takes back every entry of an owner, on every node, with a note that keeps it out: what others may have under way for it

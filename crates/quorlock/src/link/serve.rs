@@ -136,7 +136,7 @@ impl Link {
             if self.is_stale() {
                 return Err(Trouble::Broken("it is being replaced".into()));
             }
-            self.flush();
+            self.flush(None);
             let notes_due = self.notes_due();
             if self.outbox().closing || notes_due.is_some_and(|due| due <= runtime::now()) {
                 self.send_notes();
@@ -184,17 +184,17 @@ impl Link {
     }
 
     /// Sends what is queued, unless so much is under way that it is better to wait for more: then whoever brings answers
-    /// does.
-    pub(crate) fn flush(&self) {
+    /// does. Whoever has just looked at the clock says what it was, which spares another look.
+    pub(crate) fn flush(&self, mut just_now: Option<Moment>) {
         let mut room = Room::default();
         // Those who are told of it may have something to send, and others may meanwhile.
-        while let Some(at) = self.send_until_answered(&mut room) {
+        while let Some(at) = self.send_until_answered(&mut room, just_now.take()) {
             self.tell_all(&mut room.sent, &mut room.replies, at, at);
         }
     }
 
     /// Sends until there is nothing left to send, or a node answers on the spot: then it says when that was.
-    fn send_until_answered(&self, room: &mut Room) -> Option<Moment> {
+    fn send_until_answered(&self, room: &mut Room, mut just_now: Option<Moment>) -> Option<Moment> {
         let mut port = self.port();
         let port = port.as_mut()?;
         if room.sent.capacity() == 0 {
@@ -214,7 +214,7 @@ impl Link {
             }
             self.config.traffic.sent(room.letters.len());
             // Before anything of it has left: a grant may be as old as that.
-            let at = clock::now();
+            let at = just_now.take().unwrap_or_else(clock::now);
             if !port.batches.is_empty() {
                 port.session.send(life, std::mem::take(&mut room.letters));
             } else if port.session.send_alone(life, &mut room.letters, &mut room.replies, at) {
@@ -241,7 +241,7 @@ impl Link {
         if self.tell_all(&mut batch.sent, &mut replies, batch.at, clock::now()) {
             return Err(lost_memory());
         }
-        self.flush();
+        self.flush(None);
         Ok(())
     }
 
