@@ -17,7 +17,7 @@ use quorlock_core::vote::{Outcome, Request, Vote};
 use crate::clock;
 use crate::cluster::Cluster;
 use crate::entropy::SystemDice;
-use crate::link::{Ask, GiveBack, Hinted, Mark, Voter};
+use crate::link::{Ask, GiveBack, Hinted, Leaving, Mark, Voter};
 use crate::node::place::Place;
 use crate::sync::{AtomicBool, Mutex};
 use crate::timers::{Call, Timed};
@@ -131,7 +131,7 @@ impl Attempt {
         } else {
             attempt.perform(&mut inner, steps);
         }
-        attempt.let_out(inner, Some(now));
+        attempt.let_out(inner, Leaving::Together(Some(now)));
         Deciding { attempt }
     }
 
@@ -210,7 +210,7 @@ impl Attempt {
     }
 
     /// Sends what has been queued and tells what is new, outside of the mutex: votes may come in meanwhile.
-    fn let_out(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, mut just_now: Option<Moment>) {
+    fn let_out(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, mut leaving: Leaving) {
         let (queued, wake) = (std::mem::take(&mut inner.queued), inner.wake.take());
         if inner.machine.is_finished()
             && let Some(call) = inner.call.take()
@@ -219,7 +219,7 @@ impl Attempt {
         }
         drop(inner);
         for link in self.cluster.links.iter().filter(|link| queued & 1 << link.node != 0) {
-            link.flush(just_now.take());
+            link.flush(leaving.take());
         }
         if let Some(at) = wake {
             self.be_called(at);
@@ -237,7 +237,7 @@ impl Attempt {
         inner.call = self.cluster.timers.at(at, this);
         if inner.call.is_none() {
             self.close(&mut inner);
-            self.let_out(inner, None);
+            self.let_out(inner, Leaving::Together(None));
         }
     }
 
@@ -346,7 +346,7 @@ impl Voter for Attempt {
         }
         let steps = inner.machine.take(attempt, node, outcome, now, &mut SystemDice::default());
         self.perform(&mut inner, steps);
-        self.let_out(inner, None);
+        self.let_out(inner, Leaving::Together(None));
     }
 }
 
@@ -363,7 +363,7 @@ impl Hinted for Attempt {
             None => inner.machine.hint(node, now, node_micros),
         };
         self.perform(&mut inner, steps);
-        self.let_out(inner, None);
+        self.let_out(inner, Leaving::Together(None));
     }
 }
 
@@ -372,13 +372,13 @@ impl Timed for Attempt {
         let mut inner = self.inner();
         if self.cluster.is_closed() {
             self.close(&mut inner);
-            self.let_out(inner, None);
+            self.let_out(inner, Leaving::Together(None));
             return None;
         }
         let node_micros = self.cluster.node_micros(now);
         let steps = inner.machine.tick(now, node_micros, &mut SystemDice::default());
         self.perform(&mut inner, steps);
-        self.let_out(inner, None);
+        self.let_out(inner, Leaving::Together(None));
         None
     }
 }
@@ -446,7 +446,7 @@ impl Drop for Deciding {
             }
         };
         attempt.perform(&mut inner, steps);
-        attempt.let_out(inner, None);
+        attempt.let_out(inner, Leaving::AtOnce);
         attempt.settle();
     }
 }

@@ -22,7 +22,7 @@ use crate::handed::Noted;
 use crate::history::{Chronicle, Event};
 use crate::keeper::Mending;
 use crate::leases::Leases;
-use crate::link::{Link, LinkConfig, Pending, Waiters};
+use crate::link::{Leaving, Link, LinkConfig, Pending, Waiters};
 use crate::membership::Membership;
 use crate::node::Node;
 use crate::node::place::KeyTemplate;
@@ -271,9 +271,9 @@ impl Cluster {
     }
 
     /// Sends what has been queued at the links. The first of them is sent to before time has passed.
-    pub(crate) fn flush(&self, mut just_now: Option<Moment>) {
+    pub(crate) fn flush(&self, mut leaving: Leaving) {
         for link in &self.links {
-            link.flush(just_now.take());
+            link.flush(leaving.take());
         }
     }
 

@@ -23,7 +23,7 @@ use crate::entropy::{self, SystemDice};
 use crate::error::{ExtendError, LostError, ReleaseError};
 use crate::handed::HandedLease;
 use crate::history::{Event, What};
-use crate::link::{Ask, GiveBack, Mark, Voter};
+use crate::link::{Ask, GiveBack, Leaving, Mark, Voter};
 use crate::node::place::Place;
 use crate::owner::Owner;
 use crate::sync::Mutex;
@@ -252,7 +252,7 @@ impl Held {
         for link in self.cluster.links.iter().filter(|link| self.may_be_in_line(link.node)) {
             link.release(&back, Some(parting), None);
         }
-        self.cluster.flush(None);
+        self.cluster.flush(Leaving::Together(None));
     }
 
     /// What others need to know of it.
@@ -305,7 +305,8 @@ impl Held {
         // Whoever ended it before has taken the votes back.
         if was_held {
             self.take_back(receipt, now);
-            self.cluster.flush(Some(now));
+            // Whoever waits for the answers is there until they come; whoever dropped it may be on the way out.
+            self.cluster.flush(if receipt.is_some() { Leaving::Together(Some(now)) } else { Leaving::AtOnce });
             self.cluster.leases.remove(self.mark.attempt);
             self.changed.notify_waiters();
         }
@@ -404,7 +405,7 @@ impl Held {
         let queued = std::mem::take(&mut inner.queued);
         drop(inner);
         if queued {
-            self.cluster.flush(None);
+            self.cluster.flush(Leaving::Together(None));
         }
     }
 

@@ -23,9 +23,9 @@ use crate::runtime::{self, Instant};
 /// How many batches may be under way to a node that is near: one that it works on, and the next. What comes meanwhile
 /// waits for an answer, and becomes a batch.
 const WINDOW_NEAR: usize = 2;
-/// One that has more requests than this is worth waiting for: where many ask, those who come meanwhile are the next batch, and
-/// whoever sent them in two would write, read and wake up twice.
-const FEW: usize = 4;
+/// A batch of one does not hold up the next: its caller's release may come before all nodes have answered the acquire. Where
+/// batches are larger, those who come meanwhile are the next one: in two, they would be written, read and answered twice.
+const ALONE: usize = 1;
 /// How many to one that is far: enough to hide the way there and back.
 const WINDOW_FAR: usize = 8;
 /// A node is far, or busy, when an answer takes longer than this.
@@ -34,6 +34,31 @@ const NEAR: Duration = Duration::from_millis(1);
 const BUSY_BEATS: u32 = 4;
 /// How many times the task looks before it gives up on a connection that is silent.
 const LOOKS: u32 = 4;
+
+/// When what is queued leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Leaving {
+    /// With what others ask who are awake by now. Whoever has just looked at the clock says what it was, which spares
+    /// another look.
+    Together(Option<Moment>),
+    /// Before anything else is done: there may be no runtime any more to do it later.
+    AtOnce,
+}
+
+impl Leaving {
+    /// The moment if it is known, and from then on it is not.
+    fn take_moment(&mut self) -> Option<Moment> {
+        if let Self::Together(moment) = self { moment.take() } else { None }
+    }
+
+    /// The same for this link, and for those that are sent to after it, when time has passed.
+    pub(crate) fn take(&mut self) -> Self {
+        match self {
+            Self::Together(moment) => Self::Together(moment.take()),
+            Self::AtOnce => Self::AtOnce,
+        }
+    }
+}
 
 /// What is sent, and answered on the spot: kept, so that the next one does not have to ask for room.
 #[derive(Default)]
@@ -57,6 +82,10 @@ pub(super) struct Port {
     session: Box<dyn Session>,
     /// On their way, oldest first: they are answered in this order.
     batches: VecDeque<Batch>,
+    /// How many requests the last one had.
+    last: usize,
+    /// The link's task was told to send what is queued, when those who are awake have had their turn.
+    is_gathering: bool,
     /// Nobody's just now.
     room: Room,
     heard: Instant,
@@ -77,6 +106,11 @@ impl Port {
         may_leave(self.batches.len(), oldest.sent.len(), waiting, || runtime::since(oldest.since) > NEAR)
     }
 
+    /// Whether to wait for those who are awake, with so many requests.
+    fn gathers(&self, waiting: usize) -> bool {
+        gathers(self.batches.len(), self.last, waiting)
+    }
+
     pub(super) fn is(&self, connection: u64) -> bool {
         self.connection == connection
     }
@@ -84,7 +118,13 @@ impl Port {
 
 /// Whether another batch may leave while so many are under way, the oldest of so many requests, and so many requests wait.
 fn may_leave(under_way: usize, oldest: usize, waiting: usize, is_far: impl FnOnce() -> bool) -> bool {
-    under_way < WINDOW_NEAR && (oldest <= FEW || waiting >= BATCH_MAX) || under_way < WINDOW_FAR && is_far()
+    under_way < WINDOW_NEAR && (oldest <= ALONE || waiting >= BATCH_MAX) || under_way < WINDOW_FAR && is_far()
+}
+
+/// Whether a batch that may leave waits for those who are awake: where the last one had several callers, others have heard
+/// the same answers and are about to ask, too. The first would leave alone, and the rest behind it.
+fn gathers(under_way: usize, last: usize, waiting: usize) -> bool {
+    under_way == 0 && last > ALONE && waiting < BATCH_MAX
 }
 
 impl Link {
@@ -100,6 +140,8 @@ impl Link {
             connection,
             session,
             batches: VecDeque::new(),
+            last: 0,
+            is_gathering: false,
             room: Room::default(),
             heard: runtime::now(),
             searches: VecDeque::new(),
@@ -136,7 +178,8 @@ impl Link {
             if self.is_stale() {
                 return Err(Trouble::Broken("it is being replaced".into()));
             }
-            self.flush(None);
+            self.gather().await;
+            self.flush(Leaving::AtOnce);
             let notes_due = self.notes_due();
             if self.outbox().closing || notes_due.is_some_and(|due| due <= runtime::now()) {
                 self.send_notes();
@@ -183,18 +226,29 @@ impl Link {
         }
     }
 
+    /// Lets those who are awake ask first, if somebody has left it to the link's task to send.
+    async fn gather(&self) {
+        let is_gathering = self.port().as_ref().is_some_and(|port| port.is_gathering);
+        if is_gathering {
+            runtime::yield_now().await;
+            if let Some(port) = self.port().as_mut() {
+                port.is_gathering = false;
+            }
+        }
+    }
+
     /// Sends what is queued, unless so much is under way that it is better to wait for more: then whoever brings answers
-    /// does. Whoever has just looked at the clock says what it was, which spares another look.
-    pub(crate) fn flush(&self, mut just_now: Option<Moment>) {
+    /// does. If others are about to ask, the link's task does.
+    pub(crate) fn flush(&self, mut leaving: Leaving) {
         let mut room = Room::default();
         // Those who are told of it may have something to send, and others may meanwhile.
-        while let Some(at) = self.send_until_answered(&mut room, just_now.take()) {
+        while let Some(at) = self.send_until_answered(&mut room, leaving.take()) {
             self.tell_all(&mut room.sent, &mut room.replies, at, at);
         }
     }
 
     /// Sends until there is nothing left to send, or a node answers on the spot: then it says when that was.
-    fn send_until_answered(&self, room: &mut Room, mut just_now: Option<Moment>) -> Option<Moment> {
+    fn send_until_answered(&self, room: &mut Room, mut leaving: Leaving) -> Option<Moment> {
         let mut port = self.port();
         let port = port.as_mut()?;
         if room.sent.capacity() == 0 {
@@ -203,7 +257,14 @@ impl Link {
         loop {
             let life = {
                 let mut outbox = self.outbox();
-                if !port.has_room(outbox.len()) {
+                let waiting = outbox.len();
+                if waiting == 0 || !port.has_room(waiting) {
+                    break;
+                }
+                if matches!(leaving, Leaving::Together(_)) && port.gathers(waiting) {
+                    if !std::mem::replace(&mut port.is_gathering, true) {
+                        self.wake.notify_one();
+                    }
                     break;
                 }
                 outbox.drain(self.node, &mut room.letters, &mut room.sent);
@@ -214,13 +275,14 @@ impl Link {
             }
             self.config.traffic.sent(room.letters.len());
             // Before anything of it has left: a grant may be as old as that.
-            let at = just_now.take().unwrap_or_else(clock::now);
+            let at = leaving.take_moment().unwrap_or_else(clock::now);
             if !port.batches.is_empty() {
                 port.session.send(life, std::mem::take(&mut room.letters));
             } else if port.session.send_alone(life, &mut room.letters, &mut room.replies, at) {
                 // Such a node is never silent: when it was heard last is not worth a look at the clock.
                 return Some(at);
             }
+            port.last = room.sent.len();
             port.batches.push_back(Batch { sent: std::mem::take(&mut room.sent), at, since: runtime::now() });
         }
         std::mem::swap(room, &mut port.room);
@@ -241,7 +303,7 @@ impl Link {
         if self.tell_all(&mut batch.sent, &mut replies, batch.at, clock::now()) {
             return Err(lost_memory());
         }
-        self.flush(None);
+        self.flush(Leaving::Together(None));
         Ok(())
     }
 
@@ -366,10 +428,18 @@ mod tests {
     #[test]
     fn what_comes_while_a_larger_batch_is_under_way_to_a_near_node_is_one_batch() {
         let near = |under_way, oldest, waiting| may_leave(under_way, oldest, waiting, || false);
-        assert!(near(1, FEW, 1), "a release does not wait for the answer to its acquire");
-        assert!(!near(1, FEW + 1, BATCH_MAX - 1));
-        assert!(near(1, FEW + 1, BATCH_MAX), "a whole batch is worth sending");
+        assert!(near(1, ALONE, 1), "a release does not wait for the answer to its acquire");
+        assert!(!near(1, ALONE + 1, BATCH_MAX - 1));
+        assert!(near(1, ALONE + 1, BATCH_MAX), "a whole batch is worth sending");
         assert!(!near(WINDOW_NEAR, 1, BATCH_MAX));
+    }
+
+    #[test]
+    fn where_the_last_batch_had_several_callers_the_next_one_waits_for_them() {
+        assert!(!gathers(0, ALONE, 1), "whoever is alone does not wait for others");
+        assert!(gathers(0, ALONE + 1, 1));
+        assert!(!gathers(0, ALONE + 1, BATCH_MAX), "a whole batch is worth sending");
+        assert!(!gathers(1, ALONE + 1, 1), "there are answers to come, and whoever brings them sends");
     }
 
     #[test]
