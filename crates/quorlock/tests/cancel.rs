@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use common::Cluster;
 use common::long::{DRAINING, Wired, connected, soon};
 use quorlock::{AcquireError, FenceError, Lease, Lock, LostError};
+use quorlock_testkit::eventually;
 use tokio::task::yield_now;
 
 /// How far an acquire had come when it was dropped.
@@ -351,6 +352,24 @@ fn on_another_runtime<T: Send + 'static>(work: impl AsyncFnOnce() -> T + Send + 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("the system has the means for a runtime");
     std::thread::spawn(move || runtime.block_on(work())).join().expect("the work is done")
+}
+
+/// Where several ask, a batch waits for others: not for one that is dropped, after which the runtime may have no turn left.
+#[tokio::test]
+async fn a_lease_that_is_dropped_needs_no_turn_of_the_runtime_where_many_asked() {
+    let cluster = Wired::ready(3).await;
+    let client = connected(cluster.direct()).await;
+    let names: Vec<String> = (0..8).map(|at| format!("job/{at}")).collect();
+    let locks: Vec<Lock> = names.iter().map(|name| client.lock(name)).collect();
+    // The first leave alone, and the rest behind them as one batch.
+    let mut leases = futures_util::future::join_all(locks.iter().map(Lock::acquire)).await;
+    for name in &names {
+        cluster.stands_on(&format!("quorlock:{name}"), &[0, 1, 2]).await;
+    }
+    drop(leases.pop());
+    // From here on nothing is awaited, and there is one thread.
+    let left = |standing: Vec<Vec<String>>| standing.iter().all(|keys| keys.len() == leases.len());
+    eventually("its votes to be taken back", || left(cluster.standing()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
