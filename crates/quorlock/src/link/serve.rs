@@ -1,6 +1,7 @@
 //! A connection's life after the handshake: batches out, votes in, and the watch over its memory and its silence.
 //!
-//! Batches are sent by whoever asks, and by whoever brings answers; the link's own task only looks after the rest.
+//! Batches are sent by whoever asks, and by whoever brings answers; where several ask, by the link's own task, which looks
+//! after the rest.
 
 use std::collections::VecDeque;
 use std::sync::{MutexGuard, PoisonError};
