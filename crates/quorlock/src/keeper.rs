@@ -252,7 +252,8 @@ impl Held {
         for link in self.cluster.links.iter().filter(|link| self.may_be_in_line(link.node)) {
             link.release(&back, Some(parting), None);
         }
-        self.cluster.flush(Leaving::Together(None));
+        // Nobody waits for it, and whoever has handed the lease over may be on the way out.
+        self.cluster.flush(Leaving::AtOnce);
     }
 
     /// What others need to know of it.
