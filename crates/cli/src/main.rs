@@ -74,9 +74,8 @@ fn start(mut cli: Cli) -> Outcome {
     let color = settings.text("color").unwrap_or("auto");
     let output = Output::new(cli.print.json, cli.print.quiet, cli.print.verbose, color);
     let context = Context { settings, output };
-    let mut runtime = match cli.command {
-        // The only one with work for several threads.
-        Command::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
+    let mut runtime = match &cli.command {
+        Command::Serve(args) if args.asks_from_many() => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime = runtime.enable_all().build();

@@ -21,9 +21,10 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::from_fn;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tower::ServiceExt;
+use tracing::Instrument;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
@@ -100,9 +101,11 @@ impl Calls {
             let state = service.clone();
             return trace::follow(&service, Some(Call::known(path)), request, |request| answer(request, state)).await;
         }
-        let answer = async |request| match router.oneshot(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
+        // All others are for looking at things, or rare.
+        let answer = async |request| match service.aside().run(router.oneshot(request).in_current_span()).await {
+            Some(Ok(response)) => response,
+            Some(Err(never)) => match never {},
+            None => Problem::draining().into_response(),
         };
         trace::follow(&service, None, request, answer).await
     }

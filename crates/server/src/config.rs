@@ -1,6 +1,7 @@
 //! What a service is made of, and its limits.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::time::Duration;
 
 use quorlock::Client;
@@ -25,12 +26,23 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Listen on any address, without authentication.
     pub danger_no_auth: bool,
+    /// How many threads talk with callers; `None` for one a core. A runtime that is a single thread counts as one of
+    /// them.
+    pub threads: Option<NonZero<usize>>,
 }
 
 impl Config {
     /// The defaults, over these nodes.
     pub fn new(listen: SocketAddr, client: Client) -> Self {
-        Self { listen, client, limits: Limits::default(), clients: None, tls: None, danger_no_auth: false }
+        Self {
+            listen,
+            client,
+            limits: Limits::default(),
+            clients: None,
+            tls: None,
+            danger_no_auth: false,
+            threads: None,
+        }
     }
 }
 

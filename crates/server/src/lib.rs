@@ -30,11 +30,14 @@
 //! Every event has an `id`. Another replica does not know it, and begins with a `snapshot`.
 
 mod api;
+mod aside;
 mod auth;
 mod config;
+mod connection;
 mod entropy;
 mod hub;
 mod lease_id;
+mod linger;
 mod listener;
 mod metrics;
 mod outflow;
@@ -43,6 +46,7 @@ mod problem;
 mod rate;
 mod request;
 mod service;
+mod threads;
 mod tls;
 mod trace;
 mod view;

@@ -1,32 +1,23 @@
-//! Connections: accepted, served, and ended.
+//! Connections are let in, and handed to those who serve them.
 
-use std::convert::Infallible;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 
 use crate::api::Calls;
-use crate::auth::Peer;
-use crate::config::{Config, Limits};
-use crate::outflow::Outflow;
+use crate::aside::Aside;
+use crate::config::Config;
+use crate::connection::{Acceptor, Guest, House, Open};
 use crate::problem::{Code, Problem};
 use crate::rate::FORGET_EVERY;
 use crate::service::Service;
+use crate::threads::{self, Threads};
 use crate::tls::{Tls, TlsError};
 
 /// After an error of the listener itself, as when there are too many open files.
@@ -60,6 +51,9 @@ pub enum ServeError {
         /// Why not.
         error: io::Error,
     },
+    /// There is nobody to talk with callers.
+    #[error("cannot start threads for connections: {0}")]
+    Threads(io::Error),
 }
 
 /// A service that listens.
@@ -105,56 +99,63 @@ impl Server {
 
     /// Answers until told to stop. Then nobody new is accepted, waiters are let go, and answers under way are finished.
     ///
+    /// # Errors
+    /// [`ServeError::Threads`] when the system gives none.
+    ///
     /// # Cancel safety
     /// Dropping the future ends all connections; what was waited for is given up, and leases stay with their holders.
-    pub async fn serve(self, stop: impl Future<Output = ()>) {
+    pub async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let (stopping, stopped) = watch::channel(false);
         let limits = self.config.limits;
-        let service = Service::new(self.config, stopped.clone());
-        let mut tasks = JoinSet::new();
-        tasks.spawn(Arc::clone(service.hub()).watch());
-        tasks.spawn(forget(service.clone(), stopped.clone()));
-        let (calls, room) = (Calls::new(service.clone()), Arc::new(Semaphore::new(limits.connections)));
-        let door = Door { calls, service, acceptor: self.acceptor, room, limits, stopped };
+        let count = self.config.threads.map_or_else(threads::cores, NonZero::get);
+        let aside = Aside::start().map_err(ServeError::Threads)?;
+        let service = Service::new(self.config, aside, stopped.clone());
+        let (calls, acceptor) = (Calls::new(service.clone()), self.acceptor);
+        let house = House { calls, acceptor, limits, stopped: stopped.clone() };
+        let threads = Threads::start(&house, count).map_err(ServeError::Threads)?;
+        service.aside().spawn(Arc::clone(service.hub()).watch());
+        service.aside().spawn(forget(service.clone(), stopped));
+        let door = Door {
+            service,
+            threads,
+            is_tls: house.acceptor.is_some(),
+            room: Semaphore::new(limits.connections).into(),
+        };
         tokio::pin!(stop);
         loop {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, address)) => door.admit(&mut tasks, stream, address),
+                    Ok((stream, address)) => door.admit(stream, address),
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
-                Some(_) = tasks.join_next() => {}
             }
         }
         drop(self.listener);
         stopping.send_replace(true);
-        let everyone = async { while tasks.join_next().await.is_some() {} };
-        // Whoever has not read its answer by now will not.
-        let _ = tokio::time::timeout(limits.drain, everyone).await;
-        tasks.shutdown().await;
+        door.threads.close().await;
+        Ok(())
     }
 }
 
 /// Lets connections in.
 struct Door {
-    calls: Calls,
     service: Service,
-    acceptor: Option<Acceptor>,
+    threads: Threads,
+    is_tls: bool,
     room: Arc<Semaphore>,
-    limits: Limits,
-    stopped: watch::Receiver<bool>,
 }
 
 impl Door {
-    fn admit(&self, tasks: &mut JoinSet<()>, stream: TcpStream, address: SocketAddr) {
+    fn admit(&self, stream: TcpStream, address: SocketAddr) {
         // One too many costs nobody else anything: it is told so, and closed.
         let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
-            let detail = format!("{} connections are open already: that is as many as may", self.limits.connections);
+            let most = self.service.limits().connections;
+            let detail = format!("{most} connections are open already: that is as many as may");
             return self.refuse(&stream, &Problem::new(Code::RateLimited, detail));
         };
         let seat = match self.service.rates().connection(&address.ip().to_string()) {
@@ -166,62 +167,23 @@ impl Door {
         let socket = SockRef::from(&stream);
         let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY));
         let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
-        let stream = Outflow::new(stream, self.limits.write);
-        let (calls, limits, stopped) = (self.calls.clone(), self.limits, self.stopped.clone());
-        let (acceptor, counted) = (self.acceptor.clone(), Open::new(&self.service));
-        tasks.spawn(async move {
-            let (_room, _counted) = (room, counted);
-            let Some(Acceptor(acceptor)) = acceptor else {
-                return talk(stream, calls, Peer::new(address.ip(), None, seat), limits, stopped).await;
-            };
-            match tokio::time::timeout(limits.read, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => {
-                    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-                    let peer = Peer::new(address.ip(), certificate.map(AsRef::as_ref), seat);
-                    talk(stream, calls, peer, limits, stopped).await;
-                }
-                Ok(Err(error)) => tracing::debug!(peer = %address.ip(), %error, "no TLS"),
-                Err(_) => tracing::debug!(peer = %address.ip(), "no TLS in time"),
+        match stream.into_std() {
+            Ok(stream) => {
+                let counted = Open::new(&self.service);
+                self.threads.welcome(Guest { stream, address, seat, room, counted });
             }
-        });
+            Err(error) => tracing::warn!(peer = %address.ip(), %error, "cannot serve a connection"),
+        }
     }
-}
 
-impl Door {
     /// Says why, whatever was asked, as far as that can be said without waiting; under TLS it cannot.
     fn refuse(&self, stream: &TcpStream, problem: &Problem) {
         tracing::debug!(?problem, "a connection is refused");
-        if self.acceptor.is_none() {
+        if !self.is_tls {
             // What was not read would take the answer along.
             let _ = stream.try_read(&mut [0; 4_096]);
             let _ = stream.try_write(&problem.to_http());
         }
-    }
-}
-
-/// TLS for those who connect.
-#[derive(Clone)]
-struct Acceptor(TlsAcceptor);
-
-impl fmt::Debug for Acceptor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Acceptor")
-    }
-}
-
-/// A connection, counted for as long as it lives.
-struct Open(Service);
-
-impl Open {
-    fn new(service: &Service) -> Self {
-        service.metrics().connections.inc();
-        Self(service.clone())
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.metrics().connections.dec();
     }
 }
 
@@ -232,40 +194,5 @@ async fn forget(service: Service, mut stopped: watch::Receiver<bool>) {
             _ = stopped.wait_for(|stopped| *stopped) => return,
             () = tokio::time::sleep(FORGET_EVERY) => service.rates().forget(),
         }
-    }
-}
-
-/// One connection, from its first request to its last.
-async fn talk<S>(stream: S, calls: Calls, peer: Peer, limits: Limits, mut stopped: watch::Receiver<bool>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let address = peer.address();
-    let answer = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer.clone());
-        let answered = calls.clone().answer(request.map(Body::new));
-        async { Ok::<_, Infallible>(answered.await) }
-    });
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(limits.read);
-    http.max_header_size(limits.head_bytes).max_headers(limits.headers);
-    // Answers are small: one piece is written faster than two.
-    http.writev(false);
-    let connection = http.serve_connection(TokioIo::new(stream), answer);
-    tokio::pin!(connection);
-    let stop = async {
-        // Without its sender there is nothing left to wait for.
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-    };
-    let ended = tokio::select! {
-        biased;
-        ended = connection.as_mut() => ended,
-        () = stop => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(peer = %address, %error, "a connection ended");
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use quorlock::Client;
 use tokio::sync::watch;
 
+use crate::aside::Aside;
 use crate::auth::Clients;
 use crate::config::{Config, Limits};
 use crate::hub::Hub;
@@ -21,6 +22,7 @@ pub(crate) struct Service {
 
 struct Inner {
     client: Client,
+    aside: Aside,
     limits: Limits,
     nodes: usize,
     stopping: watch::Receiver<bool>,
@@ -31,12 +33,12 @@ struct Inner {
 }
 
 impl Service {
-    pub(crate) fn new(config: Config, stopping: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(config: Config, aside: Aside, stopping: watch::Receiver<bool>) -> Self {
         let Config { client, limits, clients, .. } = config;
         let nodes = client.nodes().len();
         let hub = Hub::new(client.clone(), stopping.clone());
         let (metrics, rates) = (Metrics::new(&client), Rates::new(limits));
-        Self { inner: Arc::new(Inner { client, limits, nodes, stopping, hub, clients, metrics, rates }) }
+        Self { inner: Arc::new(Inner { client, aside, limits, nodes, stopping, hub, clients, metrics, rates }) }
     }
 
     /// Who may call; `None` for anybody.
@@ -46,6 +48,11 @@ impl Service {
 
     pub(crate) fn client(&self) -> &Client {
         &self.inner.client
+    }
+
+    /// Where what is looked at is looked at.
+    pub(crate) fn aside(&self) -> &Aside {
+        &self.inner.aside
     }
 
     pub(crate) fn limits(&self) -> Limits {

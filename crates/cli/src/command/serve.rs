@@ -5,6 +5,7 @@ mod log;
 
 use std::io::Read;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -85,9 +86,25 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with = "clients")]
     demo: bool,
 
+    /// Threads that talk with callers; one a core, unless told otherwise.
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+
     /// How the log on stderr is written: as text or as json.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log: log::Format,
+}
+
+/// With more threads than these for callers, the nodes have others of their own.
+const TALKING_AND_ASKING_MAX: usize = 2;
+
+impl ServeArgs {
+    /// Whether the nodes are asked from several threads. With few, one that talks with callers does that as well, and wakes
+    /// nobody to do it.
+    pub(crate) fn asks_from_many(&self) -> bool {
+        let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        self.threads.map_or_else(cores, NonZero::get) > TALKING_AND_ASKING_MAX
+    }
 }
 
 #[derive(Serialize)]
@@ -112,6 +129,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     let mut config = Config::new(args.listen, client.clone());
     config.clients = clients;
     config.danger_no_auth = args.danger_no_auth;
+    config.threads = args.threads;
     config.limits.requests_per_second = args.rate_limit;
     config.limits.waiters = args.waiters;
     config.limits.connections_per_client = args.connections;
@@ -127,12 +145,11 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     } else {
         context.output.line(format_args!("serving on {address}"))?;
     }
-    server
-        .serve(async {
-            let signal = signals.next_fatal().await;
-            tracing::info!(signal = signal.as_raw(), "stopping");
-        })
-        .await;
+    let served = server.serve(async {
+        let signal = signals.next_fatal().await;
+        tracing::info!(signal = signal.as_raw(), "stopping");
+    });
+    served.await.map_err(|error| Failure::Internal(error.to_string()))?;
     // What is owed to nodes that do not answer lapses with its ttl.
     let _ = client.close(CLOSING).await;
     Ok(Exit::OK)

@@ -3,6 +3,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::*;
+use crate::aside::Aside;
 use crate::config::Config;
 
 const TTL: Duration = Duration::from_millis(200);
@@ -10,7 +11,8 @@ const TTL: Duration = Duration::from_millis(200);
 /// A service on one memory node, whose leases nobody renews.
 async fn service() -> Service {
     let client = Client::builder().memory(&MemoryNodes::new(1)).renewals(Renewals::Off).connect().await.unwrap();
-    Service::new(Config::new(([127, 0, 0, 1], 0).into(), client), watch::channel(false).1)
+    let aside = Aside::start().unwrap();
+    Service::new(Config::new(([127, 0, 0, 1], 0).into(), client), aside, watch::channel(false).1)
 }
 
 fn order(service: &Service, request: serde_json::Value) -> Order {

@@ -1,0 +1,133 @@
+//! One connection, from its first request to its last.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use axum::body::Body;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::api::Calls;
+use crate::auth::Peer;
+use crate::config::Limits;
+use crate::linger::Linger;
+use crate::outflow::Outflow;
+use crate::rate::Share;
+use crate::service::Service;
+
+/// A connection that was let in, and has not been served yet.
+pub(crate) struct Guest {
+    pub(crate) stream: TcpStream,
+    pub(crate) address: SocketAddr,
+    pub(crate) seat: Share,
+    /// One of all that may be open.
+    pub(crate) room: OwnedSemaphorePermit,
+    pub(crate) counted: Open,
+}
+
+/// What every connection is served with.
+#[derive(Clone)]
+pub(crate) struct House {
+    pub(crate) calls: Calls,
+    pub(crate) acceptor: Option<Acceptor>,
+    pub(crate) limits: Limits,
+    pub(crate) stopped: watch::Receiver<bool>,
+}
+
+impl House {
+    /// Serves a guest until one of both has had enough.
+    pub(crate) async fn serve(self, guest: Guest, linger: Arc<Linger>) {
+        let Guest { stream, address, seat, room: _room, counted: _counted } = guest;
+        let stream = match tokio::net::TcpStream::from_std(stream) {
+            Ok(stream) => Outflow::new(stream, self.limits.write),
+            Err(error) => return tracing::warn!(peer = %address.ip(), %error, "cannot serve a connection"),
+        };
+        let Some(Acceptor(acceptor)) = &self.acceptor else {
+            return self.talk(stream, Peer::new(address.ip(), None, seat), linger).await;
+        };
+        match tokio::time::timeout(self.limits.read, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+                let peer = Peer::new(address.ip(), certificate.map(AsRef::as_ref), seat);
+                self.talk(stream, peer, linger).await;
+            }
+            Ok(Err(error)) => tracing::debug!(peer = %address.ip(), %error, "no TLS"),
+            Err(_) => tracing::debug!(peer = %address.ip(), "no TLS in time"),
+        }
+    }
+
+    async fn talk<S>(self, stream: S, peer: Peer, linger: Arc<Linger>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { calls, limits, mut stopped, .. } = self;
+        let address = peer.address();
+        let answer = service_fn(move |mut request: Request<Incoming>| {
+            linger.heard();
+            request.extensions_mut().insert(peer.clone());
+            let answered = calls.clone().answer(request.map(Body::new));
+            let linger = Arc::clone(&linger);
+            async move {
+                let answer = answered.await;
+                linger.answered();
+                Ok::<_, Infallible>(answer)
+            }
+        });
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(limits.read);
+        http.max_header_size(limits.head_bytes).max_headers(limits.headers);
+        // Answers are small: one piece is written faster than two.
+        http.writev(false);
+        let connection = http.serve_connection(TokioIo::new(stream), answer);
+        tokio::pin!(connection);
+        let stop = async {
+            // Without its sender there is nothing left to wait for.
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = stop => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(peer = %address, %error, "a connection ended");
+        }
+    }
+}
+
+/// TLS for those who connect.
+#[derive(Clone)]
+pub(crate) struct Acceptor(pub(crate) TlsAcceptor);
+
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Acceptor")
+    }
+}
+
+/// A connection, counted for as long as it lives.
+pub(crate) struct Open(Service);
+
+impl Open {
+    pub(crate) fn new(service: &Service) -> Self {
+        service.metrics().connections.inc();
+        Self(service.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.metrics().connections.dec();
+    }
+}
