@@ -46,3 +46,6 @@ impl Aside {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

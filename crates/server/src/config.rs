@@ -29,6 +29,9 @@ pub struct Config {
     /// How many threads talk with callers; `None` for one a core. A runtime that is a single thread counts as one of
     /// them.
     pub threads: Option<NonZero<usize>>,
+    /// Whether a thread stays awake for a fifth of a millisecond where the next request is likely to come at once. At
+    /// least one core is left to others.
+    pub linger: bool,
 }
 
 impl Config {
@@ -42,6 +45,7 @@ impl Config {
             tls: None,
             danger_no_auth: false,
             threads: None,
+            linger: true,
         }
     }
 }

@@ -13,13 +13,18 @@ use tokio::sync::Notify;
 /// same machine wakes up and asks again within half of that.
 const LINGER: Duration = Duration::from_micros(200);
 
-/// How many threads may stay awake at a time: one less than there are cores. That one is for whoever asks.
+/// How many threads may stay awake at a time.
 #[derive(Debug)]
 pub(crate) struct Spare(AtomicUsize);
 
 impl Spare {
-    pub(crate) fn new(cores: usize) -> Arc<Self> {
+    /// One less than there are cores: that one is for whoever asks.
+    pub(crate) fn beside_one_of(cores: usize) -> Arc<Self> {
         Arc::new(Self(AtomicUsize::new(cores.saturating_sub(1))))
+    }
+
+    pub(crate) fn none() -> Arc<Self> {
+        Arc::new(Self(AtomicUsize::new(0)))
     }
 
     fn take(self: &Arc<Self>) -> Option<Taken> {

@@ -108,11 +108,12 @@ impl Server {
         let (stopping, stopped) = watch::channel(false);
         let limits = self.config.limits;
         let count = self.config.threads.map_or_else(threads::cores, NonZero::get);
+        let linger = self.config.linger;
         let aside = Aside::start().map_err(ServeError::Threads)?;
         let service = Service::new(self.config, aside, stopped.clone());
         let (calls, acceptor) = (Calls::new(service.clone()), self.acceptor);
         let house = House { calls, acceptor, limits, stopped: stopped.clone() };
-        let threads = Threads::start(&house, count).map_err(ServeError::Threads)?;
+        let threads = Threads::start(&house, count, linger).map_err(ServeError::Threads)?;
         service.aside().spawn(Arc::clone(service.hub()).watch());
         service.aside().spawn(forget(service.clone(), stopped));
         let door = Door {

@@ -27,9 +27,9 @@ struct Thread {
 impl Threads {
     /// So many. Where the runtime that this is called on is a single thread, that is the first of them: the nodes are
     /// asked from there, and a caller that is alone is served without waking anybody else.
-    pub(crate) fn start(house: &House, count: usize) -> io::Result<Self> {
+    pub(crate) fn start(house: &House, count: usize, linger: bool) -> io::Result<Self> {
         let is_one_of_them = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
-        let spare = Spare::new(cores());
+        let spare = if linger { Spare::beside_one_of(cores()) } else { Spare::none() };
         let started = (0..count.max(1)).map(|at| {
             let (thread, attending) = Thread::new(house.clone(), Linger::new(Arc::clone(&spare)));
             if at == 0 && is_one_of_them {

@@ -37,6 +37,7 @@ Examples:
   quorlock serve
   quorlock serve --demo
   quorlock serve --listen 0.0.0.0:7677 --clients clients.txt --nodes redis://a,redis://b,redis://c")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ServeArgs {
     /// Where to listen; port 0 is any that is free.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7677")]
@@ -87,14 +88,21 @@ pub(crate) struct ServeArgs {
     demo: bool,
 
     /// Threads that talk with callers; one a core, unless told otherwise.
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZero<usize>>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX))]
+    threads: Option<u16>,
+
+    /// Sleep as soon as there is nothing to do. Otherwise threads stay awake, for at most 200 us, where the next request is
+    /// likely to come at once.
+    #[arg(long)]
+    no_linger: bool,
 
     /// How the log on stderr is written: as text or as json.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log: log::Format,
 }
 
+/// More would only be in each other's way.
+const THREADS_MAX: i64 = 1_024;
 /// With more threads than these for callers, the nodes have others of their own.
 const TALKING_AND_ASKING_MAX: usize = 2;
 
@@ -103,7 +111,7 @@ impl ServeArgs {
     /// nobody to do it.
     pub(crate) fn asks_from_many(&self) -> bool {
         let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
-        self.threads.map_or_else(cores, NonZero::get) > TALKING_AND_ASKING_MAX
+        self.threads.map_or_else(cores, usize::from) > TALKING_AND_ASKING_MAX
     }
 }
 
@@ -129,7 +137,8 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     let mut config = Config::new(args.listen, client.clone());
     config.clients = clients;
     config.danger_no_auth = args.danger_no_auth;
-    config.threads = args.threads;
+    config.threads = args.threads.and_then(|count| NonZero::new(count.into()));
+    config.linger = !args.no_linger;
     config.limits.requests_per_second = args.rate_limit;
     config.limits.waiters = args.waiters;
     config.limits.connections_per_client = args.connections;

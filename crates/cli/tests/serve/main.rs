@@ -18,4 +18,5 @@ mod replicas;
 mod service;
 mod stopping;
 mod telling;
+mod threads;
 mod waiting;

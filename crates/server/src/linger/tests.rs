@@ -26,19 +26,20 @@ fn a_caller_that_asks_right_behind_its_answer_is_stayed_awake_for() {
 
 #[test]
 fn one_core_is_left_to_others() {
-    let spare = Spare::new(3);
+    let spare = Spare::beside_one_of(3);
     let first = spare.take();
     let second = spare.take();
     assert!(first.is_some() && second.is_some());
     assert!(spare.take().is_none());
     drop(first);
     assert!(spare.take().is_some());
-    assert!(Spare::new(1).take().is_none(), "with one core, whoever asks needs it");
+    assert!(Spare::beside_one_of(1).take().is_none(), "with one core, whoever asks needs it");
+    assert!(Spare::none().take().is_none());
 }
 
 #[tokio::test]
 async fn whoever_stays_awake_goes_to_sleep_again() {
-    let spare = Spare::new(2);
+    let spare = Spare::beside_one_of(2);
     let linger = Linger::new(Arc::clone(&spare));
     let staying = tokio::spawn(Arc::clone(&linger).stay());
     linger.habit.is_quick.store(true, Ordering::Relaxed);
