@@ -48,7 +48,7 @@ export class Store {
     return lock.since_ms == null ? null : Math.max(0, clock.now() - lock.since_ms);
   }
 
-  _snapshot({ at_ms, nodes, locks, history, outages = [] }) {
+  _snapshot({ at_ms, nodes, locks, history, outages = [], lapses = [] }) {
     clock.set(at_ms);
     const before = this.locks;
     this.locks = new Map();
@@ -60,7 +60,7 @@ export class Store {
     // What is told does not reach back to what is known.
     if (this.history.some(({ name }) => name) && history.length > 0 && history.every(isNews)) this._gap(history.at(-1));
     for (const event of history.filter(isNews).reverse()) this._history(event);
-    for (const outage of outages.map(ofNode).filter(isNews).reverse()) this._history(outage);
+    for (const event of [...outages.map(ofNode), ...lapses].filter(isNews).reverse()) this._history(event);
     this.isKnown = true;
     this.seen ??= performance.now();
     this.version += 1;

@@ -1,6 +1,7 @@
 //! What changes on the nodes, for all who follow it: one look for everybody, about once a second, while anybody does.
 
 mod change;
+mod lapses;
 mod mark;
 mod outages;
 mod past;
@@ -16,6 +17,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use crate::auth::Caller;
 use crate::view::{EventView, LockView, NodesView, millis};
 use change::Tracked;
+use lapses::Lapses;
 pub(crate) use mark::Mark;
 use outages::{Outage, Outages};
 use past::Past;
@@ -64,6 +66,7 @@ struct State {
     history: Vec<EventView>,
     past: Past,
     outages: Outages,
+    lapses: Lapses,
     looked: Option<Instant>,
 }
 
@@ -74,6 +77,8 @@ struct Snapshot<'a> {
     locks: Vec<&'a Tracked>,
     history: Vec<&'a EventView>,
     outages: Vec<&'a Outage>,
+    /// Newest first.
+    lapses: Vec<&'a EventView>,
 }
 
 #[derive(Serialize)]
@@ -117,6 +122,7 @@ impl Hub {
                 history: Vec::new(),
                 past: Past::default(),
                 outages: Outages::default(),
+                lapses: Lapses::default(),
                 looked: None,
             }),
         })
@@ -166,10 +172,15 @@ impl Hub {
         // Round trips and clocks are never the same.
         news.push(("nodes", json(&nodes), None));
         state.nodes = nodes;
+        // How those ended that were gone at the last look is known by now, if they have ended in any other way.
+        if let Ok(history) = &history {
+            news.extend(state.lapses.judge(history).iter().map(told));
+        }
         let (is_cut, trouble) = match listing {
             Ok(listing) => {
                 let locks: Vec<LockView> = listing.names.iter().map(LockView::new).collect();
-                news.extend(state.compare(locks));
+                // What is not listed any more may be held nevertheless.
+                news.extend(state.compare(locks, !listing.is_cut));
                 (listing.is_cut, None)
             }
             // What was known stands, and readers are told that it does.
@@ -235,19 +246,26 @@ impl Hub {
 
 impl State {
     /// What has changed since the last look.
-    fn compare(&mut self, locks: Vec<LockView>) -> Tidings {
+    fn compare(&mut self, locks: Vec<LockView>, is_whole: bool) -> Tidings {
         let mut news = Vec::new();
         let mut before = std::mem::take(&mut self.locks);
         let (at, at_ms) = (Instant::now(), unix_millis());
         for lock in locks {
             let name = lock.name.clone();
-            let (tracked, is_new) = Tracked::after(before.remove(&name), lock, at, at_ms);
+            let earlier = before.remove(&name);
+            if let Some(earlier) = earlier.as_ref().filter(|_| is_whole) {
+                self.lapses.compare(earlier, Some(&lock), at_ms);
+            }
+            let (tracked, is_new) = Tracked::after(earlier, lock, at, at_ms);
             if is_new {
                 news.push(("lock", json(&tracked), Some(name.clone())));
             }
             self.locks.insert(name, tracked);
         }
-        for name in before.into_keys() {
+        for (name, earlier) in before {
+            if is_whole {
+                self.lapses.compare(&earlier, None, at_ms);
+            }
             news.push(("gone", json(&Gone { name: &name }), Some(name)));
         }
         news
@@ -263,7 +281,7 @@ impl State {
         let fresh = self.past.add(&events, HISTORY_SHOWN);
         // The first look has no earlier one to differ from.
         if self.looked.is_some() {
-            news.extend(fresh.iter().map(|event| ("history", json(event), Some(event.name.clone()))));
+            news.extend(fresh.iter().map(told));
         }
         events.truncate(HISTORY_SHOWN);
         self.history = events;
@@ -274,7 +292,8 @@ impl State {
         let locks = self.locks.iter().filter(|(name, _)| caller.sees(name)).map(|(_, tracked)| tracked).collect();
         let history = self.history.iter().filter(|event| caller.sees(&event.name)).collect();
         let outages = self.outages.seen().collect();
-        let data = json(&Snapshot { at_ms: unix_millis(), nodes: &self.nodes, locks, history, outages });
+        let lapses = self.lapses.seen().filter(|lapse| caller.sees(&lapse.name)).collect();
+        let data = json(&Snapshot { at_ms: unix_millis(), nodes: &self.nodes, locks, history, outages, lapses });
         News { mark: self.last, what: "snapshot", data, name: None }
     }
 }
@@ -321,6 +340,10 @@ impl Reader {
             }
         }
     }
+}
+
+fn told(event: &EventView) -> (&'static str, String, Option<String>) {
+    ("history", json(event), Some(event.name.clone()))
 }
 
 fn json(value: &impl Serialize) -> String {

@@ -237,7 +237,7 @@ pub(crate) struct EventView {
     /// `granted`, `released`, `lost` or `broken`.
     what: &'static str,
     /// The lease's fence.
-    fence: Option<u64>,
+    pub(crate) fence: Option<u64>,
     /// Who held it; of a break, who broke it.
     by: Option<Who>,
     /// How it was held; of a break, `drain` or `now`.
@@ -247,6 +247,24 @@ pub(crate) struct EventView {
 }
 
 impl EventView {
+    /// What was seen to lapse at about this time.
+    pub(crate) fn lapsed(lock: &LockView, at_ms: u64) -> Self {
+        Self {
+            at_ms,
+            name: lock.name.clone(),
+            what: "lapsed",
+            fence: lock.fence,
+            by: lock.holder.clone(),
+            mode: lock.mode.unwrap_or_default().to_owned(),
+            reason: "nobody renewed it".into(),
+        }
+    }
+
+    /// Whether a lease has ended with it.
+    pub(crate) fn is_end(&self) -> bool {
+        self.what != quorlock::What::Granted.as_str()
+    }
+
     /// Somebody's grant at this time.
     #[cfg(test)]
     pub(crate) fn at(at_ms: u64) -> Self {

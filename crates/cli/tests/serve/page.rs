@@ -75,6 +75,11 @@ fn a_keyed_lease_is_held_from_its_first_try_to_its_release() {
 }
 
 #[test]
+fn a_lease_that_nobody_renews_is_among_the_losses() {
+    holds("a_lease_that_nobody_renews_is_among_the_losses");
+}
+
+#[test]
 fn what_is_missing_in_the_history_is_shown() {
     holds("what_is_missing_in_the_history_is_shown");
 }

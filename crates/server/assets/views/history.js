@@ -21,14 +21,14 @@ const COLUMNS = [
 ];
 
 /** Those events, and gaps, in which there may be some. */
-function of(what) {
-  return (event) => event.what === what || event.what === 'gap';
+function of(...kinds) {
+  return (event) => kinds.includes(event.what) || event.what === 'gap';
 }
 
 const KINDS = [
   ['all', 'All', () => true],
   ['grants', 'Grants', of('granted')],
-  ['lost', 'Losses', of('lost')],
+  ['lost', 'Losses', of('lost', 'lapsed')],
   ['broken', 'Breaks', of('broken')],
   ['nodes', 'Nodes', (event) => event.node != null],
 ];

@@ -60,7 +60,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    fn anybody(address: IpAddr) -> Self {
+    pub(crate) fn anybody(address: IpAddr) -> Self {
         let name = address.to_string().into();
         let names = vec![quorlock::Filter::default()];
         let proof = Proof::Bearer([0; 32]);

@@ -13,11 +13,11 @@ const JITTER: Duration = Duration::from_millis(400);
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Tracked {
     #[serde(flatten)]
-    lock: LockView,
+    pub(super) lock: LockView,
     /// How often its lease was renewed, as far as looks have shown.
     renewals: u64,
     /// When it was looked at, in milliseconds of Unix time: `left_ms` is as of then.
-    at_ms: u64,
+    pub(super) at_ms: u64,
     #[serde(skip)]
     ends: Option<Instant>,
 }
@@ -27,7 +27,7 @@ impl Tracked {
     pub(super) fn after(before: Option<Self>, lock: LockView, at: Instant, at_ms: u64) -> (Self, bool) {
         let ends = lock.left_ms.and_then(|left| at.checked_add(Duration::from_millis(left)));
         let Some(before) = before else { return (Self { lock, renewals: 0, at_ms, ends }, true) };
-        let is_same_lease = before.lock.fence == lock.fence && before.lock.digest == lock.digest;
+        let is_same_lease = before.is_same_lease(&lock);
         let is_renewed = match (before.ends, ends) {
             (Some(before), Some(ends)) => is_same_lease && ends > before + JITTER,
             _ => false,
@@ -37,6 +37,11 @@ impl Tracked {
         // Small steps must not add up unseen.
         let ends = if is_new { ends } else { before.ends };
         (Self { lock, renewals, at_ms, ends }, is_new)
+    }
+
+    /// Whether the lock is still held by the same lease.
+    pub(super) fn is_same_lease(&self, now: &LockView) -> bool {
+        self.lock.fence == now.fence && self.lock.digest == now.digest
     }
 }
 

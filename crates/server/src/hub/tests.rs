@@ -55,3 +55,77 @@ async fn a_node_that_restarts_is_remembered_whether_or_not_anybody_follows() {
     let seen: Vec<_> = hub.state().outages.seen().cloned().collect();
     assert!(!seen.is_empty(), "and those who come later are told as well");
 }
+
+fn lapsed(hub: &Hub) -> Vec<serde_json::Value> {
+    told(hub, "history").into_iter().filter(|event| event["what"] == "lapsed").collect()
+}
+
+/// Somebody has the lock for a moment, and is seen to.
+async fn seen_with(hub: &Hub, name: &str) -> quorlock::HandedLease {
+    loop {
+        let lock = hub.client.lock(name).ttl(PACE / 2).renewals(quorlock::Renewals::Off);
+        let lease = lock.acquire().await.unwrap();
+        hub.look(Instant::now()).await;
+        // A busy machine may have taken longer than that.
+        if hub.state().locks.get(name).is_some_and(|tracked| tracked.lock.held)
+            && let Ok(lease) = lease.hand_over()
+        {
+            return lease;
+        }
+    }
+}
+
+/// Waits until the lease would be over in any case, and looks until that has been judged.
+async fn look_later(hub: &Hub) {
+    let begun = Instant::now();
+    while begun.elapsed() < PACE {
+        tokio::time::sleep(PACE / 100).await;
+    }
+    hub.look(Instant::now()).await;
+    hub.look(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn a_lease_that_nobody_renews_is_told_to_have_lapsed() {
+    let hub = hub(&MemoryNodes::new(1)).await;
+    let fence = seen_with(&hub, "a").await.fence().unwrap().get();
+    look_later(&hub).await;
+    let lapses = lapsed(&hub);
+    assert_eq!((lapses.len(), &lapses[0]["name"], &lapses[0]["fence"]), (1, &"a".into(), &fence.into()));
+    look_later(&hub).await;
+    assert_eq!(lapsed(&hub).len(), 1, "and it is told once");
+    let everything = hub.state().snapshot(&Caller::anybody([127, 0, 0, 1].into()));
+    let everything: serde_json::Value = serde_json::from_str(&everything.data).unwrap();
+    assert_eq!(everything["lapses"], serde_json::json!(lapses), "those who come later are told as well");
+}
+
+#[tokio::test]
+async fn what_was_released_has_not_lapsed() {
+    let hub = hub(&MemoryNodes::new(1)).await;
+    let lease = seen_with(&hub, "a").await;
+    hub.client.release(&lease).await.unwrap();
+    look_later(&hub).await;
+    assert_eq!(lapsed(&hub), [] as [serde_json::Value; 0]);
+}
+
+#[tokio::test]
+async fn what_may_be_held_has_not_lapsed() {
+    let hub = hub(&MemoryNodes::new(1)).await;
+    let _ = seen_with(&hub, "a").await;
+    let before = hub.state().locks["a"].clone();
+    let after = |now: Option<LockView>, by_ms: u64| {
+        let mut lapses = Lapses::default();
+        lapses.compare(&before, now.as_ref(), by_ms);
+        lapses.judge(&[]).len()
+    };
+    let late = before.at_ms + before.lock.left_ms.unwrap();
+    let lock = || before.lock.clone();
+    let free = || LockView { held: false, ..lock() };
+    assert_eq!((after(None, late), after(Some(free()), late)), (1, 1), "it is gone when it had to be");
+    assert_eq!(after(None, late - 1), 0, "it is gone before: somebody has released it");
+    assert_eq!(after(Some(lock()), late), 0, "it was renewed");
+    assert_eq!(after(Some(LockView { fence: Some(u64::MAX), ..lock() }), late), 1, "somebody else has it");
+    let mut silent = free();
+    silent.nodes[0].trouble = Some("no answer".into());
+    assert_eq!(after(Some(silent), late), 0, "whether it is free is not known");
+}

@@ -121,6 +121,26 @@ export const locks = {
     await visit.end();
   },
 
+  async a_lease_that_nobody_renews_is_among_the_losses() {
+    const visit = await Visit.begin(address);
+    const { page } = visit;
+    await visit.open('/history?only=lost');
+    const lease = await caller.lock({ name: 'forgotten', ttl_ms: 5_000, label: 'gone home' });
+    const row = await visit.sees('.history .space .row', 'lapsed');
+    assert.match(await row.textContent(), new RegExp(`forgotten.*gone home.*${lease.fence}.*nobody renewed it`));
+    // Those who come later see it as well.
+    await page.reload();
+    await visit.sees('.history .space .row', 'nobody renewed it');
+    await visit.checked('a lapse');
+    await visit.open('/lock/forgotten');
+    await visit.until(
+      'its timeline says so',
+      () => page.locator('.strip .lease').evaluateAll((all) => all.map(({ dataset }) => dataset.end).join()),
+      (ends) => ends === 'lapsed',
+    );
+    await visit.end();
+  },
+
   async break_works_with_confirmation() {
     const lease = await caller.lock({ name: 'db/primary', ttl_ms: LONG_MS, label: 'stuck' });
     const visit = await Visit.begin(address);
