@@ -41,7 +41,8 @@ export class Heat {
     const since = this.#granted.get(lease);
     if (since == null || what === 'broken') return;
     this.#granted.delete(lease);
-    event.held_ms = at_ms - since;
+    // What has lapsed is dated by another clock than its grant.
+    event.held_ms = Math.max(0, at_ms - since);
     const spot = this.#spot(name);
     spot.holds += 1;
     spot.held += event.held_ms;

@@ -58,7 +58,8 @@ export class Store {
     const known = new Set(this.history.map(identity));
     const isNews = (event) => !known.has(identity(event));
     // What is told does not reach back to what is known.
-    if (this.history.some(({ name }) => name) && history.length > 0 && history.every(isNews)) this._gap(history.at(-1));
+    const isOfNodes = ({ name, what }) => name && what !== 'lapsed';
+    if (this.history.some(isOfNodes) && history.length > 0 && history.every(isNews)) this._gap(history.at(-1));
     for (const event of history.filter(isNews).reverse()) this._history(event);
     for (const event of [...outages.map(ofNode), ...lapses].filter(isNews).reverse()) this._history(event);
     this.isKnown = true;

@@ -80,11 +80,14 @@ pub(crate) struct Calls {
 type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 type Answer = fn(Request, Service) -> Answering;
 
-/// What callers post all the time is not looked for: the router, and what stands around it, take as long as the call.
-const OFTEN: [(&str, Answer); 3] = [
-    (acquire::PATH, |request, service| acquire::acquire.call(request, service)),
-    (release::PATH, |request, service| release::release.call(request, service)),
-    (renew::PATH, |request, service| renew::renew.call(request, service)),
+/// What callers post all the time is not looked for: the router, and what stands around it, take as long as the call. Nor is
+/// whether the replica is well: that must not wait for anything.
+const AT_ONCE: [(Method, &str, Answer); 5] = [
+    (Method::POST, acquire::PATH, |request, service| acquire::acquire.call(request, service)),
+    (Method::POST, release::PATH, |request, service| release::release.call(request, service)),
+    (Method::POST, renew::PATH, |request, service| renew::renew.call(request, service)),
+    (Method::GET, health::HEALTHZ, |request, service| health::healthz.call(request, service)),
+    (Method::GET, health::READYZ, |request, service| health::readyz.call(request, service)),
 ];
 
 impl Calls {
@@ -95,17 +98,25 @@ impl Calls {
     /// Answers a request, whatever it is.
     pub(crate) async fn answer(self, request: Request) -> Response {
         let Self { router, service } = self;
-        let is_posted = request.method() == Method::POST;
-        let known = OFTEN.iter().find(|(path, _)| is_posted && *path == request.uri().path());
-        if let Some((path, answer)) = known {
+        let (method, uri) = (request.method(), request.uri());
+        let known = AT_ONCE.iter().find(|(known, path, _)| *path == uri.path() && known == method);
+        if let Some((_, path, answer)) = known {
             let state = service.clone();
             return trace::follow(&service, Some(Call::known(path)), request, |request| answer(request, state)).await;
         }
-        // All others are for looking at things, or rare.
-        let answer = async |request| match service.aside().run(router.oneshot(request).in_current_span()).await {
-            Some(Ok(response)) => response,
-            Some(Err(never)) => match never {},
-            None => Problem::draining().into_response(),
+        let aside = (method == Method::GET).then(|| service.aside().clone());
+        let answer = async |request| {
+            let found = router.oneshot(request).in_current_span();
+            let answered = match aside {
+                // It is looked at, and that may be long.
+                Some(aside) => aside.run(found).await,
+                None => Some(found.await),
+            };
+            match answered {
+                Some(Ok(response)) => response,
+                Some(Err(never)) => match never {},
+                None => Problem::draining().into_response(),
+            }
         };
         trace::follow(&service, None, request, answer).await
     }

@@ -32,6 +32,13 @@ impl Aside {
         self.runtime.spawn(task);
     }
 
+    /// Runs a task until it ends, or what is returned is dropped.
+    pub(crate) fn keep(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinSet<()> {
+        let mut kept = JoinSet::new();
+        kept.spawn_on(task, &self.runtime);
+        kept
+    }
+
     /// What comes of the task; `None` if the thread ends before.
     ///
     /// # Cancel safety

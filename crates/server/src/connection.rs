@@ -6,10 +6,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use axum::body::Body;
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::api::Calls;
 use crate::auth::Peer;
 use crate::config::Limits;
-use crate::linger::Linger;
+use crate::linger::{Habit, Linger};
 use crate::outflow::Outflow;
 use crate::rate::Share;
 use crate::service::Service;
@@ -70,14 +70,20 @@ impl House {
     {
         let Self { calls, limits, mut stopped, .. } = self;
         let address = peer.address();
+        let lingering = Arc::new((linger, Habit::default()));
         let answer = service_fn(move |mut request: Request<Incoming>| {
-            linger.heard();
+            // Whoever looks at things can wait for a thread to wake up.
+            let lingering = (request.method() == Method::POST).then(|| Arc::clone(&lingering));
+            if let Some((linger, habit)) = lingering.as_deref() {
+                linger.heard(habit);
+            }
             request.extensions_mut().insert(peer.clone());
             let answered = calls.clone().answer(request.map(Body::new));
-            let linger = Arc::clone(&linger);
             async move {
                 let answer = answered.await;
-                linger.answered();
+                if let Some((linger, habit)) = lingering.as_deref() {
+                    linger.answered(habit);
+                }
                 Ok::<_, Infallible>(answer)
             }
         });

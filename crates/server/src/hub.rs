@@ -6,7 +6,7 @@ mod mark;
 mod outages;
 mod past;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -159,6 +159,7 @@ impl Hub {
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
         let news = state.outages.see(&nodes, unix_millis());
+        state.lapses.lose_sight();
         self.tell(&mut state, news.iter().map(|outage| ("node", json(outage), None)).collect());
     }
 
@@ -172,22 +173,27 @@ impl Hub {
         // Round trips and clocks are never the same.
         news.push(("nodes", json(&nodes), None));
         state.nodes = nodes;
-        // How those ended that were gone at the last look is known by now, if they have ended in any other way.
-        if let Ok(history) = &history {
-            news.extend(state.lapses.judge(history).iter().map(told));
-        }
         let (is_cut, trouble) = match listing {
             Ok(listing) => {
                 let locks: Vec<LockView> = listing.names.iter().map(LockView::new).collect();
-                // What is not listed any more may be held nevertheless.
-                news.extend(state.compare(locks, !listing.is_cut));
+                let granted = lapses::granted(history.as_deref().unwrap_or_default());
+                news.extend(state.compare(locks, &granted));
                 (listing.is_cut, None)
             }
             // What was known stands, and readers are told that it does.
             Err(error) => (false, Some(error.to_string())),
         };
-        if let Ok(history) = history {
-            news.extend(state.remember(history));
+        match history {
+            Ok(history) if trouble.is_none() && !is_cut => {
+                state.lapses.looked();
+                let lapsed = state.lapses.judge(&history);
+                news.extend(lapsed.iter().map(told));
+                news.extend(state.remember(history));
+            }
+            history => {
+                state.lapses.lose_sight();
+                news.extend(history.map(|history| state.remember(history)).unwrap_or_default());
+            }
         }
         let took_ms = millis(began.elapsed());
         let looked = Looked { at_ms: unix_millis(), took_ms, locks: state.locks.len(), is_cut, trouble };
@@ -201,7 +207,10 @@ impl Hub {
     /// The newest events, newest first: as many as it takes to reach what is known.
     async fn happened(&self) -> Result<Vec<EventView>, HistoryError> {
         let mut events = Vec::new();
-        for limit in HISTORY_READ {
+        // The first time, all that there is: whether what is held was written down shows only there.
+        let is_first = self.state().looked.is_none();
+        let limits = HISTORY_READ.into_iter().skip(if is_first { HISTORY_READ.len() - 1 } else { 0 });
+        for limit in limits {
             events = self.client.history(limit).await?.iter().map(EventView::new).collect();
             if events.len() < limit || self.state().past.reaches(&events) {
                 break;
@@ -246,26 +255,25 @@ impl Hub {
 
 impl State {
     /// What has changed since the last look.
-    fn compare(&mut self, locks: Vec<LockView>, is_whole: bool) -> Tidings {
+    fn compare(&mut self, locks: Vec<LockView>, granted: &HashSet<(&str, u64)>) -> Tidings {
         let mut news = Vec::new();
         let mut before = std::mem::take(&mut self.locks);
         let (at, at_ms) = (Instant::now(), unix_millis());
         for lock in locks {
             let name = lock.name.clone();
             let earlier = before.remove(&name);
-            if let Some(earlier) = earlier.as_ref().filter(|_| is_whole) {
+            if let Some(earlier) = &earlier {
                 self.lapses.compare(earlier, Some(&lock), at_ms);
             }
-            let (tracked, is_new) = Tracked::after(earlier, lock, at, at_ms);
+            let is_granted = lock.fence.is_some_and(|fence| granted.contains(&(&*name, fence)));
+            let (tracked, is_new) = Tracked::after(earlier, lock, at, at_ms, is_granted);
             if is_new {
                 news.push(("lock", json(&tracked), Some(name.clone())));
             }
             self.locks.insert(name, tracked);
         }
         for (name, earlier) in before {
-            if is_whole {
-                self.lapses.compare(&earlier, None, at_ms);
-            }
+            self.lapses.compare(&earlier, None, at_ms);
             news.push(("gone", json(&Gone { name: &name }), Some(name)));
         }
         news
@@ -279,6 +287,7 @@ impl State {
             news.push(("gap", json(&Gap { at_ms }), None));
         }
         let fresh = self.past.add(&events, HISTORY_SHOWN);
+        self.lapses.hear(fresh.len());
         // The first look has no earlier one to differ from.
         if self.looked.is_some() {
             news.extend(fresh.iter().map(told));

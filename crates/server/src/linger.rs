@@ -46,7 +46,8 @@ impl Drop for Taken {
 /// Whether one thread stays awake. Only tasks of that thread look at it.
 pub(crate) struct Linger {
     begun: Instant,
-    habit: Habit,
+    /// Until when, in nanoseconds since the beginning.
+    until: AtomicU64,
     is_awake: AtomicBool,
     wanted: Notify,
     spare: Arc<Spare>,
@@ -54,19 +55,23 @@ pub(crate) struct Linger {
 
 impl Linger {
     pub(crate) fn new(spare: Arc<Spare>) -> Arc<Self> {
-        let (begun, habit) = (Instant::now(), Habit::default());
-        Arc::new(Self { begun, habit, is_awake: AtomicBool::new(false), wanted: Notify::new(), spare })
+        let (begun, until, is_awake) = (Instant::now(), AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { begun, until, is_awake, wanted: Notify::new(), spare })
     }
 
-    /// A request has come.
-    pub(crate) fn heard(&self) {
-        self.habit.heard(self.now());
+    /// A request has come from a caller of this habit.
+    pub(crate) fn heard(&self, habit: &Habit) {
+        habit.heard(self.now());
     }
 
-    /// A request has been answered.
-    pub(crate) fn answered(&self) {
-        if self.habit.answered(self.now()) && !self.is_awake.swap(true, Ordering::Relaxed) {
-            self.wanted.notify_one();
+    /// It has been answered.
+    pub(crate) fn answered(&self, habit: &Habit) {
+        let now = self.now();
+        if habit.answered(now) {
+            self.until.store(nanos(now + LINGER), Ordering::Relaxed);
+            if !self.is_awake.swap(true, Ordering::Relaxed) {
+                self.wanted.notify_one();
+            }
         }
     }
 
@@ -78,7 +83,7 @@ impl Linger {
         loop {
             self.wanted.notified().await;
             if let Some(_taken) = self.spare.take() {
-                while self.habit.is_recent(self.now()) {
+                while nanos(self.now()) <= self.until.load(Ordering::Relaxed) {
                     // The runtime looks for requests between turns, without waiting for any.
                     tokio::task::yield_now().await;
                 }
@@ -92,9 +97,9 @@ impl Linger {
     }
 }
 
-/// How soon requests follow answers. Moments are since some beginning.
+/// How soon the requests of one connection follow its answers. Moments are since some beginning.
 #[derive(Debug, Default)]
-struct Habit {
+pub(crate) struct Habit {
     /// The last answer, in nanoseconds.
     answered: AtomicU64,
     /// The last request followed the answer before it at once.
@@ -103,21 +108,20 @@ struct Habit {
 
 impl Habit {
     fn heard(&self, now: Duration) {
-        self.is_quick.store(self.is_recent(now), Ordering::Relaxed);
+        let answered = Duration::from_nanos(self.answered.load(Ordering::Relaxed));
+        self.is_quick.store(now.saturating_sub(answered) <= LINGER, Ordering::Relaxed);
     }
 
     /// Whether the next request is likely to come at once, too.
     fn answered(&self, now: Duration) -> bool {
-        // Enough for five centuries.
-        self.answered.store(now.as_nanos() as u64, Ordering::Relaxed);
+        self.answered.store(nanos(now), Ordering::Relaxed);
         self.is_quick.load(Ordering::Relaxed)
     }
+}
 
-    /// Whether the last answer was given just now.
-    fn is_recent(&self, now: Duration) -> bool {
-        let answered = Duration::from_nanos(self.answered.load(Ordering::Relaxed));
-        now.saturating_sub(answered) <= LINGER
-    }
+fn nanos(moment: Duration) -> u64 {
+    // Enough for five centuries.
+    u64::try_from(moment.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! The threads that talk with callers. A connection stays with one of them: what it asks for and what it is told wakes
-//! nobody else.
+//! The threads that talk with callers. A connection stays with one of them: no other is woken to look for its work.
 
 use std::io;
 use std::num::NonZero;
@@ -25,8 +24,8 @@ struct Thread {
 }
 
 impl Threads {
-    /// So many. Where the runtime that this is called on is a single thread, that is the first of them: the nodes are
-    /// asked from there, and a caller that is alone is served without waking anybody else.
+    /// So many. Where the runtime that this is called on is a single thread, that is the first of them: the nodes' answers
+    /// arrive there, and a caller that is alone is served without waking anybody else.
     pub(crate) fn start(house: &House, count: usize, linger: bool) -> io::Result<Self> {
         let is_one_of_them = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
         let spare = if linger { Spare::beside_one_of(cores()) } else { Spare::none() };

@@ -7,12 +7,16 @@ use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
 use futures_util::stream::unfold;
+use tokio::sync::mpsc;
 
 use super::acquire::{KEEP_ALIVE, StreamEvent};
 use crate::auth::{Caller, Scope};
-use crate::hub::{Mark, News, Reader};
+use crate::hub::{Mark, News};
 use crate::problem::Problem;
 use crate::service::Service;
+
+/// How many events are written ahead of a reader.
+const WRITTEN_MAX: usize = 64;
 
 /// Follow what changes: locks, nodes and what has happened.
 ///
@@ -30,11 +34,20 @@ pub(super) async fn events(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     caller.may(Scope::Read)?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(Mark::parse);
-    let reader = service.unless_stopping(service.hub().subscribe(caller, last)).await?;
-    let reader = Follower::new(&service, reader);
-    let events = unfold((service, reader), async |(service, mut reader)| {
-        let news = service.unless_stopping(reader.reader.next()).await.ok()?;
-        Some((Ok(written(&news)), (service, reader)))
+    let mut reader = service.unless_stopping(service.hub().subscribe(caller, last)).await?;
+    let (sender, receiver) = mpsc::channel(WRITTEN_MAX);
+    let follower = Follower::new(&service);
+    let tell = async move {
+        while let Ok(news) = service.unless_stopping(reader.next()).await {
+            if sender.send(written(&news)).await.is_err() {
+                break;
+            }
+        }
+    };
+    let telling = follower.service.aside().keep(tell);
+    let events = unfold((receiver, telling, follower), async |(mut receiver, telling, follower)| {
+        let event = receiver.recv().await?;
+        Some((Ok(event), (receiver, telling, follower)))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
@@ -42,13 +55,12 @@ pub(super) async fn events(
 /// Somebody who follows, for as long as it lives.
 struct Follower {
     service: Service,
-    reader: Reader,
 }
 
 impl Follower {
-    fn new(service: &Service, reader: Reader) -> Self {
+    fn new(service: &Service) -> Self {
         service.metrics().followers.inc();
-        Self { service: service.clone(), reader }
+        Self { service: service.clone() }
     }
 }
 

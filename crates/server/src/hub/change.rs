@@ -20,14 +20,26 @@ pub(super) struct Tracked {
     pub(super) at_ms: u64,
     #[serde(skip)]
     ends: Option<Instant>,
+    /// Whether its grant is in the history: then so is its end, unless it lapses.
+    #[serde(skip)]
+    pub(super) is_written_down: bool,
 }
 
 impl Tracked {
     /// What is known now, and whether that is worth telling.
-    pub(super) fn after(before: Option<Self>, lock: LockView, at: Instant, at_ms: u64) -> (Self, bool) {
+    pub(super) fn after(
+        before: Option<Self>,
+        lock: LockView,
+        at: Instant,
+        at_ms: u64,
+        is_granted: bool,
+    ) -> (Self, bool) {
         let ends = lock.left_ms.and_then(|left| at.checked_add(Duration::from_millis(left)));
-        let Some(before) = before else { return (Self { lock, renewals: 0, at_ms, ends }, true) };
+        let Some(before) = before else {
+            return (Self { lock, renewals: 0, at_ms, ends, is_written_down: is_granted }, true);
+        };
         let is_same_lease = before.is_same_lease(&lock);
+        let is_written_down = is_granted || is_same_lease && before.is_written_down;
         let is_renewed = match (before.ends, ends) {
             (Some(before), Some(ends)) => is_same_lease && ends > before + JITTER,
             _ => false,
@@ -36,7 +48,7 @@ impl Tracked {
         let is_new = is_renewed || still(&before.lock) != still(&lock);
         // Small steps must not add up unseen.
         let ends = if is_new { ends } else { before.ends };
-        (Self { lock, renewals, at_ms, ends }, is_new)
+        (Self { lock, renewals, at_ms, ends, is_written_down }, is_new)
     }
 
     /// Whether the lock is still held by the same lease.

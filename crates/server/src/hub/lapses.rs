@@ -1,70 +1,128 @@
 //! Leases that ended because nobody renewed them, as this replica has seen it: the nodes forget such a lease without a word.
+//!
+//! That it is so is told by what is missing: the lease was there at one look and not at the next, about when it had to end,
+//! and whoever had it writes down what it does, but has not written down an end. So only those are told whose grant was
+//! written down, and only while all locks and all events are seen.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::change::Tracked;
 use crate::view::{EventView, LockView};
 
 /// How many are remembered.
 const LAPSES_MAX: usize = 200;
+/// How many more looks the end of a lease has to be written down: another replica takes up to a second to write.
+const LOOKS: u32 = 2;
+/// With more events than these from one look to the next, some may not have been written down.
+const EVENTS_MAX: usize = 500;
 /// How far the nodes' clocks, by which events are dated, may be from this one's.
 const CLOCKS_MS: u64 = 10_000;
+/// How far the end of a lease may be from where it seems to be: looks take their time.
+const JITTER_MS: u64 = 400;
 
-/// All of them since this replica began.
+/// What is suspected, and what was told.
 #[derive(Debug, Default)]
 pub(super) struct Lapses {
-    /// Those that were gone at the last look.
+    /// Whether everything was seen at the last look.
+    is_watching: bool,
     suspected: Vec<Suspect>,
     /// Newest first.
     seen: VecDeque<EventView>,
 }
 
-/// A lease that is gone, at about the time at which it had to be.
+/// A lease that is gone.
 #[derive(Debug)]
 struct Suspect {
     lapse: EventView,
     /// When it was there last.
     held_ms: u64,
+    /// How many looks there have been since.
+    looks: u32,
 }
 
 impl Suspect {
     /// Whether it has ended as this tells, and so not by itself.
-    fn is_told_by(&self, event: &EventView) -> bool {
-        event.is_end()
-            && event.name == self.lapse.name
-            && event.fence == self.lapse.fence
-            && event.at_ms.saturating_add(CLOCKS_MS) >= self.held_ms
+    fn is_told_by(&self, end: &EventView) -> bool {
+        // A release by key may not know the fence.
+        let is_its_own = end.fence.is_none() || end.fence == self.lapse.fence;
+        is_its_own && end.at_ms.saturating_add(CLOCKS_MS) >= self.held_ms
     }
 }
 
+/// The leases that were granted, by name and fence.
+pub(super) fn granted(history: &[EventView]) -> HashSet<(&str, u64)> {
+    let grants = history.iter().filter(|event| !event.is_end());
+    grants.filter_map(|grant| Some((grant.name.as_str(), grant.fence?))).collect()
+}
+
 impl Lapses {
-    /// A lock before and now, when its lease was to end by now at the latest.
-    pub(super) fn compare(&mut self, before: &Tracked, now: Option<&LockView>, by_ms: u64) {
+    /// Something may have happened that was not seen: nothing can be told from what is missing.
+    pub(super) fn lose_sight(&mut self) {
+        self.is_watching = false;
+        self.suspected.clear();
+    }
+
+    /// All locks have been compared.
+    pub(super) fn looked(&mut self) {
+        self.is_watching = true;
+    }
+
+    /// A lock before and now.
+    pub(super) fn compare(&mut self, before: &Tracked, now: Option<&LockView>, now_ms: u64) {
         let lock = &before.lock;
+        // Of several who hold together, who is gone cannot be told.
+        let is_one = matches!(lock.mode, Some("exclusive" | "reentrant"));
+        if !self.is_watching || !is_one || !lock.held || !before.is_written_down {
+            return;
+        }
         let ends_ms = lock.left_ms.and_then(|left| before.at_ms.checked_add(left));
-        let Some(at_ms) = ends_ms.filter(|ends| *ends <= by_ms) else { return };
+        let Some(at_ms) = ends_ms.filter(|ends| *ends <= now_ms.saturating_add(JITTER_MS)) else { return };
         let is_over = match now {
             // A majority had it, and no majority is without any of those.
             None => true,
             Some(now) if now.held => !before.is_same_lease(now),
             Some(now) => now.nodes.iter().all(|node| node.trouble.is_none()),
         };
-        // Of several who held together, who is gone cannot be told.
-        if is_over && lock.held && lock.holds == 1 {
-            self.suspected.push(Suspect { lapse: EventView::lapsed(lock, at_ms), held_ms: before.at_ms });
+        if is_over {
+            let lapse = EventView::lapsed(lock, at_ms.min(now_ms));
+            self.suspected.push(Suspect { lapse, held_ms: before.at_ms, looks: 0 });
         }
     }
 
-    /// Those that were gone at the last look, and of which nothing else has been told since.
+    /// Those that have been gone for long enough, without a word of it among the newest events.
     pub(super) fn judge(&mut self, history: &[EventView]) -> Vec<EventView> {
-        let suspected = std::mem::take(&mut self.suspected).into_iter();
-        let lapsed = suspected.filter(|suspect| !history.iter().any(|event| suspect.is_told_by(event)));
-        let lapsed: Vec<_> = lapsed.map(|suspect| suspect.lapse).collect();
+        if self.suspected.is_empty() {
+            return Vec::new();
+        }
+        let mut ends: HashMap<&str, Vec<&EventView>> = HashMap::new();
+        for end in history.iter().filter(|event| event.is_end()) {
+            ends.entry(&end.name).or_default().push(end);
+        }
+        let mut lapsed = Vec::new();
+        self.suspected.retain_mut(|suspect| {
+            let told = ends.get(suspect.lapse.name.as_str());
+            if told.is_some_and(|ends| ends.iter().any(|end| suspect.is_told_by(end))) {
+                return false;
+            }
+            suspect.looks += 1;
+            let is_certain = suspect.looks > LOOKS;
+            if is_certain {
+                lapsed.push(suspect.lapse.clone());
+            }
+            !is_certain
+        });
         for lapse in &lapsed {
             self.seen.push_front(lapse.clone());
         }
         self.seen.truncate(LAPSES_MAX);
         lapsed
+    }
+
+    /// How many events are new since the last look.
+    pub(super) fn hear(&mut self, fresh: usize) {
+        if fresh > EVENTS_MAX {
+            self.lose_sight();
+        }
     }
 
     pub(super) fn seen(&self) -> impl Iterator<Item = &EventView> {

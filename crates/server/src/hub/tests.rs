@@ -81,8 +81,9 @@ async fn look_later(hub: &Hub) {
     while begun.elapsed() < PACE {
         tokio::time::sleep(PACE / 100).await;
     }
-    hub.look(Instant::now()).await;
-    hub.look(Instant::now()).await;
+    for _ in 0..4 {
+        hub.look(Instant::now()).await;
+    }
 }
 
 #[tokio::test]
@@ -113,19 +114,48 @@ async fn what_may_be_held_has_not_lapsed() {
     let hub = hub(&MemoryNodes::new(1)).await;
     let _ = seen_with(&hub, "a").await;
     let before = hub.state().locks["a"].clone();
-    let after = |now: Option<LockView>, by_ms: u64| {
+    let after = |before: &Tracked, now: Option<LockView>, now_ms: u64| {
         let mut lapses = Lapses::default();
-        lapses.compare(&before, now.as_ref(), by_ms);
-        lapses.judge(&[]).len()
+        lapses.looked();
+        lapses.compare(before, now.as_ref(), now_ms);
+        (0..4).map(|_| lapses.judge(&[]).len()).sum::<usize>()
     };
     let late = before.at_ms + before.lock.left_ms.unwrap();
     let lock = || before.lock.clone();
     let free = || LockView { held: false, ..lock() };
-    assert_eq!((after(None, late), after(Some(free()), late)), (1, 1), "it is gone when it had to be");
-    assert_eq!(after(None, late - 1), 0, "it is gone before: somebody has released it");
-    assert_eq!(after(Some(lock()), late), 0, "it was renewed");
-    assert_eq!(after(Some(LockView { fence: Some(u64::MAX), ..lock() }), late), 1, "somebody else has it");
+    assert_eq!(
+        (after(&before, None, late), after(&before, Some(free()), late)),
+        (1, 1),
+        "it is gone when it had to be"
+    );
+    assert_eq!(after(&before, Some(LockView { fence: Some(u64::MAX), ..lock() }), late), 1, "somebody else has it");
+    assert_eq!(after(&before, None, before.at_ms - 1_000), 0, "it is gone before: somebody has released it");
+    assert_eq!(after(&before, Some(lock()), late), 0, "it was renewed");
     let mut silent = free();
     silent.nodes[0].trouble = Some("no answer".into());
-    assert_eq!(after(Some(silent), late), 0, "whether it is free is not known");
+    assert_eq!(after(&before, Some(silent), late), 0, "whether it is free is not known");
+    let mut unwritten = before.clone();
+    unwritten.is_written_down = false;
+    assert_eq!(after(&unwritten, None, late), 0, "whoever has it writes nothing down");
+    let mut shared = before.clone();
+    shared.lock.mode = Some("shared");
+    assert_eq!(after(&shared, None, late), 0, "whose it was is not known");
+}
+
+#[tokio::test]
+async fn what_is_not_seen_has_not_lapsed() {
+    let hub = hub(&MemoryNodes::new(1)).await;
+    let _ = seen_with(&hub, "a").await;
+    // Nobody follows for a while.
+    hub.glance();
+    look_later(&hub).await;
+    assert_eq!(lapsed(&hub), [] as [serde_json::Value; 0]);
+}
+
+#[test]
+fn where_much_happens_nothing_can_be_told_from_what_is_missing() {
+    let mut lapses = Lapses::default();
+    lapses.looked();
+    lapses.hear(usize::MAX);
+    assert_eq!(format!("{lapses:?}"), format!("{:?}", Lapses::default()));
 }

@@ -18,10 +18,18 @@ fn a_caller_that_asks_right_behind_its_answer_is_stayed_awake_for() {
     assert!(!habit.answered(LATER), "it has asked once");
     habit.heard(LATER + LINGER);
     assert!(habit.answered(LATER + LINGER));
-    assert!(habit.is_recent(LATER + LINGER * 2));
-    assert!(!habit.is_recent(LATER + LINGER * 2 + Duration::from_nanos(1)), "not for ever");
-    habit.heard(LATER * 2);
+    habit.heard(LATER + LINGER * 2 + Duration::from_nanos(1));
     assert!(!habit.answered(LATER * 2), "it has become slow");
+}
+
+#[test]
+fn many_that_ask_now_and_then_are_not_one_that_asks_at_once() {
+    let (habits, pause) = ([(); 100].map(|()| Habit::default()), LINGER / 10);
+    let turns = (1..10).flat_map(|_| &habits).zip(1_000..);
+    assert!(turns.into_iter().all(|(habit, at)| {
+        habit.heard(pause * at);
+        !habit.answered(pause * at)
+    }));
 }
 
 #[test]
@@ -42,8 +50,8 @@ async fn whoever_stays_awake_goes_to_sleep_again() {
     let spare = Spare::beside_one_of(2);
     let linger = Linger::new(Arc::clone(&spare));
     let staying = tokio::spawn(Arc::clone(&linger).stay());
-    linger.habit.is_quick.store(true, Ordering::Relaxed);
-    linger.answered();
+    let habit = Habit { is_quick: true.into(), ..Habit::default() };
+    linger.answered(&habit);
     assert!(linger.is_awake.load(Ordering::Relaxed));
     while linger.is_awake.load(Ordering::Relaxed) {
         tokio::task::yield_now().await;
