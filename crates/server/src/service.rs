@@ -92,10 +92,14 @@ impl Service {
 
     /// The work's result, unless the service is about to stop: then the work is dropped.
     pub(crate) async fn unless_stopping<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
+        if self.is_stopping() {
+            return Err(Problem::draining());
+        }
+        // What is done at once needs nobody to watch over it.
         tokio::select! {
             biased;
-            () = self.stopping() => Err(Problem::draining()),
             done = work => Ok(done),
+            () = self.stopping() => Err(Problem::draining()),
         }
     }
 }

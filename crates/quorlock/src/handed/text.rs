@@ -13,7 +13,9 @@ use quorlock_core::time::{TTL_MAX, Ttl};
 use super::HandedLease;
 
 /// What the first version of the text begins with.
-const VERSION: &str = "q1";
+const VERSION: &str = "q1.";
+/// Longer than most are.
+const TEXT_BYTES_USUAL: usize = 256;
 /// Longer than any lease can be.
 const TEXT_BYTES_MAX: usize = 4_096;
 
@@ -37,15 +39,20 @@ pub enum LeaseTextError {
 
 pub(super) fn write(lease: &HandedLease) -> String {
     let HandedLease { name, id, fence, ttl, mode, holder } = lease;
-    let fence = fence.map_or_else(|| "-".to_owned(), |fence| fence.to_string());
-    let mut text = format!(
-        "{VERSION}.{}.{}.{fence}.{}.{}.{}",
-        escape(name.as_str()),
-        id.reveal(),
-        ttl.as_millis(),
-        write_mode(*mode),
-        escape(holder)
-    );
+    let mut text = String::with_capacity(TEXT_BYTES_USUAL);
+    text.push_str(VERSION);
+    escape(&mut text, name.as_str());
+    text.push('.');
+    text.extend(id.reveal_digits().map(char::from));
+    // Writing to a string cannot fail.
+    let _ = match fence {
+        Some(fence) => write!(text, ".{fence}."),
+        None => write!(text, ".-."),
+    };
+    let _ = write!(text, "{}.", ttl.as_millis());
+    write_mode(&mut text, *mode);
+    text.push('.');
+    escape(&mut text, holder);
     let sum = sum(&text);
     text.push('.');
     text.push_str(&sum);
@@ -56,7 +63,7 @@ pub(super) fn read(text: &str) -> Result<HandedLease, LeaseTextError> {
     if text.is_empty() {
         return Err(LeaseTextError::Empty);
     }
-    if !text.starts_with(&format!("{VERSION}.")) {
+    if !text.starts_with(VERSION) {
         let digits = text.strip_prefix('q').and_then(|rest| rest.split_once('.')).map(|(version, _)| version);
         let is_other = digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
         return Err(if is_other { LeaseTextError::Version } else { LeaseTextError::Foreign });
@@ -87,14 +94,14 @@ fn read_parts(text: &str) -> Option<HandedLease> {
     })
 }
 
-fn write_mode(mode: Mode) -> String {
-    match mode {
-        Mode::Exclusive { writer: None } => "x".into(),
-        Mode::Exclusive { writer: Some(owner) } => format!("w:{}", owner.reveal()),
-        Mode::Reentrant { owner } => format!("r:{}", owner.reveal()),
-        Mode::Shared { owner } => format!("s:{}", owner.reveal()),
-        Mode::Slot { permits, slot } => format!("k:{slot}/{permits}"),
-    }
+fn write_mode(text: &mut String, mode: Mode) {
+    let _ = match mode {
+        Mode::Exclusive { writer: None } => write!(text, "x"),
+        Mode::Exclusive { writer: Some(owner) } => write!(text, "w:{}", owner.reveal()),
+        Mode::Reentrant { owner } => write!(text, "r:{}", owner.reveal()),
+        Mode::Shared { owner } => write!(text, "s:{}", owner.reveal()),
+        Mode::Slot { permits, slot } => write!(text, "k:{slot}/{permits}"),
+    };
 }
 
 fn read_mode(text: &str) -> Option<Mode> {
@@ -120,17 +127,16 @@ fn number(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-fn escape(text: &str) -> String {
-    let mut word = String::with_capacity(text.len());
+/// Adds a text as one word.
+fn escape(word: &mut String, text: &str) {
+    let digit = |bits: u8| char::from(b"0123456789abcdef"[usize::from(bits & 15)]);
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_/:".contains(&byte) {
             word.push(char::from(byte));
         } else {
-            // Writing to a string cannot fail.
-            let _ = write!(word, "%{byte:02x}");
+            word.extend(['%', digit(byte >> 4), digit(byte)]);
         }
     }
-    word
 }
 
 fn unescape(word: &str) -> Option<String> {

@@ -4,10 +4,12 @@ mod stream;
 
 pub(super) use stream::{KEEP_ALIVE, StreamEvent};
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use quorlock::{Drift, TTL_DEFAULT};
 use serde::Serialize;
@@ -149,7 +151,7 @@ impl Granted {
 pub(super) async fn acquire(
     State(service): State<Service>,
     caller: Caller,
-    headers: HeaderMap,
+    Wants(is_stream): Wants,
     Body(request): Body<LeaseRequest>,
 ) -> Result<Response, Problem> {
     let began = Instant::now();
@@ -157,7 +159,7 @@ pub(super) async fn acquire(
     let order = request.check(service.limits(), caller.name())?;
     order.names().iter().try_for_each(|name| caller.may_with(Scope::Lock, name))?;
     let waiting = Waits::new(&service, &caller, &order)?;
-    if wants_events(&headers) {
+    if is_stream {
         return Ok(stream::stream(service, order, began, waiting).into_response());
     }
     let won = service.unless_stopping(order.acquire(service.client(), None)).await??;
@@ -190,11 +192,17 @@ impl Drop for Waits {
     }
 }
 
-fn wants_events(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
-    accepted
-        .flat_map(|accept| accept.split(','))
-        .any(|kind| kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream"))
+/// Whether the answer is to be a stream.
+pub(super) struct Wants(bool);
+
+impl FromRequestParts<Service> for Wants {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Service) -> Result<Self, Infallible> {
+        let accepted = parts.headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+        let mut kinds = accepted.flat_map(|accept| accept.split(',')).map(|kind| kind.split(';').next());
+        Ok(Self(kinds.any(|kind| kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream")))))
+    }
 }
 
 #[cfg(test)]
