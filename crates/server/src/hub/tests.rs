@@ -143,6 +143,28 @@ async fn what_may_be_held_has_not_lapsed() {
 }
 
 #[tokio::test]
+async fn an_end_may_be_written_down_some_looks_later() {
+    let hub = hub(&MemoryNodes::new(1)).await;
+    let _ = seen_with(&hub, "a").await;
+    let before = hub.state().locks["a"].clone();
+    // After two looks that knew of nothing, this end is told.
+    let after = |differ: fn(&mut EventView)| {
+        let mut lapses = Lapses::default();
+        lapses.looked();
+        lapses.compare(&before, None, u64::MAX);
+        assert_eq!((lapses.judge(&[]), lapses.judge(&[])), (vec![], vec![]), "others may be about to write");
+        let mut end = EventView::lapsed(&before.lock, before.at_ms);
+        differ(&mut end);
+        lapses.judge(&[end]).len()
+    };
+    assert_eq!(after(|_| {}), 0);
+    assert_eq!(after(|end| end.fence = None), 0, "by key, without the fence");
+    assert_eq!(after(|end| end.fence = Some(1)), 1, "of another lease");
+    assert_eq!(after(|end| end.at_ms = 0), 1, "of long before");
+    assert_eq!(after(|end| end.name = "b".into()), 1, "of another lock");
+}
+
+#[tokio::test]
 async fn what_is_not_seen_has_not_lapsed() {
     let hub = hub(&MemoryNodes::new(1)).await;
     let _ = seen_with(&hub, "a").await;
