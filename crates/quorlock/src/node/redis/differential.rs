@@ -111,22 +111,25 @@ impl Bench {
                         request: model.request(letter).into(),
                     })
                     .collect();
-                let bundles = Bundles::of(&letters).counts().map(|letters| u32::from(letters > 0));
-                self.bundles = std::array::from_fn(|kind| self.bundles[kind] + bundles[kind]);
+                let bundles = Bundles::of(&letters);
+                let counts = bundles.counts().map(|letters| u32::from(letters > 0));
+                self.bundles = std::array::from_fn(|kind| self.bundles[kind] + counts[kind]);
                 let replies = self.sessions[model.kin()].send(life, letters.clone()).await.unwrap();
                 prop_assert_eq!(replies.len(), letters.len());
                 let mut hints = Vec::new();
-                for ((reply, letter), name) in replies.into_iter().zip(letters).zip(names) {
+                for (at, ((reply, letter), name)) in replies.into_iter().zip(letters).zip(names).enumerate() {
                     let (answer, handoff) = model.answer(life, name, &letter.request);
                     let vote = answer.vote;
-                    hints.extend(answer.hint.map(|Hint { channel, ticket }| (channel, ticket, handoff)));
+                    let turn = bundles.turn(at);
+                    hints.extend(answer.hint.map(|Hint { channel, ticket }| (turn, (channel, ticket, handoff))));
                     // The page's own commands and releases do not tell the time.
                     let is_silent = letter.request.is_plain() || letter.request.is_release();
                     let at_micros = (!is_silent).then_some(model.micros.unsigned_abs());
                     prop_assert_eq!(reply, Reply::Voted { vote, at_micros }, "to {:?} in {:?}", letter, step);
                 }
-                // In order on each channel.
-                hints.sort_by_key(|(channel, ..)| *channel);
+                // On each channel in the order in which the letters are sent: bundles overtake what is about other names.
+                hints.sort_by_key(|(turn, (channel, ..))| (*channel, *turn));
+                let hints: Vec<_> = hints.into_iter().map(|(_, hint)| hint).collect();
                 prop_assert_eq!(self.hints().await, hints, "hints after {:?}", step);
             }
             Step::Visit(visit) => {

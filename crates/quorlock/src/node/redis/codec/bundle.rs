@@ -137,6 +137,12 @@ impl Bundles {
         self.all().iter().any(|chosen| chosen.has(at) && chosen.count() > 1)
     }
 
+    /// When this letter is sent, among those of its batch.
+    #[cfg(test)]
+    pub(in crate::node::redis) fn turn(self, at: usize) -> (usize, usize) {
+        (self.which(at).unwrap_or(self.all().len()), at)
+    }
+
     /// How many letters there are in each.
     #[cfg(test)]
     pub(in crate::node::redis) fn counts(self) -> [usize; 3] {
