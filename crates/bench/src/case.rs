@@ -19,7 +19,7 @@ pub(crate) trait Contender {
     ///
     /// # Errors
     ///
-    /// Whatever kept it from measuring; the whole run ends.
+    /// Whatever kept it from measuring.
     fn turn(&mut self) -> Result<Figures, Failure>;
 }
 
@@ -36,6 +36,8 @@ pub(crate) struct Case {
     pub(crate) contenders: Vec<(String, Box<dyn Contender>)>,
     /// Who should be here, and is not, and why.
     pub(crate) absent: Vec<(String, String)>,
+    /// Those without whom the others go on.
+    guests: Vec<String>,
     pub(crate) bars: Vec<Bar>,
     /// What its contenders differ in, if it is a number: the first word of their names. It is drawn, then.
     pub(crate) axis: Option<&'static str>,
@@ -54,6 +56,7 @@ impl Case {
             figure,
             contenders: Vec::new(),
             absent: Vec::new(),
+            guests: Vec::new(),
             bars: Vec::new(),
             axis: None,
             turns: None,
@@ -72,18 +75,41 @@ impl Case {
 
     /// Lets everybody take a turn that nobody counts: what they need is connected then.
     pub(crate) fn warm_up(&mut self) -> Result<(), Failure> {
-        self.contenders.iter_mut().try_for_each(|(_, contender)| contender.turn().map(drop))
+        self.turn("to warm up").map(drop)
     }
 
-    /// Adds a contender that may not be there.
+    /// Lets everybody take a turn: what it came to, by the contender's name. A guest who breaks off is absent from then on.
+    pub(crate) fn turn(&mut self, which: &str) -> Result<BTreeMap<String, Figures>, Failure> {
+        let (mut figures, mut gone) = (BTreeMap::new(), Vec::new());
+        for (name, contender) in &mut self.contenders {
+            eprintln!("{}, {which}: {name}", self.name);
+            match contender.turn() {
+                Ok(read) => drop(figures.insert(name.clone(), read)),
+                Err(error) if self.guests.contains(name) => {
+                    eprintln!("{}, {name}: {error}; the others go on", self.name);
+                    gone.push((name.clone(), format!("it broke off ({error})")));
+                }
+                Err(error) => return Err(format!("{}, {name}: {error}", self.name).into()),
+            }
+        }
+        self.contenders.retain(|(name, _)| gone.iter().all(|(gone, _)| gone != name));
+        self.absent.extend(gone);
+        Ok(figures)
+    }
+
+    /// Adds a contender that may not be there, or break off.
     pub(crate) fn add_if(
         &mut self,
         name: impl Into<String>,
         contender: Result<impl Contender + 'static, impl std::fmt::Display>,
     ) {
+        let name = name.into();
         match contender {
-            Ok(contender) => self.add(name, contender),
-            Err(why) => self.absent.push((name.into(), why.to_string())),
+            Ok(contender) => {
+                self.guests.push(name.clone());
+                self.add(name, contender);
+            }
+            Err(why) => self.absent.push((name, why.to_string())),
         }
     }
 }
@@ -125,3 +151,6 @@ impl Bar {
         Self { who: who.into(), figure, against: None, limit }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! Turns: A B C A B C, so that a noisy moment is everyone's.
 
+use std::collections::BTreeMap;
+
 use crate::Failure;
 use crate::case::{Case, Figures};
 use crate::machine::Machine;
@@ -9,15 +11,14 @@ use crate::report::Measured;
 pub(crate) fn measure(mut case: Case, turns: usize) -> Result<Measured, Failure> {
     let turns = case.turns.unwrap_or(turns);
     let machine = Machine::now();
-    let mut figures: Vec<Vec<Figures>> = case.contenders.iter().map(|_| Vec::new()).collect();
+    let mut figures = BTreeMap::<String, Vec<Figures>>::new();
     for turn in 0..=turns {
-        for ((name, contender), figures) in case.contenders.iter_mut().zip(&mut figures) {
-            eprintln!("{}, turn {turn} of {turns}: {name}", case.name);
-            let read = contender.turn().map_err(|error| format!("{}, {name}: {error}", case.name))?;
-            if turn > 0 {
-                figures.push(read);
-            }
+        let read = case.turn(&format!("turn {turn} of {turns}"))?;
+        if turn > 0 {
+            read.into_iter().for_each(|(name, read)| figures.entry(name).or_default().push(read));
         }
     }
-    Ok(Measured::new(&case, machine, &figures))
+    // Of whoever broke off there is nothing to compare.
+    let of_each: Vec<_> = case.contenders.iter().map(|(name, _)| figures.remove(name).unwrap_or_default()).collect();
+    Ok(Measured::new(&case, machine, &of_each))
 }

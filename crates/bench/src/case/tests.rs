@@ -1,0 +1,41 @@
+use super::*;
+use crate::run::measure;
+
+/// Measures so often, and then no more.
+struct Good {
+    turns: usize,
+}
+
+impl Contender for Good {
+    fn turn(&mut self) -> Result<Figures, Failure> {
+        self.turns = self.turns.checked_sub(1).ok_or("Broken pipe")?;
+        Ok(Figures::from([(RATE.to_owned(), 1.0)]))
+    }
+}
+
+fn case() -> Case {
+    Case::new("cycle", "Cycles", RATE)
+}
+
+#[test]
+fn a_peer_that_breaks_off_is_not_measured_and_the_others_are() {
+    let mut case = case();
+    case.add("ours", Good { turns: 4 });
+    case.add_if("peer", Ok::<_, Failure>(Good { turns: 2 }));
+    case.add_if("last", Ok::<_, Failure>(Good { turns: 4 }));
+    let measured = measure(case, 3).unwrap();
+    let names: Vec<&str> = measured.contenders.iter().map(|contender| &*contender.name).collect();
+    assert_eq!(names, ["ours", "last"]);
+    assert!(measured.contenders.iter().all(|contender| contender.figures[RATE].len() == 3), "each of its own turns");
+    let absent: Vec<(&str, &str)> = measured.absent.iter().map(|absent| (&*absent.name, &*absent.why)).collect();
+    assert_eq!(absent, [("peer", "it broke off (Broken pipe)")]);
+}
+
+#[test]
+fn without_ours_there_is_nothing_to_compare() {
+    let mut case = case();
+    case.add("ours", Good { turns: 2 });
+    case.add_if("peer", Ok::<_, Failure>(Good { turns: 4 }));
+    let error = measure(case, 3).err().expect("ours broke off");
+    assert_eq!(error.to_string(), "cycle, ours: Broken pipe");
+}
