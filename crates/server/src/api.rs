@@ -99,12 +99,15 @@ impl Calls {
     pub(crate) async fn answer(self, request: Request) -> Response {
         let Self { router, service } = self;
         let (method, uri) = (request.method(), request.uri());
-        let known = AT_ONCE.iter().find(|(known, path, _)| *path == uri.path() && known == method);
+        // Whoever wants to know how things look may do without the body.
+        let is_look = [Method::GET, Method::HEAD].contains(method);
+        let is_meant = |known: &Method| known == method || *known == Method::GET && is_look;
+        let known = AT_ONCE.iter().find(|(known, path, _)| *path == uri.path() && is_meant(known));
         if let Some((_, path, answer)) = known {
             let state = service.clone();
             return trace::follow(&service, Some(Call::known(path)), request, |request| answer(request, state)).await;
         }
-        let aside = (method == Method::GET).then(|| service.aside().clone());
+        let aside = is_look.then(|| service.aside().clone());
         let answer = async |request| {
             let found = router.oneshot(request).in_current_span();
             let answered = match aside {

@@ -61,6 +61,10 @@ pub struct Limits {
     pub read: Duration,
     /// How long a client may take nothing of what it is sent.
     pub write: Duration,
+    /// How long a connection may stay open between an answer and the next request.
+    pub idle: Duration,
+    /// How long the other end of a connection may be silent to the network itself before it counts as gone.
+    pub vanished: Duration,
     /// All headers of a request together, in bytes.
     pub head_bytes: usize,
     /// How many headers a request may have.
@@ -88,6 +92,8 @@ impl Default for Limits {
             body_bytes: 1024 * 1024,
             read: Duration::from_secs(10),
             write: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            vanished: Duration::from_secs(30),
             head_bytes: 16 * 1024,
             headers: 64,
             connections: 20_000,

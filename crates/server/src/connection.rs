@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::api::Calls;
 use crate::auth::Peer;
 use crate::config::Limits;
+use crate::inflow::Inflow;
 use crate::linger::{Habit, Linger};
 use crate::outflow::Outflow;
 use crate::rate::Share;
@@ -53,7 +54,14 @@ impl House {
         let Some(Acceptor(acceptor)) = &self.acceptor else {
             return self.talk(stream, Peer::new(address.ip(), None, seat), linger).await;
         };
-        match tokio::time::timeout(self.limits.read, acceptor.accept(stream)).await {
+        let mut stopped = self.stopped.clone();
+        let shaken = tokio::select! {
+            biased;
+            shaken = tokio::time::timeout(self.limits.read, acceptor.accept(stream)) => shaken,
+            // Nothing was asked that would have to be answered.
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        };
+        match shaken {
             Ok(Ok(stream)) => {
                 let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
                 let peer = Peer::new(address.ip(), certificate.map(AsRef::as_ref), seat);
@@ -70,6 +78,8 @@ impl House {
     {
         let Self { calls, limits, mut stopped, .. } = self;
         let address = peer.address();
+        let conversation = Arc::clone(peer.conversation());
+        let stream = Inflow::new(stream, Arc::clone(&conversation), limits.read);
         let lingering = Arc::new((linger, Habit::default()));
         let answer = service_fn(move |mut request: Request<Incoming>| {
             // Whoever looks at things can wait for a thread to wake up.
@@ -79,8 +89,12 @@ impl House {
             }
             request.extensions_mut().insert(peer.clone());
             let answered = calls.clone().answer(request.map(Body::new));
+            let conversation = Arc::clone(&conversation);
+            conversation.asked();
             async move {
+                conversation.take_turns().await;
                 let answer = answered.await;
+                conversation.answered();
                 if let Some((linger, habit)) = lingering.as_deref() {
                     linger.answered(habit);
                 }
@@ -88,7 +102,8 @@ impl House {
             }
         });
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(limits.read);
+        // A head that has begun has less time than this: the other end may only be quiet.
+        http.timer(TokioTimer::new()).header_read_timeout(limits.idle);
         http.max_header_size(limits.head_bytes).max_headers(limits.headers);
         // Answers are small: one piece is written faster than two.
         http.writev(false);

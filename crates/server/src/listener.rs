@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,6 +14,7 @@ use crate::api::Calls;
 use crate::aside::Aside;
 use crate::config::Config;
 use crate::connection::{Acceptor, Guest, House, Open};
+use crate::descriptors;
 use crate::problem::{Code, Problem};
 use crate::rate::FORGET_EVERY;
 use crate::service::Service;
@@ -22,9 +23,10 @@ use crate::tls::{Tls, TlsError};
 
 /// After an error of the listener itself, as when there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// When a connection on which nothing happens is probed, and how often.
-const PROBE_AFTER: Duration = Duration::from_secs(15);
-const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// How often such errors are told.
+const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(10);
+/// A quiet connection is not probed more often: the system counts in seconds.
+const PROBES_MIN: Duration = Duration::from_secs(1);
 /// How much may be under way to a client that does not read, in the kernel's own memory.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
 
@@ -65,14 +67,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and does not answer yet.
+    /// Listens, and does not answer yet. The limit of open files of this process is raised to what its connections need,
+    /// as far as the system allows.
     ///
     /// # Errors
     /// [`ServeError`] when the address is taken, or would let anybody in.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
-    pub async fn bind(config: Config) -> Result<Self, ServeError> {
+    pub async fn bind(mut config: Config) -> Result<Self, ServeError> {
         let address = config.listen;
         let by_certificate = config.tls.as_ref().is_some_and(Tls::knows_clients);
         let knows_clients = config.clients.is_some() || by_certificate;
@@ -84,6 +87,15 @@ impl Server {
             None => None,
         };
         let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
+        config.limits.connections = descriptors::room_for(config.limits.connections, config.client.nodes().len());
+        let (most, share) = (config.limits.connections, config.limits.connections_per_client);
+        if most < share {
+            tracing::warn!(
+                most,
+                share,
+                "not even one client can have its share of connections: too few files may be open"
+            );
+        }
         Ok(Self { listener, config, acceptor })
     }
 
@@ -123,14 +135,20 @@ impl Server {
             room: Semaphore::new(limits.connections).into(),
         };
         tokio::pin!(stop);
+        let mut told: Option<Instant> = None;
         loop {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, address)) => door.admit(stream, address),
+                    // One that was gone before it was let in is nobody else's trouble.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     Err(error) => {
-                        tracing::warn!(%error, "cannot accept a connection");
+                        if told.is_none_or(|told| told.elapsed() >= ACCEPT_TOLD_EVERY) {
+                            tracing::warn!(%error, "cannot accept connections");
+                            told = Some(Instant::now());
+                        }
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -163,11 +181,17 @@ impl Door {
             Ok(seat) => seat,
             Err(problem) => return self.refuse(&stream, &problem),
         };
-        // Answers are small and wanted at once. A peer that has vanished is noticed, and does not wait for ever.
+        // Answers are small and wanted at once.
         let _ = stream.set_nodelay(true);
         let socket = SockRef::from(&stream);
-        let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY));
         let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
+        // A peer that has vanished is noticed, whether or not it was being sent something, and does not wait for ever.
+        let vanished = self.service.limits().vanished;
+        let probes =
+            TcpKeepalive::new().with_time((vanished / 2).max(PROBES_MIN)).with_interval((vanished / 6).max(PROBES_MIN));
+        let _ = socket.set_tcp_keepalive(&probes);
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let _ = socket.set_tcp_user_timeout(Some(vanished));
         match stream.into_std() {
             Ok(stream) => {
                 let counted = Open::new(&self.service);

@@ -1,9 +1,12 @@
 //! What is read from a request, with problems for whatever cannot be.
 
+use std::error::Error;
+
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header;
 use axum::http::request::Parts;
+use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 
 use crate::problem::{Code, Problem};
@@ -32,10 +35,15 @@ impl<T: DeserializeOwned> FromRequest<Service> for Body<T> {
         let read = tokio::time::timeout(limits.read, to_bytes(request.into_body(), limits.body_bytes)).await;
         let bytes = read
             .map_err(|_| Problem::new(Code::RequestTimeout, format!("no whole body within {:?}", limits.read)))?
-            .map_err(|_| too_long())?;
+            .map_err(|error| if is_too_long(&error) { too_long() } else { Problem::invalid("the body has no end") })?;
         // The message names a place and a field, never a value: there may be a secret in it.
         serde_json::from_slice(&bytes).map(Self).map_err(|error| Problem::invalid(without_values(&error)))
     }
+}
+
+/// Rather than broken, or broken off.
+fn is_too_long(error: &axum::Error) -> bool {
+    error.source().is_some_and(|source| source.is::<LengthLimitError>())
 }
 
 fn is_json(kind: &str) -> bool {

@@ -1,15 +1,15 @@
 //! Hostile input costs its own connection, and nobody else anything.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use quorlock_testkit::eventually;
+use quorlock_testkit::{RedisServer, eventually};
 use serde_json::json;
 
 use crate::common::User;
-use crate::service::Service;
+use crate::service::{Service, cluster};
 
 /// Sends these bytes and reads what comes back until the service hangs up.
 fn send(service: &Service, bytes: &[u8]) -> String {
@@ -102,6 +102,56 @@ fn one_address_has_no_more_than_its_share_of_connections() {
     eventually("there is room again", || {
         status(&send(&service, &[&ask[..ask.len() - 2], b"connection: close\r\n\r\n"].concat())) == "200"
     });
+}
+
+/// Asks on a connection that stays open, and reads the answer.
+fn ask(stream: &mut TcpStream, path: &str) -> String {
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let mut line = String::new();
+        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "it hung up behind {head:?}");
+        if let Some(told) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = told.trim().parse().unwrap();
+        }
+        head.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    head + &String::from_utf8(body).unwrap()
+}
+
+#[test]
+fn connections_leave_the_nodes_their_files() {
+    const FILES: usize = 100;
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let service = Service::with_files(&user, FILES, &["--nodes", &nodes]);
+    eventually("it says that they are few", || service.log().contains("too few files may be open"));
+    let mut first = TcpStream::connect(service.socket()).unwrap();
+    assert_eq!(status(&ask(&mut first, "/readyz")), "200");
+    let crowd = || -> Vec<TcpStream> { (0..FILES).map(|_| TcpStream::connect(service.socket()).unwrap()).collect() };
+    let _held = crowd();
+    servers[..2].iter().for_each(RedisServer::kill);
+    eventually("the nodes are gone", || status(&ask(&mut first, "/readyz")) == "503");
+    let _more = crowd();
+    servers[..2].iter().for_each(RedisServer::restart);
+    eventually("they are found again", || {
+        let told = ask(&mut first, "/readyz");
+        // Without their memory they do not vote yet, but they are there.
+        !told.contains("unreachable") && !told.contains("refused")
+    });
+}
+
+#[test]
+fn a_body_that_is_no_body_is_not_too_long() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let head = "POST /v1/leases HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let said = send(&service, format!("{head}transfer-encoding: chunked\r\n\r\nno number\r\n").as_bytes());
+    assert_eq!(status(&said), "400", "{said}");
+    assert!(said.contains("\"invalid-request\""), "{said}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use quorlock_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::common::User;
-use crate::service::{Service, cluster};
+use crate::service::{Service, agent, cluster};
 
 fn names(page: &Value) -> Vec<&str> {
     page["locks"].as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()
@@ -97,6 +97,19 @@ fn a_service_without_a_majority_is_not_ready() {
     let refused = service.post_once("/v1/leases", &json!({"name": "a"})).problem(503, "no-quorum");
     assert_eq!(refused.body["nodes"].as_array().unwrap().len(), 3);
     service.get("/healthz").expect(200);
+}
+
+#[test]
+fn whoever_wants_no_body_gets_the_head() {
+    let user = User::new();
+    let service = Service::start(&user);
+    for path in ["/healthz", "/readyz", "/v1/locks", "/v1/history", "/", "/openapi.json"] {
+        let answered = agent(None).head(service.url(path)).call().unwrap();
+        assert_eq!(answered.status(), 200, "{path}");
+        let told = service.get(path).expect(200);
+        assert_eq!(answered.headers()["content-type"], told.kind, "{path}");
+        assert_eq!(answered.into_body().read_to_string().unwrap(), "", "{path}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A service, and somebody who calls it.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::Child;
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -75,10 +75,33 @@ impl Service {
     pub(crate) fn with(user: &User, arguments: &[&str]) -> Self {
         let listens = arguments.contains(&"--listen");
         let listen: &[&str] = if listens { &[] } else { &["--listen", "127.0.0.1:0"] };
-        let all = [&["serve"], listen, arguments].concat();
-        let mut child = user.quorlock(&all).spawn().unwrap();
-        let log: Arc<Mutex<String>> = Arc::default();
-        let (kept, stderr) = (Arc::clone(&log), child.stderr.take().unwrap());
+        Self::of(user.quorlock(&[&["serve"], listen, arguments].concat()))
+    }
+
+    /// One that may have so many files open.
+    pub(crate) fn with_files(user: &User, files: usize, arguments: &[&str]) -> Self {
+        let served = user.quorlock(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh"]);
+        command.arg(served.get_program()).args(served.get_args());
+        for (name, value) in served.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        Self::of(command)
+    }
+
+    /// One whose log nobody reads but the test.
+    pub(crate) fn unread(user: &User, arguments: &[&str]) -> (Self, ChildStderr) {
+        let command = user.quorlock(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
+        Self::begin(command)
+    }
+
+    fn of(command: Command) -> Self {
+        let (service, stderr) = Self::begin(command);
+        let kept = Arc::clone(&service.log);
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 let mut log = kept.lock().unwrap();
@@ -86,12 +109,21 @@ impl Service {
                 log.push('\n');
             }
         });
+        service
+    }
+
+    fn begin(mut command: Command) -> (Self, ChildStderr) {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stderr = child.stderr.take().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("serving on ").unwrap_or_else(|| {
-            panic!("it says {line:?}: {}", log.lock().unwrap());
+            let mut log = String::new();
+            let _ = stderr.read_to_string(&mut log);
+            panic!("it says {line:?}: {log}");
         });
-        Self { address: address.to_owned(), child, log, agent: agent(None) }
+        (Self { address: address.to_owned(), child, log: Arc::default(), agent: agent(None) }, stderr)
     }
 
     /// The host and the port.

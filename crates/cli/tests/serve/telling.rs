@@ -1,5 +1,7 @@
 //! What the service tells of itself: a log without secrets, and numbers without names.
 
+use std::io::{BufRead, BufReader};
+
 use quorlock_testkit::eventually;
 use serde_json::{Value, json};
 
@@ -54,6 +56,39 @@ fn keeps_secrets(service: &Service) {
     assert_eq!(secrets.len(), 7, "five leases, two owners");
     for secret in secrets.into_iter().chain([KEY, OWNER]).chain(parts.iter().map(String::as_str)) {
         assert!(!told.contains(secret), "{secret} is in {told}");
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_costs_lines_and_nothing_else() {
+    for (format, missing) in [("text", "lines are missing here"), ("json", "\"missing_lines\":")] {
+        let user = User::new();
+        let (mut service, unread) = Service::unread(&user, &["--log", format]);
+        // More than a pipe holds.
+        for _ in 0..2_000 {
+            service.get("/healthz").expect(200);
+        }
+        let granted = service.lock(&json!({"name": "a"})).expect(201);
+        let (told, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            BufReader::new(unread).lines().map_while(Result::ok).try_for_each(|line| told.send(line))
+        });
+        let mut lines = Vec::new();
+        eventually("it is told what is missing", || {
+            service.get("/healthz").expect(200);
+            lines.extend(heard.try_iter());
+            lines.iter().any(|line| line.contains(missing))
+        });
+        service.release(&granted);
+        service.signal("TERM");
+        assert!(service.child.wait().unwrap().success());
+        lines.extend(heard.iter());
+        let is_whole = |line: &String| {
+            let is_ours = line.contains("answered") || line.contains(missing) || line.contains("stopping");
+            is_ours && (format == "text" || serde_json::from_str::<Value>(line).is_ok())
+        };
+        let odd: Vec<_> = lines.iter().filter(|line| !is_whole(line)).collect();
+        assert!(odd.is_empty(), "{odd:?}");
     }
 }
 

@@ -80,6 +80,9 @@ fn a_lock_that_is_free_is_granted_by_a_stream_at_once() {
     assert_eq!((event.what.as_str(), &event.data["name"]), ("granted", &json!("a")));
 }
 
+/// A request that is sent before the answer to the one before.
+const NEXT: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+
 #[test]
 fn whoever_hangs_up_gives_its_place_back_on_every_node() {
     let user = User::new();
@@ -97,16 +100,21 @@ fn whoever_hangs_up_gives_its_place_back_on_every_node() {
     eventually("its place is gone everywhere", || places() == 0);
 
     let body = json!({"name": "a", "wait_ms": 600_000}).to_string();
-    let mut polling = TcpStream::connect(service.socket()).unwrap();
-    write!(
-        polling,
-        "POST /v1/leases HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .unwrap();
-    eventually("it waits everywhere", || places() == 3);
-    drop(polling);
-    eventually("its place is gone everywhere", || places() == 0);
+    // Also behind what nobody will ever read.
+    for (kind, behind) in [("*/*", ""), ("*/*", "\r\n"), ("*/*", NEXT), ("text/event-stream", NEXT)] {
+        let mut polling = TcpStream::connect(service.socket()).unwrap();
+        write!(
+            polling,
+            "POST /v1/leases HTTP/1.1\r\nhost: x\r\naccept: {kind}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}{behind}",
+            body.len()
+        )
+        .unwrap();
+        eventually("it waits everywhere", || places() == 3);
+        polling.write_all(behind.as_bytes()).unwrap();
+        drop(polling);
+        eventually("its place is gone everywhere", || places() == 0);
+    }
     service.release(&granted);
     service.lock(&json!({"name": "a"})).expect(201);
 }

@@ -16,7 +16,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::order::{LeaseRequest, Order, Won};
-use crate::auth::{Caller, Scope};
+use crate::auth::{Caller, Peer, Scope};
+use crate::inflow::Waited;
 use crate::lease_id::LeaseWord;
 use crate::problem::{Code, Problem};
 use crate::rate::Share;
@@ -151,6 +152,7 @@ impl Granted {
 pub(super) async fn acquire(
     State(service): State<Service>,
     caller: Caller,
+    peer: Peer,
     Wants(is_stream): Wants,
     Body(request): Body<LeaseRequest>,
 ) -> Result<Response, Problem> {
@@ -158,7 +160,7 @@ pub(super) async fn acquire(
     caller.may(Scope::Lock)?;
     let order = request.check(service.limits(), caller.name())?;
     order.names().iter().try_for_each(|name| caller.may_with(Scope::Lock, name))?;
-    let waiting = Waits::new(&service, &caller, &order)?;
+    let waiting = Waits::new(&service, &caller, &peer, &order)?;
     if is_stream {
         return Ok(stream::stream(service, order, began, waiting).into_response());
     }
@@ -172,17 +174,19 @@ pub(super) async fn acquire(
 struct Waits {
     service: Service,
     _counted: Share,
+    _waited: Waited,
 }
 
 impl Waits {
     /// `None` for one who asks once.
-    fn new(service: &Service, caller: &Caller, order: &Order) -> Result<Option<Self>, Problem> {
+    fn new(service: &Service, caller: &Caller, peer: &Peer, order: &Order) -> Result<Option<Self>, Problem> {
         if order.wait.is_zero() {
             return Ok(None);
         }
         let counted = service.rates().waiter(caller.name())?;
         service.metrics().waiters.inc();
-        Ok(Some(Self { service: service.clone(), _counted: counted }))
+        let waited = peer.conversation().wait();
+        Ok(Some(Self { service: service.clone(), _counted: counted, _waited: waited }))
     }
 }
 

@@ -10,8 +10,9 @@ use futures_util::stream::unfold;
 use tokio::sync::mpsc;
 
 use super::acquire::{KEEP_ALIVE, StreamEvent};
-use crate::auth::{Caller, Scope};
+use crate::auth::{Caller, Peer, Scope};
 use crate::hub::{Mark, News};
+use crate::inflow::Waited;
 use crate::problem::Problem;
 use crate::service::Service;
 
@@ -30,13 +31,14 @@ const WRITTEN_MAX: usize = 64;
 pub(super) async fn events(
     State(service): State<Service>,
     caller: Caller,
+    peer: Peer,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     caller.may(Scope::Read)?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(Mark::parse);
     let mut reader = service.unless_stopping(service.hub().subscribe(caller, last)).await?;
     let (sender, receiver) = mpsc::channel(WRITTEN_MAX);
-    let follower = Follower::new(&service);
+    let follower = Follower::new(&service, &peer);
     let tell = async move {
         while let Ok(news) = service.unless_stopping(reader.next()).await {
             if sender.send(written(&news)).await.is_err() {
@@ -55,12 +57,13 @@ pub(super) async fn events(
 /// Somebody who follows, for as long as it lives.
 struct Follower {
     service: Service,
+    _waited: Waited,
 }
 
 impl Follower {
-    fn new(service: &Service) -> Self {
+    fn new(service: &Service, peer: &Peer) -> Self {
         service.metrics().followers.inc();
-        Self { service: service.clone() }
+        Self { service: service.clone(), _waited: peer.conversation().wait() }
     }
 }
 

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use tracing::Span;
 
 use super::{Known, Proof, Scope, Scopes, sha256};
+use crate::inflow::Conversation;
 use crate::problem::{Code, Problem};
 use crate::rate::{Rates, Share};
 use crate::service::Service;
@@ -27,12 +28,14 @@ struct Inner {
     seat: Mutex<Share>,
     /// Who asks where anybody may. The same for every request, and made once.
     anybody: Caller,
+    conversation: Arc<Conversation>,
 }
 
 impl Peer {
     pub(crate) fn new(address: IpAddr, certificate: Option<&[u8]>, seat: Share) -> Self {
         let (certificate, anybody) = (certificate.map(sha256), Caller::anybody(address));
-        Self { inner: Arc::new(Inner { address, certificate, seat: Mutex::new(seat), anybody }) }
+        let (seat, conversation) = (Mutex::new(seat), Arc::default());
+        Self { inner: Arc::new(Inner { address, certificate, seat, anybody, conversation }) }
     }
 
     fn of(parts: &Parts) -> Result<&Self, Problem> {
@@ -44,12 +47,25 @@ impl Peer {
         self.inner.address
     }
 
+    /// How far it is with what is talked about.
+    pub(crate) fn conversation(&self) -> &Arc<Conversation> {
+        &self.inner.conversation
+    }
+
     fn pass_to(&self, caller: &str, rates: &Rates) -> Result<(), Problem> {
         let mut seat = self.inner.seat.lock().unwrap_or_else(PoisonError::into_inner);
         if !seat.is_of(caller) {
             *seat = rates.connection(caller)?;
         }
         Ok(())
+    }
+}
+
+impl FromRequestParts<Service> for Peer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Service) -> Result<Self, Problem> {
+        Self::of(parts).cloned()
     }
 }
 

@@ -1,0 +1,74 @@
+//! Callers whose hosts are gone: nothing arrives there any more, and nothing comes back.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use quorlock::{Client, MemoryNodes};
+use quorlock_server::{Config, Server};
+use socket2::{SockFilter, SockRef};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Far more than it takes.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// A stream of one who waits.
+async fn wait_for_it(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let body = r#"{"name":"a","wait_ms":600000}"#;
+    let head = "POST /v1/leases HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\ncontent-type: application/json";
+    let request = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut said = Vec::new();
+    while !String::from_utf8_lossy(&said).contains("event: queued") {
+        assert_ne!(stream.read_buf(&mut said).await.unwrap(), 0, "{}", String::from_utf8_lossy(&said));
+    }
+    stream
+}
+
+/// How many wait by the service's own count.
+async fn waiters(address: SocketAddr) -> usize {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await.unwrap();
+    let count = said.lines().find_map(|line| line.strip_prefix("quorlock_waiters "));
+    count.unwrap_or_else(|| panic!("{said}")).trim().parse().unwrap()
+}
+
+async fn wait_until(address: SocketAddr, count: usize) {
+    let counted = async {
+        while waiters(address).await != count {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, counted).await.unwrap_or_else(|_| panic!("there are not {count} waiters"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_who_waits_and_vanishes_gives_its_place_back() {
+    let client = Client::builder().memory(&MemoryNodes::new(1)).outlived_by_leases().connect().await.unwrap();
+    let _held = client.lock("a").acquire().await.unwrap();
+    let mut config = Config::new(([127, 0, 0, 1], 0).into(), client);
+    config.limits.vanished = Duration::from_secs(2);
+    let server = Server::bind(config).await.unwrap();
+    let address = server.address();
+    let served = tokio::spawn(server.serve(std::future::pending()));
+
+    // Of a packet, nothing is let through.
+    let nothing = [SockFilter::new(0x06, 0, 0, 0)];
+    let quiet = wait_for_it(address).await;
+    SockRef::from(&quiet).attach_filter(&nothing).unwrap();
+    wait_until(address, 0).await;
+
+    // To this one something is sent: that another has come. What is not taken must not keep it from being noticed.
+    let told = wait_for_it(address).await;
+    SockRef::from(&told).attach_filter(&nothing).unwrap();
+    let there = wait_for_it(address).await;
+    wait_until(address, 1).await;
+    drop(there);
+    wait_until(address, 0).await;
+    served.abort();
+}
