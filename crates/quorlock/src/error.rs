@@ -203,6 +203,9 @@ pub enum LostError {
     /// Somebody broke it.
     #[error("the lease is lost: it was broken")]
     Broken,
+    /// A lease that was handed over, and ended by whoever else has it: released, or broken.
+    #[error("the lease is lost: it was released, or broken")]
+    Ended,
     /// The client that held it was closed or dropped, and the lease released with it.
     #[error("the lease is over: its client was closed")]
     Closed,

@@ -91,6 +91,9 @@ impl Chronicle {
     }
 }
 
+/// How far apart the times may be that two clients have, in microseconds: the nodes' clocks are asked over the network.
+const CLOCKS_APART_MICROS: u64 = 100_000;
+
 /// The names of an event's parts, as nodes store them.
 pub(crate) const FIELDS: [&str; 8] = ["id", "at", "name", "what", "fence", "holder", "mode", "reason"];
 
@@ -130,6 +133,20 @@ impl Event {
             end -= 1;
         }
         Self { reason: reason[..end].replace(char::is_control, " "), ..self }
+    }
+
+    /// Whether somebody who had the lock alone has let go of it.
+    fn lets_go(&self) -> bool {
+        self.what == What::Released && self.is_alone()
+    }
+
+    /// Whether it is a grant that another had to let go for.
+    fn follows(&self, other: &Self) -> bool {
+        self.what == What::Granted && self.is_alone() && self.name == other.name && self.fence > other.fence
+    }
+
+    fn is_alone(&self) -> bool {
+        self.fence.is_some() && ["exclusive", "reentrant"].contains(&&*self.mode)
     }
 
     /// The values of the [`FIELDS`].
@@ -197,10 +214,24 @@ pub(crate) async fn history(cluster: &Arc<Cluster>, limit: usize) -> Result<Vec<
         return Err(HistoryError::NoAnswer { tally });
     }
     let events: HashMap<u64, Event> = told.into_iter().flatten().flatten().map(|event| (event.id, event)).collect();
-    let mut events: Vec<Event> = events.into_values().collect();
-    events.sort_by_key(|event| std::cmp::Reverse((event.at_micros, event.id)));
+    let mut events = in_order(events.into_values().collect());
+    events.reverse();
     events.truncate(limit);
     Ok(events)
+}
+
+/// Oldest first, by their times; but where a lock was released and granted again, fences know better: clients are not quite
+/// of one mind about what time it is, and it would look as if two had held it.
+fn in_order(mut events: Vec<Event>) -> Vec<Event> {
+    events.sort_by_key(|event| (event.at_micros, event.id));
+    let mut told = Vec::with_capacity(events.len());
+    for event in events {
+        let since = event.at_micros.saturating_sub(CLOCKS_APART_MICROS);
+        let near = told.iter().rposition(|earlier: &Event| earlier.at_micros < since).map_or(0, |far| far + 1);
+        let next = if event.lets_go() { told[near..].iter().position(|next| next.follows(&event)) } else { None };
+        told.insert(next.map_or(told.len(), |next| near + next), event);
+    }
+    told
 }
 
 async fn recall(cluster: &Cluster, link: &Link, limit: usize) -> Result<Vec<Event>, Silence> {

@@ -78,6 +78,8 @@ pub struct Limits {
     pub requests_per_second: u32,
     /// Requests that wait for a lock at a time, of each client.
     pub waiters: usize,
+    /// Streams of events at a time, of each client: each begins with all that there is.
+    pub followers: usize,
     /// The longest wait for a lock in one request.
     pub wait: Duration,
     /// Names, or leases, in one request.
@@ -100,6 +102,7 @@ impl Default for Limits {
             connections_per_client: 10_000,
             requests_per_second: 50_000,
             waiters: 10_000,
+            followers: 64,
             wait: Duration::from_secs(10 * 60),
             batch: 1_000,
             drain: Duration::from_secs(10),

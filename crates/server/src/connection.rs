@@ -67,8 +67,8 @@ impl House {
                 let peer = Peer::new(address.ip(), certificate.map(AsRef::as_ref), seat);
                 self.talk(stream, peer, linger).await;
             }
-            Ok(Err(error)) => tracing::debug!(peer = %address.ip(), %error, "no TLS"),
-            Err(_) => tracing::debug!(peer = %address.ip(), "no TLS in time"),
+            Ok(Err(error)) => tracing::info!(peer = %address.ip(), %error, "no TLS"),
+            Err(_) => tracing::info!(peer = %address.ip(), "no TLS in time"),
         }
     }
 

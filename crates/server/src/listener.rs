@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::connection::{Acceptor, Guest, House, Open};
 use crate::descriptors;
 use crate::problem::{Code, Problem};
-use crate::rate::FORGET_EVERY;
+use crate::rate::{FORGET_EVERY, share_of};
 use crate::service::Service;
 use crate::threads::{self, Threads};
 use crate::tls::{Tls, TlsError};
@@ -177,7 +177,7 @@ impl Door {
             let detail = format!("{most} connections are open already: that is as many as may");
             return self.refuse(&stream, &Problem::new(Code::RateLimited, detail));
         };
-        let seat = match self.service.rates().connection(&address.ip().to_string()) {
+        let seat = match self.service.rates().connection(&share_of(address.ip())) {
             Ok(seat) => seat,
             Err(problem) => return self.refuse(&stream, &problem),
         };
@@ -203,6 +203,7 @@ impl Door {
 
     /// Says why, whatever was asked, as far as that can be said without waiting; under TLS it cannot.
     fn refuse(&self, stream: &TcpStream, problem: &Problem) {
+        self.service.metrics().failed(problem.code());
         tracing::debug!(?problem, "a connection is refused");
         if !self.is_tls {
             // What was not read would take the answer along.

@@ -70,6 +70,8 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     pub(crate) waiters: Gauge,
     pub(crate) followers: Gauge,
+    /// Callers that did not wait for their answers, or for the end of their waiting.
+    pub(crate) hangups: Counter,
     pub(crate) renewals: Counter,
     pub(crate) releases: Counter,
 }
@@ -86,6 +88,7 @@ impl Metrics {
             connections: Gauge::default(),
             waiters: Gauge::default(),
             followers: Gauge::default(),
+            hangups: Counter::default(),
             renewals: Counter::default(),
             releases: Counter::default(),
             registry: Registry::default(),
@@ -93,13 +96,14 @@ impl Metrics {
         registry.register("http_requests", "Requests that were answered", metrics.requests.clone());
         registry.register(
             "http_request_duration_seconds",
-            "From the head of a request to the head of its answer, waiting included",
+            "From the head of a request to the head of its answer: of a long poll with the waiting, of a stream without",
             metrics.durations.clone(),
         );
         registry.register("problems", "Requests that came to nothing, by code", metrics.problems.clone());
         registry.register("http_connections", "Open connections", metrics.connections.clone());
         registry.register("waiters", "Requests that wait for a lock", metrics.waiters.clone());
         registry.register("followers", "Streams of events that are read", metrics.followers.clone());
+        registry.register("http_hangups", "Callers that hung up while they waited", metrics.hangups.clone());
         registry.register("renewals", "Leases that were renewed", metrics.renewals.clone());
         registry.register("releases", "Leases that were released", metrics.releases.clone());
         registry.register("build", "What is running", Info::new([("version", env!("CARGO_PKG_VERSION"))]));

@@ -284,29 +284,53 @@ impl IntoResponse for Problem {
     }
 }
 
-/// What any call may answer instead of what it is for.
+/// What a call may answer instead of what it is for, in words.
+const STATUSES: [(u16, &str); 12] = [
+    (400, "The request cannot be understood, or asks for what cannot be"),
+    (401, "Who asks is not known"),
+    (403, "Who asks may not do this, or has no lease of that name"),
+    (404, "There is no such call: a name of dots alone is taken for a path"),
+    (408, "The request did not arrive in time"),
+    (409, "Somebody else's lease stands in the way"),
+    (410, "The lease is lost, or the key was released"),
+    (413, "The body is too long"),
+    (415, "The body is not JSON"),
+    (429, "Too many requests"),
+    (500, "A mistake of the service"),
+    (503, "Too few nodes answered, or the service is about to stop"),
+];
+
+fn responses(statuses: &[u16]) -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+    let schema = || Ref::from_schema_name(Account::name());
+    let response = |about: &str| {
+        let content = ContentBuilder::new().schema(Some(schema())).build();
+        ResponseBuilder::new().description(about).content(PROBLEM_JSON, content).build()
+    };
+    let described = STATUSES.into_iter().filter(|(status, _)| statuses.contains(status));
+    described.map(|(status, about)| (status.to_string(), response(about).into())).collect()
+}
+
+/// Of a call with a body.
 impl IntoResponses for Problem {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        let described = [
-            ("400", "The request cannot be understood, or asks for what cannot be"),
-            ("401", "Who asks is not known"),
-            ("403", "Who asks may not do this, or has no lease of that name"),
-            ("404", "There is no such call"),
-            ("405", "The call has another method"),
-            ("408", "The request did not arrive in time"),
-            ("409", "Somebody else's lease stands in the way"),
-            ("410", "The lease is lost, or the key was released"),
-            ("413", "The body is too long"),
-            ("415", "The body is not JSON"),
-            ("429", "Too many requests"),
-            ("500", "A mistake of the service"),
-            ("503", "Too few nodes answered, or the service is about to stop"),
-        ];
-        let schema = || Ref::from_schema_name(Account::name());
-        let response = |about: &str| {
-            let content = ContentBuilder::new().schema(Some(schema())).build();
-            ResponseBuilder::new().description(about).content(PROBLEM_JSON, content).build()
-        };
-        described.into_iter().map(|(status, about)| (status.to_owned(), response(about).into())).collect()
+        responses(&[400, 401, 403, 404, 408, 409, 410, 413, 415, 429, 500, 503])
+    }
+}
+
+/// The problems of a call that only looks.
+pub(crate) struct Unseen;
+
+impl IntoResponses for Unseen {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        responses(&[400, 401, 403, 404, 429, 500, 503])
+    }
+}
+
+/// The only problem of whether a replica can be used.
+pub(crate) struct NotReady;
+
+impl IntoResponses for NotReady {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        responses(&[503])
     }
 }

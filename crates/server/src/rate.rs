@@ -1,6 +1,7 @@
 //! How much one caller may ask for: requests a second, and waiters and connections at a time.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub(crate) struct Rates {
     clock: DefaultClock,
     requests: DefaultKeyedRateLimiter<Arc<str>>,
     waiters: Shares,
+    followers: Shares,
     connections: Shares,
 }
 
@@ -29,6 +31,7 @@ impl Rates {
             clock: DefaultClock::default(),
             requests: RateLimiter::keyed(Quota::per_second(most)),
             waiters: Shares::of(limits.waiters),
+            followers: Shares::of(limits.followers),
             connections: Shares::of(limits.connections_per_client),
         }
     }
@@ -50,6 +53,14 @@ impl Rates {
         })
     }
 
+    /// Counts somebody who follows what changes, for as long as what is returned lives.
+    pub(crate) fn follower(&self, caller: &str) -> Result<Share, Problem> {
+        self.followers.take(caller).map_err(|most| {
+            let detail = format!("{most} streams of {caller:?} are open already: that is as many as may");
+            Problem::new(Code::RateLimited, detail)
+        })
+    }
+
     /// Counts a connection, for as long as what is returned lives.
     pub(crate) fn connection(&self, caller: &str) -> Result<Share, Problem> {
         self.connections.take(caller).map_err(|most| {
@@ -61,6 +72,18 @@ impl Rates {
     /// Forgets callers that have been quiet.
     pub(crate) fn forget(&self) {
         self.requests.retain_recent();
+    }
+}
+
+/// Whose share it is that somebody at this address takes. Whoever has one address of version 6 has a network of them.
+pub(crate) fn share_of(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) if address.is_loopback() => address.to_string(),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            format!("{}/64", Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
     }
 }
 
@@ -131,5 +154,19 @@ mod tests {
         assert!(rates.waiter("a").is_err() && rates.waiter("b").is_ok());
         drop(waiter);
         assert!(rates.waiter("a").is_ok());
+    }
+
+    #[test]
+    fn a_network_has_one_share_and_neighbours_have_their_own() {
+        for (address, share) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("::1", "::1"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+            ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
+            ("2001:db8:1:3::9", "2001:db8:1:3::/64"),
+        ] {
+            assert_eq!(share_of(address.parse().unwrap()), share, "{address}");
+        }
     }
 }

@@ -46,7 +46,9 @@ where
     if let Some((trace, parent)) = request.headers().get("traceparent").and_then(|text| trace_of(text.to_str().ok()?)) {
         span.record("trace_id", trace).record("parent_id", parent);
     }
+    let mut followed = Followed { service, span: &span, began, is_answered: false };
     let mut response = answer(request).instrument(span.clone()).await;
+    followed.is_answered = true;
     response.headers_mut().insert(REQUEST_ID, id);
     let (status, code, took) =
         (response.status().as_u16(), response.extensions().get::<Code>().copied(), began.elapsed());
@@ -56,6 +58,28 @@ where
         tracing::info!(status, code = code.map(word), took_us = took.as_micros() as u64, "answered");
     });
     response
+}
+
+/// A request on its way. Dropped before it is answered, its caller is gone: that is told as well.
+struct Followed<'a> {
+    service: &'a Service,
+    span: &'a Span,
+    began: Instant,
+    is_answered: bool,
+}
+
+impl Drop for Followed<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            hung_up(self.service, self.span, self.began);
+        }
+    }
+}
+
+/// Tells of a caller that did not wait for its answer, or for the end of its waiting.
+pub(crate) fn hung_up(service: &Service, span: &Span, began: Instant) {
+    service.metrics().hangups.inc();
+    span.in_scope(|| tracing::info!(took_us = began.elapsed().as_micros() as u64, "hung up"));
 }
 
 /// Tells which call the router has found: its path in the document, not in the request, so that names stay out of the

@@ -56,7 +56,7 @@ fn one_who_reads_does_not_write_as_well() {
     let service = Service::start(&user);
     service.lock(&json!({"name": "a", "mode": "shared", "owner": OWNER})).expect(201);
     service.lock(&json!({"name": "a", "mode": "shared", "owner": OWNER})).expect(201);
-    service.lock(&json!({"name": "a", "owner": OWNER})).problem(409, "lock-held");
+    service.lock(&json!({"name": "a", "owner": OWNER})).problem(409, "upgrade");
 }
 
 #[test]

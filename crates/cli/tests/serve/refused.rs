@@ -95,10 +95,15 @@ fn the_document_tells_who_may_call_and_every_status_there_is() {
     // Either, or neither where anybody may call.
     assert_eq!(document["security"], json!([{"bearer": []}, {"certificate": []}, {}]));
     assert_eq!(document["paths"]["/healthz"]["get"]["security"], json!([{}]), "nobody is asked");
-    let locking = document["paths"]["/v1/leases"]["post"]["responses"].as_object().unwrap();
-    let told: Vec<&str> = locking.keys().map(String::as_str).collect();
-    let wanted = "200 201 400 401 403 404 405 408 409 410 413 415 429 500 503";
-    assert_eq!(told.join(" "), wanted);
+    for (method, path, wanted) in [
+        ("post", "/v1/leases", "200 201 400 401 403 404 408 409 410 413 415 429 500 503"),
+        ("get", "/v1/locks/{name}", "200 400 401 403 404 429 500 503"),
+        ("get", "/readyz", "200 503"),
+        ("get", "/healthz", "200"),
+    ] {
+        let told = document["paths"][path][method]["responses"].as_object().unwrap();
+        assert_eq!(told.keys().map(String::as_str).collect::<Vec<_>>().join(" "), wanted, "{path}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the service tells of itself: a log without secrets, and numbers without names.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 
 use quorlock_testkit::eventually;
 use serde_json::{Value, json};
@@ -132,6 +132,32 @@ fn the_end_of_a_stream_is_logged_and_counted() {
     assert_eq!(ended().unwrap()["code"], "wait-timeout");
     let metrics = service.get("/metrics").expect(200).body;
     assert!(metrics.as_str().unwrap().contains("quorlock_problems_total{code=\"wait-timeout\"} 1"), "{metrics}");
+}
+
+#[test]
+fn whoever_hangs_up_has_a_line_and_is_counted() {
+    let user = User::new();
+    let service = Service::with(&user, &["--log", "json"]);
+    service.lock(&json!({"name": "a"})).expect(201);
+    for (at, kind) in [(1, "application/json"), (2, "text/event-stream")] {
+        let number = format!("number-{at}");
+        let body = json!({"name": "a", "wait_ms": 600_000}).to_string();
+        let mut stream = std::net::TcpStream::connect(service.socket()).unwrap();
+        write!(
+            stream,
+            "POST /v1/leases HTTP/1.1\r\nhost: x\r\naccept: {kind}\r\nx-request-id: {number}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        eventually("it waits", || service.status("a")["waiting"] == 1);
+        drop(stream);
+        eventually("it is logged", || {
+            service.log().lines().any(|line| line.contains(&number) && line.contains("\"hung up\""))
+        });
+        let metrics = service.get("/metrics").expect(200).body;
+        assert!(metrics.as_str().unwrap().contains(&format!("quorlock_http_hangups_total {at}")), "{metrics}");
+    }
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn admit(record: &Record, mode: Mode) -> Admission {
     match (vote.period, mode) {
         (Period::Reentrant(theirs), Mode::Reentrant { owner }) if theirs == owner => Admission::Reentry,
         (Period::Shared, Mode::Shared { .. }) => Admission::Open,
-        (Period::Shared, Mode::Exclusive { writer: Some(owner) })
+        (Period::Shared, Mode::Exclusive { writer: Some(owner) } | Mode::Reentrant { owner })
             if record.entries.iter().any(|entry| entry.owner == Some(owner)) =>
         {
             Admission::Refused(Refusal::Upgrade)

@@ -51,21 +51,22 @@ fn settle(cluster: &Arc<Cluster>, lease: &HandedLease, outlook: Result<Duration,
     let now = clock::now();
     match &outlook {
         Ok(_) => cluster.doubts.forget(lease.id),
-        Err(Doubt::Lost { why: LostError::Taken, .. }) => {
+        Err(Doubt::Lost(LostError::Taken | LostError::Ended)) => {
             cluster.doubts.forget(lease.id);
             if let Ok(place) = place(cluster, lease) {
                 give_back(cluster, lease, &place, None);
             }
         }
-        Err(Doubt::Lost { .. } | Doubt::NoQuorum(_)) => {
+        Err(Doubt::Lost(_) | Doubt::NoQuorum(_)) => {
             cluster.doubts.add(lease.id, now + lease.ttl.duration(), now);
         }
         Err(Doubt::Config(_) | Doubt::Closed) => {}
     }
-    if let Err(Doubt::Lost { why, was_ended }) = &outlook
+    if let Err(Doubt::Lost(why)) = &outlook
         && cluster.settings.history
         && !cluster.ended.add(lease.id, now + ENDED_FOR, now)
-        && !was_ended
+        // Whoever ended it tells of that.
+        && *why != LostError::Ended
     {
         cluster.note(|| event(cluster, lease, What::Lost).because(&why.to_string()));
     }
@@ -196,11 +197,7 @@ async fn end_of(
 
 /// Why it is not known that a lease stands.
 enum Doubt {
-    Lost {
-        why: LostError,
-        /// Whether a node says that somebody ended it: a release, or a break, that is told of by itself.
-        was_ended: bool,
-    },
+    Lost(LostError),
     NoQuorum(Tally),
     Config(ConfigError),
     Closed,
@@ -219,11 +216,10 @@ async fn outlook(cluster: &Arc<Cluster>, lease: &HandedLease, request: Request) 
     match validity::mth_largest(ends, quorum.majority()) {
         Some(until) => {
             let left = validity::left(until.before(cluster.settings.drift.of(lease.ttl)), clock::now());
-            let expired = Doubt::Lost { why: LostError::Expired, was_ended: false };
-            if left.is_zero() { Err(expired) } else { Ok(left) }
+            if left.is_zero() { Err(Doubt::Lost(LostError::Expired)) } else { Ok(left) }
         }
         None if said.iter().filter(|outcome| is_refusal(outcome)).count() > quorum.spare() => {
-            Err(Doubt::Lost { why: LostError::Taken, was_ended: said.iter().any(is_end) })
+            Err(Doubt::Lost(if said.iter().any(is_end) { LostError::Ended } else { LostError::Taken }))
         }
         None => Err(Doubt::NoQuorum(tally(cluster, said))),
     }
@@ -273,7 +269,7 @@ macro_rules! from_doubt {
         $(impl From<Doubt> for $error {
             fn from(doubt: Doubt) -> Self {
                 match doubt {
-                    Doubt::Lost { why, .. } => Self::Lost(why),
+                    Doubt::Lost(why) => Self::Lost(why),
                     Doubt::NoQuorum(tally) => Self::NoQuorum { tally },
                     Doubt::Config(error) => Self::Config(error),
                     Doubt::Closed => Self::Closed,

@@ -183,7 +183,7 @@ impl Waits {
         if order.wait.is_zero() {
             return Ok(None);
         }
-        let counted = service.rates().waiter(caller.name())?;
+        let counted = service.rates().waiter(caller.share())?;
         service.metrics().waiters.inc();
         let waited = peer.conversation().wait();
         Ok(Some(Self { service: service.clone(), _counted: counted, _waited: waited }))

@@ -13,7 +13,8 @@ use super::acquire::{KEEP_ALIVE, StreamEvent};
 use crate::auth::{Caller, Peer, Scope};
 use crate::hub::{Mark, News};
 use crate::inflow::Waited;
-use crate::problem::Problem;
+use crate::problem::{Problem, Unseen};
+use crate::rate::Share;
 use crate::service::Service;
 
 /// How many events are written ahead of a reader.
@@ -26,7 +27,7 @@ const WRITTEN_MAX: usize = 64;
 #[utoipa::path(
     get, path = "/v1/events", tag = "locks",
     params(("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was read")),
-    responses((status = 200, description = "What changes", content_type = "text/event-stream", body = StreamEvent), Problem)
+    responses((status = 200, description = "What changes", content_type = "text/event-stream", body = StreamEvent), Unseen)
 )]
 pub(super) async fn events(
     State(service): State<Service>,
@@ -36,9 +37,10 @@ pub(super) async fn events(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     caller.may(Scope::Read)?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(Mark::parse);
+    let counted = service.rates().follower(caller.share())?;
     let mut reader = service.unless_stopping(service.hub().subscribe(caller, last)).await?;
     let (sender, receiver) = mpsc::channel(WRITTEN_MAX);
-    let follower = Follower::new(&service, &peer);
+    let follower = Follower::new(&service, &peer, counted);
     let tell = async move {
         while let Ok(news) = service.unless_stopping(reader.next()).await {
             if sender.send(written(&news)).await.is_err() {
@@ -58,12 +60,13 @@ pub(super) async fn events(
 struct Follower {
     service: Service,
     _waited: Waited,
+    _counted: Share,
 }
 
 impl Follower {
-    fn new(service: &Service, peer: &Peer) -> Self {
+    fn new(service: &Service, peer: &Peer, counted: Share) -> Self {
         service.metrics().followers.inc();
-        Self { service: service.clone(), _waited: peer.conversation().wait() }
+        Self { service: service.clone(), _waited: peer.conversation().wait(), _counted: counted }
     }
 }
 

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::auth::{Caller, Scope};
 use crate::metrics::OPENMETRICS;
-use crate::problem::Problem;
+use crate::problem::{NotReady, Problem, Unseen};
 use crate::service::Service;
 use crate::view::NodesView;
 
@@ -27,7 +27,7 @@ pub(super) async fn healthz() -> &'static str {
 /// Whether this replica can lock anything: a majority of the nodes votes, and it is not about to stop.
 #[utoipa::path(
     get, path = READYZ, tag = "service", security(()),
-    responses((status = 200, description = "It can", body = NodesView), Problem)
+    responses((status = 200, description = "It can", body = NodesView), NotReady)
 )]
 pub(super) async fn readyz(State(service): State<Service>) -> Response {
     let nodes = service.nodes();
@@ -45,7 +45,7 @@ pub(super) async fn readyz(State(service): State<Service>) -> Response {
     get, path = "/metrics", tag = "service",
     responses(
         (status = 200, description = "As OpenMetrics has it", content_type = "application/openmetrics-text", body = String),
-        Problem
+        Unseen
     )
 )]
 pub(super) async fn metrics(State(service): State<Service>, caller: Caller) -> Result<Response, Problem> {

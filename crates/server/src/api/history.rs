@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::{Caller, Scope};
-use crate::problem::Problem;
+use crate::problem::{Problem, Unseen};
 use crate::request::Asked;
 use crate::service::Service;
 use crate::view::EventView;
@@ -35,7 +35,7 @@ pub(super) struct Happened {
 /// Look back: what was granted, released and lost through services, and what was broken by anybody.
 #[utoipa::path(
     get, path = "/v1/history", tag = "locks", params(Which),
-    responses((status = 200, description = "The newest events", body = Happened), Problem)
+    responses((status = 200, description = "The newest events", body = Happened), Unseen)
 )]
 pub(super) async fn history(
     State(service): State<Service>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::{Caller, Scope};
-use crate::problem::Problem;
+use crate::problem::{Problem, Unseen};
 use crate::request::{Asked, Named};
 use crate::service::Service;
 use crate::view::LockView;
@@ -56,7 +56,7 @@ struct Missing {
 /// The nodes are looked through step by step: what comes and goes meanwhile may be missing.
 #[utoipa::path(
     get, path = "/v1/locks", tag = "locks", params(Which),
-    responses((status = 200, description = "A page of them", body = Page), Problem)
+    responses((status = 200, description = "A page of them", body = Page), Unseen)
 )]
 pub(super) async fn list(
     State(service): State<Service>,
@@ -82,7 +82,7 @@ pub(super) async fn list(
 #[utoipa::path(
     get, path = "/v1/locks/{name}", tag = "locks",
     params(("name" = String, Path, description = "What is locked", min_length = 1, max_length = 512)),
-    responses((status = 200, description = "How it stands, held or not", body = LockView), Problem)
+    responses((status = 200, description = "How it stands, held or not", body = LockView), Unseen)
 )]
 pub(super) async fn one(
     State(service): State<Service>,

@@ -11,7 +11,7 @@ use tracing::Span;
 use super::{Known, Proof, Scope, Scopes, sha256};
 use crate::inflow::Conversation;
 use crate::problem::{Code, Problem};
-use crate::rate::{Rates, Share};
+use crate::rate::{Rates, Share, share_of};
 use crate::service::Service;
 
 /// The other end of a connection.
@@ -73,6 +73,8 @@ impl FromRequestParts<Service> for Peer {
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     known: Arc<Known>,
+    /// Whose share of everything it takes.
+    share: Arc<str>,
 }
 
 impl Caller {
@@ -80,11 +82,17 @@ impl Caller {
         let name = address.to_string().into();
         let names = vec![quorlock::Filter::default()];
         let proof = Proof::Bearer([0; 32]);
-        Self { known: Arc::new(Known { name, proof, scopes: Scopes::all(), names }) }
+        let known = Arc::new(Known { name, proof, scopes: Scopes::all(), names });
+        Self { known, share: share_of(address).into() }
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.known.name
+    }
+
+    /// Whose share of everything it takes: a client's own, and of others that of their address.
+    pub(crate) fn share(&self) -> &str {
+        &self.share
     }
 
     /// Makes sure that the caller may do this at all.
@@ -135,15 +143,15 @@ impl FromRequestParts<Service> for Caller {
                 let known = token.or(certificate).and_then(|proof| clients.find(proof));
                 let Some(known) = known else {
                     // Guessing is limited like anything else.
-                    service.rates().request(&anybody.known.name)?;
+                    service.rates().request(&anybody.share)?;
                     return Err(Problem::new(Code::Unauthenticated, "a known bearer token is needed"));
                 };
                 peer.pass_to(&known.name, service.rates())?;
-                Self { known: Arc::clone(known) }
+                Self { known: Arc::clone(known), share: Arc::clone(&known.name) }
             }
         };
         Span::current().record("caller", caller.name());
-        service.rates().request(&caller.known.name)?;
+        service.rates().request(&caller.share)?;
         Ok(caller)
     }
 }
@@ -155,7 +163,7 @@ impl FromRequestParts<Service> for Anybody {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
-        service.rates().request(&Peer::of(parts)?.inner.anybody.known.name)?;
+        service.rates().request(&Peer::of(parts)?.inner.anybody.share)?;
         Ok(Self)
     }
 }

@@ -33,14 +33,13 @@ impl Past {
         let begin = *self.begin_ms.get_or_insert(first.map_or(0, |oldest| oldest.at_ms));
         let is_full = self.told.len() >= TOLD_MAX;
         let oldest = self.told.first().filter(|_| is_full).map_or(begin, |event| event.at_ms);
-        let mut fresh: Vec<_> =
-            seen.iter().filter(|event| event.at_ms >= oldest && !self.told.contains(event)).collect();
-        fresh.sort_unstable();
-        self.told.extend(fresh.iter().map(|event| (*event).clone()));
+        let fresh: Vec<_> =
+            seen.iter().rev().filter(|event| event.at_ms >= oldest && !self.told.contains(event)).cloned().collect();
+        self.told.extend(fresh.iter().cloned());
         while self.told.len() > TOLD_MAX {
             self.told.pop_first();
         }
-        fresh.into_iter().cloned().collect()
+        fresh
     }
 }
 

@@ -54,7 +54,9 @@ impl From<AcquireError> for Problem {
 
 impl From<LostError> for Problem {
     fn from(error: LostError) -> Self {
-        Self::new(Code::LeaseLost, error.to_string())
+        // A service writes down who ended what.
+        let more = if error == LostError::Ended { ": the history has by whom, and why" } else { "" };
+        Self::new(Code::LeaseLost, format!("{error}{more}"))
     }
 }
 

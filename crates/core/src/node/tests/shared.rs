@@ -41,7 +41,7 @@ fn readers_wait_for_a_writer() {
 
 #[test]
 fn the_others_are_kept_out_while_somebody_reads() {
-    for mode in [enters(OWNER), enters(STRANGER), slot(2, 0)] {
+    for mode in [enters(OwnerId::from_bits(0xabc)), slot(2, 0)] {
         let refused = read_by_two().ask(T + 500, &acquire_as(mode, C, CLOCK, None));
         assert!(matches!(refused, Vote::Refusal(Refusal::Held { .. })), "{mode:?}: {refused:?}");
     }
@@ -61,11 +61,13 @@ fn plain_requests_do_not_touch_a_vote_that_is_shared() {
 
 #[test]
 fn whoever_reads_is_told_that_it_cannot_write() {
-    let mut node = read_by_two();
-    assert_eq!(node.ask(T, &acquire_as(writes(OWNER), C, CLOCK, None)), Vote::Refusal(Refusal::Upgrade));
-    node.ask(T, &release(A));
-    let other = node.ask(T, &acquire_as(writes(OWNER), C, CLOCK, None));
-    assert!(matches!(other, Vote::Refusal(Refusal::Held { .. })), "once its own share is gone, it can wait");
+    for alone in [writes(OWNER), enters(OWNER)] {
+        let mut node = read_by_two();
+        assert_eq!(node.ask(T, &acquire_as(alone, C, CLOCK, None)), Vote::Refusal(Refusal::Upgrade));
+        node.ask(T, &release(A));
+        let other = node.ask(T, &acquire_as(alone, C, CLOCK, None));
+        assert!(matches!(other, Vote::Refusal(Refusal::Held { .. })), "once its own share is gone, it can wait");
+    }
 }
 
 #[test]

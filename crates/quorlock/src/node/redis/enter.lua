@@ -63,6 +63,11 @@ end
 if verb == 'acquire' then
   if not own and not reentry then
     if kind == 'k' and mode == 'k' and tonumber(detail) ~= permits then return {-7, now, tonumber(detail)} end
+    if kind == 's' and mode == 'r' then
+      for _, entry in ipairs(read_entries()) do
+        if entry[3] == whose then return {-8, now} end
+      end
+    end
     local open = not vote or kind == mode and (kind == 's' or kind == 'k' and count < permits)
     drop_lapsed()
     local before, room = count_before(), mode == 'k' and permits - count or 1

@@ -18,6 +18,7 @@ use super::{Granted, Waits};
 use crate::api::order::{Observer, Order, Won};
 use crate::problem::{Problem, word};
 use crate::service::Service;
+use crate::trace::hung_up;
 use crate::view::{Who, millis};
 
 /// How often a stream says that it is alive, so that a reader that is gone is noticed.
@@ -73,6 +74,7 @@ struct Waiting {
     /// Only the newest: a reader that is slow misses what is no longer true anyway.
     news: watch::Receiver<Option<Wait>>,
     told: Option<Wait>,
+    has_ended: bool,
     _counted: Option<Waits>,
 }
 
@@ -94,8 +96,17 @@ pub(super) fn stream(
         let acquired = ours.acquire(theirs.client(), Some(&observer));
         theirs.unless_stopping(acquired).await
     });
-    let waiting =
-        Waiting { service, order, began, span: Span::current(), acquiring, news, told: None, _counted: counted };
+    let waiting = Waiting {
+        service,
+        order,
+        began,
+        span: Span::current(),
+        acquiring,
+        news,
+        told: None,
+        has_ended: false,
+        _counted: counted,
+    };
     let events = unfold(Some(waiting), async |waiting| {
         let mut waiting = waiting?;
         let (event, is_last) = waiting.next().await;
@@ -133,7 +144,8 @@ impl Waiting {
         Some(event)
     }
 
-    fn end(&self, acquired: Result<Result<Won, AcquireError>, Problem>) -> Event {
+    fn end(&mut self, acquired: Result<Result<Won, AcquireError>, Problem>) -> Event {
+        self.has_ended = true;
         let granted = acquired
             .and_then(|acquired| Ok(acquired?))
             .and_then(|won| Granted::new(&self.service, &self.order, self.began, won));
@@ -145,6 +157,14 @@ impl Waiting {
                 self.service.metrics().failed(problem.code());
                 event("failed", &problem)
             }
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            hung_up(&self.service, &self.span, self.began);
         }
     }
 }

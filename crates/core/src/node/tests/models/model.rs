@@ -104,7 +104,13 @@ impl Model {
             return Says::Grant;
         }
         if let Some((other, _)) = self.others(who).find(|(other, _)| !agree(mode, *other)) {
-            let is_own_share = |(other, _)| matches!((mode, other), (Mode::Exclusive { writer: Some(writer) }, Mode::Shared { owner }) if writer == owner);
+            let wants = match mode {
+                Mode::Exclusive { writer } => writer,
+                Mode::Reentrant { owner } => Some(owner),
+                Mode::Shared { .. } | Mode::Slot { .. } => None,
+            };
+            let is_own_share =
+                |(other, _)| matches!((wants, other), (Some(wants), Mode::Shared { owner }) if wants == owner);
             return match (mode, other) {
                 (Mode::Slot { .. }, Mode::Slot { .. }) => Says::Permits,
                 _ if self.others(who).any(is_own_share) => Says::Upgrade,
