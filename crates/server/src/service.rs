@@ -12,6 +12,7 @@ use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::rate::Rates;
+use crate::tls::Tls;
 use crate::view::NodesView;
 
 /// What every call has at hand. Clones share everything.
@@ -28,22 +29,43 @@ struct Inner {
     stopping: watch::Receiver<bool>,
     hub: Arc<Hub>,
     clients: Option<Clients>,
+    is_of_this_machine: bool,
     metrics: Metrics,
     rates: Rates,
 }
 
 impl Service {
     pub(crate) fn new(config: Config, aside: Aside, stopping: watch::Receiver<bool>) -> Self {
+        let by_certificate = config.tls.as_ref().is_some_and(Tls::knows_clients);
+        let is_of_this_machine = config.clients.is_none() && !by_certificate && !config.danger_no_auth;
         let Config { client, limits, clients, .. } = config;
         let nodes = client.nodes().len();
         let hub = Hub::new(client.clone(), stopping.clone());
         let (metrics, rates) = (Metrics::new(&client), Rates::new(limits));
-        Self { inner: Arc::new(Inner { client, aside, limits, nodes, stopping, hub, clients, metrics, rates }) }
+        Self {
+            inner: Arc::new(Inner {
+                client,
+                aside,
+                limits,
+                nodes,
+                stopping,
+                hub,
+                clients,
+                is_of_this_machine,
+                metrics,
+                rates,
+            }),
+        }
     }
 
     /// Who may call; `None` for anybody.
     pub(crate) fn clients(&self) -> Option<&Clients> {
         self.inner.clients.as_ref()
+    }
+
+    /// Whether it is for whoever is on this machine, without authentication.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        self.inner.is_of_this_machine
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(100);
 async fn wait_for_it(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let body = r#"{"name":"a","wait_ms":600000}"#;
-    let head = "POST /v1/leases HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\ncontent-type: application/json";
+    let head =
+        "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\ncontent-type: application/json";
     let request = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut said = Vec::new();
@@ -31,7 +32,7 @@ async fn wait_for_it(address: SocketAddr) -> TcpStream {
 /// How many wait by the service's own count.
 async fn waiters(address: SocketAddr) -> usize {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).await.unwrap();
     let count = said.lines().find_map(|line| line.strip_prefix("quorlock_waiters "));

@@ -152,6 +152,6 @@ impl Connection {
 }
 
 fn write_request(request: &mut Vec<u8>, path: &str, body: &str) -> std::io::Result<()> {
-    let head = "host: bench\r\ncontent-type: application/json\r\ncontent-length";
+    let head = "host: localhost\r\ncontent-type: application/json\r\ncontent-length";
     write!(request, "POST {path} HTTP/1.1\r\n{head}: {}\r\n\r\n{body}", body.len())
 }

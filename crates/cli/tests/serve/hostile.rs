@@ -28,7 +28,7 @@ fn post(body: &[u8]) -> Vec<u8> {
 
 fn post_with(headers: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
-        "POST /v1/leases HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n{headers}\
+        "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n{headers}\
          content-length: {}\r\n\r\n",
         body.len()
     );
@@ -45,9 +45,9 @@ fn whatever_is_sent_is_answered_or_hung_up_on() {
     let service = Service::start(&user);
     let deep = format!("{{\"name\":{}", "[".repeat(200_000));
     let huge = format!("{{\"name\":\"{}\"}}", "x".repeat(2_000_000));
-    let flood = format!("GET /healthz HTTP/1.1\r\nhost: x\r\n{}\r\n", "x: y\r\n".repeat(1_000));
-    let long = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(100_000));
-    let line = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "y".repeat(100_000));
+    let flood = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(1_000));
+    let long = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(100_000));
+    let line = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "y".repeat(100_000));
     for (bytes, wanted) in [
         (post(b""), &["400"][..]),
         (post(b"{"), &["400"]),
@@ -63,15 +63,16 @@ fn whatever_is_sent_is_answered_or_hung_up_on() {
         (long.into_bytes(), &["431", "400", "none"]),
         (line.into_bytes(), &["414", "431", "400", "none"]),
         (
-            b"POST /v1/leases HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 5\r\n\r\n{}{}{".to_vec(),
+            b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 5\r\n\r\n{}{}{"
+                .to_vec(),
             &["415"],
         ),
-        (b"POST /v1/leases HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n".to_vec(), &["400", "none"]),
+        (b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n".to_vec(), &["400", "none"]),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), &["400", "none"]),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), &["400", "505", "none"]),
         (vec![0; 10_000], &["400", "none"]),
-        (b"GET /v1/locks/../../etc/passwd HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".to_vec(), &["404"]),
-        (b"GET /v1/locks/%00 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".to_vec(), &["200"]),
+        (b"GET /v1/locks/../../etc/passwd HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".to_vec(), &["404"]),
+        (b"GET /v1/locks/%00 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".to_vec(), &["200"]),
     ] {
         let said = send(&service, &bytes);
         let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
@@ -86,7 +87,7 @@ fn whatever_is_sent_is_answered_or_hung_up_on() {
 fn one_address_has_no_more_than_its_share_of_connections() {
     let user = User::new();
     let service = Service::with(&user, &["--connections", "3"]);
-    let ask = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+    let ask = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let mut held: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(service.socket()).unwrap()).collect();
     for stream in &mut held {
         stream.write_all(ask).unwrap();
@@ -104,9 +105,28 @@ fn one_address_has_no_more_than_its_share_of_connections() {
     });
 }
 
+#[test]
+fn a_page_elsewhere_cannot_ask_by_a_name_of_its_own() {
+    let user = User::new();
+    let asked = |service: &Service, host: &str, path: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        status(&send(service, head.as_bytes())).to_owned()
+    };
+    let service = Service::start(&user);
+    for path in ["/v1/locks", "/", "/openapi.json", "/metrics"] {
+        for host in ["localhost", service.socket()] {
+            assert_eq!(asked(&service, host, path), "200", "{host} {path}");
+        }
+        assert_eq!(asked(&service, "evil.example", path), "403", "{path}");
+    }
+    assert_eq!(asked(&service, "balancer.example", "/readyz"), "200", "whether it is well is no secret");
+    let open = Service::with(&user, &["--danger-no-auth"]);
+    assert_eq!(asked(&open, "lock.example", "/v1/locks"), "200", "whoever said so meant it");
+}
+
 /// Asks on a connection that stays open, and reads the answer.
 fn ask(stream: &mut TcpStream, path: &str) -> String {
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     while !head.ends_with("\r\n\r\n") {
@@ -148,7 +168,7 @@ fn connections_leave_the_nodes_their_files() {
 fn a_body_that_is_no_body_is_not_too_long() {
     let user = User::new();
     let service = Service::start(&user);
-    let head = "POST /v1/leases HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let head = "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     let said = send(&service, format!("{head}transfer-encoding: chunked\r\n\r\nno number\r\n").as_bytes());
     assert_eq!(status(&said), "400", "{said}");
     assert!(said.contains("\"invalid-request\""), "{said}");
@@ -166,7 +186,7 @@ fn slow_clients_are_hung_up_on_and_hold_nobody_up() {
     };
     let mut slow: Vec<TcpStream> = (0..50)
         .map(|number| match number % 3 {
-            0 => half(b"POST /v1/leases HTTP/1.1\r\nhost: x\r\n"),
+            0 => half(b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\n"),
             1 => half(b""),
             _ => half(&post(&[b' '; 100])[..150]),
         })
@@ -205,7 +225,7 @@ fn whoever_does_not_read_is_hung_up_on_and_does_not_wait_for_ever() {
         let metrics = service.get("/metrics").expect(200).body;
         metrics.as_str().unwrap().contains(&format!("quorlock_followers {count}\n"))
     };
-    let _follower = ask(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n");
+    let _follower = ask(b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
     eventually("somebody follows", || followers(1));
     service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     let body = br#"{"name": "a", "wait_ms": 1000}"#;

@@ -25,7 +25,7 @@ fn holds(service: &Service) -> u64 {
 fn send_and_forget(service: &Service, body: &Value) -> TcpStream {
     let body = body.to_string();
     let mut stream = TcpStream::connect(service.socket()).unwrap();
-    let head = "POST /v1/leases HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length:";
+    let head = "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:";
     write!(stream, "{head} {}\r\n\r\n{body}", body.len()).unwrap();
     stream
 }

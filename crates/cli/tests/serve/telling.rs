@@ -145,7 +145,7 @@ fn whoever_hangs_up_has_a_line_and_is_counted() {
         let mut stream = std::net::TcpStream::connect(service.socket()).unwrap();
         write!(
             stream,
-            "POST /v1/leases HTTP/1.1\r\nhost: x\r\naccept: {kind}\r\nx-request-id: {number}\r\n\
+            "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\naccept: {kind}\r\nx-request-id: {number}\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         )

@@ -81,7 +81,7 @@ fn a_lock_that_is_free_is_granted_by_a_stream_at_once() {
 }
 
 /// A request that is sent before the answer to the one before.
-const NEXT: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+const NEXT: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 #[test]
 fn whoever_hangs_up_gives_its_place_back_on_every_node() {
@@ -105,7 +105,7 @@ fn whoever_hangs_up_gives_its_place_back_on_every_node() {
         let mut polling = TcpStream::connect(service.socket()).unwrap();
         write!(
             polling,
-            "POST /v1/leases HTTP/1.1\r\nhost: x\r\naccept: {kind}\r\ncontent-type: application/json\r\n\
+            "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\naccept: {kind}\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}{behind}",
             body.len()
         )

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::extract::FromRequestParts;
 use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::uri::Authority;
 use tracing::Span;
 
 use super::{Known, Proof, Scope, Scopes, sha256};
@@ -134,6 +135,7 @@ impl FromRequestParts<Service> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
         let peer = Peer::of(parts)?;
+        check_host(parts, service)?;
         let anybody = &peer.inner.anybody;
         let caller = match service.clients() {
             None => anybody.clone(),
@@ -163,12 +165,51 @@ impl FromRequestParts<Service> for Anybody {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
+        check_host(parts, service)?;
         service.rates().request(&Peer::of(parts)?.inner.anybody.share)?;
         Ok(Self)
     }
 }
 
+/// Where nobody has to say who it is, pages of others must not ask in the name of whoever looks at them: a browser takes any
+/// name for this machine that its owner says is. Numbers, and names that are nobody's, it does not.
+fn check_host(parts: &Parts, service: &Service) -> Result<(), Problem> {
+    let Some(host) = parts.headers.get(header::HOST).filter(|_| service.is_of_this_machine()) else { return Ok(()) };
+    if host.to_str().is_ok_and(is_of_this_machine) {
+        return Ok(());
+    }
+    let detail =
+        "without authentication this service is asked for by localhost or by a number, and not by another name";
+    Err(Problem::new(Code::Forbidden, detail))
+}
+
+fn is_of_this_machine(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host().to_ascii_lowercase();
+    let number = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost" || name.ends_with(".localhost") || number.parse::<IpAddr>().is_ok()
+}
+
 fn bearer_token(parts: &Parts) -> Option<&str> {
     let (scheme, token) = parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_somebody_else_is_not_this_machines() {
+        for host in
+            ["localhost", "LOCALHOST:7677", "a.localhost:1", "127.0.0.1:7677", "10.0.0.1", "[::1]:7677", "[::1]"]
+        {
+            assert!(is_of_this_machine(host), "{host}");
+        }
+        for host in
+            ["evil.example", "evil.example:7677", "localhost.evil.example", "127.0.0.1.evil.example", "", ":7677"]
+        {
+            assert!(!is_of_this_machine(host), "{host}");
+        }
+    }
 }

@@ -1,0 +1,41 @@
+//! Stopping does not wait for those who have not asked for anything.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use quorlock::{Client, MemoryNodes};
+use quorlock_server::{Config, Server, Tls};
+use rcgen::{CertificateParams, KeyPair};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_who_connects_and_shakes_no_hands_holds_nothing_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("certificate"), folder.path().join("key"));
+    let pair = KeyPair::generate().unwrap();
+    let signed = CertificateParams::new(["localhost".into()]).unwrap().self_signed(&pair).unwrap();
+    std::fs::write(&certificate, signed.pem()).unwrap();
+    std::fs::write(&key, pair.serialize_pem()).unwrap();
+
+    let client = Client::builder().memory(&MemoryNodes::new(1)).outlived_by_leases().connect().await.unwrap();
+    let mut config = Config::new(([127, 0, 0, 1], 0).into(), client);
+    config.tls = Some(Tls::read(&certificate, &key, None).unwrap());
+    // Longer than the test would wait.
+    (config.limits.read, config.limits.drain) = (Duration::from_secs(3_600), Duration::from_secs(3_600));
+    let server = Server::bind(config).await.unwrap();
+    let address = server.address();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let served = tokio::spawn(server.serve(async {
+        let _ = stopped.await;
+    }));
+    let _silent = TcpStream::connect(address).await.unwrap();
+    // Whoever comes after it and is heard, comes after it.
+    let mut other = TcpStream::connect(address).await.unwrap();
+    other.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let _ = other.read_to_end(&mut Vec::new()).await;
+    stop.send(()).unwrap();
+    tokio::time::timeout(Duration::from_secs(60), served).await.expect("it stops").unwrap().unwrap();
+}
