@@ -138,7 +138,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Inflow<S> {
                 self.heard();
                 Poll::Ready(Ok(()))
             }
-            ended => ended,
+            ended @ Poll::Ready(_) => ended,
         }
     }
 }

@@ -23,17 +23,9 @@ impl LeaseWord {
     /// Reads the word, which has to be for this name.
     pub(crate) fn read(name: &str, word: &str) -> Result<Self, Problem> {
         let garbled = || Problem::new(Code::NotHolder, "this is no lease_id: send the whole of it, as it was given");
-        let (is_keyed, text) = match word.strip_prefix(KEYED) {
-            None => (false, word),
-            Some(_) => {
-                let (keyed, sum) = word.rsplit_once('.').ok_or_else(garbled)?;
-                if sum != sum_of(keyed) {
-                    return Err(garbled());
-                }
-                (true, keyed.strip_prefix(KEYED).ok_or_else(garbled)?)
-            }
-        };
-        let lease: HandedLease = text.parse().map_err(|_| garbled())?;
+        let is_keyed = word.starts_with(KEYED);
+        let text = if is_keyed { without_sum(word) } else { Some(word) };
+        let lease: HandedLease = text.and_then(|text| text.parse().ok()).ok_or_else(garbled)?;
         if lease.name().as_str() != name {
             return Err(Problem::new(Code::NotHolder, format!("this is a lease of another name than {name:?}")));
         }
@@ -49,6 +41,11 @@ impl LeaseWord {
         let sum = sum_of(&keyed);
         format!("{keyed}.{sum}")
     }
+}
+
+fn without_sum(word: &str) -> Option<&str> {
+    let (keyed, sum) = word.rsplit_once('.')?;
+    keyed.strip_prefix(KEYED).filter(|_| sum == sum_of(keyed))
 }
 
 fn sum_of(keyed: &str) -> String {

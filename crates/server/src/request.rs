@@ -43,7 +43,7 @@ impl<T: DeserializeOwned> FromRequest<Service> for Body<T> {
 
 /// Rather than broken, or broken off.
 fn is_too_long(error: &axum::Error) -> bool {
-    error.source().is_some_and(|source| source.is::<LengthLimitError>())
+    error.source().and_then(|source| source.downcast_ref::<LengthLimitError>()).is_some()
 }
 
 fn is_json(kind: &str) -> bool {

@@ -1,7 +1,5 @@
 //! Stopping does not wait for those who have not asked for anything.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use quorlock::{Client, MemoryNodes};

@@ -1,3 +1,4 @@
+use super::What::{Granted, Lost, Released};
 use super::*;
 
 fn event() -> Event {
@@ -60,7 +61,6 @@ fn a_lock_is_let_go_before_it_is_granted_again() {
     };
     let other = |at, what, fence| Event { name: Name::new("other").unwrap(), ..event(at, what, fence, "exclusive") };
     let order = |events: &[Event]| -> Vec<u64> { in_order(events.to_vec()).iter().map(|event| event.id).collect() };
-    use What::{Granted, Lost, Released};
 
     // By its client's clock the first holder let go when the second had it.
     let (first, second) = (event(20, Released, 1, "exclusive"), event(10, Granted, 2, "reentrant"));
