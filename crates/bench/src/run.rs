@@ -15,7 +15,9 @@ pub(crate) fn measure(mut case: Case, turns: usize) -> Result<Measured, Failure>
     for turn in 0..=turns {
         let read = case.turn(&format!("turn {turn} of {turns}"))?;
         if turn > 0 {
-            read.into_iter().for_each(|(name, read)| figures.entry(name).or_default().push(read));
+            for (name, read) in read {
+                figures.entry(name).or_default().push(read);
+            }
         }
     }
     // Of whoever broke off there is nothing to compare.
