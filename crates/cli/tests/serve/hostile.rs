@@ -151,7 +151,13 @@ fn connections_leave_the_nodes_their_files() {
     eventually("it says that they are few", || service.log().contains("too few files may be open"));
     let mut first = TcpStream::connect(service.socket()).unwrap();
     assert_eq!(status(&ask(&mut first, "/readyz")), "200");
-    let crowd = || -> Vec<TcpStream> { (0..FILES).map(|_| TcpStream::connect(service.socket()).unwrap()).collect() };
+    // Each asks for something, so that it may stay.
+    let one = || {
+        let mut stream = TcpStream::connect(service.socket()).unwrap();
+        let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        stream
+    };
+    let crowd = || -> Vec<TcpStream> { (0..FILES).map(|_| one()).collect() };
     let _held = crowd();
     servers[..2].iter().for_each(RedisServer::kill);
     eventually("the nodes are gone", || status(&ask(&mut first, "/readyz")) == "503");
