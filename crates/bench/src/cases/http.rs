@@ -24,7 +24,7 @@ const FLOOR: &str = "floor: answers that were written down";
 
 const ABOUT: &str = "Lock and release with fences, each a request over a connection that stays. `quorlock serve` has a process \
     of its own with a memory node in it, and is quiet; another process has all callers in one thread. The library is called as \
-    the service calls it. etcd is one member, by its own client.";
+    the service calls it. etcd is one member, by its own client, and writes every change to disk, which a memory node does not.";
 
 const ABOUT_ONE_CORE: &str = " *On one core* caller and service run there both: what is left is the work that a request is, \
     without the wake-ups of another core for each request and each answer. The *floor* is the same requests to a thread that blocks \
