@@ -3,6 +3,7 @@
 mod from;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -200,6 +201,12 @@ impl Problem {
 
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(Code::InvalidRequest, detail)
+    }
+
+    /// With where in the request it is.
+    pub(crate) fn at(mut self, place: impl fmt::Display) -> Self {
+        self.0.detail = format!("{place}: {}", self.0.detail);
+        self
     }
 
     pub(crate) fn draining() -> Self {

@@ -95,6 +95,26 @@ fn a_lease_is_for_its_own_name() {
 }
 
 #[test]
+fn if_one_of_several_is_no_lease_none_is_released_and_it_is_named() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = ["a", "b"].map(|name| service.lock(&json!({"name": name})).expect(201).lease());
+    let secret = granted[0]["lease_id"].clone();
+    for bad in [json!({"name": "c", "lease_id": secret}), json!({"name": "c", "lease_id": "key.q1.secret"})] {
+        let leases = json!({"leases": [granted[0], granted[1], bad]});
+        let refused = service.post("/v1/leases/release", &leases).problem(403, "not-holder");
+        let detail = refused.text("detail");
+        assert!(detail.starts_with("leases[2]: "), "{detail}");
+        assert!(!detail.contains("secret") && !detail.contains(secret.as_str().unwrap()), "{detail}");
+    }
+    for name in ["a", "b"] {
+        assert_eq!(service.status(name)["held"], true, "{name}");
+    }
+    service.post("/v1/leases/release", &json!({"leases": granted})).expect(204);
+    assert_eq!(service.status("a")["held"], false);
+}
+
+#[test]
 fn a_lease_outlives_the_service_that_granted_it() {
     let user = User::new();
     let service = Service::start(&user);

@@ -41,6 +41,7 @@ pub(super) struct ReleaseRequest {
 
 /// Release a lease, several, or whatever a key has. What is gone is released just as well.
 ///
+/// If one of several is no lease of its name, none is released, and the problem says which it is.
 /// A key is of no more use after that: requests with it that are still under way come to nothing.
 #[utoipa::path(
     post, path = PATH, tag = "leases", request_body = ReleaseRequest,
@@ -65,10 +66,15 @@ pub(super) async fn release(
         return Ok(StatusCode::NO_CONTENT);
     }
     match LeaseRefs::new(name, lease_id, leases).check(service.limits())? {
-        Named::One(lease) => release_one(&service, &caller, &lease).await?,
+        Named::One(lease) => release_one(&service, read(&caller, &lease)?).await?,
         Named::Several(leases) => {
-            let (service, caller) = (&service, &caller);
-            let each = leases.into_iter().map(|lease| async move { release_one(service, caller, &lease).await });
+            // All of them are looked at before the first is released: whoever is refused has lost none.
+            let place = |index: usize| format!("leases[{index}]");
+            let read = |(index, lease)| read(&caller, lease).map_err(|problem| problem.at(place(index)));
+            let leases: Vec<LeaseWord> = leases.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+            let each = leases.into_iter().enumerate().map(async |(index, lease)| {
+                release_one(&service, lease).await.map_err(|problem| problem.at(place(index)))
+            });
             let done: Vec<Result<(), Problem>> = iter(each).buffered(AT_ONCE).collect().await;
             done.into_iter().collect::<Result<(), _>>()?;
         }
@@ -76,9 +82,13 @@ pub(super) async fn release(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn release_one(service: &Service, caller: &Caller, lease: &LeaseRef) -> Result<(), Problem> {
+/// What the caller means, if it may.
+fn read(caller: &Caller, lease: &LeaseRef) -> Result<LeaseWord, Problem> {
     caller.may_with(Scope::Lock, &lease.name)?;
-    let LeaseWord { lease, is_keyed } = LeaseWord::read(&lease.name, &lease.lease_id)?;
+    LeaseWord::read(&lease.name, &lease.lease_id)
+}
+
+async fn release_one(service: &Service, LeaseWord { lease, is_keyed }: LeaseWord) -> Result<(), Problem> {
     if is_keyed {
         service.client().retire_owner_of(&lease, spent_for(service)).await?;
     } else {
