@@ -1,6 +1,7 @@
 //! What went wrong, as RFC 9457 has it, under the same names as the library's errors.
 
 mod from;
+mod quarantine;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use quorlock::{Ballot, Holder, Tally};
+use quorlock::{Ballot, Holder, Silence, Tally};
 use serde::Serialize;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
@@ -17,6 +18,10 @@ use crate::view::{NodesView, Who, millis};
 
 /// When to ask again, unless something better is known.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// What a node that has not voted is said to be.
+const QUARANTINED: &str = "quarantined";
+const SILENT: &str = "silent";
 
 /// Which problem it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -40,7 +45,7 @@ pub(crate) enum Code {
     SlotsMismatch,
     /// The caller reads what it wants to write.
     Upgrade,
-    /// Too few nodes answered.
+    /// Too few nodes voted: the others did not answer, or may not vote yet.
     NoQuorum,
     /// A majority granted, but too late for the lease to be of use.
     TooSlow,
@@ -112,7 +117,7 @@ impl Code {
             Self::KeySpent => "The key was released",
             Self::SlotsMismatch => "It is in use with another number of slots",
             Self::Upgrade => "The owner reads what it wants to write",
-            Self::NoQuorum => "Too few nodes answered",
+            Self::NoQuorum => "Too few nodes voted",
             Self::TooSlow => "A majority granted too late",
             Self::InvalidName => "The name cannot be one",
             Self::TtlOutOfRange => "The ttl is out of bounds",
@@ -163,7 +168,7 @@ pub(crate) struct Account {
     /// Who said what, node by node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<NodeVote>,
-    /// When it makes sense to ask again.
+    /// When it makes sense to ask again: where too few nodes vote because of quarantines, when enough of them have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
@@ -173,7 +178,7 @@ pub(crate) struct Account {
 struct NodeVote {
     /// The node, without secrets.
     node: String,
-    /// `granted`, `refused` or `silent`.
+    /// `granted`, `refused`, `quarantined` (it lost its memory, and may not vote yet) or `silent`.
     vote: &'static str,
     /// In words.
     why: String,
@@ -217,12 +222,22 @@ impl Problem {
     pub(crate) fn no_majority(nodes: &NodesView) -> Self {
         let detail = format!("{} of {} nodes vote", nodes.voting, nodes.nodes.len());
         let mut problem = Self::new(Code::NoQuorum, detail);
-        let silent = nodes.nodes.iter().filter_map(|node| {
+        let others = nodes.nodes.iter().filter_map(|node| {
             let why = node.trouble.clone()?;
-            Some(NodeVote { node: node.node.clone(), vote: "silent", why })
+            let vote = if node.quarantine_ms.is_some() { QUARANTINED } else { SILENT };
+            Some(NodeVote { node: node.node.clone(), vote, why })
         });
-        problem.0.nodes = silent.collect();
-        problem
+        problem.0.nodes = others.collect();
+        let left = nodes.nodes.iter().filter_map(|node| node.quarantine_ms).map(Duration::from_millis);
+        problem.not_before(quarantine::ends_in(nodes.nodes.len(), nodes.voting, left.collect()))
+    }
+
+    /// It makes no sense to ask before this, if it is known.
+    fn not_before(self, pause: Option<Duration>) -> Self {
+        match pause {
+            Some(pause) => self.retry_after(pause.max(PAUSE)),
+            None => self,
+        }
     }
 
     pub(crate) fn retry_after(mut self, pause: Duration) -> Self {
@@ -253,7 +268,8 @@ impl Problem {
             vote: match ballot {
                 Ballot::Granted => "granted",
                 Ballot::Refused(_) => "refused",
-                Ballot::Silent(_) => "silent",
+                Ballot::Silent(Silence::Quarantined(_)) => QUARANTINED,
+                Ballot::Silent(_) => SILENT,
             },
             why: ballot.to_string(),
         });
@@ -304,7 +320,7 @@ const STATUSES: [(u16, &str); 12] = [
     (415, "The body is not JSON"),
     (429, "Too many requests"),
     (500, "A mistake of the service"),
-    (503, "Too few nodes answered, or the service is about to stop"),
+    (503, "Too few nodes voted, or the service is about to stop"),
 ];
 
 fn responses(statuses: &[u16]) -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {

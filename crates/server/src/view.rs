@@ -173,7 +173,7 @@ pub(crate) struct NodeView {
     /// For how long it has not voted, as far as this replica knows.
     silent_ms: Option<u64>,
     /// How long it is in quarantine, if it is.
-    quarantine_ms: Option<u64>,
+    pub(crate) quarantine_ms: Option<u64>,
     /// How far its clock is from the middle of all, where three clocks or more are known.
     skew_ms: Option<i64>,
     /// The median of how long its newest answers to this replica took, in microseconds.

@@ -1,10 +1,10 @@
 //! Looking: at locks, nodes, what has happened and what changes.
 
-use quorlock_testkit::eventually;
+use quorlock_testkit::{RedisServer, eventually};
 use serde_json::{Value, json};
 
 use crate::common::User;
-use crate::service::{Service, agent, cluster};
+use crate::service::{Answer, LONG, LONG_MS, Service, agent, cluster};
 
 fn names(page: &Value) -> Vec<&str> {
     page["locks"].as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()
@@ -97,6 +97,31 @@ fn a_service_without_a_majority_is_not_ready() {
     let refused = service.post_once("/v1/leases", &json!({"name": "a"})).problem(503, "no-quorum");
     assert_eq!(refused.body["nodes"].as_array().unwrap().len(), 3);
     service.get("/healthz").expect(200);
+}
+
+#[test]
+fn nodes_in_quarantine_are_told_from_those_that_are_away_and_with_when_it_ends() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
+    let service = Service::with(&user, &[&["--nodes", &nodes], LONG.as_slice()].concat());
+    let votes = |told: &Answer, wanted: [&str; 3]| {
+        told.body["nodes"].as_array().unwrap().iter().map(|node| node["vote"].clone()).eq(wanted)
+    };
+    let lock = || service.post_once("/v1/leases", &json!({"name": "a"})).problem(503, "no-quorum");
+    let look = || service.get_once("/readyz").problem(503, "no-quorum");
+    eventually("none may vote yet", || votes(&look(), ["quarantined"; 3]));
+    servers[2].kill();
+    for ask in [&lock as &dyn Fn() -> Answer, &look] {
+        let mut told = ask();
+        eventually("two may not vote yet, and one is away", || {
+            told = ask();
+            votes(&told, ["quarantined", "quarantined", "silent"])
+        });
+        assert_eq!(told.text("title"), "Too few nodes voted");
+        let pause = told.number("retry_after_ms");
+        assert!((LONG_MS / 2..=2 * LONG_MS).contains(&pause), "{pause}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use quorlock::{
     ReleaseError, Tally, Target,
 };
 
-use super::{Code, Problem};
+use super::{Code, Problem, quarantine};
 use crate::view::millis;
 
 impl From<ConfigError> for Problem {
@@ -27,7 +27,7 @@ fn held(code: Code, detail: String, error: &HeldError) -> Problem {
 }
 
 fn undecided(code: Code, detail: String, tally: &Tally) -> Problem {
-    Problem::new(code, detail).with_nodes(tally)
+    Problem::new(code, detail).with_nodes(tally).not_before(quarantine::ends_for(tally))
 }
 
 fn closed() -> Problem {
@@ -113,7 +113,8 @@ impl From<HistoryError> for Problem {
     fn from(error: HistoryError) -> Self {
         let detail = error.to_string();
         match error {
-            HistoryError::NoAnswer { tally } => undecided(Code::NoQuorum, detail, &tally),
+            // One node that answers will do.
+            HistoryError::NoAnswer { tally } => Self::new(Code::NoQuorum, detail).with_nodes(&tally),
             HistoryError::Closed => closed(),
             _ => Self::new(Code::Internal, detail),
         }
