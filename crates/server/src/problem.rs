@@ -59,7 +59,7 @@ pub(crate) enum Code {
     BodyTooLarge,
     /// The body did not arrive in time.
     RequestTimeout,
-    /// The body is not JSON.
+    /// The body is not said to be JSON.
     UnsupportedMediaType,
     /// There is no such call.
     NotFound,
@@ -124,7 +124,7 @@ impl Code {
             Self::InvalidRequest => "The request cannot be understood",
             Self::BodyTooLarge => "The body is too long",
             Self::RequestTimeout => "The request did not arrive in time",
-            Self::UnsupportedMediaType => "The body is not JSON",
+            Self::UnsupportedMediaType => "The body is not said to be JSON",
             Self::NotFound => "There is no such call",
             Self::MethodNotAllowed => "The call has another method",
             Self::Unauthenticated => "Who asks is not known",
@@ -317,7 +317,7 @@ const STATUSES: [(u16, &str); 12] = [
     (409, "Somebody else's lease stands in the way"),
     (410, "The lease is lost, or the key was released"),
     (413, "The body is too long"),
-    (415, "The body is not JSON"),
+    (415, "The body is not said to be JSON"),
     (429, "Too many requests"),
     (500, "A mistake of the service"),
     (503, "Too few nodes voted, or the service is about to stop"),

@@ -1,13 +1,16 @@
 //! What is read from a request, with problems for whatever cannot be.
 
 use std::error::Error;
+use std::iter::successors;
 
 use axum::body::to_bytes;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header;
 use axum::http::request::Parts;
 use http_body_util::LengthLimitError;
-use serde::de::DeserializeOwned;
+use serde::de::{self, DeserializeOwned};
+use serde_json::error::Category;
 
 use crate::problem::{Code, Problem};
 use crate::service::Service;
@@ -21,7 +24,8 @@ impl<T: DeserializeOwned> FromRequest<Service> for Body<T> {
     async fn from_request(request: Request, service: &Service) -> Result<Self, Problem> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !is_json(kind) {
-            return Err(Problem::new(Code::UnsupportedMediaType, "the body has to be application/json"));
+            let detail = "the header content-type has to be application/json";
+            return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
         let limits = service.limits();
         let too_long = || {
@@ -36,8 +40,7 @@ impl<T: DeserializeOwned> FromRequest<Service> for Body<T> {
         let bytes = read
             .map_err(|_| Problem::new(Code::RequestTimeout, format!("no whole body within {:?}", limits.read)))?
             .map_err(|error| if is_too_long(&error) { too_long() } else { Problem::invalid("the body has no end") })?;
-        // The message names a place and a field, never a value: there may be a secret in it.
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| Problem::invalid(without_values(&error)))
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| Problem::invalid(without_values::<T>(&bytes, &error)))
     }
 }
 
@@ -50,24 +53,45 @@ fn is_json(kind: &str) -> bool {
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
-/// What is wrong with a body, without a word of what is in it.
-fn without_values(error: &serde_json::Error) -> String {
+/// What is wrong with a body, without a word of what is in it: it names a place and a field, never a value, since there may
+/// be a secret in it.
+fn without_values<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> String {
     let place = format!("line {} column {}", error.line(), error.column());
-    match error.classify() {
-        serde_json::error::Category::Data => {
-            let text = error.to_string();
-            let shown = ["missing field", "unknown field", "duplicate field"];
-            let end = text.rfind(" at line").unwrap_or(text.len());
-            if shown.iter().any(|what| text.starts_with(what)) {
-                format!("the body at {place}: {}", &text[..end])
-            } else {
-                let expected = text[..end].rfind("expected").map_or("", |at| &text[at..end]);
-                format!("the body at {place}: a value of the wrong kind: {expected}")
-            }
-        }
-        _ => format!("the body at {place}: this is not JSON"),
+    if error.classify() != Category::Data {
+        return format!("the body at {place}: this is not JSON");
+    }
+    let text = error.to_string();
+    let text = &text[..text.rfind(" at line").unwrap_or(text.len())];
+    // Which field it is costs time to follow: only a body that cannot be read is read that way.
+    let followed = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_slice(body));
+    let path = followed.err().map(|error| error.path().to_string()).unwrap_or_default();
+    // The name of a field that there is not is in the message already.
+    let unknown = text.strip_prefix("unknown field `").and_then(|text| text.split('`').next());
+    let path = unknown.and_then(|unknown| path.strip_suffix(unknown)).unwrap_or(&path).trim_end_matches('.');
+    let field = if path.is_empty() { String::new() } else { format!("{path}: ") };
+    if is_about_fields(text) {
+        return format!("the body at {place}: {field}{text}");
+    }
+    let expected = text.rfind("expected ").map_or("", |at| &text[at + "expected ".len()..]);
+    format!("the body at {place}: {field}a value of the wrong kind: expected {}", in_words(expected))
+}
+
+/// Whether a message of serde's is about the name of a field, and not about its value.
+fn is_about_fields(text: &str) -> bool {
+    ["missing field", "unknown field", "duplicate field"].iter().any(|what| text.starts_with(what))
+}
+
+/// What serde expects, for people who do not write Rust.
+fn in_words(expected: &str) -> &str {
+    match expected {
+        "u64" | "u32" | "usize" => WHOLE_NUMBER,
+        "a sequence" => "a list",
+        text if text.starts_with("struct ") => "an object",
+        text => text,
     }
 }
+
+const WHOLE_NUMBER: &str = "a whole number, 0 or more";
 
 /// What stands behind the question mark.
 pub(crate) struct Asked<T>(pub(crate) T);
@@ -78,9 +102,22 @@ impl<T: DeserializeOwned> FromRequestParts<Service> for Asked<T> {
     async fn from_request_parts(parts: &mut Parts, _: &Service) -> Result<Self, Problem> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(asked)) => Ok(Self(asked)),
-            Err(error) => Err(Problem::invalid(error.body_text())),
+            Err(error) => Err(Problem::invalid(about_query(&error))),
         }
     }
+}
+
+/// What is wrong with a query.
+fn about_query(error: &QueryRejection) -> String {
+    let sources = successors(Some(error as &(dyn Error + 'static)), |&error| error.source());
+    let mut known = sources.filter_map(|error| error.downcast_ref::<serde_path_to_error::Error<de::value::Error>>());
+    let Some(error) = known.next() else { return "the query cannot be read".into() };
+    let text = error.inner().to_string();
+    if is_about_fields(&text) {
+        return format!("the query: {}", text.replace(" field ", " parameter "));
+    }
+    // All others are texts, and any text is one.
+    format!("the query: {}: expected {WHOLE_NUMBER}", error.path())
 }
 
 /// The name in the path.
@@ -92,7 +129,11 @@ impl FromRequestParts<Service> for Named {
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
         match Path::from_request_parts(parts, service).await {
             Ok(Path(name)) => Ok(Self(name)),
-            Err(error) => Err(Problem::new(Code::InvalidName, error.body_text())),
+            // Any other text may be one.
+            Err(_) => Err(Problem::new(Code::InvalidName, "the name in the path is not UTF-8")),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
