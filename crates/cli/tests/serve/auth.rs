@@ -64,7 +64,8 @@ fn scopes_and_names_say_what_a_client_may_do() {
         service.post_as(BILLING, "/v1/leases", &body).problem(403, "forbidden");
     }
     for token in [OPS, READER] {
-        service.post_as(token, "/v1/leases", &json!({"name": "ledger"})).problem(403, "forbidden");
+        let refused = service.post_as(token, "/v1/leases", &json!({"name": "ledger"})).problem(403, "forbidden");
+        assert!(refused.text("detail").ends_with(" does not have the scope \"lock\""), "{refused:?}");
         service.post_as(token, "/v1/leases/renew", &granted.lease()).problem(403, "forbidden");
         service.post_as(token, "/v1/leases/release", &granted.lease()).problem(403, "forbidden");
     }

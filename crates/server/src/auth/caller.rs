@@ -101,7 +101,7 @@ impl Caller {
         if self.known.scopes.has(scope) {
             return Ok(());
         }
-        let detail = format!("{:?} has not the scope {:?}", self.name(), scope.as_str());
+        let detail = format!("{:?} does not have the scope {:?}", self.name(), scope.as_str());
         Err(Problem::new(Code::Forbidden, detail))
     }
 
