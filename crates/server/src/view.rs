@@ -279,7 +279,8 @@ impl EventView {
             what: event.what.as_str(),
             fence: event.fence.map(quorlock::Fence::get),
             by: event.holder.as_ref().map(Who::new),
-            mode: event.mode.clone(),
+            // As it is called everywhere else.
+            mode: if event.mode == "slot" { "slots".into() } else { event.mode.clone() },
             reason: event.reason.clone(),
         }
     }

@@ -54,7 +54,8 @@ fn a_repeated_request_gives_the_same_hold_from_any_replica() {
         one.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
         other.release(granted);
     }
-    one.lock(&ask(0)).problem(410, "key-spent");
+    let spent = one.lock(&ask(0)).problem(410, "key-spent");
+    assert_eq!(spent.text("detail"), "this key of \"a\" was released: use a new one for the next hold");
     let next = one.lock(&json!({"name": "a"})).expect(201);
     assert!(next.number("fence") > first.number("fence"));
     other.release(&first);

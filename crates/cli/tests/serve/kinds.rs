@@ -29,10 +29,17 @@ fn there_are_as_many_slots_as_everyone_agrees_on() {
     let holders = [0, 1].map(|_| service.lock(&ask).expect(201));
     let slots = holders.each_ref().map(|granted| granted.number("slot"));
     assert_eq!(slots.iter().sum::<u64>(), 1, "{slots:?}");
-    service.lock(&ask).problem(409, "lock-held");
-    service.lock(&json!({"name": "a", "mode": "slots", "slots": 3})).problem(409, "slots-mismatch");
+    let full = service.lock(&ask).problem(409, "lock-held").text("detail");
+    assert!(full.starts_with("none of the 2 slots is free: \"a\" is held by "), "{full}");
+    let other = service.lock(&json!({"name": "a", "mode": "slots", "slots": 3})).problem(409, "slots-mismatch");
+    assert_eq!(other.text("detail"), "\"a\" is in use with 2 slots, not 3: all who use it must agree");
     service.release(&holders[0]);
     assert_eq!(service.lock(&ask).expect(201).number("slot"), slots[0]);
+    let told = service.wait(&json!({"name": "a", "mode": "slots", "slots": 2, "wait_ms": 100})).until("failed").data;
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.starts_with("none of the 2 slots is free: waited in vain: "), "{detail}");
+    let past = service.get("/v1/history?name=a").expect(200).body;
+    assert!(past["events"].as_array().unwrap().iter().all(|event| event["mode"] == "slots"), "{past}");
 }
 
 #[test]

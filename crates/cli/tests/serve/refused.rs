@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::common::{User, assert_fails};
-use crate::service::Service;
+use crate::service::{Answer, Service, agent, answer};
 
 #[test]
 fn what_cannot_be_locked_is_refused_by_name() {
@@ -42,6 +42,51 @@ fn what_cannot_be_locked_is_refused_by_name() {
         let refused = service.lock(&body).problem(400, code);
         assert!(!refused.text("detail").is_empty() && !refused.text("detail").contains(secret), "{refused:?}");
     }
+}
+
+#[test]
+fn what_is_wrong_is_told_in_the_callers_own_words() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let key = "k".repeat(22);
+    let (several, alone) =
+        ("several names cannot have", "each of several names is locked alone: leave out mode and slots");
+    for (call, body, told) in [
+        ("", json!({"name": "a", "mode": "slots", "slots": 0}), "slots of 0: between 1 and 1024"),
+        ("", json!({"names": ["a"], "mode": "shared"}), alone),
+        ("", json!({"names": ["a"], "mode": "slots", "slots": 2}), alone),
+        ("", json!({"names": ["a"], "slots": 2}), alone),
+        ("", json!({"names": ["a"], "key": key}), &format!("{several} a key")),
+        ("", json!({"names": ["a"], "owner": key}), &format!("{several} an owner")),
+        ("", json!({"name": "a", "mode": "slots", "slots": 2, "owner": key}), "a slot cannot have an owner"),
+        ("/release", json!({"name": "a"}), "either a name and a lease_id, or a name and a key, or leases"),
+        ("/renew", json!({"name": "a"}), "either a name and a lease_id, or leases"),
+    ] {
+        let refused = service.post(&format!("/v1/leases{call}"), &body).problem(400, "invalid-request");
+        assert_eq!(refused.text("detail"), told, "{body}");
+    }
+    let wrong = |told: Answer, code: &str, text: &str| {
+        let told = told.problem(400, code);
+        assert!(told.text("detail").ends_with(text), "{told:?}");
+    };
+    let number = "expected a whole number, 0 or more";
+    let lock = service.lock(&json!({"name": "a", "ttl_ms": "a minute"}));
+    wrong(lock, "invalid-request", &format!(": ttl_ms: a value of the wrong kind: {number}"));
+    let release = service.post("/v1/leases/release", &json!({"leases": [{"name": "a", "lease_id": 1}]}));
+    wrong(release, "invalid-request", ": leases[0].lease_id: a value of the wrong kind: expected a string");
+    wrong(service.get("/v1/locks?limit=x"), "invalid-request", &format!("the query: limit: {number}"));
+    wrong(service.get("/v1/locks/%ff"), "invalid-name", "the name in the path is not UTF-8");
+}
+
+#[test]
+fn a_body_without_its_header_is_told_which() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let sent =
+        agent(None).post(service.url("/v1/leases")).header("content-type", "text/plain").send(r#"{"name": "a"}"#);
+    let refused = answer(sent).problem(415, "unsupported-media-type");
+    assert_eq!(refused.text("title"), "The body is not said to be JSON");
+    assert_eq!(refused.text("detail"), "the header content-type has to be application/json");
 }
 
 #[test]

@@ -164,7 +164,8 @@ pub(super) async fn acquire(
     if is_stream {
         return Ok(stream::stream(service, order, began, waiting).into_response());
     }
-    let won = service.unless_stopping(order.acquire(service.client(), None)).await??;
+    let acquired = service.unless_stopping(order.acquire(service.client(), None)).await?;
+    let won = acquired.map_err(|error| order.refused(error))?;
     drop(waiting);
     let granted = Granted::new(&service, &order, began, won)?;
     Ok((StatusCode::CREATED, axum::Json(granted)).into_response())

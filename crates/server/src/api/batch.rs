@@ -45,7 +45,8 @@ impl LeaseRefs {
         Self { name, lease_id, leases }
     }
 
-    pub(super) fn check(self, limits: Limits) -> Result<Named, Problem> {
+    /// `forms` are those that there are, for whoever used none of them.
+    pub(super) fn check(self, limits: Limits, forms: &str) -> Result<Named, Problem> {
         match (self.name, self.lease_id, self.leases) {
             (Some(name), Some(lease_id), None) => Ok(Named::One(LeaseRef { name, lease_id })),
             (None, None, Some(leases)) if !leases.is_empty() && leases.len() <= limits.batch => {
@@ -54,7 +55,7 @@ impl LeaseRefs {
             (None, None, Some(leases)) => {
                 Err(Problem::invalid(format!("{} leases: between 1 and {}", leases.len(), limits.batch)))
             }
-            _ => Err(Problem::invalid("either a name and a lease_id, or leases")),
+            _ => Err(Problem::invalid(forms)),
         }
     }
 }

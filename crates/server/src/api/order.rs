@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::{AcquireError, Client, HandedLease, Lease, Leases, LostError, Owner, Progress};
+use quorlock::{AcquireError, Client, HandedLease, Lease, Leases, LostError, Owner, PERMITS_MAX, Progress};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
@@ -87,23 +87,33 @@ impl LeaseRequest {
             let most = limits.wait.as_millis();
             return Err(Problem::invalid(format!("wait_ms of {}: at most {most}; ask again after that", self.wait_ms)));
         }
-        if (self.mode == HoldMode::Slots) != self.slots.is_some() {
-            return Err(Problem::invalid("the mode \"slots\" and a number of slots belong together"));
+        if self.names.is_some() && (self.mode != HoldMode::Exclusive || self.slots.is_some()) {
+            return Err(Problem::invalid("each of several names is locked alone: leave out mode and slots"));
+        }
+        match (self.mode, self.slots) {
+            (HoldMode::Slots, Some(slots)) if !(1..=PERMITS_MAX).contains(&slots) => {
+                return Err(Problem::invalid(format!("slots of {slots}: between 1 and {PERMITS_MAX}")));
+            }
+            (HoldMode::Slots, None) | (HoldMode::Exclusive | HoldMode::Shared, Some(_)) => {
+                return Err(Problem::invalid("the mode \"slots\" and a number of slots belong together"));
+            }
+            _ => {}
         }
         let is_keyed = self.key.is_some();
         let owner = match (self.key, self.owner) {
             (Some(_), Some(_)) => return Err(Problem::invalid("either a key or an owner")),
-            (Some(key), None) => Some((check_secret("a key", key)?, true)),
-            (None, Some(owner)) => Some((check_secret("an owner", owner)?, false)),
+            (Some(secret), None) => Some(check_secret("a key", secret)?),
+            (None, Some(secret)) => Some(check_secret("an owner", secret)?),
             (None, None) => None,
         };
+        let secret_kind = if is_keyed { "a key" } else { "an owner" };
         let what = match (self.name, self.names) {
             (Some(name), None) => {
-                let owner = owner.map(|(secret, is_key)| if is_key { of_key(&name, &secret) } else { of(&secret) });
+                let owner = owner.map(|secret| if is_keyed { of_key(&name, &secret) } else { of(&secret) });
                 match (self.mode, self.slots, owner) {
                     (HoldMode::Slots, Some(slots), None) => What::Slots(name, slots),
                     (HoldMode::Slots, ..) => {
-                        return Err(Problem::invalid("a slot has neither a key nor an owner"));
+                        return Err(Problem::invalid(format!("a slot cannot have {secret_kind}")));
                     }
                     (HoldMode::Shared, _, owner) => What::Shared(name, owner),
                     (HoldMode::Exclusive, _, Some(owner)) => What::Reentrant(name, owner),
@@ -111,8 +121,8 @@ impl LeaseRequest {
                 }
             }
             (None, Some(names)) => {
-                if self.mode != HoldMode::Exclusive || owner.is_some() {
-                    return Err(Problem::invalid("several names are locked alone, with neither a key nor an owner"));
+                if owner.is_some() {
+                    return Err(Problem::invalid(format!("several names cannot have {secret_kind}")));
                 }
                 if names.len() > limits.batch {
                     return Err(Problem::invalid(format!("{} names: at most {}", names.len(), limits.batch)));
@@ -212,6 +222,20 @@ impl Order {
                 std::slice::from_ref(name)
             }
             What::All(names) => names,
+        }
+    }
+
+    /// Why it was not to be had.
+    pub(super) fn refused(&self, error: AcquireError) -> Problem {
+        let is_taken = matches!(
+            &error,
+            AcquireError::Held(held) | AcquireError::WaitTimeout(held) if held.holder.is_some() || held.remaining.is_some()
+        );
+        let problem = Problem::from(error);
+        match self.what {
+            // Taken, or kept free by one who has it in another mode.
+            What::Slots(_, slots) if is_taken => problem.at(format_args!("none of the {slots} slots is free")),
+            _ => problem,
         }
     }
 

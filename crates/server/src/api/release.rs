@@ -19,6 +19,7 @@ use crate::service::Service;
 
 /// Where it is called.
 pub(super) const PATH: &str = "/v1/leases/release";
+const FORMS: &str = "either a name and a lease_id, or a name and a key, or leases";
 /// How much longer than any request a key is remembered to have been released.
 const SPENT_SLACK: Duration = Duration::from_secs(60);
 
@@ -65,7 +66,7 @@ pub(super) async fn release(
         service.metrics().releases.inc();
         return Ok(StatusCode::NO_CONTENT);
     }
-    match LeaseRefs::new(name, lease_id, leases).check(service.limits())? {
+    match LeaseRefs::new(name, lease_id, leases).check(service.limits(), FORMS)? {
         Named::One(lease) => release_one(&service, read(&caller, &lease)?).await?,
         Named::Several(leases) => {
             // All of them are looked at before the first is released: whoever is refused has lost none.

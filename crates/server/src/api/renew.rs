@@ -19,6 +19,7 @@ use crate::service::Service;
 
 /// Where it is called.
 pub(super) const PATH: &str = "/v1/leases/renew";
+const FORMS: &str = "either a name and a lease_id, or leases";
 
 /// A lease that was renewed.
 #[derive(Serialize, ToSchema)]
@@ -77,7 +78,7 @@ pub(super) async fn renew(
     Body(request): Body<LeaseRefs>,
 ) -> Result<Json<Renewed>, Problem> {
     let began = Instant::now();
-    match request.check(service.limits())? {
+    match request.check(service.limits(), FORMS)? {
         Named::One(lease) => Ok(Json(Renewed::One(renew_one(&service, &caller, &lease, began).await?))),
         Named::Several(leases) => {
             let each = leases.into_iter().map(async |lease| match renew_one(&service, &caller, &lease, began).await {

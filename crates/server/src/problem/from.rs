@@ -40,8 +40,14 @@ impl From<AcquireError> for Problem {
         match error {
             AcquireError::Held(error) => held(Code::LockHeld, detail, &error),
             AcquireError::WaitTimeout(error) => held(Code::WaitTimeout, detail, &error),
-            AcquireError::Permits { .. } => Self::new(Code::SlotsMismatch, detail),
-            AcquireError::Retired { .. } => Self::new(Code::KeySpent, detail),
+            AcquireError::Permits { name, asked, stored } => {
+                let why = format!("{name:?} is in use with {stored} slots, not {asked}: all who use it must agree");
+                Self::new(Code::SlotsMismatch, why)
+            }
+            // Nobody else is retired here than the owner that a key stands for.
+            AcquireError::Retired { name } => {
+                Self::new(Code::KeySpent, format!("this key of {name:?} was released: use a new one for the next hold"))
+            }
             AcquireError::Upgrade { .. } => Self::new(Code::Upgrade, detail),
             AcquireError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
             AcquireError::TooSlow { tally, .. } => undecided(Code::TooSlow, detail, &tally),

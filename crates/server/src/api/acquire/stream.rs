@@ -147,7 +147,7 @@ impl Waiting {
     fn end(&mut self, acquired: Result<Result<Won, AcquireError>, Problem>) -> Event {
         self.has_ended = true;
         let granted = acquired
-            .and_then(|acquired| Ok(acquired?))
+            .and_then(|acquired| acquired.map_err(|error| self.order.refused(error)))
             .and_then(|won| Granted::new(&self.service, &self.order, self.began, won));
         let (code, took_us) = (granted.as_ref().err().map(Problem::code), self.began.elapsed().as_micros() as u64);
         self.span.in_scope(|| tracing::info!(code = code.map(word), took_us, "waited"));
