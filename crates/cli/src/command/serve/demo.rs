@@ -1,10 +1,15 @@
 //! Something to look at: nodes in this process that fail now and then, and workers that want their locks.
 
+use std::convert::Infallible;
 use std::time::Duration;
+use std::{io, thread};
 
 use quorlock::{Client, ClientBuilder, Lease, MemoryNodes, Renewals};
+use tokio::runtime;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tracing::subscriber::NoSubscriber;
 
 use crate::command::demo::Dice;
 use crate::exit::Failure;
@@ -55,21 +60,36 @@ const SLOTS: [(&str, u32); 2] = [("encoders", 4), ("exports", 2)];
 /// Workers and faults, for as long as it lives; and a client of the same nodes.
 pub(super) struct Demo {
     pub(super) client: Client,
-    _tasks: JoinSet<()>,
+    _stop: oneshot::Sender<Infallible>,
 }
 
 impl Demo {
     pub(super) async fn start(seed: u64) -> Result<Self, Failure> {
         let nodes = MemoryNodes::new(NODES);
         let client = builder(&nodes).label("service").outlived_by_leases().init_cluster().await?;
-        let mut tasks = JoinSet::new();
-        for number in 1..=WORKERS {
-            let worker = builder(&nodes).label(format!("worker-{number}")).connect().await?;
-            tasks.spawn(work(worker, Dice::new(seed, number)));
-        }
-        tasks.spawn(fail(nodes, Dice::new(seed, 0)));
-        Ok(Self { client, _tasks: tasks })
+        let (stop, stopped) = oneshot::channel();
+        let cannot = |error: io::Error| Failure::Internal(format!("no thread for the workers: {error}"));
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+        // Each worker is a client, and all of them would tell the same of a node: nothing is logged on their thread.
+        let perform = move || {
+            let _quiet = tracing::subscriber::set_default(NoSubscriber::default());
+            runtime.block_on(perform(nodes, seed, stopped));
+        };
+        thread::Builder::new().name("demo".into()).spawn(perform).map_err(cannot)?;
+        Ok(Self { client, _stop: stop })
     }
+}
+
+/// Lets workers work and nodes fail, until nobody wants to see it any more.
+async fn perform(nodes: MemoryNodes, seed: u64, stopped: oneshot::Receiver<Infallible>) {
+    let mut tasks = JoinSet::new();
+    for number in 1..=WORKERS {
+        let worker = builder(&nodes).label(format!("worker-{number}"));
+        tasks.spawn(work(worker, Dice::new(seed, number)));
+    }
+    tasks.spawn(fail(nodes, Dice::new(seed, 0)));
+    // Its end comes as an error.
+    let _ = stopped.await;
 }
 
 fn builder(nodes: &MemoryNodes) -> ClientBuilder {
@@ -78,7 +98,9 @@ fn builder(nodes: &MemoryNodes) -> ClientBuilder {
 }
 
 /// Wants one lock after the other.
-async fn work(client: Client, mut dice: Dice) {
+async fn work(client: ClientBuilder, mut dice: Dice) {
+    // The same that has just let the service in.
+    let Ok(client) = client.connect().await else { return };
     loop {
         sleep(dice.millis(50, 4_000)).await;
         let busy = dice.millis(500, 12_000);
