@@ -131,6 +131,11 @@ impl Settings {
         matches!(self.value(name).0, Some(Value::Switch(true)))
     }
 
+    /// Whether it was typed, rather than found in the environment or a file.
+    pub(crate) fn is_typed(&self, name: &str) -> bool {
+        matches!(self.value(name).1, Origin::Flag(_))
+    }
+
     /// The nodes' URLs, secrets and all; none when nobody named any.
     pub(crate) fn nodes(&self) -> &[String] {
         match self.value("nodes").0 {

@@ -69,6 +69,18 @@ impl Context {
         Ok(client)
     }
 
+    /// The same for those who stay, whatever the nodes do: says which of them do not vote, into their log.
+    pub(crate) async fn open_to_stay(&self, builder: ClientBuilder) -> Result<Client, Failure> {
+        let client = builder.connect().await?;
+        let nodes = client.nodes();
+        let new = not_yet(&nodes);
+        let away = away(&nodes, new.is_some());
+        for text in [one_too_many(nodes.len()), away, new].into_iter().flatten() {
+            tracing::warn!("{text}");
+        }
+        Ok(client)
+    }
+
     /// The ttl of a flag, if it was given, else the one that is set.
     pub(crate) fn ttl(&self, flag: Option<Duration>) -> Result<Duration, Failure> {
         let most = self.max_ttl();
@@ -108,6 +120,15 @@ impl Context {
 fn one_too_many(nodes: usize) -> Option<String> {
     let text = || format!("{nodes} nodes stand no more failures than {} do: use an odd number of them", nodes - 1);
     (nodes > 0 && nodes.is_multiple_of(2)).then(text)
+}
+
+/// Which nodes do not vote, and why; without those in quarantine if they are told of already.
+fn away(nodes: &[(String, Option<Silence>)], knows_quarantines: bool) -> Option<String> {
+    let is_told = |why: &Silence| knows_quarantines && matches!(why, Silence::Quarantined(_));
+    let silent = nodes.iter().filter_map(|(node, trouble)| Some((node, trouble.as_ref().filter(|why| !is_told(why))?)));
+    let silent: Vec<_> = silent.map(|(node, why)| format!("{node} {why}")).collect();
+    let text = || format!("{} of {} nodes without a vote: {}", silent.len(), nodes.len(), silent.join("; "));
+    (!silent.is_empty()).then(text)
 }
 
 /// What is going on where so many nodes are in quarantine that nobody gets a lock: most likely they are new.

@@ -4,7 +4,7 @@ mod demo;
 mod log;
 
 use std::io::Read;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -39,8 +39,8 @@ Examples:
   quorlock serve --listen 0.0.0.0:7677 --clients clients.txt --nodes redis://a,redis://b,redis://c")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ServeArgs {
-    /// Where to listen; port 0 is any that is free.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7677")]
+    /// Where to listen, as 127.0.0.1:7677 or localhost:7677; port 0 is any that is free.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7677", value_parser = parse_listen)]
     listen: SocketAddr,
 
     /// Who may call: a file with a line for each client, `NAME sha256:HASH read,lock,admin GLOB,GLOB`.
@@ -83,7 +83,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with = "clients")]
     danger_no_auth: bool,
 
-    /// Serve something to look at: nodes in this process that fail now and then, and workers that want their locks.
+    /// Serve something to look at: nodes in this process that fail now and then, and workers that want their locks. Not
+    /// with --nodes.
     #[arg(long, conflicts_with = "clients")]
     demo: bool,
 
@@ -125,6 +126,10 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     if args.hash_token {
         return hash(context);
     }
+    if args.demo && context.settings.is_typed("nodes") {
+        let why = "--demo has nodes of its own: leave out either --demo or --nodes";
+        return Err(Failure::Usage(why.into()));
+    }
     log::start(args.log, context.output);
     let clients = args.clients.as_deref().map(read_clients).transpose()?;
     let mut signals = Signals::listen().map_err(|error| Failure::Internal(format!("cannot hear signals: {error}")))?;
@@ -132,7 +137,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     let client = match &demo {
         Some(demo) => demo.client.clone(),
         // Leases belong to callers, who outlive any replica.
-        None => context.open(context.builder()?.outlived_by_leases().history(true)).await?,
+        None => context.open_to_stay(context.builder()?.outlived_by_leases().history(true)).await?,
     };
     let mut config = Config::new(args.listen, client.clone());
     config.clients = clients;
@@ -171,6 +176,13 @@ fn hash(context: &Context) -> crate::Outcome {
     let hash = hash_bearer_token(&token).map_err(|error| Failure::Usage(error.to_string()))?;
     context.output.line(hash)?;
     Ok(Exit::OK)
+}
+
+/// The first address of those that a name has.
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    let hint = "an address and a port are needed, as 127.0.0.1:7677, [::1]:7677 or localhost:7677";
+    let mut found = text.to_socket_addrs().map_err(|error| format!("{error}: {hint}"))?;
+    found.next().ok_or_else(|| format!("this name has no address: {hint}"))
 }
 
 fn read_clients(path: &Path) -> Result<Clients, Failure> {

@@ -225,6 +225,35 @@ fn a_stream_goes_on_where_it_was_cut() {
 }
 
 #[test]
+fn nodes_that_do_not_vote_are_named_at_the_start() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    servers[1].kill();
+    let service = Service::with(&user, &["--nodes", &nodes]);
+    let told = format!("1 of 3 nodes without a vote: {} unreachable: ", servers[1].url());
+    eventually("it is named", || service.log().contains(&told));
+    service.get("/readyz").expect(200);
+
+    servers[0].restart_empty();
+    servers[2].restart_empty();
+    servers[1].restart_empty();
+    let new = Service::with(&user, &["--nodes", &nodes, "--log", "json"]);
+    eventually("what to do is told", || new.log().contains("if no lock can be outstanding: quorlock nodes init --yes"));
+    assert!(new.log().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{}", new.log());
+}
+
+#[test]
+fn the_workers_of_a_demonstration_do_not_fill_the_log() {
+    let user = User::new();
+    let service = Service::with(&user, &["--demo"]);
+    eventually("one has lost its lock", || {
+        let past = service.get("/v1/history?limit=1000").expect(200).body;
+        past["events"].as_array().unwrap().iter().any(|event| event["what"] == "lost")
+    });
+    assert!(!service.log().contains("lease lost"), "{}", service.log());
+}
+
+#[test]
 fn a_demonstration_has_something_to_look_at() {
     let user = User::new();
     let service = Service::with(&user, &["--demo"]);

@@ -167,3 +167,20 @@ fn an_address_that_is_taken_is_named() {
     let refused = user.run(&["serve", "--listen", service.socket()]);
     assert_fails(&refused, 78, service.socket());
 }
+
+#[test]
+fn it_listens_where_a_name_says_and_says_what_a_place_looks_like() {
+    let user = User::new();
+    let service = Service::with(&user, &["--listen", "localhost:0"]);
+    service.get("/healthz").expect(200);
+    for nowhere in ["7677", "localhost"] {
+        assert_fails(&user.run(&["serve", "--listen", nowhere]), 64, "127.0.0.1:7677, [::1]:7677 or localhost:7677");
+    }
+}
+
+#[test]
+fn a_demonstration_has_nodes_of_its_own() {
+    let user = User::new();
+    let refused = user.run(&["serve", "--demo", "--nodes", "redis://127.0.0.1:1"]);
+    assert_fails(&refused, 64, "--demo has nodes of its own: leave out either --demo or --nodes");
+}
