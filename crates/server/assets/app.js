@@ -1,9 +1,9 @@
 // The page: one stream, one store, one view at a time.
 
-import { forget } from './bearer.js';
+import { bearer, forget } from './bearer.js';
 import { askForBearer, help } from './dialogs.js';
 import { mark } from './dom.js';
-import { go, place } from './place.js';
+import { go, instead, place } from './place.js';
 import { Status } from './status.js';
 import { Store } from './store.js';
 import { Stream } from './stream.js';
@@ -41,23 +41,27 @@ function paint() {
 /** The stream came, went or was refused. */
 function changed() {
   if (stream.state === 'refused') {
-    if (stream.status === 401) forget();
-    askForBearer(stream.why, () => stream.retry());
+    const isWrong = stream.status === 401 && bearer() != null;
+    if (isWrong) forget();
+    askForBearer(stream.why, isWrong, () => stream.retry());
   }
   status.paint();
 }
 
 function show() {
+  if (!Object.hasOwn(VIEWS, place().view)) instead('locks');
   const here = place();
   if (here.view === 'lock' && !here.name && lastLock) return go(`/lock/${encodeURIComponent(lastLock)}`);
   if (here.view === 'lock') lastLock = here.name;
-  const name = VIEWS[here.view] ? here.view : 'locks';
+  // What was asked about another view is not meant any more; who is there is asked about all of them.
+  for (const dialog of document.querySelectorAll('dialog[open]:not(.bearer)')) dialog.close();
   view?.destroy();
-  view = VIEWS[name]({ store, place: here, go });
+  view = VIEWS[here.view]({ store, place: here, go });
   main.replaceChildren(view.element);
+  mark(main, 'data-view', here.view);
   document.title = `${view.title} · quorlock`;
   for (const link of document.querySelectorAll('#views a'))
-    mark(link, 'aria-current', link.dataset.view === name ? 'page' : null);
+    mark(link, 'aria-current', link.dataset.view === here.view ? 'page' : null);
   paint();
 }
 
@@ -78,8 +82,15 @@ function onKey(event) {
   else if (event.key === 'Escape') go('/locks');
 }
 
+/** Goes on behind the links. The address holds the view, and not a place in it. */
+function skip(event) {
+  event.preventDefault();
+  main.focus();
+}
+
 addEventListener('hashchange', show);
 addEventListener('keydown', onKey);
+document.querySelector('.skip').addEventListener('click', skip);
 document.querySelector('#help').addEventListener('click', help);
 themeSwitch(document.querySelector('#theme'));
 setInterval(() => requestAnimationFrame(paint), TICK_MS);

@@ -9,6 +9,8 @@ const SPAN_MAX_S = 600;
 const SPAN_MIN_S = 120;
 /** With less than this in sight, the axis tells seconds. */
 const SECONDS_BELOW_S = 300;
+/** How wide a letter of an axis is at most. */
+const LETTER_PX = 7;
 
 /** A colour of the style sheet, as it is now. */
 function colour(name) {
@@ -41,7 +43,9 @@ function range(_, from, to) {
 function times(plot, seconds) {
   const { min, max } = plot.scales.x;
   const length = max - min < SECONDS_BELOW_S ? 8 : 5;
-  return seconds.map((at) => new Date(at * 1_000).toTimeString().slice(0, length));
+  // One that begins left of the drawing would meet the lowest word of the other axis.
+  const isApart = (at) => plot.valToPos(at, 'x') > (length * LETTER_PX) / 2;
+  return seconds.map((at) => (isApart(at) ? new Date(at * 1_000).toTimeString().slice(0, length) : ''));
 }
 
 export class Chart {

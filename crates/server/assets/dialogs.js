@@ -58,8 +58,8 @@ export function help() {
   );
 }
 
-/** Asks for a bearer token; `done()` when there is one. */
-export function askForBearer(why, done) {
+/** Asks for a bearer token, perhaps for another one than the last; `done()` when there is one. */
+export function askForBearer(why, isWrong, done) {
   if (document.querySelector('dialog.bearer')) return;
   const input = h('input', { id: 'bearer', type: 'password', required: true, autocomplete: 'off' });
   const form = h(
@@ -75,7 +75,9 @@ export function askForBearer(why, done) {
       },
     },
     h('h2', { id: 'bearer-title' }, 'Who is there?'),
-    h('p', {}, `The service asks for a bearer token: ${why}.`),
+    isWrong
+      ? h('p', { class: 'trouble', role: 'alert' }, 'That bearer token was wrong: the service does not know it.')
+      : h('p', {}, `The service asks for a bearer token: ${why}.`),
     h('label', { for: 'bearer' }, 'Bearer token, with the scope read; with admin, locks can be broken'),
     input,
     h('p', { class: 'dim' }, 'It is kept in this tab only, and forgotten with it.'),

@@ -12,6 +12,9 @@ export function place() {
   };
 }
 
+/** Puts this in place of an address that leads nowhere, without a step to go back to. */
+export const instead = (path) => keep(path, new URLSearchParams());
+
 /** Remembers how the view is set, without a step to go back to. */
 function keep(path, parameters) {
   const query = parameters.toString();

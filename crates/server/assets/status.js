@@ -1,7 +1,10 @@
 // How current the page is, and whether the nodes have a majority: always in sight.
 
 import { h, mark, shape, write } from './dom.js';
-import { lasting } from './words.js';
+import { briefly, counted, lasting } from './words.js';
+
+/** What a state of some nodes is called. */
+const STATES = { quarantined: 'in quarantine' };
 
 export class Status {
   #live = document.querySelector('#live');
@@ -26,7 +29,7 @@ export class Status {
   paint() {
     const { state, nextTry } = this.#stream;
     const isLive = state === 'live';
-    const isBlind = isLive && this.#store.look?.trouble != null;
+    const isBlind = isLive && this.#store.isBlind;
     mark(document.body, 'data-stream', isBlind ? 'blind' : state);
     mark(this.#live.firstChild, 'data-kind', isLive ? 'vote' : state === 'connecting' ? 'wait' : 'away');
     write(
@@ -41,10 +44,7 @@ export class Status {
 
   #told() {
     const { state, why, nextTry } = this.#stream;
-    if (state === 'live') {
-      const age = lasting(performance.now() - this.#store.seen);
-      return `The locks cannot be looked at: ${this.#store.look.trouble}. They are as of ${age} ago.`;
-    }
+    if (state === 'live') return `The locks cannot be looked at: ${this.#blindness()}.${this.#asOf()}${this.#foundation()}`;
     const age =
       this.#stream.heard == null ? 'Nothing was heard yet' : `What you see is ${lasting(this.#stream.age())} old`;
     if (state === 'stalled') return `The stream has stalled: ${why}. ${age}.`;
@@ -52,6 +52,39 @@ export class Status {
     const again =
       nextTry == null ? 'Trying now.' : `Trying again in ${lasting(Math.max(0, nextTry - performance.now()) + 999)}.`;
     return `The stream is cut: ${why}. ${age}. ${again}`;
+  }
+
+  /** Why the locks cannot be looked at: once for all nodes, each of which says more in its own view. */
+  #blindness() {
+    const { nodes, total, majority, voting } = this.#store.nodes;
+    // A majority votes, and was late.
+    if (voting >= majority) return briefly(this.#store.look.trouble);
+    const silent = nodes.filter(({ state }) => state !== 'voting');
+    const states = [...new Set(silent.map(({ state }) => state))].map((state) => {
+      const many = silent.filter((node) => node.state === state).length;
+      return `${many} ${many === 1 ? 'is' : 'are'} ${STATES[state] ?? state}`;
+    });
+    return [`${voting} of ${total} vote`, ...states].join(', ');
+  }
+
+  /** What to do about nodes that are new, as far as is known here, if there is no majority without them. */
+  #foundation() {
+    const { nodes, total, majority, voting } = this.#store.nodes;
+    const left = nodes
+      .filter(({ state, restarts }) => state === 'quarantined' && restarts === 0)
+      .map(({ quarantine_ms, heard }) => Math.max(0, quarantine_ms - (performance.now() - heard)))
+      .sort((a, b) => a - b);
+    // As soon as those with the least time left make up a majority.
+    const wait = left[majority - voting - 1];
+    if (wait == null) return '';
+    const which = `${left.length} of ${counted(total, 'node')} ${left.length === 1 ? 'is' : 'are'} new, or lost their memory`;
+    return ` ${which}, and may vote in ${lasting(wait)}; if no lock can be outstanding: quorlock nodes init --yes`;
+  }
+
+  #asOf() {
+    const { seen, locks } = this.#store;
+    if (seen != null) return ` They are as of ${lasting(performance.now() - seen)} ago.`;
+    return locks.size > 0 ? ' They are as of an earlier look.' : '';
   }
 
   #paintQuorum() {

@@ -38,6 +38,17 @@ export class Store {
     return this.nodes.nodes.find(({ node }) => node === url)?.state;
   }
 
+  /** Whether the locks cannot be looked at: what is known of them stands, and may be old. */
+  get isBlind() {
+    // Before the first look, whether it can have seen anything.
+    return this.look ? this.look.trouble != null : this.isKnown && this.nodes.voting < this.nodes.majority;
+  }
+
+  /** Whether a lock that is not among these is free. */
+  get isWhole() {
+    return this.isKnown && !this.isBlind && !this.look?.is_cut;
+  }
+
   /** How long a lock is still held, at most. */
   static left(lock) {
     return lock.left_ms == null ? null : Math.max(0, lock.left_ms - (clock.now() - lock.at_ms));
@@ -63,7 +74,7 @@ export class Store {
     for (const event of history.filter(isNews).reverse()) this._history(event);
     for (const event of [...outages.map(ofNode), ...lapses].filter(isNews).reverse()) this._history(event);
     this.isKnown = true;
-    this.seen ??= performance.now();
+    if (!this.isBlind) this.seen ??= performance.now();
     this.version += 1;
   }
 
@@ -104,6 +115,8 @@ export class Store {
 
   _look(look) {
     clock.hear(look.at_ms);
+    // That there is none means nothing while they cannot be looked at.
+    if (!this.look || this.isBlind !== (look.trouble != null)) this.version += 1;
     this.look = look;
     if (!look.trouble) this.seen = performance.now();
     this.#sample(look.at_ms / 1_000);

@@ -48,6 +48,9 @@ export const count = (number) => grouped.format(number);
 /** `1 lock`, `2 locks`. */
 export const counted = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
+/** What went wrong, without what each node has said of it. */
+export const briefly = (trouble) => trouble.split(';', 1)[0];
+
 /** Who, first by what it calls itself. */
 export function who(holder) {
   if (!holder) return '';
@@ -56,6 +59,9 @@ export function who(holder) {
 
 /** Where that is, if `who` has not said so. */
 export const where = (holder) => (holder?.label ? `${holder.host}:${holder.pid}` : '');
+
+/** Whether several may hold it at once. */
+export const isTogether = ({ mode }) => mode === 'shared' || mode === 'slots';
 
 /** How a lock is held. */
 export function mode(lock) {

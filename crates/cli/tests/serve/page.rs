@@ -70,6 +70,21 @@ fn a_phone_has_room_for_every_view_and_tells_why() {
 }
 
 #[test]
+fn a_phone_is_told_of_no_keys() {
+    holds("a_phone_is_told_of_no_keys");
+}
+
+#[test]
+fn every_word_has_room() {
+    holds("every_word_has_room");
+}
+
+#[test]
+fn words_of_a_chart_do_not_meet() {
+    holds("words_of_a_chart_do_not_meet");
+}
+
+#[test]
 fn a_keyed_lease_is_held_from_its_first_try_to_its_release() {
     holds("a_keyed_lease_is_held_from_its_first_try_to_its_release");
 }
@@ -85,8 +100,33 @@ fn what_is_missing_in_the_history_is_shown() {
 }
 
 #[test]
+fn of_a_free_lock_it_is_said_that_nobody_holds_it() {
+    holds("of_a_free_lock_it_is_said_that_nobody_holds_it");
+}
+
+#[test]
 fn break_works_with_confirmation() {
     holds("break_works_with_confirmation");
+}
+
+#[test]
+fn a_break_says_how_many_holds_it_ends() {
+    holds("a_break_says_how_many_holds_it_ends");
+}
+
+#[test]
+fn a_break_is_for_those_who_were_named() {
+    holds("a_break_is_for_those_who_were_named");
+}
+
+#[test]
+fn a_break_that_comes_too_late_is_asked_anew() {
+    holds("a_break_that_comes_too_late_is_asked_anew");
+}
+
+#[test]
+fn a_break_is_not_asked_for_in_another_view() {
+    holds("a_break_is_not_asked_for_in_another_view");
 }
 
 #[test]
@@ -108,6 +148,23 @@ fn without_a_majority_it_is_said_how_old_the_locks_are() {
         "take the majority away" => servers[..2].iter().for_each(RedisServer::freeze),
         "give it back" => servers[..2].iter().for_each(RedisServer::thaw),
         step => panic!("it prints {step}"),
+    });
+}
+
+#[test]
+fn of_locks_that_were_never_seen_nothing_is_said() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
+    let service = Service::with(&user, &[&["--nodes", &nodes][..], &LONG].concat());
+    eventually("all are in quarantine", || {
+        let nodes = service.get("/v1/nodes").body["nodes"].clone();
+        nodes.as_array().is_some_and(|nodes| nodes.iter().all(|node| node["state"] == "quarantined"))
+    });
+    claim(&service, "of_locks_that_were_never_seen_nothing_is_said", &[], |step| {
+        assert_eq!(step, "declare them");
+        let init = [&["nodes", "init", "--yes", "--nodes", &nodes][..], &LONG].concat();
+        eventually("they are declared", || user.run(&init).status.success());
     });
 }
 
@@ -142,6 +199,11 @@ fn a_bearer_token_is_asked_for_and_kept_in_the_tab_only() {
     let service = Service::with(&user, &["--clients", &clients(&user)]);
     let name = "a_bearer_token_is_asked_for_and_kept_in_the_tab_only";
     claim(&service, name, &[READER], |step| panic!("{name} prints {step}"));
+}
+
+#[test]
+fn an_address_that_leads_nowhere_leads_to_the_locks() {
+    holds("an_address_that_leads_nowhere_leads_to_the_locks");
 }
 
 #[test]

@@ -7,11 +7,12 @@ import { h, mark, shape, write } from '../dom.js';
 import { drawLeft, drawWhat, empty, standing } from '../draw.js';
 import { Store, identity } from '../store.js';
 import { drawTimeline, leases, timelineElement } from '../timeline.js';
-import { count, counted, lasting, mode, moment, precisely, where, who } from '../words.js';
+import { briefly, count, counted, lasting, mode, moment, precisely, where, who } from '../words.js';
 
 /** How much of its history is read, and how much of that is listed. */
 const HISTORY_READ = 200;
 const HISTORY_SHOWN = 40;
+const NOT_KNOWN = 'Not known.';
 
 export function lock({ store, place }) {
   const { name } = place;
@@ -19,46 +20,49 @@ export function lock({ store, place }) {
   let earlier = [];
   let trouble = '';
   let drawn = '';
+  let paintBreaking = () => {};
 
   const state = h('p', { class: 'lock-state' });
   const button = h(
     'button',
-    { type: 'button', class: 'danger', onclick: () => askToBreak(store.locks.get(name), say) },
+    { type: 'button', class: 'danger', onclick: breakIt },
     'Break…',
   );
   const said = h('p', { class: 'said', role: 'status' });
   const left = h('div', { class: 'left large' });
   const facts = h('dl', { class: 'facts' });
+  const nobody = h('p', { class: 'dim' });
   const line = h('ol', { class: 'line' });
   const lineWords = h('p', { class: 'dim' });
   const strip = timelineElement();
   const nodes = h('tbody');
+  const nodeWords = h('p', { class: 'dim' });
+  const nodeTable = wide('Node by node', ['Node', 'Says', 'Fence', 'Time left', 'Waiters'], nodes);
   const events = h('tbody');
+  const eventTable = wide('What happened', ['When', 'What', 'Who', 'Fence', 'Why, how long'], events);
   const eventWords = h('p', { class: 'dim' });
   const element = h(
     'section',
     { class: 'view scrolls one', 'aria-label': `The lock ${name}`, tabindex: 0 },
     h('header', { class: 'lock-head' }, h('h1', { class: 'mono' }, name), state, button),
     said,
-    panel('Holder', 'who-has-it', left, facts),
+    panel('Holder', 'who-has-it', left, facts, nobody),
     panel('In line', 'in-line', lineWords, line),
-    panel('Node by node', 'by-node', wide('Node by node', ['Node', 'Says', 'Fence', 'Time left', 'Waiters'], nodes)),
+    panel('Node by node', 'by-node', nodeWords, nodeTable),
     panel('Timeline', 'whole', strip),
-    panel(
-      'What happened',
-      'whole',
-      eventWords,
-      wide('What happened', ['When', 'What', 'Who', 'Fence', 'Why, how long'], events),
-    ),
+    panel('What happened', 'whole', eventWords, eventTable),
   );
 
   historyOf(name, HISTORY_READ).then(
     (found) => ((earlier = found), paint()),
-    (error) => ((trouble = `The history cannot be read: ${error.message}`), paint()),
+    (error) => ((trouble = `The history cannot be read: ${briefly(error.message)}.`), paint()),
   );
 
-  function say(text) {
-    write(said, text);
+  function breakIt() {
+    paintBreaking = askToBreak(
+      () => store.locks.get(name),
+      (text) => write(said, text),
+    );
   }
 
   /** What was read, and what the stream has told since. */
@@ -71,15 +75,22 @@ export function lock({ store, place }) {
   function paint() {
     const lock = store.locks.get(name);
     mark(button, 'disabled', !lock?.held || lock.broken);
-    write(state, stateInWords(lock));
+    const isFree = store.isWhole;
+    write(state, lock || isFree ? stateInWords(lock) : 'not known');
     mark(state, 'data-odd', lock?.broken);
-    left.hidden = !lock?.held;
+    left.hidden = facts.hidden = !lock?.held;
+    nobody.hidden = lock?.held;
+    nodeTable.hidden = !lock;
+    nodeWords.hidden = Boolean(lock);
+    write(nobody, lock || isFree ? nobodyInWords(lock) : NOT_KNOWN);
+    write(nodeWords, isFree ? 'No node has anything of it.' : NOT_KNOWN);
     if (lock) drawLeft(left, lock);
+    paintBreaking();
     const list = happened();
     const past = leases(list, lock);
     drawTimeline(strip, past);
-    paintFacts(lock);
-    paintLine(lock);
+    if (lock?.held) paintFacts(lock);
+    paintLine(lock, lock || isFree ? 'Nobody waits.' : NOT_KNOWN);
     // What does not move is drawn when it changes.
     const key = `${list.length} ${list[0]?.at_ms} ${trouble}`;
     if (drawn !== key) paintEvents(list);
@@ -88,16 +99,14 @@ export function lock({ store, place }) {
   }
 
   function paintFacts(lock) {
-    const facts_ = lock?.held
-      ? [
-          ['Who', who(lock.holder) || 'unknown'],
-          ['Where', where(lock.holder) || (lock.holder ? '' : 'it did not say')],
-          ['Held as', mode(lock)],
-          ['For', lasting(Store.age(lock))],
-          ['Renewals', count(lock.renewals)],
-          ['Fence', lock.fence ?? `none; digest ${lock.digest}`],
-        ].filter(([, value]) => value !== '')
-      : [['Who', 'nobody']];
+    const facts_ = [
+      ['Who', who(lock.holder) || 'unknown'],
+      ['Where', where(lock.holder) || (lock.holder ? '' : 'it did not say')],
+      ['Held as', mode(lock)],
+      ['For', lasting(Store.age(lock))],
+      ['Renewals', count(lock.renewals)],
+      ['Fence', lock.fence ?? `none; digest ${lock.digest}`],
+    ].filter(([, value]) => value !== '');
     const key = facts_.map(([label]) => label).join();
     if (facts.key !== key) {
       facts.key = key;
@@ -106,14 +115,14 @@ export function lock({ store, place }) {
     facts.querySelectorAll('dd').forEach((dd, at) => write(dd, String(facts_[at][1])));
   }
 
-  function paintLine(lock) {
+  function paintLine(lock, nobodyWaits) {
     const waiting = lock?.waiting ?? 0;
     const shown = lock?.line ?? [];
     const more = waiting - shown.length;
     write(
       lineWords,
       waiting === 0
-        ? 'Nobody waits.'
+        ? nobodyWaits
         : more > 0 && shown.length > 0
           ? `The first ${shown.length} of ${counted(waiting, 'waiter')}.`
           : counted(waiting, 'waiter'),
@@ -131,6 +140,7 @@ export function lock({ store, place }) {
   function paintEvents(list) {
     write(eventWords, trouble || (list.length === 0 ? 'Nothing that the nodes remember.' : ''));
     eventWords.hidden = !eventWords.textContent;
+    eventTable.hidden = list.length === 0;
     const grants = list.filter((event) => event.what === 'granted');
     const granted = new Map(grants.map((event) => [event.fence, event.at_ms]));
     events.replaceChildren(...list.slice(0, HISTORY_SHOWN).map((event) => eventRow(event, granted)));
@@ -163,6 +173,10 @@ function stateInWords(lock) {
   if (lock.broken) return 'broken, and draining';
   if (lock.held) return `held, ${mode(lock)}`;
   return lock.waiting > 0 ? 'free, and waited for' : 'undecided';
+}
+
+function nobodyInWords(lock) {
+  return lock?.mode ? 'The nodes do not agree on who holds it.' : 'Nobody holds it.';
 }
 
 function nodeRow(store, lock, at) {
@@ -202,7 +216,7 @@ function pickOne() {
     h('h1', { class: 'unseen' }, 'One lock'),
     empty(
       'Which lock?',
-      'Pick one among all locks: j and k move, Enter opens.',
+      h('p', {}, 'Pick one among all locks', h('span', { class: 'by-key' }, ': j and k move, Enter opens'), '.'),
       h('p', {}, h('a', { href: '#/locks' }, 'To the locks')),
     ),
   );

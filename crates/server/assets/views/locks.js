@@ -1,5 +1,6 @@
 // All locks: who has what, for how long still, and who waits.
 
+import { bearer } from '../bearer.js';
 import { Choice } from '../choice.js';
 import { h, mark, write } from '../dom.js';
 import { drawDots, drawLeft, drawWaiting, drawWho, empty } from '../draw.js';
@@ -146,6 +147,7 @@ export function locks({ store, place, go }) {
 
   function summarise() {
     const all = [...store.locks.values()];
+    if (store.isBlind && all.length === 0) return '';
     const waited = all.reduce((sum, lock) => sum + (lock.waiting > 0 ? 1 : 0), 0);
     const waiters = all.reduce((sum, lock) => sum + lock.waiting, 0);
     const shown =
@@ -156,14 +158,23 @@ export function locks({ store, place, go }) {
     return shown + waiting + (store.look?.is_cut ? '; there are more, which are not shown' : '');
   }
 
+  function kindOfNothing() {
+    if (!store.isKnown) return 'unknown';
+    if (store.locks.size > 0) return 'filtered';
+    return store.isBlind ? 'blind' : 'free';
+  }
+
   function tellNothing() {
     nothing.hidden = table.items.length > 0;
     if (nothing.hidden) return;
-    const key = !store.isKnown ? 'unknown' : store.locks.size > 0 ? 'filtered' : 'free';
+    const key = kindOfNothing();
     if (nothing.key === key) return;
     nothing.key = key;
-    const call = `curl -s ${location.origin}/v1/leases --json '{"name": "hello", "ttl_ms": 30000, "label": "first"}'`;
+    const bearing = bearer() ? ` -H "Authorization: Bearer $TOKEN"` : '';
+    const call = `curl -s ${location.origin}/v1/leases${bearing} --json '{"name": "hello", "ttl_ms": 30000, "label": "first"}'`;
     const said = {
+      // The banner says why.
+      blind: () => '',
       unknown: () => empty('Looking at the nodes', 'Locks appear as soon as a majority has answered.'),
       filtered: () =>
         empty(

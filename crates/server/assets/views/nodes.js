@@ -111,7 +111,7 @@ class Panel {
     // The countdown says when; the text of the moment it was told would stand still.
     const trouble =
       node.state === 'quarantined'
-        ? 'It lost its memory: until all that it may have forgotten has lapsed, it does not vote.'
+        ? `${node.restarts > 0 ? 'It' : 'It is new, or'} lost its memory: until all that it may have forgotten has lapsed, it does not vote.`
         : node.trouble;
     write(this.#trouble, trouble ?? '');
     this.#trouble.hidden = !trouble;

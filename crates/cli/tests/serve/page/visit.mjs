@@ -20,12 +20,17 @@ export class Visit {
   /** Every address that was asked for. */
   asked = [];
 
-  static async begin(address, { width = 1400, height = 860, colorScheme = 'light' } = {}) {
+  static async begin(address, { width = 1400, height = 860, colorScheme = 'light', isPhone = false } = {}) {
     const visit = new Visit();
     const args = process.getuid() === 0 ? ['--no-sandbox'] : [];
     const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
     visit.browser = await chromium.launch({ executablePath, args, timeout: PATIENCE_MS });
-    visit.context = await visit.browser.newContext({ viewport: { width, height }, colorScheme });
+    visit.context = await visit.browser.newContext({
+      viewport: { width, height },
+      colorScheme,
+      hasTouch: isPhone,
+      isMobile: isPhone,
+    });
     visit.context.setDefaultTimeout(PATIENCE_MS);
     visit.page = await visit.context.newPage();
     visit.address = address;

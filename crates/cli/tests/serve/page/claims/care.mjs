@@ -2,10 +2,14 @@
 
 import assert from 'node:assert/strict';
 
+import { Door } from '../door.mjs';
+import { Tale } from '../tale.mjs';
 import { address, caller, rest } from '../told.mjs';
 import { LONG_MS, Visit } from '../visit.mjs';
 
 const VIEWS = ['locks', 'lock', 'nodes', 'hot', 'history'];
+/** Words with less than this between them read as one. */
+const APART_PX = 2;
 
 export const care = {
   async nothing_serious_is_found_by_axe() {
@@ -58,6 +62,102 @@ export const care = {
     await visit.end();
   },
 
+  async a_phone_is_told_of_no_keys() {
+    for (const isPhone of [true, false]) {
+      const visit = await Visit.begin(address, { isPhone });
+      await visit.open('/lock');
+      const words = await (await visit.sees('.empty p', 'Pick one among all locks')).innerText();
+      assert.equal(/j and k move, Enter opens/.test(words), !isPhone, words);
+      await visit.end();
+    }
+  },
+
+  async every_word_has_room() {
+    const label = 'x'.repeat(60);
+    await caller.lock({ name: 'held', ttl_ms: LONG_MS, label });
+    const door = await Door.open(address);
+    const held = await Tale.of(address, 'held');
+    const [node] = held.nodes;
+    const on = (at, more) => ({ ...node, node: `redis://10.20.30.4${at}:6379`, waiting: 1_000, ...more });
+    const nodes = [on(0), on(1, { fence: 1 }), on(2, { held: false, fence: null, left_ms: null })];
+    const undecided = { ...held, name: 'undecided', held: false, holder: null, fence: null, left_ms: null, nodes };
+    const tale = new Tale([{ ...held, nodes }, undecided], ['voting', 'voting', 'voting']);
+    door.stream = tale.answer;
+    for (const width of [1400, 1100, 390]) {
+      const visit = await Visit.begin(door.address, { width });
+      const { page } = visit;
+      const fits = async (selector) => {
+        const [wide, room] = await page
+          .locator(selector)
+          .first()
+          .evaluate((element) => [element.scrollWidth, element.clientWidth]);
+        assert.ok(wide <= room, `${selector} of ${width} px: ${wide} px in ${room}`);
+      };
+      await visit.open();
+      const row = await visit.sees('.locks .space .row', 'undecided');
+      const [cell, words] = [await row.locator('.left').boundingBox(), await row.locator('.left .words').boundingBox()];
+      assert.equal(await row.locator('.left .words').textContent(), 'undecided');
+      await fits('.locks .space .row:has-text("undecided") .left .words');
+      assert.ok(words.x >= cell.x && words.x + words.width <= cell.x + cell.width, JSON.stringify([cell, words]));
+      await visit.open('/lock/held');
+      await visit.sees('.by-node', 'has another fence');
+      await fits('.by-node .wide');
+      await page.click('.lock-head button');
+      await visit.sees('dialog', label);
+      await fits('dialog');
+      await visit.end();
+    }
+    door.close();
+  },
+
+  async words_of_a_chart_do_not_meet() {
+    const door = await Door.open(address);
+    const tale = new Tale([], ['voting', 'voting', 'voting']);
+    door.stream = tale.answer;
+    const visit = await Visit.begin(door.address);
+    const { page } = visit;
+    await page.addInitScript(() => {
+      // Of each drawing, its words and where they are.
+      globalThis.drawn = new Map();
+      const { fillText, clearRect } = CanvasRenderingContext2D.prototype;
+      CanvasRenderingContext2D.prototype.clearRect = function (...where) {
+        globalThis.drawn.set(this, []);
+        clearRect.apply(this, where);
+      };
+      CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+        const size = this.measureText(text);
+        const [left, right] = [x - size.actualBoundingBoxLeft, x + size.actualBoundingBoxRight];
+        const [top, bottom] = [y - size.actualBoundingBoxAscent, y + size.actualBoundingBoxDescent];
+        if (text) globalThis.drawn.get(this)?.push({ text, left, right, top, bottom });
+        fillText.call(this, text, x, y);
+      };
+    });
+    await visit.open('/nodes');
+    // A time has to come by the edge, wherever that is now.
+    const began = Date.now();
+    let most = 0;
+    for (let second = 0; second < 60; second += 1) {
+      tale.look(began + 1_000 * second);
+      await new Promise((done) => setTimeout(done, 300));
+      const seen = await page.evaluate(() => [...globalThis.drawn.values()]);
+      for (const words of seen) {
+        most = Math.max(most, words.length);
+        for (const one of words) {
+          const meets = (other) =>
+            other !== one &&
+            one.left < other.right + APART_PX &&
+            other.left < one.right + APART_PX &&
+            one.top < other.bottom + APART_PX &&
+            other.top < one.bottom + APART_PX;
+          assert.deepEqual(words.filter(meets), [], `what meets ${one.text} in second ${second}`);
+        }
+      }
+    }
+    assert.ok(most >= 5, `a drawing has words on both axes: ${most}`);
+    await visit.end();
+    door.close();
+  },
+
   async no_lease_id_is_in_the_page() {
     const plain = await caller.lock({ name: 'secret', ttl_ms: LONG_MS, label: 'holder' });
     const owner = 'owner-0123456789abcdef0123456789abcdef';
@@ -93,8 +193,12 @@ export const care = {
     const visit = await Visit.begin(address);
     const { page } = visit;
     await page.goto(address);
+    await visit.sees('dialog.bearer', 'The service asks for a bearer token');
+    assert.equal(await page.locator('dialog.bearer .trouble').count(), 0, 'nothing was wrong yet');
     await page.fill('#bearer', 'wrong');
     await page.keyboard.press('Enter');
+    await visit.sees('dialog.bearer .trouble', 'That bearer token was wrong');
+    await visit.checked('a wrong token');
     // The wrong one is forgotten, and asked for again.
     await visit.until(
       'it is asked for again',
@@ -104,6 +208,7 @@ export const care = {
     await page.fill('#bearer', token);
     await page.keyboard.press('Enter');
     await visit.live();
+    await visit.sees('.empty pre', 'Authorization: Bearer $TOKEN');
     const kept = await page.evaluate(() => [
       JSON.stringify({ ...sessionStorage }),
       JSON.stringify({ ...localStorage }) + document.cookie + location.href,

@@ -141,6 +141,25 @@ export const locks = {
     await visit.end();
   },
 
+  async of_a_free_lock_it_is_said_that_nobody_holds_it() {
+    const visit = await Visit.begin(address);
+    await visit.open('/lock/free');
+    await visit.sees('.lock-state', 'free');
+    await visit.sees('.who-has-it', 'Nobody holds it.');
+    await visit.sees('.by-node', 'No node has anything of it.');
+    await visit.sees('.whole', 'Nothing that the nodes remember.');
+    assert.equal(await visit.page.locator('thead:visible').count(), 0, 'a table without rows');
+    await visit.checked('a free lock');
+    const lease = await caller.lock({ name: 'free', ttl_ms: LONG_MS, label: 'somebody' });
+    await visit.sees('.facts', 'somebody');
+    await visit.sees('.by-node tbody tr', 'has it');
+    assert.ok(await visit.page.locator('.who-has-it p').isHidden());
+    await caller.release(lease);
+    await visit.sees('.who-has-it', 'Nobody holds it.');
+    assert.ok(await visit.page.locator('.facts').isHidden());
+    await visit.end();
+  },
+
   async break_works_with_confirmation() {
     const lease = await caller.lock({ name: 'db/primary', ttl_ms: LONG_MS, label: 'stuck' });
     const visit = await Visit.begin(address);
@@ -280,6 +299,29 @@ export const locks = {
     await page.keyboard.press('Escape');
     await visit.until('Esc leads to the locks', hash, (here) => here.startsWith('#/locks'));
     for (const lease of leases) await caller.release(lease);
+    await visit.end();
+  },
+
+  async an_address_that_leads_nowhere_leads_to_the_locks() {
+    const visit = await Visit.begin(address);
+    const { page } = visit;
+    const hash = () => page.evaluate(() => location.hash);
+    for (const path of ['/nonsense', '/toString', '/lockss/x?filter=y']) {
+      await visit.open(path);
+      await visit.sees('.empty', 'Nothing is locked');
+      assert.equal(await hash(), '#/locks', path);
+    }
+    // Who skips the links stays in the view.
+    await visit.open('/nodes');
+    await visit.sees('.headline', 'One node');
+    await page.locator('.skip').focus();
+    await page.keyboard.press('Enter');
+    await visit.until(
+      'the view has the focus',
+      () => page.evaluate(() => document.activeElement.id),
+      (id) => id === 'main',
+    );
+    assert.equal(await hash(), '#/nodes');
     await visit.end();
   },
 };

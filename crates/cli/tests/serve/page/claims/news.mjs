@@ -113,11 +113,42 @@ export const news = {
     await caller.lock({ name: 'known before', ttl_ms: LONG_MS });
     await visit.sees('.locks .space .row', 'known before');
     await others('take the majority away');
-    await visit.sees('#banner', /The locks cannot be looked at: no quorum .* They are as of (\d+ m )?\d+ s ago/);
+    // What each node says of it is told once for all of them.
+    const told = /^The locks cannot be looked at: 1 of 3 vote, (2 are \w+|1 is \w+, 1 is \w+)\. They are as of (\d+ m )?\d+ s ago\.$/;
+    await visit.sees('#banner span', told);
     await visit.sees('#quorum', '1 of 3 vote: no majority');
     assert.equal(await visit.page.locator('.locks .space .row:not([hidden])').count(), 1, 'what was known stands');
+    const filter = () => visit.page.locator('main').evaluate((main) => getComputedStyle(main).filter);
+    assert.match(await filter(), /grayscale/);
+    await visit.page.keyboard.press('3');
+    await visit.sees('.headline', 'No majority');
+    assert.equal(await filter(), 'none', 'the nodes are as they are');
     await others('give it back');
     await visit.calm();
+    await visit.end();
+  },
+
+  async of_locks_that_were_never_seen_nothing_is_said() {
+    const visit = await Visit.begin(address);
+    const { page } = visit;
+    await page.goto(address);
+    const told = /^The locks cannot be looked at: 0 of 3 vote, 3 are in quarantine\. 3 of 3 nodes are new, or lost their memory/;
+    await visit.sees('#banner span', told);
+    await visit.sees('#banner span', /may vote in \d+ [hms].*; if no lock can be outstanding: quorlock nodes init --yes$/);
+    // The banner is there at once, and the view follows.
+    await page.locator('.empty').waitFor({ state: 'detached' });
+    assert.equal(await page.locator('.summary').textContent(), '');
+    await visit.checked('new nodes');
+    await page.goto(`${address}/#/lock/unknown`);
+    await visit.sees('.lock-state', 'not known');
+    await visit.sees('.who-has-it', 'Not known.');
+    await page.keyboard.press('3');
+    await visit.sees('.node[data-kind=wait]', 'It is new, or lost its memory');
+    await others('declare them');
+    await page.keyboard.press('1');
+    await visit.calm();
+    await visit.sees('.empty', 'Nothing is locked');
+    await visit.sees('.summary', '0 locks');
     await visit.end();
   },
 };

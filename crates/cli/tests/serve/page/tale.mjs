@@ -1,0 +1,58 @@
+// A stream that tells what a claim wants to be told, as the service would.
+
+export class Tale {
+  #locks;
+  #nodes;
+  #readers = new Set();
+
+  constructor(locks, states = ['voting']) {
+    const majority = Math.floor(states.length / 2) + 1;
+    const voting = states.filter((state) => state === 'voting').length;
+    const nodes = states.map((state, at) => ({
+      node: `redis://10.20.30.4${at}:6379`,
+      state,
+      trouble: null,
+      p50_us: 200,
+      p99_us: 900,
+      restarts: 0,
+    }));
+    this.#locks = new Map(locks.map((lock) => [lock.name, lock]));
+    this.#nodes = { total: nodes.length, majority, voting, can_lose: Math.max(0, voting - majority), nodes };
+  }
+
+  /** A lock as the service tells of it when it is asked. */
+  static async of(address, name) {
+    const lock = await (await fetch(`${address}/v1/locks/${encodeURIComponent(name)}`)).json();
+    return { ...lock, renewals: 0, at_ms: Date.now() };
+  }
+
+  /** Answers a request for the stream. */
+  answer = (response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    this.#readers.add(response);
+    const locks = [...this.#locks.values()];
+    tell(response, 'snapshot', { at_ms: Date.now(), nodes: this.#nodes, locks, history: [] });
+    const turn = setInterval(() => this.look(), 1_000);
+    response.on('close', () => {
+      clearInterval(turn);
+      this.#readers.delete(response);
+    });
+  };
+
+  /** A lock is like this now. */
+  change(lock) {
+    this.#locks.set(lock.name, lock);
+    this.#say('lock', lock);
+  }
+
+  /** Tells of a look, by default of one that was just made. */
+  look(at_ms = Date.now()) {
+    this.#say('look', { at_ms, took_ms: 20, locks: this.#locks.size, is_cut: false, trouble: null });
+  }
+
+  #say(event, data) {
+    for (const reader of this.#readers) tell(reader, event, data);
+  }
+}
+
+const tell = (reader, event, data) => reader.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
