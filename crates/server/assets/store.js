@@ -8,6 +8,17 @@ const HISTORY_MAX = 5_000;
 /** How many round trips are remembered of each node: half an hour. */
 const SAMPLES_MAX = 1_800;
 
+/** How far apart the clocks of two who hold a lock one after the other may be. */
+const CLOCKS_APART_MS = 100;
+
+const isAlone = ({ mode }) => mode === 'exclusive' || mode === 'reentrant';
+
+/** Whether one was before the other, whatever their clocks say: a lock is let go of before it is granted again. */
+function isBefore(one, other) {
+  if (one.what !== 'released' || other.what !== 'granted' || one.name !== other.name) return false;
+  return one.fence < other.fence && isAlone(one) && isAlone(other) && one.at_ms - other.at_ms <= CLOCKS_APART_MS;
+}
+
 export class Store {
   locks = new Map();
   nodes = { total: 0, majority: 0, voting: 0, can_lose: 0, nodes: [] };
@@ -105,12 +116,20 @@ export class Store {
   }
 
   _history(event) {
-    // Nodes are seen at once, and what happened to locks is read a moment later.
-    let at = 0;
-    while (at < this.history.length && this.history[at].at_ms > event.at_ms) at += 1;
-    this.history.splice(at, 0, event);
+    this.history.splice(this.#placeOf(event), 0, event);
     this.heat.hear(event);
     if (this.history.length > HISTORY_MAX) this.history.length = HISTORY_MAX;
+  }
+
+  /** Nodes are seen at once, and what happened to locks is read a moment later. */
+  #placeOf(event) {
+    let at = 0;
+    for (const [below, known] of this.history.entries()) {
+      if (known.at_ms < event.at_ms - CLOCKS_APART_MS) break;
+      if (isBefore(known, event)) break;
+      if (known.at_ms > event.at_ms || isBefore(event, known)) at = below + 1;
+    }
+    return at;
   }
 
   _look(look) {

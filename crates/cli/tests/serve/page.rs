@@ -95,6 +95,11 @@ fn a_lease_that_nobody_renews_is_among_the_losses() {
 }
 
 #[test]
+fn a_lock_is_let_go_before_it_is_granted_again() {
+    holds("a_lock_is_let_go_before_it_is_granted_again");
+}
+
+#[test]
 fn what_is_missing_in_the_history_is_shown() {
     holds("what_is_missing_in_the_history_is_shown");
 }

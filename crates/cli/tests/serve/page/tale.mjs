@@ -45,6 +45,11 @@ export class Tale {
     this.#say('lock', lock);
   }
 
+  /** Something has happened to a lock. */
+  happen(event) {
+    this.#say('history', event);
+  }
+
   /** Tells of a look, by default of one that was just made. */
   look(at_ms = Date.now()) {
     this.#say('look', { at_ms, took_ms: 20, locks: this.#locks.size, is_cut: false, trouble: null });

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 
 import { Door } from '../door.mjs';
+import { Tale } from '../tale.mjs';
 import { address, caller, others } from '../told.mjs';
 import { LONG_MS, Visit } from '../visit.mjs';
 
@@ -28,6 +29,39 @@ export const news = {
     await visit.checked('a restart');
     await visit.page.reload();
     await visit.sees('.history .space .row', 'restarted');
+    await visit.end();
+  },
+
+  async a_lock_is_let_go_before_it_is_granted_again() {
+    const at_ms = Date.now();
+    const event = (after, what, fence, more) => {
+      const by = { host: 'h', pid: 1, label: `${what} ${fence}` };
+      return { at_ms: at_ms + after, name: 'a', what, fence, by, mode: 'exclusive', reason: '', ...more };
+    };
+    const tale = new Tale([]);
+    const door = await Door.open(address);
+    door.stream = tale.answer;
+    const visit = await Visit.begin(door.address);
+    await visit.open('/history');
+    await visit.calm();
+    // The clocks of those who hold it are apart: in the order in which it is told, and in the other.
+    tale.happen(event(0, 'granted', 1));
+    tale.happen(event(12, 'released', 1));
+    tale.happen(event(11, 'granted', 2));
+    tale.happen(event(20, 'granted', 3));
+    tale.happen(event(22, 'released', 2));
+    // What is about another lock, or was noticed late, stands where it is.
+    tale.happen(event(30, 'released', 1, { name: 'b' }));
+    tale.happen(event(500, 'lost', 2));
+    const row = visit.page.locator('.space .row:not([hidden])');
+    await visit.until(
+      'all are there',
+      () => row.count(),
+      (count) => count === 7,
+    );
+    const told = (await row.allTextContents()).map((text) => /(granted|released|lost) \d/.exec(text)[0]);
+    const order = ['lost 2', 'released 1', 'granted 3', 'released 2', 'granted 2', 'released 1', 'granted 1'];
+    assert.deepEqual(told, order);
     await visit.end();
   },
 
