@@ -154,8 +154,8 @@ pub enum AcquireError {
         /// How many it has.
         stored: u32,
     },
-    /// The asker reads what it wants to write: it would wait for itself.
-    #[error("{name:?} is read by the same owner, who would wait for itself: release the read lease before writing")]
+    /// The asker reads what it wants to have alone: it would wait for itself.
+    #[error("{name:?} is read by the same owner, who would wait for itself: release the read lease first")]
     Upgrade {
         /// What was to be locked.
         name: Name,

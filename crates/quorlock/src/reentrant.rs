@@ -15,7 +15,9 @@ use crate::recipe::{Patience, Recipe, settings};
 ///
 /// Made by [`Client::reentrant`](crate::Client::reentrant), with an owner of its own; clones are the same owner. Each
 /// entry is a [`Lease`] that is renewed and released by itself, and the lock is free when the last one is. All entries
-/// have one fence. Owners can be passed to another task, or with [`Owner::reveal`] to another process.
+/// have one fence. Owners can be passed to another task, or with [`Owner::reveal`] to another process. An owner that reads
+/// the same name, as a party of an [`RwLock`](crate::RwLock), is told so with [`AcquireError::Upgrade`] rather than left to wait for
+/// itself.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -137,3 +137,18 @@ fn replicas_share_their_locks() {
     other.release(&granted);
     one.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
 }
+
+#[test]
+fn a_holder_whose_lease_was_broken_is_told_so() {
+    let user = User::new();
+    let service = Service::start(&user);
+    for mode in ["drain", "now"] {
+        let granted = service.lock(&json!({"name": mode})).expect(201);
+        let ask = json!({"fence": granted.body["fence"], "mode": mode, "reason": "its host is on fire"});
+        service.post(&format!("/v1/locks/{mode}/break"), &ask).expect(200);
+        let lost = service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+        assert!(lost.text("detail").contains("broken: the history has by whom, and why"), "{lost:?}");
+        let told = service.get(&format!("/v1/history?name={mode}")).expect(200).body.to_string();
+        assert!(told.contains("its host is on fire"), "{told}");
+    }
+}

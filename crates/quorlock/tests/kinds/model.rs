@@ -46,7 +46,7 @@ pub(crate) fn any() -> BoxedStrategy<Ask> {
 pub(crate) enum Outcome {
     Granted,
     Refused,
-    /// The party reads what it wants to write.
+    /// The party reads what it wants alone.
     Upgrade,
     /// It is held with so many permits.
     Permits(u32),
@@ -64,7 +64,9 @@ impl Model {
         match (*held, ask) {
             (Ask::Enter(owner), Ask::Enter(other)) if owner == other => Outcome::Granted,
             (Ask::Read(_), Ask::Read(_)) => Outcome::Granted,
-            (Ask::Read(_), Ask::Write(party)) if self.holds.contains(&Ask::Read(party)) => Outcome::Upgrade,
+            (Ask::Read(_), Ask::Write(party) | Ask::Enter(party)) if self.holds.contains(&Ask::Read(party)) => {
+                Outcome::Upgrade
+            }
             (Ask::Slot(permits), Ask::Slot(other)) if permits != other => Outcome::Permits(permits),
             (Ask::Slot(permits), Ask::Slot(_)) if self.holds.len() < permits as usize => Outcome::Granted,
             _ => Outcome::Refused,

@@ -104,7 +104,7 @@ impl Play<'_> {
         };
         match (asked, ask) {
             (Ok(lease), _) => lease.ok_or(Outcome::Refused),
-            (Err(AcquireError::Upgrade { .. }), Ask::Write(_)) => Err(Outcome::Upgrade),
+            (Err(AcquireError::Upgrade { .. }), Ask::Write(_) | Ask::Enter(_)) => Err(Outcome::Upgrade),
             (Err(AcquireError::Permits { asked, stored, .. }), Ask::Slot(permits)) if asked == permits => {
                 Err(Outcome::Permits(stored))
             }
