@@ -257,14 +257,22 @@ fn crowd() -> impl Strategy<Value = Vec<Letter>> {
             (bid(), ttl(), prop_oneof![4 => Just(true), 1 => Just(false)])
                 .prop_map(|(fence, ttl, repair)| Kind::Renew { fence, ttl, holder: "7 host ", repair })
         };
+    let acquire = || {
+        (bid(), ttl(), waiter()).prop_map(|(fence, ttl, waiter)| Kind::Acquire {
+            fence,
+            ttl,
+            holder: "7 host ",
+            waiter,
+        })
+    };
     let scripted = prop_oneof![
-        8 => (bid(), ttl(), waiter())
-            .prop_map(|(fence, ttl, waiter)| Kind::Acquire { fence, ttl, holder: "7 host ", waiter }),
+        8 => acquire(),
         8 => Just(Kind::Release { tombstone: None, parting: None }),
         1 => (0..TICKETS.len()).prop_map(|who| Kind::Release { tombstone: None, parting: Some(Away::Yield(who)) }),
         1 => renew(),
         1 => Just(Kind::Check),
     ];
+    let acquired = prop_oneof![12 => acquire(), 1 => Just(Kind::Release { tombstone: None, parting: None })];
     let renewed = prop_oneof![12 => renew(), 1 => Just(Kind::Release { tombstone: None, parting: None })];
     let plain = prop_oneof![
         2 => ttl().prop_map(|ttl| Kind::PlainAcquire { ttl }),
@@ -276,7 +284,8 @@ fn crowd() -> impl Strategy<Value = Vec<Letter>> {
     };
     prop_oneof![
         3 => vec(letter(scripted.boxed()), 2..8),
-        2 => vec(letter(renewed.boxed()), 2..8),
+        3 => vec(letter(acquired.boxed()), 2..8),
+        5 => vec(letter(renewed.boxed()), 2..8),
         1 => vec(letter(plain.boxed()), 2..8),
     ]
 }
