@@ -4,7 +4,7 @@ use quorlock_testkit::{RedisServer, eventually};
 use serde_json::{Value, json};
 
 use crate::common::User;
-use crate::service::{Answer, LONG, LONG_MS, Service, agent, cluster};
+use crate::service::{Answer, LONG, LONG_MS, Service, agent, answer, cluster};
 
 fn names(page: &Value) -> Vec<&str> {
     page["locks"].as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()
@@ -266,4 +266,20 @@ fn a_demonstration_has_something_to_look_at() {
     };
     eventually("there is a lot going on", || busy(&service.get("/v1/locks").expect(200).body));
     service.lock(&json!({"name": "mine"})).expect(201);
+}
+
+#[test]
+fn one_client_follows_no_more_than_its_share() {
+    const FOLLOWERS: usize = 64;
+    let user = User::new();
+    let service = Service::start(&user);
+    let mut following: Vec<_> = (0..FOLLOWERS).map(|_| service.follow(None)).collect();
+    let ask = || answer(agent(None).get(service.url("/v1/events")).call());
+    let refused = ask().problem(429, "rate-limited");
+    assert!(refused.text("detail").contains("64 streams"), "{refused:?}");
+    drop(following.pop());
+    eventually("there is room again", || {
+        let asked = agent(None).get(service.url("/v1/events")).call().unwrap();
+        asked.status() == 200
+    });
 }
