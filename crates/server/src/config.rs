@@ -48,6 +48,12 @@ impl Config {
             linger: true,
         }
     }
+
+    /// Whether it is for whoever is on this machine: nobody has to show who it is.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        let by_certificate = self.tls.as_ref().is_some_and(Tls::knows_clients);
+        self.clients.is_none() && !by_certificate && !self.danger_no_auth
+    }
 }
 
 /// What a caller may ask for at most. The ttl is bounded by the cluster's `max_ttl`, names by

@@ -19,7 +19,7 @@ use crate::problem::{Code, Problem};
 use crate::rate::{FORGET_EVERY, share_of};
 use crate::service::Service;
 use crate::threads::{self, Threads};
-use crate::tls::{Tls, TlsError};
+use crate::tls::TlsError;
 
 /// After an error of the listener itself, as when there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -77,9 +77,7 @@ impl Server {
     /// Dropping the future closes what was opened.
     pub async fn bind(mut config: Config) -> Result<Self, ServeError> {
         let address = config.listen;
-        let by_certificate = config.tls.as_ref().is_some_and(Tls::knows_clients);
-        let knows_clients = config.clients.is_some() || by_certificate;
-        if !knows_clients && !config.danger_no_auth && !address.ip().is_loopback() {
+        if config.is_of_this_machine() && !address.ip().is_loopback() {
             return Err(ServeError::Open { address });
         }
         let acceptor = match &config.tls {

@@ -12,7 +12,6 @@ use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::rate::Rates;
-use crate::tls::Tls;
 use crate::view::NodesView;
 
 /// What every call has at hand. Clones share everything.
@@ -36,8 +35,7 @@ struct Inner {
 
 impl Service {
     pub(crate) fn new(config: Config, aside: Aside, stopping: watch::Receiver<bool>) -> Self {
-        let by_certificate = config.tls.as_ref().is_some_and(Tls::knows_clients);
-        let is_of_this_machine = config.clients.is_none() && !by_certificate && !config.danger_no_auth;
+        let is_of_this_machine = config.is_of_this_machine();
         let Config { client, limits, clients, .. } = config;
         let nodes = client.nodes().len();
         let hub = Hub::new(client.clone(), stopping.clone());
