@@ -51,8 +51,8 @@ pub use semaphore::Semaphore;
 
 /// A set of nodes, and the locks on them. See [`crate::Client`].
 ///
-/// When the last `Client` and lock are dropped, every lease that is still alive is released; the client's thread ends
-/// once it has delivered that. A process that ends sooner leaves it to the ttl: [`close`](Self::close) waits.
+/// The client's thread ends when the last `Client`, lock and lease are dropped, once it has delivered the releases. A
+/// process that ends sooner leaves what is not delivered to the ttl: [`close`](Self::close) waits.
 #[derive(Clone, Debug)]
 pub struct Client {
     // Dropped first: closing what is held is what the background then has to deliver.

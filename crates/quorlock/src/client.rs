@@ -31,9 +31,10 @@ use crate::stats::{NodeStats, Stats};
 
 /// A set of nodes, and the locks on them. Clones share everything and are cheap.
 ///
-/// Its connections live on the runtime that `connect` ran on. When the last `Client` and [`Lock`] are dropped, every
-/// lease that is still alive is released, and the connections end once they have delivered what they owe. When the
-/// runtime itself is dropped, the client is closed as well, and what was not delivered lapses with its ttl.
+/// Its connections live on the runtime that `connect` ran on. They end when the last `Client`, [`Lock`] and
+/// [`Lease`](crate::Lease) are dropped, once they have delivered what they owe. [`close`](Self::close) ends them earlier,
+/// and every lease with them. When the runtime itself is dropped, the client is closed as well, and what was not delivered
+/// lapses with its ttl.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -373,7 +374,7 @@ impl Client {
     }
 }
 
-/// Held by clients and locks; when the last of them goes, so does everything they hold.
+/// Shared by clients, locks and leases. Closes the client when the last of them is dropped.
 pub(crate) struct Handle {
     pub(crate) cluster: Arc<Cluster>,
 }

@@ -103,7 +103,8 @@ impl Election {
     /// Who leads now, and then every change of it: for followers. `None` while nobody leads.
     ///
     /// It looks about once a second, or three times in a ttl if that is more often, so terms that are shorter than that
-    /// may be passed over. While no majority can tell, it says nothing. It ends with its client.
+    /// may be passed over. While no majority can tell, it says nothing. It keeps the client open, and ends
+    /// when the client is closed.
     pub fn changes(&self) -> impl Stream<Item = Option<Leader>> + Send + use<> {
         let pace = self.lock.recipe().order_ttl().map_or(POLL_MAX, |ttl| (ttl / 3).min(POLL_MAX));
         stream::unfold((self.clone(), None), move |(election, told)| async move {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{LeaseId, Name};
 
+use crate::client::Handle;
 use crate::error::{ExtendError, FenceError, LostError, ReleaseError};
 use crate::handed::HandedLease;
 use crate::keeper::Held;
@@ -17,16 +18,20 @@ use crate::keeper::Held;
 /// held up: watch [`lost`](Self::lost), ask [`ensure`](Self::ensure) before each step, and pass the
 /// [`fence`](Self::fence) to whatever the lock protects, so that it can refuse a step that comes too late.
 ///
-/// Dropping a lease gives the lock back, without waiting and without blocking. It ends with its client, too: when the
-/// last [`Client`](crate::Client) and [`Lock`](crate::Lock) are dropped, everything they hold is released.
+/// Dropping a lease gives the lock back, without waiting and without blocking. A lease keeps its client's connections
+/// open, so it holds the lock also after the last [`Client`](crate::Client) and [`Lock`](crate::Lock) are dropped.
+/// [`Client::close`](crate::Client::close) ends it. A lease that is leaked ([`std::mem::forget`]) is renewed until the
+/// lifetime limit of its [`Renewals`](crate::Renewals), by default one hour.
 #[must_use = "a lease that is dropped at once protects nothing"]
 pub struct Lease {
     held: Arc<Held>,
+    /// Keeps the client open. Dropped after the release is queued.
+    _client: Arc<Handle>,
 }
 
 impl Lease {
-    pub(crate) fn new(held: Arc<Held>) -> Self {
-        Self { held }
+    pub(crate) fn new(held: Arc<Held>, client: Arc<Handle>) -> Self {
+        Self { held, _client: client }
     }
 
     #[cfg(feature = "sim")]
@@ -114,7 +119,7 @@ impl Lease {
 
     /// Gives up the guard without giving the lock back: nobody renews it from now on, and what is returned can be
     /// extended, checked and released by any client of these nodes. It lasts for its ttl from the last renewal, and does
-    /// not end with this client. While the client lives, nodes that had not granted it yet are still asked to, for as long
+    /// not end with this client, nor keep it open. While the client lives, nodes that had not granted it yet are still asked to, for as long
     /// as it surely holds without a renewal. On an SQLite node it may end with this process, unless the client was built to be
     /// [outlived by its leases](crate::ClientBuilder::outlived_by_leases).
     ///

@@ -19,7 +19,7 @@ impl Leases {
         Self { by_id: Mutex::new(Some(ById::default())) }
     }
 
-    /// Remembers a lease, to be ended with the client. `false` when the client is closed already.
+    /// Remembers a lease, to be ended when the client closes. `false` when the client is closed already.
     pub(crate) fn add(&self, id: LeaseId, held: &Arc<Held>) -> bool {
         let mut leases = self.by_id();
         leases.as_mut().map(|leases| leases.insert(id, Arc::downgrade(held))).is_some()

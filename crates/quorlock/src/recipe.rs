@@ -207,7 +207,7 @@ impl Recipe {
                 let held = Held::keep(cluster, &order.place, terms, won, mark, owner.cloned());
                 let held = held.map_err(|_| AcquireError::Closed)?;
                 legacy.pass_to(id, &(Arc::clone(&held) as Arc<dyn Voter>));
-                Ok(Lease::new(held))
+                Ok(Lease::new(held, Arc::clone(&self.handle)))
             }
             Decision::Lost(defeat) => {
                 cluster.counters.defeated(defeat.verdict);

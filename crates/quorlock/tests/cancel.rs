@@ -282,7 +282,7 @@ async fn work_that_panics_or_is_dropped_gives_the_lock_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leases_end_with_their_client() {
+async fn leases_end_when_their_client_is_closed() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.direct()).await;
     let mut leases = Vec::new();
@@ -292,7 +292,7 @@ async fn leases_end_with_their_client() {
     std::mem::forget(client.lock("forgotten").acquire().await.unwrap());
     cluster.stands_on("quorlock:forgotten", &[0, 1, 2, 3, 4]).await;
     let lost = leases[0].lost();
-    drop(client);
+    client.close(DRAINING).await.unwrap();
     cluster.cleared().await;
     assert_eq!(soon(lost).await, LostError::Closed);
     for lease in &leases {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use common::long::{LONG, Wired, connected, each, more, soon, votes};
+use common::long::{DRAINING, LONG, Wired, connected, each, more, soon, votes};
 use common::{Cluster, TTL};
 use quorlock::{Client, Drift, ExtendError, FenceError, Lease, LostError, Renewals, RunError};
 use quorlock_testkit::{RedisServer, eventually_async};
@@ -185,7 +185,7 @@ async fn nothing_is_renewed_after_the_release_or_the_end_of_the_client() {
     cluster.cleared().await;
 
     let lease = kept.acquire().await.unwrap();
-    drop((client, released, dropped, kept));
+    client.close(DRAINING).await.unwrap();
     cluster.cleared().await;
     periods(&cluster, &other, 10).await;
     // What is put back now would stay.

@@ -55,7 +55,7 @@ impl Election {
     }
 }
 
-/// Waits for each change of the leader: `None` while nobody leads. It ends with its client.
+/// Waits for each change of the leader: `None` while nobody leads. It ends when the client is closed.
 pub struct Changes {
     stream: Pin<Box<dyn Stream<Item = Option<Leader>> + Send>>,
     background: Arc<Background>,

@@ -33,20 +33,32 @@ fn a_waiting_thread_gets_the_lock_when_it_is_dropped() {
 }
 
 #[test]
-fn a_lease_ends_with_its_client() {
+fn a_lease_keeps_its_client_and_its_thread() {
     let nodes = MemoryNodes::new(1);
-    let client = Client::build(crate::Client::builder().memory(&nodes)).unwrap();
-    let lease = client.lock("a").acquire().unwrap();
-    drop(client);
-    assert_eq!(lease.lost(), LostError::Closed);
-    let other = Client::build(crate::Client::builder().memory(&nodes)).unwrap();
+    let connect = || Client::build(crate::Client::builder().memory(&nodes)).unwrap();
+    let lease = connect().lock("a").ttl(Duration::from_secs(2)).acquire().unwrap();
+    let other = connect();
+    assert_renewed_twice(&lease);
+    lease.extend().unwrap();
+    assert!(other.lock("a").try_acquire().unwrap().is_none());
+    drop(lease);
     other.lock("a").acquire().unwrap().release().unwrap();
+    // The same for a leader, and for several names at once.
+    let leadership = connect().election("b").campaign().unwrap();
+    let leases = connect().all(["c", "d"]).acquire().unwrap();
+    leadership.lease().extend().unwrap();
+    leases.iter().for_each(|lease| lease.extend().unwrap());
+    assert!(leadership.is_leader() && leases.ensure(Duration::ZERO).is_ok());
 }
 
 #[test]
 fn a_lease_is_renewed_while_its_thread_is_busy() {
     let client = Client::memory();
-    let lease = client.lock("a").ttl(Duration::from_secs(2)).acquire().unwrap();
+    assert_renewed_twice(&client.lock("a").ttl(Duration::from_secs(2)).acquire().unwrap());
+}
+
+/// Keeps this thread busy until the watchdog has renewed the lease twice.
+fn assert_renewed_twice(lease: &Lease) {
     let mut renewals = 0;
     let mut last = lease.validity();
     while renewals < 2 {
@@ -138,7 +150,7 @@ fn followers_hear_of_every_leader_without_a_runtime() {
     assert_eq!(seen.term, second.lease().fence().unwrap());
     client.close(Duration::from_secs(5)).unwrap();
     assert_eq!(second.lost(), LostError::Closed);
-    assert_eq!(changes.next(), None, "it ends with its client");
+    assert_eq!(changes.next(), None, "it ends when the client is closed");
 }
 
 #[test]

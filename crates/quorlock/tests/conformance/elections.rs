@@ -55,7 +55,7 @@ pub(crate) async fn a_follower_is_told_of_changes(backend: &Backend) {
         assert_eq!(changes.next().await, Some(None));
     }
     theirs.close(LONG).await.unwrap();
-    assert_eq!(changes.next().await, None, "it ends with its client");
+    assert_eq!(changes.next().await, None, "it ends when the client is closed");
 }
 
 pub(crate) async fn a_leader_that_is_cut_off_leads_no_more(backend: &Backend) {

@@ -1,11 +1,11 @@
-//! Giving a lock back: in so many words, by dropping it, or with the client.
+//! Giving a lock back: by a release, by dropping the lease, or by closing the client.
 
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use quorlock::{AcquireError, LostError};
+use quorlock::{AcquireError, LostError, Renewals};
 
-use crate::backend::{Backend, LONG, is_free, is_held, takes_over};
+use crate::backend::{BRISK, Backend, LONG, is_free, is_held, takes_over};
 
 pub(crate) async fn release_frees(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -80,14 +80,21 @@ pub(crate) async fn a_closed_client_acquires_nothing(backend: &Backend) {
     is_free(&theirs, "a").await;
 }
 
-pub(crate) async fn the_last_client_or_lock_takes_its_leases_along(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lock = ours.lock("a");
-    let lease = lock.acquire().await.unwrap();
-    drop(ours);
+pub(crate) async fn a_lease_keeps_its_client_until_it_is_dropped(backend: &Backend) {
+    let theirs = backend.client().await;
+    let lease = backend.client().await.lock("a").acquire().await.unwrap();
     lease.extend().await.unwrap();
-    drop(lock);
-    assert_eq!(lease.lost().await, LostError::Closed);
-    lease.ensure(Duration::ZERO).unwrap_err();
+    is_held(&theirs, "a").await;
+    assert!(lease.lost().now_or_never().is_none());
+    drop(lease);
+    takes_over(&theirs, "a").await.release().await.unwrap();
+}
+
+pub(crate) async fn a_leaked_lease_ends_at_its_lifetime_limit(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let renewals = Renewals::Watchdog { every: None, lifetime: BRISK / 2 };
+    std::mem::forget(ours.lock("a").ttl(BRISK).renewals(renewals).acquire().await.unwrap());
+    drop(ours);
+    is_held(&theirs, "a").await;
     takes_over(&theirs, "a").await.release().await.unwrap();
 }

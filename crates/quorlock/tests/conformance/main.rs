@@ -100,7 +100,8 @@ macro_rules! on_all {
                 a_dropped_release_still_frees,
                 closing_ends_leases_and_delivers_releases,
                 a_closed_client_acquires_nothing,
-                the_last_client_or_lock_takes_its_leases_along,
+                a_lease_keeps_its_client_until_it_is_dropped,
+                a_leaked_lease_ends_at_its_lifetime_limit,
             }
             handing {
                 a_lease_of_any_kind_travels,
@@ -224,7 +225,8 @@ macro_rules! on_all {
                 fences_grow_from_kind_to_kind,
                 every_kind_is_renewed,
                 every_kind_is_out_of_the_way_after_its_ttl,
-                every_kind_ends_with_its_client,
+                every_kind_ends_when_its_client_is_closed,
+                every_kind_outlives_the_last_client_and_lock,
                 a_lapsed_lease_of_any_kind_is_no_danger_to_the_next,
             }
         })+

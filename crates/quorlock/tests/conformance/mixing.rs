@@ -155,7 +155,24 @@ pub(crate) async fn every_kind_is_out_of_the_way_after_its_ttl(backend: &Backend
     assert!(before.elapsed() >= SHORT, "they were not in the way");
 }
 
-pub(crate) async fn every_kind_ends_with_its_client(backend: &Backend) {
+pub(crate) async fn every_kind_outlives_the_last_client_and_lock(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let mut all = Vec::new();
+    for way in Way::EVERY {
+        all.push(way.take(&ours, &format!("{way:?}"), LONG).await.unwrap());
+    }
+    drop(ours);
+    for taken in &all {
+        taken.lease().extend().await.unwrap();
+        held_by(&theirs, taken.lease().name().as_str(), 1).await;
+    }
+    drop(all);
+    for way in Way::EVERY {
+        takes_over(&theirs, &format!("{way:?}")).await.release().await.unwrap();
+    }
+}
+
+pub(crate) async fn every_kind_ends_when_its_client_is_closed(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let mut all = Vec::new();
     for way in Way::EVERY {
