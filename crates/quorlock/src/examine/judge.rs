@@ -164,6 +164,15 @@ fn access(facts: &RedisFacts, findings: &mut Vec<Finding>) -> Option<String> {
                 .advise("ACL SETUSER <user> +publish +subscribe &quorlock~*"),
         );
     }
+    if optional.iter().any(|objection| objection.command == "PUBSUB NUMSUB") {
+        findings.push(
+            Finding::warning(
+                Topic::Access,
+                "it does not tell who listens: a release sends a hint and hands nothing over",
+            )
+            .advise("ACL SETUSER <user> +pubsub|numsub"),
+        );
+    }
     if needed.is_empty() {
         if facts.objections.is_empty() {
             findings.push(Finding::ok(Topic::Access, "it lets us do everything that locks need"));
@@ -193,7 +202,7 @@ fn access(facts: &RedisFacts, findings: &mut Vec<Finding>) -> Option<String> {
 }
 
 /// Without these there are locks all the same.
-const OPTIONAL: [&str; 4] = ["CONFIG GET", "PUBLISH", "SCAN", "SUBSCRIBE"];
+const OPTIONAL: [&str; 5] = ["CONFIG GET", "PUBLISH", "PUBSUB NUMSUB", "SCAN", "SUBSCRIBE"];
 
 /// Whether it is for want of permission. Redis before 7 has other words for it within scripts.
 fn is_denial(why: &str) -> bool {

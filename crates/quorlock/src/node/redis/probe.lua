@@ -2,8 +2,7 @@
 -- KEYS  1 key   ARGV  1 channel
 -- Gives, in turns, a command and what the server said against it
 local said = {}
-local function try(command, ...)
-  local answer = redis.pcall(command, ...)
+local function note(command, answer)
   local against = type(answer) == 'table' and answer.err
   if against then
     said[#said + 1] = command
@@ -11,10 +10,14 @@ local function try(command, ...)
   end
   return not against
 end
+local function try(command, ...)
+  return note(command, redis.pcall(command, ...))
+end
 
 local key = KEYS[1]
 try('TIME')
 try('PUBLISH', ARGV[1], '')
+note('PUBSUB NUMSUB', redis.pcall('PUBSUB', 'NUMSUB', ARGV[1]))
 try('SCAN', '0', 'COUNT', '1')
 for _, command in ipairs({'GET', 'MGET', 'EXISTS', 'PTTL', 'HLEN', 'HGETALL', 'ZCARD'}) do try(command, key) end
 for _, command in ipairs({'HMGET', 'ZSCORE', 'ZRANK'}) do try(command, key, 'a') end
