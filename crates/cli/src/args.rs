@@ -81,7 +81,7 @@ Shell
 Where the locks live: a file of this machine, unless three or more Redis servers are named by
   --nodes URL,URL,..     or $QUORLOCK_NODES, or the file that --config names; --profile picks a part of it
   --username, --password-file, --key-template, --max-ttl, --sigma, --backstep, --node-deadline,
-  --danger-trust-restarts
+  --danger-trust-restarts; --require-cluster refuses the file of this machine
 Printing: --json, -q/--quiet, -v/--verbose, --color auto|always|never; -h/--help, -V/--version
 
 Example:
@@ -97,6 +97,11 @@ pub(crate) struct PlaceArgs {
     /// [default: a file in the user's state directory] [env: QUORLOCK_NODES].
     #[arg(long, global = true, value_name = "URL,URL,..")]
     pub(crate) nodes: Option<String>,
+
+    /// Refuse locks of this host alone (sqlite:, memory: and the default file) with exit code 78
+    /// [env: QUORLOCK_REQUIRE_CLUSTER].
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) require_cluster: bool,
 
     /// The configuration file [env: QUORLOCK_CONFIG].
     #[arg(long, global = true, value_name = "FILE")]
@@ -171,6 +176,7 @@ impl Cli {
         let place = &self.place;
         let typed = [
             ("nodes", &place.nodes),
+            ("require_cluster", &place.require_cluster.then(|| "true".to_owned())),
             ("username", &place.username),
             ("password_file", &place.password_file),
             ("key_template", &place.key_template),

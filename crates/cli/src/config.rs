@@ -5,12 +5,13 @@ mod key;
 mod value;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::exit::Failure;
 use file::File;
 pub(crate) use key::{KEYS, Key};
+use value::Kind;
 pub(crate) use value::Value;
 
 /// Where a value came from.
@@ -49,6 +50,8 @@ pub(crate) struct Settings {
     values: Vec<(&'static Key, Option<Value>, Origin)>,
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
+    /// The paths where a file was looked for, in order; the last one is the file, if there is one.
+    pub(crate) looked_for: Vec<PathBuf>,
     /// The profile that was chosen.
     pub(crate) profile: Option<String>,
 }
@@ -56,13 +59,17 @@ pub(crate) struct Settings {
 impl Settings {
     /// Reads them all. `config` names a file that has to be there; `profile` one of its profiles.
     pub(crate) fn read(flags: &Flags, config: Option<PathBuf>, profile: Option<String>) -> Result<Self, Failure> {
-        let file = File::find(config)?;
-        let profile = profile.or_else(|| variable("QUORLOCK_PROFILE"));
+        let (file, looked_for) = File::find(config)?;
+        let profile = match profile {
+            Some(profile) => Some(profile),
+            None => variable("QUORLOCK_PROFILE")?,
+        };
         let profile = profile.or_else(|| file.as_ref()?.default_profile.clone());
         if let Some(profile) = &profile {
             let Some(file) = &file else {
-                let why = "there is no configuration file that could have profiles";
-                return Err(Failure::Config(format!("profile {profile}: {why}; look: quorlock config")));
+                let looked_for = list(&looked_for);
+                let text = format!("profile {profile}: there is no configuration file; looked for {looked_for}");
+                return Err(Failure::Config(text));
             };
             file.check_profile(profile)?;
         }
@@ -70,7 +77,7 @@ impl Settings {
         for key in KEYS {
             values.push(Self::resolve(key, flags, file.as_ref(), profile.as_deref())?);
         }
-        Ok(Self { values, file: file.map(|file| file.path), profile })
+        Ok(Self { values, file: file.map(|file| file.path), looked_for, profile })
     }
 
     fn resolve(
@@ -81,13 +88,16 @@ impl Settings {
     ) -> Result<(&'static Key, Option<Value>, Origin), Failure> {
         let read = |text: &str, origin: Origin| match key.kind.read(text) {
             Ok(value) => Ok((key, Some(value), origin)),
-            Err(why) if matches!(origin, Origin::Flag(_)) => Err(Failure::Usage(format!("{origin}: {why}"))),
+            // A blank list of nodes is most likely a variable that was not set: that is no mistake of whoever typed it.
+            Err(why) if matches!(origin, Origin::Flag(_)) && key.kind != Kind::Nodes => {
+                Err(Failure::Usage(format!("{origin}: {why}")))
+            }
             Err(why) => Err(Failure::Config(format!("{origin}: {why}"))),
         };
         if let Some((_, text)) = flags.iter().find(|(flag, _)| flag.name == key.name) {
             return read(text, Origin::Flag(key.flag));
         }
-        if let Some(text) = variable(key.variable) {
+        if let Some(text) = variable(key.variable)? {
             return read(&text, Origin::Environment(key.variable));
         }
         if let Some((value, origin)) = file.and_then(|file| file.value(key, profile)) {
@@ -136,17 +146,22 @@ impl Settings {
         matches!(self.value(name).1, Origin::Flag(_))
     }
 
-    /// The nodes' URLs, secrets and all; none when nobody named any.
-    pub(crate) fn nodes(&self) -> &[String] {
+    /// Where a value came from.
+    pub(crate) fn origin(&self, name: &str) -> &Origin {
+        self.value(name).1
+    }
+
+    /// The nodes' URLs, secrets included; `None` if the setting is absent. The list is never empty.
+    pub(crate) fn nodes(&self) -> Option<&[String]> {
         match self.value("nodes").0 {
-            Some(Value::List(nodes)) => nodes,
-            _ => &[],
+            Some(Value::List(nodes)) => Some(nodes),
+            _ => None,
         }
     }
 
     /// The password for nodes whose URL has none, from its file or the environment.
     pub(crate) fn password(&self) -> Result<Option<String>, Failure> {
-        if let Some(password) = variable("QUORLOCK_PASSWORD") {
+        if let Some(password) = variable("QUORLOCK_PASSWORD")? {
             return Ok(Some(password));
         }
         let (Some(Value::Text(path)), origin) = self.value("password_file") else { return Ok(None) };
@@ -161,9 +176,22 @@ impl Settings {
     }
 }
 
-/// A variable of the environment that says something.
-pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|text| !text.is_empty())
+/// Reads one of our variables from the environment. One that is set but empty is an error: most likely it was made of
+/// another one that is missing, and ignoring it could leave this host with locks of its own.
+fn variable(name: &str) -> Result<Option<String>, Failure> {
+    let Some(text) = std::env::var_os(name) else { return Ok(None) };
+    match text.into_string() {
+        Ok(text) if text.is_empty() => {
+            Err(Failure::Config(format!("${name} is set but empty; give it a value, or unset it")))
+        }
+        Ok(text) => Ok(Some(text)),
+        Err(_) => Err(Failure::Config(format!("${name} is not valid UTF-8"))),
+    }
+}
+
+/// Paths for people to read.
+pub(crate) fn list(paths: &[impl AsRef<Path>]) -> String {
+    paths.iter().map(|path| path.as_ref().display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

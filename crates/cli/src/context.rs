@@ -1,11 +1,12 @@
 //! What every command starts from: the settings, the nodes, and where to print.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use quorlock::{Client, ClientBuilder, MAX_TTL_DEFAULT, Silence, TTL_DEFAULT, TTL_MIN};
 
-use crate::config::Settings;
+use crate::config::{Settings, Value, list};
 use crate::duration::{show, show_exactly};
 use crate::exit::Failure;
 use crate::output::Output;
@@ -102,18 +103,48 @@ impl Context {
 
     /// Refuses nodes that lock nobody else out.
     pub(crate) fn outlasts(&self, command: &str) -> Result<(), Failure> {
-        if self.settings.nodes().iter().any(|url| url.starts_with("memory:")) {
+        if self.settings.nodes().unwrap_or_default().iter().any(|url| url.starts_with("memory:")) {
             let why = "memory: is gone with the process, so it locks nobody else out";
             return Err(Failure::Config(format!("{why}: not for {command}")));
         }
         Ok(())
     }
 
-    /// The nodes' URLs, secrets and all: those that were given, or the file of this user and machine.
+    /// The nodes' URLs, secrets included: the configured ones, or the file of this user and host.
     pub(crate) fn urls(&self) -> Result<Vec<String>, Failure> {
         let nodes = self.settings.nodes();
-        if nodes.is_empty() { Ok(vec![format!("sqlite:{}", default_file()?.display())]) } else { Ok(nodes.to_vec()) }
+        let local = nodes.is_none_or(|nodes| nodes.iter().any(|url| is_local(url)));
+        if local && self.settings.is_on("require_cluster") {
+            return Err(self.refuse_local());
+        }
+        nodes.map_or_else(|| Ok(vec![format!("sqlite:{}", default_file()?.display())]), |nodes| Ok(nodes.to_vec()))
     }
+
+    fn refuse_local(&self) -> Failure {
+        let what = match self.settings.nodes() {
+            Some(_) => format!("but {} lists an sqlite: or memory: node", self.settings.origin("nodes")),
+            None => format!("and no nodes are configured; looked for {}", list(&self.settings.looked_for)),
+        };
+        let origin = self.settings.origin("require_cluster");
+        Failure::Config(format!("require_cluster ({origin}) refuses locks of this host alone, {what}"))
+    }
+
+    /// Says which nodes are used and who chose them, without passwords.
+    pub(crate) fn name_nodes(&self) -> Result<(), Failure> {
+        if !self.output.verbose && !std::io::stderr().is_terminal() {
+            return Ok(());
+        }
+        let urls = self.urls()?;
+        let shown = Value::List(urls.clone()).show();
+        let alone = if urls.iter().any(|url| is_local(url)) { "; this host alone" } else { "" };
+        self.output.note(format!("nodes: {shown} ({}{alone})", self.settings.origin("nodes")));
+        Ok(())
+    }
+}
+
+/// Whether a node's locks are seen by processes of this host alone.
+fn is_local(url: &str) -> bool {
+    url.starts_with("sqlite:") || url.starts_with("memory:")
 }
 
 /// An even number of nodes has a larger majority than the odd one below it, and needs it for the same.

@@ -3,10 +3,14 @@
 
 mod common;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::process::Output;
 
 use quorlock_testkit::RedisServer;
 
+use common::pty::Pty;
 use common::{User, assert_fails, stderr, stdout};
 
 /// Writes the user's own configuration file.
@@ -35,7 +39,7 @@ fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
     assert_eq!(shown(&text, "sigma"), "sigma 4s $QUORLOCK_SIGMA");
     assert_eq!(shown(&text, "ttl"), format!("ttl 20s {path}:1"));
     assert_eq!(shown(&text, "backstep"), "backstep 10s default");
-    assert!(text.ends_with(&format!("file: {path}\n")), "{text}");
+    assert!(text.contains(&format!("\nfile: {path}\n")), "{text}");
 }
 
 #[test]
@@ -48,7 +52,7 @@ fn a_profile_is_chosen_by_flag_or_environment_or_the_file() {
     let chosen = user.quorlock(&["config"]).env("QUORLOCK_PROFILE", "b").output().unwrap();
     assert_eq!(shown(&stdout(&chosen), "ttl"), format!("ttl 21s {path}:6 (profile b)"));
     let chosen = user.run(&["config", "--profile", "b"]);
-    assert!(stdout(&chosen).ends_with("config.toml, profile b\n"), "{}", stdout(&chosen));
+    assert!(stdout(&chosen).contains("config.toml, profile b\n"), "{}", stdout(&chosen));
     assert_fails(&user.run(&["config", "--profile", "c"]), 78, "no profile \"c\"; it has a, b");
 }
 
@@ -118,6 +122,122 @@ fn settings_are_also_one_json_object() {
     assert_eq!(value["v"], 1);
     let ttl = value["settings"].as_array().unwrap().iter().find(|setting| setting["key"] == "ttl").unwrap();
     assert_eq!((&ttl["value"], &ttl["origin"]), (&"30s".into(), &"default".into()));
+}
+
+/// Runs `true` under a lock, with a list of nodes in the environment.
+fn run_with_nodes(user: &User, nodes: &str) -> Output {
+    user.quorlock(&["run", "a", "--", "true"]).env("QUORLOCK_NODES", nodes).output().unwrap()
+}
+
+#[test]
+fn an_empty_list_of_nodes_is_an_error() {
+    let user = User::new();
+    for blank in ["", " ", ",", " , ,"] {
+        let output = user.run(&["run", "a", "--nodes", blank, "--", "true"]);
+        assert_fails(&output, 78, "--nodes: the list of nodes");
+        assert_fails(&run_with_nodes(&user, blank), 78, "$QUORLOCK_NODES");
+    }
+    for blank in ["[]", "[\"\"]", "\" \"", "[\"redis://:hush@a\", \" \"]"] {
+        let path = configure(&user, &format!("# ours\nnodes = {blank}\n")).display().to_string();
+        let output = user.run(&["run", "a", "--", "true"]);
+        assert_fails(&output, 78, &format!("{path}:2: nodes: the list of nodes"));
+        assert!(!stderr(&output).contains("hush"), "{}", stderr(&output));
+    }
+    assert!(!user.home.path().join("quorlock/locks.db").exists(), "the local file was used");
+}
+
+#[test]
+fn a_blank_entry_in_a_list_of_nodes_is_an_error() {
+    let user = User::new();
+    for list in ["redis://:hush@a,,redis://b", "redis://:hush@a,redis://b,", ",redis://:hush@a"] {
+        let output = run_with_nodes(&user, list);
+        assert_fails(&output, 78, "$QUORLOCK_NODES: the list of nodes has a blank entry");
+        assert!(!stderr(&output).contains("hush"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_variable_that_is_set_but_empty_or_not_text_is_an_error() {
+    let user = User::new();
+    for name in ["QUORLOCK_CONFIG", "QUORLOCK_PROFILE", "QUORLOCK_REQUIRE_CLUSTER", "QUORLOCK_PASSWORD"] {
+        let output = user.quorlock(&["run", "a", "--", "true"]).env(name, "").output().unwrap();
+        assert_fails(&output, 78, &format!("${name} is set but empty"));
+    }
+    let garbage = OsStr::from_bytes(b"redis://a\xff");
+    let output = user.quorlock(&["run", "a", "--", "true"]).env("QUORLOCK_NODES", garbage).output().unwrap();
+    assert_fails(&output, 78, "$QUORLOCK_NODES is not valid UTF-8");
+}
+
+#[test]
+fn require_cluster_refuses_the_local_file() {
+    let user = User::new();
+    let command = ["run", "a", "--", "true"];
+    let refused = |output: &Output, origin: &str| {
+        assert_fails(output, 78, &format!("({origin}) refuses locks of this host alone"));
+    };
+    refused(&user.run(&["run", "a", "--require-cluster", "--", "true"]), "--require-cluster");
+    let output = user.quorlock(&command).env("QUORLOCK_REQUIRE_CLUSTER", "true").output().unwrap();
+    refused(&output, "$QUORLOCK_REQUIRE_CLUSTER");
+    let path = configure(&user, "require_cluster = true\n").display().to_string();
+    refused(&user.run(&command), &format!("{path}:1"));
+    assert!(stderr(&user.run(&command)).contains("no nodes are configured"));
+    refused(&run_with_nodes(&user, "sqlite:/nowhere/x.db"), &format!("{path}:1"));
+    refused(&user.run(&["list", "--nodes", "memory:"]), &format!("{path}:1"));
+    assert!(!user.home.path().join("quorlock/locks.db").exists(), "the local file was used");
+    assert!(user.run(&["config"]).status.success(), "the settings can still be looked at");
+
+    let server = RedisServer::start();
+    assert!(run_with_nodes(&user, &server.url()).status.success(), "a server is not of this host alone");
+    let output = user.quorlock(&command).env("QUORLOCK_REQUIRE_CLUSTER", "false").output().unwrap();
+    assert!(output.status.success(), "the environment comes first: {}", stderr(&output));
+}
+
+#[test]
+fn run_says_which_nodes_it_uses_if_verbose_or_on_a_terminal() {
+    let server = RedisServer::builder().password("correct-horse").start();
+    let user = User::new();
+    let nodes = format!("redis://:correct-horse@{}", server.addr());
+    let line = format!("quorlock: nodes: redis://:***@{} ($QUORLOCK_NODES)", server.addr());
+    let run = |flags: &[&str]| {
+        let mut command = user.quorlock(&[&["run", "a"], flags, &["--", "true"]].concat());
+        command.env("QUORLOCK_NODES", &nodes);
+        command
+    };
+    let output = run(&["-v"]).output().unwrap();
+    assert_eq!(stderr(&output).lines().next(), Some(line.as_str()));
+    assert!(!stderr(&output).contains("horse"), "{}", stderr(&output));
+    assert_eq!(stderr(&run(&[]).output().unwrap()), "", "no terminal");
+    Pty::spawn(&run(&[])).shows(&line);
+    let mut quiet = Pty::spawn(&run(&["-q"]));
+    assert!(quiet.wait().success());
+    assert_eq!(quiet.text().trim(), "");
+
+    let output = user.run(&["run", "a", "-v", "--", "true"]);
+    let text = stderr(&output);
+    assert!(text.contains("locks.db (default; this host alone)"), "{text}");
+}
+
+#[test]
+fn the_files_that_were_looked_for_are_listed() {
+    let user = User::new();
+    let own = user.home.path().join("quorlock/config.toml").display().to_string();
+    let text = stdout(&user.run(&["config"]));
+    let system = "/etc/quorlock/config.toml";
+    assert!(text.contains(&format!("\nlooked for: {own}, {system}\n")), "{text}");
+    let value: serde_json::Value = serde_json::from_slice(&user.run(&["config", "--json"]).stdout).unwrap();
+    assert_eq!(value["looked_for"], serde_json::json!([own, system]));
+    configure(&user, "ttl = \"20s\"\n");
+    assert!(stdout(&user.run(&["config"])).contains(&format!("\nlooked for: {own}\n")), "it ends with the first");
+}
+
+#[test]
+fn a_file_that_cannot_be_followed_is_an_error_and_not_a_missing_file() {
+    let user = User::new();
+    let path = configure(&user, "");
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/nowhere/config.toml", &path).unwrap();
+    let output = user.run(&["run", "a", "--", "true"]);
+    assert_fails(&output, 78, &format!("{}: No such file", path.display()));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
+use crate::config::{Settings, list};
 use crate::context::{Context, default_file};
 use crate::exit::Exit;
 use crate::table::Table;
@@ -15,6 +16,7 @@ $QUORLOCK_CONFIG names, or ~/.config/quorlock/config.toml, or /etc/quorlock/conf
 
   ttl = \"30s\"
   nodes = [\"redis://10.0.0.1\", \"redis://10.0.0.2\", \"redis://10.0.0.3\"]
+  require_cluster = true
   password_file = \"/etc/quorlock/password\"
 
   [profile.staging]
@@ -27,6 +29,7 @@ pub(crate) struct ConfigArgs {}
 #[derive(Serialize)]
 struct Shown {
     file: Option<String>,
+    looked_for: Vec<String>,
     profile: Option<String>,
     settings: Vec<Setting>,
 }
@@ -44,12 +47,13 @@ pub(crate) fn config(context: &Context) -> crate::Outcome {
     let settings = &context.settings;
     let listed = settings.iter().map(|(key, value, origin)| Setting {
         key: key.name,
-        value: value.map(crate::config::Value::show).or_else(|| fallback(key.name)),
+        value: value.map(crate::config::Value::show).or_else(|| fallback(settings, key.name)),
         origin: origin.to_string(),
         about: key.about,
     });
     let shown = Shown {
         file: settings.file.as_ref().map(|path| path.display().to_string()),
+        looked_for: settings.looked_for.iter().map(|path| path.display().to_string()).collect(),
         profile: settings.profile.clone(),
         settings: listed.collect(),
     };
@@ -64,11 +68,12 @@ pub(crate) fn config(context: &Context) -> crate::Outcome {
     table.print(context.output)?;
     let file = shown.file.unwrap_or_else(|| "none".into());
     let profile = shown.profile.map_or_else(String::new, |profile| format!(", profile {profile}"));
-    context.output.line(format!("\nfile: {file}{profile}"))?;
+    context.output.line(format!("\nfile: {file}{profile}\nlooked for: {}", list(&shown.looked_for)))?;
     Ok(Exit::OK)
 }
 
-/// What holds for a key that has no default of its own.
-fn fallback(key: &str) -> Option<String> {
-    (key == "nodes").then(|| default_file().ok().map(|path| format!("sqlite:{}", path.display())))?
+/// The value of a key that has no fixed default.
+fn fallback(settings: &Settings, key: &str) -> Option<String> {
+    (key == "nodes" && !settings.is_on("require_cluster"))
+        .then(|| default_file().ok().map(|path| format!("sqlite:{}", path.display())))?
 }

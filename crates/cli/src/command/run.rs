@@ -278,6 +278,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     let internal = |what: &str, error: std::io::Error| Failure::Internal(format!("{what}: {error}"));
     let surroundings = Surroundings::new(context)?;
     let outer = surroundings.outer();
+    context.name_nodes()?;
     let recipe = way::recipe(context, args, terms.ttl, &outer)?;
     let mut signals = Signals::listen().map_err(|error| internal("no signals", error))?;
     let mut guard = Guard::post().map_err(|error| internal("no guardian", error))?;

@@ -1,13 +1,14 @@
 //! The configuration file: the settings at its top, and profiles that differ in some.
 
 use std::borrow::Cow;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::key::{KEYS, Key, find};
-use crate::config::value::{Kind, Value};
+use crate::config::value::{Kind, Value, checked};
 use crate::config::{Origin, variable};
 use crate::exit::Failure;
 
@@ -25,15 +26,28 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// The file that was named, or the first of the usual ones that exists.
-    pub(crate) fn find(named: Option<PathBuf>) -> Result<Option<Self>, Failure> {
-        let named = named.or_else(|| variable("QUORLOCK_CONFIG").map(PathBuf::from));
-        let Some(path) = named.or_else(|| usual_places().into_iter().find(|path| path.exists())) else {
-            return Ok(None);
+    /// Reads the file that was named, or the first of the usual ones that exists. Also returns the paths that it tried,
+    /// in order.
+    pub(crate) fn find(named: Option<PathBuf>) -> Result<(Option<Self>, Vec<PathBuf>), Failure> {
+        let named = match named {
+            Some(path) => Some(path),
+            None => variable("QUORLOCK_CONFIG")?.map(PathBuf::from),
         };
-        let text = std::fs::read_to_string(&path);
-        let text = text.map_err(|error| Failure::Config(format!("{}: {error}", path.display())))?;
-        Self::parse(path, &text).map(Some)
+        let is_named = named.is_some();
+        let mut tried = Vec::new();
+        for path in named.map_or_else(usual_places, |path| vec![path]) {
+            tried.push(path.clone());
+            // A file behind a broken link or a closed folder is there: without it, this host might lock by itself.
+            let is_missing = std::fs::symlink_metadata(&path)
+                .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory));
+            if is_missing && !is_named {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path);
+            let text = text.map_err(|error| Failure::Config(format!("{}: {error}", path.display())))?;
+            return Ok((Some(Self::parse(path, &text)?), tried));
+        }
+        Ok((None, tried))
     }
 
     /// Understands a file, or says in which line it does not. Values are not repeated: they may hold passwords.
@@ -111,6 +125,7 @@ impl Reader<'_> {
         let (line, name) = (self.line(key.span().start), key.get_ref().as_ref());
         let Some(known) = find(name) else { return Err(self.wrong(line, unknown(name))) };
         let expected = || self.wrong(line, format!("{name} takes {}", known.kind.accepts()));
+        let wrong = |why: String| self.wrong(line, format!("{name}: {why}"));
         let value = match (known.kind, value.get_ref()) {
             (Kind::Switch, DeValue::Boolean(on)) => Value::Switch(*on),
             (Kind::Switch, _) => return Err(expected()),
@@ -119,11 +134,9 @@ impl Reader<'_> {
                     DeValue::String(url) => Ok(url.to_string()),
                     _ => Err(expected()),
                 };
-                Value::List(items.iter().map(url).collect::<Result<_, _>>()?)
+                checked(items.iter().map(url).collect::<Result<_, _>>()?).map_err(wrong)?
             }
-            (kind, DeValue::String(text)) => {
-                kind.read(text).map_err(|why| self.wrong(line, format!("{name}: {why}")))?
-            }
+            (kind, DeValue::String(text)) => kind.read(text).map_err(wrong)?,
             _ => return Err(expected()),
         };
         Ok((known, value, line))
@@ -141,8 +154,8 @@ fn unknown(name: &str) -> String {
 
 /// Where a file is looked for when none is named.
 fn usual_places() -> Vec<PathBuf> {
-    let home = || Some(PathBuf::from(variable("HOME")?).join(".config"));
-    let user = variable("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let user = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
     let user = user.map(|folder| folder.join("quorlock/config.toml"));
     user.into_iter().chain([PathBuf::from("/etc/quorlock/config.toml")]).collect()
 }

@@ -36,6 +36,8 @@ macro_rules! keys {
 keys! {
     "nodes" "QUORLOCK_NODES" "--nodes" Kind::Nodes, None,
         "where the locks live; a file in the user's state directory unless set";
+    "require_cluster" "QUORLOCK_REQUIRE_CLUSTER" "--require-cluster" Kind::Switch, Some("false"),
+        "refuse locks of this host alone: sqlite: and memory: nodes, and the default file";
     "username" "QUORLOCK_USERNAME" "--username" Kind::Text, None,
         "for nodes whose URL has no password; it goes with the password below";
     "password_file" "QUORLOCK_PASSWORD_FILE" "--password-file" Kind::Text, None,

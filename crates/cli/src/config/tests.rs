@@ -32,12 +32,16 @@ fn a_profile_comes_before_the_top_of_its_file() {
 fn a_mistake_is_named_with_its_line_and_what_is_accepted() {
     for (text, says) in [
         ("ttl = \"20s\"\ntll = \"20s\"\n", "c.toml:2: unknown key \"tll\""),
-        ("tll = \"20s\"\n", "known are nodes, username"),
+        ("tll = \"20s\"\n", "known are nodes, require_cluster"),
         ("ttl = 20\n", "c.toml:1: ttl takes a duration"),
         ("ttl = \"20\"\n", "c.toml:1: ttl: 20 of what? Say 20s or 20ms"),
         ("color = \"red\"\n", "c.toml:1: color: \"red\" is not one of \"auto\", \"always\", \"never\""),
         ("danger_trust_restarts = \"yes\"\n", "takes true or false"),
         ("nodes = [1]\n", "c.toml:1: nodes takes a list of URLs"),
+        ("nodes = []\n", "c.toml:1: nodes: the list of nodes is empty"),
+        ("[profile.a]\nnodes = []\n", "c.toml:2: nodes: the list of nodes is empty"),
+        ("nodes = [\"redis://a\", \"\"]\n", "c.toml:1: nodes: the list of nodes has a blank entry, number 2 of 2"),
+        ("require_cluster = \"true\"\n", "c.toml:1: require_cluster takes true or false"),
         ("password = \"x\"\n", "use password_file or $QUORLOCK_PASSWORD"),
         ("\n\nttl = \n", "c.toml:3: "),
         ("profile = \"x\"\n", "c.toml:1: profiles are tables"),
@@ -61,7 +65,12 @@ fn a_mistake_does_not_repeat_a_password() {
 
 #[test]
 fn nodes_are_split_where_the_next_one_begins() {
-    assert_eq!(split_nodes("redis://a, redis://b,"), ["redis://a", "redis://b"]);
+    assert_eq!(split_nodes("redis://a, redis://b"), ["redis://a", "redis://b"]);
+    assert_eq!(
+        split_nodes("redis+sentinel://a:1,,b:2/main"),
+        ["redis+sentinel://a:1", "", "b:2/main"],
+        "to be refused"
+    );
     assert_eq!(split_nodes("redis://a,b"), ["redis://a", "b"]);
     assert_eq!(
         split_nodes("redis+sentinel://a:1,b:2/main,redis://c,sqlite:/x"),

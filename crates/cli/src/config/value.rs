@@ -45,7 +45,7 @@ impl Kind {
             },
             Self::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
             Self::Choice(_) => Err(format!("{text:?} is not {}", self.accepts())),
-            Self::Nodes => Ok(Value::List(split_nodes(text))),
+            Self::Nodes => checked(split_nodes(text)),
         }
     }
 }
@@ -77,13 +77,29 @@ impl std::fmt::Debug for Value {
     }
 }
 
+/// The value of a list of nodes. A list that lacks an entry is most likely made of variables of which one is missing.
+pub(crate) fn checked(nodes: Vec<String>) -> Result<Value, String> {
+    if nodes.iter().all(|node| node.trim().is_empty()) {
+        return Err("the list of nodes is empty; list them, or leave the setting out".into());
+    }
+    match nodes.iter().position(|node| node.trim().is_empty()) {
+        Some(at) => Err(format!("the list of nodes has a blank entry, number {} of {}", at + 1, nodes.len())),
+        None => Ok(Value::List(nodes)),
+    }
+}
+
 /// Splits a list of nodes at commas. A URL may have commas of its own: the next one begins with its scheme.
+/// Blank entries are kept.
 pub(crate) fn split_nodes(text: &str) -> Vec<String> {
     let mut nodes: Vec<String> = Vec::new();
-    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+    for part in text.split(',').map(str::trim) {
         let has_scheme = part.contains("://") || ["sqlite:", "memory:", "unix:"].iter().any(|s| part.starts_with(s));
         match nodes.last_mut() {
-            Some(last) if !has_scheme && (last.contains("+sentinel://") || last.contains("+cluster://")) => {
+            Some(last)
+                if !has_scheme
+                    && !part.is_empty()
+                    && (last.contains("+sentinel://") || last.contains("+cluster://")) =>
+            {
                 last.push(',');
                 last.push_str(part);
             }

@@ -11,8 +11,16 @@ use crate::context::Context;
 use crate::exit::Failure;
 
 /// The settings that say which cluster it is.
-const PLACE: [&str; 7] =
-    ["username", "password_file", "max_ttl", "sigma", "backstep", "node_deadline", "danger_trust_restarts"];
+const PLACE: [&str; 8] = [
+    "require_cluster",
+    "username",
+    "password_file",
+    "max_ttl",
+    "sigma",
+    "backstep",
+    "node_deadline",
+    "danger_trust_restarts",
+];
 
 /// The variables of a command; `None` for one that it must not have from us.
 pub(super) type Environment = Vec<(&'static str, Option<String>)>;
