@@ -3,8 +3,6 @@
 use alloc::string::String;
 use core::fmt;
 
-use crate::name::LeaseId;
-
 /// The most permits that a semaphore can have.
 pub const PERMITS_MAX: u32 = 1_024;
 
@@ -28,11 +26,6 @@ impl OwnerId {
     /// Reads what [`reveal`](Self::reveal) wrote.
     pub fn parse(text: &str) -> Option<Self> {
         crate::name::hex_digits::<32>(text).map(Self)
-    }
-
-    /// What the tombstone of one who was retired is kept under: attempts and owners are random bits, and never the same.
-    pub const fn tombstone(self) -> LeaseId {
-        LeaseId::from_bits(self.0)
     }
 }
 

@@ -56,7 +56,7 @@ pub enum Request {
         /// What becomes of the place in line, for an attempt that had one.
         parting: Option<Parting>,
     },
-    /// Take back every entry of an owner, whoever entered for it, and let none in any more.
+    /// Take back every entry that an owner has of this name, whoever entered for it, and let none in any more.
     Retire {
         /// Whose.
         owner: OwnerId,
@@ -101,7 +101,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The attempt that it belongs to; of an owner who is retired, what its tombstone is kept under.
+    /// The attempt that it belongs to; no attempt's id for a request that belongs to none.
     pub fn attempt(&self) -> LeaseId {
         match self {
             Self::Acquire { attempt, .. }
@@ -111,15 +111,16 @@ impl Request {
             | Self::PlainAcquire { attempt, .. }
             | Self::PlainExtend { attempt, .. }
             | Self::PlainRelease { attempt } => *attempt,
-            Self::Retire { owner, .. } => owner.tombstone(),
-            Self::Inspect | Self::Break { .. } => LeaseId::from_bits(0),
+            Self::Retire { .. } | Self::Inspect | Self::Break { .. } => LeaseId::from_bits(0),
         }
     }
 
-    /// The owner who would enter, or go on, because of it.
+    /// The owner who enters, goes on or is retired with it: the one whose [retirement](crate::node::Record::retired) the
+    /// node needs to know.
     pub fn owner(&self) -> Option<OwnerId> {
         match self {
             Self::Acquire { mode, .. } | Self::Renew { mode, .. } => mode.owner(),
+            Self::Retire { owner, .. } => Some(*owner),
             _ => None,
         }
     }

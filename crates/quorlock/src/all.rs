@@ -130,7 +130,7 @@ impl All {
         'anew: loop {
             let mut leases = Leases { leases: Vec::with_capacity(self.recipes.len()) };
             for recipe in &self.recipes {
-                let next = recipe.acquire(Mode::EXCLUSIVE, None, patience);
+                let next = recipe.acquire(Mode::EXCLUSIVE, patience);
                 match leases.unless_lost(next).await {
                     Some(lease) => leases.leases.push(lease?),
                     None => continue 'anew,
@@ -174,6 +174,11 @@ impl Leases {
         self.get(name).ok_or(FenceError::NotHeld)?.fence()
     }
 
+    /// How long the shortest of them lasts from each renewal, on the nodes.
+    pub fn ttl(&self) -> Duration {
+        self.iter().map(Lease::ttl).min().unwrap_or_default()
+    }
+
     /// How long all of them still surely hold if nothing renews them; zero when one is over.
     pub fn validity(&self) -> Duration {
         self.iter().map(Lease::validity).min().unwrap_or_default()
@@ -207,13 +212,12 @@ impl Leases {
         join_all(self.leases.into_iter().map(Lease::release)).await.into_iter().collect()
     }
 
-    /// Gives up the guards without giving anything back: see [`Lease::hand_over`].
+    /// Hands over all of them, or none: see [`Lease::hand_over`].
     ///
     /// # Errors
-    /// [`LostError`] of the first that is over; all are given back then.
+    /// [`LostError`] of the first that is over. All are released then, those that had been handed over as well.
     pub fn hand_over(self) -> Result<Vec<HandedLease>, LostError> {
-        self.ensure(Duration::ZERO)?;
-        self.leases.into_iter().map(Lease::hand_over).collect()
+        Lease::hand_over_all(self.leases)
     }
 
     pub(crate) fn into_leases(self) -> Vec<Lease> {

@@ -230,8 +230,8 @@ impl Client {
         asking::release(&self.handle.cluster, lease).await
     }
 
-    /// Gives back everything that an owner has of a name, through whichever clients and processes it has entered, and does
-    /// not let it in again for this long. Says whether it had anything.
+    /// Releases everything that an owner has of this name, through any client and process, and refuses the owner for this
+    /// name for that long. Its other names are not affected. Says whether it had anything.
     ///
     /// For one who may have attempts under way elsewhere of which it knows nothing, as after replies that were lost: none
     /// of them comes to anything any more. They are told [`AcquireError::Retired`](crate::AcquireError::Retired). On nodes

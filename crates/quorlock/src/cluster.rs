@@ -26,6 +26,7 @@ use crate::link::{Leaving, Link, LinkConfig, Pending, Waiters};
 use crate::membership::Membership;
 use crate::node::Node;
 use crate::node::place::KeyTemplate;
+use crate::owner::OwnerFences;
 use crate::runtime;
 use crate::stats::{Counters, Traffic};
 use crate::sync::AtomicBool;
@@ -135,6 +136,7 @@ pub(crate) struct Cluster {
     pub(crate) leases: Arc<Leases>,
     /// Leases that were handed over before all nodes had granted them.
     pub(crate) mending: Mending,
+    pub(crate) owner_fences: Arc<OwnerFences>,
     /// Leases of others that may be lost.
     pub(crate) doubts: Noted,
     /// Leases that were handed over, and are over as far as is known here: that is told once.
@@ -169,6 +171,7 @@ impl Cluster {
             membership: Arc::new(membership),
             leases: Arc::clone(&link.leases),
             mending: Mending::default(),
+            owner_fences: Arc::default(),
             doubts: Noted::default(),
             ended: Noted::default(),
             chronicle: Chronicle::default(),

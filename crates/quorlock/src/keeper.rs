@@ -25,7 +25,7 @@ use crate::handed::HandedLease;
 use crate::history::{Event, What};
 use crate::link::{Ask, GiveBack, Leaving, Mark, Voter};
 use crate::node::place::Place;
-use crate::owner::Owner;
+use crate::owner::OwnerFence;
 use crate::sync::Mutex;
 use crate::timers::{Call, Timed};
 pub(crate) use mending::Mending;
@@ -46,8 +46,8 @@ pub(crate) struct Held {
     granted: u32,
     /// Which slot it is in, of a semaphore.
     pub(crate) slot: Option<u32>,
-    /// Whose entry it is, of a reentrant lock.
-    owner: Option<Owner>,
+    /// The fence that it shares with the other entries of its owner, of a reentrant lock.
+    owner_fence: Option<OwnerFence>,
     /// Who may retire it.
     entered_by: Option<OwnerId>,
     inner: Mutex<Inner>,
@@ -78,16 +78,16 @@ impl Held {
         terms: Terms,
         won: Won,
         mark: Arc<Mark>,
-        owner: Option<Owner>,
     ) -> Result<Arc<Self>, LostError> {
         let (quorum, ttl, node_deadline) = (terms.quorum, terms.ttl, terms.node_deadline);
         let plain = won.fence.is_none();
         let parting = won.waiter.map(Parting::Leave);
         let granted = won.acks.iter().enumerate().fold(0, |bits, (node, ack)| bits | u32::from(ack.is_some()) << node);
         let slot = if let Mode::Slot { slot, .. } = won.mode { Some(slot) } else { None };
-        if let (Some(owner), Some(fence)) = (&owner, won.fence) {
-            owner.raise(fence);
-        }
+        let owner_fence = match (won.mode, won.fence) {
+            (Mode::Reentrant { owner }, Some(fence)) => Some(cluster.owner_fences.enter(owner, &place.key, fence)),
+            _ => None,
+        };
         let (id, entered_by) = (won.attempt, won.mode.owner());
         let hold = Hold::new(terms, won, clock::now());
         let held = Arc::new(Self {
@@ -101,7 +101,7 @@ impl Held {
             parting,
             granted,
             slot,
-            owner,
+            owner_fence,
             entered_by,
             inner: Mutex::new(Inner {
                 hold,
@@ -123,6 +123,10 @@ impl Held {
         held.schedule(&mut inner);
         drop(inner);
         Ok(held)
+    }
+
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl.duration()
     }
 
     pub(crate) fn id(&self) -> LeaseId {
@@ -151,10 +155,10 @@ impl Held {
         self.inner().hold.validity(now)
     }
 
-    /// All entries of one owner have one fence: the highest that any of them was given.
+    /// All entries of one owner have one fence: the highest that any of them was given for this name.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let fence = self.inner().hold.fence()?;
-        Some(self.owner.as_ref().map_or(fence, |owner| owner.raise(fence)))
+        Some(self.owner_fence.as_ref().map_or(fence, |shared| shared.highest(fence)))
     }
 
     /// Waits until it is over for another reason than its owner's release.

@@ -68,12 +68,22 @@ impl Lease {
         self.held.nodes()
     }
 
+    /// How long it lasts from each renewal, on the nodes.
+    pub fn ttl(&self) -> Duration {
+        self.held.ttl()
+    }
+
     /// How long the lease still surely holds if nothing renews it; zero when it is over.
     pub fn validity(&self) -> Duration {
         self.held.validity().unwrap_or_default()
     }
 
     /// Makes sure that at least this much validity is left, by a look at the clock.
+    ///
+    /// It asks no node. A lease that somebody [broke](crate::Client::break_lock) with [`now`](crate::Break::now), or whose owner was
+    /// [retired](crate::Client::retire), passes until this client has heard of it: a break is announced at once where the
+    /// nodes can send hints, everything else is found with the next renewal. Somebody else may hold the lock in that time,
+    /// with a higher fence. [`extend`](Self::extend) asks the nodes.
     ///
     /// # Errors
     /// [`LostError::TooShort`] when less is left, or why the lease is over.
@@ -127,6 +137,22 @@ impl Lease {
     /// [`LostError`] when the lease is over.
     pub fn hand_over(self) -> Result<HandedLease, LostError> {
         self.held.hand_over()
+    }
+
+    /// Hands over all of these, or none: if one is over, the others are released.
+    pub(crate) fn hand_over_all(leases: Vec<Self>) -> Result<Vec<HandedLease>, LostError> {
+        let mut done: Vec<(Arc<Held>, HandedLease)> = Vec::with_capacity(leases.len());
+        for lease in leases {
+            let held = Arc::clone(&lease.held);
+            match lease.hand_over() {
+                Ok(handed) => done.push((held, handed)),
+                Err(lost) => {
+                    done.iter().for_each(|(held, handed)| held.take_back_handed(handed));
+                    return Err(lost);
+                }
+            }
+        }
+        Ok(done.into_iter().map(|(_, handed)| handed).collect())
     }
 
     /// The lease as [`hand_over`](Self::hand_over) would give it, while this guard goes on: for work in other processes

@@ -67,7 +67,7 @@ impl Lock {
     /// # Cancel safety
     /// Dropping the future takes back every vote that was asked for, at once and without blocking.
     pub async fn try_acquire(&self) -> Result<Option<Lease>, AcquireError> {
-        self.recipe.once(Mode::EXCLUSIVE, None).await
+        self.recipe.once(Mode::EXCLUSIVE).await
     }
 
     /// Waits until the lock is ours, or until the [`retry`](Self::retry) policy has had enough attempts.
@@ -79,7 +79,7 @@ impl Lock {
     /// Dropping the future takes back every vote that was asked for and every place in line, at once and without
     /// blocking.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(Mode::EXCLUSIVE, None, Patience::Policy).await
+        self.recipe.acquire(Mode::EXCLUSIVE, Patience::Policy).await
     }
 
     /// Waits until the lock is ours or the time is over: it returns at its deadline, not after.
@@ -93,7 +93,7 @@ impl Lock {
     /// Dropping the future takes back every vote that was asked for and every place in line, at once and without
     /// blocking.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(Mode::EXCLUSIVE, None, Patience::within(wait)).await
+        self.recipe.acquire(Mode::EXCLUSIVE, Patience::within(wait)).await
     }
 
     /// Acquires, does the work, releases. If the lease is lost meanwhile, the work is dropped where it stands.

@@ -22,7 +22,6 @@ use crate::keeper::Held;
 use crate::lease::Lease;
 use crate::link::Voter;
 use crate::node::place::Place;
-use crate::owner::Owner;
 
 /// A recipe: it holds nothing. What cannot be is told by the first attempt to acquire, before anything is sent.
 #[derive(Clone, Debug)]
@@ -148,19 +147,14 @@ impl Recipe {
     }
 
     /// Asks once. `None` when somebody else is in the way.
-    pub(crate) async fn once(&self, mode: Mode, owner: Option<&Owner>) -> Result<Option<Lease>, AcquireError> {
-        match self.acquire(mode, owner, Patience::Once).await {
+    pub(crate) async fn once(&self, mode: Mode) -> Result<Option<Lease>, AcquireError> {
+        match self.acquire(mode, Patience::Once).await {
             Err(AcquireError::Held(_)) => Ok(None),
             other => other.map(Some),
         }
     }
 
-    pub(crate) async fn acquire(
-        &self,
-        mode: Mode,
-        owner: Option<&Owner>,
-        patience: Patience,
-    ) -> Result<Lease, AcquireError> {
+    pub(crate) async fn acquire(&self, mode: Mode, patience: Patience) -> Result<Lease, AcquireError> {
         let order = self.order.as_ref().map_err(Clone::clone)?;
         let cluster = &self.handle.cluster;
         if cluster.is_closed() {
@@ -204,7 +198,7 @@ impl Recipe {
                 };
                 cluster.counters.won(&won);
                 let id = won.attempt;
-                let held = Held::keep(cluster, &order.place, terms, won, mark, owner.cloned());
+                let held = Held::keep(cluster, &order.place, terms, won, mark);
                 let held = held.map_err(|_| AcquireError::Closed)?;
                 legacy.pass_to(id, &(Arc::clone(&held) as Arc<dyn Voter>));
                 Ok(Lease::new(held, Arc::clone(&self.handle)))

@@ -15,7 +15,7 @@ use crate::recipe::{Patience, Recipe, settings};
 ///
 /// Made by [`Client::reentrant`](crate::Client::reentrant), with an owner of its own; clones are the same owner. Each
 /// entry is a [`Lease`] that is renewed and released by itself, and the lock is free when the last one is. All entries
-/// have one fence. Owners can be passed to another task, or with [`Owner::reveal`] to another process. An owner that reads
+/// have one fence, and an owner that holds several names has one for each. Owners can be passed to another task, or with [`Owner::reveal`] to another process. An owner that reads
 /// the same name, as a party of an [`RwLock`](crate::RwLock), is told so with [`AcquireError::Upgrade`] rather than left to wait for
 /// itself.
 ///
@@ -68,7 +68,7 @@ impl Reentrant {
     /// # Cancel safety
     /// Dropping the future takes back this entry, and no other, at once and without blocking.
     pub async fn try_acquire(&self) -> Result<Option<Lease>, AcquireError> {
-        self.recipe.once(self.mode(), Some(&self.owner)).await
+        self.recipe.once(self.mode()).await
     }
 
     /// Waits until the owner has the lock, or at once if it has it already.
@@ -79,7 +79,7 @@ impl Reentrant {
     /// # Cancel safety
     /// Dropping the future takes back this entry, and no other, at once and without blocking.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.mode(), Some(&self.owner), Patience::Policy).await
+        self.recipe.acquire(self.mode(), Patience::Policy).await
     }
 
     /// Waits until the owner has the lock or the time is over: it returns at its deadline, not after.
@@ -90,7 +90,7 @@ impl Reentrant {
     /// # Cancel safety
     /// Dropping the future takes back this entry, and no other, at once and without blocking.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.mode(), Some(&self.owner), Patience::within(wait)).await
+        self.recipe.acquire(self.mode(), Patience::within(wait)).await
     }
 
     fn mode(&self) -> Mode {

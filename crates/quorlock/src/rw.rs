@@ -72,7 +72,7 @@ impl RwLock {
     /// # Cancel safety
     /// Dropping the future takes back every vote that was asked for, at once and without blocking.
     pub async fn try_read(&self) -> Result<Option<Lease>, AcquireError> {
-        self.recipe.once(self.reading(), None).await
+        self.recipe.once(self.reading()).await
     }
 
     /// Waits until nobody writes and no writer has waited for longer.
@@ -84,7 +84,7 @@ impl RwLock {
     /// Dropping the future takes back every vote that was asked for and every place in line, at once and without
     /// blocking.
     pub async fn read(&self) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.reading(), None, Patience::Policy).await
+        self.recipe.acquire(self.reading(), Patience::Policy).await
     }
 
     /// As [`read`](Self::read), but no longer than this: it returns at its deadline, not after.
@@ -95,7 +95,7 @@ impl RwLock {
     /// # Cancel safety
     /// As for [`read`](Self::read).
     pub async fn read_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.reading(), None, Patience::within(wait)).await
+        self.recipe.acquire(self.reading(), Patience::within(wait)).await
     }
 
     /// Asks once to write. `None` when somebody reads, writes or waits.
@@ -106,7 +106,7 @@ impl RwLock {
     /// # Cancel safety
     /// Dropping the future takes back every vote that was asked for, at once and without blocking.
     pub async fn try_write(&self) -> Result<Option<Lease>, AcquireError> {
-        self.recipe.once(self.writing(), None).await
+        self.recipe.once(self.writing()).await
     }
 
     /// Waits until nobody reads or writes.
@@ -118,7 +118,7 @@ impl RwLock {
     /// # Cancel safety
     /// As for [`read`](Self::read).
     pub async fn write(&self) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.writing(), None, Patience::Policy).await
+        self.recipe.acquire(self.writing(), Patience::Policy).await
     }
 
     /// As [`write`](Self::write), but no longer than this: it returns at its deadline, not after.
@@ -129,7 +129,7 @@ impl RwLock {
     /// # Cancel safety
     /// As for [`read`](Self::read).
     pub async fn write_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.writing(), None, Patience::within(wait)).await
+        self.recipe.acquire(self.writing(), Patience::within(wait)).await
     }
 
     fn reading(&self) -> Mode {

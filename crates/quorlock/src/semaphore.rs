@@ -61,7 +61,7 @@ impl Semaphore {
     /// # Cancel safety
     /// Dropping the future takes back every vote that was asked for, at once and without blocking.
     pub async fn try_acquire(&self) -> Result<Option<Lease>, AcquireError> {
-        self.recipe.once(self.mode(), None).await
+        self.recipe.once(self.mode()).await
     }
 
     /// Waits until a slot is free and nobody has waited for longer.
@@ -74,7 +74,7 @@ impl Semaphore {
     /// Dropping the future takes back every vote that was asked for and every place in line, at once and without
     /// blocking.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.mode(), None, Patience::Policy).await
+        self.recipe.acquire(self.mode(), Patience::Policy).await
     }
 
     /// As [`acquire`](Self::acquire), but no longer than this: it returns at its deadline, not after.
@@ -85,7 +85,7 @@ impl Semaphore {
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
     pub async fn acquire_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.mode(), None, Patience::within(wait)).await
+        self.recipe.acquire(self.mode(), Patience::within(wait)).await
     }
 
     fn mode(&self) -> Mode {

@@ -212,3 +212,50 @@ async fn a_lease_of_a_longer_ttl_than_these_nodes_allow_is_refused() {
     assert!(matches!(other.extend(&lease).await, Err(ExtendError::Config(_))));
     assert!(matches!(other.release(&lease).await, Err(ReleaseError::Config(_))));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_detached_lease_that_was_lost_stays_lost_whatever_the_nodes_say_later() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    let lease = handed(&client).await;
+    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    for server in &cluster.servers[..2] {
+        server.command(&["DEL", KEY]);
+    }
+    eventually_async("two say that it is gone", async || {
+        client.extend(&lease).await == Err(ExtendError::Lost(LostError::Taken))
+    })
+    .await;
+    cluster.stands_on(KEY, &[]).await;
+    let tombstone = format!("quorlock~done:{}", lease.id().reveal());
+    for server in &cluster.servers {
+        eventually_async("it is given back", async || server.command(&["DEL", &tombstone]) == Reply::Int(1)).await;
+        server.command(&["SET", KEY, &lease.id().reveal(), "PX", "60000"]);
+    }
+    assert_eq!(client.extend(&lease).await, Err(ExtendError::Lost(LostError::Ended)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_with_little_left_after_an_outage_is_extended_not_lost() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    // A tenth of it is the allowance for drift.
+    let lease = client.lock("a").ttl(Duration::from_secs(60)).acquire().await.unwrap().hand_over().unwrap();
+    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    for server in &cluster.servers[..2] {
+        server.freeze();
+    }
+    assert!(matches!(client.extend(&lease).await, Err(ExtendError::NoQuorum { .. })));
+    for server in &cluster.servers[..2] {
+        server.thaw();
+    }
+    voting(&client).await;
+    for server in &cluster.servers {
+        server.command(&["PEXPIRE", KEY, "5900"]);
+    }
+    eventually_async("it goes on", async || match client.extend(&lease).await {
+        Err(ExtendError::Lost(why)) => panic!("{why}"),
+        extended => extended.is_ok(),
+    })
+    .await;
+}

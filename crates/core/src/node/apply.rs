@@ -68,13 +68,13 @@ fn carry_out(life: &Incarnation, floor: Fence, record: &mut Record, request: &Re
         Request::Release { attempt, tombstone, parting } => {
             let answer = part(record, *attempt, *parting, now);
             if let Some(millis) = tombstone {
-                bury(record, *millis, now);
+                extend_to(&mut record.tombstone, *millis, now);
             }
             answer
         }
         Request::Retire { owner, tombstone } => {
             let answer = retire(record, *owner);
-            bury(record, *tombstone, now);
+            extend_to(&mut record.retired, *tombstone, now);
             answer
         }
         Request::Break { target, mode } => breaking::end(life, record, *target, *mode, now),
@@ -377,8 +377,9 @@ fn retire(record: &mut Record, owner: OwnerId) -> Answer {
     Answer { hint: record.hint(), ..Vote::grant(Fence::default()).into() }
 }
 
-fn bury(record: &mut Record, millis: u64, now: NodeTime) {
-    record.tombstone = record.tombstone.max(Some(now.life_millis.saturating_add(millis)));
+/// Lets a tombstone stand for this many milliseconds at least.
+fn extend_to(tombstone: &mut Option<u64>, millis: u64, now: NodeTime) {
+    *tombstone = (*tombstone).max(Some(now.life_millis.saturating_add(millis)));
 }
 
 fn take_back(record: &mut Record, attempt: LeaseId) {

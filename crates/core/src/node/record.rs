@@ -117,9 +117,9 @@ pub struct Record {
     pub fence: Option<FenceNote>,
     /// Who waits, lowest ticket first.
     pub line: Vec<Place>,
-    /// The last millisecond of the asking attempt's tombstone; of an owner who is to be retired, of the owner's.
+    /// The last millisecond of the asking attempt's tombstone.
     pub tombstone: Option<u64>,
-    /// The last millisecond of the tombstone of the owner behind the asking attempt.
+    /// The last millisecond in which the request's [owner](crate::vote::Request::owner) is kept out of this name.
     pub retired: Option<u64>,
 }
 

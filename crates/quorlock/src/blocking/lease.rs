@@ -44,12 +44,17 @@ impl Lease {
         self.inner.slot()
     }
 
+    /// How long it lasts from each renewal, on the nodes.
+    pub fn ttl(&self) -> Duration {
+        self.inner.ttl()
+    }
+
     /// How long the lease still surely holds if nothing renews it; zero when it is over.
     pub fn validity(&self) -> Duration {
         self.inner.validity()
     }
 
-    /// Makes sure that at least this much validity is left, by a look at the clock.
+    /// Makes sure that at least this much validity is left, by a look at the clock. See [`crate::Lease::ensure`].
     ///
     /// # Errors
     /// [`LostError`] when less is left, or none.

@@ -22,18 +22,28 @@ use crate::votes::{Votes, tally};
 
 /// The longest that an owner is kept out: a week.
 const TOMBSTONE_MILLIS_MAX: u64 = 7 * 24 * 60 * 60 * 1_000;
-/// How long a lease is remembered to be over, from the last time that somebody asked for it.
+/// How long a lease is remembered to be over, from the last time that it was found to be.
 const ENDED_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// Restarts the ttl where the vote stands: a vote that is gone is not given again, since nobody here knows whether the
 /// lease was lost meanwhile.
 ///
-/// A lease that no majority can have any more is given back where it stands. One that no majority was known to have the last
-/// time is looked at first: whoever goes on asking must not keep a few votes standing that are of no use to anyone.
+/// A lease that no majority can have any more is given back where it stands, and this client does not extend it again: lost
+/// is final. One that no majority was known to have the last time is looked at first: whoever goes on asking must not keep a
+/// few votes standing that are of no use to anyone.
 pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Duration, ExtendError> {
+    if cluster.ended.has(lease.id, clock::now()) {
+        return Err(LostError::Ended.into());
+    }
     if cluster.doubts.has(lease.id, clock::now()) {
         let look = Request::Check { attempt: lease.id, slot: lease.slot() };
-        settle(cluster, lease, outlook(cluster, lease, look).await)?;
+        match outlook(cluster, lease, look).await {
+            // A majority still has it, for as long as it takes to extend it.
+            Err(Doubt::Lost(LostError::Expired)) => {}
+            other => {
+                settle(cluster, lease, other)?;
+            }
+        }
     }
     let (attempt, ttl) = (lease.id, lease.ttl);
     let request = match lease.fence {
@@ -43,7 +53,15 @@ pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resul
         }
         None => Request::PlainExtend { attempt, ttl },
     };
-    Ok(settle(cluster, lease, outlook(cluster, lease, request).await)?)
+    let outlook = match outlook(cluster, lease, request).await {
+        // The answers came too late to count. The nodes may well have extended it.
+        Err(Doubt::Lost(LostError::Expired)) => {
+            let late = vec![Outcome::Silent(Silence::Late); cluster.links.len()];
+            Err(Doubt::NoQuorum(tally(cluster, late)))
+        }
+        other => other,
+    };
+    Ok(settle(cluster, lease, outlook)?)
 }
 
 /// Remembers what came of an extension, for the next. A loss is told once, to those who look at the history.
@@ -51,30 +69,33 @@ fn settle(cluster: &Arc<Cluster>, lease: &HandedLease, outlook: Result<Duration,
     let now = clock::now();
     match &outlook {
         Ok(_) => cluster.doubts.forget(lease.id),
-        Err(Doubt::Lost(LostError::Taken | LostError::Ended)) => {
+        Err(Doubt::Lost(why)) => {
             cluster.doubts.forget(lease.id);
+            let is_known = end_here(cluster, lease);
             if let Ok(place) = place(cluster, lease) {
                 give_back(cluster, lease, &place, None);
             }
+            // Whoever ended it tells of that.
+            if !is_known && *why != LostError::Ended {
+                cluster.note(|| event(cluster, lease, What::Lost).because(&why.to_string()));
+            }
         }
-        Err(Doubt::Lost(_) | Doubt::NoQuorum(_)) => {
+        Err(Doubt::NoQuorum(_)) => {
             cluster.doubts.add(lease.id, now + lease.ttl.duration(), now);
         }
         Err(Doubt::Config(_) | Doubt::Closed) => {}
     }
-    if let Err(Doubt::Lost(why)) = &outlook
-        && cluster.settings.history
-        && !cluster.ended.add(lease.id, now + ENDED_FOR, now)
-        // Whoever ended it tells of that.
-        && *why != LostError::Ended
-    {
-        cluster.note(|| event(cluster, lease, What::Lost).because(&why.to_string()));
-    }
     outlook
 }
 
+/// Remembers that this client must not extend the lease any more. Says whether that was known.
+fn end_here(cluster: &Cluster, lease: &HandedLease) -> bool {
+    let now = clock::now();
+    cluster.ended.add(lease.id, now + ENDED_FOR, now)
+}
+
 /// Something that has happened to a lease that was handed over.
-fn event(cluster: &Cluster, lease: &HandedLease, what: What) -> Event {
+pub(crate) fn event(cluster: &Cluster, lease: &HandedLease, what: What) -> Event {
     let event = Event::now(cluster, &lease.name, what, lease.fence);
     event.by(Holder::decode(&lease.holder), word_for(lease.mode, lease.fence))
 }
@@ -91,10 +112,7 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resu
     let place = place(cluster, lease)?;
     let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(ReleaseError::Closed)?;
     give_back(cluster, lease, &place, Some(&votes));
-    if cluster.settings.history {
-        let now = clock::now();
-        cluster.ended.add(lease.id, now + ENDED_FOR, now);
-    }
+    end_here(cluster, lease);
     let quorum = cluster.settings.quorum;
     let said =
         votes.wait(|said| count(said, is_grant) >= quorum.majority() || count(said, is_refusal) > quorum.spare());
@@ -114,7 +132,8 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resu
     Err(ReleaseError::NoQuorum { tally: tally(cluster, said.collect()) })
 }
 
-fn give_back(cluster: &Arc<Cluster>, lease: &HandedLease, place: &Arc<Place>, votes: Option<&Arc<Votes>>) {
+/// Takes the votes back, without waiting for anything.
+pub(crate) fn give_back(cluster: &Arc<Cluster>, lease: &HandedLease, place: &Arc<Place>, votes: Option<&Arc<Votes>>) {
     cluster.mending.end(lease.mode.owner(), lease.id);
     let mark = Arc::new(Mark::of_another(lease.id));
     mark.finish();
@@ -147,6 +166,7 @@ pub(crate) async fn retire(
     };
     let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(ReleaseError::Closed)?;
     cluster.mending.end_all_of(owner, place);
+    lease.map(|lease| end_here(cluster, lease));
     let tombstone = u64::try_from(keep_out.as_millis()).unwrap_or(u64::MAX).clamp(1, TOMBSTONE_MILLIS_MAX);
     votes.ask(cluster, place, Request::Retire { owner, tombstone });
     let majority = cluster.settings.quorum.majority();

@@ -14,7 +14,8 @@ use quorlock_core::time::Moment;
 use super::{Held, Inner};
 use crate::clock;
 use crate::error::LostError;
-use crate::handed::HandedLease;
+use crate::handed::{HandedLease, asking};
+use crate::history::What;
 use crate::link::{Ask, Voter};
 use crate::node::place::Place;
 use crate::sync::Mutex;
@@ -99,6 +100,12 @@ impl Held {
         self.leave_lines();
         self.changed.notify_waiters();
         Ok(handed)
+    }
+
+    /// Releases a lease that was handed over and that nobody has been told of.
+    pub(crate) fn take_back_handed(&self, handed: &HandedLease) {
+        asking::give_back(&self.cluster, handed, &self.place, None);
+        self.cluster.note(|| asking::event(&self.cluster, handed, What::Released));
     }
 
     /// Waits for the answers that are on their way before anybody is asked once more: most of them are grants.

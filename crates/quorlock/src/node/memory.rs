@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Errand, Incarnation, NodeTime, Record, apply, attend, hand_on};
 use quorlock_core::ticket::Channel;
@@ -141,6 +142,8 @@ struct State {
     life: Option<Incarnation>,
     records: HashMap<String, Record>,
     tombstones: HashMap<LeaseId, u64>,
+    /// Owners that were retired, by key.
+    retired: HashMap<(String, OwnerId), u64>,
     /// Who hears hints.
     listeners: HashMap<Channel, mpsc::UnboundedSender<Answer>>,
     /// How many records there were when lapsed ones were last swept out.
@@ -176,6 +179,7 @@ impl State {
             life: None,
             records: HashMap::new(),
             tombstones: HashMap::new(),
+            retired: HashMap::new(),
             listeners: HashMap::new(),
             swept: 0,
             history: VecDeque::new(),
@@ -244,13 +248,17 @@ impl State {
             Some(record) => record,
             None => self.records.entry(key.clone()).or_default(),
         };
-        let tombstone = |attempt: LeaseId| self.tombstones.get(&attempt).copied();
-        record.tombstone = tombstone(attempt);
-        record.retired = letter.request.owner().and_then(|owner| tombstone(owner.tombstone()));
+        let owned = letter.request.owner().map(|owner| (key.clone(), owner));
+        record.tombstone = self.tombstones.get(&attempt).copied();
+        record.retired = owned.as_ref().and_then(|owned| self.retired.get(owned).copied());
         let epoch = life.map_or(quorlock_core::node::Epoch(0), |life| life.epoch);
         let answer = apply(known, record, &letter.request, epoch, now);
-        if let Request::Release { tombstone: Some(_), .. } | Request::Retire { .. } = &*letter.request {
-            self.tombstones.extend(record.tombstone.map(|until| (attempt, until)));
+        match &*letter.request {
+            Request::Release { tombstone: Some(_), .. } => {
+                self.tombstones.extend(record.tombstone.map(|until| (attempt, until)));
+            }
+            Request::Retire { .. } => self.retired.extend(owned.zip(record.retired)),
+            _ => {}
         }
         (record.tombstone, record.retired) = (None, None);
         for (attempt, until) in answer.buried {
@@ -279,8 +287,7 @@ impl State {
 
     /// Forgets what has lapsed, whenever the table has doubled since the last time.
     fn sweep(&mut self, now: NodeTime) {
-        let size = self.records.len() + self.tombstones.len();
-        if size < self.swept * 2 + 1_024 {
+        if self.size() < self.swept * 2 + 1_024 {
             return;
         }
         self.records.retain(|_, record| {
@@ -288,7 +295,12 @@ impl State {
             !record.is_empty()
         });
         self.tombstones.retain(|_, until| *until >= now.life_millis);
-        self.swept = self.records.len() + self.tombstones.len();
+        self.retired.retain(|_, until| *until >= now.life_millis);
+        self.swept = self.size();
+    }
+
+    fn size(&self) -> usize {
+        self.records.len() + self.tombstones.len() + self.retired.len()
     }
 }
 

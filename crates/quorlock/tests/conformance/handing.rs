@@ -51,7 +51,11 @@ pub(crate) async fn a_lease_of_any_kind_travels(backend: &Backend) {
         // The page's commands leave no note.
         let over = if lease.fence().is_some() { LostError::Ended } else { LostError::Taken };
         assert_eq!(theirs.check(&lease).await, Err(CheckError::Lost(over)), "{lease}");
-        assert_eq!(theirs.extend(&lease).await, Err(ExtendError::Lost(over)), "{lease}");
+        assert_eq!(
+            theirs.extend(&lease).await,
+            Err(ExtendError::Lost(LostError::Ended)),
+            "{lease}: who released it knows"
+        );
         assert_eq!(theirs.release(&lease).await, Ok(Released::Gone), "{lease}");
         is_free(&theirs, name).await;
     }

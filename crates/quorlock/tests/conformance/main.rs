@@ -150,6 +150,7 @@ macro_rules! on_all {
                 an_owner_does_not_wait_behind_others,
                 an_owner_passed_on_as_text_enters_elsewhere,
                 all_entries_have_one_fence,
+                an_owner_has_a_fence_for_each_name,
                 an_entry_that_is_given_up_leaves_the_others,
                 each_entry_is_renewed_by_itself,
                 an_entry_that_is_forgotten_leaves_the_others,
@@ -157,6 +158,7 @@ macro_rules! on_all {
                 an_owner_that_lost_everything_starts_anew,
                 one_who_is_retired_has_nothing_and_is_not_let_in,
                 one_who_waits_learns_that_it_is_retired,
+                an_owner_is_retired_from_one_name_only,
                 readers_are_retired_one_by_one,
             }
             shared {
@@ -189,6 +191,7 @@ macro_rules! on_all {
                 overlapping_sets_do_not_wait_for_each_other,
                 a_set_without_names_or_with_an_impossible_one_is_refused,
                 dropping_a_set_frees_all_of_it,
+                a_set_is_handed_over_as_a_whole_or_released,
             }
             elections {
                 the_next_leads_when_the_leader_steps_down,

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
-use quorlock::{AcquireError, ConfigError, FenceError, NameError};
+use quorlock::{AcquireError, Break, ConfigError, FenceError, LostError, NameError, Target};
 
-use crate::backend::{Backend, SHORT, held_by, is_free, is_held, is_waited_for, queue, takes_over};
+use crate::backend::{Backend, LONG, SHORT, held_by, is_free, is_held, is_waited_for, queue, takes_over};
 
 pub(crate) async fn names_are_sorted_and_taken_once(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -137,5 +137,25 @@ pub(crate) async fn dropping_a_set_frees_all_of_it(backend: &Backend) {
     drop(ours.all(["a", "b", "c"]).acquire().await.unwrap());
     for name in ["a", "b", "c"] {
         takes_over(&theirs, name).await.release().await.unwrap();
+    }
+}
+
+pub(crate) async fn a_set_is_handed_over_as_a_whole_or_released(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    for lost in ["a", "b", "c"] {
+        let leases = ours.all(["a", "b", "c"]).ttl(LONG).acquire().await.unwrap();
+        let fence = leases.fence(lost).unwrap();
+        theirs.break_lock(lost, Break::new(Target::Fence(fence), "a test").now()).await.unwrap();
+        leases.get(lost).unwrap().lost().await;
+        assert_eq!(leases.hand_over().unwrap_err(), LostError::Broken);
+        for name in ["a", "b", "c"] {
+            takes_over(&theirs, name).await.release().await.unwrap();
+        }
+    }
+    let handed = ours.all(["a", "b"]).acquire().await.unwrap().hand_over().unwrap();
+    assert_eq!(handed.iter().map(|lease| lease.name().as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    for lease in &handed {
+        is_held(&theirs, lease.name().as_str()).await;
+        ours.release(lease).await.unwrap();
     }
 }

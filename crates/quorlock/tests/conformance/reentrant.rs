@@ -112,6 +112,34 @@ pub(crate) async fn all_entries_have_one_fence(backend: &Backend) {
     }
 }
 
+pub(crate) async fn an_owner_has_a_fence_for_each_name(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let owner = Owner::new();
+    let of = |client: &Client, name: &str| client.reentrant(name).owned_by(&owner);
+    // So that its fences are ahead, also where they count on from a floor that is ahead of the clock.
+    for _ in 0..10 {
+        theirs.lock("b").acquire().await.unwrap().release().await.unwrap();
+    }
+    for _ in 0..3 {
+        let first = enter(&of(&ours, "a")).await;
+        let fence = first.fence().unwrap();
+        let second = enter(&of(&ours, "b")).await;
+        assert!(second.fence().unwrap() > fence);
+        assert_eq!(first.fence(), Ok(fence));
+        assert_eq!(first.as_handed().fence(), Some(fence));
+        let again = enter(&of(&ours, "a")).await;
+        assert_eq!(again.fence(), Ok(fence));
+        let detached = again.hand_over().unwrap();
+        assert_eq!(detached.fence(), Some(fence));
+        ours.release(&detached).await.unwrap();
+        first.release().await.unwrap();
+        let other = theirs.lock("a").acquire().await.unwrap();
+        assert!(other.fence().unwrap() > fence);
+        other.release().await.unwrap();
+        second.release().await.unwrap();
+    }
+}
+
 pub(crate) async fn an_entry_that_is_given_up_leaves_the_others(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.reentrant("a");
@@ -227,6 +255,22 @@ pub(crate) async fn one_who_waits_learns_that_it_is_retired(backend: &Backend) {
     assert!(matches!(refused, AcquireError::Retired { .. }), "{refused}");
     lined_up(&ours, "a", 0).await;
     assert!(lease.fence().is_ok());
+}
+
+pub(crate) async fn an_owner_is_retired_from_one_name_only(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let owner = Owner::new();
+    let [first, second] = ["a", "b"].map(|name| ours.reentrant(name).owned_by(&owner));
+    let (one, other) = (enter(&first).await, enter(&second).await);
+    let reading = ours.rw("c").owned_by(&owner).read().await.unwrap();
+    assert_eq!(ours.retire("a", &owner, LONG).await, Ok(Released::Standing));
+    assert!(matches!(first.try_acquire().await, Err(AcquireError::Retired { .. })));
+    is_free(&theirs, "a").await;
+    other.extend().await.unwrap();
+    reading.extend().await.unwrap();
+    enter(&second).await.release().await.unwrap();
+    is_held(&theirs, "b").await;
+    drop((one, other, reading));
 }
 
 pub(crate) async fn readers_are_retired_one_by_one(backend: &Backend) {

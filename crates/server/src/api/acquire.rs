@@ -11,7 +11,7 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use quorlock::{Drift, TTL_DEFAULT};
+use quorlock::Drift;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -116,8 +116,7 @@ impl Granted {
     /// What to say of it. If too little is left of it, it is given back.
     fn new(service: &Service, order: &Order, began: Instant, won: Won) -> Result<Self, Problem> {
         let nodes = NodesOk { nodes_ok: won.nodes(), nodes_total: service.nodes_total() };
-        let ttl = order.ttl.unwrap_or(TTL_DEFAULT);
-        let outlook = Outlook::new(began, ttl, || won.validity())?;
+        let outlook = Outlook::new(began, won.ttl(), || won.validity())?;
         let leases = won.hand_over()?.into_iter().map(|lease| LeaseView {
             name: lease.name().to_string(),
             fence: lease.fence().map(quorlock::Fence::get),

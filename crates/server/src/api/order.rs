@@ -33,7 +33,7 @@ pub(super) struct LeaseRequest {
     /// Whoever names the same owner may enter again: 128 random bits or more. It is a secret. Not with `names` or `slots`.
     #[schema(min_length = 22, max_length = 256)]
     owner: Option<String>,
-    /// How long the lease lasts from each renewal; 30 s unless set.
+    /// How long the lease lasts from each renewal; the service's own ttl unless set, which is 30 s by default.
     #[schema(minimum = 100, example = 30000)]
     ttl_ms: Option<u64>,
     /// How long to wait for it: not at all unless set.
@@ -173,6 +173,13 @@ pub(super) enum Won {
 }
 
 impl Won {
+    pub(super) fn ttl(&self) -> Duration {
+        match self {
+            Self::One(lease) => lease.ttl(),
+            Self::All(leases) => leases.ttl(),
+        }
+    }
+
     pub(super) fn validity(&self) -> Duration {
         match self {
             Self::One(lease) => lease.validity(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use quorlock::sim::{Question, Said};
 use quorlock_core::fence::Fence;
+use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Constants, Epoch, Errand, FenceNote, Incarnation, NodeTime, Record, apply, attend, hand_on};
 use quorlock_core::ticket::{Channel, Handoff, Ticket, Waiter};
@@ -19,6 +20,8 @@ pub(crate) struct Memory {
     life: Option<Incarnation>,
     records: BTreeMap<String, Record>,
     tombstones: BTreeMap<LeaseId, u64>,
+    /// Owners that were retired, by key.
+    retired: BTreeMap<Keyed<OwnerId>, u64>,
 }
 
 pub(crate) struct Server {
@@ -159,7 +162,7 @@ impl Server {
     }
 
     fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, asides: &mut Vec<Aside>) -> Vote {
-        let Memory { life, records, tombstones } = &mut self.memory;
+        let Memory { life, records, tombstones, retired } = &mut self.memory;
         // A server without an epoch has nothing to say but that.
         let Some(life) = life else { return Vote::Refusal(Refusal::WrongEpoch) };
         let attempt = request.attempt();
@@ -168,10 +171,15 @@ impl Server {
         }
         let Some(record) = records.get_mut(key) else { return Vote::Refusal(Refusal::Absent) };
         record.tombstone = tombstones.get(&attempt).copied();
-        record.retired = request.owner().and_then(|owner| tombstones.get(&owner.tombstone()).copied());
+        let owned = request.owner().map(|owner| (key.to_owned(), owner));
+        record.retired = owned.as_ref().and_then(|owned| retired.get(owned).copied());
         let mut answer = apply(life, record, request, epoch, now);
-        if let Request::Release { tombstone: Some(_), .. } | Request::Retire { .. } = request {
-            tombstones.extend(record.tombstone.map(|until| (attempt, until)));
+        match request {
+            Request::Release { tombstone: Some(_), .. } => {
+                tombstones.extend(record.tombstone.map(|until| (attempt, until)));
+            }
+            Request::Retire { .. } => retired.extend(owned.zip(record.retired)),
+            _ => {}
         }
         (record.tombstone, record.retired) = (None, None);
         for (attempt, until) in answer.buried {

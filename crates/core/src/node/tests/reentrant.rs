@@ -144,8 +144,8 @@ fn one_who_is_retired_has_no_entry_left_and_is_not_let_in() {
     assert_eq!(node.ask(T + 500, &retire(OWNER)), Vote::Refusal(Refusal::Absent), "said twice, done once");
 
     // What was said of the owner is what the owner's attempts see.
-    let retired = node.record.tombstone.take();
-    assert_eq!(retired, Some(T + 1_200));
+    let retired = node.record.retired;
+    assert_eq!((retired, node.record.tombstone), (Some(T + 1_200), None));
     for request in [enter(C), renew_as(enters(OWNER), A, CLOCK, true), renew_as(enters(OWNER), A, CLOCK, false)] {
         node.record.retired = retired;
         assert_eq!(node.ask(T + 1_200, &request), Vote::Refusal(Refusal::Retired));
@@ -158,7 +158,6 @@ fn one_who_is_retired_has_no_entry_left_and_is_not_let_in() {
 fn the_end_of_a_retirement_is_the_end_of_its_tombstone() {
     let mut node = entered_twice();
     node.ask(T + 500, &retire(OWNER));
-    node.record.retired = node.record.tombstone.take();
     assert_eq!(node.grants(T + 1_201, &enter(C)), CLOCK + 5);
 }
 

@@ -17,9 +17,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::RedisNode;
 use super::codec::Bundles;
-use super::scripts::{Home, asked_key, fence_key, holds_key, kept_key, line_key, tombstone_key};
+use super::scripts::{Home, asked_key, fence_key, holds_key, kept_key, line_key, retired_key, tombstone_key};
 use crate::node::{Letter, Reply, Talk};
-use model::{Model, State, channels, constants, mortals};
+use model::{Model, State, attempts, channels, constants, owned};
 use seen::Seen;
 use steps::{CONSTANTS, Cast, Step, Visit, stories};
 
@@ -203,9 +203,12 @@ impl Bench {
             }
             pipe.cmd("HGETALL").arg(asked_key(place)).cmd("PTTL").arg(asked_key(place));
         }
-        for attempt in mortals() {
+        for attempt in attempts() {
             // Outside of a Cluster it is the attempt's, whatever the place.
             pipe.cmd("PTTL").arg(tombstone_key(&model.places[0], attempt));
+        }
+        for (name, owner) in owned() {
+            pipe.cmd("PTTL").arg(retired_key(&model.places[name], owner));
         }
         pipe.cmd("EXISTS").arg(Home::Server.epoch_key()).cmd("DBSIZE");
         let values: Vec<Value> = pipe.query(&mut self.raw).unwrap();

@@ -1,5 +1,5 @@
 -- A vote for an attempt that may hold together with others, or a renewal of it: as in acquire.lua, with entries.
--- KEYS  as of acquire.lua, for a writer   8 the owner's tombstone, if it has an owner
+-- KEYS  as of acquire.lua, for a writer   8 the owner's tombstone of this name, if it has an owner
 -- ARGV  1 to 8 as of acquire.lua   9 owner, or the slot to begin at   10 'r' (reentrant), 's' (shared) or 'k' (slots)
 --       11 permits
 -- Gives as acquire.lua; of a slot {1, now, fence, slot, {other free ones}}; {-7, now, permits} other permits are in use

@@ -1,6 +1,6 @@
 -- Takes a vote back, and gives up or keeps the place in line: `part` of quorlock-core's node::apply. Of an owner, all of its
 -- entries: `retire`.
--- KEYS  1 vote   2 the attempt's tombstone, which ends with its id, or the owner's   3 line   4 kept   5 holds
+-- KEYS  1 vote   2 the attempt's tombstone, or the owner's of this name, which ends with its id   3 line   4 kept   5 holds
 -- ARGV  1 what becomes of the place in line: 'leave ' or 'yield ', and the ticket and the rest of it as of acquire.lua; or ''
 --       2 how long the tombstone stands (ms), if there is to be one   3 anything, if it is an owner's
 -- Gives 1: taken back   -4: there was nothing to take back

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use ::redis::Script;
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::PERMITS_MAX;
+use quorlock_core::mode::{OwnerId, PERMITS_MAX};
 use quorlock_core::name::LeaseId;
 use quorlock_core::ticket::{Channel, ENTRY_LEASE, LINE_LISTED_MAX, WAITERS_MAX};
 use quorlock_core::vote::FREE_LISTED_MAX;
@@ -235,7 +235,7 @@ pub(crate) mod companion {
     /// What those in line wait for: a hash with a field for each place. What is there for others means nothing.
     #[cfg(test)]
     pub(crate) const ASKED: &str = "asked:";
-    /// Of an attempt, or of an owner: a tombstone.
+    /// Tombstones: of an attempt, by its id, and of an owner that was retired, by the name's key and the owner.
     pub(crate) const DONE: &str = "done:";
 }
 
@@ -266,6 +266,11 @@ pub(crate) fn asked_key(place: &Place) -> String {
 
 pub(crate) fn tombstone_key(place: &Place, attempt: LeaseId) -> String {
     format!("{}{}", tombstone_prefix(place), attempt.reveal())
+}
+
+/// The tombstone of an owner that was retired from a name. It ends with the owner, and no attempt's is as long.
+pub(crate) fn retired_key(place: &Place, owner: OwnerId) -> String {
+    format!("{}{}:{}", tombstone_prefix(place), place.key, owner.reveal())
 }
 
 /// What comes before the attempt in the keys of tombstones.

@@ -1,4 +1,4 @@
-//! What the file says of one name, and of one attempt that is over.
+//! What the file says of one name, of one attempt that is over, and of an owner that was retired.
 //!
 //! Entries and places have rows of their own, which are read only where the record says that there may be some: entries
 //! under a vote that is not exclusive, places where the record is marked.
@@ -257,10 +257,31 @@ pub(super) fn load_tombstone(connection: &Connection, attempt: LeaseId) -> Resul
 
 /// Writes until when an attempt is over here.
 pub(super) fn save_tombstone(connection: &Connection, attempt: LeaseId, until: u64) -> Result<(), Fault> {
-    // The client says how long; the longest that can be written down is as good as for ever.
-    let until = i64::try_from(until).unwrap_or(i64::MAX);
     connection
         .prepare_cached("REPLACE INTO tombstone(attempt, until) VALUES (?1, ?2)")?
-        .execute(params![attempt.reveal(), until])?;
+        .execute(params![attempt.reveal(), capped(until)])?;
     Ok(())
+}
+
+/// Reads until when an owner is kept out of a name.
+pub(super) fn load_retired(connection: &Connection, key: &str, owner: OwnerId) -> Result<Option<u64>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT until FROM retired WHERE key = ?1 AND owner = ?2")?;
+    let mut rows = statement.query(params![key, owner.reveal()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Column { row, index: 0, table: "retired", name: "until" }.number()
+}
+
+/// Writes until when an owner is kept out of a name.
+pub(super) fn save_retired(connection: &Connection, key: &str, owner: OwnerId, until: u64) -> Result<(), Fault> {
+    connection.prepare_cached("REPLACE INTO retired(key, owner, until) VALUES (?1, ?2, ?3)")?.execute(params![
+        key,
+        owner.reveal(),
+        capped(until)
+    ])?;
+    Ok(())
+}
+
+/// The client says how long a tombstone stands; the longest that can be written down is as good as for ever.
+fn capped(until: u64) -> i64 {
+    i64::try_from(until).unwrap_or(i64::MAX)
 }

@@ -8,7 +8,7 @@ use crate::node::sqlite::column::{Column, hex, stored};
 use crate::node::sqlite::fault::Fault;
 use crate::node::{PAGE_MAX, Page, Search};
 
-/// How many records, how many hints and how many tombstones a sweep looks at.
+/// How many records, how many hints and how many tombstones of each kind a sweep looks at.
 pub(super) const SWEEP_MAX: u32 = 1_000;
 
 const SCHEMA: &str = "
@@ -40,7 +40,11 @@ const SCHEMA: &str = "
         what TEXT NOT NULL, fence TEXT NOT NULL, holder TEXT NOT NULL, mode TEXT NOT NULL, reason TEXT NOT NULL
     ) STRICT;
     CREATE TABLE tombstone(attempt TEXT PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID, STRICT;
-    CREATE INDEX tombstone_until ON tombstone(until);";
+    CREATE INDEX tombstone_until ON tombstone(until);
+    CREATE TABLE retired(
+        key TEXT NOT NULL, owner TEXT NOT NULL, until INTEGER NOT NULL, PRIMARY KEY(key, owner)
+    ) WITHOUT ROWID, STRICT;
+    CREATE INDEX retired_until ON retired(until);";
 
 /// What the file says of the node as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +160,7 @@ pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeN
 
 /// Forgets all votes, fences, waiters, hints and tombstones.
 pub(super) fn wipe(connection: &Connection) -> Result<(), Fault> {
-    for table in ["record", "entry", "place", "hint", "tombstone"] {
+    for table in ["record", "entry", "place", "hint", "tombstone", "retired"] {
         connection.execute(&format!("DELETE FROM {table}"), [])?;
     }
     Ok(())
@@ -190,6 +194,12 @@ pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime)
         .prepare_cached(
             "DELETE FROM tombstone WHERE attempt IN
                 (SELECT attempt FROM tombstone WHERE until < ?1 ORDER BY until LIMIT ?2)",
+        )?
+        .execute(params![life_millis, SWEEP_MAX])?;
+    connection
+        .prepare_cached(
+            "DELETE FROM retired WHERE (key, owner) IN
+                (SELECT key, owner FROM retired WHERE until < ?1 ORDER BY until LIMIT ?2)",
         )?
         .execute(params![life_millis, SWEEP_MAX])?;
     connection

@@ -324,7 +324,7 @@ fn answer(
         return Ok((voted(answer.vote), answer.hint));
     }
     record.retired = match request.owner() {
-        Some(owner) => record::load_tombstone(transaction, owner.tombstone())?,
+        Some(owner) => record::load_retired(transaction, key, owner)?,
         None => None,
     };
     let before = record.clone();
@@ -360,6 +360,9 @@ fn answer(
     }
     if let Some(until) = record.tombstone.take().filter(|until| Some(*until) != ended) {
         record::save_tombstone(transaction, request.attempt(), until)?;
+    }
+    if let (Request::Retire { owner, .. }, Some(until)) = (request, record.retired) {
+        record::save_retired(transaction, key, *owner, until)?;
     }
     for (attempt, until) in buried.into_iter().chain(answer.buried) {
         let until = record::load_tombstone(transaction, attempt)?.map_or(until, |known| known.max(until));

@@ -1,4 +1,4 @@
-use quorlock::{Client, MemoryNodes, Renewals};
+use quorlock::{Client, ClientBuilder, MemoryNodes, Renewals};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -10,7 +10,11 @@ const TTL: Duration = Duration::from_millis(200);
 
 /// A service on one memory node, whose leases nobody renews.
 async fn service() -> Service {
-    let client = Client::builder().memory(&MemoryNodes::new(1)).renewals(Renewals::Off).connect().await.unwrap();
+    service_of(Client::builder()).await
+}
+
+async fn service_of(client: ClientBuilder) -> Service {
+    let client = client.memory(&MemoryNodes::new(1)).renewals(Renewals::Off).connect().await.unwrap();
     let aside = Aside::start().unwrap();
     Service::new(Config::new(([127, 0, 0, 1], 0).into(), client), aside, watch::channel(false).1)
 }
@@ -48,4 +52,22 @@ async fn what_is_told_leaves_room_for_the_callers_clock() {
     let Granted::One(Grant { outlook, .. }) = granted else { panic!("one was asked for") };
     let told = Duration::from_millis(outlook.validity_ms);
     assert!(told + CALLER_DRIFT.fixed <= left, "{told:?} of {left:?}: the caller's clock may be slow");
+}
+
+#[tokio::test]
+async fn the_margin_for_the_callers_clock_is_that_of_the_configured_ttl() {
+    const CONFIGURED: Duration = Duration::from_secs(60);
+    let service = service_of(Client::builder().ttl(CONFIGURED)).await;
+    let waited = Instant::now().checked_sub(CONFIGURED).unwrap();
+    for what in [json!({"name": "a"}), json!({"names": ["b", "c"]})] {
+        let order = order(&service, what);
+        let won = order.acquire(service.client(), None).await.unwrap();
+        let left = won.validity();
+        let granted = Granted::new(&service, &order, waited, won).unwrap_or_else(|_| panic!("much is left of it"));
+        let (Granted::One(Grant { outlook, .. }) | Granted::All(Grants { outlook, .. })) = granted;
+        // The caller may have waited for half of the ttl, by its clock, before it uses the lease.
+        let least = (left + CONFIGURED / 2) / 10 + CALLER_DRIFT.fixed;
+        let told = Duration::from_millis(outlook.validity_ms);
+        assert!(told <= left - least, "{told:?} of {left:?}, with a margin of {least:?}");
+    }
 }

@@ -12,7 +12,7 @@ use quorlock_core::vote::{BreakMode, Request, Target};
 
 use super::super::commands::{Commands, DIGITS_MAX, Words, decimal};
 use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, LINE};
-use super::super::scripts::{Home, Scripts, tombstone_prefix};
+use super::super::scripts::{Home, Scripts, retired_key, tombstone_prefix};
 use super::bundle::{Bundles, Chosen};
 use super::{EpochMark, looks_at_epoch, mark};
 use crate::node::place::{Place, RESERVED_PREFIX};
@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
             }
             Request::Retire { owner, tombstone } => {
                 words.word("EVALSHA").word(&scripts.release.sha).word("5").word(&place.key);
-                keys.tombstone(owner.tombstone().reveal_digits(), words);
+                keys.retired(*owner, words);
                 keys.companions(&[LINE, KEPT, HOLDS], words);
                 words.word("").number(*tombstone).word("owner");
             }
@@ -208,7 +208,7 @@ impl<'a> Writer<'a> {
         let script = if matches!(bid.mode, Mode::Exclusive { .. }) { acquire } else { enter };
         // An argument costs the server as much as half a command: those that have nothing to say are left out.
         let has_entries = bid.mode != Mode::EXCLUSIVE;
-        let owner = bid.mode.owner().map(OwnerId::tombstone);
+        let owner = bid.mode.owner();
         words.word("EVALSHA").word(&script.sha).number(6 + u64::from(has_entries) + u64::from(owner.is_some()));
         words.word(keys.mark()).word(&keys.place.key);
         keys.companions(&[FENCE], words);
@@ -218,7 +218,7 @@ impl<'a> Writer<'a> {
             keys.companions(&[HOLDS], words);
         }
         if let Some(owner) = owner {
-            keys.tombstone(owner.reveal_digits(), words);
+            keys.retired(owner, words);
         }
         words.word(mark).word(bid.verb).number(bid.fence.get()).number(bid.ttl.as_millis());
         words.number(constants.sigma_micros).number(retention_millis(constants)).word(bid.holder);
@@ -278,6 +278,10 @@ impl Keys<'_> {
 
     fn tombstone(&self, digits: [u8; 32], words: &mut Words) {
         words.joined([RESERVED_PREFIX.as_bytes(), DONE.as_bytes(), self.tag.as_bytes(), &digits]);
+    }
+
+    fn retired(&self, owner: OwnerId, words: &mut Words) {
+        words.word(&retired_key(self.place, owner));
     }
 }
 

@@ -40,13 +40,13 @@ pub(super) fn constants(which: usize) -> Constants {
     all[which].clone()
 }
 
-fn attempts() -> impl Iterator<Item = LeaseId> {
+pub(super) fn attempts() -> impl Iterator<Item = LeaseId> {
     (0..ROLES.len()).map(attempt)
 }
 
-/// Whatever may have a tombstone.
-pub(super) fn mortals() -> impl Iterator<Item = LeaseId> {
-    attempts().chain(OWNERS.map(|owner| OwnerId::from_bits(owner).tombstone()))
+/// Owners that may be retired from a name: the name, and the owner.
+pub(super) fn owned() -> impl Iterator<Item = (usize, OwnerId)> {
+    (0..NAMES).flat_map(|name| OWNERS.map(|owner| (name, OwnerId::from_bits(owner))))
 }
 
 /// From 1: nobody draws the attempt that could be taken for one that was broken.
@@ -66,11 +66,12 @@ fn waiter(which: usize) -> Waiter {
 }
 
 /// What one node holds, by the core's rules.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) life: Option<Incarnation>,
     pub(super) records: [Record; NAMES],
     pub(super) tombstones: BTreeMap<LeaseId, u64>,
+    pub(super) retired: BTreeMap<(usize, OwnerId), u64>,
 }
 
 #[derive(Debug)]
@@ -91,7 +92,7 @@ impl Model {
         let place = |name| Arc::new(template.place(&Name::new(name).unwrap()).unwrap());
         Self {
             cast,
-            state: State { life: None, records: Default::default(), tombstones: BTreeMap::new() },
+            state: State::default(),
             places: [place("plain"), place("plainer"), place("with spaces, \u{9501} and a\nnew line")],
             micros: START,
             earlier: None,
@@ -115,7 +116,7 @@ impl Model {
                     notes.into_iter().flatten().chain(entries).chain(places).collect::<Vec<_>>()
                 };
                 let of_names = self.state.records.iter().flat_map(of_a_name);
-                let lapses = of_names.chain(self.state.tombstones.values().copied());
+                let lapses = of_names.chain(self.state.tombstones.values().chain(self.state.retired.values()).copied());
                 let mut ends: Vec<i64> = lapses.map(|millis| millis.cast_signed() * 1_000).collect();
                 if let Some((_, seen)) = self.state.life.as_ref().and_then(|life| life.witness) {
                     let still = WITNESS_STILL.as_micros() as i64;
@@ -218,10 +219,11 @@ impl Model {
     pub(super) fn answer(&mut self, life: Option<Life>, name: usize, request: &Request) -> (Answer, Option<Handoff>) {
         let now = self.time();
         let (attempt, epoch) = (request.attempt(), life.map_or(NOBODY, |life| life.epoch));
-        let State { life, records, tombstones } = &mut self.state;
+        let State { life, records, tombstones, retired } = &mut self.state;
         let record = &mut records[name];
         // A record is what one attempt sees of a name: tombstones are each attempt's own.
-        record.retired = request.owner().and_then(|owner| tombstones.get(&owner.tombstone()).copied());
+        let owned = request.owner().map(|owner| (name, owner));
+        record.retired = owned.and_then(|owned| retired.get(&owned).copied());
         record.tombstone = tombstones.remove(&attempt);
         let ends = |record: &Record| record.vote.as_ref().map(|vote| vote.until);
         let before = ends(record);
@@ -239,7 +241,7 @@ impl Model {
         if let Some(vote) = record.vote.as_mut().filter(|vote| is_lowered && vote.until == now.life_millis) {
             vote.until += 1;
         }
-        record.retired = None;
+        retired.extend(owned.zip(record.retired.take()));
         tombstones.extend(record.tombstone.take().map(|until| (attempt, until)));
         for (attempt, until) in &answer.buried {
             let known = tombstones.entry(*attempt).or_default();
@@ -314,7 +316,7 @@ impl Model {
     }
 
     pub(super) fn wipe_all(&mut self) {
-        self.state = State { life: None, records: Default::default(), tombstones: BTreeMap::new() };
+        self.state = State::default();
     }
 
     pub(super) fn vanish(&mut self, name: usize) {
@@ -344,6 +346,7 @@ impl Model {
             record.entries.sort_by_key(|entry| entry.attempt);
         }
         self.state.tombstones.retain(|_, until| now.life_millis <= *until);
+        self.state.retired.retain(|_, until| now.life_millis <= *until);
         self.state.clone()
     }
 }

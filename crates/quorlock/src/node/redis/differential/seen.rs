@@ -13,7 +13,7 @@ use quorlock_core::node::{Entry, Epoch, FenceNote, Incarnation, KeptRequest, Pla
 use quorlock_core::ticket::{Channel, Ticket, Waiter};
 use quorlock_core::time::Ttl;
 
-use super::model::{State, mortals};
+use super::model::{State, attempts, owned};
 use super::steps::NAMES;
 
 /// What the server told, in order.
@@ -36,11 +36,12 @@ impl Seen {
         for record in &mut records {
             *record = self.record()?;
         }
-        let tombstones: BTreeMap<_, _> = mortals().filter_map(|attempt| Some((attempt, self.end()?))).collect();
+        let tombstones: BTreeMap<_, _> = attempts().filter_map(|attempt| Some((attempt, self.end()?))).collect();
+        let retired: BTreeMap<_, _> = owned().filter_map(|owned| Some((owned, self.end()?))).collect();
         let marks: usize = self.next();
         let known = self.keys + marks + usize::from(life.is_some());
         prop_assert_eq!(self.next::<usize>(), known, "keys that nobody knows");
-        Ok(State { life, records, tombstones })
+        Ok(State { life, records, tombstones, retired })
     }
 
     fn record(&mut self) -> Read<Record> {

@@ -51,7 +51,8 @@ fn troubles(ground: &Ground) -> Vec<String> {
     let life = standing.life.map(|life| Life { epoch: life.epoch.unwrap(), floor: life.floor.unwrap_or_default() });
     for attempt in [SECRET, SECRET + 1] {
         for name in 0..20 {
-            for request in [acquire(attempt), release(attempt)] {
+            let retire = Request::Retire { owner: OwnerId::from_bits(attempt), tombstone: 1_000 };
+            for request in [acquire(attempt), retire, release(attempt)] {
                 match wait(session.send(life, vec![letter(&name.to_string(), request)])) {
                     Ok(_) => continue,
                     Err(Trouble::Broken(why)) => all.push(why),
@@ -154,7 +155,8 @@ fn garbage_in_a_column_is_an_error_that_tells_no_secret() {
 
 #[test]
 fn a_missing_table_or_row_is_an_error() {
-    let drops = ["node", "record", "entry", "place", "hint", "tombstone"].map(|table| format!("DROP TABLE {table}"));
+    let drops =
+        ["node", "record", "entry", "place", "hint", "tombstone", "retired"].map(|table| format!("DROP TABLE {table}"));
     for damage in drops.iter().map(String::as_str).chain(["DELETE FROM node"]) {
         let ground = ground();
         ground.other().execute_batch(damage).unwrap();

@@ -57,7 +57,7 @@ fn request(modes: Vec<Mode>) -> impl Strategy<Value = Request> {
     let fence = prop_oneof![Just(0), START_MICROS..START_MICROS + 20_000_000, Just(START_MICROS + 1_200_000_000)];
     let ttl = (100..60_000_u64).prop_map(ttl);
     let waiter = prop::option::weighted(0.7, waiter());
-    let kind = prop_oneof![6 => Just(0), 3 => Just(1), 6 => Just(2), 5 => 3..8, 1 => Just(8)];
+    let kind = prop_oneof![6 => Just(0), 3 => Just(1), 6 => Just(2), 5 => 3..8, 1 => 8..10];
     (kind, 0..modes.len(), fence.prop_map(Fence::new), ttl, any::<bool>(), 0..90_000_u64, waiter).prop_map(
         move |(kind, who, fence, ttl, flag, millis, waiter)| {
             // From 1: nobody draws the attempt that could be taken for one that was broken.
@@ -78,6 +78,7 @@ fn request(modes: Vec<Mode>) -> impl Strategy<Value = Request> {
                     Request::Check { attempt, slot }
                 }
                 7 => Request::Inspect,
+                8 => Request::Retire { owner: OwnerId::from_bits(u128::from(millis % 3) + 1), tombstone: millis },
                 _ => {
                     let target =
                         if millis % 3 == 0 { Target::Digest(Digest::of(attempt)) } else { Target::Fence(STORED) };
@@ -105,6 +106,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Model {
     records: HashMap<String, Record>,
     tombstones: HashMap<LeaseId, u64>,
+    retired: HashMap<(String, OwnerId), u64>,
 }
 
 impl Model {
@@ -112,11 +114,11 @@ impl Model {
         let attempt = letter.request.attempt();
         let record = self.records.entry(letter.place.key.clone()).or_default();
         record.tombstone = self.tombstones.get(&attempt).copied();
-        let owner = letter.request.owner();
-        record.retired = owner.and_then(|owner| self.tombstones.get(&owner.tombstone()).copied());
+        let owned = letter.request.owner().map(|owner| (letter.place.key.clone(), owner));
+        record.retired = owned.as_ref().and_then(|owned| self.retired.get(owned).copied());
         let answer = apply(life, record, &letter.request, epoch, now);
         record.forget_requests();
-        record.retired = None;
+        self.retired.extend(owned.zip(record.retired.take()));
         if let Some(until) = record.tombstone.take() {
             self.tombstones.insert(attempt, until);
         }

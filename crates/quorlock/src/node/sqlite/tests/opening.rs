@@ -70,7 +70,10 @@ fn a_file_of_another_version_is_refused_with_advice() {
         ground.other().pragma_update(None, "user_version", version).unwrap();
         let before = std::fs::read(ground.path()).unwrap();
         let why = unfit(ground.open("boot"));
-        assert!(why.contains(&format!("version {version}")) && why.contains("version 5"), "{why}");
+        assert!(
+            why.contains(&format!("version {version}")) && why.contains(&format!("version {SCHEMA_VERSION}")),
+            "{why}"
+        );
         assert!(why.contains("locks.db") && why.contains(advice), "{why}");
         assert_eq!(std::fs::read(ground.path()).unwrap(), before);
     }
