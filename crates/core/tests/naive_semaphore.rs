@@ -10,7 +10,7 @@ use std::time::Duration;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Constants, Epoch, Incarnation, NodeTime, Record, apply};
+use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime, Record, apply};
 use quorlock_core::quorum::Quorum;
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{Request, Vote};
@@ -76,7 +76,7 @@ impl Shipped {
         let constants =
             Constants { cluster: String::new(), nodes: NODES, max_ttl_millis: 60_000, sigma_micros: 10_000_000 };
         let life = Incarnation {
-            run: String::new(),
+            identity: Identity::default(),
             epoch: Some(EPOCH),
             floor: Some(Fence::default()),
             quarantine_micros: 66_000_000,

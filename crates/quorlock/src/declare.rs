@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_core::node::{Epoch, Errand, Incarnation, Trust};
+use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Trust};
 use quorlock_core::ticket::Channel;
 
 use crate::cluster::Settings;
@@ -64,7 +64,7 @@ impl From<Failed> for ReconfigureError {
 pub(crate) async fn init(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result<(), InitError> {
     let constants = settings.constants(format!("{:032x}", entropy::bits()));
     let mut sessions = open_all(nodes).await?;
-    let errand = |run| Errand::Init { run, fresh: Epoch(entropy::bits()), constants: constants.clone() };
+    let errand = |identity| Errand::Init { identity, fresh: Epoch(entropy::bits()), constants: constants.clone() };
     Ok(tell_all(nodes, &mut sessions, errand).await?)
 }
 
@@ -88,9 +88,9 @@ pub(crate) async fn reconfigure(
     let constants = settings.constants(one_cluster(&lives)?);
     let errand = |suspend| {
         let constants = constants.clone();
-        move |run| {
+        move |identity| {
             let (fresh, constants) = (Epoch(entropy::bits()), constants.clone());
-            Errand::Reconfigure { run, fresh, constants, trust, suspend }
+            Errand::Reconfigure { identity, fresh, constants, trust, suspend }
         }
     };
     if nodes.len() > 1 {
@@ -125,7 +125,7 @@ async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<Talk>, Failed> {
         match within(DEADLINE, Talk::open(&**node, Channel(0))).await {
             Err(trouble) => failed.add(&**node, trouble),
             Ok(session) => {
-                if let Some(twin) = sessions.iter().position(|other| other.run() == session.run()) {
+                if let Some(twin) = sessions.iter().position(|other| other.identity().run == session.identity().run) {
                     failed.add(&**node, Trouble::Unfit(format!("it is the same server as {}", titles[twin])));
                 } else {
                     sessions.push(session);
@@ -140,11 +140,11 @@ async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<Talk>, Failed> {
 async fn tell_all(
     nodes: &[Arc<dyn Node>],
     sessions: &mut [Talk],
-    errand: impl Fn(String) -> Errand,
+    errand: impl Fn(Identity) -> Errand,
 ) -> Result<(), Failed> {
     let mut failed = Failed::default();
     for (node, session) in nodes.iter().zip(sessions) {
-        let errand = errand(session.run().to_owned());
+        let errand = errand(session.identity().clone());
         match within(DEADLINE, session.errand(errand)).await {
             Ok(standing) if standing.accepted => {}
             Ok(_) => failed.add(&**node, Trouble::Unfit("it belongs to another cluster by now".into())),

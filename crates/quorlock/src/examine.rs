@@ -179,7 +179,7 @@ impl Patient {
         let life = self.life();
         let fastest = self.exam.first.iter().chain(&self.exam.last).map(crate::node::exam::Reading::round_trip).min();
         ExaminedNode {
-            run: self.exam.run.as_deref().map(shorten),
+            run: self.exam.identity.as_ref().map(|identity| shorten(&identity.run)),
             epoch: life.and_then(|life| life.epoch).map(|epoch| shorten(&format!("{:032x}", epoch.0))),
             cluster: life.map(|life| shorten(&life.constants.cluster)),
             restarts: life.map(|life| life.restarts),

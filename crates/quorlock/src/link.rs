@@ -54,8 +54,10 @@ pub(crate) struct LinkConfig {
     pub(crate) handshake_deadline: Duration,
     /// A connection that owes an answer for longer than this is replaced.
     pub(crate) silence_limit: Duration,
-    /// An idle connection is tried this often.
+    /// How often releases that failed are tried again, and a node that may not join yet is asked again.
     pub(crate) heartbeat: Duration,
+    /// How often every connection looks at its node, at least and at most.
+    pub(crate) look: (Duration, Duration),
     /// What a node may do that has lost its memory.
     pub(crate) trust: Trust,
     /// Attempts that may still have something to give back: a link that is closed waits for them.
@@ -101,6 +103,10 @@ pub(crate) struct Link {
     stale: AtomicBool,
     /// How the node does.
     pub(crate) pulse: Pulse,
+    /// How often this connection's node said that its memory may have been replaced, and how many of these a later look
+    /// has answered. Until they are equal, no vote counts.
+    doubts: AtomicU64,
+    settled_doubts: AtomicU64,
     /// How many connections there have been.
     connections: AtomicU64,
     finished: AtomicBool,
@@ -125,6 +131,8 @@ impl Link {
             clock_offset: AtomicI64::new(OFFSET_UNKNOWN),
             stale: AtomicBool::new(false),
             pulse: Pulse::new(),
+            doubts: AtomicU64::new(0),
+            settled_doubts: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             finished: AtomicBool::new(false),
         }
@@ -278,7 +286,12 @@ impl Link {
                 },
                 // What an earlier connection has to say may be older than what was asked since.
                 Answer::Hint(ticket, handoff) => {
-                    return link.hinted(ticket, handoff.filter(|_| link.connection() == connection));
+                    let counts = link.connection() == connection && !link.is_doubted();
+                    return link.hinted(ticket, handoff.filter(|_| counts));
+                }
+                Answer::MemoryChanged if link.connection() == connection => {
+                    link.doubts.fetch_add(1, Ordering::AcqRel);
+                    Answer::MemoryChanged
                 }
                 Answer::Page(page) => return link.found(connection, page),
                 Answer::History(told) => return link.recalled(connection, told),

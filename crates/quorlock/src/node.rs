@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::node::{Epoch, Errand, Standing};
+use quorlock_core::node::{Epoch, Errand, Identity, Standing};
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Request, Silence, Vote};
@@ -54,8 +54,8 @@ pub(crate) trait Node: Send + Sync {
 /// One connection to a node. Questions are answered in their order, and carried out in their order, too: an acquire and
 /// the release that follows it must never change places.
 pub(crate) trait Session: Send {
-    /// The server's own name for its run: another one means another memory.
-    fn run(&self) -> &str;
+    /// The server's identity when the session began.
+    fn identity(&self) -> &Identity;
 
     /// Asks about the node itself. It returns at once, and so does [`send`](Self::send).
     fn errand(&mut self, errand: Errand);
@@ -86,8 +86,8 @@ pub(crate) trait Session: Send {
 /// What comes from a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// To an errand.
-    Standing(Box<Standing>),
+    /// To an errand, with the server's identity after it was carried out.
+    Standing(Box<Standing>, Identity),
     /// To a batch: one reply for each letter.
     Replies(Vec<Reply>),
     /// To a search, or why there is none.
@@ -99,6 +99,8 @@ pub(crate) enum Answer {
     Hint(Ticket, Option<Handoff>),
     /// To nobody's question: a lock with this key was broken, perhaps one that this client holds.
     Broken(String),
+    /// To nobody's question: the node's memory may have been replaced. Every later vote may be the new memory's.
+    MemoryChanged,
     /// The connection is over; nothing comes after this.
     End(Trouble),
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use quorlock_core::node::{Epoch, Errand, Standing};
+use quorlock_core::node::{Epoch, Errand, Identity, Standing};
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Request, Vote};
@@ -76,10 +76,10 @@ pub enum Question {
 /// What a node says.
 #[derive(Clone, Debug)]
 pub enum Said {
-    /// The connection is there, to a server with this run.
-    Open(String),
-    /// To an errand.
-    Standing(Box<Standing>),
+    /// The connection is there, to a server with this identity.
+    Open(Identity),
+    /// To an errand, with the server's identity after it.
+    Standing(Box<Standing>, Identity),
     /// To a batch, at this time by the node's clock in microseconds.
     Votes(Vec<Vote>, u64),
     /// To a note.
@@ -90,6 +90,8 @@ pub enum Said {
     Hint(Ticket, Option<Handoff>),
     /// To nobody's question: a lock with this key was broken.
     Broken(String),
+    /// To nobody's question: the node's memory may have been replaced.
+    MemoryChanged,
     /// The connection is over.
     End(String),
 }

@@ -81,7 +81,8 @@ mod interleaved {
         AtomicI64 i64: load(order: Ordering) -> i64, store(value: i64, order: Ordering) -> ();
         AtomicU32 u32: load(order: Ordering) -> u32, store(value: u32, order: Ordering) -> (),
             fetch_or(value: u32, order: Ordering) -> u32, fetch_and(value: u32, order: Ordering) -> u32;
-        AtomicU64 u64: load(order: Ordering) -> u64, fetch_add(value: u64, order: Ordering) -> u64,
+        AtomicU64 u64: load(order: Ordering) -> u64, store(value: u64, order: Ordering) -> (),
+            fetch_add(value: u64, order: Ordering) -> u64,
             fetch_update(set: Ordering, fetch: Ordering, change: impl Fn(u64) -> Option<u64>) -> Result<u64, u64>;
         AtomicUsize usize: load(order: Ordering) -> usize, fetch_add(value: usize, order: Ordering) -> usize,
             fetch_sub(value: usize, order: Ordering) -> usize;

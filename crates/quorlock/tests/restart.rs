@@ -5,6 +5,7 @@ mod scenarios;
 
 mod restart {
     mod founding;
+    mod identity;
     mod membership;
     mod persistence;
     mod quarantine;

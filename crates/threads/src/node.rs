@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorlock::sim::{Ear, Question, Said};
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, NodeTime, Record, apply, attend, hand_on};
+use quorlock_core::node::{Constants, Epoch, Errand, Identity, Incarnation, NodeTime, Record, apply, attend, hand_on};
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
 use quorlock_core::vote::{Refusal, Request, Vote};
 
@@ -45,7 +45,7 @@ impl Node {
     /// One that has been voting for long.
     pub(crate) fn new(index: usize, constants: Constants, now: NodeTime) -> Self {
         let mut life = None;
-        let init = Errand::Init { run: run(index), fresh: Epoch(index as u128 + 1), constants };
+        let init = Errand::Init { identity: identity(index), fresh: Epoch(index as u128 + 1), constants };
         attend(&mut life, &init, now);
         Self {
             index,
@@ -63,7 +63,7 @@ impl Node {
         match mail {
             Mail::Connect(connection, ear) => {
                 self.listeners.insert(ear.channel(), connection);
-                ear.hear(Said::Open(run(self.index)));
+                ear.hear(Said::Open(identity(self.index)));
                 self.connections.insert(connection, ear);
             }
             Mail::Ask(connection, question) => self.serve(connection, &question, now),
@@ -87,7 +87,9 @@ impl Node {
     fn serve(&mut self, connection: u64, question: &Question, now: NodeTime) {
         let mut hints = Vec::new();
         let said = match question {
-            Question::Errand(errand) => Said::Standing(Box::new(attend(&mut self.life, errand, now))),
+            Question::Errand(errand) => {
+                Said::Standing(Box::new(attend(&mut self.life, errand, now)), identity(self.index))
+            }
             Question::Note => Said::Noted,
             Question::Other => Said::Nothing,
             Question::Batch(epoch, letters) => {
@@ -147,6 +149,6 @@ impl Node {
     }
 }
 
-fn run(index: usize) -> String {
-    format!("run-{index}")
+fn identity(index: usize) -> Identity {
+    Identity::of_run(format!("run-{index}"))
 }

@@ -13,6 +13,31 @@ pub const WITNESS_STILL: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(pub u128);
 
+/// A server's own signs of which memory it has, as a client reads them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The server's process. A restart changes it.
+    pub run: String,
+    /// The last promotion of the server from replica to master, because a replica takes over another server's data. Empty
+    /// if the server reports none. A node of several servers joins theirs by `+`.
+    pub promotion: String,
+}
+
+impl Identity {
+    /// The identity of a server that takes over nobody's data.
+    pub fn of_run(run: impl Into<String>) -> Self {
+        Self { run: run.into(), promotion: String::new() }
+    }
+
+    /// Whether a server that reports `now` may have another memory than when it reported `self`.
+    ///
+    /// A server stops reporting its promotion when it gets its first replica, so only a new promotion is news.
+    pub fn is_replaced_by(&self, now: &Self) -> bool {
+        let is_known = |promotion| self.promotion.split('+').any(|known| known == promotion);
+        self.run != now.run || now.promotion.split('+').any(|promotion| !promotion.is_empty() && !is_known(promotion))
+    }
+}
+
 /// What everyone who uses a cluster has to agree on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Constants {
@@ -35,8 +60,8 @@ pub fn quarantine_micros(constants: &Constants) -> u64 {
 /// What a node knows about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnation {
-    /// The server's own name for its run; another one means that the memory is not the one we knew.
-    pub run: String,
+    /// The server's signs of this memory.
+    pub identity: Identity,
     /// This life; `None` when something wiped it.
     pub epoch: Option<Epoch>,
     /// Set when ripe: below it this node hands out no fence.
@@ -76,8 +101,8 @@ pub enum Errand {
     Look,
     /// Every connection's first word: notices a new life and starts its epoch.
     Hello {
-        /// The server's run, as the client read it.
-        run: String,
+        /// The server's identity, as the client read it.
+        identity: Identity,
         /// The epoch to install if the life is new.
         fresh: Epoch,
         /// What the client believes; installed on a blank node.
@@ -110,8 +135,8 @@ pub enum Errand {
     },
     /// An operator's word that no lock can be outstanding: a new epoch, ripe at once.
     Init {
-        /// The server's run, as the client read it.
-        run: String,
+        /// The server's identity, as the client read it.
+        identity: Identity,
         /// The epoch to install.
         fresh: Epoch,
         /// The constants to install.
@@ -119,8 +144,8 @@ pub enum Errand {
     },
     /// An operator changes the constants of the same cluster: a new epoch, in quarantine for the longer `max_ttl`.
     Reconfigure {
-        /// The server's run, as the client read it.
-        run: String,
+        /// The server's identity, as the client read it.
+        identity: Identity,
         /// The epoch to install.
         fresh: Epoch,
         /// The constants to install.
@@ -147,9 +172,9 @@ pub struct Standing {
 pub fn attend(life: &mut Option<Incarnation>, errand: &Errand, now: NodeTime) -> Standing {
     let accepted = match (errand, life.as_mut()) {
         (Errand::Look, _) => true,
-        (Errand::Hello { run, fresh, constants, founders, trust }, known) => {
+        (Errand::Hello { identity, fresh, constants, founders, trust }, known) => {
             let is_kin = known.as_ref().is_none_or(|life| life.constants == *constants);
-            let is_new = known.as_ref().is_none_or(|life| life.run != *run || life.epoch.is_none());
+            let is_new = known.as_ref().is_none_or(|life| life.is_replaced_by(identity));
             if is_kin && is_new {
                 let suspended = known.as_ref().is_some_and(|life| life.suspended);
                 let next = Incarnation {
@@ -157,13 +182,13 @@ pub fn attend(life: &mut Option<Incarnation>, errand: &Errand, now: NodeTime) ->
                     quarantine_micros: quarantine(constants, known.as_deref()),
                     restarts: known.as_ref().map_or(0, |life| life.restarts.saturating_add(1)),
                     suspended,
-                    ..begin(run, *fresh, constants, trusted(*trust, suspended, known.as_deref(), now))
+                    ..begin(identity, *fresh, constants, trusted(*trust, suspended, known.as_deref(), now))
                 };
                 *life = Some(next);
             }
             is_kin
         }
-        (Errand::Reconfigure { run, fresh, constants, trust, suspend }, known) => {
+        (Errand::Reconfigure { identity, fresh, constants, trust, suspend }, known) => {
             let is_kin = known.as_ref().is_none_or(|life| life.constants.cluster == constants.cluster);
             if is_kin {
                 let next = Incarnation {
@@ -171,16 +196,16 @@ pub fn attend(life: &mut Option<Incarnation>, errand: &Errand, now: NodeTime) ->
                     quarantine_micros: quarantine(constants, known.as_deref()),
                     restarts: known.as_ref().map_or(0, |life| life.restarts),
                     suspended: *suspend,
-                    ..begin(run, *fresh, constants, trusted(*trust, *suspend, known.as_deref(), now))
+                    ..begin(identity, *fresh, constants, trusted(*trust, *suspend, known.as_deref(), now))
                 };
                 *life = Some(next);
             }
             is_kin
         }
-        (Errand::Init { run, fresh, constants }, known) => {
+        (Errand::Init { identity, fresh, constants }, known) => {
             let before = known.and_then(|life| life.floor);
             let floor = before.max(Some(Fence::new(now.wall_micros.saturating_sub(constants.sigma_micros))));
-            *life = Some(begin(run, *fresh, constants, floor));
+            *life = Some(begin(identity, *fresh, constants, floor));
             true
         }
         (Errand::Witness { epoch, witness }, Some(life)) if life.is_unripe(*epoch) => {
@@ -212,6 +237,11 @@ pub fn attend(life: &mut Option<Incarnation>, errand: &Errand, now: NodeTime) ->
 }
 
 impl Incarnation {
+    /// Whether a server that reports `now` does not have the memory of this life any more.
+    pub fn is_replaced_by(&self, now: &Identity) -> bool {
+        self.epoch.is_none() || self.identity.is_replaced_by(now)
+    }
+
     fn is_unripe(&self, epoch: Epoch) -> bool {
         self.epoch == Some(epoch) && self.floor.is_none()
     }
@@ -237,9 +267,9 @@ fn trusted(trust: Trust, suspended: bool, known: Option<&Incarnation>, now: Node
     }
 }
 
-fn begin(run: &str, epoch: Epoch, constants: &Constants, floor: Option<Fence>) -> Incarnation {
+fn begin(identity: &Identity, epoch: Epoch, constants: &Constants, floor: Option<Fence>) -> Incarnation {
     Incarnation {
-        run: run.into(),
+        identity: identity.clone(),
         epoch: Some(epoch),
         floor,
         quarantine_micros: quarantine_micros(constants),

@@ -41,7 +41,7 @@ fn constants() -> Constants {
 
 fn ripe(floor: u64) -> Incarnation {
     Incarnation {
-        run: "run1".into(),
+        identity: Identity::of_run("run1"),
         epoch: Some(EPOCH),
         floor: Some(Fence::new(floor)),
         quarantine_micros: 66_000_000,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_core::node::{Incarnation, WITNESS_STILL};
+use quorlock_core::node::{Identity, Incarnation, WITNESS_STILL};
 
 use super::finding::{Finding, Topic};
 use super::{Measure, NodeState, Patient, Rate, spell};
@@ -56,7 +56,8 @@ pub(super) fn node(title: String, exam: Exam, measure: &Measure) -> Patient {
 }
 
 fn run(exam: &Exam) -> String {
-    exam.run.as_deref().map_or_else(String::new, |run| format!(", run {}", super::shorten(run)))
+    let run = |identity: &Identity| format!(", run {}", super::shorten(&identity.run));
+    exam.identity.as_ref().map_or_else(String::new, run)
 }
 
 fn reach(exam: &Exam, measure: &Measure, findings: &mut Vec<Finding>) {
@@ -101,15 +102,15 @@ fn state(exam: &Exam) -> NodeState {
         (None, Some(standing)) => standing
             .life
             .as_ref()
-            .map_or(NodeState::Blank, |life| living(life, exam.run.as_deref(), standing.at_micros)),
+            .map_or(NodeState::Blank, |life| living(life, exam.identity.as_ref(), standing.at_micros)),
         (None, None) => NodeState::Blank,
     }
 }
 
-fn living(life: &Incarnation, run: Option<&str>, now_micros: u64) -> NodeState {
+fn living(life: &Incarnation, identity: Option<&Identity>, now_micros: u64) -> NodeState {
     if life.suspended {
         NodeState::Suspended
-    } else if life.epoch.is_none() || run.is_some_and(|run| run != life.run) {
+    } else if life.epoch.is_none() || identity.is_some_and(|identity| life.is_replaced_by(identity)) {
         NodeState::Restarted
     } else if life.floor.is_some() {
         NodeState::Voting
@@ -173,6 +174,12 @@ fn access(facts: &RedisFacts, findings: &mut Vec<Finding>) -> Option<String> {
             .advise("ACL SETUSER <user> +pubsub|numsub"),
         );
     }
+    if optional.iter().any(|objection| objection.command == "CLIENT TRACKING") {
+        findings.push(
+            Finding::warning(Topic::Access, "it does not let us track its memory: clients notice within 10s, and not at once, that its data were replaced")
+                .advise("ACL SETUSER <user> +client|tracking"),
+        );
+    }
     if needed.is_empty() {
         if facts.objections.is_empty() {
             findings.push(Finding::ok(Topic::Access, "it lets us do everything that locks need"));
@@ -202,7 +209,7 @@ fn access(facts: &RedisFacts, findings: &mut Vec<Finding>) -> Option<String> {
 }
 
 /// Without these there are locks all the same.
-const OPTIONAL: [&str; 5] = ["CONFIG GET", "PUBLISH", "PUBSUB NUMSUB", "SCAN", "SUBSCRIBE"];
+const OPTIONAL: [&str; 6] = ["CLIENT TRACKING", "CONFIG GET", "PUBLISH", "PUBSUB NUMSUB", "SCAN", "SUBSCRIBE"];
 
 /// Whether it is for want of permission. Redis before 7 has other words for it within scripts.
 fn is_denial(why: &str) -> bool {

@@ -25,7 +25,7 @@ pub(super) fn judge(patients: &mut [Patient], measure: &Measure) -> Vec<Finding>
 
 /// One server must not vote twice.
 fn twins(patients: &mut [Patient]) {
-    let id = |patient: &Patient| patient.exam.run.as_deref().map(|run| run.split('/').next().unwrap_or(run).to_owned());
+    let id = |patient: &Patient| patient.exam.identity.as_ref().map(|identity| identity.run.clone());
     for index in 1..patients.len() {
         let (before, rest) = patients.split_at_mut(index);
         let patient = &mut rest[0];
@@ -45,7 +45,7 @@ fn replicas(patients: &mut [Patient]) {
         let id = patient.exam.redis.as_ref()?.field("master_replid");
         (!id.is_empty()).then(|| id.to_owned())
     };
-    let run = |patient: &Patient| patient.exam.run.clone();
+    let run = |patient: &Patient| patient.exam.identity.as_ref().map(|identity| identity.run.clone());
     for index in 1..patients.len() {
         let (before, rest) = patients.split_at_mut(index);
         let patient = &mut rest[0];

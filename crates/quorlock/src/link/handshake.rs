@@ -1,9 +1,12 @@
 //! Every connection's beginning: whose node is this, is its memory the one we knew, and may it vote?
 
-use quorlock_core::node::{Epoch, Errand, Incarnation, Standing};
+use std::sync::atomic::Ordering;
+
+use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Standing};
 
 use super::Link;
 use super::outbox::State;
+use super::vigil::lost_memory;
 use crate::membership::{Admission, Membership};
 use crate::node::{Answer, Session, Trouble};
 use crate::{clock, entropy, runtime};
@@ -21,11 +24,10 @@ impl Link {
         answers: &mut mpsc::UnboundedReceiver<Answer>,
         membership: &Membership,
     ) -> Result<Incarnation, Trouble> {
-        let run = session.run().to_owned();
         loop {
-            let look = self.errand(session, answers, Errand::Look).await?;
+            let (look, identity) = self.errand(session, answers, Errand::Look).await?;
             let changed = membership.changed();
-            membership.note(self.node, &run, look.life.as_ref()).map_err(Trouble::Unfit)?;
+            membership.note(self.node, &identity.run, look.life.as_ref()).map_err(Trouble::Unfit)?;
             match membership.admit(self.node) {
                 Admission::Refused(why) => return Err(Trouble::Unfit(why)),
                 Admission::Wait(why) => {
@@ -44,9 +46,14 @@ impl Link {
                 Admission::Hello { constants, founders } => {
                     let fresh = Epoch(entropy::bits());
                     let trust = self.config.trust;
-                    let hello = Errand::Hello { run: run.clone(), fresh, constants, founders, trust };
-                    let Standing { accepted, life, .. } = self.errand(session, answers, hello).await?;
-                    membership.note(self.node, &run, life.as_ref()).map_err(Trouble::Unfit)?;
+                    let hello = Errand::Hello { identity, fresh, constants, founders, trust };
+                    let doubts = self.doubts.load(Ordering::Acquire);
+                    let (Standing { accepted, life, .. }, identity) = self.errand(session, answers, hello).await?;
+                    membership.note(self.node, &identity.run, life.as_ref()).map_err(Trouble::Unfit)?;
+                    if accepted && life.as_ref().is_some_and(|life| life.is_replaced_by(&identity)) {
+                        return Err(lost_memory());
+                    }
+                    self.settled_doubts.store(doubts, Ordering::Release);
                     match life {
                         Some(life) if accepted && life.suspended => return Err(Trouble::Unfit(SUSPENDED.into())),
                         Some(life) if accepted => return Ok(life),
@@ -63,23 +70,24 @@ impl Link {
         session: &mut dyn Session,
         answers: &mut mpsc::UnboundedReceiver<Answer>,
         errand: Errand,
-    ) -> Result<Standing, Trouble> {
+    ) -> Result<(Standing, Identity), Trouble> {
         let limit = self.config.handshake_deadline;
         session.errand(errand);
         let in_time = runtime::timeout(limit, standing(answers)).await;
-        let standing = in_time.unwrap_or_else(|_| Err(Trouble::Broken(format!("silent for {limit:?}"))))?;
+        let (standing, identity) = in_time.unwrap_or_else(|_| Err(Trouble::Broken(format!("silent for {limit:?}"))))?;
         self.note_clock(standing.at_micros, clock::now());
-        Ok(standing)
+        Ok((standing, identity))
     }
 }
 
 /// The answer to the only errand that is under way.
-async fn standing(answers: &mut mpsc::UnboundedReceiver<Answer>) -> Result<Standing, Trouble> {
+async fn standing(answers: &mut mpsc::UnboundedReceiver<Answer>) -> Result<(Standing, Identity), Trouble> {
     loop {
         match answers.recv().await {
-            Some(Answer::Standing(standing)) => return Ok(*standing),
+            Some(Answer::Standing(standing, identity)) => return Ok((*standing, identity)),
             Some(Answer::End(trouble)) => return Err(trouble),
-            Some(Answer::Replies(_) | Answer::Page(_) | Answer::History(_) | Answer::Hint(..) | Answer::Broken(_)) => {}
+            Some(Answer::Replies(_) | Answer::Page(_) | Answer::History(_)) => {}
+            Some(Answer::Hint(..) | Answer::Broken(_) | Answer::MemoryChanged) => {}
             None => return Err(Trouble::Broken("the session has ended".into())),
         }
     }

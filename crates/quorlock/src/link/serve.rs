@@ -31,8 +31,6 @@ const ALONE: usize = 1;
 const WINDOW_FAR: usize = 8;
 /// A node is far, or busy, when an answer takes longer than this.
 const NEAR: Duration = Duration::from_millis(1);
-/// After how many heartbeats a node is looked at that is heard all the time.
-const BUSY_BEATS: u32 = 4;
 /// How many times the task looks before it gives up on a connection that is silent.
 const LOOKS: u32 = 4;
 
@@ -89,7 +87,9 @@ pub(super) struct Port {
     is_gathering: bool,
     /// Nobody's just now.
     room: Room,
-    heard: Instant,
+    /// Replies that wait for a look to say that the node's memory is still the one that was asked. `None` while nothing has
+    /// to wait.
+    held: Option<VecDeque<Vec<Reply>>>,
     /// Who waits for a page, in the order of asking.
     searches: VecDeque<oneshot::Sender<Result<Page, Silence>>>,
     /// What was asked about the history, in the order of asking.
@@ -144,7 +144,7 @@ impl Link {
             last: 0,
             is_gathering: false,
             room: Room::default(),
-            heard: runtime::now(),
+            held: None,
             searches: VecDeque::new(),
             recalls: VecDeque::new(),
         });
@@ -174,7 +174,7 @@ impl Link {
         self.outbox().owe_again(self.node, clock::now());
         let mut watch = self.take_up(epoch, life);
         self.settle_contact(Contact::Settled);
-        let mut duty = runtime::now() + self.pace(&watch);
+        let mut retry = runtime::now() + self.config.heartbeat;
         loop {
             if self.is_stale() {
                 return Err(Trouble::Broken("it is being replaced".into()));
@@ -188,39 +188,35 @@ impl Link {
             if self.is_quiet() && self.is_done_closing() {
                 return Ok(());
             }
-            let look = (runtime::now() + self.config.silence_limit / LOOKS).min(duty);
+            let look = (runtime::now() + self.config.silence_limit / LOOKS).min(retry).min(watch.due());
             let look = self.notes_due().map_or(look, |due| look.min(due));
             tokio::select! {
                 biased;
                 answer = answers.recv() => match answer {
-                    Some(Answer::Standing(standing)) => self.watched(&mut watch, *standing)?,
+                    Some(Answer::Standing(standing, identity)) => self.watched(&mut watch, *standing, &identity)?,
                     Some(Answer::End(trouble)) => return Err(trouble),
                     Some(Answer::Replies(replies)) => self.arrived(self.connection(), replies)?,
                     Some(Answer::Hint(ticket, handoff)) => self.hinted(ticket, handoff),
                     Some(Answer::Page(page)) => self.found(self.connection(), page),
                     Some(Answer::History(told)) => self.recalled(self.connection(), told),
                     Some(Answer::Broken(key)) => self.heard_of_break(&key),
+                    Some(Answer::MemoryChanged) => self.look_after(&mut watch),
                     None => return Err(Trouble::Broken("the session has ended".into())),
                 },
                 () = self.wake.notified() => {}
                 () = runtime::sleep_until(look) => {
                     self.check_silence(&watch)?;
-                    if runtime::now() >= duty {
-                        let heard = self.heard();
-                        // One that is heard all the time is not silent, but may have been set up otherwise meanwhile.
-                        let unseen = watch.unseen() >= self.config.heartbeat * BUSY_BEATS;
-                        let wanted =
-                            watch.is_vigil() || unseen || runtime::since(heard) >= self.config.heartbeat;
-                        if wanted {
-                            self.look_after(&mut watch);
-                        }
+                    if runtime::now() >= watch.due() {
+                        self.look_after(&mut watch);
+                    }
+                    if runtime::now() >= retry {
+                        retry = runtime::now() + self.config.heartbeat;
                         // Releases that were answered with an error are tried again at this pace.
                         if self.is_quiet() {
                             self.outbox().owe_again(self.node, clock::now());
                         } else {
                             self.outbox().owe_failed(self.node, clock::now());
                         }
-                        duty = if wanted { runtime::now() + self.pace(&watch) } else { heard + self.config.heartbeat };
                     }
                 }
             }
@@ -293,13 +289,40 @@ impl Link {
     /// The oldest batch was answered. An error means that the connection is of no use any more.
     ///
     /// What an earlier connection still has to say is of no interest: its batches are lost already.
-    pub(super) fn arrived(&self, connection: u64, mut replies: Vec<Reply>) -> Result<(), Trouble> {
+    pub(super) fn arrived(&self, connection: u64, replies: Vec<Reply>) -> Result<(), Trouble> {
         let batch = {
             let mut port = self.port();
             let Some(port) = port.as_mut().filter(|port| port.connection == connection) else { return Ok(()) };
-            port.heard = runtime::now();
+            if self.is_doubted() {
+                port.held.get_or_insert_default();
+            }
+            if let Some(held) = &mut port.held {
+                held.push_back(replies);
+                return Ok(());
+            }
             port.batches.pop_front()
         };
+        self.answered(batch, replies)
+    }
+
+    /// Delivers the replies that waited for a look, in their order.
+    pub(super) fn release_held(&self) -> Result<(), Trouble> {
+        loop {
+            let (batch, replies) = {
+                let mut port = self.port();
+                let Some(port) = port.as_mut() else { return Ok(()) };
+                let Some(held) = port.held.as_mut().filter(|_| !self.is_doubted()) else { return Ok(()) };
+                let Some(replies) = held.pop_front() else {
+                    port.held = None;
+                    return Ok(());
+                };
+                (port.batches.pop_front(), replies)
+            };
+            self.answered(batch, replies)?;
+        }
+    }
+
+    fn answered(&self, batch: Option<Batch>, mut replies: Vec<Reply>) -> Result<(), Trouble> {
         let Some(mut batch) = batch else { return Ok(()) };
         if self.tell_all(&mut batch.sent, &mut replies, batch.at, clock::now()) {
             return Err(lost_memory());
@@ -371,7 +394,6 @@ impl Link {
         if let Some(port) = port.as_mut().filter(|port| port.connection == connection)
             && let Some(asker) = port.searches.pop_front()
         {
-            port.heard = runtime::now();
             // Whoever has lost patience is gone.
             let _ = asker.send(page.map_err(Silence::Failed));
         }
@@ -404,10 +426,6 @@ impl Link {
         self.port().as_ref().is_none_or(|port| port.batches.is_empty() && port.recalls.is_empty())
     }
 
-    fn heard(&self) -> Instant {
-        self.port().as_ref().map_or_else(runtime::now, |port| port.heard)
-    }
-
     pub(super) fn port(&self) -> MutexGuard<'_, Option<Port>> {
         self.port.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -415,10 +433,6 @@ impl Link {
     fn is_done_closing(&self) -> bool {
         let outbox = self.outbox();
         outbox.closing && outbox.is_empty() && outbox.owed() == 0 && self.config.pending.is_none()
-    }
-
-    fn pace(&self, watch: &Watch) -> Duration {
-        watch.pace().unwrap_or(self.config.heartbeat)
     }
 }
 

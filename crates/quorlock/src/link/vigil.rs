@@ -1,14 +1,16 @@
 //! Watching over a node's memory: the heartbeat of a ripe node, and the witness of one that is not.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quorlock_core::node::{Epoch, Errand, Incarnation, Standing};
+use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Standing};
+use quorlock_core::retry::Dice;
 use quorlock_core::vote::Silence;
 
 use super::Link;
 use super::outbox::State;
 use crate::clock::{self, Stopwatch};
-use crate::entropy;
+use crate::entropy::{self, SystemDice};
 use crate::node::{Life, Trouble};
 use crate::runtime::{self, Instant};
 
@@ -22,8 +24,10 @@ pub(super) struct Watch {
     vigil: Option<Vigil>,
     /// When the errand that is under way was sent.
     under_way: Option<Instant>,
-    /// When the last one was, or the handshake was over.
-    looked: Instant,
+    /// When to send the next one.
+    due: Instant,
+    /// How many doubts there were when the errand that is under way was sent.
+    doubts: u64,
 }
 
 /// One connection's part in witnessing an unripe node.
@@ -36,18 +40,9 @@ struct Vigil {
 }
 
 impl Watch {
-    pub(super) fn is_vigil(&self) -> bool {
-        self.vigil.is_some()
-    }
-
-    /// How often a vigil wants to be looked after.
-    pub(super) fn pace(&self) -> Option<Duration> {
-        self.vigil.as_ref().map(|vigil| vigil.pace)
-    }
-
-    /// How long nobody has looked at the node.
-    pub(super) fn unseen(&self) -> Duration {
-        runtime::since(self.looked)
+    /// When the node has to be looked at next.
+    pub(super) fn due(&self) -> Instant {
+        self.due
     }
 
     /// Since when an answer is owed.
@@ -60,19 +55,31 @@ impl Link {
     /// Ready at once, or on watch until the node is ripe.
     pub(super) fn take_up(&self, epoch: Epoch, life: &Incarnation) -> Watch {
         self.pulse.lives(epoch);
-        let looked = runtime::now();
+        let watch = |vigil: Option<Vigil>| Watch {
+            epoch,
+            due: self.next_look(vigil.as_ref()),
+            vigil,
+            under_way: None,
+            doubts: 0,
+        };
         if let Some(floor) = life.floor {
             self.set_state(State::Up(Life { epoch, floor }));
-            return Watch { epoch, vigil: None, under_way: None, looked };
+            return watch(None);
         }
         self.set_state(State::Down(Silence::Quarantined(quarantine_left(life))));
         let pace = Duration::from_micros(life.quarantine_micros / 20).clamp(PACE.0, PACE.1);
-        let vigil = Vigil { witness: entropy::bits(), since: None, pace };
-        Watch { epoch, vigil: Some(vigil), under_way: None, looked }
+        watch(Some(Vigil { witness: entropy::bits(), since: None, pace }))
+    }
+
+    /// When to look at the node next, busy or not. Clients that began together do not look together for long.
+    fn next_look(&self, vigil: Option<&Vigil>) -> Instant {
+        let (least, most) = self.config.look;
+        runtime::now() + vigil.map_or_else(|| SystemDice::default().between(least, most), |vigil| vigil.pace)
     }
 
     /// Sends the next word about the node's memory, unless one is under way.
     pub(super) fn look_after(&self, watch: &mut Watch) {
+        watch.due = self.next_look(watch.vigil.as_ref());
         if watch.under_way.is_some() {
             return;
         }
@@ -90,20 +97,22 @@ impl Link {
 
     fn send_errand(&self, watch: &mut Watch, errand: Errand) {
         if let Some(port) = &mut *self.port() {
-            watch.looked = runtime::now();
-            watch.under_way = Some(watch.looked);
+            watch.under_way = Some(runtime::now());
+            watch.doubts = self.doubts.load(Ordering::Acquire);
             port.session().errand(errand);
         }
     }
 
     /// Takes the answer. An error means that the node's memory is another one.
-    pub(super) fn watched(&self, watch: &mut Watch, standing: Standing) -> Result<(), Trouble> {
+    pub(super) fn watched(&self, watch: &mut Watch, standing: Standing, identity: &Identity) -> Result<(), Trouble> {
         if let Some(since) = watch.under_way.take() {
             self.pulse.took(since.elapsed());
         }
         self.note_clock(standing.at_micros, clock::now());
         let epoch = watch.epoch;
-        let life = standing.life.filter(|life| life.epoch == Some(epoch)).ok_or_else(lost_memory)?;
+        let is_same = |life: &Incarnation| life.epoch == Some(epoch) && !life.is_replaced_by(identity);
+        let life = standing.life.filter(is_same).ok_or_else(lost_memory)?;
+        self.settled_doubts.store(watch.doubts, Ordering::Release);
         match (&mut watch.vigil, life.floor) {
             (None, Some(_)) => {}
             (None, None) => return Err(lost_memory()),
@@ -121,7 +130,17 @@ impl Link {
                 }
             }
         }
-        Ok(())
+        if self.is_doubted() {
+            // The answer may be older than the doubt.
+            self.look_after(watch);
+            return Ok(());
+        }
+        self.release_held()
+    }
+
+    /// Whether the node's memory may have been replaced since the last look.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.doubts.load(Ordering::Acquire) != self.settled_doubts.load(Ordering::Acquire)
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use quorlock_core::node::Errand;
-use quorlock_core::node::{Epoch, NodeTime, Standing, Trust, attend};
+use quorlock_core::node::{Epoch, Identity, NodeTime, Standing, Trust, attend};
 
 fn membership(nodes: usize) -> Membership {
     let titles = (0..nodes).map(|node| format!("node {node}")).collect();
@@ -9,7 +9,7 @@ fn membership(nodes: usize) -> Membership {
 
 fn life(membership: &Membership, run: &str, cluster: &str, founders: &str) -> Incarnation {
     let hello = Errand::Hello {
-        run: run.into(),
+        identity: Identity::of_run(run),
         fresh: Epoch(1),
         constants: membership.constants(cluster.into()),
         founders: founders.into(),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use quorlock_core::node::{Errand, Standing};
+use quorlock_core::node::{Errand, Identity, Standing};
 use quorlock_core::ticket::Channel;
 use quorlock_core::time::Moment;
 
@@ -31,7 +31,7 @@ pub(crate) struct Exam {
     pub(crate) server: Option<String>,
     /// Why it was not seen to the end.
     pub(crate) trouble: Option<Trouble>,
-    pub(crate) run: Option<String>,
+    pub(crate) identity: Option<Identity>,
     pub(crate) standing: Option<Standing>,
     /// Readings of its clock, at the beginning and at the end.
     pub(crate) first: Vec<Reading>,
@@ -101,7 +101,7 @@ pub(crate) async fn by_session(node: &(impl Node + ?Sized), plan: &Plan) -> Exam
     match within(DEADLINE, Talk::open(node, Channel(0))).await {
         Err(trouble) => exam.trouble = Some(trouble),
         Ok(mut talk) => {
-            exam.run = Some(talk.run().to_owned());
+            exam.identity = Some(talk.identity().clone());
             if let Err(trouble) = look(&mut talk, &mut exam, plan.watch).await {
                 exam.trouble = Some(trouble);
             }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Errand, Incarnation, NodeTime, Record, apply, attend, hand_on};
+use quorlock_core::node::{Errand, Identity, Incarnation, NodeTime, Record, apply, attend, hand_on};
 use quorlock_core::ticket::Channel;
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Request, Vote};
@@ -132,7 +132,7 @@ struct MemoryNode {
 
 #[derive(Debug)]
 struct State {
-    run: String,
+    identity: Identity,
     /// Sessions of an earlier generation have lost their connection.
     generation: u64,
     down: bool,
@@ -171,7 +171,7 @@ enum Asked {
 impl State {
     fn new() -> Self {
         Self {
-            run: format!("{:032x}", entropy::bits()),
+            identity: Identity::of_run(format!("{:032x}", entropy::bits())),
             generation: 0,
             down: false,
             frozen: false,
@@ -202,7 +202,9 @@ impl State {
 
     fn carry_out(&mut self, asked: &Asked, now: NodeTime) -> Answer {
         match asked {
-            Asked::Errand(errand) => Answer::Standing(Box::new(attend(&mut self.life, errand, now))),
+            Asked::Errand(errand) => {
+                Answer::Standing(Box::new(attend(&mut self.life, errand, now)), self.identity.clone())
+            }
             Asked::Batch(life, batch) => Answer::Replies(self.vote(*life, batch, now).collect()),
             Asked::Search(search) => Answer::Page(Ok(self.search(search, now))),
             Asked::History(history) => Answer::History(Ok(self.look_back(history))),
@@ -322,7 +324,7 @@ impl MemoryNode {
         if state.frozen {
             return None;
         }
-        let (run, generation) = (state.run.clone(), state.generation);
+        let (identity, generation) = (state.identity.clone(), state.generation);
         let (answers, mut outgoing) = mpsc::unbounded_channel();
         state.listeners.retain(|_, listener| !listener.is_closed());
         state.listeners.insert(inbox.channel, answers.clone());
@@ -335,7 +337,7 @@ impl MemoryNode {
             }
         });
         let delivery = delivery.abort_handle();
-        Some(Ok(Box::new(MemorySession { node: self.clone(), run, generation, answers, delivery })))
+        Some(Ok(Box::new(MemorySession { node: self.clone(), identity, generation, answers, delivery })))
     }
 }
 
@@ -364,7 +366,7 @@ impl Node for MemoryNode {
 
 struct MemorySession {
     node: MemoryNode,
-    run: String,
+    identity: Identity,
     generation: u64,
     answers: mpsc::UnboundedSender<Answer>,
     delivery: AbortHandle,
@@ -381,8 +383,8 @@ impl MemorySession {
 }
 
 impl Session for MemorySession {
-    fn run(&self) -> &str {
-        &self.run
+    fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     fn errand(&mut self, errand: Errand) {

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, RedisConnectionInfo, Value};
-use quorlock_core::node::{Constants, Errand};
+use quorlock_core::node::{Constants, Errand, Identity};
 
 use crate::node::exam::{Exam, Plan};
 use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
@@ -38,7 +38,7 @@ use codec::Bundles;
 #[cfg(any(test, feature = "doors"))]
 pub(crate) use codec::take_anything;
 use commands::Commands;
-use fitness::{Post, identify, info_text, keeps_all};
+use fitness::{Post, identify, info_text, keeps_all, last_promotion};
 use scripts::Home;
 use sentinel::Sentinels;
 use trouble::{describe, malformed, trouble};
@@ -124,11 +124,12 @@ impl Node for RedisNode {
             };
             let mut connecting = connect(&info, deadline).await?;
             let text = greet(&mut connecting, &info, &title, Home::Server, hints::wanted(&inbox)).await?;
-            let run = identify(&text, origin.post())?;
-            let expected = Arc::new(Mutex::default());
-            let wire = connecting.start(Ear { expected: Arc::clone(&expected), inbox });
-            Ok(Box::new(RedisSession { wire, expected, constants, run, batch: Commands::default(), _watch: watch })
-                as Box<dyn Session>)
+            let (expected, post) = (Arc::new(Mutex::default()), origin.post());
+            let identity = identify(&text, post)?;
+            let run = identity.run.clone();
+            let wire = connecting.start(Ear { expected: Arc::clone(&expected), inbox, post, run });
+            let batch = Commands::default();
+            Ok(Box::new(RedisSession { wire, expected, constants, identity, batch, _watch: watch }) as Box<dyn Session>)
         })
     }
 
@@ -144,13 +145,14 @@ async fn connect(info: &ConnectionInfo, deadline: Duration) -> Result<Connecting
     }
 }
 
-/// Says who we are, reads what the server says of itself, loads the scripts and listens for hints: one round trip.
+/// Says who we are, reads what the server says of itself, loads the scripts, and listens for hints and for changes of the
+/// server's memory: one round trip.
 async fn greet(
     connecting: &mut Connecting,
     info: &ConnectionInfo,
     title: &str,
     home: Home,
-    channels: Vec<String>,
+    wanted: hints::Wanted,
 ) -> Result<String, Trouble> {
     let mut pipe = login(info);
     pipe.cmd("INFO");
@@ -160,13 +162,21 @@ async fn greet(
     }
     let before_listening = pipe.len();
     // Each is confirmed by exactly one push, which takes the place of a reply.
-    for channel in &channels {
+    for channel in &wanted.channels {
         pipe.cmd("SUBSCRIBE").arg(channel);
+    }
+    // The last one, because pushes may follow its reply. What changed before it shows in the first look.
+    if wanted.tracking {
+        pipe.add_command(hints::track(home));
     }
     let replies = connecting.ask(&pipe.get_packed_pipeline(), pipe.len()).await;
     let mut replies = replies.map_err(|error| Trouble::Broken(error.to_string()))?;
-    for listening in replies.split_off(before_listening) {
-        hints::note(title, listening);
+    let mut listening = replies.split_off(before_listening);
+    if let Some(tracking) = listening.pop_if(|_| wanted.tracking) {
+        hints::note_tracking(title, tracking);
+    }
+    for answer in listening {
+        hints::note(title, answer);
     }
     for reply in &replies {
         if let Value::ServerError(error) = reply {
@@ -199,7 +209,7 @@ struct RedisSession {
     wire: Wire,
     expected: Arc<Mutex<VecDeque<Expected>>>,
     constants: Constants,
-    run: String,
+    identity: Identity,
     /// What was sent last: its room is used again.
     batch: Commands,
     /// Over the sentinels, if there are any.
@@ -208,9 +218,11 @@ struct RedisSession {
 
 /// What the next values answer.
 enum Expected {
-    /// Whether the server may forget by now; nothing is said to anybody unless it does.
-    Policy,
-    Errand,
+    /// An errand, the server's promotion after it, and for a look whether the server may evict by now.
+    Errand {
+        commands: usize,
+        values: Vec<Value>,
+    },
     Page,
     History {
         recalls: bool,
@@ -235,16 +247,19 @@ impl RedisSession {
 }
 
 impl Session for RedisSession {
-    fn run(&self) -> &str {
-        &self.run
+    fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// A look at the node is one at the server, too: what was fit in the handshake may have been set up otherwise since.
     fn errand(&mut self, errand: Errand) {
+        let mut pipe = ::redis::pipe();
+        pipe.add_command(codec::errand(Home::Server, &errand)).add_command(fitness::replication());
         if let Errand::Look = errand {
-            self.ask(Expected::Policy, &fitness::policy().get_packed_command());
+            pipe.add_command(fitness::memory());
         }
-        self.ask(Expected::Errand, &codec::errand(Home::Server, &errand).get_packed_command());
+        let (commands, values) = (pipe.len(), Vec::new());
+        self.ask(Expected::Errand { commands, values }, &pipe.get_packed_pipeline());
     }
 
     fn search(&mut self, search: Search) {
@@ -270,6 +285,8 @@ impl Session for RedisSession {
 struct Ear {
     expected: Arc<Mutex<VecDeque<Expected>>>,
     inbox: Inbox,
+    post: Post,
+    run: String,
 }
 
 impl Ear {
@@ -279,16 +296,21 @@ impl Ear {
         }
         let mut expected = lock(&self.expected);
         match expected.front_mut() {
-            None => return Err(malformed("nothing")),
-            Some(Expected::Errand) => {}
-            Some(Expected::Policy) => {
+            None => Err(malformed("nothing")),
+            Some(Expected::Errand { commands, values }) => {
+                values.push(value);
+                if values.len() < *commands {
+                    return Ok(None);
+                }
+                let values = std::mem::take(values);
                 expected.pop_front();
-                return keeps_all(value).map(|()| None);
+                drop(expected);
+                self.standing(values).map(Some)
             }
             Some(Expected::Page) => {
                 expected.pop_front();
                 drop(expected);
-                return codec::page(&value).map(|page| Some(Answer::Page(page)));
+                codec::page(&value).map(|page| Some(Answer::Page(page)))
             }
             Some(Expected::History { recalls, commands, values }) => {
                 values.push(value);
@@ -297,7 +319,7 @@ impl Ear {
                 }
                 let told = history::told(*recalls, std::mem::take(values));
                 expected.pop_front();
-                return Ok(Some(Answer::History(told)));
+                Ok(Some(Answer::History(told)))
             }
             Some(Expected::Batch { commands, values, .. }) => {
                 values.push(value);
@@ -308,12 +330,18 @@ impl Ear {
                     return Ok(None);
                 };
                 drop(expected);
-                return codec::replies(life, &letters, bundles, values).map(|replies| Some(Answer::Replies(replies)));
+                codec::replies(life, &letters, bundles, values).map(|replies| Some(Answer::Replies(replies)))
             }
         }
-        expected.pop_front();
-        drop(expected);
-        codec::standing(value).map(|standing| Some(Answer::Standing(Box::new(standing))))
+    }
+
+    fn standing(&self, values: Vec<Value>) -> Result<Answer, Trouble> {
+        let mut values = values.into_iter();
+        let mut next = || values.next().unwrap_or(Value::Nil);
+        let standing = codec::standing(next())?;
+        let promotion = last_promotion(self.post, next())?;
+        values.try_for_each(keeps_all)?;
+        Ok(Answer::Standing(Box::new(standing), Identity { run: self.run.clone(), promotion }))
     }
 }
 

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 
-use quorlock_core::node::{Errand, NodeTime};
+use quorlock_core::node::{Errand, Identity, NodeTime};
 use tokio::sync::oneshot;
 
 use crate::clock;
@@ -91,7 +91,7 @@ impl Node for SqliteNode {
         Box::pin(async move {
             thread.map_err(|error| Trouble::Unreachable(format!("no thread could be started: {error}")))?;
             opening.await.unwrap_or_else(|_| Err(ended()))?;
-            Ok(Box::new(SqliteSession { run, jobs }) as Box<dyn Session>)
+            Ok(Box::new(SqliteSession { identity: Identity::of_run(run), jobs }) as Box<dyn Session>)
         })
     }
 
@@ -101,7 +101,7 @@ impl Node for SqliteNode {
 }
 
 struct SqliteSession {
-    run: String,
+    identity: Identity,
     jobs: mpsc::Sender<Job>,
 }
 
@@ -113,8 +113,8 @@ impl SqliteSession {
 }
 
 impl Session for SqliteSession {
-    fn run(&self) -> &str {
-        &self.run
+    fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     fn errand(&mut self, errand: Errand) {

@@ -1,6 +1,6 @@
 //! One question after the other, each with its answer: for those who have nothing else to do.
 
-use quorlock_core::node::{Errand, Standing};
+use quorlock_core::node::{Errand, Identity, Standing};
 use quorlock_core::ticket::Channel;
 #[cfg(test)]
 use quorlock_core::ticket::{Handoff, Ticket};
@@ -25,8 +25,8 @@ impl Talk {
         Ok(Self { session: node.open(inbox).await?, answers, ended: None })
     }
 
-    pub(crate) fn run(&self) -> &str {
-        self.session.run()
+    pub(crate) fn identity(&self) -> &Identity {
+        self.session.identity()
     }
 
     pub(crate) async fn errand(&mut self, errand: Errand) -> Result<Standing, Trouble> {
@@ -36,7 +36,7 @@ impl Talk {
 
     async fn standing(&mut self) -> Result<Standing, Trouble> {
         match self.next().await? {
-            Answer::Standing(standing) => Ok(*standing),
+            Answer::Standing(standing, _) => Ok(*standing),
             _ => Err(out_of_turn()),
         }
     }
@@ -48,7 +48,7 @@ impl Talk {
                 return Err(trouble.clone());
             }
             match self.answers.recv().await {
-                Some(Answer::Hint(..) | Answer::Broken(_)) => {}
+                Some(Answer::Hint(..) | Answer::Broken(_) | Answer::MemoryChanged) => {}
                 Some(Answer::End(trouble)) => self.ended = Some(trouble),
                 Some(answer) => return Ok(answer),
                 None => self.ended = Some(Trouble::Broken("the session has ended".into())),

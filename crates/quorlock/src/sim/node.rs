@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use quorlock_core::node::{Epoch, Errand};
+use quorlock_core::node::{Epoch, Errand, Identity};
 use tokio::sync::oneshot;
 
 use super::{Ear, Question, Said, World, world};
 use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Reply, Search, Session, Trouble};
 
-/// Who waits for a connection to come about: the server's run, or why there is none.
-pub(super) type Opened = oneshot::Sender<Result<String, String>>;
+/// Who waits for a connection to come about: the server's identity, or why there is none.
+pub(super) type Opened = oneshot::Sender<Result<Identity, String>>;
 
 /// So many nodes.
 pub(crate) fn nodes(count: usize) -> Vec<Arc<dyn Node>> {
@@ -20,11 +20,11 @@ pub(crate) fn nodes(count: usize) -> Vec<Arc<dyn Node>> {
 pub(super) fn hear(ear: &Ear, said: Said) {
     let opened = ear.opened.take();
     let answer = match (said, opened) {
-        (Said::Open(run), Some(opened)) => return drop(opened.send(Ok(run))),
+        (Said::Open(identity), Some(opened)) => return drop(opened.send(Ok(identity))),
         (Said::End(why), Some(opened)) => return drop(opened.send(Err(why))),
         (_, Some(_)) | (Said::Open(_), None) => return,
         (Said::End(why), None) => Answer::End(Trouble::Broken(why)),
-        (Said::Standing(standing), None) => Answer::Standing(standing),
+        (Said::Standing(standing, identity), None) => Answer::Standing(standing, identity),
         (Said::Votes(votes, at_micros), None) => {
             let reply = |vote| Reply::Voted { vote, at_micros: Some(at_micros) };
             Answer::Replies(votes.into_iter().map(reply).collect())
@@ -33,6 +33,7 @@ pub(super) fn hear(ear: &Ear, said: Said) {
         (Said::Nothing, None) => Answer::Page(Err("nobody looks for names in a simulation".into())),
         (Said::Hint(ticket, handoff), None) => Answer::Hint(ticket, handoff),
         (Said::Broken(key), None) => Answer::Broken(key),
+        (Said::MemoryChanged, None) => Answer::MemoryChanged,
     };
     ear.inbox.take(answer);
 }
@@ -55,7 +56,7 @@ impl Node for SimulatedNode {
             let connection = with(|world| world.connect(index, ear)).map(Connection);
             let connection = connection.ok_or_else(|| Trouble::Unreachable("the world is gone".into()))?;
             match answer.await {
-                Ok(Ok(run)) => Ok(Box::new(SimulatedSession { connection, run }) as Box<dyn Session>),
+                Ok(Ok(identity)) => Ok(Box::new(SimulatedSession { connection, identity }) as Box<dyn Session>),
                 Ok(Err(why)) => Err(Trouble::Unreachable(why)),
                 Err(_) => Err(Trouble::Unreachable("the world is gone".into())),
             }
@@ -74,7 +75,7 @@ impl Drop for Connection {
 
 struct SimulatedSession {
     connection: Connection,
-    run: String,
+    identity: Identity,
 }
 
 impl SimulatedSession {
@@ -84,8 +85,8 @@ impl SimulatedSession {
 }
 
 impl Session for SimulatedSession {
-    fn run(&self) -> &str {
-        &self.run
+    fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     fn errand(&mut self, errand: Errand) {

@@ -215,9 +215,10 @@ impl Told {
             "HELLO" => b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec(),
             "INFO" => bulk(&format!(
                 "redis_version:7.4.0\r\nrole:master\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n\
-                 run_id:{run}\r\nmaster_replid:{run}\r\n",
+                 run_id:{run}\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\n",
                 run = self.run
             )),
+            "CLIENT" => b"+OK\r\n".to_vec(),
             "SCRIPT" => bulk(&"0".repeat(40)),
             "SUBSCRIBE" => push(&[bulk("subscribe"), bulk(&word(1)), int(1)]),
             "GET" => bulk(MARK),
@@ -240,9 +241,9 @@ impl Told {
             *constants = Some([word(8), word(9), word(10), word(11)]);
         }
         let life = match &*constants {
-            None => vec![String::new(); 13],
+            None => vec![String::new(); 14],
             Some([cluster, nodes, max_ttl, sigma]) => {
-                [MARK, &self.run, cluster, nodes, max_ttl, sigma, "0", "", "", "", "3300000", "0", "0"]
+                [MARK, &self.run, cluster, nodes, max_ttl, sigma, "0", "", "", "", "3300000", "0", "0", ""]
                     .map(str::to_owned)
                     .to_vec()
             }

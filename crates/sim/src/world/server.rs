@@ -4,7 +4,8 @@ use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{
-    Answer, Epoch, Errand, FenceNote, Incarnation, KeptRequest, NodeTime, Record, Standing, apply, attend, hand_on,
+    Answer, Epoch, Errand, FenceNote, Identity, Incarnation, KeptRequest, NodeTime, Record, Standing, apply, attend,
+    hand_on,
 };
 use quorlock_core::ticket::Handoff;
 use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
@@ -36,7 +37,7 @@ impl Server {
     /// One that has been voting for long.
     pub(super) fn ripe(setup: &Setup, index: usize) -> Self {
         let mut server = Self { run: 0, memory: Memory::default(), snapshot: None, offset: 0, started: 0 };
-        let init = Errand::Init { run: server.run_id(), fresh: Epoch(0), constants: setup.constants() };
+        let init = Errand::Init { identity: server.identity(), fresh: Epoch(0), constants: setup.constants() };
         server.attend(setup, 0, &init);
         let stored = setup.fences.iter().find(|(of, _)| *of == index);
         server.memory.record.fence = stored.map(|(_, ahead)| FenceNote {
@@ -50,8 +51,8 @@ impl Server {
         server
     }
 
-    pub(super) fn run_id(&self) -> String {
-        format!("run{}", self.run)
+    pub(super) fn identity(&self) -> Identity {
+        Identity::of_run(format!("run{}", self.run))
     }
 
     pub(super) fn time(&self, setup: &Setup, now: u64) -> NodeTime {
@@ -87,7 +88,7 @@ impl Server {
 
     /// Whether it is ripe, and has been asked about its life since it began.
     pub(super) fn may_vote(&self) -> bool {
-        self.is_ripe() && self.memory.life.as_ref().is_some_and(|life| life.run == self.run_id())
+        self.is_ripe() && self.memory.life.as_ref().is_some_and(|life| !life.is_replaced_by(&self.identity()))
     }
 
     /// Whether it has given its vote to somebody. One that was broken is nobody's.
@@ -169,7 +170,7 @@ impl Server {
     /// What the node knows of itself when it looks at a request.
     fn life_for(&self, setup: &Setup, request: &Request, epoch: Epoch) -> Incarnation {
         let known = self.memory.life.clone().unwrap_or_else(|| Incarnation {
-            run: self.run_id(),
+            identity: self.identity(),
             epoch: None,
             floor: None,
             quarantine_micros: 0,

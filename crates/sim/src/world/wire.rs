@@ -129,9 +129,9 @@ impl World {
         let now = self.moment(index);
         let fresh = self.fresh_epoch();
         let server = &mut self.servers[behind];
-        let (run, constants) = (server.run_id(), setup.constants());
+        let (identity, constants) = (server.identity(), setup.constants());
         let founders = String::new();
-        let hello = Errand::Hello { run, fresh, constants, founders, trust: setup.trust() };
+        let hello = Errand::Hello { identity, fresh, constants, founders, trust: setup.trust() };
         server.attend(&setup, self.now, &hello);
         let Some(epoch) = server.epoch() else { return };
         if epoch != fresh {

@@ -62,6 +62,11 @@ pub enum Fault {
         /// Which node.
         node: usize,
     },
+    /// A node takes over its snapshot from a copy of it, and keeps its connections.
+    RollBack {
+        /// Which node.
+        node: usize,
+    },
     /// A node is emptied, and keeps its connections.
     Flush {
         /// Which node.
@@ -127,6 +132,7 @@ impl Fault {
             Self::Crash { recovery: Recovery::Snapshot, .. } => "nodes that crash and come back with an old snapshot",
             Self::Crash { recovery: Recovery::Whole, .. } => "nodes that crash and come back with everything",
             Self::Save { .. } => "snapshots",
+            Self::RollBack { .. } => "nodes that are rolled back to an old snapshot under their connections",
             Self::Flush { .. } => "nodes that are emptied",
             Self::FreezeNode { .. } => "nodes that stop for a while",
             Self::FreezeClient { .. } => "clients that stop for a while",
@@ -162,6 +168,7 @@ impl Fault {
                 (node(of), format!("crashes, and is back {with} after {}", ms(lasts)))
             }
             Self::Save { node: of } => (node(of), "takes a snapshot".into()),
+            Self::RollBack { node: of } => (node(of), "is rolled back to its snapshot; its connections stay".into()),
             Self::Flush { node: of } => (node(of), "is emptied; its connections stay".into()),
             Self::FreezeNode { node: of, lasts } => (node(of), format!("stops for {}", ms(lasts))),
             Self::FreezeClient { client, lasts } => (client_name(*client), format!("stops for {}", ms(lasts))),
@@ -257,7 +264,14 @@ pub(super) fn draw(
             Dish::Snapshots => {
                 add(at, Fault::Save { node });
                 let later = at + dice.below(ttl * MS * 2);
-                add(later, Fault::Crash { node, recovery: Recovery::Snapshot, lasts: lasts / 4 });
+                add(
+                    later,
+                    // By a number that is drawn anyway.
+                    match lasts / MS % 3 {
+                        0 => Fault::RollBack { node },
+                        _ => Fault::Crash { node, recovery: Recovery::Snapshot, lasts: lasts / 4 },
+                    },
+                );
             }
             Dish::Flushes => add(at, Fault::Flush { node }),
             Dish::FrozenNodes => add(at, Fault::FreezeNode { node, lasts }),

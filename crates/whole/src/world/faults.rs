@@ -1,5 +1,7 @@
 //! What goes wrong, and how it is put right again.
 
+use quorlock::sim::Said;
+
 use super::server::Memory;
 use super::{Event, MS, State, World};
 use crate::plan::{Direction, Fault, Recovery};
@@ -107,7 +109,16 @@ impl State {
                 let server = &mut self.servers[node];
                 server.snapshot = Some(server.memory.clone());
             }
-            Fault::Flush { node } => self.servers[node].flush(),
+            Fault::RollBack { node } => {
+                let server = &mut self.servers[node];
+                let memory = server.snapshot.clone().unwrap_or_default();
+                server.roll_back(memory);
+                self.tell_of_change(node);
+            }
+            Fault::Flush { node } => {
+                self.servers[node].flush();
+                self.tell_of_change(node);
+            }
             Fault::FreezeNode { node, lasts } => {
                 self.servers[node].frozen_until = now + lasts;
                 self.schedule(now + lasts, Event::Resume);
@@ -130,6 +141,16 @@ impl State {
             }
             // By the world itself.
             Fault::Kill { .. } => {}
+        }
+    }
+
+    /// Every connection hears that the node's memory was replaced, before anything that the node says from then on.
+    fn tell_of_change(&mut self, node: usize) {
+        for connection in 0..self.connections.len() {
+            let of = &self.connections[connection];
+            if of.node == node && of.is_open && of.is_heard {
+                self.send_down(connection, Said::MemoryChanged);
+            }
         }
     }
 

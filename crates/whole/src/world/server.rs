@@ -6,7 +6,9 @@ use quorlock::sim::{Question, Said};
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Constants, Epoch, Errand, FenceNote, Incarnation, NodeTime, Record, apply, attend, hand_on};
+use quorlock_core::node::{
+    Constants, Epoch, Errand, FenceNote, Identity, Incarnation, NodeTime, Record, apply, attend, hand_on,
+};
 use quorlock_core::ticket::{Channel, Handoff, Ticket, Waiter};
 use quorlock_core::vote::{Refusal, Request, Vote};
 
@@ -27,6 +29,8 @@ pub(crate) struct Memory {
 pub(crate) struct Server {
     index: usize,
     runs: u32,
+    /// How often this run took over other data.
+    promotions: u32,
     /// In nanoseconds since the Unix epoch.
     pub(super) clock: Clock,
     /// By how much it has been set, in nanoseconds.
@@ -62,6 +66,7 @@ impl Server {
         Self {
             index,
             runs: 0,
+            promotions: 0,
             clock,
             set: 0,
             memory: Memory::default(),
@@ -79,7 +84,7 @@ impl Server {
 
     /// Lets it be one that has been voting for long.
     pub(crate) fn ripen(&mut self, constants: Constants) {
-        let init = Errand::Init { run: self.run(), fresh: Epoch(u128::from(self.runs)), constants };
+        let init = Errand::Init { identity: self.identity(), fresh: Epoch(u128::from(self.runs)), constants };
         let time = self.time(0);
         attend(&mut self.memory.life, &init, time);
     }
@@ -102,8 +107,9 @@ impl Server {
         self.memory.life.as_ref().map(|life| life.constants.cluster.as_str())
     }
 
-    pub(super) fn run(&self) -> String {
-        format!("run-{}-{}", self.index, self.runs)
+    pub(super) fn identity(&self) -> Identity {
+        let promotion = if self.promotions == 0 { String::new() } else { format!("copy:{}", self.promotions) };
+        Identity { run: format!("run-{}-{}", self.index, self.runs), promotion }
     }
 
     pub(super) fn time(&self, now: u64) -> NodeTime {
@@ -124,6 +130,19 @@ impl Server {
     /// Begins another run, with this memory.
     pub(super) fn restart(&mut self, memory: Memory) {
         self.runs += 1;
+        self.promotions = 0;
+        self.replace(memory);
+        self.backlog.clear();
+        self.listeners.clear();
+    }
+
+    /// Takes over this memory in the same run, and keeps its connections.
+    pub(super) fn roll_back(&mut self, memory: Memory) {
+        self.promotions += 1;
+        self.replace(memory);
+    }
+
+    fn replace(&mut self, memory: Memory) {
         let votes = memory.records.values().filter_map(|record| record.vote.as_ref());
         self.restored.extend(votes.map(|vote| vote.attempt));
         let entries = memory.records.values().flat_map(|record| &record.entries);
@@ -131,8 +150,6 @@ impl Server {
         let places = memory.records.values().flat_map(|record| &record.line);
         self.restored_places.extend(places.map(|place| place.waiter.ticket));
         self.memory = memory;
-        self.backlog.clear();
-        self.listeners.clear();
     }
 
     /// Loses its memory, but not its connections.
@@ -145,7 +162,10 @@ impl Server {
         let time = self.time(now);
         let mut asides = Vec::new();
         let said = match question {
-            Question::Errand(errand) => Said::Standing(Box::new(attend(&mut self.memory.life, errand, time))),
+            Question::Errand(errand) => {
+                let standing = attend(&mut self.memory.life, errand, time);
+                Said::Standing(Box::new(standing), self.identity())
+            }
             Question::Note => Said::Noted,
             Question::Other => Said::Nothing,
             Question::Batch(epoch, letters) => {

@@ -77,7 +77,7 @@ impl State {
                     self.story.say(now, &node, || format!("gets {whose}'s {what} for {name}{late}: {says}"));
                 }
             }
-            (Question::Errand(errand), Said::Standing(standing)) => {
+            (Question::Errand(errand), Said::Standing(standing, _)) => {
                 let what = format!("{errand:?}");
                 let what = what.split([' ', '{']).next().unwrap_or_default().to_lowercase();
                 let ripe = standing.life.as_ref().map_or("blank", |life| match life.floor {

@@ -193,10 +193,10 @@ impl State {
         }
         match up {
             Up::Open if is_heard => {
-                let (run, channel) = (server.run(), self.connections[connection].ear.channel());
+                let (identity, channel) = (server.identity(), self.connections[connection].ear.channel());
                 server.listeners.insert(channel, connection);
                 self.connections[connection].is_open = true;
-                self.send_down(connection, Said::Open(run));
+                self.send_down(connection, Said::Open(identity));
             }
             // Nobody waits for it any more.
             Up::Open => self.connections[connection].is_open = true,

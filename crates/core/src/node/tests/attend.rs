@@ -39,7 +39,13 @@ impl Bench {
 }
 
 fn hello(run: &str, fresh: u128, trust: Trust) -> Errand {
-    Errand::Hello { run: run.into(), fresh: Epoch(fresh), constants: constants(), founders: "f1,f2".into(), trust }
+    Errand::Hello {
+        identity: Identity::of_run(run),
+        fresh: Epoch(fresh),
+        constants: constants(),
+        founders: "f1,f2".into(),
+        trust,
+    }
 }
 
 fn witness(epoch: u128, witness: u128) -> Errand {
@@ -84,8 +90,35 @@ fn a_new_run_or_a_wiped_epoch_starts_another_life() {
         }
         assert!(bench.send(CLOCK, &hello(run, 2, Trust::Quarantine)));
         assert_eq!((bench.life().epoch, bench.floor(), bench.life().witnessed_micros), (Some(Epoch(2)), None, 0));
-        assert_eq!((&*bench.life().run, &*bench.life().founders), (run, "old"), "the founding is not rewritten");
+        assert_eq!(
+            (&*bench.life().identity.run, &*bench.life().founders),
+            (run, "old"),
+            "the founding is not rewritten"
+        );
     }
+}
+
+#[test]
+fn a_promotion_that_is_not_the_last_one_seen_starts_another_life() {
+    let meet = |bench: &mut Bench, promotion: &str, fresh| {
+        let identity = Identity { run: "run1".into(), promotion: promotion.into() };
+        let Errand::Hello { constants, founders, trust, .. } = hello("run1", fresh, Trust::Quarantine) else {
+            return None;
+        };
+        bench.send(CLOCK, &Errand::Hello { identity, fresh: Epoch(fresh), constants, founders, trust });
+        bench.life().epoch
+    };
+    let mut bench = Bench { life: Some(ripe(5)) };
+    let first = meet(&mut bench, "", 2);
+    assert_eq!(first, Some(EPOCH), "no promotion is no news");
+    assert_eq!(meet(&mut bench, "a:1", 3), Some(Epoch(3)));
+    assert_eq!(meet(&mut bench, "a:1", 4), Some(Epoch(3)));
+    assert_eq!(meet(&mut bench, "", 5), Some(Epoch(3)), "a first replica makes a server forget its promotion");
+    assert_eq!(meet(&mut bench, "a:1", 6), Some(Epoch(3)), "it is still the last one seen");
+    assert_eq!(meet(&mut bench, "a:2", 7), Some(Epoch(7)), "the same id at another offset");
+    assert_eq!(meet(&mut bench, "a:2+b:1", 8), Some(Epoch(8)), "one of several servers");
+    assert_eq!(meet(&mut bench, "b:1", 9), Some(Epoch(8)));
+    assert_eq!(meet(&mut bench, "b:1+c:1", 10), Some(Epoch(10)));
 }
 
 #[test]
@@ -99,7 +132,7 @@ fn other_constants_are_refused() {
     for constants in others {
         let trust = Trust::Vote { floor_offset: 0 };
         let (fresh, founders) = (Epoch(2), String::new());
-        let errand = Errand::Hello { run: "run2".into(), fresh, constants, founders, trust };
+        let errand = Errand::Hello { identity: Identity::of_run("run2"), fresh, constants, founders, trust };
         Bench::unripe().refuses(CLOCK, &errand);
     }
 }
@@ -171,17 +204,23 @@ fn nothing_said_about_another_epoch_counts() {
 fn an_operators_init_is_ripe_at_once() {
     for mut bench in [Bench::default(), Bench::unripe(), Bench { life: Some(ripe(0)) }] {
         let constants = Constants { cluster: "c2".into(), nodes: 5, ..constants() };
-        let errand = Errand::Init { run: "run2".into(), fresh: Epoch(2), constants: constants.clone() };
+        let errand = Errand::Init { identity: Identity::of_run("run2"), fresh: Epoch(2), constants: constants.clone() };
         assert!(bench.send(CLOCK, &errand));
         let floor = Fence::new(CLOCK - SIGMA);
-        let life = Incarnation { run: "run2".into(), epoch: Some(Epoch(2)), floor: Some(floor), constants, ..ripe(0) };
+        let life = Incarnation {
+            identity: Identity::of_run("run2"),
+            epoch: Some(Epoch(2)),
+            floor: Some(floor),
+            constants,
+            ..ripe(0)
+        };
         assert_eq!(*bench.life(), life);
     }
 }
 
 fn reconfigure(fresh: u128, max_ttl_millis: u64, suspend: bool, trust: Trust) -> Errand {
     let constants = Constants { max_ttl_millis, nodes: 5, ..constants() };
-    Errand::Reconfigure { run: "run1".into(), fresh: Epoch(fresh), constants, trust, suspend }
+    Errand::Reconfigure { identity: Identity::of_run("run1"), fresh: Epoch(fresh), constants, trust, suspend }
 }
 
 /// Witnessed to the end, and no sooner.
@@ -201,7 +240,7 @@ fn new_constants_begin_a_quarantine_of_the_longer_max_ttl() {
         assert_eq!((life.epoch, life.floor, life.restarts, &*life.founders), (Some(Epoch(2)), None, 3, "f"));
         // Whoever restarts it, or says it again, does not shorten it.
         let hello = Errand::Hello {
-            run: "run2".into(),
+            identity: Identity::of_run("run2"),
             fresh: Epoch(3),
             constants: life.constants,
             founders: String::new(),
@@ -231,8 +270,8 @@ fn a_suspended_node_does_not_ripen_whatever_comes() {
     assert!(bench.send(CLOCK, &witness(2, 7)) && bench.send(CLOCK, &add(2, 7, u64::MAX)));
     bench.refuses(CLOCK, &ripen(2));
     let constants = bench.life().constants.clone();
-    let (run, fresh, founders) = ("run2".into(), Epoch(3), String::new());
-    assert!(bench.send(CLOCK, &Errand::Hello { run, fresh, constants, founders, trust: vote }));
+    let (identity, fresh, founders) = (Identity::of_run("run2"), Epoch(3), String::new());
+    assert!(bench.send(CLOCK, &Errand::Hello { identity, fresh, constants, founders, trust: vote }));
     assert!(bench.life().suspended && bench.floor().is_none(), "a restart does not finish what an operator began");
     assert!(bench.send(CLOCK, &reconfigure(4, 120_000, false, vote)));
     assert_eq!((bench.life().suspended, bench.floor()), (false, Some(CLOCK)), "the second word does");
@@ -245,6 +284,9 @@ fn restarts_are_counted_until_the_cluster_is_declared_anew() {
         assert!(bench.send(CLOCK, &hello(run, 2, Trust::Quarantine)));
         assert_eq!(bench.life().restarts, restarts);
     }
-    assert!(bench.send(CLOCK, &Errand::Init { run: "run4".into(), fresh: Epoch(9), constants: constants() }));
+    assert!(
+        bench
+            .send(CLOCK, &Errand::Init { identity: Identity::of_run("run4"), fresh: Epoch(9), constants: constants() })
+    );
     assert_eq!(bench.life().restarts, 0);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ::redis::{ConnectionInfo, RedisConnectionInfo};
 use futures_util::future::try_join_all;
-use quorlock_core::node::{Constants, Errand};
+use quorlock_core::node::{Constants, Errand, Identity};
 
 use super::codec::Writer;
 use super::commands::Commands;
@@ -81,22 +81,23 @@ impl Setup {
         let shards = seeds::ask_all(&self.seeds, self.connect_deadline, Shards::ask).await?;
         let masters = shards.masters.iter().enumerate();
         let masters = try_join_all(masters.map(|(lane, (host, port))| self.meet(lane, host, *port, &inbox))).await?;
-        let mut runs: Vec<&str> = masters.iter().map(|(_, run)| run.as_str()).collect();
-        runs.sort_unstable();
-        let run = runs.join("+");
-        let desk = Arc::new(Desk::new(inbox, masters.len()));
+        let run = join(masters.iter().map(|(_, master)| master.run.as_str()));
+        let promotion = join(masters.iter().map(|(_, master)| master.promotion.as_str()));
+        let identity = Identity { run, promotion };
+        let desk = Arc::new(Desk::new(inbox, masters.len(), identity.run.clone()));
         let lanes = masters.into_iter().enumerate();
         let lanes = lanes.map(|(lane, (connecting, _))| connecting.start(Ear::new(lane, &desk))).collect();
-        Ok(ClusterSession { lanes, shards, desk, constants: self.constants.clone(), run })
+        Ok(ClusterSession { lanes, shards, desk, constants: self.constants.clone(), identity })
     }
 
     /// Connects to a master. One of them is enough to hear hints: what is published on any is heard on all.
-    async fn meet(&self, lane: usize, host: &str, port: u16, inbox: &Inbox) -> Result<(Connecting, String), Trouble> {
+    async fn meet(&self, lane: usize, host: &str, port: u16, inbox: &Inbox) -> Result<(Connecting, Identity), Trouble> {
         let named = |trouble: Trouble| trouble.of(&format!("{host}:{port}"));
         let info = seeds::info(host.to_owned(), port, self.tls, &self.login)?;
         let mut connecting = connect(&info, self.connect_deadline).await.map_err(named)?;
-        let channels = if lane == 0 { hints::wanted(inbox) } else { Vec::new() };
-        let text = greet(&mut connecting, &info, &self.title, Home::Cluster, channels).await.map_err(named)?;
+        let mut wanted = hints::wanted(inbox);
+        wanted.channels.retain(|_| lane == 0);
+        let text = greet(&mut connecting, &info, &self.title, Home::Cluster, wanted).await.map_err(named)?;
         Ok((connecting, identify(&text, Post::Cluster).map_err(named)?))
     }
 }
@@ -107,23 +108,24 @@ struct ClusterSession {
     shards: Shards,
     desk: Arc<Desk>,
     constants: Constants,
-    run: String,
+    identity: Identity,
 }
 
 impl Session for ClusterSession {
-    fn run(&self) -> &str {
-        &self.run
+    fn identity(&self) -> &Identity {
+        &self.identity
     }
 
-    /// The node's own keys are with one master. All of them are asked whether they are there, and may forget by now.
+    /// The node's own keys are with one master. All of them are asked whether they are still masters, and may evict by now.
     fn errand(&mut self, errand: Errand) {
         let home = self.shards.lane(Slot::of(&Home::Cluster.epoch_key()));
-        let route: Vec<usize> = (0..self.lanes.len()).chain([home]).collect();
-        self.desk.expect(About::Errand, &route);
-        for wire in &self.lanes {
-            wire.send(&fitness::policy().get_packed_command());
-        }
+        let lanes = self.lanes.len();
+        let route: Vec<usize> = [home].into_iter().chain(0..lanes).chain(0..lanes).collect();
+        self.desk.expect(About::Errand { lanes }, &route);
         self.lanes[home].send(&codec::errand(Home::Cluster, &errand).get_packed_command());
+        for question in [fitness::replication(), fitness::memory()] {
+            self.lanes.iter().for_each(|wire| wire.send(&question.get_packed_command()));
+        }
     }
 
     /// One master after the other.
@@ -159,6 +161,13 @@ impl Session for ClusterSession {
             wire.send(commands.as_bytes());
         }
     }
+}
+
+/// Signs of all masters, as one word in an order of their own.
+fn join<'a>(signs: impl Iterator<Item = &'a str>) -> String {
+    let mut signs: Vec<&str> = signs.filter(|sign| !sign.is_empty()).collect();
+    signs.sort_unstable();
+    signs.join("+")
 }
 
 #[cfg(test)]

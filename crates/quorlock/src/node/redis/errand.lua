@@ -6,7 +6,7 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local mark = redis.call('GET', KEYS[1])
 local fields = {'run', 'cluster', 'nodes', 'max_ttl', 'sigma', 'witnessed', 'witness', 'seen', 'founders', 'quarantine',
-  'suspended', 'restarts'}
+  'suspended', 'restarts', 'promotion'}
 local meta = redis.call('HMGET', KEYS[2], unpack(fields))
 local errand = ARGV[1]
 local blank = not meta[2]
@@ -21,11 +21,11 @@ local function is_word(x) return x and string.find(x, '^[!-~]*$') end
 local function is_offset(x) return x and (x == '' or is_count(string.match(x, '^%-?(.*)$'))) end
 local function is_life()
   return is_word(ARGV[2]) and is_id(ARGV[3]) and is_word(ARGV[4]) and ARGV[4] ~= '' and is_count(ARGV[5])
-    and is_count(ARGV[6]) and is_count(ARGV[7])
+    and is_count(ARGV[6]) and is_count(ARGV[7]) and is_word(ARGV[8])
 end
 local sound = errand == 'look' or errand == 'init' and is_life()
-  or errand == 'hello' and is_life() and is_word(ARGV[8]) and is_offset(ARGV[9])
-  or errand == 'reconfigure' and is_life() and is_offset(ARGV[8]) and (ARGV[9] == '0' or ARGV[9] == '1')
+  or errand == 'hello' and is_life() and is_word(ARGV[9]) and is_offset(ARGV[10])
+  or errand == 'reconfigure' and is_life() and is_offset(ARGV[9]) and (ARGV[10] == '0' or ARGV[10] == '1')
   or errand == 'ripen' and is_id(ARGV[2])
   or errand == 'witness' and is_id(ARGV[2]) and is_id(ARGV[3])
   or errand == 'add' and is_id(ARGV[2]) and is_id(ARGV[3]) and is_count(ARGV[4])
@@ -33,12 +33,12 @@ if not sound then return redis.error_reply('ERR not an errand') end
 
 local before = mark and tonumber(string.match(mark, ' (%d+)$'))
 
--- ARGV 2 to 7 are the run, the epoch and the constants
+-- ARGV 2 to 8 are the run, the epoch, the constants and the promotion
 local function begin(founders, floor, quarantine, suspended, restarts)
   redis.call('DEL', KEYS[2])
   redis.call('HSET', KEYS[2], 'run', ARGV[2], 'cluster', ARGV[4], 'nodes', ARGV[5], 'max_ttl', ARGV[6],
     'sigma', ARGV[7], 'witnessed', '0', 'founders', founders, 'quarantine', number(quarantine),
-    'suspended', suspended, 'restarts', number(restarts))
+    'suspended', suspended, 'restarts', number(restarts), 'promotion', ARGV[8])
   redis.call('SET', KEYS[1], floor and ARGV[3] .. ' ' .. number(math.max(floor, before or 0)) or ARGV[3])
 end
 
@@ -52,27 +52,37 @@ local function trusted(offset, suspended)
   return offset ~= '' and suspended == '0' and now + offset
 end
 
+-- Whether a server that reports this run and promotion may have another memory than the one in meta.
+local function is_replaced()
+  for promotion in string.gmatch(ARGV[8], '[^+]+') do
+    if not string.find('+' .. (meta[13] or '') .. '+', '+' .. promotion .. '+', 1, true) then return true end
+  end
+  return meta[1] ~= ARGV[2]
+end
+
 if errand == 'look' then
   accepted = 1
 elseif errand == 'hello' then
-  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma  8 founders  9 floor's offset from the clock, or ''
+  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma  8 promotion  9 founders
+  -- 10 floor's offset from the clock, or ''
   local kin = blank or (meta[2] == ARGV[4] and meta[3] == ARGV[5] and meta[4] == ARGV[6] and meta[5] == ARGV[7])
   if kin then
     accepted = 1
-    if blank or not mark or meta[1] ~= ARGV[2] then
+    if blank or not mark or is_replaced() then
       local suspended = not blank and meta[11] or '0'
-      local founders, restarts = blank and ARGV[8] or meta[9], blank and 0 or meta[12] + 1
-      begin(founders, trusted(ARGV[9], suspended), quarantined(), suspended, restarts)
+      local founders, restarts = blank and ARGV[9] or meta[9], blank and 0 or meta[12] + 1
+      begin(founders, trusted(ARGV[10], suspended), quarantined(), suspended, restarts)
     end
   end
 elseif errand == 'reconfigure' then
-  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma  8 floor's offset, or ''  9 whether to suspend
+  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma  8 promotion
+  -- 9 floor's offset, or ''  10 whether to suspend
   if blank or meta[2] == ARGV[4] then
-    begin(not blank and meta[9] or '', trusted(ARGV[8], ARGV[9]), quarantined(), ARGV[9], not blank and meta[12] or 0)
+    begin(not blank and meta[9] or '', trusted(ARGV[9], ARGV[10]), quarantined(), ARGV[10], not blank and meta[12] or 0)
     accepted = 1
   end
 elseif errand == 'init' then
-  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma
+  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma  8 promotion
   begin('', now - ARGV[7], ARGV[6] * 1100, '0', 0)
   accepted = 1
 elseif not blank and mark == ARGV[2] then

@@ -8,12 +8,12 @@ use quorlock_core::name::LeaseId;
 use quorlock_core::node::Errand;
 use quorlock_core::ticket::Channel;
 
-use super::fitness::fitness;
+use super::fitness::{fitness, identity};
 use super::scripts::{
     Home, PROBE, broken_channel, fence_key, hint_channel, holds_key, kept_key, line_key, tombstone_key,
 };
 use super::wire::Connecting;
-use super::{Origin, codec, connect, describe, login, malformed, trouble};
+use super::{Origin, codec, connect, describe, hints, login, malformed, trouble};
 use crate::declare::DEADLINE;
 use crate::node::Trouble;
 use crate::node::exam::{Exam, Objection, Plan, READINGS, Reading, RedisFacts};
@@ -53,7 +53,7 @@ async fn look(origin: &Origin, deadline: Duration, plan: &Plan, exam: &mut Exam)
         facts.unfit = fitness(origin.post(), |name| facts.field(name)).err();
     }
     exam.server = facts.server();
-    exam.run = facts.run();
+    exam.identity = identity(|name| facts.field(name)).ok();
     for script in Home::Server.scripts().all().into_iter().chain([&*PROBE]) {
         let answer = visit.ask(cmd("SCRIPT").arg("LOAD").arg(&script.source)).await?;
         if facts.object("SCRIPT LOAD", None, answer).is_none() {
@@ -143,6 +143,8 @@ impl Visit {
 
     /// The last question of all: what is heard from then on may be anything.
     async fn listen(&mut self, facts: &mut RedisFacts) -> Result<(), Trouble> {
+        let answer = self.ask(&hints::track(Home::Server)).await?;
+        facts.object("CLIENT TRACKING", None, answer);
         for channel in [hint_channel(Channel(entropy::bits())), broken_channel()] {
             let heard = self.ask(cmd("SUBSCRIBE").arg(&channel)).await?;
             facts.object("SUBSCRIBE", Some(channel), heard);
@@ -203,11 +205,6 @@ impl RedisFacts {
             ("", redis) => Some(format!("Redis {redis}")),
             (valkey, _) => Some(format!("Valkey {valkey}")),
         }
-    }
-
-    fn run(&self) -> Option<String> {
-        let (run, replication) = (self.field("run_id"), self.field("master_replid"));
-        (!run.is_empty()).then(|| format!("{run}/{replication}"))
     }
 }
 

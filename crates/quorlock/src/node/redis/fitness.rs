@@ -1,8 +1,9 @@
-//! Whether a server can be a node: asked in the handshake, and of what an operator may change while it runs, again and again.
+//! Whether a server can be a node, and which memory it has: checked in the handshake and by every look at the node.
 
 use std::collections::HashMap;
 
 use ::redis::{Cmd, Value, cmd};
+use quorlock_core::node::Identity;
 
 use super::trouble::{malformed, readable, trouble};
 use crate::node::Trouble;
@@ -22,11 +23,40 @@ pub(super) enum Post {
 }
 
 /// Who the server is, or why it cannot be a node.
-pub(super) fn identify(info: &str, post: Post) -> Result<String, Trouble> {
-    let fields: HashMap<&str, &str> = info.lines().filter_map(|line| line.split_once(':')).collect();
-    let field = |name: &str| fields.get(name).copied().unwrap_or_default().trim();
+pub(super) fn identify(info: &str, post: Post) -> Result<Identity, Trouble> {
+    let fields = fields(info);
+    let field = |name: &str| fields.get(name).copied().unwrap_or_default();
     fitness(post, field)?;
-    Ok(format!("{}/{}", field("run_id"), field("master_replid")))
+    identity(field)
+}
+
+/// The server's identity, if it reports all of it.
+pub(super) fn identity<'a>(field: impl Fn(&str) -> &'a str) -> Result<Identity, Trouble> {
+    let run = field("run_id");
+    if run.is_empty() {
+        return Err(hidden("run_id"));
+    }
+    Ok(Identity { run: run.to_owned(), promotion: promotion(field)? })
+}
+
+/// The last promotion of the server from replica to master. Zeros mean that it reports none.
+fn promotion<'a>(field: impl Fn(&str) -> &'a str) -> Result<String, Trouble> {
+    let (id, offset) = (field("master_replid2"), field("second_repl_offset"));
+    if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Err(hidden("master_replid2"));
+    }
+    if offset.parse::<i64>().is_err() {
+        return Err(hidden("second_repl_offset"));
+    }
+    Ok(if id.bytes().all(|byte| byte == b'0') { String::new() } else { format!("{id}:{offset}") })
+}
+
+fn hidden(field: &str) -> Trouble {
+    Trouble::Unfit(format!("INFO does not show its {field}: without it nobody can tell whether it lost its memory"))
+}
+
+fn fields(info: &str) -> HashMap<&str, &str> {
+    info.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name, value.trim())).collect()
 }
 
 /// Why a server that says this of itself cannot be a node.
@@ -38,18 +68,7 @@ pub(super) fn fitness<'a>(post: Post, field: impl Fn(&str) -> &'a str) -> Result
     if (major, minor) < VERSION_MIN {
         return unfit(format!("Redis {} is too old: 6.2 or later is needed", readable(version)));
     }
-    let role = field("role");
-    match post {
-        _ if role == "master" => {}
-        Post::Alone => {
-            return unfit(format!("it is a replica (role {role:?}): every node must be an independent master"));
-        }
-        // It takes a while for all of them to agree.
-        Post::Named => {
-            return Err(Trouble::Unreachable("its sentinels name a server that is not the master".into()));
-        }
-        Post::Cluster => return Err(Trouble::Unreachable("it is not a master any more".into())),
-    }
+    is_master(post, field("role"))?;
     match (post, field("cluster_enabled")) {
         (Post::Cluster, "1") | (Post::Alone | Post::Named, "0" | "") => {}
         (Post::Cluster, _) => return unfit("it is not part of a Redis Cluster".into()),
@@ -62,10 +81,20 @@ pub(super) fn fitness<'a>(post: Post, field: impl Fn(&str) -> &'a str) -> Result
         }
     }
     never_evicts(field("maxmemory_policy"))?;
-    if field("run_id").is_empty() {
-        return unfit("it does not tell its run_id".into());
+    identity(field).map(drop)
+}
+
+fn is_master(post: Post, role: &str) -> Result<(), Trouble> {
+    match post {
+        _ if role == "master" => Ok(()),
+        Post::Alone => {
+            let role = readable(role);
+            Err(Trouble::Unfit(format!("it is a replica (role {role:?}): every node must be an independent master")))
+        }
+        // It takes a while for all of them to agree.
+        Post::Named => Err(Trouble::Unreachable("its sentinels name a server that is not the master".into())),
+        Post::Cluster => Err(Trouble::Unreachable("it is not a master any more".into())),
     }
-    Ok(())
 }
 
 /// A server that evicts forgets votes, by itself and without a trace.
@@ -79,11 +108,33 @@ fn never_evicts(policy: &str) -> Result<(), Trouble> {
     )))
 }
 
+/// Asks for what [`last_promotion`] reads. The rest of an identity cannot change while a connection lives.
+pub(super) fn replication() -> Cmd {
+    info("replication")
+}
+
 /// Asks for what [`keeps_all`] reads. Not by `CONFIG`: the handshake needs leave for `INFO` anyway.
-pub(super) fn policy() -> Cmd {
+pub(super) fn memory() -> Cmd {
+    info("memory")
+}
+
+/// One section: Redis 6.2 takes no more.
+fn info(section: &str) -> Cmd {
     let mut command = cmd("INFO");
-    command.arg("memory");
+    command.arg(section);
     command
+}
+
+/// The last promotion of a server that is still a master.
+pub(super) fn last_promotion(post: Post, value: Value) -> Result<String, Trouble> {
+    if let Value::ServerError(error) = value {
+        return Err(trouble(&error.into()));
+    }
+    let text = info_text(value).ok_or_else(|| malformed("INFO"))?;
+    let fields = fields(&text);
+    let field = |name: &str| fields.get(name).copied().unwrap_or_default();
+    is_master(post, field("role"))?;
+    promotion(field)
 }
 
 /// Whether the server still keeps what it is told to keep.

@@ -131,8 +131,8 @@ impl Bench {
     async fn open(server: &RedisServer) -> Self {
         let node = RedisNode::new(&server.url(), None, constants(), Duration::from_secs(60)).unwrap();
         let mut session = Talk::open(&node, Channel(0)).await.unwrap();
-        let (run, fresh) = (session.run().to_owned(), Epoch(7));
-        let standing = session.errand(Errand::Init { run, fresh, constants: constants() }).await.unwrap();
+        let (identity, fresh) = (session.identity().clone(), Epoch(7));
+        let standing = session.errand(Errand::Init { identity, fresh, constants: constants() }).await.unwrap();
         let life = standing.life.unwrap();
         let life = Life { epoch: life.epoch.unwrap(), floor: life.floor.unwrap() };
         let raw = Client::open(server.url()).unwrap().get_connection().unwrap();

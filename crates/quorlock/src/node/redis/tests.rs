@@ -13,11 +13,18 @@ use crate::node::Reply;
 use crate::node::place::{KeyTemplate, Place};
 
 const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
-const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";
+const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";
 
 #[test]
-fn a_master_is_known_by_its_run_and_replication() {
-    assert_eq!(identify(MASTER, Post::Alone), Ok("abc/def".into()));
+fn a_master_is_known_by_its_run_and_its_promotion() {
+    assert_eq!(identify(MASTER, Post::Alone), Ok(Identity::of_run("abc")), "zeros are no promotion");
+    let promoted = MASTER.replace("replid2:0000", "replid2:0b00").replace("offset:-1", "offset:15");
+    let identity = Identity { run: "abc".into(), promotion: "0b00:15".into() };
+    assert_eq!(identify(&promoted, Post::Alone), Ok(identity));
+    let promotion = last_promotion(Post::Alone, Value::BulkString(promoted.clone().into()));
+    assert_eq!(promotion, Ok("0b00:15".into()));
+    let demoted = promoted.replace("role:master", "role:slave");
+    assert!(matches!(last_promotion(Post::Alone, Value::BulkString(demoted.into())), Err(Trouble::Unfit(_))));
 }
 
 #[test]
@@ -28,6 +35,9 @@ fn unfit_servers_are_refused_with_the_reason() {
         ("cluster_enabled:0", "cluster_enabled:1", "Cluster"),
         ("noeviction", "allkeys-lru", "allkeys-lru"),
         ("run_id:abc", "run_id:", "run_id"),
+        ("master_replid2:0000\r\n", "", "master_replid2"),
+        ("master_replid2:0000", "master_replid2:a+b", "master_replid2"),
+        ("second_repl_offset:-1\r\n", "", "second_repl_offset"),
     ] {
         let Err(Trouble::Unfit(why)) = identify(&MASTER.replace(from, to), Post::Alone) else {
             panic!("{to} was accepted")
@@ -51,7 +61,7 @@ fn what_a_failover_leaves_for_a_while_is_not_the_operators_mistake() {
     let replica = MASTER.replace("role:master", "role:slave");
     assert!(matches!(identify(&replica, Post::Named), Err(Trouble::Unreachable(_))));
     let member = MASTER.replace("cluster_enabled:0", "cluster_enabled:1");
-    assert_eq!(identify(&member, Post::Cluster), Ok("abc/def".into()));
+    assert_eq!(identify(&member, Post::Cluster), Ok(Identity::of_run("abc")));
     assert!(matches!(identify(&member, Post::Named), Err(Trouble::Unfit(_))));
     assert!(matches!(identify(MASTER, Post::Cluster), Err(Trouble::Unfit(_))));
     let replica = member.replace("role:master", "role:slave");
@@ -92,7 +102,8 @@ fn ear(batches: usize) -> (Ear, mpsc::UnboundedReceiver<Answer>) {
         values: vec![],
     });
     let (inbox, answers) = Inbox::queue(Channel(0));
-    (Ear { expected: Arc::new(Mutex::new(expected.collect())), inbox }, answers)
+    let expected = Arc::new(Mutex::new(expected.collect()));
+    (Ear { expected, inbox, post: Post::Alone, run: "abc".into() }, answers)
 }
 
 fn place() -> Arc<Place> {

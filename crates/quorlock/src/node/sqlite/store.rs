@@ -1,7 +1,7 @@
 //! The tables, what they say of the node as a whole, and how what has lapsed leaves them.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::node::{Constants, Epoch, Incarnation, NodeTime};
+use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::node::sqlite::column::{Column, hex, stored};
@@ -92,7 +92,7 @@ pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
     let life = match column(3, "run").value::<String>()? {
         None => None,
         Some(run) => Some(Incarnation {
-            run,
+            identity: Identity::of_run(run),
             epoch: column(4, "epoch").bits()?.map(Epoch),
             floor: column(5, "floor").fence()?,
             quarantine_micros: column(14, "quarantine").must(Column::number)?,
@@ -140,7 +140,7 @@ pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeN
                 quarantine = ?12, suspended = ?13, restarts = ?14 WHERE id = 1",
         )?
         .execute(params![
-            life.run,
+            life.identity.run,
             life.epoch.map(|epoch| hex(epoch.0)),
             life.floor.map(|floor| number(floor.get(), "floor")).transpose()?,
             number(life.witnessed_micros, "witnessed")?,

@@ -20,7 +20,7 @@ use std::time::Duration;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, LeaseId, Name};
-use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, NodeTime, Standing, Trust};
+use quorlock_core::node::{Constants, Epoch, Errand, Identity, Incarnation, NodeTime, Standing, Trust};
 use quorlock_core::ticket::{Channel, Handoff, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{Refusal, Request, Vote};
@@ -203,7 +203,7 @@ impl Listening {
 
 fn hello(session: &mut Talk) -> Standing {
     let errand = Errand::Hello {
-        run: session.run().into(),
+        identity: session.identity().clone(),
         fresh: Epoch(crate::entropy::bits()),
         constants: constants(),
         founders: "run".into(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use quorlock_core::fence::Fence;
-use quorlock_core::node::{Epoch, Errand, NodeTime, Standing, apply, attend};
+use quorlock_core::node::{Epoch, Errand, Identity, NodeTime, Standing, apply, attend};
 use quorlock_core::ticket::Hint;
 use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, Transaction};
@@ -95,10 +95,11 @@ impl Job {
     }
 
     /// The answer.
-    fn tell(self, inbox: &Inbox) {
+    fn tell(self, inbox: &Inbox, boot: &str) {
         inbox.take(match self {
             Self::Errand(asked) => {
-                asked.answer.map_or_else(Answer::End, |standing| Answer::Standing(Box::new(standing)))
+                let told = |standing| Answer::Standing(Box::new(standing), Identity::of_run(boot));
+                asked.answer.map_or_else(Answer::End, told)
             }
             Self::Letters(asked) => asked.answer.map_or_else(Answer::End, Answer::Replies),
             Self::Search(asked) => asked.answer.map_or_else(Answer::End, Answer::Page),
@@ -185,7 +186,7 @@ impl Worker {
             Vec::new()
         });
         for job in jobs {
-            job.tell(&self.inbox);
+            job.tell(&self.inbox, &self.boot);
         }
         // After the replies: whoever was refused in the same transaction is to know that first.
         self.listener.tell(hinted);
@@ -278,7 +279,7 @@ fn run_errand(
     let before = node.life.clone();
     let mut standing = attend(&mut node.life, errand, now);
     let Some(life) = &mut node.life else { return Ok(standing) };
-    let is_other_run = before.as_ref().is_none_or(|before| before.run != life.run);
+    let is_other_run = before.as_ref().is_none_or(|before| before.identity.run != life.identity.run);
     let is_new = is_other_run || before.as_ref().is_none_or(|before| before.epoch != life.epoch);
     // Another run's times mean nothing now. An operator's new life in the same run keeps what it has.
     if is_other_run || (is_new && !matches!(errand, Errand::Init { .. } | Errand::Reconfigure { .. })) {
@@ -303,7 +304,7 @@ fn answer(
     let Some(life) = &node.life else { return Ok((Reply::Failed("the node is blank".into()), None)) };
     let (key, request) = (letter.place.key.as_str(), &*letter.request);
     let voted = |vote| Reply::Voted { vote, at_micros: Some(now.wall_micros) };
-    if life.run != boot && request.needs_life() {
+    if life.identity.run != boot && request.needs_life() {
         return Ok((voted(Vote::Refusal(Refusal::WrongEpoch)), None));
     }
     let mut record = record::load(transaction, key)?;

@@ -1,7 +1,7 @@
 //! The nodes: what a request does to a record, and whom the node tells.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::node::{Constants, Epoch, Incarnation, NodeTime, Place, apply, hand_on};
+use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime, Place, apply, hand_on};
 use quorlock_core::ticket::Parting;
 use quorlock_core::vote::{Outcome, Request, Vote};
 
@@ -16,7 +16,7 @@ const CLOCK: u64 = 1_000_000;
 pub(super) fn life(nodes: usize) -> Incarnation {
     let constants = Constants { cluster: "c1".into(), nodes, max_ttl_millis: 60_000, sigma_micros: 10_000_000 };
     Incarnation {
-        run: "run1".into(),
+        identity: Identity::of_run("run1"),
         epoch: Some(EPOCH),
         floor: Some(Fence::default()),
         quarantine_micros: 66_000_000,

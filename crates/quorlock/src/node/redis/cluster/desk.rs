@@ -6,16 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::redis::Value;
 
-use super::malformed;
-use crate::node::redis::fitness::keeps_all;
+use quorlock_core::node::Identity;
+
+use super::{join, malformed};
+use crate::node::redis::fitness::{Post, keeps_all, last_promotion};
 use crate::node::redis::wire::Receiver;
 use crate::node::redis::{codec, hints, history};
 use crate::node::{Answer, Inbox, Letter, Life, Page, Trouble};
 
 /// What was asked.
 pub(super) enum About {
-    /// All masters whether they may forget by now, then one of them about the node.
-    Errand,
+    /// One master about the node, then all masters about their promotions, then whether they may evict by now.
+    Errand {
+        lanes: usize,
+    },
     Batch {
         life: Option<Life>,
         letters: Vec<Letter>,
@@ -41,6 +45,8 @@ struct Question {
 /// Where the connections of one session bring their values.
 pub(super) struct Desk {
     inbox: Inbox,
+    /// All masters' processes, which cannot change while the connections live.
+    run: String,
     state: Mutex<State>,
 }
 
@@ -56,9 +62,10 @@ struct State {
 }
 
 impl Desk {
-    pub(super) fn new(inbox: Inbox, lanes: usize) -> Self {
+    pub(super) fn new(inbox: Inbox, lanes: usize, run: String) -> Self {
         let lanes = (0..lanes).map(|_| VecDeque::new()).collect();
-        Self { inbox, state: Mutex::new(State { questions: VecDeque::new(), answered: 0, lanes, busy: false }) }
+        let state = State { questions: VecDeque::new(), answered: 0, lanes, busy: false };
+        Self { inbox, run, state: Mutex::new(state) }
     }
 
     /// A question is about to leave; `route` says on which connection each of its parts does.
@@ -82,7 +89,7 @@ impl Desk {
         while let Some(question) = state.pop() {
             drop(state);
             // Not under the lock: whoever gets the answer may have the next question at once.
-            let answered = question.answer();
+            let answered = question.answer(&self.run);
             self.inbox.take(answered.unwrap_or_else(Answer::End));
             state = self.state();
         }
@@ -114,7 +121,7 @@ impl State {
 }
 
 impl Question {
-    fn answer(self) -> Result<Answer, Trouble> {
+    fn answer(self, run: &str) -> Result<Answer, Trouble> {
         let mut values: Vec<Value> = self.values.into_iter().flatten().collect();
         match self.about {
             About::Batch { life, letters } => codec::cluster_replies(life, &letters, values).map(Answer::Replies),
@@ -123,10 +130,14 @@ impl Question {
                 let page = codec::page(&values.pop().unwrap_or(Value::Nil))?;
                 Ok(Answer::Page(page.map(|page| Page { next: bookmark(page.next, lane, lanes), ..page })))
             }
-            About::Errand => {
-                let standing = values.pop().unwrap_or(Value::Nil);
-                values.into_iter().try_for_each(keeps_all)?;
-                codec::standing(standing).map(|standing| Answer::Standing(Box::new(standing)))
+            About::Errand { lanes } => {
+                let mut values = values.into_iter();
+                let standing = codec::standing(values.next().unwrap_or(Value::Nil))?;
+                let promotions = values.by_ref().take(lanes).map(|value| last_promotion(Post::Cluster, value));
+                let promotions: Vec<String> = promotions.collect::<Result<_, _>>()?;
+                values.try_for_each(keeps_all)?;
+                let promotion = join(promotions.iter().map(String::as_str));
+                Ok(Answer::Standing(Box::new(standing), Identity { run: run.to_owned(), promotion }))
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use ::redis::{Cmd, Value, cmd};
 use quorlock_core::fence::Fence;
-use quorlock_core::node::{Constants, Epoch, Errand, Incarnation, Standing, Trust};
+use quorlock_core::node::{Constants, Epoch, Errand, Identity, Incarnation, Standing, Trust};
 
 use super::super::scripts::Home;
 use super::super::{malformed, trouble};
@@ -15,9 +15,8 @@ pub(in crate::node::redis) fn errand(home: Home, errand: &Errand) -> Cmd {
     command.arg(&home.scripts().errand.sha).arg(2).arg(home.epoch_key()).arg(home.meta_key());
     match errand {
         Errand::Look => command.arg("look"),
-        Errand::Hello { run, fresh, constants, founders, trust } => {
-            command.arg("hello").arg(run).arg(hex(*fresh));
-            add_constants(&mut command, constants);
+        Errand::Hello { identity, fresh, constants, founders, trust } => {
+            add_life(command.arg("hello"), identity, *fresh, constants);
             command.arg(founders).arg(floor_offset(*trust))
         }
         Errand::Witness { epoch, witness } => command.arg("witness").arg(hex(*epoch)).arg(format!("{witness:032x}")),
@@ -25,14 +24,12 @@ pub(in crate::node::redis) fn errand(home: Home, errand: &Errand) -> Cmd {
             command.arg("add").arg(hex(*epoch)).arg(format!("{witness:032x}")).arg(*micros)
         }
         Errand::Ripen { epoch } => command.arg("ripen").arg(hex(*epoch)),
-        Errand::Init { run, fresh, constants } => {
-            command.arg("init").arg(run).arg(hex(*fresh));
-            add_constants(&mut command, constants);
+        Errand::Init { identity, fresh, constants } => {
+            add_life(command.arg("init"), identity, *fresh, constants);
             &mut command
         }
-        Errand::Reconfigure { run, fresh, constants, trust, suspend } => {
-            command.arg("reconfigure").arg(run).arg(hex(*fresh));
-            add_constants(&mut command, constants);
+        Errand::Reconfigure { identity, fresh, constants, trust, suspend } => {
+            add_life(command.arg("reconfigure"), identity, *fresh, constants);
             command.arg(floor_offset(*trust)).arg(u8::from(*suspend))
         }
     };
@@ -46,8 +43,10 @@ fn floor_offset(trust: Trust) -> String {
     }
 }
 
-fn add_constants(command: &mut Cmd, constants: &Constants) {
-    command.arg(&constants.cluster).arg(constants.nodes).arg(constants.max_ttl_millis).arg(constants.sigma_micros);
+fn add_life(command: &mut Cmd, identity: &Identity, fresh: Epoch, constants: &Constants) {
+    let Constants { cluster, nodes, max_ttl_millis, sigma_micros } = constants;
+    command.arg(&identity.run).arg(hex(fresh)).arg(cluster).arg(*nodes).arg(*max_ttl_millis).arg(*sigma_micros);
+    command.arg(&identity.promotion);
 }
 
 /// How a node stands, from its own words.
@@ -68,14 +67,14 @@ fn parse_standing(value: &Value) -> Option<Standing> {
     else {
         return None;
     };
-    let [quarantine, suspended, restarts] = rest else { return None };
+    let [quarantine, suspended, restarts, promotion] = rest else { return None };
     let life = if cluster.is_empty() {
         None
     } else {
         let (epoch, floor) = parse_mark(mark)?;
         let witness = u128::from_str_radix(witness, 16).ok();
         Some(Incarnation {
-            run: run.clone(),
+            identity: Identity { run: run.clone(), promotion: promotion.clone() },
             epoch,
             floor,
             quarantine_micros: quarantine.parse().ok()?,

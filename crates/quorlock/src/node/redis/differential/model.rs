@@ -9,15 +9,15 @@ use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::node::{
-    Answer, Constants, Epoch, Errand, FenceNote, Incarnation, NodeTime, Record, Standing, Trust, WITNESS_STILL, apply,
-    attend, hand_on,
+    Answer, Constants, Epoch, Errand, FenceNote, Identity, Incarnation, NodeTime, Record, Standing, Trust,
+    WITNESS_STILL, apply, attend, hand_on,
 };
 use quorlock_core::ticket::{Channel, Handoff, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{Refusal, Request, Target};
 
 use super::steps::{
-    Aim, Away, Bid, CHANNELS, CONSTANTS, Cast, Jump, Kind, Known, Letter, NAMES, OWNERS, ROLES, RUNS, Role, Span,
+    Aim, Away, Bid, CHANNELS, CONSTANTS, Cast, IDENTITIES, Jump, Kind, Known, Letter, NAMES, OWNERS, ROLES, Role, Span,
     TICKETS, Visit,
 };
 use crate::node::Life;
@@ -256,29 +256,32 @@ impl Model {
     }
 
     pub(super) fn errand(&mut self, visit: &Visit) -> Errand {
-        let run = |which: usize| ["first/run", "second/run"].map(str::to_owned)[which % RUNS].clone();
+        let identity = |which: usize| {
+            let (run, promotion) = IDENTITIES[which % IDENTITIES.len()];
+            Identity { run: run.into(), promotion: promotion.into() }
+        };
         let mut fresh = || {
             self.epochs += 1;
             Epoch(self.epochs << 64)
         };
         match *visit {
             Visit::Look => Errand::Look,
-            Visit::Hello { run: which, constants: set, founders, trust } => Errand::Hello {
-                run: run(which),
+            Visit::Hello { identity: which, constants: set, founders, trust } => Errand::Hello {
+                identity: identity(which),
                 fresh: fresh(),
                 constants: constants(set),
                 founders: founders.into(),
                 trust: trusted(trust),
             },
-            Visit::Reconfigure { run: which, constants: set, trust, suspend } => Errand::Reconfigure {
-                run: run(which),
+            Visit::Reconfigure { identity: which, constants: set, trust, suspend } => Errand::Reconfigure {
+                identity: identity(which),
                 fresh: fresh(),
                 constants: constants(set),
                 trust: trusted(trust),
                 suspend,
             },
-            Visit::Init { run: which, constants: set } => {
-                Errand::Init { run: run(which), fresh: fresh(), constants: constants(set) }
+            Visit::Init { identity: which, constants: set } => {
+                Errand::Init { identity: identity(which), fresh: fresh(), constants: constants(set) }
             }
             Visit::Witness { life, who } => Errand::Witness { epoch: self.epoch(life), witness: who },
             Visit::Add { life, who, micros } => {
@@ -372,7 +375,7 @@ fn is_alone(mode: Mode) -> bool {
 /// A node that is ripe in this life, or blank.
 fn stranger(epoch: Option<Epoch>) -> Incarnation {
     Incarnation {
-        run: String::new(),
+        identity: Identity::default(),
         epoch,
         floor: epoch.map(|_| Fence::default()),
         quarantine_micros: 66_000_000,

@@ -158,12 +158,12 @@ pub(super) enum Bid {
 #[derive(Clone, Debug)]
 pub(super) enum Visit {
     Look,
-    Hello { run: usize, constants: usize, founders: &'static str, trust: Option<i64> },
+    Hello { identity: usize, constants: usize, founders: &'static str, trust: Option<i64> },
     Witness { life: Known, who: u128 },
     Add { life: Known, who: u128, micros: Span },
     Ripen { life: Known },
-    Init { run: usize, constants: usize },
-    Reconfigure { run: usize, constants: usize, trust: Option<i64>, suspend: bool },
+    Init { identity: usize, constants: usize },
+    Reconfigure { identity: usize, constants: usize, trust: Option<i64>, suspend: bool },
 }
 
 /// How long an epoch has stood.
@@ -176,10 +176,10 @@ pub(super) enum Span {
 
 /// Who takes part, a node's first errand, and what happens then.
 pub(super) fn stories() -> impl Strategy<Value = (Cast, Visit, Vec<Step>)> {
-    let blank = Visit::Hello { run: 0, constants: 0, founders: "r1,r2", trust: None };
+    let blank = Visit::Hello { identity: 0, constants: 0, founders: "r1,r2", trust: None };
     // Most of a node's life is spent ripe; the rest is short and eventful.
     prop_oneof![
-        4 => (select(CASTS.to_vec()), Just(Visit::Init { run: 0, constants: 0 }), steps(80, 5)),
+        4 => (select(CASTS.to_vec()), Just(Visit::Init { identity: 0, constants: 0 }), steps(80, 5)),
         1 => (select(CASTS.to_vec()), Just(blank), steps(5, 60)),
     ]
 }
@@ -199,11 +199,13 @@ fn steps(votes: u32, visits: u32) -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..60)
 }
 
-/// How many names, runs, channels and sets of constants there are.
+/// How many names, channels and sets of constants there are.
 pub(super) const NAMES: usize = 3;
-pub(super) const RUNS: usize = 2;
 pub(super) const CHANNELS: usize = 2;
 pub(super) const CONSTANTS: usize = 5;
+/// The runs and promotions of servers.
+pub(super) const IDENTITIES: [(&str, &str); 6] =
+    [("first", ""), ("second", ""), ("first", "a:1"), ("first", "a:12"), ("first", "b:7+a:1"), ("second", "b:7")];
 
 fn jump() -> impl Strategy<Value = Jump> {
     let edge = select(vec![-1, 0, 1, 999, 1_000, 1_001]);
@@ -310,20 +312,20 @@ fn bid() -> impl Strategy<Value = Bid> {
 
 fn visit() -> impl Strategy<Value = Visit> {
     let trust = || prop_oneof![2 => Just(None), 1 => select(vec![-1_000_000, 0, 2_000_000]).prop_map(Some)];
-    let run = || prop_oneof![5 => Just(0), 1 => 1..RUNS];
+    let identity = || prop_oneof![5 => Just(0), 2 => 1..IDENTITIES.len()];
     let constants = || prop_oneof![5 => Just(0), 1 => 1..CONSTANTS];
     let who = || 1..3_u128;
     let span = prop_oneof![(0..1_000_000_u64).prop_map(Span::Micros), (-1..2_i64).prop_map(Span::Rest)];
     prop_oneof![
         1 => Just(Visit::Look),
-        3 => (run(), constants(), select(vec!["", "r1,r2"]), trust())
-            .prop_map(|(run, constants, founders, trust)| Visit::Hello { run, constants, founders, trust }),
+        3 => (identity(), constants(), select(vec!["", "r1,r2"]), trust())
+            .prop_map(|(identity, constants, founders, trust)| Visit::Hello { identity, constants, founders, trust }),
         6 => (known(), who()).prop_map(|(life, who)| Visit::Witness { life, who }),
         6 => (known(), who(), span).prop_map(|(life, who, micros)| Visit::Add { life, who, micros }),
         4 => known().prop_map(|life| Visit::Ripen { life }),
-        1 => (run(), constants()).prop_map(|(run, constants)| Visit::Init { run, constants }),
-        3 => (run(), 0..CONSTANTS, trust(), any::<bool>()).prop_map(|(run, constants, trust, suspend)| {
-            Visit::Reconfigure { run, constants, trust, suspend }
+        1 => (identity(), constants()).prop_map(|(identity, constants)| Visit::Init { identity, constants }),
+        3 => (identity(), 0..CONSTANTS, trust(), any::<bool>()).prop_map(|(identity, constants, trust, suspend)| {
+            Visit::Reconfigure { identity, constants, trust, suspend }
         }),
     ]
 }

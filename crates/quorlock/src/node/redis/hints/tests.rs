@@ -16,8 +16,8 @@ fn inbox(channel: Channel) -> Inbox {
 
 #[test]
 fn nobody_listens_on_channel_0() {
-    assert_eq!(wanted(&inbox(Channel(0))), Vec::<String>::new());
-    assert_eq!(wanted(&inbox(CHANNEL)), ["quorlock~hint:00000000000000000000000000000007", "quorlock~broken"]);
+    assert_eq!(wanted(&inbox(Channel(0))).channels, Vec::<String>::new());
+    assert_eq!(wanted(&inbox(CHANNEL)).channels, ["quorlock~hint:00000000000000000000000000000007", "quorlock~broken"]);
 }
 
 #[test]

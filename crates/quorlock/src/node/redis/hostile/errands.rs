@@ -7,7 +7,7 @@ use ::redis::{Client, Connection, ConnectionLike};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
-use quorlock_core::node::{Epoch, Errand, Incarnation, Standing, Trust};
+use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Standing, Trust};
 use quorlock_core::ticket::Channel;
 use quorlock_testkit::RedisServer;
 use tokio::runtime::Runtime;
@@ -36,7 +36,13 @@ enum Before {
 }
 
 fn hello(run: &str, trust: Trust) -> Errand {
-    Errand::Hello { run: run.into(), fresh: FRESH, constants: constants(), founders: "one,two".into(), trust }
+    Errand::Hello {
+        identity: Identity::of_run(run),
+        fresh: FRESH,
+        constants: constants(),
+        founders: "one,two".into(),
+        trust,
+    }
 }
 
 fn add(witness: u128, micros: u64) -> Errand {
@@ -44,11 +50,11 @@ fn add(witness: u128, micros: u64) -> Errand {
 }
 
 fn reconfigure(trust: Trust, suspend: bool) -> Errand {
-    Errand::Reconfigure { run: RUN.into(), fresh: FRESH, constants: constants(), trust, suspend }
+    Errand::Reconfigure { identity: Identity::of_run(RUN), fresh: FRESH, constants: constants(), trust, suspend }
 }
 
 fn init(fresh: Epoch) -> Errand {
-    Errand::Init { run: RUN.into(), fresh, constants: constants() }
+    Errand::Init { identity: Identity::of_run(RUN), fresh, constants: constants() }
 }
 
 /// What a hostile client begins with.
@@ -110,7 +116,7 @@ impl<'a> Bench<'a> {
         let first = match before {
             Before::Blank => Errand::Look,
             Before::Unripe | Before::Witnessed => Errand::Hello {
-                run: RUN.into(),
+                identity: Identity::of_run(RUN),
                 fresh: EPOCH,
                 constants: constants(),
                 founders: String::new(),

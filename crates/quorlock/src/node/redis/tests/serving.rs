@@ -40,8 +40,8 @@ impl Guest {
         let (mut session, heard) = Talk::listening(&node, channel).await.unwrap();
         let mut standing = session.errand(Errand::Look).await.unwrap();
         if standing.life.is_none() {
-            let (run, fresh) = (session.run().to_owned(), Epoch(7));
-            standing = session.errand(Errand::Init { run, fresh, constants: constants() }).await.unwrap();
+            let (identity, fresh) = (session.identity().clone(), Epoch(7));
+            standing = session.errand(Errand::Init { identity, fresh, constants: constants() }).await.unwrap();
         }
         let life = standing.life.unwrap();
         let life = Life { epoch: life.epoch.unwrap(), floor: life.floor.unwrap() };

@@ -36,7 +36,7 @@ fn troubles(ground: &Ground) -> Vec<String> {
         Err(trouble) => panic!("{trouble:?}"),
     };
     let errand = Errand::Hello {
-        run: "boot".into(),
+        identity: Identity::of_run("boot"),
         fresh: Epoch(1),
         constants: constants(),
         founders: String::new(),

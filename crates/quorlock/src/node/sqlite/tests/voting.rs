@@ -141,11 +141,11 @@ fn an_operators_new_life_keeps_votes_and_lifts_the_floor() {
     let ground = Ground::new();
     let mut session = ground.session("boot");
     let fence = granted(&session.acquire("a", 1));
-    let (run, fresh, trust) = (|| "boot".to_owned(), Epoch(9), Trust::Vote { floor_offset: 0 });
+    let (identity, fresh, trust) = (|| Identity::of_run("boot"), Epoch(9), Trust::Vote { floor_offset: 0 });
     let constants = || Constants { max_ttl_millis: 70_000, ..constants() };
     for errand in [
-        Errand::Init { run: run(), fresh, constants: constants() },
-        Errand::Reconfigure { run: run(), fresh, constants: constants(), trust, suspend: false },
+        Errand::Init { identity: identity(), fresh, constants: constants() },
+        Errand::Reconfigure { identity: identity(), fresh, constants: constants(), trust, suspend: false },
     ] {
         session.known = wait(session.session.errand(errand)).unwrap().life.unwrap();
         assert_eq!((session.known.epoch, &session.known.constants), (Some(Epoch(9)), &constants()));
@@ -163,8 +163,9 @@ fn ripening_lifts_the_floor_over_the_reserve() {
     let (epoch, witness) = (Epoch(5), 6);
     let micros = 66_000_000;
     let mut errand = |errand| wait(session.errand(errand)).unwrap();
-    let (run, founders) = ("second".into(), String::new());
-    let life = errand(Errand::Hello { run, fresh: epoch, constants: constants(), founders, trust: Trust::Quarantine });
+    let (identity, founders) = (Identity::of_run("second"), String::new());
+    let life =
+        errand(Errand::Hello { identity, fresh: epoch, constants: constants(), founders, trust: Trust::Quarantine });
     assert_eq!(life.life.unwrap().floor, None);
     assert!(errand(Errand::Witness { epoch, witness }).accepted);
     assert!(errand(Errand::Add { epoch, witness, micros }).accepted);

@@ -19,7 +19,7 @@ const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
 /// A desk, an ear for each of so many connections, and what is heard.
 fn desk(lanes: usize) -> (Arc<Desk>, Vec<Ear>, UnboundedReceiver<Answer>) {
     let (inbox, answers) = Inbox::queue(Channel(0xc));
-    let desk = Arc::new(Desk::new(inbox, lanes));
+    let desk = Arc::new(Desk::new(inbox, lanes, "r1+r2".into()));
     let ears = (0..lanes).map(|lane| Ear::new(lane, &desk)).collect();
     (desk, ears, answers)
 }
@@ -72,7 +72,7 @@ fn whoever_answers_while_an_answer_is_handed_over_does_not_overtake_it() {
         }
         sender.send(answer).unwrap();
     });
-    let desk = Arc::new(Desk::new(inbox, 2));
+    let desk = Arc::new(Desk::new(inbox, 2, "r1+r2".into()));
     let first = Ear::new(0, &desk);
     assert!(other.set(Ear::new(1, &desk)).is_ok());
     desk.expect(batch(Some(LIFE), 1), &[0]);
@@ -106,10 +106,10 @@ fn every_surprise_is_the_end() {
                 ears[1].receive(moved());
             }
             1 => {
-                desk.expect(About::Errand, &[0, 1, 0]);
+                desk.expect(About::Errand { lanes: 2 }, &[0, 0, 1]);
                 ears[1].receive(moved());
-                ears[0].receive(policy("noeviction"));
-                ears[0].receive(Value::Nil);
+                ears[0].receive(blank());
+                ears[0].receive(replication("master", ZEROS));
             }
             2 => ears[0].receive(Value::Okay),
             _ => ears[0].end(&io::ErrorKind::ConnectionReset.into()),
@@ -121,6 +121,37 @@ fn every_surprise_is_the_end() {
     }
 }
 
+const ZEROS: &str = "0000000000000000000000000000000000000000";
+
+/// How a blank node stands.
+fn blank() -> Value {
+    let words = (0..14).map(|_| Value::BulkString(Vec::new()));
+    Value::Array([Value::Int(1), Value::Int(5)].into_iter().chain(words).collect())
+}
+
+fn replication(role: &str, id: &str) -> Value {
+    Value::BulkString(format!("role:{role}\r\nmaster_replid2:{id}\r\nsecond_repl_offset:7\r\n").into())
+}
+
+#[test]
+fn a_cluster_is_known_by_the_promotions_of_all_its_masters() {
+    let (desk, ears, mut answers) = desk(2);
+    desk.expect(About::Errand { lanes: 2 }, &[1, 0, 1, 0, 1]);
+    ears[1].receive(blank());
+    ears[1].receive(replication("master", "bb"));
+    ears[1].receive(policy("noeviction"));
+    ears[0].receive(replication("master", "aa"));
+    ears[0].receive(policy("noeviction"));
+    let Answer::Standing(_, identity) = answers.try_recv().unwrap() else { panic!("no standing") };
+    assert_eq!(identity, Identity { run: "r1+r2".into(), promotion: "aa:7+bb:7".into() });
+
+    desk.expect(About::Errand { lanes: 2 }, &[1, 0, 1]);
+    ears[1].receive(blank());
+    ears[1].receive(replication("slave", ZEROS));
+    ears[0].receive(replication("master", ZEROS));
+    assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Unreachable(_)))), "one is a replica by now");
+}
+
 fn policy(policy: &str) -> Value {
     Value::BulkString(format!("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:{policy}\r\n").into())
 }
@@ -128,9 +159,11 @@ fn policy(policy: &str) -> Value {
 #[test]
 fn one_master_that_may_forget_is_enough_to_end_it() {
     let (desk, ears, mut answers) = desk(2);
-    desk.expect(About::Errand, &[0, 1, 0]);
+    desk.expect(About::Errand { lanes: 2 }, &[0, 0, 1, 0, 1]);
+    ears[0].receive(blank());
+    ears[0].receive(replication("master", ZEROS));
     ears[0].receive(policy("noeviction"));
-    ears[0].receive(Value::Nil);
+    ears[1].receive(replication("master", ZEROS));
     ears[1].receive(policy("volatile-lru"));
     let answer = answers.try_recv().unwrap();
     assert!(matches!(&answer, Answer::End(Trouble::Unfit(why)) if why.contains("volatile-lru")), "{answer:?}");

@@ -1,0 +1,180 @@
+//! Which events are memory loss, and which only look like it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quorlock::{Client, Silence};
+use quorlock_testkit::{RedisServer, eventually};
+
+use crate::common::long::{Wired, connected, noticed, take_a_turn};
+use crate::common::observe::life;
+
+const NAME: &str = "held";
+
+fn epochs(cluster: &Wired) -> Vec<String> {
+    cluster.servers.iter().map(|server| life(server, NAME).expect("it was declared").epoch).collect()
+}
+
+/// Makes `replica` a replica of `master` and waits until it has its data.
+fn attach(replica: &RedisServer, master: &RedisServer) {
+    let port = master.port().to_string();
+    assert_eq!(replica.command(&["REPLICAOF", "127.0.0.1", &port]).as_str(), Some("OK"));
+    eventually("the replica to have its master's data", || {
+        let info = replica.command(&["INFO", "replication"]);
+        info.as_str().is_some_and(|text| text.contains("master_link_status:up"))
+    });
+}
+
+fn detach(replica: &RedisServer) {
+    assert_eq!(replica.command(&["REPLICAOF", "NO", "ONE"]).as_str(), Some("OK"));
+}
+
+/// Copies of the first two of three nodes, made before anyone holds [`NAME`].
+struct Copies {
+    cluster: Wired,
+    copies: Vec<RedisServer>,
+}
+
+impl Copies {
+    async fn make() -> Self {
+        let setup = RedisServer::builder().config("repl-diskless-sync-delay", "0");
+        let cluster = Wired::over(setup.start_many(3)).await;
+        let copies = setup.start_many(2);
+        for (copy, server) in copies.iter().zip(&cluster.servers) {
+            attach(copy, server);
+            detach(copy);
+        }
+        Self { cluster, copies }
+    }
+
+    /// Replaces the data of a node by its copy, under all its connections.
+    fn roll_back(&self, node: usize) {
+        attach(&self.cluster.servers[node], &self.copies[node]);
+        detach(&self.cluster.servers[node]);
+    }
+
+    /// Leaves only the periodic look to notice anything.
+    fn forbid_tracking(&self) {
+        for server in &self.cluster.servers {
+            assert_eq!(server.cli(&["ACL", "SETUSER", "default", "-client|tracking"]), "OK");
+        }
+    }
+}
+
+async fn is_quarantined(client: &Client, node: usize) {
+    noticed(client, node, |why| matches!(why, Silence::Quarantined(_))).await;
+}
+
+/// Does `operation` to two of three nodes and asks for everything that a memory loss would stop.
+async fn goes_on_through(operation: impl Fn(&RedisServer)) {
+    let setup = RedisServer::builder().config("repl-diskless-sync-delay", "0");
+    let cluster = Wired::over(setup.start_many(3)).await;
+    let client = connected(cluster.direct()).await;
+    let lease = client.lock(NAME).acquire().await.expect("all nodes vote");
+    let before = epochs(&cluster);
+    for server in &cluster.servers[..2] {
+        operation(server);
+    }
+    // A new connection is the first to compare what the server says with what it said.
+    let other = connected(cluster.direct()).await;
+    assert!(other.lock(NAME).try_acquire().await.expect("all nodes vote").is_none());
+    take_a_turn(&other, "other").await;
+    lease.extend().await.expect("no node forgot the lease");
+    take_a_turn(&client, "other").await;
+    assert_eq!(epochs(&cluster), before, "no node lost its memory");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_two_of_three_nodes_stops_nobody() {
+    goes_on_through(|server| {
+        let file = server.dir().join("backup.rdb");
+        server.cli(&["--rdb", file.to_str().expect("a temporary path is text")]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_replica_that_comes_and_goes_stops_nobody() {
+    goes_on_through(|server| {
+        let replica = RedisServer::builder().start();
+        attach(&replica, server);
+        detach(&replica);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rollback_under_an_idle_connection_gives_no_second_holder() {
+    let stage = Copies::make().await;
+    let (holder, rival) = (connected(stage.cluster.direct()).await, connected(stage.cluster.direct()).await);
+    let lease = holder.lock(NAME).acquire().await.expect("all nodes vote");
+    stage.roll_back(0);
+    stage.roll_back(1);
+    let second = rival.lock(NAME).try_acquire().await;
+    assert!(!matches!(second, Ok(Some(_))), "two nodes forgot a lease that holds: {lease:?}");
+    is_quarantined(&rival, 0).await;
+    is_quarantined(&rival, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rollback_is_noticed_without_tracking_by_an_idle_connection() {
+    let stage = Copies::make().await;
+    stage.forbid_tracking();
+    let client = connected(stage.cluster.direct()).await;
+    stage.roll_back(0);
+    is_quarantined(&client, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rollback_is_noticed_without_tracking_by_a_busy_connection() {
+    let stage = Copies::make().await;
+    stage.forbid_tracking();
+    let client = connected(stage.cluster.direct()).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let work = tokio::spawn({
+        let (client, done) = (client.clone(), Arc::clone(&done));
+        async move {
+            while !done.load(Ordering::Relaxed) {
+                take_a_turn(&client, "busy").await;
+            }
+        }
+    });
+    stage.roll_back(0);
+    is_quarantined(&client, 0).await;
+    done.store(true, Ordering::Relaxed);
+    work.await.expect("two nodes are a majority all the while");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_a_replica_before_the_founding_is_no_news() {
+    let setup = RedisServer::builder().config("repl-diskless-sync-delay", "0");
+    let (servers, other) = (setup.start_many(3), setup.start());
+    attach(&servers[0], &other);
+    detach(&servers[0]);
+    let cluster = Wired::over(servers).await;
+    let before = epochs(&cluster);
+    take_a_turn(&connected(cluster.direct()).await, NAME).await;
+    // A first replica of its own sets the fields back to zeros.
+    let replica = setup.start();
+    attach(&replica, &cluster.servers[0]);
+    take_a_turn(&connected(cluster.direct()).await, NAME).await;
+    assert_eq!(epochs(&cluster), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_node_is_noticed_by_a_connection_that_asks_nothing() {
+    let cluster = Wired::ready(3).await;
+    let client = connected(cluster.direct()).await;
+    assert_eq!(cluster.servers[0].cli(&["FLUSHALL"]), "OK");
+    is_quarantined(&client, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_is_noticed_with_all_data_kept() {
+    let servers = RedisServer::builder().rdb().start_many(3);
+    let cluster = Wired::over(servers).await;
+    let client = connected(cluster.direct()).await;
+    cluster.servers[0].shutdown_save();
+    cluster.servers[0].restart();
+    is_quarantined(&client, 0).await;
+}
