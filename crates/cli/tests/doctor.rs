@@ -91,7 +91,7 @@ fn a_look_changes_nothing() {
     for server in &servers {
         assert_eq!(server.keys("*"), Vec::<String>::new());
     }
-    let _ = Report::of(&user, "");
+    let _ = Report::with(&user, &[]);
     assert!(std::fs::read_dir(user.home.path()).unwrap().next().is_none(), "no file was made");
 }
 

@@ -145,10 +145,10 @@ impl Reading {
     }
 }
 
-/// Milliseconds since the machine started, suspensions included: one clock for all processes of a machine.
+/// Nanoseconds since the machine started, suspensions included, as the time namespace of this process shows them.
 #[cfg(target_os = "linux")]
-pub(crate) fn boot_millis() -> u64 {
-    Reading::take().boot / 1_000_000
+pub(crate) fn boot_nanos() -> u64 {
+    Reading::take().boot
 }
 
 /// Microseconds since the Unix epoch. Only nodes that live in this process use it, as their own wall clock.

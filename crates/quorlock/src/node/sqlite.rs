@@ -1,6 +1,7 @@
 //! An SQLite file as a node: the core's rules, one transaction at a time, for all processes of one machine.
 //!
-//! Votes lapse by the time since the machine started, which all its processes share and nobody can set. It begins anew
+//! Votes lapse by the time since the machine started, which all its processes share, also those in other time
+//! namespaces, and nobody can set. It begins anew
 //! with each boot, so a new boot is a new life: its votes are void, and its fences start above a number, the reserve,
 //! that was on the disk before any fence below it was granted.
 //!
@@ -10,6 +11,7 @@
 //! A hint for another session is a row in the file. Whoever has waiters in line looks for it: often enough, and only if
 //! others have committed anything.
 
+mod boot;
 mod column;
 mod database;
 mod dead;
@@ -24,21 +26,18 @@ mod reserve;
 mod store;
 mod worker;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 
 use quorlock_core::node::{Errand, Identity, NodeTime};
 use tokio::sync::oneshot;
 
-use crate::clock;
 use crate::node::exam::{Exam, Plan};
 use crate::node::{BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
+use boot::Boot;
 pub(crate) use processes::Processes;
 use worker::{Job, Worker};
-
-/// The kernel's name for the time since it started.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Reads a node's clocks.
 type Clock = Arc<dyn Fn() -> NodeTime + Send + Sync>;
@@ -47,10 +46,9 @@ type Clock = Arc<dyn Fn() -> NodeTime + Send + Sync>;
 pub(crate) struct SqliteNode {
     title: String,
     path: PathBuf,
-    /// What to take for the boot id, in tests.
-    boot: Option<String>,
     processes: Processes,
-    clock: Clock,
+    /// The id of the boot and its clock, if they are not the machine's own: for tests.
+    boot: Option<(String, Clock)>,
 }
 
 impl SqliteNode {
@@ -59,7 +57,7 @@ impl SqliteNode {
         let title = format!("sqlite:{}", path.display());
         // A process that changes its directory must not find another file when it opens this one again.
         let path = std::path::absolute(&path).unwrap_or(path);
-        Self { title, path, boot: None, processes, clock: Arc::new(time) }
+        Self { title, path, processes, boot: None }
     }
 }
 
@@ -69,15 +67,13 @@ impl Node for SqliteNode {
     }
 
     fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
-        let boot = self.boot.clone().map_or_else(|| boot_id(Path::new(BOOT_ID)), Ok);
-        let run = match boot {
-            Ok(run) => run,
+        let (run, clock) = match self.boot.clone().map_or_else(this_boot, Ok) {
+            Ok(boot) => boot,
             Err(trouble) => return Box::pin(std::future::ready(Err(trouble))),
         };
         let (jobs, queue) = mpsc::channel();
         let (opened, opening) = oneshot::channel();
-        let (path, boot, clock) = (self.path.clone(), run.clone(), Arc::clone(&self.clock));
-        let processes = self.processes.clone();
+        let (path, boot, processes) = (self.path.clone(), run.clone(), self.processes.clone());
         let thread = std::thread::Builder::new().name("quorlock-sqlite".into()).spawn(move || {
             match Worker::open(path, boot, processes, clock, inbox) {
                 Ok(mut worker) => {
@@ -134,17 +130,9 @@ impl Session for SqliteSession {
     }
 }
 
-fn boot_id(path: &Path) -> Result<String, Trouble> {
-    let unfit = |why: String| Trouble::Unfit(format!("{}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| unfit(error.to_string()))?;
-    match text.trim() {
-        "" => Err(unfit("the kernel does not tell its boot id".into())),
-        boot => Ok(boot.into()),
-    }
-}
-
-fn time() -> NodeTime {
-    NodeTime { wall_micros: clock::wall_micros(), life_millis: clock::boot_millis() }
+fn this_boot() -> Result<(String, Clock), Trouble> {
+    let boot = Boot::read()?;
+    Ok((boot.id.clone(), Arc::new(move || boot.time())))
 }
 
 fn ended() -> Trouble {

@@ -115,7 +115,7 @@ fn read_stat(text: &str) -> Option<Sight> {
 
 /// Where process ids and start times mean the same, if `/proc` tells it.
 fn realm() -> Option<String> {
-    let boot = std::fs::read_to_string(super::BOOT_ID).ok()?;
+    let boot = super::boot::current_id().ok()?;
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     if !is_seen_from_within(&status) {
         return None;
@@ -128,7 +128,7 @@ fn realm() -> Option<String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "time:one".into(),
         Err(_) => return None,
     };
-    Some(format!("{},{},{time}", boot.trim(), pids.to_str()?)).filter(|realm| !realm.contains(' '))
+    Some(format!("{},{},{time}", boot, pids.to_str()?)).filter(|realm| !realm.contains(' '))
 }
 
 /// Whether `/proc` is of our own namespace of process ids: then we have one id there, and not one in each namespace

@@ -39,7 +39,7 @@ impl SqliteNode {
     fn with_boot_id(path: &Path, boot: &str, clock: &Hands) -> Self {
         let clock = clock.clone();
         let clock: Clock = Arc::new(move || clock.read());
-        Self { boot: Some(boot.into()), clock, ..Self::new(path.into(), Processes::default()) }
+        Self { boot: Some((boot.into(), clock)), ..Self::new(path.into(), Processes::default()) }
     }
 }
 

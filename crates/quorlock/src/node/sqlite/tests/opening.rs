@@ -37,7 +37,7 @@ fn its_title_is_its_path_and_its_run_the_boot_id() {
     let node = SqliteNode::new(ground.path(), Processes::default());
     assert_eq!(node.title(), format!("sqlite:{}", ground.path().display()));
     let mut session = Handled::new(open(&node).unwrap());
-    assert_eq!(session.session.identity().run, std::fs::read_to_string(BOOT_ID).unwrap().trim());
+    assert_eq!(session.session.identity().run, boot::current_id().unwrap());
     granted(&session.acquire("a", 1));
 }
 
@@ -142,14 +142,6 @@ fn network_file_systems_are_told_by_their_magic_number() {
     for (local, magic) in [("ext4", 0xef53), ("xfs", 0x5846_5342), ("btrfs", 0x9123_683e), ("tmpfs", 0x0102_1994)] {
         assert_eq!(file::network(magic), None, "{local}");
     }
-}
-
-#[test]
-fn a_missing_boot_id_is_named() {
-    let ground = Ground::new();
-    assert!(matches!(boot_id(&ground.path()), Err(Trouble::Unfit(why)) if why.contains("locks.db")));
-    std::fs::write(ground.path(), "\n").unwrap();
-    assert!(matches!(boot_id(&ground.path()), Err(Trouble::Unfit(why)) if why.contains("boot id")));
 }
 
 #[test]
