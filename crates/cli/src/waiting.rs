@@ -182,6 +182,9 @@ fn who(wait: Option<&Wait>) -> Option<(Option<Holder>, Fence)> {
 }
 
 fn named(holder: &Holder) -> String {
+    if holder.is_other_program() {
+        return holder.to_string();
+    }
     let label = if holder.label.is_empty() { String::new() } else { format!(" {:?}", holder.label) };
     format!("{} pid {}{label}", holder.host, holder.pid)
 }

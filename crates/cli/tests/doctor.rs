@@ -212,6 +212,7 @@ fn what_a_user_may_not_do_is_found() {
     of(&["-scan"]).finds(0, "warning access", &["no listings", "+scan"]);
     of(&["resetkeys", "~quorlock~*"]).finds(77, "wrong access", &["touch keys of locks", "~quorlock:*"]);
     of(&["resetkeys", "~quorlock:*"]).finds(77, "wrong access", &["the node's own keys quorlock~epoch"]);
+    of(&["-type"]).finds(0, "note access", &["types of keys", "+type"]);
     of(&["-pubsub"]).finds(0, "warning access", &["who listens", "+pubsub|numsub"]);
     of(&["resetchannels"]).finds(0, "warning access", &["hints", "&quorlock~*"]);
     of(&["-config"]).finds(0, "note access", &["does not show its settings", "+config|get"]);

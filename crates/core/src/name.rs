@@ -145,6 +145,16 @@ impl Holder {
         }
     }
 
+    /// Describes a program that does not lock by these rules: its key on a Redis node is of this type. It has no process id.
+    pub fn of_other_program(key_type: &str) -> Self {
+        Self { host: "another program".into(), ..Self::new("", 0, &alloc::format!("key type {key_type}")) }
+    }
+
+    /// Whether it is [another program](Self::of_other_program), whose lease this protocol can neither renew nor break.
+    pub fn is_other_program(&self) -> bool {
+        self.pid == 0
+    }
+
     /// One line of text: `pid host label`.
     pub fn encode(&self) -> String {
         alloc::format!("{} {} {}", self.pid, self.host, self.label)
@@ -161,6 +171,9 @@ impl Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_other_program() {
+            return write!(f, "{} ({})", self.host, self.label);
+        }
         write!(f, "{} (pid {}", self.host, self.pid)?;
         if !self.label.is_empty() {
             write!(f, ", {}", self.label)?;

@@ -6,7 +6,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::name::{Holder, Name};
 use quorlock_core::quorum::Quorum;
 use quorlock_core::ticket::Waiting;
-use quorlock_core::vote::{Outcome, Report, Request, Silence, Target, Vote};
+use quorlock_core::vote::{HeldBy, Outcome, Report, Request, Silence, Target, Vote};
 
 use crate::cluster::Cluster;
 use crate::error::InspectError;
@@ -28,13 +28,9 @@ impl Inspection {
     /// Who holds the name by the word of a majority, and with which fence; `None` when nobody does, or when the nodes
     /// were caught in the middle of a change.
     pub fn holder(&self) -> Option<(Option<Holder>, Fence)> {
-        let held = || {
-            let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
-            reports.filter_map(|report| Some((report.fence, report.held.as_ref()?.holder.clone())))
-        };
-        let carried = |fence: Fence| held().filter(|(other, _)| *other == fence).count();
-        let (fence, holder) = held().find(|(fence, _)| carried(*fence) >= self.quorum.majority())?;
-        Some((holder, fence))
+        let carried = |target: Target| self.held().filter(|(other, ..)| *other == target).count();
+        let (_, fence, held) = self.held().find(|(target, ..)| carried(*target) >= self.quorum.majority())?;
+        Some((held.holder.clone(), fence))
     }
 
     /// Whether anybody has it or waits for it, on any node.
@@ -46,15 +42,18 @@ impl Inspection {
     /// What [`break_lock`](crate::Client::break_lock) has to be told to break what stands now, by the word of a majority:
     /// its fence, or its digest if it has none. `None` when nobody holds it, or the nodes were caught in a change.
     pub fn target(&self) -> Option<Target> {
-        let targets = || {
-            let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
-            reports.filter_map(|report| {
-                let held = report.held.as_ref()?;
-                Some(held.digest.map_or(Target::Fence(report.fence), Target::Digest))
-            })
-        };
-        let named = |target: Target| targets().filter(|other| *other == target).count();
-        targets().find(|target| named(*target) >= self.quorum.majority())
+        let named = |target: Target| self.held().filter(|(other, ..)| *other == target).count();
+        let (target, ..) = self.held().find(|(target, ..)| named(*target) >= self.quorum.majority())?;
+        Some(target)
+    }
+
+    /// What stands on each node: by which it is known, the fence that is stored, and the rest.
+    fn held(&self) -> impl Iterator<Item = (Target, Fence, &HeldBy)> {
+        let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
+        reports.filter_map(|report| {
+            let held = report.held.as_ref()?;
+            Some((held.digest.map_or(Target::Fence(report.fence), Target::Digest), report.fence, held))
+        })
     }
 
     /// The first who wait in line, in order, on the node where most do: no more than

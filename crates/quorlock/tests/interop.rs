@@ -7,7 +7,9 @@ mod common;
 use std::time::Duration;
 
 use common::long::{self, LONG};
-use quorlock::{AcquireError, Client, ClientBuilder, ConnectError, ExtendError, HeldError, Lease, Lock, LostError};
+use quorlock::{
+    AcquireError, Break, Client, ClientBuilder, ConnectError, ExtendError, HeldError, Lease, Lock, LostError,
+};
 use quorlock_testkit::{RedisServer, Reply, eventually, eventually_async};
 
 /// The script with which the page, and everyone who follows it, releases a lock.
@@ -184,7 +186,12 @@ async fn a_plain_lock_sends_the_pages_commands() {
     lease.release().await.unwrap();
     shared.is_gone_everywhere();
 
-    let script = server.command(&["SCRIPT", "LOAD", include_str!("../src/node/redis/plain_release.lua")]);
+    // Scripts are sent without their indentation.
+    let text: String = include_str!("../src/node/redis/plain_release.lua")
+        .lines()
+        .map(|line| line.trim_start().to_owned() + "\n")
+        .collect();
+    let script = server.command(&["SCRIPT", "LOAD", &text]);
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(include_str!("../src/node/redis/plain_release.lua")), words(PAGE_RELEASE));
     let ttl = LONG.as_millis().to_string();
@@ -210,9 +217,30 @@ async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
     for write in [["RPUSH", KEY, "an element"].as_slice(), &["HSET", KEY, "a field", "a value"]] {
         shared.cli(write).for_each(drop);
         let before: Vec<String> = shared.cli(&["DUMP", KEY]).collect();
-        let error = shared.lock(KINDS[0]).try_acquire().await.unwrap_err();
-        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-        assert!(error.to_string().contains("the key of this lock holds other data"), "{error}");
+        let key_type = if write[0] == "HSET" { "hash" } else { "list" };
+        let shown = format!("another program (key type {key_type})");
+        let mut fences = Vec::new();
+        for _ in 0..2 {
+            match shared.lock(KINDS[0]).acquire_within(Duration::ZERO).await {
+                Err(AcquireError::Held(held)) => {
+                    assert_eq!(held.holder.as_ref().map(ToString::to_string).as_ref(), Some(&shown), "{held}");
+                    fences.push(held.fence);
+                }
+                other => panic!("another program holds it: {other:?}"),
+            }
+        }
+        assert_eq!(fences[0], fences[1], "an attempt that is refused raises no fence");
+        for error in [
+            shared.client.reentrant(KEY).acquire_within(Duration::ZERO).await.unwrap_err(),
+            shared.client.rw(KEY).read_within(Duration::ZERO).await.unwrap_err(),
+            shared.client.semaphore(KEY, 2).acquire_within(Duration::ZERO).await.unwrap_err(),
+        ] {
+            assert!(matches!(&error, AcquireError::Held(_)) && error.to_string().contains(&shown), "{error}");
+        }
+        let seen = shared.client.inspect(KEY).await.unwrap();
+        assert_eq!(seen.holder().unwrap().0.unwrap().to_string(), shown);
+        let broken = shared.client.break_lock(KEY, Break::new(seen.target().unwrap(), "test").now()).await;
+        assert!(matches!(&broken, Err(error) if error.to_string().contains(&shown)), "{broken:?}");
         // The page's command says no more than that the key is there.
         assert!(shared.lock(Lock::plain).try_acquire().await.unwrap().is_none());
 

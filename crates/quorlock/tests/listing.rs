@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::long::{Wired, connected, noticed};
-use quorlock::{Client, Filter, ListError, Silence};
+use quorlock::{Client, Filter, ListError, Report, Silence};
 
 async fn names(client: &Client) -> Vec<String> {
     let listing = client.list(&Filter::default()).await.unwrap();
@@ -27,12 +27,26 @@ async fn other_peoples_keys_are_no_locks() {
     let _lease = client.lock("a").acquire().await.unwrap();
     for server in &cluster.servers {
         server.command(&["SET", "b", "data"]);
-        server.command(&["HSET", "quorlock:hash", "field", "value"]);
         server.command(&["SET", "quorlock", "data"]);
         server.command(&["SET", "xquorlock:x", "data"]);
         server.command(&["SET", "quorlock~line:other:key", "data"]);
     }
     assert_eq!(names(&client).await, ["a"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_of_another_program_is_listed_with_the_type_of_its_key() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    for server in &cluster.servers {
+        server.command(&["HSET", "quorlock:redisson", "5c4e:1", "1"]);
+        server.command(&["PEXPIRE", "quorlock:redisson", "100000"]);
+    }
+    let listing = client.list(&Filter::new("*")).await.unwrap();
+    let [seen] = listing.names.as_slice() else { panic!("one name is held: {listing:?}") };
+    assert_eq!(seen.holder().unwrap().0.unwrap().to_string(), "another program (key type hash)");
+    let remaining = |said: &Report| said.held.as_ref().and_then(|held| held.remaining);
+    assert!(seen.nodes.iter().all(|(_, said)| remaining(said.as_ref().unwrap()).is_some()), "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,7 +15,7 @@ export function drawWho(cell, holder) {
   }
   write(cell.parts[0], who(holder));
   write(cell.parts[1], where(holder));
-  mark(cell, 'title', holder ? `${holder.label || 'no label'} · ${holder.host}, process ${holder.pid}` : null);
+  mark(cell, 'title', holder ? `${holder.label || 'no label'} · ${holder.host}${holder.pid ? `, process ${holder.pid}` : ''}` : null);
 }
 
 /** How many wait. */

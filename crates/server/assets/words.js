@@ -54,11 +54,14 @@ export const briefly = (trouble) => trouble.split(';', 1)[0];
 /** Who, first by what it calls itself. */
 export function who(holder) {
   if (!holder) return '';
-  return holder.label || `${holder.host}:${holder.pid}`;
+  return holder.label || place(holder);
 }
 
 /** Where that is, if `who` has not said so. */
-export const where = (holder) => (holder?.label ? `${holder.host}:${holder.pid}` : '');
+export const where = (holder) => (holder?.label ? place(holder) : '');
+
+/** Another program has no process that is known. */
+const place = ({ host, pid }) => (pid ? `${host}:${pid}` : host);
 
 /** Whether several may hold it at once. */
 export const isTogether = ({ mode }) => mode === 'shared' || mode === 'slots';

@@ -3,7 +3,7 @@
 use quorlock_testkit::{RedisServer, eventually};
 use serde_json::{Value, json};
 
-use crate::common::User;
+use crate::common::{User, stdout};
 use crate::service::{Answer, LONG, LONG_MS, Service, agent, answer, cluster};
 
 fn names(page: &Value) -> Vec<&str> {
@@ -44,13 +44,33 @@ fn a_page_of_nobodys_locks_is_not_the_last() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 1);
     let service = Service::with(&user, &["--nodes", &nodes]);
-    // Somebody else's data, which looks like a lock until it is looked at.
-    servers[0].command(&["HSET", "quorlock:a", "other", "data"]);
+    // A queue whose only place has lapsed: it looks like a lock until it is looked at.
+    for key in ["quorlock~line:quorlock:a", "quorlock~kept:quorlock:a"] {
+        servers[0].command(&["ZADD", key, "1", "0000000000000001 x 00000000000000000000000000000001"]);
+    }
     service.lock(&json!({"name": "b"})).expect(201);
     let first = service.get("/v1/locks?limit=1").expect(200).body;
     assert_eq!((names(&first), &first["next"]), (vec![], &json!("a")));
     let second = service.get("/v1/locks?limit=1&cursor=a").expect(200).body;
     assert_eq!((names(&second), &second["next"]), (vec!["b"], &Value::Null));
+}
+
+#[test]
+fn a_lock_of_another_program_is_held_and_shown_with_the_type_of_its_key() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 1);
+    let service = Service::with(&user, &["--nodes", &nodes]);
+    servers[0].command(&["HSET", "quorlock:a", "5c4e:1", "1"]);
+    let other = json!({"host": "another program", "pid": 0, "label": "key type hash"});
+    let refused = service.lock(&json!({"name": "a"})).expect(409).body;
+    assert_eq!((&refused["code"], &refused["holder"]), (&json!("lock-held"), &other), "{refused}");
+    let look = service.status("a");
+    assert_eq!((&look["held"], &look["holder"], &look["fence"]), (&json!(true), &other, &Value::Null), "{look}");
+    assert_eq!(names(&service.get("/v1/locks").expect(200).body), ["a"]);
+    let status = stdout(&user.run(&["status", "a", "--nodes", &nodes]));
+    assert!(status.starts_with("a is held by another program (key type hash)\n"), "{status}");
+    servers[0].command(&["DEL", "quorlock:a"]);
+    service.lock(&json!({"name": "a"})).expect(201);
 }
 
 #[test]

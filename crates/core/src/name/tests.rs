@@ -34,3 +34,10 @@ fn long_labels_are_cut_between_characters() {
     let holder = Holder::new("h", 1, &"ü".repeat(200));
     assert_eq!(holder.label.len(), LABEL_BYTES_MAX);
 }
+
+#[test]
+fn another_program_is_shown_by_the_type_of_its_key() {
+    let holder = Holder::of_other_program("hash");
+    assert_eq!(holder.to_string(), "another program (key type hash)");
+    assert!(holder.is_other_program() && !Holder::new("db-3", 4121, "").is_other_program());
+}

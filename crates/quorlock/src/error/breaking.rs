@@ -54,6 +54,9 @@ impl std::error::Error for OtherError {}
 
 impl fmt::Display for OtherError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(holder) = self.holder.as_ref().filter(|holder| holder.is_other_program()) {
+            return write!(f, "{:?} is held by {holder}: release it there, or delete the key", self.name);
+        }
         write!(f, "{:?} is held with another {} now", self.name, self.target)?;
         match &self.holder {
             Some(holder) => write!(f, ", by {holder}"),

@@ -165,6 +165,15 @@ fn access(facts: &RedisFacts, findings: &mut Vec<Finding>) -> Option<String> {
                 .advise("ACL SETUSER <user> +publish +subscribe &quorlock~*"),
         );
     }
+    if optional.iter().any(|objection| objection.command == "TYPE") {
+        findings.push(
+            Finding::note(
+                Topic::Access,
+                "it does not tell the types of keys: locks of other programs are shown without",
+            )
+            .advise("ACL SETUSER <user> +type"),
+        );
+    }
     if optional.iter().any(|objection| objection.command == "PUBSUB NUMSUB") {
         findings.push(
             Finding::warning(
@@ -209,7 +218,7 @@ fn access(facts: &RedisFacts, findings: &mut Vec<Finding>) -> Option<String> {
 }
 
 /// Without these there are locks all the same.
-const OPTIONAL: [&str; 6] = ["CLIENT TRACKING", "CONFIG GET", "PUBLISH", "PUBSUB NUMSUB", "SCAN", "SUBSCRIBE"];
+const OPTIONAL: [&str; 7] = ["CLIENT TRACKING", "CONFIG GET", "PUBLISH", "PUBSUB NUMSUB", "SCAN", "SUBSCRIBE", "TYPE"];
 
 /// Whether it is for want of permission. Redis before 7 has other words for it within scripts.
 fn is_denial(why: &str) -> bool {

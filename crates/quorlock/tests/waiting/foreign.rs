@@ -7,7 +7,7 @@ use std::time::Duration;
 use quorlock::Client;
 use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
-use super::line::{InLine, in_line};
+use super::line::{InLine, all_are_served, in_line};
 use crate::common::long::{Wired, connected, soon};
 
 const KEY: &str = "quorlock:job";
@@ -147,4 +147,25 @@ async fn foreigners_and_waiters_never_hold_at_the_same_time() {
         soon(task).await.expect("no turn went wrong");
     }
     println!("{} turns of foreigners", soon(foreign).await.expect("no turn went wrong"));
+}
+
+/// Redisson locks by a hash.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_behind_a_key_of_another_type_is_served_when_the_key_is_gone() {
+    let cluster = Wired::ready(3).await;
+    let clients = [connected(cluster.direct()).await, connected(cluster.direct()).await];
+    for server in &cluster.servers {
+        server.command(&["HSET", KEY, "5c4e:1", "1"]);
+    }
+    let first = InLine::placed(clients[0].lock("job")).await;
+    in_line(&cluster.servers, "job", 1).await;
+    let second = InLine::placed(clients[1].lock("job")).await;
+    in_line(&cluster.servers, "job", 2).await;
+    assert!(!first.is_over() && !second.is_over(), "another program has it");
+    let fences = |server: &RedisServer| server.keys("quorlock~fence:*");
+    assert!(cluster.servers.iter().all(|server| fences(server).is_empty()), "no fence is stored for a refusal");
+    for server in &cluster.servers {
+        server.command(&["DEL", KEY]);
+    }
+    all_are_served(vec![first, second]).await;
 }

@@ -9,40 +9,47 @@
 --       {-1, now} wrong epoch  {-2, now} tombstoned  {-3, now} too far ahead  {-4, now} absent
 --       {-5, now, fence, place, waiting, lower} behind others  {-6, now} the line is full  {-8, now} an upgrade
 --#begin
-local own, reentry, among, passed = vote == attempt, false, false, false
--- A renewal does not care who waits.
-local first = verb == 'acquire' and redis.call('ZRANGE', line, 0, 0, 'WITHSCORES') or {}
-if not own and (vote or first[1] and first[1] ~= place) then
-  --#period
-  --#line
-  --#refuse
-  drop_lapsed()
-  if verb ~= 'acquire' then return held(0, redis.call('ZCARD', line), 0) end
-  if kind == 's' and ARGV[9] then
-    --#entries
-    for _, entry in ipairs(read_entries()) do
-      if entry[3] == ARGV[9] then return {-8, now} end
+-- At most twice: MGET shows a key of another type as absent, and only SET finds it.
+while true do
+  local own, reentry, among, passed = vote == attempt, false, false, false
+  -- A renewal does not care who waits.
+  local first = verb == 'acquire' and redis.call('ZRANGE', line, 0, 0, 'WITHSCORES') or {}
+  if not own and (vote or first[1] and first[1] ~= place) then
+    --#period
+    --#line
+    --#refuse
+    drop_lapsed()
+    if verb ~= 'acquire' then return held(0, redis.call('ZCARD', line), 0) end
+    if kind == 's' and ARGV[9] then
+      --#entries
+      for _, entry in ipairs(read_entries()) do
+        if entry[3] == ARGV[9] then return {-8, now} end
+      end
+    end
+    first = vote and first or redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+    if vote or first[1] and (place == '' or is_lower(tonumber(first[2]), first[1], tonumber(at), place)) then
+      return refuse(vote, false)
     end
   end
-  first = vote and first or redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
-  if vote or first[1] and (place == '' or is_lower(tonumber(first[2]), first[1], tonumber(at), place)) then
-    return refuse(vote, false)
+  if not own and verb == 'renew' then return {-4, now} end
+  --#fence
+  local signed, since, is_given = attempt, nil, true
+  if own then
+    --#note
+    since = by == attempt and began
   end
+  -- The fence first: a vote without its fence must not survive a server that runs out of memory in between.
+  --#write_fence
+  if own then
+    -- It never ends earlier than it did.
+    redis.call('SET', KEYS[2], attempt, 'PX', math.max(ARGV[4], redis.call('PTTL', KEYS[2])))
+  else
+    is_given = redis.call('SET', KEYS[2], attempt, 'NX', 'PX', ARGV[4])
+  end
+  if is_given then
+    if first[1] and place ~= '' then redis.call('ZREM', line, place) end
+    return {1, now, fence}
+  end
+  --#other_program
+  got[3] = '0 0 0 - ' .. other
 end
-if not own and verb == 'renew' then return {-4, now} end
---#fence
-local signed, since = attempt, nil
-if own then
-  --#note
-  since = by == attempt and began
-end
--- The fence first: a vote without its fence must not survive a server that runs out of memory in between.
---#write_fence
-if own then
-  -- It never ends earlier than it did.
-  redis.call('SET', KEYS[2], attempt, 'PX', math.max(ARGV[4], redis.call('PTTL', KEYS[2])))
-elseif not redis.call('SET', KEYS[2], attempt, 'NX', 'PX', ARGV[4]) then
-  return redis.error_reply('WRONGTYPE the key of this lock holds other data')
-end
-if first[1] and place ~= '' then redis.call('ZREM', line, place) end
-return {1, now, fence}

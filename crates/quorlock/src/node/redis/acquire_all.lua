@@ -40,7 +40,12 @@ for i in ipairs(lines) do
     local stored = redis.pcall('SET', wanted[at], digits .. ' ' .. attempt .. ' ' .. since .. ' '
       .. (place == '' and '-' or string.sub(place, 1, 33)) .. ' ' .. holder, 'PX', retention)
     if not stored.err then stored = redis.pcall('SET', key, attempt, 'NX', 'PX', ttl) end
-    if stored then gave[i + 1] = stored.err and fault(stored) or fence end
+    if stored then
+      gave[i + 1] = stored.err and fault(stored) or fence
+    else
+      -- A key of another type: acquire.lua finds out more, and the fence is to be as it was.
+      redis.call(unpack(got[at] and {'SET', wanted[at], got[at], 'KEEPTTL'} or {'DEL', wanted[at]}))
+    end
   end
   if not gave[i + 1] then
     gave[i + 1] = each(acquire, {EPOCH_KEY, key, wanted[at], wanted[at + 1], lines[i], KEPT_OF .. key},

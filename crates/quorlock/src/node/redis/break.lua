@@ -25,6 +25,11 @@ local function bury(attempt)
 end
 
 if not vote then
+  if redis.call('PTTL', KEYS[1]) ~= -2 then
+    -- MGET shows a key of another type as absent. It is another program's, and not ours to delete.
+    local other = 'TYPE ' .. (redis.pcall('TYPE', KEYS[1]).ok or 'unknown')
+    return {-9, now, 0, digest(other), other}
+  end
   if not meant then return {-4, now} end
   bury(by)
   return {3, now, digest(by), broken_digest(by) and 1 or 0, 0}

@@ -122,8 +122,8 @@ fn reply_all(letters: &[Letter], values: Vec<Value>, same_life: bool) -> Result<
 
 fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Trouble> {
     if let Value::ServerError(error) = value {
-        // A key that holds other data has no vote of ours that could be taken back.
-        if says(&error, "WRONGTYPE") && letter.request.is_release() {
+        // A key of another type is another program's: there is no vote of ours to extend or to take back.
+        if says(&error, "WRONGTYPE") && (letter.request.is_release() || letter.request.is_plain()) {
             return Ok(plain(Some(Refusal::Absent)));
         }
         // Scripts flushed, or demoted to a replica: the connection is of no use until it has shaken hands again.
@@ -219,7 +219,7 @@ fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
         (0, [Value::Int(left), fence, who, place, waiting, lower]) => Refusal::Held {
             remaining: remaining(*left),
             fence: Fence::new(unsigned(fence)?),
-            holder: Holder::decode(&words(who)?),
+            holder: holder(who)?,
             line: line(place, waiting, lower)?,
         },
         (-1, []) => Refusal::WrongEpoch,
@@ -246,7 +246,7 @@ fn broken(parts: &[Value]) -> Option<Vote> {
 fn other(parts: &[Value]) -> Option<Refusal> {
     let [fence, digest, who] = parts else { return None };
     let fence = Some(Fence::new(unsigned(fence)?)).filter(|fence| *fence > Fence::default());
-    Some(Refusal::Other { fence, digest: Digest::parse(&text(digest)?)?, holder: Holder::decode(&words(who)?) })
+    Some(Refusal::Other { fence, digest: Digest::parse(&text(digest)?)?, holder: holder(who)? })
 }
 
 fn line(place: &Value, waiting: &Value, lower: &Value) -> Option<Line> {
@@ -267,6 +267,12 @@ fn parse_period(period: &str) -> Option<Period> {
         Some(("k", permits)) => permits.parse().ok().filter(|permits| *permits <= PERMITS_MAX).map(Period::Slots),
         _ => None,
     }
+}
+
+/// Who holds, by the text that clients store, or by the type of the key if that is another program's.
+fn holder(who: &Value) -> Option<Option<Holder>> {
+    let who = words(who)?;
+    Some(who.strip_prefix("TYPE ").map(Holder::of_other_program).or_else(|| Holder::decode(&who)))
 }
 
 /// Text for people, as far as it can be read: no vote hangs on it.

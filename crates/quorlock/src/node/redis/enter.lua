@@ -114,7 +114,12 @@ if void then redis.call('DEL', holds) end
 redis.call('HSET', holds, 'period', vote, attempt, string.format('%.0f', till) .. ' ' .. mine)
 if not kind then
   if not redis.call('SET', KEYS[2], vote, 'NX', 'PXAT', till) then
-    return redis.error_reply('WRONGTYPE the key of this lock holds other data')
+    redis.call('DEL', holds)
+    --#other_program
+    by, signed, who = vote, vote, other
+    drop_lapsed()
+    if verb ~= 'acquire' then return held(0, redis.call('ZCARD', line), 0) end
+    return refuse(true, mode == 's')
   end
   redis.call('PEXPIREAT', holds, till)
 else

@@ -14,10 +14,17 @@ drop_lapsed()
 local fence = tonumber(string.match(got[3] or '0', '^%d+'))
 local report = {2, now, fence, tonumber(began) or 0, redis.call('ZCARD', line),
   redis.call('ZRANGE', line, 0, LINE_LISTED_MAX - 1, 'WITHSCORES')}
-if not vote then return report end
+--#digest
+if not vote then
+  -- MGET shows a key of another type as absent: another program holds the lock.
+  local left = redis.call('PTTL', KEYS[1])
+  if left == -2 then return report end
+  local other = 'TYPE ' .. (redis.pcall('TYPE', KEYS[1]).ok or 'unknown')
+  report[7], report[8], report[9], report[10], report[11], report[12] = left, 'x', 1, other, digest(other), 0
+  return report
+end
 --#period
 --#entries
---#digest
 local period, count = 'x', 1
 if kind then
   period = detail == '' and kind or kind .. ' ' .. detail

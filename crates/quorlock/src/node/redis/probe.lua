@@ -19,7 +19,7 @@ try('TIME')
 try('PUBLISH', ARGV[1], '')
 note('PUBSUB NUMSUB', redis.pcall('PUBSUB', 'NUMSUB', ARGV[1]))
 try('SCAN', '0', 'COUNT', '1')
-for _, command in ipairs({'GET', 'MGET', 'EXISTS', 'PTTL', 'HLEN', 'HGETALL', 'ZCARD'}) do try(command, key) end
+for _, command in ipairs({'GET', 'MGET', 'EXISTS', 'PTTL', 'TYPE', 'HLEN', 'HGETALL', 'ZCARD'}) do try(command, key) end
 for _, command in ipairs({'HMGET', 'ZSCORE', 'ZRANK'}) do try(command, key, 'a') end
 for _, command in ipairs({'ZRANGE', 'ZRANGEBYSCORE', 'ZCOUNT'}) do try(command, key, 0, 0) end
 -- The first write of all: a script that has written anything is let go on although the memory is full.

@@ -7,9 +7,9 @@
 local attempt, parting, line, kept = string.sub(KEYS[2], -32), string.sub(ARGV[1], 1, 5), KEYS[3], KEYS[4]
 local vote, code = redis.pcall('GET', KEYS[1]), -4
 if type(vote) == 'table' then
-  -- Other data is no vote. Of a key that may not be looked at nothing is known.
+  -- A key of another type is another program's vote. Of a key that may not be looked at nothing is known.
   if not string.find(vote.err, 'WRONGTYPE', 1, true) then return vote end
-  vote = false
+  vote = ''
 end
 if vote == attempt then
   redis.call('DEL', KEYS[1])

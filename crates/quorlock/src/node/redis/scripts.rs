@@ -52,7 +52,7 @@ impl Loaded {
             .replace("BROKEN_CHANNEL", &format!("'{}'", broken_channel()))
             .replace("NOBODY", &format!("'{}'", Digest::NOBODY));
         // Nobody reads it there, and a server that has not heard the password yet hangs up at 16 KiB in one word.
-        let lines = source.lines().filter(|line| !line.trim_start().starts_with("--"));
+        let lines = source.lines().map(str::trim_start).filter(|line| !line.starts_with("--"));
         let source = lines.fold(String::new(), |source, line| source + line + "\n");
         Self { sha: Script::new(&source).get_hash().to_owned(), source }
     }
@@ -127,7 +127,7 @@ impl Home {
 }
 
 /// Those that contain others come first.
-const FRAGMENTS: [(&str, &str); 15] = [
+const FRAGMENTS: [(&str, &str); 16] = [
     ("--#acquire", include_str!("acquire.lua")),
     ("--#release", include_str!("release.lua")),
     ("--#each", include_str!("each.lua")),
@@ -138,6 +138,7 @@ const FRAGMENTS: [(&str, &str); 15] = [
     ("--#fence", include_str!("fence.lua")),
     ("--#line", include_str!("line.lua")),
     ("--#refuse", include_str!("refuse.lua")),
+    ("--#other_program", include_str!("other_program.lua")),
     ("--#entries", include_str!("entries.lua")),
     ("--#note", include_str!("note.lua")),
     ("--#hint", include_str!("hint.lua")),

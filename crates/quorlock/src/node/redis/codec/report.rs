@@ -3,18 +3,17 @@
 use ::redis::Value;
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::name::Holder;
 use quorlock_core::ticket::{LINE_LISTED_MAX, Waiting};
 use quorlock_core::vote::{HeldBy, Report};
 
-use super::{flag, parse_period, remaining, small, text, unsigned, words};
+use super::{flag, holder, parse_period, remaining, small, text, unsigned};
 
 pub(super) fn report(parts: &[Value]) -> Option<Report> {
     let [fence, since, waiting, Value::Array(line), held @ ..] = parts else { return None };
     let held = match held {
         [] => None,
         [Value::Int(left), period, holds, who, digest, broken] => Some(HeldBy {
-            holder: Holder::decode(&words(who)?),
+            holder: holder(who)?,
             remaining: remaining(*left),
             period: parse_period(&text(period)?)?,
             holds: small(holds)?,
