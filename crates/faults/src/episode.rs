@@ -2,8 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quorlock::Client;
 use rustix::process::Signal;
@@ -15,6 +14,7 @@ use crate::history::{History, Record};
 use crate::interrupt::Interrupt;
 use crate::plan::{Act, CLIENTS, Deed, Plan, QUARANTINE, SIDES, Target};
 use crate::register::Register;
+use crate::schedule::{Scene, carry_out};
 use crate::stage::Stage;
 use crate::subject::Program;
 use crate::task::{BACKSTEP, MAX_TTL, NODE_DEADLINE, SIGMA, TTL};
@@ -23,8 +23,6 @@ use crate::task::{BACKSTEP, MAX_TTL, NODE_DEADLINE, SIGMA, TTL};
 const CALM: Duration = Duration::from_secs(30);
 /// So long after that, no lease can be outstanding, and an operator may declare a cluster anew that has forgotten itself.
 const OUTLIVED: Duration = QUARANTINE.saturating_add(Duration::from_secs(2));
-/// How often an interrupt is looked for.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Carries out a plan, and returns all that was said and done. It is in the file, too.
 ///
@@ -38,61 +36,35 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
     let stage = Stage::start(plan);
     let founds = program.subject.founds_cluster();
     if founds {
-        declare(&stage)?;
+        declare(&stage, TTL, MAX_TTL)?;
     }
     let register = Register::start(Arc::clone(&history))?;
     let sides: [Vec<String>; SIDES] = std::array::from_fn(|side| stage.urls(side));
     let crew = Crew::new(program.clone(), Arc::clone(&history), sides, register.addr().to_string(), plan.seed);
-    let mut scene = Scene { stage, crew, history: &history, interrupt };
-    scene.crew.board(CLIENTS)?;
-    scene.carry_out(plan)?;
+    let mut players = Players { stage, crew, history: &history, interrupt };
+    players.crew.board(CLIENTS)?;
+    carry_out(plan, &mut players, &history, interrupt)?;
     history.note(Record::Healed { at: clock::now() });
-    scene.finish(founds)?;
-    drop(scene);
+    players.finish(founds)?;
+    drop(players);
     Ok(history.finish()?)
 }
 
-struct Scene<'a> {
+struct Players<'a> {
     stage: Stage,
     crew: Crew,
     history: &'a History,
     interrupt: &'a Interrupt,
 }
 
-impl Scene<'_> {
-    /// Begins and ends everything in its time, until all is over. After an interrupt nothing is begun any more.
-    fn carry_out(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let started = Instant::now();
-        let deeds = &plan.deeds;
-        let begins = deeds.iter().map(|deed| (deed.at, true, deed));
-        let ends = deeds.iter().map(|deed| (deed.at + deed.length, false, deed));
-        let mut moments: Vec<(Duration, bool, &Deed)> = begins.chain(ends).collect();
-        // Of what happens in the same moment, ends come first; but what lasts no time begins before it ends.
-        moments.sort_by_key(|(at, begins, deed)| (*at, *begins != deed.length.is_zero()));
-        let mut begun: Vec<Deed> = Vec::new();
-        for (at, begins, deed) in moments {
-            while started.elapsed() < at && !self.interrupt.is_set() {
-                thread::sleep((at.saturating_sub(started.elapsed())).min(LOOK));
-            }
-            if begins && !self.interrupt.is_set() {
-                begun.push(*deed);
-                self.history.note(Record::Fault { at: clock::now(), deed: *deed, memories: plan.memories_of(deed) });
-                self.begin(deed)?;
-            } else if let Some(place) = begun.iter().position(|begun| begun == deed) {
-                begun.swap_remove(place);
-                self.end(deed)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn begin(&mut self, deed: &Deed) -> Result<(), Failure> {
+impl Scene for Players<'_> {
+    fn begin(&mut self, deed: &Deed) -> Result<bool, Failure> {
         match (deed.target, deed.act) {
             (Target::Client(place), Act::KillClient) => self.crew.kill(place)?,
             (Target::Client(place), _) => self.crew.signal(place, Signal::STOP),
             _ => self.stage.begin(deed),
         }
-        Ok(())
+        Ok(true)
     }
 
     fn end(&mut self, deed: &Deed) -> Result<(), Failure> {
@@ -103,7 +75,9 @@ impl Scene<'_> {
         }
         Ok(())
     }
+}
 
+impl Players<'_> {
     /// Everyone finishes. A cluster of which too few remember anything is declared anew, as the documents say.
     fn finish(&mut self, founds: bool) -> Result<(), Failure> {
         let Self { stage, crew, history, interrupt } = self;
@@ -112,7 +86,7 @@ impl Scene<'_> {
             if calm > OUTLIVED && !declared {
                 declared = true;
                 if stage.is_mostly_blank() {
-                    failed = declare(stage).err();
+                    failed = declare(stage, TTL, MAX_TTL).err();
                     history.note(Record::Declared { at: clock::now() });
                 }
             }
@@ -123,9 +97,9 @@ impl Scene<'_> {
 }
 
 /// The operator's word that no lock can be outstanding.
-fn declare(stage: &Stage) -> Result<(), Failure> {
+pub(crate) fn declare(stage: &Stage, ttl: Duration, max_ttl: Duration) -> Result<(), Failure> {
     let urls = stage.addrs().into_iter().map(|addr| format!("redis://{addr}"));
-    let builder = Client::builder().nodes(urls).ttl(TTL).max_ttl(MAX_TTL).sigma(SIGMA).backstep(BACKSTEP);
+    let builder = Client::builder().nodes(urls).ttl(ttl).max_ttl(max_ttl).sigma(SIGMA).backstep(BACKSTEP);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async { builder.node_deadline(NODE_DEADLINE).init_cluster().await.map(drop) })?;
     Ok(())

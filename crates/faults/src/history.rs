@@ -61,6 +61,18 @@ pub enum Record {
     Healed {
         at: u64,
     },
+    /// A `quorlock run` ended by itself.
+    Ran {
+        at: u64,
+        client: u32,
+        code: i32,
+        /// The first line of its messages.
+        message: String,
+    },
+    /// The sentinel named another master.
+    Switched {
+        at: u64,
+    },
     /// The operator declared the cluster anew, because a majority of its nodes was blank.
     Declared {
         at: u64,

@@ -3,6 +3,7 @@
 mod turn;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -10,6 +11,7 @@ use crate::clock::seconds;
 use crate::history::{Event, Record};
 use crate::plan::{Act, Bound, Memory};
 use crate::register::Outcome;
+use crate::series::{HELD, LOST, NO_QUORUM};
 use crate::task::NAMES;
 use turn::{Turn, turns};
 
@@ -36,6 +38,14 @@ pub struct Findings {
     pub overlaps: usize,
     /// How long two were valid at a time at most, in nanoseconds.
     pub longest_overlap: u64,
+    /// The beginning and the end of each overlap.
+    pub overlap_spans: Vec<(u64, u64)>,
+    /// Overlaps that lasted longer than one heartbeat, or began later than that after a failover.
+    pub outlasting: usize,
+    /// Runs of `quorlock run` that ended by themselves, by exit code.
+    pub runs: BTreeMap<i32, usize>,
+    /// Episodes in which no lease began after the last fault was over.
+    pub stuck: usize,
     /// Leases with a fence that is not above one that had been given out before.
     pub disorder: usize,
     /// Reads and writes that came after the lease they belong to.
@@ -66,6 +76,12 @@ impl Findings {
         let mut found = Self::default();
         let turns = turns(records);
         found.count(records);
+        let healed = records.iter().find_map(|record| match record {
+            Record::Healed { at } => Some(*at),
+            _ => None,
+        });
+        let is_after = |turn: &Turn| healed.is_some() && turn.from > healed && turn.is_held();
+        found.stuck = usize::from(!turns.iter().any(is_after));
         for turn in &turns {
             found.look_at(turn);
         }
@@ -79,6 +95,25 @@ impl Findings {
             }
         }
         found
+    }
+
+    /// Counts the overlaps that outlast one heartbeat after a failover.
+    pub fn judge_failovers(&mut self, records: &[Record], heartbeat: Duration) {
+        let heartbeat = heartbeat.as_nanos() as u64;
+        let switches = records.iter().filter_map(|record| match record {
+            Record::Switched { at } => Some(*at),
+            _ => None,
+        });
+        let switches: Vec<u64> = switches.collect();
+        let is_excused = |(from, to): &&(u64, u64)| {
+            to - from <= heartbeat && switches.iter().any(|at| at.abs_diff(*from) <= heartbeat)
+        };
+        self.outlasting = self.overlap_spans.len() - self.overlap_spans.iter().filter(is_excused).count();
+    }
+
+    /// The number of runs that ended with this exit code.
+    pub fn runs_with(&self, code: i32) -> usize {
+        self.runs.get(&code).copied().unwrap_or_default()
     }
 
     /// What must not be, given whether the assumptions held.
@@ -103,6 +138,12 @@ impl Findings {
         }
         self.overlaps += other.overlaps;
         self.longest_overlap = self.longest_overlap.max(other.longest_overlap);
+        self.overlap_spans.extend(other.overlap_spans);
+        self.outlasting += other.outlasting;
+        for (code, count) in other.runs {
+            *self.runs.entry(code).or_default() += count;
+        }
+        self.stuck += other.stuck;
         self.disorder += other.disorder;
         self.late += other.late;
         self.refused += other.refused;
@@ -135,7 +176,14 @@ impl Findings {
                     self.broken += 1;
                     self.told.push(format!("client {client} broke: {why}"));
                 }
-                Record::Client { .. } | Record::Register(_) | Record::Healed { .. } => {}
+                Record::Ran { client, code, message, .. } => {
+                    *self.runs.entry(*code).or_default() += 1;
+                    if ![0, NO_QUORUM, HELD, LOST].contains(code) {
+                        self.broken += 1;
+                        self.told.push(format!("run {client} ended with {code}: {message}"));
+                    }
+                }
+                Record::Client { .. } | Record::Register(_) | Record::Healed { .. } | Record::Switched { .. } => {}
             }
         }
     }
@@ -174,6 +222,7 @@ impl Findings {
             if let Some(other) = longest.filter(|other| from < other.ended()) {
                 let both = other.ended().min(later.ended()) - from;
                 self.overlaps += 1;
+                self.overlap_spans.push((from, from + both));
                 self.longest_overlap = self.longest_overlap.max(both);
                 self.told.push(format!("two at a time for {:.3} s: {other} and {later}", seconds(both)));
             }

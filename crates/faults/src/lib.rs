@@ -7,16 +7,28 @@
 //! What can be judged is a `Subject`: a program that takes a [`Task`](task::Task) and tells
 //! [events](history::Event), in lines of JSON. quorlock is one of them, and other lock libraries are the others. Those need
 //! no more than this crate without its features: the [`worker`], for a [`Library`](worker::Library).
+//!
+//! A [`trial`] is an episode of ordinary operations: backups, replicas, restarts, signals to the processes of the real
+//! `quorlock run`, failovers of a sentinel's master. [`series`] has the bar for each kind. `cron` tries the crontab recipe
+//! of the README and writes down what happened.
 
 pub mod clock;
 #[cfg(feature = "harness")]
+pub mod command;
+#[cfg(feature = "harness")]
 pub mod crew;
 #[cfg(feature = "harness")]
+pub mod cron;
+#[cfg(feature = "harness")]
 pub mod episode;
+#[cfg(feature = "harness")]
+pub mod fleet;
 pub mod history;
 #[cfg(feature = "harness")]
 pub mod interrupt;
 pub mod judge;
+#[cfg(feature = "harness")]
+pub mod operation;
 pub mod plan;
 pub mod register;
 #[cfg(feature = "harness")]
@@ -24,10 +36,15 @@ pub mod report;
 #[cfg(feature = "harness")]
 pub mod run;
 #[cfg(feature = "harness")]
+pub mod schedule;
+pub mod series;
+#[cfg(feature = "harness")]
 pub mod stage;
 #[cfg(feature = "harness")]
 pub mod subject;
 pub mod task;
+#[cfg(feature = "harness")]
+pub mod trial;
 pub mod worker;
 
 /// Whatever may keep an episode, or a client, from going on.

@@ -2,15 +2,18 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use quorlock_faults::Failure;
+use quorlock_faults::cron;
+use quorlock_faults::fleet::Programs;
 use quorlock_faults::interrupt::Interrupt;
-use quorlock_faults::report::{HEAD, Occasion, Row, gaps, page, shown};
+use quorlock_faults::report::{Machine, Occasion, gaps, page, shown, summary};
 use quorlock_faults::run::{Run, Ways};
+use quorlock_faults::series::Series;
 use quorlock_faults::subject::Subject;
 use quorlock_faults::worker::{Own, work};
 
@@ -35,6 +38,14 @@ struct Options {
     /// All subjects, and a page about it: docs/evidence/faults.md unless another file is given.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/evidence/faults.md")]
     report: Option<PathBuf>,
+    /// The kinds of episodes, with commas between them [default: all].
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "report")]
+    series: Vec<Series>,
+    /// Try the crontab recipe of the README in every case, and write a page: docs/evidence/cron.md unless another file is
+    /// given.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/evidence/cron.md",
+          conflicts_with_all = ["report", "series", "subjects", "minutes", "seed"])]
+    cron: Option<PathBuf>,
     /// Where the histories go.
     #[arg(long, value_name = "FOLDER", default_value = "target/faults")]
     histories: PathBuf,
@@ -45,13 +56,17 @@ enum Part {
     /// One client, started by the harness.
     #[command(hide = true)]
     Worker { task: String },
+    /// The command of a `quorlock run`, started by the harness.
+    #[command(hide = true)]
+    Command { job: String },
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
     let done = match &options.part {
         Some(Part::Worker { task }) => serve(task).map(|()| ExitCode::SUCCESS),
-        None => judge(&options),
+        Some(Part::Command { job }) => command(job).map(|()| ExitCode::SUCCESS),
+        None => options.cron.as_ref().map_or_else(|| judge(&options), |page| try_cron(&options, page)),
     };
     done.unwrap_or_else(|error| {
         eprintln!("{error}");
@@ -64,6 +79,24 @@ fn serve(task: &str) -> Result<(), Failure> {
     runtime.block_on(work::<Own>(serde_json::from_str(task)?))
 }
 
+fn command(job: &str) -> Result<(), Failure> {
+    quorlock_faults::command::work(&serde_json::from_str(job)?)
+}
+
+fn try_cron(options: &Options, page: &Path) -> Result<ExitCode, Failure> {
+    let interrupt = Interrupt::listen()?;
+    fs::create_dir_all(&options.histories)?;
+    let programs = Programs::beside(&env::current_exe()?)?;
+    let results = cron::try_all(&programs, &options.histories, &interrupt, |result| println!("{result}"))?;
+    if interrupt.is_set() {
+        return Ok(ExitCode::from(130));
+    }
+    fs::write(page, cron::page(&Machine::here()?, &results))?;
+    let failed = results.iter().filter(|result| !result.is_good()).count();
+    println!("{failed} of {} cases failed; see {}", results.len(), page.display());
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 fn judge(options: &Options) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::listen()?;
     fs::create_dir_all(&options.histories)?;
@@ -72,14 +105,14 @@ fn judge(options: &Options) -> Result<ExitCode, Failure> {
         None => options.subjects.clone(),
     };
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
-    println!("seed {seed}\n{HEAD}");
+    println!("seed {seed}");
     let length = Duration::try_from_secs_f64(options.minutes * 60.0)?;
-    let ways = Ways { subjects, seed, length, histories: options.histories.clone() };
-    let run = Run::new(ways, &env::current_exe()?)?
-        .play(&interrupt, |episode: &Row| println!("{}: {}", episode.bound, episode.line()))?;
-    println!("\nAll together:\n{HEAD}");
-    for row in run.rows() {
-        println!("{}: {}", row.bound, row.line());
+    let series = if options.series.is_empty() { Series::ALL.into() } else { options.series.clone() };
+    let ways = Ways { subjects, series, seed, length, histories: options.histories.clone() };
+    let run = Run::new(ways, &env::current_exe()?)?.play(&interrupt, |episode| println!("{}", summary(episode)))?;
+    println!("\nAll together:");
+    for row in run.rows().iter().filter(|row| row.episodes > 0) {
+        println!("{}", summary(row));
     }
     for story in run.rows().iter().flat_map(|row| &row.found.told).take(TOLD) {
         println!("{story}");

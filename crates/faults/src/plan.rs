@@ -1,6 +1,7 @@
 //! What will be done to whom, and when: decided by the seed before anything begins.
 
 mod act;
+mod ordinary;
 
 use std::fmt;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use fastrand::Rng;
 use serde::Serialize;
 
 pub use act::{Act, Bound, Kind, On, kinds};
+pub use ordinary::acts;
 
 use crate::task::MAX_TTL;
 
@@ -51,6 +53,9 @@ pub enum Target {
     Client(usize),
     /// The first so many nodes, all at once.
     Nodes(usize),
+    /// The `quorlock run` that holds the lock when the deed begins.
+    Holder,
+    Sentinel,
 }
 
 /// One entry of a plan.
@@ -153,7 +158,7 @@ impl Plan {
         match deed.target {
             Target::Node(node) => self.memories[node..=node].into(),
             Target::Nodes(count) => self.memories[..count].into(),
-            Target::Link { .. } | Target::Client(_) => Vec::new(),
+            Target::Link { .. } | Target::Client(_) | Target::Holder | Target::Sentinel => Vec::new(),
         }
     }
 }
@@ -202,7 +207,7 @@ impl Planner {
             }
         }
         let Some(kind) = self.dice.choice(&self.mix.clone()).copied() else { return pause };
-        if is_due && matches!(kind.on, On::Node | On::Majority) {
+        if is_due && matches!(kind.on, On::Node | On::Majority | On::OneOrMajority) {
             return pause;
         }
         let Some(target) = self.target(kind, at) else { return pause };
@@ -256,7 +261,7 @@ impl Planner {
         let nodes = match deed.target {
             Target::Node(node) => node..node + 1,
             Target::Nodes(count) => 0..count,
-            Target::Link { .. } | Target::Client(_) => 0..0,
+            Target::Link { .. } | Target::Client(_) | Target::Holder | Target::Sentinel => 0..0,
         };
         let rest = if deed.act.moves_clock() { STEP_APART } else { COMEBACK };
         for node in nodes {
@@ -273,14 +278,15 @@ impl Planner {
             On::Node => Target::Node(node),
             On::Link => Target::Link { node, side: self.dice.usize(..SIDES) },
             On::Client => Target::Client(self.dice.usize(..CLIENTS)),
-            On::Majority => Target::Nodes(self.dice.usize(self.nodes / 2 + 1..=self.nodes)),
+            On::OneOrMajority if self.dice.bool() => Target::Node(node),
+            On::Majority | On::OneOrMajority => Target::Nodes(self.dice.usize(self.nodes / 2 + 1..=self.nodes)),
         };
         let free = match target {
             Target::Nodes(count) => (0..count).all(|node| self.is_free(Target::Node(node), at)),
             Target::Node(_) if kind.act.stops_node() && !self.can_spare(at) => false,
             // Whoever keeps nothing has no disk.
             Target::Node(node) if kind.act == Act::SlowDisk && self.memories[node] == Memory::None => false,
-            Target::Node(_) | Target::Link { .. } | Target::Client(_) => self.is_free(target, at),
+            _ => self.is_free(target, at),
         };
         free.then_some(target)
     }

@@ -1,6 +1,7 @@
 //! What all episodes together came to.
 
 mod occasion;
+mod operations;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,11 +11,14 @@ use crate::clock::seconds;
 use crate::judge::Findings;
 use crate::plan::{Act, Bound, CLIENTS, Memory, kinds};
 use crate::run::EPISODE;
+use crate::series::Series;
 use crate::subject::Subject;
 use crate::task::{MAX_TTL, NAMES, SIGMA, TTL};
 use crate::worker::COMPANY;
 
-pub use occasion::Occasion;
+pub use occasion::{Machine, Occasion};
+use operations::section as operations;
+pub use operations::summary;
 
 /// How many findings of a subject are told in words.
 const TOLD: usize = 3;
@@ -24,8 +28,8 @@ const TOLD: usize = 3;
 pub struct Row {
     /// Who.
     pub subject: Subject,
-    /// Which assumptions held.
-    pub bound: Bound,
+    /// In which series.
+    pub series: Series,
     /// How many episodes there were.
     pub episodes: usize,
     /// How long they took together.
@@ -36,8 +40,8 @@ pub struct Row {
 
 impl Row {
     /// Nothing yet.
-    pub fn new(subject: Subject, bound: Bound) -> Self {
-        Self { subject, bound, episodes: 0, took: Duration::ZERO, found: Findings::default() }
+    pub fn new(subject: Subject, series: Series) -> Self {
+        Self { subject, series, episodes: 0, took: Duration::ZERO, found: Findings::default() }
     }
 
     /// Adds an episode.
@@ -49,7 +53,7 @@ impl Row {
 
     /// Whether something happened that must not.
     pub fn is_violated(&self) -> bool {
-        self.found.violations(self.bound) > 0
+        self.episodes > 0 && self.series.violations(&self.found) > 0
     }
 
     /// A line of the table.
@@ -83,15 +87,16 @@ pub const HEAD: &str = "\
 /// The whole page.
 pub fn page(occasion: &Occasion, rows: &[Row]) -> String {
     let mut page = head(occasion);
-    for (bound, title, words) in
-        [(Bound::Within, "Within the assumptions", WITHIN), (Bound::Beyond, "Beyond the assumptions", BEYOND)]
+    for (series, title, words) in
+        [(Series::Within, "Within the assumptions", WITHIN), (Series::Beyond, "Beyond the assumptions", BEYOND)]
     {
         let _ = writeln!(page, "\n## {title}\n\n{words}\n\n{HEAD}");
-        for row in rows.iter().filter(|row| row.bound == bound && row.episodes > 0) {
+        for row in rows.iter().filter(|row| row.series == series && row.episodes > 0) {
             let _ = writeln!(page, "{}", row.line());
         }
     }
     let _ = writeln!(page, "\n{COLUMNS}\n\n{}", together(rows));
+    operations(&mut page, rows);
     page.push_str("\n## What was found in the others\n\n");
     for line in shown(rows) {
         let _ = writeln!(page, "- {line}");
@@ -102,11 +107,12 @@ pub fn page(occasion: &Occasion, rows: &[Row]) -> String {
 }
 
 fn head(occasion: &Occasion) -> String {
-    let Occasion { date, commit, command, took, server, machine, versions, seed } = occasion;
+    let Occasion { machine, command, took, versions, seed } = occasion;
+    let Machine { date, commit, server, system } = machine;
     let mut text = format!(
         "# Real servers, real faults\n\n\
          Written by `{command}` on {date}, of commit {commit}; not to be edited. The run took {:.1} minutes.\n\
-         {server}; {machine}.\n\n\
+         {server}; {system}.\n\n\
          Every episode has 3 or 5 real servers, each behind two networks, and {CLIENTS} real client processes that take\n\
          turns with {} names: ttl {TTL:?}, longest ttl {MAX_TTL:?}, sigma {SIGMA:?}. For {} seconds its seed decides what is done to\n\
          them; then everything is healed and everyone finishes. All processes read one clock, and what is judged is their\n\
@@ -200,6 +206,11 @@ pub fn gaps(rows: &[Row]) -> Vec<String> {
         .collect();
     let unkilled = Memory::ALL.into_iter().filter(|memory| !own.kills.contains_key(memory));
     gaps.extend(unkilled.map(|memory| format!("no server with persistence {memory} was killed: let it run longer")));
+    let unplayed = Series::ALL.into_iter().filter(|series| {
+        let is_its = |row: &&Row| !row.subject.is_control() && row.series == *series;
+        rows.iter().filter(is_its).all(|row| row.episodes == 0)
+    });
+    gaps.extend(unplayed.map(|series| format!("no episode of {series} was played: let it run longer")));
     if of(|row| row.subject.is_foreign()).overlaps == 0 {
         gaps.push("nothing was found in a library that is not ours: let it run longer".into());
     }
@@ -231,7 +242,7 @@ fn faults(page: &mut String, rows: &[Row]) {
 fn stories(page: &mut String, rows: &[Row]) {
     page.push_str("\n## What was found, in words\n\nThe first of each. Moments are seconds of the episode.\n");
     for row in rows.iter().filter(|row| !row.found.told.is_empty()) {
-        let _ = writeln!(page, "\n**{}**, {} the assumptions:\n", row.subject, row.bound);
+        let _ = writeln!(page, "\n**{}**, {}:\n", row.subject, row.series);
         for story in row.found.told.iter().take(TOLD) {
             let _ = writeln!(page, "- {story}");
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use quorlock_testkit::{Aof, Clock, Disk, Loss, Proxy, RedisServer};
 
+use crate::operation::{attach_replica, back_up, quick_replication};
 use crate::plan::{Act, Deed, Memory, Plan, SIDES, Target};
 
 /// So little that every write is refused.
@@ -26,6 +27,7 @@ pub struct Stage {
 struct Node {
     // The networks go first, so that nobody meets a server that is being stopped.
     sides: Vec<Proxy>,
+    replica: Option<RedisServer>,
     server: RedisServer,
     clock: Clock,
     disk: Disk,
@@ -81,7 +83,7 @@ impl Stage {
         match deed.target {
             Target::Node(node) | Target::Link { node, .. } => &mut self.nodes[node..=node],
             Target::Nodes(count) => &mut self.nodes[..count],
-            Target::Client(_) => &mut [],
+            Target::Client(_) | Target::Holder | Target::Sentinel => &mut [],
         }
     }
 }
@@ -89,7 +91,7 @@ impl Stage {
 impl Node {
     fn start(memory: Memory) -> Self {
         let (clock, disk) = (Clock::new(), Disk::new());
-        let builder = RedisServer::builder().clock(&clock).disk(&disk);
+        let builder = quick_replication(RedisServer::builder().clock(&clock).disk(&disk));
         let server = match memory {
             Memory::None => builder,
             Memory::AofEverysec => builder.aof(Aof::Everysec),
@@ -97,7 +99,7 @@ impl Node {
         }
         .start();
         let sides = (0..SIDES).map(|_| Proxy::start(server.addr())).collect();
-        Self { sides, server, clock, disk, offset_ms: 0 }
+        Self { sides, replica: None, server, clock, disk, offset_ms: 0 }
     }
 
     fn begin(&mut self, deed: &Deed, seed: u64) {
@@ -105,6 +107,8 @@ impl Node {
         match deed.act {
             Act::Kill | Act::Wipe => self.server.kill(),
             Act::Freeze => self.server.freeze(),
+            Act::Backup => back_up(&self.server),
+            Act::Replica => self.replica = Some(attach_replica(&self.server)),
             Act::Flush => self.command(&["FLUSHALL"]),
             Act::ForgetScripts => self.command(&["SCRIPT", "FLUSH"]),
             Act::FillUp => self.command(&["CONFIG", "SET", "maxmemory", TOO_LITTLE]),
@@ -145,6 +149,7 @@ impl Node {
             Act::Kill => self.server.restart(),
             Act::Wipe => self.server.restart_empty(),
             Act::Freeze => self.server.thaw(),
+            Act::Replica => self.replica = None,
             Act::FillUp => self.command(&["CONFIG", "SET", "maxmemory", "0"]),
             Act::AllowEviction => self.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]),
             Act::SlowDisk => self.disk.slow_syncs(Duration::ZERO),

@@ -4,10 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use quorlock_faults::episode::play;
+use quorlock_faults::fleet::Programs;
 use quorlock_faults::interrupt::Interrupt;
 use quorlock_faults::judge::Findings;
 use quorlock_faults::plan::{Act, Bound, Deed, Memory, Plan, Target};
+use quorlock_faults::series::Series;
 use quorlock_faults::subject::{Program, Subject};
+use quorlock_faults::trial;
 
 const LENGTH: Duration = Duration::from_secs(12);
 /// Seldom enough for somebody to hold something meanwhile, also on a machine that is busy with something else.
@@ -105,4 +108,53 @@ fn a_lease_that_is_valid_again_after_it_was_lost_is_seen() {
     let found = found_of(&program(Subject::Quorlock).apart(), &halting());
     assert!(found.losses > 0, "{found:?}");
     assert_eq!(found.violations(Bound::Within), 0, "{:#?}", found.told);
+}
+
+/// The command line tool, built if it was not yet: `./x test` builds it with everything else.
+fn programs() -> Programs {
+    let harness = Path::new(env!("CARGO_BIN_EXE_quorlock-faults"));
+    Programs::beside(harness).unwrap_or_else(|_| {
+        let target = harness.ancestors().nth(2).expect("the harness is in a folder of the target folder");
+        let mut build = std::process::Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "quorlock-cli", "--target-dir"]).arg(target);
+        assert!(build.status().expect("cargo can be started").success());
+        Programs::beside(harness).expect("it is built now")
+    })
+}
+
+fn found_in_series(series: Series, acts: &[Act]) -> Findings {
+    let deed = |(turn, act): (u32, &Act)| {
+        let is_stop = matches!(act, Act::StopWrapper | Act::StopGuard | Act::StopBoth | Act::Replica);
+        let length = if is_stop { trial::TTL * 2 } else { Duration::ZERO };
+        let target = if matches!(act, Act::Backup | Act::Replica) { Target::Node(0) } else { Target::Holder };
+        Deed { at: Duration::from_secs(1) * turn, length, target, act: *act, amount: 0 }
+    };
+    let deeds = (1..).zip(acts).map(deed).collect();
+    let plan = Plan { seed: seed(), bound: series.bound(), memories: vec![Memory::None; 3], deeds, length: LENGTH };
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("faults-{series}.jsonl"));
+    println!("the history: {}", path.display());
+    let records = trial::play(series, &plan, &programs(), &path, &Interrupt::default());
+    let found = Findings::of(series.bound(), &records.expect("the episode can be played"));
+    assert_eq!(found.faults.values().sum::<usize>(), acts.len(), "{found:?}");
+    assert!(found.grants > 0 && found.writes > 0, "{found:?}");
+    found
+}
+
+#[test]
+fn a_backup_and_a_replica_of_one_node_cost_no_run_its_lock() {
+    let found = found_in_series(Series::Operations, &[Act::Backup, Act::Replica]);
+    assert_eq!(Series::Operations.violations(&found), 0, "{:#?}", found.told);
+}
+
+#[test]
+fn a_wrapper_that_is_killed_takes_its_command_along_before_another_begins() {
+    let found = found_in_series(Series::Processes, &[Act::KillWrapper, Act::KillWrapper]);
+    assert_eq!(Series::Processes.violations(&found), 0, "{:#?}", found.told);
+}
+
+#[test]
+fn a_command_whose_wrapper_and_guard_are_stopped_is_seen_to_outlive_its_lease() {
+    let found = found_in_series(Series::Stopped, &[Act::StopBoth]);
+    assert!(found.overlaps > 0 && found.bare_harmed > 0, "nothing is seen where something is wrong: {found:?}");
+    assert_eq!(Series::Stopped.violations(&found), 0, "the fence protects: {:#?}", found.told);
 }

@@ -35,7 +35,7 @@ pub const SIGMA_DEFAULT: Duration = Duration::from_secs(10);
 /// How far a node's wall clock may step back, unless said otherwise.
 pub const BACKSTEP_DEFAULT: Duration = Duration::from_secs(10);
 /// How often a link tries again what failed.
-const HEARTBEAT: Duration = Duration::from_secs(2);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How often every connection looks at its node, busy or not. The guarantees promise ten seconds, and a thousand idle clients
 /// shall cost a node less than one percent of a core.
 const LOOK: (Duration, Duration) = (Duration::from_secs(7), Duration::from_secs(9));

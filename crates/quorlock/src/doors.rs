@@ -17,6 +17,9 @@ use crate::handed::HandedLease;
 use crate::node::place::{KeyTemplate, RESERVED_PREFIX};
 use crate::node::redis::{ClusterNode, RedisNode};
 
+/// How often a client looks at a node that is idle.
+pub const HEARTBEAT: Duration = crate::builder::HEARTBEAT;
+
 /// Told of every request that goes to a Redis server: the key of its name, and whether it goes in one command with others.
 pub type Watcher = fn(key: &str, together: bool);
 

@@ -1,8 +1,7 @@
-use std::time::Duration;
-
 use super::*;
 use crate::plan::{Deed, Target};
 use crate::register::Entry;
+use crate::series::Series;
 
 /// One turn in milliseconds: the client's number serves as the turn's, too.
 struct Told {
@@ -147,4 +146,59 @@ fn faults_are_counted() {
     found.add(found.clone());
     assert_eq!((found.faults[&Act::Flush], found.faults[&Act::Kill]), (2, 4));
     assert_eq!(found.kills, BTreeMap::from([(Memory::None, 2), (Memory::AofAlways, 4)]));
+}
+
+fn ran(client: u32, code: i32) -> Record {
+    Record::Ran { at: 0, client, code, message: "quorlock: it failed".into() }
+}
+
+#[test]
+fn a_backup_must_not_cost_a_run_its_lock_and_a_signal_may() {
+    for code in [LOST, NO_QUORUM] {
+        let found = Findings::of(Bound::Within, &[ran(0, 0), ran(1, HELD), ran(2, code)]);
+        assert_eq!((Series::Operations.violations(&found), Series::Processes.violations(&found)), (1, 0));
+    }
+}
+
+#[test]
+fn a_run_with_an_exit_code_of_no_meaning_is_broken() {
+    let found = Findings::of(Bound::Within, &[ran(3, 70)]);
+    assert_eq!((found.broken, Series::Processes.violations(&found)), (1, 1));
+    assert!(found.told[0].contains("70: quorlock: it failed"), "{:?}", found.told);
+}
+
+#[test]
+fn a_fleet_is_stuck_if_nobody_is_granted_the_lock_after_the_faults() {
+    let healed = |at_ms: u64| {
+        let mut records = told(&[(0, 10, 20, 1), (0, 30, 40, 2)]);
+        records.push(Record::Healed { at: at_ms * 1_000_000 });
+        Findings::of(Bound::Within, &records)
+    };
+    assert_eq!(Series::Restarts.violations(&healed(25)), 0);
+    assert_eq!(Series::Restarts.violations(&healed(35)), 1);
+    // One episode that went well does not hide another that did not.
+    let mut both = healed(25);
+    both.add(healed(35));
+    assert_eq!(both.stuck, 1);
+}
+
+#[test]
+fn an_overlap_may_last_for_one_heartbeat_after_a_failover_and_no_longer() {
+    let outlasting = |turns: &[(u64, u64, u64, u64)]| {
+        let mut records = told(turns);
+        records.push(Record::Switched { at: 100_000_000 });
+        let mut found = Findings::of(Series::Sentinel.bound(), &records);
+        found.judge_failovers(&records, Duration::from_millis(50));
+        assert_eq!(Series::Sentinel.violations(&found), found.outlasting);
+        found.outlasting
+    };
+    assert_eq!(outlasting(&[(0, 90, 140, 1), (0, 120, 200, 2)]), 0, "within a heartbeat of the failover");
+    assert_eq!(outlasting(&[(0, 90, 200, 1), (0, 120, 200, 2)]), 1, "longer than a heartbeat");
+    assert_eq!(outlasting(&[(0, 160, 190, 1), (0, 170, 200, 2)]), 1, "later than a heartbeat after the failover");
+}
+
+#[test]
+fn a_lower_fence_after_a_failover_is_a_violation() {
+    let found = Findings::of(Series::Sentinel.bound(), &told(&[(0, 10, 20, 2), (15, 30, 40, 1)]));
+    assert_eq!(Series::Sentinel.violations(&found), 1);
 }

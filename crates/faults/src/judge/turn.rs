@@ -84,7 +84,7 @@ pub(super) fn turns(records: &[Record]) -> Vec<Turn> {
             // Whoever has to be killed in the end has not been served.
             Record::Killed { client, .. } if healed => drop(killed.remove(client)),
             Record::Killed { client, .. } | Record::Broken { client, .. } => drop(killed.insert(*client)),
-            Record::Fault { .. } | Record::Declared { .. } => {}
+            Record::Fault { .. } | Record::Declared { .. } | Record::Ran { .. } | Record::Switched { .. } => {}
         }
     }
     let origin = turns.values().map(|turn| turn.asked).min().unwrap_or_default();

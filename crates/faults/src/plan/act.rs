@@ -48,12 +48,34 @@ pub enum Act {
     Refuse,
     /// The clients' side is closed, and what was under way reaches the server only later.
     Strand,
+    /// `redis-cli --rdb`: a backup over the network.
+    Backup,
+    /// A replica attaches, and detaches when the time is over.
+    Replica,
     /// SIGKILL of a client; a new one takes its place.
     KillClient,
     /// SIGSTOP of a client, also for longer than its lease is valid. Breaks A2.
     FreezeClient,
     /// The wall clocks of a majority jump ahead by `amount` milliseconds, and back. Breaks A1.
     JumpAhead,
+    /// SIGSTOP of the `quorlock run` that holds the lock, later SIGCONT.
+    StopWrapper,
+    /// SIGKILL of the `quorlock run` that holds the lock.
+    KillWrapper,
+    /// SIGSTOP of its guard, later SIGCONT.
+    StopGuard,
+    /// SIGKILL of its guard.
+    KillGuard,
+    /// SIGKILL of its guard and, `amount` milliseconds later, of the wrapper.
+    KillGuardThenWrapper,
+    /// SIGSTOP of wrapper and guard, later SIGCONT: no process is left that could stop the command. Breaks A2.
+    StopBoth,
+    /// The sentinel that clients listen to restarts.
+    RestartSentinel,
+    /// The sentinel that clients listen to stays connected and sends nothing.
+    SilenceSentinel,
+    /// `SENTINEL FAILOVER`: a replica becomes the master while the old master is alive.
+    FailOver,
 }
 
 impl Act {
@@ -104,6 +126,8 @@ pub enum On {
     Link,
     Client,
     Majority,
+    /// One node, or a majority at once.
+    OneOrMajority,
 }
 
 /// A kind of fault: what, to whom, from how little to how much.
@@ -125,7 +149,7 @@ const fn kind(act: Act, on: On, lasts_ms: (u64, u64), amount: (u64, u64)) -> Kin
     Kind { act, on, bound, lasts_ms, amount }
 }
 
-const ALL: [Kind; 23] = [
+const ALL: [Kind; 25] = [
     kind(Act::Kill, On::Node, (1, 800), (0, 0)),
     kind(Act::Wipe, On::Node, (1, 800), (0, 0)),
     kind(Act::Freeze, On::Node, (50, 2_500), (0, 0)),
@@ -146,6 +170,8 @@ const ALL: [Kind; 23] = [
     kind(Act::Hold, On::Link, (50, 2_500), (0, 0)),
     kind(Act::Refuse, On::Link, (100, 2_000), (0, 0)),
     kind(Act::Strand, On::Link, (50, 2_500), (0, 0)),
+    kind(Act::Backup, On::OneOrMajority, (0, 0), (0, 0)),
+    kind(Act::Replica, On::OneOrMajority, (200, 1_500), (0, 0)),
     kind(Act::KillClient, On::Client, (50, 800), (0, 0)),
     kind(Act::FreezeClient, On::Client, (100, 3_000), (0, 0)),
     // Forth and back within sigma and `backstep`, so that fences must stay in order; and by more than what is left of a

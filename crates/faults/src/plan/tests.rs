@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::series::Series;
 
 const LENGTH: Duration = Duration::from_secs(20);
 
@@ -91,5 +92,60 @@ fn all_nodes_lose_their_memory_once_or_twice() {
             assert!(at_once > 0 || (0..plan.nodes()).all(ended), "seed {seed}: {:?}", plan.deeds);
             assert!(at_once <= STORMS_MAX, "seed {seed}");
         }
+    }
+}
+
+#[test]
+fn ordinary_operations_are_those_of_their_series() {
+    for seed in 0..50 {
+        for series in Series::ALL {
+            let plan = Plan::of(series, seed, LENGTH);
+            assert_eq!(plan, Plan::of(series, seed, LENGTH));
+            assert_eq!(plan.bound, series.bound());
+            let acts = acts(series);
+            if !Series::SHARED.contains(&series) {
+                assert!(plan.deeds.iter().all(|deed| acts.contains(&deed.act)), "{series}, seed {seed}: {plan:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_majority_is_backed_up_in_every_episode_of_operations() {
+    for seed in 0..50 {
+        let plan = Plan::of(Series::Operations, seed, LENGTH);
+        let is_of_majority = |deed: &Deed| deed.act == Act::Backup && matches!(deed.target, Target::Nodes(2..));
+        assert!(plan.deeds.iter().any(is_of_majority), "seed {seed}: {plan:?}");
+    }
+}
+
+#[test]
+fn every_signal_is_sent_in_every_episode_of_processes() {
+    for seed in 0..50 {
+        let plan = Plan::of(Series::Processes, seed, LENGTH);
+        let done: BTreeSet<Act> = plan.deeds.iter().map(|deed| deed.act).collect();
+        assert_eq!(done, acts(Series::Processes).into_iter().collect(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_failover_comes_after_the_sentinel_has_restarted_or_fallen_silent() {
+    let first: BTreeSet<Act> = (0..50)
+        .map(|seed| {
+            let plan = Plan::of(Series::Sentinel, seed, LENGTH);
+            assert_eq!(plan.deeds[1].act, Act::FailOver);
+            assert!(plan.deeds[0].at < plan.deeds[1].at);
+            plan.deeds[0].act
+        })
+        .collect();
+    assert_eq!(first, [Act::RestartSentinel, Act::SilenceSentinel].into());
+}
+
+#[test]
+fn a_majority_that_restarts_has_kept_its_files() {
+    for seed in 0..50 {
+        let plan = Plan::of(Series::Restarts, seed, LENGTH);
+        assert!(plan.memories.iter().all(|memory| *memory != Memory::None), "seed {seed}: {plan:?}");
+        assert_eq!(plan.deeds[0].target, Target::Nodes(2));
     }
 }

@@ -8,21 +8,49 @@ use crate::Failure;
 use crate::run::Run;
 use crate::subject::{Subject, output};
 
+/// The commit, the servers and the machine of a run, and its date.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The date, as `2026-11-16`.
+    pub date: String,
+    /// The commit, if it is known.
+    pub commit: String,
+    /// The version of the servers.
+    pub server: String,
+    /// The system and its cores.
+    pub system: String,
+}
+
+impl Machine {
+    /// This machine, now.
+    ///
+    /// # Errors
+    /// When the system does not say what it is.
+    pub fn here() -> Result<Self, Failure> {
+        let server = output(Command::new("redis-server").arg("--version"))?;
+        // `Redis server v=7.0.15 sha=..`
+        let server = server.split(" sha=").next().unwrap_or_default().replace("server v=", "");
+        let system = output(Command::new("uname").args(["-s", "-m"]))?;
+        let commit = output(Command::new("git").args(["describe", "--always", "--dirty"])).unwrap_or_default();
+        let cores = thread::available_parallelism()?;
+        Ok(Self {
+            date: output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?,
+            commit: if commit.is_empty() { "unknown".into() } else { commit },
+            server,
+            system: format!("{system}, {cores} cores"),
+        })
+    }
+}
+
 /// What the page says about the run itself.
 #[derive(Clone, Debug)]
 pub struct Occasion {
-    /// When, as `2026-11-16`.
-    pub date: String,
-    /// Of which commit, if that is known.
-    pub commit: String,
+    /// When, where and with what.
+    pub machine: Machine,
     /// With which command.
     pub command: String,
     /// How long it took.
     pub took: Duration,
-    /// What the servers are.
-    pub server: String,
-    /// What the machine is.
-    pub machine: String,
     /// Each subject with its version.
     pub versions: Vec<(Subject, String)>,
     /// The seed of the first episode.
@@ -35,21 +63,6 @@ impl Occasion {
     /// # Errors
     /// When the system does not say what it is.
     pub fn now(command: String, seed: u64, run: &Run) -> Result<Self, Failure> {
-        let server = output(Command::new("redis-server").arg("--version"))?;
-        // `Redis server v=7.0.15 sha=..`
-        let server = server.split(" sha=").next().unwrap_or_default().replace("server v=", "");
-        let system = output(Command::new("uname").args(["-s", "-m"]))?;
-        let commit = output(Command::new("git").args(["describe", "--always", "--dirty"])).unwrap_or_default();
-        let cores = thread::available_parallelism()?;
-        Ok(Self {
-            date: output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?,
-            commit: if commit.is_empty() { "unknown".into() } else { commit },
-            command,
-            took: run.took(),
-            server,
-            machine: format!("{system}, {cores} cores"),
-            versions: run.versions(),
-            seed,
-        })
+        Ok(Self { machine: Machine::here()?, command, took: run.took(), versions: run.versions(), seed })
     }
 }

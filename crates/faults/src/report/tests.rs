@@ -1,7 +1,7 @@
 use super::*;
 
-fn row(subject: Subject, bound: Bound, found: Findings) -> Row {
-    let mut row = Row::new(subject, bound);
+fn row(subject: Subject, series: Series, found: Findings) -> Row {
+    let mut row = Row::new(subject, series);
     row.add(Duration::from_secs(20), found);
     row
 }
@@ -10,11 +10,11 @@ fn row(subject: Subject, bound: Bound, found: Findings) -> Row {
 fn each_control_says_what_it_shows() {
     let found = |grants, overlaps, bare_harmed| Findings { grants, overlaps, bare_harmed, ..Findings::default() };
     let rows = [
-        row(Subject::Quorlock, Bound::Within, found(9, 0, 0)),
-        row(Subject::Trusting, Bound::Within, found(0, 0, 0)),
-        row(Subject::Rslock, Bound::Within, found(5, 0, 0)),
-        row(Subject::Rslock, Bound::Beyond, found(6, 1, 2)),
-        row(Subject::NodeRedlock, Bound::Within, found(7, 0, 0)),
+        row(Subject::Quorlock, Series::Within, found(9, 0, 0)),
+        row(Subject::Trusting, Series::Within, found(0, 0, 0)),
+        row(Subject::Rslock, Series::Within, found(5, 0, 0)),
+        row(Subject::Rslock, Series::Beyond, found(6, 1, 2)),
+        row(Subject::NodeRedlock, Series::Within, found(7, 0, 0)),
     ];
     assert_eq!(
         shown(&rows),
@@ -36,13 +36,17 @@ fn a_page_is_not_without_any_fault_nor_without_an_overlap_elsewhere() {
     };
     let overlaps = |overlaps| Findings { overlaps, ..Findings::default() };
     let page = |own: &Findings, trusting, foreign| {
-        gaps(&[
-            row(Subject::Quorlock, Bound::Beyond, own.clone()),
-            row(Subject::Trusting, Bound::Within, overlaps(trusting)),
-            row(Subject::NodeRedlock, Bound::Within, overlaps(foreign)),
-        ])
+        let found = |series| if series == Series::Beyond { own.clone() } else { Findings::default() };
+        let mut rows: Vec<Row> = Series::ALL.map(|series| row(Subject::Quorlock, series, found(series))).into();
+        rows.push(row(Subject::Trusting, Series::Within, overlaps(trusting)));
+        rows.push(row(Subject::NodeRedlock, Series::Within, overlaps(foreign)));
+        rows
     };
-    assert_eq!(page(&all, 0, 1), Vec::<String>::new());
+    let mut rows = page(&all, 0, 1);
+    assert_eq!(gaps(&rows), Vec::<String>::new());
+    rows.retain(|row| row.series != Series::Processes);
+    assert_eq!(gaps(&rows), ["no episode of processes was played: let it run longer"]);
+    let page = |own: &Findings, trusting, foreign| gaps(&page(own, trusting, foreign));
     assert_eq!(page(&all, 1, 0), ["nothing was found in a library that is not ours: let it run longer"]);
     let mut some = all.clone();
     some.faults.remove(&Act::Hold);
@@ -61,7 +65,7 @@ fn a_page_is_not_without_any_fault_nor_without_an_overlap_elsewhere() {
 fn kills_are_told_by_what_the_servers_keep() {
     let faults = BTreeMap::from([(Act::Kill, 3), (Act::Wipe, 1)]);
     let kills = BTreeMap::from([(Memory::None, 1), (Memory::AofEverysec, 2)]);
-    let rows = [row(Subject::Quorlock, Bound::Within, Findings { faults, kills, ..Findings::default() })];
+    let rows = [row(Subject::Quorlock, Series::Within, Findings { faults, kills, ..Findings::default() })];
     let mut page = String::new();
     super::faults(&mut page, &rows);
     let rows: Vec<&str> = page.lines().filter(|line| line.contains("kill")).collect();

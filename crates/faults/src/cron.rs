@@ -1,0 +1,45 @@
+//! Tries the crontab recipe of the README in every case that once broke it, and writes down what happened.
+
+mod case;
+mod crontab;
+mod page;
+
+use std::path::Path;
+
+use crate::Failure;
+use crate::fleet::Programs;
+use crate::interrupt::Interrupt;
+use case::CASES;
+use crontab::Crontab;
+
+pub use case::{Case, Claim};
+pub use crontab::Outcome;
+pub use page::{CaseResult, page};
+
+/// Plays every case, and tells each result when it is there.
+///
+/// # Errors
+/// When a server or a process cannot be started.
+///
+/// # Panics
+/// When a server cannot be brought back, or does not obey.
+pub fn try_all(
+    programs: &Programs,
+    histories: &Path,
+    interrupt: &Interrupt,
+    tell: impl Fn(&CaseResult),
+) -> Result<Vec<CaseResult>, Failure> {
+    let mut results = Vec::new();
+    for (number, case) in CASES.iter().enumerate() {
+        if interrupt.is_set() {
+            break;
+        }
+        let history = histories.join(format!("cron-{number}.jsonl"));
+        let mut crontab = Crontab::start(programs, &history, case.environment, interrupt)?;
+        (case.play)(&mut crontab)?;
+        let result = CaseResult { case, outcome: crontab.finish()? };
+        tell(&result);
+        results.push(result);
+    }
+    Ok(results)
+}

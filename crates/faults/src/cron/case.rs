@@ -1,0 +1,307 @@
+//! The cases, each with what is done and what must be true afterwards.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use quorlock_testkit::RedisServer;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::crontab::{Crontab, Outcome, SHORT, TTL};
+use crate::Failure;
+use crate::operation::{attach_replica, back_up};
+use crate::series::{LOST, NO_QUORUM};
+
+/// The exit code for settings that cannot be used.
+const CONFIG: i32 = 78;
+/// A report that takes longer than a ttl.
+const LONG: Duration = Duration::from_secs(9);
+/// A report that would not end while a case lasts.
+const ENDLESS: Duration = Duration::from_secs(120);
+/// How long a case waits for the first report.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the others have to take over after an operation: several times the ttl and the quarantine.
+const TAKEOVER: Duration = Duration::from_secs(40);
+
+/// One case.
+pub struct Case {
+    /// Its name.
+    pub title: &'static str,
+    /// What is done.
+    pub done: &'static str,
+    /// Environment variables of the crontab.
+    pub(super) environment: &'static [(&'static str, &'static str)],
+    pub(super) play: fn(&mut Crontab<'_>) -> Result<(), Failure>,
+    /// What must be true.
+    pub claims: &'static [Claim],
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.title)
+    }
+}
+
+/// Something that must be true of an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// No two reports run at a time.
+    NoOverlap,
+    /// Fences are in the order of the leases.
+    FencesIncrease,
+    /// Every run exits with 0.
+    AllSucceed,
+    /// Reports go on after the operation.
+    GoesOn,
+    /// The next report begins sooner than a ttl after the operation.
+    GoesOnWithinTtl,
+    /// Every report has run to its end.
+    AllComplete,
+    /// No report begins after the operation.
+    NoReport,
+    /// Every run that began after the operation exits with this code.
+    AllExit(i32),
+    /// No message advises to use `nodes init`.
+    NoInitAdvice,
+}
+
+impl Claim {
+    /// Whether it is true of this outcome.
+    pub fn holds(self, outcome: &Outcome) -> bool {
+        let Outcome { ends, found, after, takeover, .. } = outcome;
+        match self {
+            Self::NoOverlap => found.overlaps == 0,
+            Self::FencesIncrease => found.disorder == 0,
+            Self::AllSucceed => ends.iter().all(|end| end.code == Some(0)),
+            Self::GoesOn => *after > 0,
+            Self::GoesOnWithinTtl => takeover.is_some_and(|takeover| takeover < TTL),
+            Self::AllComplete => found.runs_with(LOST) == 0 && found.killed == 0 && found.broken == 0,
+            Self::NoReport => *after == 0,
+            Self::AllExit(code) => !ends.is_empty() && ends.iter().all(|end| end.code == Some(code)),
+            Self::NoInitAdvice => !ends.iter().any(|end| end.messages.contains("nodes init")),
+        }
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoOverlap => "no two reports run at a time",
+            Self::FencesIncrease => "a later report has a higher fence",
+            Self::AllSucceed => "every run exits with 0",
+            Self::GoesOn => "reports go on after the operation",
+            Self::GoesOnWithinTtl => "the next report begins within a ttl",
+            Self::AllComplete => "every report runs to its end",
+            Self::NoReport => "no report begins after the operation",
+            Self::AllExit(code) => return write!(f, "every run exits with {code}"),
+            Self::NoInitAdvice => "no message advises `nodes init`",
+        })
+    }
+}
+
+const UNHARMED: &[Claim] =
+    &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::AllComplete, Claim::GoesOn];
+const TAKEN_OVER: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::GoesOn];
+const GUARD_ONLY: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::AllComplete];
+/// Nobody is left who could stop the command: two may run, and the fence tells them apart.
+const FENCED: &[Claim] = &[Claim::FencesIncrease, Claim::GoesOn];
+
+macro_rules! case {
+    ($title:literal, $done:literal, $claims:expr, $play:expr) => {
+        case!($title, $done, &[], $claims, $play)
+    };
+    ($title:literal, $done:literal, $environment:expr, $claims:expr, $play:expr) => {
+        Case { title: $title, done: $done, environment: $environment, play: $play, claims: $claims }
+    };
+}
+
+/// All cases.
+pub(super) static CASES: [Case; 17] = [
+    case!("nothing special", "Nothing is done.", UNHARMED, |crontab| {
+        crontab.ticks(2, SHORT)?;
+        crontab.mark();
+        crontab.ticks(2, SHORT)
+    }),
+    case!("backup of two nodes", "`redis-cli --rdb` of two of three nodes while a report runs.", UNHARMED, |crontab| {
+        begin(crontab, LONG)?;
+        crontab.mark();
+        crontab.servers[..2].iter().for_each(back_up);
+        crontab.ticks(8, SHORT)
+    }),
+    case!(
+        "first replica",
+        "A first replica attaches to two of three nodes while a report runs.",
+        UNHARMED,
+        |crontab| {
+            begin(crontab, LONG)?;
+            crontab.mark();
+            let replicas: Vec<_> = crontab.servers[..2].iter().map(attach_replica).collect();
+            crontab.ticks(8, SHORT)?;
+            drop(replicas);
+            Ok(())
+        }
+    ),
+    case!(
+        "restart of two nodes, short runs only",
+        "Two of three nodes restart and load their append-only files. No client stays connected.",
+        TAKEN_OVER,
+        |crontab| {
+            crontab.ticks(2, SHORT)?;
+            crontab.mark();
+            crontab.servers[..2].iter().for_each(RedisServer::restart);
+            crontab.tick_until_next(TAKEOVER)
+        }
+    ),
+    case!(
+        "two nodes lose all their data",
+        "Two of three nodes restart without their files. No majority knows the cluster any more, so an operator has to declare \
+         it again.",
+        &[Claim::NoOverlap, Claim::FencesIncrease, Claim::NoReport],
+        |crontab| {
+            crontab.ticks(2, SHORT)?;
+            crontab.mark();
+            crontab.servers[..2].iter().for_each(RedisServer::restart_empty);
+            crontab.ticks(5, SHORT)
+        }
+    ),
+    case!("kill -STOP of the wrapper", "The wrapper of a running report is stopped.", TAKEN_OVER, |crontab| {
+        signal(crontab, Signal::STOP, true, false)
+    }),
+    case!("kill -9 of the wrapper", "The wrapper of a running report is killed.", TAKEN_OVER, |crontab| {
+        signal(crontab, Signal::KILL, true, false)
+    }),
+    case!("kill -STOP of the guard", "The guard of a running report is stopped.", GUARD_ONLY, |crontab| {
+        signal(crontab, Signal::STOP, false, true)
+    }),
+    case!("kill -9 of the guard", "The guard of a running report is killed.", GUARD_ONLY, |crontab| {
+        signal(crontab, Signal::KILL, false, true)
+    }),
+    case!(
+        "kill -9 of the guard, then of the wrapper",
+        "The guard of a running report is killed, and its wrapper a second later.",
+        TAKEN_OVER,
+        |crontab| {
+            let (client, guard, _) = begin(crontab, ENDLESS)?;
+            crontab.mark();
+            let _ = kill_process(guard, Signal::KILL);
+            crontab.wait(Duration::from_secs(1))?;
+            crontab.fleet.kill(client)?;
+            crontab.tick_until_next(TAKEOVER)
+        }
+    ),
+    case!(
+        "kill -STOP of both",
+        "Wrapper and guard of a running report are stopped together. This breaks assumption A2: no process is left that \
+         could stop the command.",
+        FENCED,
+        |crontab| signal(crontab, Signal::STOP, true, true)
+    ),
+    case!(
+        "kill -9 of both",
+        "Wrapper and guard of a running report are killed together. The kernel kills the command itself; no process is left \
+         that could stop the command's own children.",
+        FENCED,
+        |crontab| signal(crontab, Signal::KILL, true, true)
+    ),
+    case!(
+        "empty settings",
+        "`QUORLOCK_NODES=\" \"` in the crontab.",
+        &[("QUORLOCK_NODES", " ")],
+        &[Claim::AllExit(CONFIG), Claim::NoReport],
+        |crontab| {
+            crontab.mark();
+            crontab.ticks(1, SHORT)
+        }
+    ),
+    case!(
+        "a node is unreachable",
+        "One of three nodes is down while a report runs, and stays down.",
+        UNHARMED,
+        |crontab| {
+            begin(crontab, LONG)?;
+            crontab.mark();
+            crontab.servers[0].kill();
+            crontab.ticks(7, SHORT)
+        }
+    ),
+    case!(
+        "two of three nodes are unreachable",
+        "Two of three nodes are down, and stay down.",
+        &[Claim::AllExit(NO_QUORUM), Claim::NoReport, Claim::NoInitAdvice],
+        |crontab| {
+            crontab.mark();
+            crontab.servers[..2].iter().for_each(RedisServer::kill);
+            crontab.ticks(2, SHORT)
+        }
+    ),
+    case!(
+        "a monitor",
+        "A dashboard is subscribed to everything (`PSUBSCRIBE *`) on every node.",
+        UNHARMED,
+        |crontab| {
+            crontab.monitor()?;
+            crontab.ticks(2, SHORT)?;
+            crontab.mark();
+            crontab.ticks(2, SHORT)
+        }
+    ),
+    case!(
+        "a monitor, and a waiter that died",
+        "The same, with `--wait 1m` instead of `--if-held skip`: the first waiter is killed, then the report ends, and the \
+         second waiter is next.",
+        &[Claim::NoOverlap, Claim::FencesIncrease, Claim::GoesOnWithinTtl],
+        |crontab| {
+            let waiting = ["run", "nightly-report", "--wait", "1m"];
+            crontab.monitor()?;
+            let begun = Instant::now();
+            begin(crontab, LONG)?;
+            let dead = crontab.fleet.start(1, &waiting, true, SHORT)?;
+            crontab.wait(Duration::from_secs(2))?;
+            crontab.fleet.start(2, &waiting, true, SHORT)?;
+            // So late that its place in the queue does not end before the report does.
+            crontab.wait(LONG.saturating_sub(SHORT + begun.elapsed()))?;
+            crontab.fleet.kill(dead)?;
+            crontab.until(LONG * 2, |crontab| crontab.fleet.holder().is_none())?;
+            crontab.mark();
+            crontab.until(TAKEOVER, |crontab| crontab.fleet.grants() > 1).map(drop)
+        }
+    ),
+];
+
+/// Starts the job on every host. Returns the run that got the lock, with its guard and its wrapper.
+fn begin(crontab: &mut Crontab<'_>, busy: Duration) -> Result<(u32, Pid, Pid), Failure> {
+    crontab.tick(busy)?;
+    crontab.until(PATIENCE, |crontab| crontab.fleet.holder().is_some())?;
+    let holder = crontab.fleet.holder().ok_or("no host got the lock")?;
+    let guard = holder.guard().ok_or("the run has no guard")?;
+    Ok((holder.client, guard, holder.wrapper()))
+}
+
+/// Sends a signal to the wrapper or the guard of a running report, or to both, and lets cron go on. A process that was
+/// stopped is continued in the end.
+fn signal(crontab: &mut Crontab<'_>, signal: Signal, to_wrapper: bool, to_guard: bool) -> Result<(), Failure> {
+    let (client, guard, wrapper) = begin(crontab, if to_wrapper { ENDLESS } else { LONG })?;
+    crontab.mark();
+    if to_guard {
+        kill_process(guard, signal)?;
+    }
+    if to_wrapper && signal == Signal::KILL {
+        crontab.fleet.kill(client)?;
+    } else if to_wrapper {
+        kill_process(wrapper, signal)?;
+    }
+    if to_wrapper {
+        crontab.tick_until_next(TAKEOVER)?;
+        // Long enough to see two reports at a time.
+        crontab.ticks(1, SHORT)?;
+    } else {
+        crontab.ticks(6, SHORT)?;
+    }
+    if signal == Signal::STOP {
+        for process in [guard, wrapper] {
+            // It may have ended meanwhile.
+            let _ = kill_process(process, Signal::CONT);
+        }
+        crontab.wait(Duration::from_secs(1))?;
+    }
+    Ok(())
+}

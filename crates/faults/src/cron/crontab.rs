@@ -1,0 +1,193 @@
+//! Three hosts with the same crontab, on a cluster of three servers.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock_testkit::{Aof, RedisServer};
+use tempfile::TempDir;
+
+use crate::Failure;
+use crate::clock;
+use crate::fleet::{End, Fleet, Programs};
+use crate::history::{History, Record};
+use crate::interrupt::Interrupt;
+use crate::judge::Findings;
+use crate::operation::quick_replication;
+use crate::plan::Bound;
+use crate::register::Register;
+use crate::schedule::LOOK;
+
+/// The number of hosts.
+pub(super) const HOSTS: usize = 3;
+/// The time between two starts of the job: cron's ten minutes, made short.
+pub(super) const PERIOD: Duration = Duration::from_secs(2);
+/// The ttl, and the longest that the cluster allows.
+pub(super) const TTL: Duration = Duration::from_secs(6);
+/// The arguments of the README's line, with a shorter `--min-hold`.
+pub(super) const LINE: [&str; 6] = ["run", "nightly-report", "--if-held", "skip", "--min-hold", "1s"];
+/// A report that takes a moment.
+pub(super) const SHORT: Duration = Duration::from_millis(200);
+/// How long runs may take to end when the case is over.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The hosts and the servers of one case.
+pub(super) struct Crontab<'a> {
+    /// The nodes.
+    pub(super) servers: Vec<RedisServer>,
+    /// The runs of all hosts.
+    pub(super) fleet: Fleet,
+    interrupt: &'a Interrupt,
+    history: Arc<History>,
+    // It serves until it is dropped.
+    _register: Register,
+    _config: TempDir,
+    monitors: Vec<TcpStream>,
+    outcome: Outcome,
+    marked: Option<Instant>,
+    grants_at_mark: usize,
+}
+
+/// What happened in a case.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// How often cron started the job on every host.
+    pub ticks: usize,
+    /// All runs that ended by themselves.
+    pub ends: Vec<End>,
+    /// Reports that began before the operation.
+    pub before: usize,
+    /// Reports that began after it.
+    pub after: usize,
+    /// The time from the operation to the next report that began.
+    pub takeover: Option<Duration>,
+    /// What the judge of the history found.
+    pub found: Findings,
+}
+
+impl<'a> Crontab<'a> {
+    /// Starts the servers, and makes them a cluster as the README says.
+    pub(super) fn start(
+        programs: &Programs,
+        history: &Path,
+        environment: &[(&str, &str)],
+        interrupt: &'a Interrupt,
+    ) -> Result<Self, Failure> {
+        let servers = quick_replication(RedisServer::builder().aof(Aof::Everysec)).start_many(3);
+        let config = TempDir::with_prefix("quorlock-cron-")?;
+        let file = config.path().join("config.toml");
+        let nodes: Vec<String> = servers.iter().map(|server| format!("{:?}", server.url())).collect();
+        let ttl = TTL.as_secs();
+        let text = format!(
+            "nodes = [{}]\nttl = \"{ttl}s\"\nmax_ttl = \"{ttl}s\"\nsigma = \"1s\"\nbackstep = \"1s\"\nkill_grace = \"500ms\"\n",
+            nodes.join(", ")
+        );
+        fs::write(&file, text)?;
+        let history = Arc::new(History::create(history)?);
+        let register = Register::start(Arc::clone(&history))?;
+        let mut settings = vec![("QUORLOCK_CONFIG".to_owned(), file.display().to_string())];
+        let addr = register.addr().to_string();
+        let founder = Fleet::new(programs.clone(), Arc::clone(&history), addr.clone(), settings.clone())?;
+        founder.call(0, &["nodes", "init", "--yes"])?;
+        settings.extend(environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let fleet = Fleet::new(programs.clone(), Arc::clone(&history), addr, settings)?;
+        Ok(Self {
+            servers,
+            fleet,
+            interrupt,
+            history,
+            _register: register,
+            _config: config,
+            monitors: Vec::new(),
+            outcome: Outcome::default(),
+            marked: None,
+            grants_at_mark: 0,
+        })
+    }
+
+    /// Starts the job on every host, as cron does, and lets a period pass.
+    pub(super) fn tick(&mut self, busy: Duration) -> Result<(), Failure> {
+        self.outcome.ticks += 1;
+        for host in 0..HOSTS {
+            self.fleet.start(host, &LINE, false, busy)?;
+        }
+        self.wait(PERIOD)
+    }
+
+    /// Ticks this often.
+    pub(super) fn ticks(&mut self, count: usize, busy: Duration) -> Result<(), Failure> {
+        (0..count).try_for_each(|_| self.tick(busy))
+    }
+
+    /// Ticks until a report begins after the mark, or the time is over.
+    pub(super) fn tick_until_next(&mut self, limit: Duration) -> Result<(), Failure> {
+        let begun = Instant::now();
+        while self.outcome.takeover.is_none() && begun.elapsed() < limit && !self.interrupt.is_set() {
+            self.tick(SHORT)?;
+        }
+        Ok(())
+    }
+
+    /// Lets time pass.
+    pub(super) fn wait(&mut self, length: Duration) -> Result<(), Failure> {
+        let end = Instant::now() + length;
+        self.until(length, |_| Instant::now() >= end).map(drop)
+    }
+
+    /// Waits for a condition. Returns whether it came true in time.
+    pub(super) fn until(&mut self, limit: Duration, mut is_true: impl FnMut(&Self) -> bool) -> Result<bool, Failure> {
+        let begun = Instant::now();
+        loop {
+            self.look()?;
+            if is_true(self) {
+                return Ok(true);
+            }
+            if begun.elapsed() >= limit || self.interrupt.is_set() {
+                return Ok(false);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn look(&mut self) -> Result<(), Failure> {
+        self.outcome.ends.extend(self.fleet.reap()?);
+        if let Some(marked) = self.marked.filter(|_| self.outcome.takeover.is_none())
+            && self.fleet.grants() > self.grants_at_mark
+        {
+            self.outcome.takeover = Some(marked.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Says that the operation happens now: later reports count as after it.
+    pub(super) fn mark(&mut self) {
+        self.marked = Some(Instant::now());
+        self.grants_at_mark = self.fleet.grants();
+    }
+
+    /// Subscribes to everything on every node, as a dashboard does.
+    pub(super) fn monitor(&mut self) -> Result<(), Failure> {
+        for server in &self.servers {
+            let mut stream = TcpStream::connect(server.addr())?;
+            stream.write_all(b"PSUBSCRIBE *\r\n")?;
+            self.monitors.push(stream);
+        }
+        Ok(())
+    }
+
+    /// Lets every run end, and judges the history.
+    pub(super) fn finish(mut self) -> Result<Outcome, Failure> {
+        self.history.note(Record::Healed { at: clock::now() });
+        let grants = self.fleet.grants();
+        let interrupt = self.interrupt;
+        self.outcome.ends.extend(self.fleet.finish(|calm| calm < PATIENCE && !interrupt.is_set())?);
+        let before = if self.marked.is_some() { self.grants_at_mark } else { grants };
+        (self.outcome.before, self.outcome.after) = (before, grants - before);
+        self.outcome.found = Findings::of(Bound::Beyond, &self.history.finish()?);
+        Ok(self.outcome)
+    }
+}

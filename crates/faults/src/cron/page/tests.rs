@@ -1,0 +1,76 @@
+use std::time::Duration;
+
+use super::*;
+use crate::cron::case::CASES;
+use crate::fleet::End;
+use crate::judge::Findings;
+
+fn end(code: i32, messages: &str) -> End {
+    End { client: 0, host: 0, code: Some(code), messages: messages.into() }
+}
+
+fn case(title: &str) -> &'static Case {
+    CASES.iter().find(|case| case.title == title).expect("there is such a case")
+}
+
+fn machine() -> Machine {
+    Machine { date: "2026-11-18".into(), commit: "abc".into(), server: "Redis".into(), system: "Linux".into() }
+}
+
+#[test]
+fn a_case_holds_only_if_all_of_its_claims_do() {
+    let ends = vec![end(0, ""), end(0, "")];
+    let good = Outcome { ends, after: 1, ..Outcome::default() };
+    let result = |outcome| CaseResult { case: case("backup of two nodes"), outcome };
+    assert!(result(good.clone()).is_good());
+    let overlap = Findings { overlaps: 1, ..Findings::default() };
+    let lost = Findings { runs: [(79, 1)].into(), ..Findings::default() };
+    let killed = vec![end(79, "quorlock: lost")];
+    for bad in [
+        Outcome { found: overlap, ..good.clone() },
+        Outcome { found: lost, ..good.clone() },
+        Outcome { ends: killed, ..good.clone() },
+        Outcome { after: 0, ..good },
+    ] {
+        assert!(!result(bad.clone()).is_good(), "{bad:?}");
+    }
+}
+
+#[test]
+fn an_outage_must_not_be_answered_with_advice_to_discard_leases() {
+    let outcome = |text| Outcome { ends: vec![end(69, text)], ..Outcome::default() };
+    let result = |text| CaseResult { case: case("two of three nodes are unreachable"), outcome: outcome(text) };
+    assert!(result("quorlock: 2 of 3 nodes are unreachable").is_good());
+    assert!(!result("quorlock: no quorum; try quorlock nodes init").is_good());
+}
+
+#[test]
+fn a_job_without_nodes_must_not_run() {
+    let result = |code, after| CaseResult {
+        case: case("empty settings"),
+        outcome: Outcome { ends: vec![end(code, "")], after, ..Outcome::default() },
+    };
+    assert!(result(78, 0).is_good());
+    assert!(!result(0, 1).is_good());
+}
+
+#[test]
+fn the_page_tells_each_case_with_its_claims_and_messages() {
+    let ends = vec![end(0, "skipped"), end(69, "quorlock: no quorum\n")];
+    let takeover = Some(Duration::from_millis(1_250));
+    let outcome = Outcome { ticks: 3, ends, before: 1, after: 2, takeover, found: Findings::default() };
+    let text = page(&machine(), &[CaseResult { case: case("backup of two nodes"), outcome }]);
+    for part in [
+        "| backup of two nodes | **fails**: every run exits with 0 |",
+        "## Backup of two nodes",
+        "- no two reports run at a time: holds",
+        "- every run exits with 0: **fails**",
+        "1 with 0, 1 with 69",
+        "1 before the operation, 2 after",
+        "began 1.2 s after",
+        "```\nquorlock: no quorum\n```",
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    assert!(!text.contains("skipped"));
+}

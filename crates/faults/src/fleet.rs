@@ -1,0 +1,311 @@
+//! Real `quorlock run` processes on several hosts, each of which is a state folder of its own.
+
+mod family;
+
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use quorlock_testkit::{mortal_command, spawn};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::Failure;
+use crate::clock;
+use crate::command::{Job, TURN};
+use crate::history::{Event, History, Record};
+use crate::schedule::LOOK;
+use crate::task::NAMES;
+
+/// Starts the command in the background of a shell: it is a grandchild of the wrapper, as most work of a script is.
+const SCRIPT: &str = r#""$0" command "$1" & wait $!"#;
+
+/// The programs that a fleet consists of.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The command line tool.
+    pub quorlock: PathBuf,
+    /// This harness, which is the command of every run.
+    pub harness: PathBuf,
+}
+
+impl Programs {
+    /// The `quorlock` that was built beside the harness.
+    ///
+    /// # Errors
+    /// When it was not built.
+    pub fn beside(harness: &Path) -> Result<Self, Failure> {
+        let quorlock = harness.with_file_name("quorlock");
+        if !quorlock.is_file() {
+            let advice = "build it: cargo build --package quorlock-cli, with --release if the harness is";
+            return Err(format!("{} is missing; {advice}", quorlock.display()).into());
+        }
+        Ok(Self { quorlock, harness: harness.into() })
+    }
+}
+
+/// Runs of `quorlock run`. Dropping it kills all of them.
+#[derive(Debug)]
+pub struct Fleet {
+    programs: Programs,
+    history: Arc<History>,
+    register: String,
+    folder: TempDir,
+    settings: Vec<(String, String)>,
+    started: u32,
+    runs: Vec<Run>,
+    grants: Arc<AtomicUsize>,
+    listeners: Vec<JoinHandle<()>>,
+}
+
+/// One `quorlock run`, from its start to its end.
+#[derive(Debug)]
+pub struct Run {
+    /// Its number.
+    pub client: u32,
+    /// The host that it runs on.
+    pub host: usize,
+    child: Child,
+    messages: PathBuf,
+    is_working: Arc<AtomicBool>,
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The number of the run.
+    pub client: u32,
+    /// The host that it ran on.
+    pub host: usize,
+    /// The exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// What it wrote to its standard error.
+    pub messages: String,
+}
+
+impl Fleet {
+    /// A fleet without runs. `settings` are environment variables of every run.
+    ///
+    /// # Errors
+    /// When there is no room for its folder.
+    pub fn new(
+        programs: Programs,
+        history: Arc<History>,
+        register: String,
+        settings: Vec<(String, String)>,
+    ) -> io::Result<Self> {
+        let folder = TempDir::with_prefix("quorlock-fleet-")?;
+        let (runs, listeners, grants) = (Vec::new(), Vec::new(), Arc::default());
+        Ok(Self { programs, history, register, folder, settings, started: 0, runs, grants, listeners })
+    }
+
+    /// Starts `quorlock run` on a host, with these arguments before the command, which works for `busy`.
+    ///
+    /// A run that waits is starved if it never gets the lock; one that does not wait just ends.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(&mut self, host: usize, args: &[&str], waits: bool, busy: Duration) -> Result<u32, Failure> {
+        let client = self.started;
+        self.started += 1;
+        let busy_ms = busy.as_millis() as u64;
+        let job = Job { client, register: self.register.clone(), busy_ms, stop_file: self.stop_file() };
+        let messages = self.folder.path().join(format!("messages-{client}"));
+        let mut command = self.command(host)?;
+        command.args(args).args(["--", "sh", "-c", SCRIPT]).arg(&self.programs.harness);
+        command.arg(serde_json::to_string(&job)?);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&messages)?);
+        let asked =
+            Record::Client { client, event: Event::Asked { turn: TURN, name: NAMES[0].into(), at: clock::now() } };
+        let mut child = spawn(command)?;
+        let is_working = Arc::new(AtomicBool::new(false));
+        let asked = if waits {
+            self.history.note(asked);
+            None
+        } else {
+            Some(asked)
+        };
+        if let Some(output) = child.stdout.take() {
+            let listener = Listener {
+                client,
+                history: Arc::clone(&self.history),
+                is_working: Arc::clone(&is_working),
+                grants: Arc::clone(&self.grants),
+            };
+            self.listeners.push(thread::spawn(move || listener.listen(asked, output)));
+        }
+        self.runs.push(Run { client, host, child, messages, is_working });
+        Ok(client)
+    }
+
+    /// Calls `quorlock` on a host with these arguments.
+    ///
+    /// # Errors
+    /// When it cannot be started, or does not succeed.
+    pub fn call(&self, host: usize, args: &[&str]) -> Result<(), Failure> {
+        let output = self.command(host)?.args(args).stdin(Stdio::null()).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() { Ok(()) } else { Err(format!("quorlock {args:?}: {said}").into()) }
+    }
+
+    /// `quorlock` on a host. Nothing of the harness's own environment reaches it.
+    fn command(&self, host: usize) -> io::Result<Command> {
+        let home = self.folder.path().join(format!("host-{host}"));
+        fs::create_dir_all(&home)?;
+        let mut command = mortal_command(self.programs.quorlock.as_os_str());
+        for (variable, _) in std::env::vars_os() {
+            if variable.to_str().is_some_and(|name| name.starts_with("QUORLOCK_")) {
+                command.env_remove(variable);
+            }
+        }
+        command
+            .env("HOME", &home)
+            .env("XDG_STATE_HOME", home.join("state"))
+            .env("XDG_CONFIG_HOME", home.join("config"));
+        // Ctrl-C is for the harness alone.
+        command.envs(self.settings.iter().map(|(name, value)| (name, value))).process_group(0);
+        Ok(command)
+    }
+
+    fn stop_file(&self) -> PathBuf {
+        self.folder.path().join("stop")
+    }
+
+    /// Notes the runs that have ended, and returns them.
+    ///
+    /// # Errors
+    /// When a process cannot be waited for.
+    pub fn reap(&mut self) -> io::Result<Vec<End>> {
+        let mut ends = Vec::new();
+        let mut place = 0;
+        while place < self.runs.len() {
+            let Some(status) = self.runs[place].child.try_wait()? else {
+                place += 1;
+                continue;
+            };
+            let Run { client, host, messages, .. } = self.runs.swap_remove(place);
+            let end = End { client, host, code: status.code(), messages: fs::read_to_string(messages)? };
+            let message = end.messages.lines().next().unwrap_or_default().to_owned();
+            match end.code {
+                Some(code) => self.history.note(Record::Ran { at: clock::now(), client, code, message }),
+                None => self.history.note(Record::Broken { client, why: status.to_string() }),
+            }
+            ends.push(end);
+        }
+        Ok(ends)
+    }
+
+    /// The runs that have not ended.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// How many commands have begun.
+    pub fn grants(&self) -> usize {
+        self.grants.load(Ordering::SeqCst)
+    }
+
+    /// A run whose command is at work.
+    pub fn holder(&self) -> Option<&Run> {
+        self.runs.iter().find(|run| run.is_working.load(Ordering::SeqCst))
+    }
+
+    /// Ends a wrapper by SIGKILL, also when it is stopped. Its command, and its guard, are left to themselves.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn kill(&mut self, client: u32) -> io::Result<()> {
+        let Some(place) = self.runs.iter().position(|run| run.client == client) else { return Ok(()) };
+        let mut run = self.runs.swap_remove(place);
+        let at = clock::now();
+        run.child.kill()?;
+        run.child.wait()?;
+        self.history.note(Record::Killed { at, client });
+        Ok(())
+    }
+
+    /// Tells all commands to end, and waits for all runs as long as `is_time` says. Those that are left are killed.
+    ///
+    /// # Errors
+    /// When a process cannot be waited for.
+    pub fn finish(&mut self, mut is_time: impl FnMut(Duration) -> bool) -> Result<Vec<End>, Failure> {
+        File::create(self.stop_file())?;
+        let begun = Instant::now();
+        let mut ends = Vec::new();
+        while !self.runs.is_empty() && is_time(begun.elapsed()) {
+            thread::sleep(LOOK);
+            ends.extend(self.reap()?);
+        }
+        while let Some(run) = self.runs.first() {
+            let client = run.client;
+            self.kill(client)?;
+        }
+        // Commands end by themselves: they have seen the file, or find the register gone.
+        for listener in self.listeners.drain(..) {
+            let _ = listener.join();
+        }
+        Ok(ends)
+    }
+}
+
+impl Run {
+    /// The wrapper's process.
+    pub fn wrapper(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// The guard's process.
+    pub fn guard(&self) -> Option<Pid> {
+        family::guard_of(self.child.id())
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for run in &mut self.runs {
+            if let Some(guard) = run.guard() {
+                // A guard that is stopped could not end its command.
+                let _ = kill_process(guard, Signal::CONT);
+            }
+            let _ = run.child.kill();
+            let _ = run.child.wait();
+        }
+    }
+}
+
+struct Listener {
+    client: u32,
+    history: Arc<History>,
+    is_working: Arc<AtomicBool>,
+    grants: Arc<AtomicUsize>,
+}
+
+impl Listener {
+    /// Notes all that the command tells, and before that its wrapper's wish, if it was not noted.
+    fn listen(&self, asked: Option<Record>, output: ChildStdout) {
+        let mut asked = asked;
+        // The last line of a command that was killed may be cut short.
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let Ok(event) = serde_json::from_str::<Event>(&line) else { break };
+            if let Some(asked) = asked.take() {
+                self.history.note(asked);
+            }
+            match event {
+                Event::Granted { .. } => {
+                    self.is_working.store(true, Ordering::SeqCst);
+                    self.grants.fetch_add(1, Ordering::SeqCst);
+                }
+                Event::Released { .. } => self.is_working.store(false, Ordering::SeqCst),
+                _ => {}
+            }
+            self.history.note(Record::Client { client: self.client, event });
+        }
+        self.is_working.store(false, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,76 @@
+//! The kinds of episodes, and the bar that each is judged by.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::judge::Findings;
+use crate::plan::Bound;
+
+/// Exit code of `quorlock run` when no majority of the nodes could vote.
+pub const NO_QUORUM: i32 = 69;
+/// Exit code of `quorlock run` when the lock is held.
+pub const HELD: i32 = 75;
+/// Exit code of `quorlock run` when the lock was lost during the run.
+pub const LOST: i32 = 79;
+
+/// A kind of episode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "harness", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum Series {
+    /// Clients of the library, and faults that keep the assumptions.
+    Within,
+    /// Clients of the library, and faults that break A1 or A2.
+    Beyond,
+    /// `quorlock run`, while the nodes are backed up and replicas come and go. No lock may be lost.
+    Operations,
+    /// `quorlock run`, while wrappers and guards are stopped and killed.
+    Processes,
+    /// `quorlock run`, while wrapper and guard are stopped together. Breaks A2.
+    Stopped,
+    /// Short `quorlock run --no-wait` alone, while a majority of the nodes restarts.
+    Restarts,
+    /// Clients of the library behind a sentinel that restarts or falls silent, and a planned failover.
+    Sentinel,
+}
+
+impl Series {
+    /// All of them, in the order in which they are played.
+    pub const ALL: [Self; 7] =
+        [Self::Within, Self::Beyond, Self::Operations, Self::Processes, Self::Stopped, Self::Restarts, Self::Sentinel];
+
+    /// Those that other lock libraries can be put through as well.
+    pub const SHARED: [Self; 2] = [Self::Within, Self::Beyond];
+
+    /// Whether its clients are processes of `quorlock run`.
+    pub fn runs_commands(self) -> bool {
+        matches!(self, Self::Operations | Self::Processes | Self::Stopped | Self::Restarts)
+    }
+
+    /// Whether the assumptions of the guarantees hold. A failover of a sentinel's master may lose locks.
+    pub fn bound(self) -> Bound {
+        match self {
+            Self::Within | Self::Operations | Self::Processes | Self::Restarts => Bound::Within,
+            Self::Beyond | Self::Stopped | Self::Sentinel => Bound::Beyond,
+        }
+    }
+
+    /// Counts what this series forbids.
+    pub fn violations(self, found: &Findings) -> usize {
+        let always = found.violations(self.bound());
+        match self {
+            Self::Within | Self::Beyond | Self::Processes | Self::Stopped => always,
+            Self::Operations => always + found.runs_with(LOST) + found.runs_with(NO_QUORUM),
+            Self::Restarts => always + found.stuck,
+            Self::Sentinel => always + found.outlasting + found.starved,
+        }
+    }
+}
+
+/// `operations`.
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}

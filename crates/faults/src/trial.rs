@@ -1,0 +1,215 @@
+//! Episodes of ordinary operations. Each has three nodes and the real `quorlock run`, or a sentinel and clients of the library.
+
+mod sentinel;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Failure;
+use crate::clock;
+use crate::episode::declare;
+use crate::fleet::{Fleet, Programs};
+use crate::history::{History, Record};
+use crate::interrupt::Interrupt;
+use crate::plan::{Act, Deed, Plan, Target};
+use crate::register::Register;
+use crate::schedule::{LOOK, Scene, carry_out};
+use crate::series::Series;
+use crate::stage::Stage;
+use crate::task::{BACKSTEP, NAMES, NODE_DEADLINE, SIGMA};
+
+pub use sentinel::{HEARTBEAT, play as play_sentinel};
+
+/// The lease length of every run, and the longest that the cluster allows.
+pub const TTL: Duration = Duration::from_secs(4);
+/// The time between SIGTERM and SIGKILL for a command.
+const KILL_GRACE: Duration = Duration::from_millis(200);
+/// The number of hosts.
+const HOSTS: usize = 4;
+/// How long a deed waits for somebody to hold the lock.
+const HOLDER_PATIENCE: Duration = Duration::from_secs(20);
+/// Runs that wait for longer than this with all faults over are starved, and a fleet without a grant is stuck.
+const CALM: Duration = Duration::from_secs(30);
+
+/// Carries out the plan of a series other than [`Series::Sentinel`], and returns all that was said and done. It is in the
+/// file, too.
+///
+/// # Errors
+/// When something cannot be started, or the file cannot be written.
+///
+/// # Panics
+/// When a server cannot be brought back, or does not obey.
+pub fn play(
+    series: Series,
+    plan: &Plan,
+    programs: &Programs,
+    path: &Path,
+    interrupt: &Interrupt,
+) -> Result<Vec<Record>, Failure> {
+    let history = Arc::new(History::create(path)?);
+    let stage = Stage::start(plan);
+    declare(&stage, TTL, TTL)?;
+    let register = Register::start(Arc::clone(&history))?;
+    let addr = register.addr().to_string();
+    let fleet = Fleet::new(programs.clone(), Arc::clone(&history), addr, settings(&stage.addrs()))?;
+    let mut hosts = Hosts {
+        stage,
+        fleet,
+        habit: Habit::of(series),
+        next: vec![Instant::now(); HOSTS],
+        dice: Rng::with_seed(plan.seed),
+        stopped: Vec::new(),
+    };
+    carry_out(plan, &mut hosts, &history, interrupt)?;
+    history.note(Record::Healed { at: clock::now() });
+    hosts.finish(interrupt)?;
+    drop(hosts);
+    Ok(history.finish()?)
+}
+
+/// The settings of `quorlock`, as environment variables.
+pub(crate) fn settings(nodes: &[std::net::SocketAddr]) -> Vec<(String, String)> {
+    let nodes: Vec<String> = nodes.iter().map(|addr| format!("redis://{addr}")).collect();
+    let millis = |length: Duration| format!("{}ms", length.as_millis());
+    let settings = [
+        ("NODES", nodes.join(",")),
+        ("TTL", millis(TTL)),
+        ("MAX_TTL", millis(TTL)),
+        ("SIGMA", millis(SIGMA)),
+        ("BACKSTEP", millis(BACKSTEP)),
+        ("KILL_GRACE", millis(KILL_GRACE)),
+        ("NODE_DEADLINE", millis(NODE_DEADLINE)),
+    ];
+    settings.map(|(name, value)| (format!("QUORLOCK_{name}"), value)).into()
+}
+
+/// How hosts use the lock.
+#[derive(Clone, Copy, Debug)]
+struct Habit {
+    /// Whether a run waits for the lock, or gives up when it is held.
+    waits: bool,
+    /// How long a command works, in milliseconds.
+    busy_ms: (u64, u64),
+    /// The pause between two runs of a host, in milliseconds.
+    rest_ms: (u64, u64),
+}
+
+impl Habit {
+    fn of(series: Series) -> Self {
+        match series {
+            Series::Restarts => Self { waits: false, busy_ms: (20, 200), rest_ms: (200, 800) },
+            // Longer than a ttl: a command that outlives its lease is seen.
+            Series::Processes => Self { waits: true, busy_ms: (3_000, 12_000), rest_ms: (0, 200) },
+            Series::Stopped => Self { waits: true, busy_ms: (12_000, 14_000), rest_ms: (0, 200) },
+            _ => Self { waits: true, busy_ms: (100, 4_000), rest_ms: (0, 200) },
+        }
+    }
+}
+
+struct Hosts {
+    stage: Stage,
+    fleet: Fleet,
+    habit: Habit,
+    /// When each host starts its next run, if it has none.
+    next: Vec<Instant>,
+    dice: Rng,
+    /// The processes that each deed has stopped.
+    stopped: Vec<(Deed, Vec<Pid>)>,
+}
+
+impl Scene for Hosts {
+    fn begin(&mut self, deed: &Deed) -> Result<bool, Failure> {
+        if deed.target != Target::Holder {
+            self.stage.begin(deed);
+            return Ok(true);
+        }
+        let Some((client, wrapper, guard)) = self.target(deed)? else { return Ok(false) };
+        let stop: &[Pid] = match deed.act {
+            Act::StopWrapper => &[wrapper],
+            Act::StopGuard => guard.as_slice(),
+            Act::StopBoth => &[wrapper].into_iter().chain(guard).collect::<Vec<_>>(),
+            _ => &[],
+        };
+        signal_all(stop, Signal::STOP);
+        self.stopped.push((*deed, stop.into()));
+        if matches!(deed.act, Act::KillGuard | Act::KillGuardThenWrapper) {
+            signal_all(guard.as_slice(), Signal::KILL);
+        }
+        thread::sleep(Duration::from_millis(deed.amount));
+        if matches!(deed.act, Act::KillWrapper | Act::KillGuardThenWrapper) {
+            self.fleet.kill(client)?;
+        }
+        Ok(true)
+    }
+
+    fn end(&mut self, deed: &Deed) -> Result<(), Failure> {
+        if deed.target != Target::Holder {
+            self.stage.end(deed);
+        }
+        if let Some(place) = self.stopped.iter().position(|(other, _)| other == deed) {
+            signal_all(&self.stopped.swap_remove(place).1, Signal::CONT);
+        }
+        Ok(())
+    }
+
+    /// Every host has one run at a time.
+    fn tick(&mut self) -> Result<(), Failure> {
+        let habit = self.habit;
+        for end in self.fleet.reap()? {
+            let rest = self.dice.u64(habit.rest_ms.0..=habit.rest_ms.1);
+            self.next[end.host] = Instant::now() + Duration::from_millis(rest);
+        }
+        let way = if habit.waits { "--wait=10m" } else { "--no-wait" };
+        for host in 0..self.next.len() {
+            let is_idle = self.fleet.runs().iter().all(|run| run.host != host);
+            if is_idle && self.next[host] <= Instant::now() {
+                let busy = Duration::from_millis(self.dice.u64(habit.busy_ms.0..=habit.busy_ms.1));
+                self.fleet.start(host, &["run", NAMES[0], way], habit.waits, busy)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Hosts {
+    /// Waits for a run that holds the lock, with a guard if the deed needs one.
+    fn target(&mut self, deed: &Deed) -> Result<Option<(u32, Pid, Option<Pid>)>, Failure> {
+        let needs_guard = !matches!(deed.act, Act::StopWrapper | Act::KillWrapper);
+        let begun = Instant::now();
+        while begun.elapsed() < HOLDER_PATIENCE {
+            if let Some(holder) = self.fleet.holder() {
+                let guard = holder.guard();
+                if guard.is_some() || !needs_guard {
+                    return Ok(Some((holder.client, holder.wrapper(), guard)));
+                }
+            }
+            thread::sleep(LOOK);
+            self.tick()?;
+        }
+        Ok(None)
+    }
+
+    /// Short runs go on until one of them is granted the lock; then all runs end.
+    fn finish(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
+        let (begun, grants) = (Instant::now(), self.fleet.grants());
+        let is_time = || begun.elapsed() < CALM && !interrupt.is_set();
+        while !self.habit.waits && self.fleet.grants() == grants && is_time() {
+            thread::sleep(LOOK);
+            self.tick()?;
+        }
+        self.fleet.finish(|calm| calm < CALM && !interrupt.is_set())?;
+        Ok(())
+    }
+}
+
+/// A process that is gone needs no signal.
+fn signal_all(processes: &[Pid], signal: Signal) {
+    for process in processes {
+        let _ = kill_process(*process, signal);
+    }
+}

@@ -1,0 +1,101 @@
+//! Clients behind a sentinel that restarts or falls silent, and a planned failover.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock_testkit::{Proxy, Sentinels};
+
+use crate::Failure;
+use crate::clock;
+use crate::crew::Crew;
+use crate::history::{History, Record};
+use crate::interrupt::Interrupt;
+use crate::plan::{Act, CLIENTS, Deed, Plan};
+use crate::register::Register;
+use crate::schedule::{Scene, carry_out};
+use crate::subject::Program;
+
+/// How often the library looks at an idle node, and so how late it may notice a failover.
+pub const HEARTBEAT: Duration = quorlock::doors::HEARTBEAT;
+
+/// How long clients go on after the failover: the sentinel demotes the old master about ten seconds after it.
+const AFTERMATH: Duration = Duration::from_secs(14);
+/// How long the sentinel may take to see a replica that it could promote.
+const FAILOVER_PATIENCE: Duration = Duration::from_secs(30);
+/// Clients that wait for longer than this after that are starved.
+const CALM: Duration = Duration::from_secs(30);
+
+/// Carries out the plan of [`Series::Sentinel`](crate::series::Series::Sentinel), and returns all that was said and done.
+///
+/// # Errors
+/// When something cannot be started, or the file cannot be written.
+pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) -> Result<Vec<Record>, Failure> {
+    let history = Arc::new(History::create(path)?);
+    let sentinels = Sentinels::builder().replicas(1).start();
+    // Clients listen to the first of two addresses. Both lead to the same sentinel, so that one can fall silent.
+    let first = Proxy::start(sentinels.sentinel.addr());
+    let url = sentinels.url_among(&[&first.addr().to_string()]);
+    let register = Register::start(Arc::clone(&history))?;
+    let sides = std::array::from_fn(|_| vec![url.clone()]);
+    let crew = Crew::new(program.clone(), Arc::clone(&history), sides, register.addr().to_string(), plan.seed);
+    let mut watched = Watched { sentinels, first, crew, history: &history };
+    watched.crew.board(CLIENTS)?;
+    carry_out(plan, &mut watched, &history, interrupt)?;
+    let begun = Instant::now();
+    while begun.elapsed() < AFTERMATH && !interrupt.is_set() {
+        thread::sleep(crate::schedule::LOOK);
+    }
+    history.note(Record::Healed { at: clock::now() });
+    watched.crew.finish(|calm| calm < CALM && !interrupt.is_set())?;
+    drop(watched);
+    Ok(history.finish()?)
+}
+
+struct Watched<'a> {
+    sentinels: Sentinels,
+    first: Proxy,
+    crew: Crew,
+    history: &'a History,
+}
+
+impl Scene for Watched<'_> {
+    fn begin(&mut self, deed: &Deed) -> Result<bool, Failure> {
+        match deed.act {
+            Act::RestartSentinel => self.sentinels.sentinel.restart(),
+            Act::SilenceSentinel => self.first.hold(true),
+            Act::FailOver => self.fail_over()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn end(&mut self, deed: &Deed) -> Result<(), Failure> {
+        if deed.act == Act::SilenceSentinel {
+            self.first.hold(false);
+        }
+        Ok(())
+    }
+}
+
+impl Watched<'_> {
+    /// A sentinel that has just started does not know the replica yet, and refuses.
+    fn fail_over(&self) -> Result<(), Failure> {
+        let url = self.sentinels.url();
+        let service = url.rsplit('/').next().unwrap_or_default();
+        let before = self.sentinels.master().port();
+        let begun = Instant::now();
+        while self.sentinels.sentinel.try_command(&["SENTINEL", "FAILOVER", service])?.as_str() != Some("OK") {
+            if begun.elapsed() > FAILOVER_PATIENCE {
+                return Err("the sentinel never promoted the replica".into());
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        while self.sentinels.master().port() == before {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.history.note(Record::Switched { at: clock::now() });
+        Ok(())
+    }
+}
