@@ -197,8 +197,8 @@ impl Client {
     /// lease was lost meanwhile.
     ///
     /// # Errors
-    /// [`ExtendError::Lost`] when no majority can have it any more: nothing revives it, and what is left of it is given
-    /// back. [`ExtendError::NoQuorum`] when too few nodes answered; it may still be held, until the end that was known before.
+    /// [`ExtendError::Lost`] when no majority can have it any more. That is final: this client releases what is left of it, and
+    /// does not extend it again. [`ExtendError::NoQuorum`] when too few nodes answered; it may still be held, until the end that was known before.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop an extension that is under way.
@@ -209,8 +209,11 @@ impl Client {
     /// Looks whether a majority of the nodes still has a lease that was handed over, and for how long at least. It
     /// changes nothing.
     ///
+    /// It tells how the nodes stand now. [`CheckError::Lost`] can be followed by a success while the client that acquired the
+    /// lease still gives it to nodes that did not have it, or its guard repairs it.
+    ///
     /// # Errors
-    /// [`CheckError::Lost`] when no majority can have it any more. [`CheckError::NoQuorum`] when too few nodes answered.
+    /// [`CheckError::Lost`] when no majority has it, or not for long enough to rely on. [`CheckError::NoQuorum`] when too few nodes answered.
     ///
     /// # Cancel safety
     /// It only looks.

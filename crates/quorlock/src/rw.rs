@@ -21,6 +21,9 @@ use crate::recipe::{Patience, Recipe, settings};
 /// `RwLock` value is one party, and so is a lease's task that borrows it: if it writes while it reads, it is told
 /// [`AcquireError::Upgrade`] rather than left to wait for itself. Clones are parties of their own: give each task one.
 ///
+/// A party that reads may read again: it gets another lease at once, with the same fence, also while a writer waits. A party
+/// whose reads always overlap keeps writers out.
+///
 /// A reader's fence is above those of all earlier writers, a writer's above those of all earlier readers and writers.
 /// A resource compares the fences of both, and lets only writers advance the one that it has stored.
 ///

@@ -86,6 +86,32 @@ fn a_reader_may_have_a_key_as_well() {
 }
 
 #[test]
+fn a_repeated_request_to_read_gives_the_same_hold_also_behind_a_waiting_writer() {
+    let user = User::new();
+    let (_servers, [one, other]) = replicas(&user);
+    let read = json!({"name": "a", "mode": "shared", "key": KEY, "ttl_ms": 60_000});
+    let first = one.lock(&read).expect(201);
+    eventually("it stands on every node", || {
+        one.status("a")["nodes"].as_array().unwrap().iter().all(|node| node["held"] == true)
+    });
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| other.lock(&json!({"name": "a", "wait_ms": 600_000})).expect(201));
+        eventually("the writer waits", || one.status("a")["waiting"] == 1);
+        let again = [&one, &other].map(|replica| replica.lock(&read).expect(201));
+        assert!(again.iter().all(|granted| granted.body["fence"] == first.body["fence"]), "{again:?}");
+        one.lock(&json!({"name": "a", "mode": "shared"})).problem(409, "lock-held");
+        for granted in again.iter().chain([&first]) {
+            other.post("/v1/leases/renew", &granted.lease()).expect(200);
+        }
+        // One release is the end of all of them.
+        other.release(&again[0]);
+        let written = writing.join().unwrap();
+        assert!(written.number("fence") > first.number("fence"));
+        one.post("/v1/leases/renew", &first.lease()).problem(410, "lease-lost");
+    });
+}
+
+#[test]
 fn a_lost_answer_costs_nothing() {
     let user = User::new();
     let (_servers, [one, other]) = replicas(&user);

@@ -110,7 +110,7 @@ struct Bid<'a> {
 enum Admission {
     /// Nothing is in the way but the line.
     Open,
-    /// It is the owner's own: the line is for others.
+    /// The asker's owner has entered before: the line is for others.
     Reentry,
     /// Somebody else has it.
     Taken,
@@ -146,8 +146,8 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
     let is_reentry = matches!(admission, Admission::Reentry);
     let stored = record.fence.as_ref().map(|note| note.fence);
     let fence = match stored {
-        // One fence for all entries of an owner.
-        Some(stored) if is_reentry => stored,
+        // One fence for all entries of an owner. Other readers may have been given higher ones since.
+        Some(stored) if is_reentry => record.fence_of_reader(bid.mode).unwrap_or(stored),
         _ if is_too_far_ahead(life, record, bid.fence, now) => return Refusal::TooFarAhead.into(),
         // Nobody else can have been given one meanwhile: lost replies spend none, and the seal raises it.
         Some(stored) if is_own && !bid.mode.is_among_others() => bid.fence.max(stored),
@@ -160,7 +160,7 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
             bid.fence.max(floor).max(Fence::new(clock))
         }
     };
-    let vote = grant(life, record, bid, fence, is_own || is_reentry, now);
+    let vote = grant(life, record, bid, Grant { fence, entry: fence, goes_on: is_own || is_reentry }, now);
     if let Some(waiter) = bid.waiter {
         record.leave_line(waiter.ticket);
     }
@@ -184,6 +184,7 @@ fn admit(record: &Record, mode: Mode) -> Admission {
     let Some(vote) = &record.vote else { return Admission::Open };
     match (vote.period, mode) {
         (Period::Reentrant(theirs), Mode::Reentrant { owner }) if theirs == owner => Admission::Reentry,
+        (Period::Shared, Mode::Shared { .. }) if record.fence_of_reader(mode).is_some() => Admission::Reentry,
         (Period::Shared, Mode::Shared { .. }) => Admission::Open,
         (Period::Shared, Mode::Exclusive { writer: Some(owner) } | Mode::Reentrant { owner })
             if record.entries.iter().any(|entry| entry.owner == Some(owner)) =>
@@ -241,7 +242,8 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
         // A slot that was granted here and not won is given back for the one that was.
         take_back(record, bid.attempt);
     }
-    grant(life, record, bid, fence, is_own, now)
+    let entry = record.entry(bid.attempt).map_or(bid.fence, |entry| entry.fence);
+    grant(life, record, bid, Grant { fence, entry, goes_on: is_own }, now)
 }
 
 /// Whether the highest fence may be somebody else's by now, of an owner who comes back to a node where its vote is gone.
@@ -288,13 +290,24 @@ fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: Node
     fence > clock.max(stored)
 }
 
-/// Lets the vote stand. `goes_on` says that it stood before, for this attempt or another entry of its owner.
-fn grant(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, fence: Fence, goes_on: bool, now: NodeTime) -> Vote {
-    let slot = enter(record, bid, now);
+/// How a vote is given.
+struct Grant {
+    /// The fence to answer with.
+    fence: Fence,
+    /// The fence of the entry, where there are entries.
+    entry: Fence,
+    /// Whether it stood before, for this attempt or another entry of its owner.
+    goes_on: bool,
+}
+
+/// Lets the vote stand.
+fn grant(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, grant: Grant, now: NodeTime) -> Vote {
+    let Grant { fence, entry, goes_on } = grant;
+    let slot = enter(record, bid, entry, now);
     let by = record.vote.as_ref().map_or(bid.attempt, |vote| vote.attempt);
     let since = record.fence.as_ref().filter(|note| goes_on && note.by == by);
     record.fence = Some(FenceNote {
-        fence,
+        fence: fence.max(stored_fence(record)),
         by,
         since_micros: since.map_or(now.wall_micros, |note| note.since_micros),
         ticket: bid.waiter.map(|waiter| waiter.ticket),
@@ -305,7 +318,7 @@ fn grant(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, fence: Fence, g
 }
 
 /// Writes the vote down, and the entry where there are entries. It never ends earlier than it did.
-fn enter(record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Option<GrantedSlot> {
+fn enter(record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -> Option<GrantedSlot> {
     let mut until = now.life_millis.saturating_add(bid.ttl.as_millis());
     let mut granted = None;
     if !matches!(bid.mode, Mode::Exclusive { .. }) {
@@ -321,6 +334,7 @@ fn enter(record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Option<GrantedSlo
             attempt: bid.attempt,
             owner: bid.mode.owner(),
             slot: granted.as_ref().map(|slot| slot.index),
+            fence,
             until: before.map_or(until, |entry| entry.until.max(until)),
         });
     }

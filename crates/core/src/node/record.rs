@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::fence::Fence;
-use crate::mode::{OwnerId, Period};
+use crate::mode::{Mode, OwnerId, Period};
 use crate::name::LeaseId;
 use crate::node::{Constants, Epoch};
 use crate::ticket::{Ticket, Waiter};
@@ -56,6 +56,8 @@ pub struct Entry {
     pub owner: Option<OwnerId>,
     /// The slot that it is in, of a semaphore.
     pub slot: Option<u32>,
+    /// The fence that it was given here, or that its lease had when it was given again.
+    pub fence: Fence,
     /// The last millisecond in which it stands.
     pub until: u64,
 }
@@ -165,6 +167,14 @@ impl Record {
 
     pub(super) fn entry(&self, attempt: LeaseId) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.attempt == attempt)
+    }
+
+    /// The fence of a reader's entries here, if it has any.
+    pub(super) fn fence_of_reader(&self, mode: Mode) -> Option<Fence> {
+        let Mode::Shared { owner } = mode else { return None };
+        let is_shared = self.vote.as_ref().is_some_and(|vote| vote.period == Period::Shared);
+        let own = self.entries.iter().filter(|entry| is_shared && entry.owner == Some(owner));
+        own.map(|entry| entry.fence).max()
     }
 
     /// The slots that nobody has, in the order of looking from `start`.

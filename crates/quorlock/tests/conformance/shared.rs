@@ -148,3 +148,24 @@ pub(crate) async fn fences_grow_from_readers_to_writers_and_back(backend: &Backe
         writer.release().await.unwrap();
     }
 }
+
+pub(crate) async fn a_party_that_reads_reads_again_at_once_with_the_same_fence(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let reader = ours.rw("a");
+    let first = reader.read().await.unwrap();
+    let other = theirs.rw("a").read().await.unwrap();
+    held_by(&ours, "a", 2).await;
+    let writer = theirs.rw("a");
+    let writing = queue(&ours, "a", 1, async move { writer.write().await }).await;
+    let again = reader.try_read().await.unwrap().expect("it reads already");
+    assert_eq!(again.fence().unwrap(), first.fence().unwrap());
+    assert_ne!(again.fence().unwrap(), other.fence().unwrap());
+    assert!(ours.rw("a").try_read().await.unwrap().is_none(), "another party waits behind the writer");
+    first.release().await.unwrap();
+    other.release().await.unwrap();
+    again.extend().await.unwrap();
+    assert!(!writing.is_finished());
+    let fence = again.fence().unwrap();
+    again.release().await.unwrap();
+    assert!(writing.await.unwrap().fence().unwrap() > fence);
+}

@@ -127,7 +127,8 @@ fn all_who_hold_together_are_broken_by_the_newest_fence() {
     for mode in [enters(OWNER), reads(OWNER), slot(3, 0)] {
         let mut node = Node::new();
         node.grants(T, &acquire_as(mode, A, CLOCK, None));
-        let newest = node.grants(T + 1, &acquire_as(mode, B, CLOCK, None));
+        let joins = if mode == reads(OWNER) { reads(STRANGER) } else { mode };
+        let newest = node.grants(T + 1, &acquire_as(joins, B, CLOCK, None));
         if mode.is_among_others() {
             assert_eq!(
                 node.ask(T + 1, &drain(CLOCK)),

@@ -55,7 +55,8 @@ fn a_look_counts_those_who_have_entered() {
     for (mode, period, fence, since_micros) in kinds {
         let mut node = Node::new();
         node.grants(T, &acquire_as(mode, A, CLOCK, None));
-        node.grants(T + 1, &acquire_as(mode, B, CLOCK, None));
+        let joins = if mode == reads(OWNER) { reads(STRANGER) } else { mode };
+        node.grants(T + 1, &acquire_as(joins, B, CLOCK, None));
         let held = |remaining, holds| {
             let (holder, remaining) = (Some(holder(B)), Some(ms(remaining)));
             Some(HeldBy { holder, remaining, period, holds, ..HeldBy::default() })

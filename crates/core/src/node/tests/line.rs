@@ -137,15 +137,16 @@ fn a_full_line_takes_nobody_else_but_keeps_those_who_wait() {
 
 #[test]
 fn readers_pass_readers_but_no_writer_that_waited_before() {
+    const THIRD: OwnerId = OwnerId::from_bits(3);
     let mut node = queued(&[(reads(OWNER), 10), (writes(STRANGER), 20), (reads(OWNER), 30)]);
-    assert_eq!(behind(node.ask(T, &waits(reads(OWNER), D, 40))), place(4, 4, true));
-    assert!(matches!(node.ask(T, &acquire_as(reads(OWNER), D, CLOCK, None)), Vote::Refusal(Refusal::Behind { .. })));
+    assert_eq!(behind(node.ask(T, &waits(reads(THIRD), D, 40))), place(4, 4, true));
+    assert!(matches!(node.ask(T, &acquire_as(reads(THIRD), D, CLOCK, None)), Vote::Refusal(Refusal::Behind { .. })));
     node.grants(T, &waits(reads(OWNER), B, 15));
     node.grants(T, &waits(reads(OWNER), C, 10));
-    behind(node.ask(T, &waits(reads(OWNER), D, 40)));
+    behind(node.ask(T, &waits(reads(THIRD), D, 40)));
     assert!(matches!(node.ask(T, &waits(writes(STRANGER), A, 20)), Vote::Refusal(Refusal::Held { .. })));
     node.ask(T, &leave(A, waiter(X, 20)));
-    node.grants(T, &waits(reads(OWNER), D, 40));
+    node.grants(T, &waits(reads(THIRD), D, 40));
     assert_eq!(node.line(), [30], "which is in nobody's way");
 }
 

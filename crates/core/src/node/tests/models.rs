@@ -118,7 +118,7 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
             Act::Acquire { ttl, in_line, .. } => {
                 if let Vote::Grant { fence, .. } = answer.vote {
                     model.fences(who, fence.get(), stored, was_in, was_free);
-                    model.stands(who, now + ttl, &answer.vote);
+                    model.stands(who, now + ttl, &answer.vote, None);
                 }
                 let waits = matches!(expected, Says::Held | Says::Behind);
                 match (in_line, is_granted) {
@@ -131,7 +131,7 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
                 if is_granted && !was_in {
                     model.leases[who] += 1;
                 }
-                model.stands(who, now + ttl, &answer.vote);
+                model.stands(who, now + ttl, &answer.vote, Some(clock));
             }
             Act::Break { mode, .. } => {
                 if expected == Says::Broken {
@@ -166,7 +166,8 @@ fn compare(node: &Node, model: &Model) {
     for entry in &node.record.entries {
         let who = model.attempts.iter().position(|attempt| entry.attempt == LeaseId::from_bits(*attempt));
         let stands = who.and_then(|who| model.standing.get(&who));
-        assert_eq!(stands.map(|stands| (stands.until, stands.slot)), Some((entry.until, entry.slot)));
+        let stands = stands.map(|stands| (stands.until, stands.slot, stands.fence));
+        assert_eq!(stands, Some((entry.until, entry.slot, entry.fence.get())));
     }
 }
 

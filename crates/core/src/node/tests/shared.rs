@@ -1,7 +1,9 @@
 use super::*;
 
+/// Every attempt by a party of its own, none of which is `OWNER`.
 fn read(attempt: LeaseId, proposal: u64) -> Request {
-    acquire_as(reads(STRANGER), attempt, proposal, None)
+    let party = OwnerId::parse(&attempt.reveal().replace('0', "f")).unwrap();
+    acquire_as(reads(party), attempt, proposal, None)
 }
 
 /// `A` reads since `T`, with the clock as its fence, and `B` since half a second later, with the next one.
@@ -87,6 +89,34 @@ fn a_seal_does_not_give_one_reader_the_fence_of_another() {
     node.ask(T, &release(A));
     let sealed_again = node.grants(T, &read(B, sealed));
     assert!(sealed_again > sealed, "{sealed_again} was another reader's, who has left");
+}
+
+#[test]
+fn a_reader_that_reads_again_keeps_its_fence_and_passes_a_waiting_writer() {
+    let mut node = read_by_two();
+    node.ask(T + 500, &waits(Mode::EXCLUSIVE, D, 10));
+    let again = |attempt| acquire_as(reads(OWNER), attempt, CLOCK + 20, None);
+    assert_eq!(node.ask(T + 500, &again(C)), granted(CLOCK), "not the higher one of the other reader");
+    assert_eq!(node.entries().len(), 3);
+    assert_eq!(node.fence(), Some(CLOCK + 1), "the highest fence stays");
+    node.ask(T + 500, &release(A));
+    assert_eq!(node.ask(T + 500, &again(A)), granted(CLOCK), "one of its entries is left");
+    for attempt in [A, C] {
+        node.ask(T + 500, &release(attempt));
+    }
+    let behind = node.ask(T + 500, &again(C));
+    assert!(matches!(behind, Vote::Refusal(Refusal::Behind { .. })), "{behind:?}");
+}
+
+#[test]
+fn a_share_that_is_repaired_has_the_fence_of_its_lease() {
+    let mut node = read_by_two();
+    node.grants(T + 500, &renew_as(reads(OWNER), A, CLOCK + 1, false));
+    let again = |attempt| acquire_as(reads(OWNER), attempt, CLOCK, None);
+    assert_eq!(node.ask(T + 500, &again(C)), granted(CLOCK), "a renewal changes no fence");
+    node.grants(T + 500, &renew_as(reads(OWNER), D, CLOCK + 1, true));
+    node.ask(T + 500, &release(C));
+    assert_eq!(node.ask(T + 500, &again(C)), granted(CLOCK + 1), "the highest of its entries");
 }
 
 #[test]

@@ -14,7 +14,7 @@ if vote == attempt and ARGV[3] == '' then return {3, now, redis.call('PTTL', KEY
 --#period
 if not kind then return {-4, now} end
 local known = redis.call('HMGET', holds, 'period', attempt)
-local till, whose = string.match(known[1] == vote and known[2] or '', '^(%d+) (%w+)$')
+local till, whose = string.match(known[1] == vote and known[2] or '', '^(%d+) (%w+) ')
 if not till or tonumber(till) < millis then return {-4, now} end
 if ARGV[3] ~= (kind == 'k' and whose or '') then return {-4, now} end
 return {3, now, till - millis}

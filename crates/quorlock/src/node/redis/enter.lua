@@ -17,14 +17,22 @@ if not sound then return redis.error_reply('ERR not a way to hold a lock') end
 --#entries
 local known = kind and redis.call('HMGET', holds, 'period', attempt) or {}
 local void = not kind or known[1] ~= vote
-local ends, mine
-if not void and known[2] then ends, mine = string.match(known[2], '^(%d+) (%w+)$') end
+local ends, mine, its
+if not void and known[2] then ends, mine, its = string.match(known[2], '^(%d+) (%w+) (%d+)$') end
 ends = tonumber(ends)
 local own = ends and ends >= millis
 -- A slot that was granted here and not won is given back for the one that was.
 local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(mine) ~= tonumber(whose)
 if moves then own = false end
-local reentry = verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
+-- The fence of a reader who reads again. Most do not, which a look at all entries at once tells.
+local again
+if verb == 'acquire' and not own and not void and kind == 's' and mode == 's'
+  and string.find(table.concat(redis.call('HGETALL', holds), ' '), whose, 1, true) then
+  for _, entry in ipairs(read_entries()) do
+    if entry[3] == whose then again = math.max(again or 0, entry[4]) end
+  end
+end
+local reentry = again or verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
 local among = mode ~= 'r'
 -- Whoever had the lock meanwhile: nobody is to enter again with a fence that was theirs.
 local passed = verb ~= 'acquire' and mode == 'r' and not vote and fence and by ~= attempt
@@ -81,7 +89,14 @@ elseif not own then
   end
   if verb == 'renew' then return {-4, now} end
 end
+local stored = fence
 --#fence
+-- What is answered, and what is stored as the highest.
+local given = fence
+if again and stored then
+  given, fence = again, math.max(again, stored)
+end
+if verb == 'acquire' then its = given elseif not own then its = asked end
 
 if moves then
   taken[tonumber(mine)] = nil
@@ -111,7 +126,7 @@ local since = (own or reentry) and by == signed and began
 -- memory in between.
 --#write_fence
 if void then redis.call('DEL', holds) end
-redis.call('HSET', holds, 'period', vote, attempt, string.format('%.0f', till) .. ' ' .. mine)
+redis.call('HSET', holds, 'period', vote, attempt, string.format('%.0f', till) .. ' ' .. mine .. ' ' .. string.format('%.0f', its))
 if not kind then
   if not redis.call('SET', KEYS[2], vote, 'NX', 'PXAT', till) then
     redis.call('DEL', holds)
@@ -135,5 +150,5 @@ if verb == 'acquire' and not own and not reentry then
   local wanted
   --#hint
 end
-if mode == 'k' then return {1, now, fence, tonumber(mine), free} end
-return {1, now, fence}
+if mode == 'k' then return {1, now, given, tonumber(mine), free} end
+return {1, now, given}

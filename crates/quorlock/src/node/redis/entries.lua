@@ -1,13 +1,13 @@
--- The entries that stand, each as {attempt, its last millisecond, owner or slot}, and the attempts of lapsed ones.
+-- The entries that stand, each as {attempt, its last millisecond, owner or slot, fence}, and the attempts of lapsed ones.
 -- Needs `holds`, `vote` and `millis`. Entries of another vote than the one that stands are void.
 local function read_entries()
   local entries, lapsed = {}, {}
   local all, valid = redis.call('HGETALL', holds), false
   for i = 1, #all, 2 do
     if all[i] == 'period' then valid = all[i + 1] == vote end
-    local till, whose = string.match(all[i + 1], '^(%d+) (%w+)$')
+    local till, whose, its = string.match(all[i + 1], '^(%d+) (%w+) (%d+)$')
     if till and tonumber(till) >= millis then
-      entries[#entries + 1] = {all[i], tonumber(till), whose}
+      entries[#entries + 1] = {all[i], tonumber(till), whose, tonumber(its)}
     elseif till then
       lapsed[#lapsed + 1] = all[i]
     end

@@ -52,7 +52,7 @@ impl Loaded {
             .replace("BROKEN_CHANNEL", &format!("'{}'", broken_channel()))
             .replace("NOBODY", &format!("'{}'", Digest::NOBODY));
         // Nobody reads it there, and a server that has not heard the password yet hangs up at 16 KiB in one word.
-        let lines = source.lines().map(str::trim_start).filter(|line| !line.starts_with("--"));
+        let lines = source.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("--"));
         let source = lines.fold(String::new(), |source, line| source + line + "\n");
         Self { sha: Script::new(&source).get_hash().to_owned(), source }
     }

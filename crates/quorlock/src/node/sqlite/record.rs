@@ -126,8 +126,8 @@ fn read_period(text: &str) -> Option<Period> {
 }
 
 fn load_entries(connection: &Connection, key: &str) -> Result<Vec<Entry>, Fault> {
-    let mut statement =
-        connection.prepare_cached("SELECT attempt, owner, slot, until FROM entry WHERE key = ?1 ORDER BY attempt")?;
+    let mut statement = connection
+        .prepare_cached("SELECT attempt, owner, slot, until, fence FROM entry WHERE key = ?1 ORDER BY attempt")?;
     let mut rows = statement.query(params![key])?;
     let mut entries = Vec::new();
     while let Some(row) = rows.next()? {
@@ -136,6 +136,7 @@ fn load_entries(connection: &Connection, key: &str) -> Result<Vec<Entry>, Fault>
             attempt: column(0, "attempt").must(|attempt| attempt.parsed(LeaseId::parse))?,
             owner: column(1, "owner").parsed(OwnerId::parse)?,
             slot: column(2, "slot").value()?,
+            fence: column(4, "fence").must(Column::fence)?,
             until: column(3, "until").must(Column::number)?,
         });
     }
@@ -158,8 +159,9 @@ fn save_entries(
     for entry in changes.written {
         connection
             .prepare_cached(
-                "INSERT INTO entry(key, attempt, owner, slot, until, processes) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                    ON CONFLICT(key, attempt) DO UPDATE SET owner = ?3, slot = ?4, until = ?5",
+                "INSERT INTO entry(key, attempt, owner, slot, until, processes, fence)
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                    ON CONFLICT(key, attempt) DO UPDATE SET owner = ?3, slot = ?4, until = ?5, fence = ?7",
             )?
             .execute(params![
                 key,
@@ -168,6 +170,7 @@ fn save_entries(
                 entry.slot,
                 stored(entry.until, "entry", "until")?,
                 behind,
+                stored(entry.fence.get(), "entry", "fence")?,
             ])?;
     }
     Ok(())

@@ -24,8 +24,8 @@ const SCHEMA: &str = "
         waiting INTEGER NOT NULL, processes TEXT
     ) WITHOUT ROWID, STRICT;
     CREATE TABLE entry(
-        key TEXT NOT NULL, attempt TEXT NOT NULL, owner TEXT, slot INTEGER, until INTEGER NOT NULL,
-        processes TEXT, PRIMARY KEY(key, attempt)
+        key TEXT NOT NULL, attempt TEXT NOT NULL, owner TEXT, slot INTEGER, fence INTEGER NOT NULL,
+        until INTEGER NOT NULL, processes TEXT, PRIMARY KEY(key, attempt)
     ) WITHOUT ROWID, STRICT;
     CREATE TABLE place(
         key TEXT NOT NULL, at INTEGER NOT NULL, id TEXT NOT NULL,

@@ -11,6 +11,7 @@ use super::*;
 pub(super) struct Stands {
     pub(super) until: u64,
     pub(super) slot: Option<u32>,
+    pub(super) fence: u64,
 }
 
 pub(super) struct Model {
@@ -87,6 +88,12 @@ impl Model {
         others.map(|(other, stands)| (self.cast[*other], stands.slot))
     }
 
+    /// The fence of the other entries of a reader.
+    fn fence_of_reader(&self, who: usize) -> Option<u64> {
+        let is_own = |other: usize| other != who && self.cast[other].is_shared() && self.cast[other] == self.cast[who];
+        self.standing.iter().filter(|(other, _)| is_own(**other)).map(|(_, stands)| stands.fence).max()
+    }
+
     /// How many more could hold together with those who do, by this mode.
     pub(super) fn room(&self, mode: Mode) -> usize {
         match mode {
@@ -118,7 +125,7 @@ impl Model {
             };
         }
         let joins_its_owner = matches!(mode, Mode::Reentrant { .. }) && !self.standing.is_empty();
-        if joins_its_owner {
+        if joins_its_owner || self.fence_of_reader(who).is_some() {
             return Says::Grant;
         }
         let before = |ticket: &&u64| !in_line || **ticket < self.tickets[who];
@@ -165,8 +172,10 @@ impl Model {
         self.drained = until.filter(|_| mode == BreakMode::Drain);
     }
 
-    pub(super) fn stands(&mut self, who: usize, until: u64, vote: &Vote) {
-        let Vote::Grant { slot, .. } = vote else { return };
+    /// `renewed` is the fence of a renewal: it counts only where there was no entry.
+    pub(super) fn stands(&mut self, who: usize, until: u64, vote: &Vote, renewed: Option<u64>) {
+        let Vote::Grant { fence, slot } = vote else { return };
+        let fence = renewed.unwrap_or(fence.get());
         let slot = slot.as_ref().map(|GrantedSlot { index, free }| {
             let is_taken = |slot: u32| self.others(who).any(|(_, taken)| taken == Some(slot));
             assert!(!is_taken(*index), "slot {index} was granted twice");
@@ -177,10 +186,11 @@ impl Model {
         // One that is moved to another slot begins anew.
         let before = self.standing.get(&who).filter(|before| before.slot == slot);
         let until = before.map_or(until, |before| before.until.max(until));
-        self.standing.insert(who, Stands { until, slot });
+        let fence = before.filter(|_| renewed.is_some()).map_or(fence, |before| before.fence);
+        self.standing.insert(who, Stands { until, slot, fence });
     }
 
-    /// A fence belongs to one lease; of a reentrant lock, to one owner for as long as it is in.
+    /// A fence belongs to one lease; of a reentrant lock and of a reader, to one owner for as long as it is in.
     pub(super) fn fences(&mut self, who: usize, fence: u64, stored: Option<u64>, was_in: bool, was_free: bool) {
         if !was_in {
             self.leases[who] += 1;
@@ -189,6 +199,10 @@ impl Model {
         if is_reentrant && !was_free {
             assert!(Some(fence) >= stored, "the owner's fence sank");
             assert!(was_in || Some(fence) == stored, "one fence for all entries");
+            return;
+        }
+        if let Some(own) = self.fence_of_reader(who).filter(|_| !was_in) {
+            assert_eq!(fence, own, "one fence for all entries");
             return;
         }
         if !was_in {

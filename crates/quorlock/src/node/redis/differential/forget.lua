@@ -1,7 +1,7 @@
 -- KEYS 1 holds  2 line  3 kept  4 asked   ARGV 1 the current millisecond
 local held = redis.call('HGETALL', KEYS[1])
 for i = 1, #held, 2 do
-  local till = string.match(held[i + 1], '^(%d+) %w+$')
+  local till = string.match(held[i + 1], '^(%d+) %w+ %d+$')
   if till and tonumber(till) < tonumber(ARGV[1]) then redis.call('HDEL', KEYS[1], held[i]) end
 end
 for _, place in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', '(' .. ARGV[1])) do

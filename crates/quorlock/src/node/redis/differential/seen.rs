@@ -141,13 +141,14 @@ fn fence(text: &str, until: u64) -> Option<FenceNote> {
 }
 
 fn entry(period: Period, attempt: &str, value: &str) -> Option<Entry> {
-    let (until, whose) = value.split_once(' ')?;
+    let [until, whose, fence] = value.split(' ').collect::<Vec<_>>().try_into().ok()?;
+    let fence = Fence::new(fence.parse().ok()?);
     let (owner, slot) = match period {
         Period::Exclusive => return None,
         Period::Reentrant(_) | Period::Shared => (Some(OwnerId::parse(whose)?), None),
         Period::Slots(_) => (None, Some(whose.parse().ok()?)),
     };
-    Some(Entry { attempt: LeaseId::parse(attempt)?, owner, slot, until: until.parse().ok()? })
+    Some(Entry { attempt: LeaseId::parse(attempt)?, owner, slot, fence, until: until.parse().ok()? })
 }
 
 fn place(member: &str, at: u64) -> Option<Waiter> {
