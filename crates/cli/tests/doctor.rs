@@ -209,6 +209,7 @@ fn what_a_user_may_not_do_is_found() {
     of(&["-script"]).finds(77, "wrong access", &["run script load", "+script|load"]);
     of(&["-info"]).finds(77, "wrong access", &["run info"]);
     of(&["-hset", "-hdel"]).finds(77, "wrong access", &["run hdel, hset", "+hdel +hset"]);
+    of(&["-client|tracking"]).finds(0, "warning access", &["track its memory", "+client|tracking"]);
     of(&["-scan"]).finds(0, "warning access", &["no listings", "+scan"]);
     of(&["resetkeys", "~quorlock~*"]).finds(77, "wrong access", &["touch keys of locks", "~quorlock:*"]);
     of(&["resetkeys", "~quorlock:*"]).finds(77, "wrong access", &["the node's own keys quorlock~epoch"]);

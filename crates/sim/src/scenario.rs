@@ -21,7 +21,7 @@ use beginnings::{
     broken_with_mishaps, coming_back, crash, crash_and_jump, crash_between_clocks_at_their_limit,
     crash_with_clients_off_the_clock, cut_off, flushed, handed_on, handed_on_with_mishaps, handed_over, old_snapshot,
     one_node_ahead, one_node_ahead_and_two_rivals, one_who_turns_away, plain_and_flushed, plainly_two,
-    rates_at_their_limit, renewals_late, renewals_with_slow_answers, restless_holder,
+    rates_at_their_limit, renewals_late, renewals_with_slow_answers, restless_holder, rolled_back,
     second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers, two_addresses, two_everywhere,
     two_losses, two_readers_and_a_writer, two_who_wait, two_witnesses, waiting_through_a_restart,
 };
@@ -151,6 +151,13 @@ pub const ALL: &[Scenario] = &[
         "scripts do not check the epoch, and a server is emptied",
         Flaw::EpochUnchecked,
         flushed,
+    ),
+    scenario(
+        "rollback",
+        "a running server that takes over other data begins a new life",
+        "nobody looks at a server's promotions, and a server takes over an old copy",
+        Flaw::RollbackUnnoticed,
+        rolled_back,
     ),
     scenario(
         "witness",

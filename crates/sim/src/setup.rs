@@ -37,6 +37,8 @@ pub enum Flaw {
     HandshakeUntied,
     /// A server that was emptied carries out what was meant for its former life. Connections end with a restart.
     EpochUnchecked,
+    /// Nobody notices that a running server took over an old copy of its data.
+    RollbackUnnoticed,
     /// A node that lost its memory begins its fences anew.
     FloorLost,
     /// A restored fence is believed.
@@ -154,6 +156,8 @@ pub struct Budget {
     pub restores: u8,
     /// Servers that are emptied while they run.
     pub flushes: u8,
+    /// Servers that take over a copy from before the first vote while they run.
+    pub rollbacks: u8,
     /// Clocks that jump.
     pub jumps: u8,
     /// Callers who lose interest.
@@ -233,8 +237,8 @@ impl Setup {
 
     /// Whether everybody who holds is told of every lease that is broken: no connection ends.
     pub fn tells_breaks(&self) -> bool {
-        let Budget { breaks, crashes, restores, flushes, .. } = self.budget;
-        (breaks, crashes, restores, flushes) == (0, 0, 0, 0)
+        let Budget { breaks, crashes, restores, flushes, rollbacks, .. } = self.budget;
+        [breaks, crashes, restores, flushes, rollbacks] == [0; 5]
     }
 
     /// Whether votes lapse by the wall clock.

@@ -76,6 +76,8 @@ pub enum Action {
     Restore(usize),
     /// The server is emptied while it runs.
     Flush(usize),
+    /// The server takes over an old copy of its data while it runs.
+    RollBack(usize),
     /// The server's wall clock jumps.
     Jump(usize),
     /// Time passes until something is due.
@@ -227,6 +229,10 @@ impl World {
                 self.servers[server].memory = Memory::default();
                 self.say_of_server(server, || "is emptied (FLUSHALL); its connections stay".into());
             }
+            Action::RollBack(server) => {
+                self.left.rollbacks -= 1;
+                self.roll_back(server);
+            }
             Action::Jump(server) => {
                 self.left.jumps -= 1;
                 let by = self.setup.jump;
@@ -263,6 +269,21 @@ impl World {
         is_live
             && link.back.is_empty()
             && link.out.front().is_some_and(|letter| !link.is_stray(letter) && server.is_idle(letter))
+    }
+
+    fn roll_back(&mut self, server: usize) {
+        self.say_of_server(server, || "takes over an old copy of its data; its connections stay".into());
+        let setup = Arc::clone(&self.setup);
+        if !self.servers[server].roll_back(&setup) {
+            return;
+        }
+        for (client, party) in self.clients.iter_mut().zip(&setup.parties) {
+            for (link, _) in client.links.iter_mut().zip(&party.servers).filter(|(_, behind)| **behind == server) {
+                if link.connection.as_ref().is_some_and(|connection| !connection.is_dead) {
+                    link.back.push_back(Message::Changed);
+                }
+            }
+        }
     }
 
     fn restart(&mut self, server: usize, memory: Memory, how: &str) {

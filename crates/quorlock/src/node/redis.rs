@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, RedisConnectionInfo, Value};
-use quorlock_core::node::{Constants, Errand, Identity};
+use quorlock_core::node::{Constants, Errand, Identity, Standing};
 
 use crate::node::exam::{Exam, Plan};
 use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
@@ -218,9 +218,12 @@ struct RedisSession {
 
 /// What the next values answer.
 enum Expected {
-    /// An errand, the server's promotion after it, and for a look whether the server may evict by now.
+    /// An errand, and the server's promotion after it.
     Errand {
-        commands: usize,
+        values: Vec<Value>,
+    },
+    /// A look, the server's promotion after it, and whether the server may evict by now.
+    Look {
         values: Vec<Value>,
     },
     Page,
@@ -253,13 +256,16 @@ impl Session for RedisSession {
 
     /// A look at the node is one at the server, too: what was fit in the handshake may have been set up otherwise since.
     fn errand(&mut self, errand: Errand) {
-        let mut pipe = ::redis::pipe();
-        pipe.add_command(codec::errand(Home::Server, &errand)).add_command(fitness::replication());
+        let values = Vec::new();
         if let Errand::Look = errand {
-            pipe.add_command(fitness::memory());
+            let mut pipe = codec::look(Home::Server);
+            pipe.add_command(fitness::replication()).add_command(fitness::memory());
+            self.ask(Expected::Look { values }, &pipe.get_packed_pipeline());
+        } else {
+            let mut pipe = ::redis::pipe();
+            pipe.add_command(codec::errand(Home::Server, &errand)).add_command(fitness::replication());
+            self.ask(Expected::Errand { values }, &pipe.get_packed_pipeline());
         }
-        let (commands, values) = (pipe.len(), Vec::new());
-        self.ask(Expected::Errand { commands, values }, &pipe.get_packed_pipeline());
     }
 
     fn search(&mut self, search: Search) {
@@ -297,15 +303,27 @@ impl Ear {
         let mut expected = lock(&self.expected);
         match expected.front_mut() {
             None => Err(malformed("nothing")),
-            Some(Expected::Errand { commands, values }) => {
+            Some(Expected::Errand { values }) => {
                 values.push(value);
-                if values.len() < *commands {
+                if values.len() < 2 {
                     return Ok(None);
                 }
-                let values = std::mem::take(values);
+                let mut values = std::mem::take(values).into_iter();
                 expected.pop_front();
                 drop(expected);
-                self.standing(values).map(Some)
+                let standing = codec::standing(values.next().unwrap_or(Value::Nil))?;
+                self.standing(standing, values).map(Some)
+            }
+            Some(Expected::Look { values }) => {
+                values.push(value);
+                if values.len() < codec::LOOK_VALUES + 2 {
+                    return Ok(None);
+                }
+                let mut values = std::mem::take(values).into_iter();
+                expected.pop_front();
+                drop(expected);
+                let standing = codec::looked(values.by_ref())?;
+                self.standing(standing, values).map(Some)
             }
             Some(Expected::Page) => {
                 expected.pop_front();
@@ -335,11 +353,9 @@ impl Ear {
         }
     }
 
-    fn standing(&self, values: Vec<Value>) -> Result<Answer, Trouble> {
-        let mut values = values.into_iter();
-        let mut next = || values.next().unwrap_or(Value::Nil);
-        let standing = codec::standing(next())?;
-        let promotion = last_promotion(self.post, next())?;
+    /// How the node stands, and whether the server is still what it was.
+    fn standing(&self, standing: Standing, mut values: impl Iterator<Item = Value>) -> Result<Answer, Trouble> {
+        let promotion = last_promotion(self.post, values.next().unwrap_or(Value::Nil))?;
         values.try_for_each(keeps_all)?;
         Ok(Answer::Standing(Box::new(standing), Identity { run: self.run.clone(), promotion }))
     }

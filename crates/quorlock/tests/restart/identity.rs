@@ -178,3 +178,31 @@ async fn a_restart_is_noticed_with_all_data_kept() {
     cluster.servers[0].restart();
     is_quarantined(&client, 0).await;
 }
+
+/// The connections that listen for hints, by their ids.
+fn listeners(server: &RedisServer) -> Vec<String> {
+    let list = server.cli(&["CLIENT", "LIST"]);
+    let listening = list.lines().filter(|line| line.contains(" sub=2 "));
+    listening.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
+}
+
+/// How often anyone looked at the node.
+fn looks(server: &RedisServer) -> u64 {
+    let stats = server.cli(&["INFO", "commandstats"]);
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_hmget:calls=")?.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number of calls"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_at_the_same_memory_keeps_the_connection_idle_or_busy() {
+    let cluster = Wired::ready(3).await;
+    let _idle = connected(cluster.direct()).await;
+    let busy = connected(cluster.direct()).await;
+    let (before, seen) = (listeners(&cluster.servers[0]), looks(&cluster.servers[0]));
+    assert_eq!(before.len(), 2);
+    // Scripts read meta, too, but only in handshakes.
+    while looks(&cluster.servers[0]) < seen + 4 {
+        take_a_turn(&busy, NAME).await;
+    }
+    assert_eq!(listeners(&cluster.servers[0]), before);
+}

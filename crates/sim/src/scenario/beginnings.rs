@@ -8,8 +8,18 @@ use crate::setup::{Budget, Expiry, Heir, Party, Setup};
 /// Time passes to moments at which something is due, and to no others.
 const NO_GRID: u64 = 1_000_000;
 const SECOND: i64 = 1_000_000;
-const NONE: Budget =
-    Budget { slow: 0, breaks: 0, crashes: 0, saves: 0, restores: 0, flushes: 0, jumps: 0, cancels: 0, frees: 0 };
+const NONE: Budget = Budget {
+    slow: 0,
+    breaks: 0,
+    crashes: 0,
+    saves: 0,
+    restores: 0,
+    flushes: 0,
+    rollbacks: 0,
+    jumps: 0,
+    cancels: 0,
+    frees: 0,
+};
 
 /// Two clients who meet on one node.
 fn two_meeting_at(node: usize) -> Vec<Party> {
@@ -138,6 +148,10 @@ pub(super) fn two_addresses() -> Setup {
 
 pub(super) fn flushed() -> Setup {
     Setup { budget: Budget { flushes: 1, ..NONE }, ..Setup::new(two_meeting_at(0)) }
+}
+
+pub(super) fn rolled_back() -> Setup {
+    Setup { budget: Budget { rollbacks: 1, ..NONE }, ..Setup::new(two_meeting_at(0)) }
 }
 
 pub(super) fn plain_and_flushed() -> Setup {

@@ -64,6 +64,7 @@ impl World {
         // A server that has voted for nobody has nothing to forget.
         actions.extend((left.crashes > 0 && !is_blank).then_some(Action::Crash(server)));
         actions.extend((left.flushes > 0 && !is_blank).then_some(Action::Flush(server)));
+        actions.extend((left.rollbacks > 0 && !is_blank).then_some(Action::RollBack(server)));
         actions.extend((left.saves > 0 && !is_blank).then_some(Action::Save(server)));
         let may_restore = left.restores > 0 && self.servers[server].snapshot.is_some();
         actions.extend(may_restore.then_some(Action::Restore(server)));
@@ -87,6 +88,7 @@ impl World {
             | Action::Save(server)
             | Action::Restore(server)
             | Action::Flush(server)
+            | Action::RollBack(server)
             | Action::Jump(server) => Some(server),
             Action::Start(_)
             | Action::Free(_)

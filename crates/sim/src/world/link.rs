@@ -29,6 +29,8 @@ pub(super) enum Message {
     Hint(Option<Handoff>),
     /// To everybody: a lease was broken.
     Broken,
+    /// To everybody: the server's memory may have been replaced.
+    Changed,
 }
 
 /// An answer on its way.
@@ -141,7 +143,7 @@ impl Link {
         self.connection = None;
         let replies = std::mem::take(&mut self.back).into_iter().filter_map(|message| match message {
             Message::Reply(reply) => Some(reply.letter),
-            Message::Hint(_) | Message::Broken => None,
+            Message::Hint(_) | Message::Broken | Message::Changed => None,
         });
         let letters = std::mem::take(&mut self.out);
         let unanswered: Vec<Letter> =

@@ -25,6 +25,8 @@ pub(super) struct Memory {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Server {
     pub(super) run: u32,
+    /// How often this run took over other data.
+    promotions: u32,
     pub(super) memory: Memory,
     pub(super) snapshot: Option<Box<Memory>>,
     /// How far its wall clock is off, in microseconds.
@@ -36,7 +38,8 @@ pub(super) struct Server {
 impl Server {
     /// One that has been voting for long.
     pub(super) fn ripe(setup: &Setup, index: usize) -> Self {
-        let mut server = Self { run: 0, memory: Memory::default(), snapshot: None, offset: 0, started: 0 };
+        let mut server =
+            Self { run: 0, promotions: 0, memory: Memory::default(), snapshot: None, offset: 0, started: 0 };
         let init = Errand::Init { identity: server.identity(), fresh: Epoch(0), constants: setup.constants() };
         server.attend(setup, 0, &init);
         let stored = setup.fences.iter().find(|(of, _)| *of == index);
@@ -52,7 +55,8 @@ impl Server {
     }
 
     pub(super) fn identity(&self) -> Identity {
-        Identity::of_run(format!("run{}", self.run))
+        let promotion = if self.promotions == 0 { String::new() } else { format!("copy:{}", self.promotions) };
+        Identity { run: format!("run{}", self.run), promotion }
     }
 
     pub(super) fn time(&self, setup: &Setup, now: u64) -> NodeTime {
@@ -196,8 +200,18 @@ impl Server {
     /// Restarts, with what was saved or with nothing.
     pub(super) fn restart(&mut self, setup: &Setup, now: u64, memory: Memory) {
         self.run += 1;
+        self.promotions = 0;
         self.memory = memory;
         self.started = self.time(setup, now).wall_micros;
+    }
+
+    /// Takes over a copy of its own life from before the first vote. Whether it can be told by its identity.
+    pub(super) fn roll_back(&mut self, setup: &Setup) -> bool {
+        let life = self.memory.life.take();
+        self.memory = Memory { life, ..Memory::default() };
+        let is_told = !setup.lacks(Flaw::RollbackUnnoticed);
+        self.promotions += u32::from(is_told);
+        is_told
     }
 
     pub(super) fn jump(&mut self, by: i64) {

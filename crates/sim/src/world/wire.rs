@@ -75,6 +75,8 @@ impl World {
             Some(Message::Reply(reply)) => *reply,
             Some(Message::Hint(handoff)) => return self.hinted(index, node, handoff),
             Some(Message::Broken) => return self.doubt(index),
+            // The look that follows finds a new promotion.
+            Some(Message::Changed) => return self.cut(index, node, true),
             None => return,
         };
         let attempt = letter.request.attempt();

@@ -6,6 +6,7 @@
 mod desk;
 mod shards;
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,10 +120,15 @@ impl Session for ClusterSession {
     /// The node's own keys are with one master. All of them are asked whether they are still masters, and may evict by now.
     fn errand(&mut self, errand: Errand) {
         let home = self.shards.lane(Slot::of(&Home::Cluster.epoch_key()));
-        let lanes = self.lanes.len();
-        let route: Vec<usize> = [home].into_iter().chain(0..lanes).chain(0..lanes).collect();
-        self.desk.expect(About::Errand { lanes }, &route);
-        self.lanes[home].send(&codec::errand(Home::Cluster, &errand).get_packed_command());
+        let (lanes, looks) = (self.lanes.len(), errand == Errand::Look);
+        let (about, question) = if looks {
+            (codec::LOOK_VALUES, codec::look(Home::Cluster).get_packed_pipeline())
+        } else {
+            (1, codec::errand(Home::Cluster, &errand).get_packed_command())
+        };
+        let route: Vec<usize> = iter::repeat_n(home, about).chain(0..lanes).chain(0..lanes).collect();
+        self.desk.expect(About::Errand { lanes, looks }, &route);
+        self.lanes[home].send(&question);
         for question in [fitness::replication(), fitness::memory()] {
             self.lanes.iter().for_each(|wire| wire.send(&question.get_packed_command()));
         }

@@ -25,7 +25,7 @@ use crate::node::{Letter, Life, Reply, Trouble};
 #[cfg(any(test, feature = "doors"))]
 pub(crate) use anything::take_anything;
 pub(super) use bundle::Bundles;
-pub(super) use errand::{errand, standing};
+pub(super) use errand::{LOOK_VALUES, errand, look, looked, standing};
 use report::report;
 pub(super) use request::{Writer, batch};
 pub(super) use search::{page, search};

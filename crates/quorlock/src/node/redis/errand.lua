@@ -5,8 +5,7 @@
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local mark = redis.call('GET', KEYS[1])
-local fields = {'run', 'cluster', 'nodes', 'max_ttl', 'sigma', 'witnessed', 'witness', 'seen', 'founders', 'quarantine',
-  'suspended', 'restarts', 'promotion'}
+local fields = {META_FIELDS}
 local meta = redis.call('HMGET', KEYS[2], unpack(fields))
 local errand = ARGV[1]
 local blank = not meta[2]

@@ -16,6 +16,23 @@ use quorlock_core::vote::FREE_LISTED_MAX;
 
 use crate::node::place::{Place, RESERVED_PREFIX};
 
+/// The fields of the meta key, in the order in which a node tells them.
+pub(crate) const META_FIELDS: [&str; 13] = [
+    "run",
+    "cluster",
+    "nodes",
+    "max_ttl",
+    "sigma",
+    "witnessed",
+    "witness",
+    "seen",
+    "founders",
+    "quarantine",
+    "suspended",
+    "restarts",
+    "promotion",
+];
+
 /// A script and the name by which the server knows it.
 pub(crate) struct Loaded {
     pub(crate) source: String,
@@ -38,6 +55,7 @@ impl Loaded {
             .replace("LINE_OF", &format!("'{RESERVED_PREFIX}{}'", companion::LINE))
             .replace("KEPT_OF", &format!("'{RESERVED_PREFIX}{}'", companion::KEPT))
             .replace("HOLDS_OF", &format!("'{RESERVED_PREFIX}{}'", companion::HOLDS))
+            .replace("META_FIELDS", &META_FIELDS.map(|field| format!("'{field}'")).join(", "))
             .replace("EPOCH_KEY", &format!("'{}'", home.epoch_key()))
             .replace("WHICH", &format!("string.sub(line, {})", format!("{RESERVED_PREFIX}line:").len() + 1))
             .replace("TAG", home.tag())

@@ -19,6 +19,7 @@ pub(super) enum About {
     /// One master about the node, then all masters about their promotions, then whether they may evict by now.
     Errand {
         lanes: usize,
+        looks: bool,
     },
     Batch {
         life: Option<Life>,
@@ -130,9 +131,13 @@ impl Question {
                 let page = codec::page(&values.pop().unwrap_or(Value::Nil))?;
                 Ok(Answer::Page(page.map(|page| Page { next: bookmark(page.next, lane, lanes), ..page })))
             }
-            About::Errand { lanes } => {
+            About::Errand { lanes, looks } => {
                 let mut values = values.into_iter();
-                let standing = codec::standing(values.next().unwrap_or(Value::Nil))?;
+                let standing = if looks {
+                    codec::looked(values.by_ref())?
+                } else {
+                    codec::standing(values.next().unwrap_or(Value::Nil))?
+                };
                 let promotions = values.by_ref().take(lanes).map(|value| last_promotion(Post::Cluster, value));
                 let promotions: Vec<String> = promotions.collect::<Result<_, _>>()?;
                 values.try_for_each(keeps_all)?;

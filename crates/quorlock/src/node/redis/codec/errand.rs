@@ -1,10 +1,10 @@
 //! Errands about the node itself.
 
-use ::redis::{Cmd, Value, cmd};
+use ::redis::{Cmd, Pipeline, Value, cmd};
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Constants, Epoch, Errand, Identity, Incarnation, Standing, Trust};
 
-use super::super::scripts::Home;
+use super::super::scripts::{Home, META_FIELDS};
 use super::super::{malformed, trouble};
 use super::{hex, text, unsigned};
 use crate::node::Trouble;
@@ -49,12 +49,45 @@ fn add_life(command: &mut Cmd, identity: &Identity, fresh: Epoch, constants: &Co
     command.arg(&identity.promotion);
 }
 
-/// How a node stands, from its own words.
-pub(in crate::node::redis) fn standing(value: Value) -> Result<Standing, Trouble> {
+/// How many values answer [`look`].
+pub(in crate::node::redis) const LOOK_VALUES: usize = 3;
+
+/// [`Errand::Look`] without a script, because every connection looks every few seconds and a script costs a server several
+/// times as much. Others may come in between, so meta is read before the epoch: a life that begins meanwhile shows.
+pub(in crate::node::redis) fn look(home: Home) -> Pipeline {
+    let mut pipe = ::redis::pipe();
+    pipe.cmd("TIME");
+    pipe.cmd("HMGET").arg(home.meta_key()).arg(&META_FIELDS[..]);
+    pipe.cmd("GET").arg(home.epoch_key());
+    pipe
+}
+
+/// How a node stands, from what it answers to [`look`].
+pub(in crate::node::redis) fn looked(values: impl Iterator<Item = Value>) -> Result<Standing, Trouble> {
+    let values: Vec<Value> = values.take(LOOK_VALUES).map(sound).collect::<Result<_, _>>()?;
+    let found = || {
+        let [time, Value::Array(meta), mark] = values.as_slice() else { return None };
+        let Value::Array(time) = time else { return None };
+        let [seconds, micros] = time.as_slice() else { return None };
+        let (seconds, micros): (i64, i64) = (text(seconds)?.parse().ok()?, text(micros)?.parse().ok()?);
+        let at = Value::Int(seconds.checked_mul(1_000_000)?.checked_add(micros)?);
+        let known = |value: &Value| if *value == Value::Nil { Value::BulkString(Vec::new()) } else { value.clone() };
+        let words = std::iter::once(mark).chain(meta).map(known);
+        parse_standing(&Value::Array([Value::Int(1), at].into_iter().chain(words).collect()))
+    };
+    found().ok_or_else(|| malformed("a look"))
+}
+
+fn sound(value: Value) -> Result<Value, Trouble> {
     match value {
         Value::ServerError(error) => Err(trouble(&error.into())),
-        value => parse_standing(&value).ok_or_else(|| malformed("an errand")),
+        value => Ok(value),
     }
+}
+
+/// How a node stands, from its own words.
+pub(in crate::node::redis) fn standing(value: Value) -> Result<Standing, Trouble> {
+    parse_standing(&sound(value)?).ok_or_else(|| malformed("an errand"))
 }
 
 fn parse_standing(value: &Value) -> Option<Standing> {

@@ -106,7 +106,7 @@ fn every_surprise_is_the_end() {
                 ears[1].receive(moved());
             }
             1 => {
-                desk.expect(About::Errand { lanes: 2 }, &[0, 0, 1]);
+                desk.expect(About::Errand { lanes: 2, looks: false }, &[0, 0, 1]);
                 ears[1].receive(moved());
                 ears[0].receive(blank());
                 ears[0].receive(replication("master", ZEROS));
@@ -136,7 +136,7 @@ fn replication(role: &str, id: &str) -> Value {
 #[test]
 fn a_cluster_is_known_by_the_promotions_of_all_its_masters() {
     let (desk, ears, mut answers) = desk(2);
-    desk.expect(About::Errand { lanes: 2 }, &[1, 0, 1, 0, 1]);
+    desk.expect(About::Errand { lanes: 2, looks: false }, &[1, 0, 1, 0, 1]);
     ears[1].receive(blank());
     ears[1].receive(replication("master", "bb"));
     ears[1].receive(policy("noeviction"));
@@ -145,7 +145,7 @@ fn a_cluster_is_known_by_the_promotions_of_all_its_masters() {
     let Answer::Standing(_, identity) = answers.try_recv().unwrap() else { panic!("no standing") };
     assert_eq!(identity, Identity { run: "r1+r2".into(), promotion: "aa:7+bb:7".into() });
 
-    desk.expect(About::Errand { lanes: 2 }, &[1, 0, 1]);
+    desk.expect(About::Errand { lanes: 2, looks: false }, &[1, 0, 1]);
     ears[1].receive(blank());
     ears[1].receive(replication("slave", ZEROS));
     ears[0].receive(replication("master", ZEROS));
@@ -159,7 +159,7 @@ fn policy(policy: &str) -> Value {
 #[test]
 fn one_master_that_may_forget_is_enough_to_end_it() {
     let (desk, ears, mut answers) = desk(2);
-    desk.expect(About::Errand { lanes: 2 }, &[0, 0, 1, 0, 1]);
+    desk.expect(About::Errand { lanes: 2, looks: false }, &[0, 0, 1, 0, 1]);
     ears[0].receive(blank());
     ears[0].receive(replication("master", ZEROS));
     ears[0].receive(policy("noeviction"));
