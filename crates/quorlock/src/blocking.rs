@@ -200,6 +200,11 @@ impl Client {
         self.client.stats()
     }
 
+    /// The id of the cluster. See [`crate::Client::cluster_id`].
+    pub fn cluster_id(&self) -> Option<String> {
+        self.client.cluster_id()
+    }
+
     /// Each node's URL, without secrets, and why it cannot vote just now; `None` when it can.
     pub fn nodes(&self) -> Vec<(String, Option<Silence>)> {
         self.client.nodes()

@@ -296,6 +296,12 @@ impl Client {
         history(&self.handle.cluster, limit).await
     }
 
+    /// The id of the cluster: random, given once, kept on every node, and the same for every client of these nodes.
+    /// `None` until this client has seen a majority of the nodes carry it.
+    pub fn cluster_id(&self) -> Option<String> {
+        self.handle.cluster.cluster_id()
+    }
+
     /// Each node's URL, without secrets, and why it cannot vote just now; `None` when it can.
     pub fn nodes(&self) -> Vec<(String, Option<Silence>)> {
         let cluster = &self.handle.cluster;

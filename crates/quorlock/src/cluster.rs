@@ -342,6 +342,11 @@ impl Cluster {
         }
     }
 
+    /// The id of the cluster, once a majority of the nodes was seen to carry it.
+    pub(crate) fn cluster_id(&self) -> Option<String> {
+        self.membership.cluster()
+    }
+
     /// Declares the cluster anew on every node, on connections of its own.
     pub(crate) async fn init(&self) -> Result<(), InitError> {
         declare::init(&self.nodes, &self.settings).await?;

@@ -95,6 +95,11 @@ impl Membership {
         Ok(())
     }
 
+    /// The id of the cluster that a majority of the nodes carries, or carried when they were last seen.
+    pub(crate) fn cluster(&self) -> Option<String> {
+        self.seen().cluster.clone()
+    }
+
     /// Forgets everything: the nodes have been told to be another cluster.
     pub(crate) fn reset(&self) {
         *self.seen() = Seen { nodes: vec![None; self.quorum.nodes()], cluster: None };

@@ -1,4 +1,5 @@
-//! A thread for what is looked at: however much that is, whoever locks does not wait behind it.
+//! A thread beside those that serve callers: for reading the nodes, and for answering those who read. However much that
+//! is, no lock waits behind it.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -10,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::threads;
 
-/// The thread. It ends with the last clone of this.
+/// One such thread. It ends with the last clone of this.
 #[derive(Clone)]
 pub(crate) struct Aside {
     runtime: Handle,
@@ -18,9 +19,9 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    pub(crate) fn start() -> io::Result<Self> {
+    pub(crate) fn start(name: &str) -> io::Result<Self> {
         let (until, ended) = oneshot::channel();
-        let runtime = threads::start("looks", async {
+        let runtime = threads::start(name, async {
             // Nothing is ever sent: it ends when nobody could.
             let _ = ended.await;
         })?;

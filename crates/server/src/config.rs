@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use std::time::Duration;
 
-use quorlock::Client;
+use quorlock::{Client, ClientBuilder};
 
 use crate::auth::Clients;
 use crate::tls::Tls;
@@ -18,6 +18,9 @@ pub struct Config {
     /// The nodes. Leases are to outlive the process of the service: see
     /// [`outlived_by_leases`](quorlock::ClientBuilder::outlived_by_leases).
     pub client: Client,
+    /// Builds the client that reads the nodes for lists, histories, looks and events. Its connections live on a thread of
+    /// their own, so that no lock waits for a long answer to be read and decoded. Without it, `client` reads.
+    pub reader: Option<ClientBuilder>,
     /// What a caller may ask for at most.
     pub limits: Limits,
     /// Who may call; `None` for anybody who can reach the address.
@@ -40,6 +43,7 @@ impl Config {
         Self {
             listen,
             client,
+            reader: None,
             limits: Limits::default(),
             clients: None,
             tls: None,
@@ -84,6 +88,8 @@ pub struct Limits {
     pub requests_per_second: u32,
     /// Requests that wait for a lock at a time, of each client.
     pub waiters: usize,
+    /// Keys of each client that the nodes keep out after their release, at a time.
+    pub released_keys: u32,
     /// Streams of events at a time, of each client: each begins with all that there is.
     pub followers: usize,
     /// The longest wait for a lock in one request.
@@ -92,6 +98,16 @@ pub struct Limits {
     pub batch: usize,
     /// How long requests may take to end once the service is asked to stop.
     pub drain: Duration,
+}
+
+/// How much longer than any request the nodes keep a key out that was released.
+const RELEASED_KEY_SLACK: Duration = Duration::from_secs(60);
+
+impl Limits {
+    /// How long the nodes keep a key out that was released: until no request with it can be under way.
+    pub(crate) fn released_key(&self) -> Duration {
+        self.wait.saturating_add(RELEASED_KEY_SLACK)
+    }
 }
 
 impl Default for Limits {
@@ -108,6 +124,7 @@ impl Default for Limits {
             connections_per_client: 10_000,
             requests_per_second: 50_000,
             waiters: 10_000,
+            released_keys: 100_000,
             followers: 64,
             wait: Duration::from_secs(10 * 60),
             batch: 1_000,

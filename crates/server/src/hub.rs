@@ -1,84 +1,69 @@
-//! What changes on the nodes, for all who follow it: one look for everybody, about once a second, while anybody does.
+//! The shared copy of what the nodes know: read at most once a second, for everyone who asks or follows.
+//!
+//! Lists, histories and looks are answered from the copy, so a thousand readers cost the nodes as much as one. The reads
+//! run on a thread of their own, with connections of their own: nothing that is locked waits behind them.
 
+mod answer;
 mod change;
+mod follower;
 mod lapses;
 mod mark;
 mod outages;
 mod past;
+mod snapshot;
+mod state;
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use prometheus_client::metrics::counter::Counter;
 use quorlock::{Client, Filter, HISTORY_MAX, HistoryError, LIST_MAX};
 use serde::Serialize;
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, watch};
 
-use crate::auth::Caller;
 use crate::view::{EventView, LockView, NodesView, millis};
-use change::Tracked;
-use lapses::Lapses;
+pub(crate) use answer::Page;
+pub(crate) use follower::Follower;
 pub(crate) use mark::Mark;
-use outages::{Outage, Outages};
-use past::Past;
+use snapshot::Snapshot;
+use state::{Listed, Read, State};
 
-/// How often the nodes are looked at.
+/// How old the copy may be.
 const PACE: Duration = Duration::from_secs(1);
-/// A look that takes long is followed by a rest of so many times its length.
+/// The next read begins no sooner than this many times the length of the last one.
 const REST: u32 = 4;
-/// How many events are kept for readers that come back.
-const KEPT_MAX: usize = 20_000;
-/// How far a reader may be behind before it begins anew.
-const BEHIND_MAX: usize = 16_384;
-/// How many events of the history a snapshot has.
+/// Events of the history in a snapshot.
 const HISTORY_SHOWN: usize = 200;
-/// How many are read, as long as those do not reach back to what is known: at last all that the nodes keep.
+/// How many events are read: more only while those do not reach back to the known ones.
 const HISTORY_READ: [usize; 3] = [HISTORY_SHOWN, 2_000, HISTORY_MAX];
 
-/// One thing to tell.
+/// One event of the stream.
 #[derive(Debug)]
 pub(crate) struct News {
-    pub(crate) mark: Mark,
-    pub(crate) what: &'static str,
+    mark: Mark,
+    what: &'static str,
     /// One line of JSON.
-    pub(crate) data: String,
+    data: String,
     /// The lock that it is about.
     name: Option<String>,
 }
 
-/// Looks at the nodes, and tells what has changed.
+/// Reads the nodes, and keeps and tells what it found.
 pub(crate) struct Hub {
+    /// The service's own client: what it knows of the nodes' health costs no request.
     client: Client,
+    /// Reads the nodes, on connections of its own.
+    reader: Client,
     stopping: watch::Receiver<bool>,
-    told: broadcast::Sender<Arc<News>>,
-    /// How many looks there have been.
-    looks: watch::Sender<u64>,
+    /// The mark of the newest event.
+    told: watch::Sender<Mark>,
+    /// The number of reads of the copy so far.
+    copies: watch::Sender<u64>,
     wanted: Notify,
+    /// Held during every read of the nodes: one is in flight at a time.
+    reading: tokio::sync::Mutex<()>,
+    reads: Counter,
     state: Mutex<State>,
-}
-
-struct State {
-    last: Mark,
-    kept: VecDeque<Arc<News>>,
-    locks: BTreeMap<String, Tracked>,
-    nodes: NodesView,
-    /// Newest first.
-    history: Vec<EventView>,
-    past: Past,
-    outages: Outages,
-    lapses: Lapses,
-    looked: Option<Instant>,
-}
-
-#[derive(Serialize)]
-struct Snapshot<'a> {
-    at_ms: u64,
-    nodes: &'a NodesView,
-    locks: Vec<&'a Tracked>,
-    history: Vec<&'a EventView>,
-    outages: Vec<&'a Outage>,
-    /// Newest first.
-    lapses: Vec<&'a EventView>,
 }
 
 #[derive(Serialize)]
@@ -92,43 +77,24 @@ struct Looked {
     trouble: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Gone<'a> {
-    name: &'a str,
-}
-
-#[derive(Serialize)]
-struct Gap {
-    at_ms: u64,
-}
-
-/// What to tell, as one line of JSON, and of which lock.
-type Tidings = Vec<(&'static str, String, Option<String>)>;
-
 impl Hub {
-    pub(crate) fn new(client: Client, stopping: watch::Receiver<bool>) -> Arc<Self> {
-        let nodes = NodesView::new(client.node_stats());
+    /// `reads` counts the reads of the nodes.
+    pub(crate) fn new(client: Client, reader: Client, reads: Counter, stopping: watch::Receiver<bool>) -> Arc<Self> {
+        let state = State::new(NodesView::new(client.node_stats()));
         Arc::new(Self {
             client,
+            reader,
             stopping,
-            told: broadcast::Sender::new(BEHIND_MAX),
-            looks: watch::Sender::new(0),
+            told: watch::Sender::new(state.last),
+            copies: watch::Sender::new(0),
             wanted: Notify::new(),
-            state: Mutex::new(State {
-                last: Mark::first(),
-                kept: VecDeque::new(),
-                locks: BTreeMap::new(),
-                nodes,
-                history: Vec::new(),
-                past: Past::default(),
-                outages: Outages::default(),
-                lapses: Lapses::default(),
-                looked: None,
-            }),
+            reading: tokio::sync::Mutex::new(()),
+            reads,
+            state: Mutex::new(state),
         })
     }
 
-    /// Looks at the nodes for as long as anybody follows, until the service stops.
+    /// Keeps the copy fresh while anyone asks or follows, until the service stops.
     pub(crate) async fn watch(self: Arc<Self>) {
         let mut stopping = self.stopping.clone();
         loop {
@@ -144,108 +110,100 @@ impl Hub {
         if self.told.receiver_count() == 0 {
             tokio::select! {
                 () = self.wanted.notified() => {}
-                // What happens to nodes is known only to whoever sees it.
+                // Only a replica that looks sees an outage.
                 () = tokio::time::sleep(PACE) => return self.glance(),
             }
         }
-        let began = Instant::now();
-        self.look(began).await;
-        let pause = PACE.max(began.elapsed() * REST);
-        tokio::time::sleep(pause.saturating_sub(began.elapsed())).await;
+        let (began, good_for) = self.look().await;
+        tokio::time::sleep(good_for.saturating_sub(began.elapsed())).await;
     }
 
-    /// Looks at what this replica knows of the nodes anyway.
+    /// Looks at what the service's client knows of the nodes anyway.
     fn glance(&self) {
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
-        let news = state.outages.see(&nodes, unix_millis());
+        state.see_outages(&nodes);
         state.lapses.lose_sight();
-        self.tell(&mut state, news.iter().map(|outage| ("node", json(outage), None)).collect());
+        state.drop_idle_snapshot();
+        self.told.send_replace(state.last);
     }
 
-    async fn look(&self, began: Instant) {
+    /// Reads the nodes into the copy. Returns when the read began, and how long the copy is good from then.
+    async fn look(&self) -> (Instant, Duration) {
+        let reading = self.read().await;
+        let (began, as_of) = (Instant::now(), unix_millis());
         let filter = Filter::default().limit(LIST_MAX);
-        let (listing, history) = tokio::join!(self.client.list(&filter), self.happened());
+        let (listing, history) = tokio::join!(self.reader.list(&filter), self.happened());
+        drop(reading);
+        // Before the state is locked: those who ask do not wait for it.
+        let listing = listing.map(|listing| (listing.names.iter().map(LockView::new).collect(), Listed::new(&listing)));
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
-        let mut news = Vec::new();
-        news.extend(state.outages.see(&nodes, unix_millis()).iter().map(|outage| ("node", json(outage), None)));
+        state.see_outages(&nodes);
         // Round trips and clocks are never the same.
-        news.push(("nodes", json(&nodes), None));
+        state.tell("nodes", json(&nodes), None);
         state.nodes = nodes;
-        let (is_cut, trouble) = match listing {
-            Ok(listing) => {
-                let locks: Vec<LockView> = listing.names.iter().map(LockView::new).collect();
-                let granted = lapses::granted(history.as_deref().unwrap_or_default());
-                news.extend(state.compare(locks, &granted));
-                (listing.is_cut, None)
-            }
-            // What was known stands, and readers are told that it does.
-            Err(error) => (false, Some(error.to_string())),
+        let (listed, recalled) = state.take_in(listing, history);
+        let took = began.elapsed();
+        let looked = Looked {
+            at_ms: unix_millis(),
+            took_ms: millis(took),
+            locks: state.locks.len(),
+            is_cut: listed.as_ref().is_ok_and(|listed| listed.is_cut),
+            trouble: listed.as_ref().err().map(ToString::to_string),
         };
-        match history {
-            Ok(history) if trouble.is_none() && !is_cut => {
-                state.lapses.looked();
-                let lapsed = state.lapses.judge(&history);
-                news.extend(lapsed.iter().map(told));
-                news.extend(state.remember(history));
-            }
-            history => {
-                state.lapses.lose_sight();
-                news.extend(history.map(|history| state.remember(history)).unwrap_or_default());
-            }
-        }
-        let took_ms = millis(began.elapsed());
-        let looked = Looked { at_ms: unix_millis(), took_ms, locks: state.locks.len(), is_cut, trouble };
-        news.push(("look", json(&looked), None));
-        self.tell(&mut state, news);
-        state.looked = Some(Instant::now());
+        state.tell("look", json(&looked), None);
+        let good_for = PACE.max(took * REST);
+        state.read = Some(Read { as_of, good_until: began + good_for, listed, recalled });
+        state.drop_idle_snapshot();
+        self.told.send_replace(state.last);
         drop(state);
-        self.looks.send_modify(|looks| *looks += 1);
+        self.copies.send_modify(|copies| *copies += 1);
+        (began, good_for)
     }
 
-    /// The newest events, newest first: as many as it takes to reach what is known.
-    async fn happened(&self) -> Result<Vec<EventView>, HistoryError> {
-        let mut events = Vec::new();
-        // The first time, all that there is: whether what is held was written down shows only there.
-        let is_first = self.state().looked.is_none();
+    /// The newest events, newest first, and whether that is all that the nodes keep.
+    async fn happened(&self) -> Result<(Vec<EventView>, bool), HistoryError> {
+        // The first time, everything: whether the grant of a lock was written down shows only there.
+        let is_first = self.state().read.is_none();
         let limits = HISTORY_READ.into_iter().skip(if is_first { HISTORY_READ.len() - 1 } else { 0 });
+        let mut read = (Vec::new(), true);
         for limit in limits {
-            events = self.client.history(limit).await?.iter().map(EventView::new).collect();
-            if events.len() < limit || self.state().past.reaches(&events) {
+            let events: Vec<_> = self.reader.history(limit).await?.iter().map(EventView::new).collect();
+            let is_all = events.len() < limit || limit == HISTORY_MAX;
+            let is_enough = is_all || self.state().reaches(&events);
+            read = (events, is_all);
+            if is_enough {
                 break;
             }
         }
-        Ok(events)
+        Ok(read)
     }
 
-    fn tell(&self, state: &mut State, news: Tidings) {
-        for (what, data, name) in news {
-            let mark = state.last.next();
-            state.last = mark;
-            let news = Arc::new(News { mark, what, data, name });
-            state.kept.push_back(Arc::clone(&news));
-            // Nobody may be there any more.
-            let _ = self.told.send(news);
-        }
-        let surplus = state.kept.len().saturating_sub(KEPT_MAX);
-        state.kept.drain(..surplus);
+    /// Waits for the turn to read the nodes.
+    async fn read(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        let reading = self.reading.lock().await;
+        self.reads.inc();
+        reading
     }
 
-    /// Follows what changes, from now on or from behind what was read last.
-    pub(crate) async fn subscribe(self: &Arc<Self>, caller: Caller, last: Option<Mark>) -> Reader {
-        let news = self.told.subscribe();
-        let mut looks = self.looks.subscribe();
-        let seen = *looks.borrow_and_update();
-        self.wanted.notify_one();
-        let is_fresh = self.state().looked.is_some_and(|looked| looked.elapsed() < PACE * 2);
-        if !is_fresh {
-            // The hub outlives its readers.
-            let _ = looks.wait_for(|looks| *looks > seen).await;
+    /// Returns once the copy is fresh.
+    async fn refresh(&self) {
+        let mut copies = self.copies.subscribe();
+        let seen = *copies.borrow_and_update();
+        if !self.state().read.as_ref().is_some_and(Read::is_good) {
+            self.wanted.notify_one();
+            // The hub has the sender.
+            let _ = copies.wait_for(|copies| *copies > seen).await;
         }
-        let mut reader = Reader { hub: Arc::clone(self), caller, news, waiting: VecDeque::new(), read: Mark::first() };
-        reader.begin(last);
-        reader
+    }
+
+    /// Follows what changes, from now on or after the last event that was read.
+    pub(crate) async fn subscribe(self: &Arc<Self>, caller: crate::auth::Caller, last: Option<Mark>) -> Follower {
+        // Whoever follows keeps the copy fresh.
+        let told = self.told.subscribe();
+        self.refresh().await;
+        Follower::new(Arc::clone(self), caller, told, last)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -253,110 +211,8 @@ impl Hub {
     }
 }
 
-impl State {
-    /// What has changed since the last look.
-    fn compare(&mut self, locks: Vec<LockView>, granted: &HashSet<(&str, u64)>) -> Tidings {
-        let mut news = Vec::new();
-        let mut before = std::mem::take(&mut self.locks);
-        let (at, at_ms) = (Instant::now(), unix_millis());
-        for lock in locks {
-            let name = lock.name.clone();
-            let earlier = before.remove(&name);
-            if let Some(earlier) = &earlier {
-                self.lapses.compare(earlier, Some(&lock), at_ms);
-            }
-            let is_granted = lock.fence.is_some_and(|fence| granted.contains(&(&*name, fence)));
-            let (tracked, is_new) = Tracked::after(earlier, lock, at, at_ms, is_granted);
-            if is_new {
-                news.push(("lock", json(&tracked), Some(name.clone())));
-            }
-            self.locks.insert(name, tracked);
-        }
-        for (name, earlier) in before {
-            self.lapses.compare(&earlier, None, at_ms);
-            news.push(("gone", json(&Gone { name: &name }), Some(name)));
-        }
-        news
-    }
-
-    /// What has happened since the last look, of the newest events.
-    fn remember(&mut self, mut events: Vec<EventView>) -> Tidings {
-        let mut news = Vec::new();
-        if events.len() >= HISTORY_MAX && !self.past.meets(&events) {
-            let at_ms = events.last().map_or(0, |oldest| oldest.at_ms);
-            news.push(("gap", json(&Gap { at_ms }), None));
-        }
-        let fresh = self.past.add(&events, HISTORY_SHOWN);
-        self.lapses.hear(fresh.len());
-        // The first look has no earlier one to differ from.
-        if self.looked.is_some() {
-            news.extend(fresh.iter().map(told));
-        }
-        events.truncate(HISTORY_SHOWN);
-        self.history = events;
-        news
-    }
-
-    fn snapshot(&self, caller: &Caller) -> News {
-        let locks = self.locks.iter().filter(|(name, _)| caller.sees(name)).map(|(_, tracked)| tracked).collect();
-        let history = self.history.iter().filter(|event| caller.sees(&event.name)).collect();
-        let outages = self.outages.seen().collect();
-        let lapses = self.lapses.seen().filter(|lapse| caller.sees(&lapse.name)).collect();
-        let data = json(&Snapshot { at_ms: unix_millis(), nodes: &self.nodes, locks, history, outages, lapses });
-        News { mark: self.last, what: "snapshot", data, name: None }
-    }
-}
-
-/// Somebody who follows.
-pub(crate) struct Reader {
-    hub: Arc<Hub>,
-    caller: Caller,
-    news: broadcast::Receiver<Arc<News>>,
-    waiting: VecDeque<Arc<News>>,
-    read: Mark,
-}
-
-impl Reader {
-    /// Goes on behind what was read last if that is known here, and else begins with everything.
-    fn begin(&mut self, last: Option<Mark>) {
-        let state = self.hub.state();
-        let known = last.filter(|last| state.kept.iter().any(|news| news.mark == *last));
-        self.waiting = match known {
-            Some(last) => state.kept.iter().filter(|news| news.mark.is_behind(last)).map(Arc::clone).collect(),
-            None => VecDeque::from([Arc::new(state.snapshot(&self.caller))]),
-        };
-        self.read = known.unwrap_or(Mark::first());
-    }
-
-    /// What is to be told next.
-    pub(crate) async fn next(&mut self) -> Arc<News> {
-        loop {
-            if let Some(news) = self.waiting.pop_front() {
-                if news.what == "snapshot" || news.mark.is_behind(self.read) {
-                    self.read = news.mark;
-                    if news.name.as_ref().is_none_or(|name| self.caller.sees(name)) {
-                        return news;
-                    }
-                }
-                continue;
-            }
-            match self.news.recv().await {
-                Ok(news) => self.waiting.push_back(news),
-                // Too far behind: everything anew.
-                Err(broadcast::error::RecvError::Lagged(_)) => self.begin(None),
-                // The hub has its own end of it.
-                Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
-            }
-        }
-    }
-}
-
-fn told(event: &EventView) -> (&'static str, String, Option<String>) {
-    ("history", json(event), Some(event.name.clone()))
-}
-
 fn json(value: &impl Serialize) -> String {
-    // Texts and numbers can always be written down.
+    // Strings and numbers can always be serialized.
     serde_json::to_string(value).unwrap_or_default()
 }
 

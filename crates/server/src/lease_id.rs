@@ -1,4 +1,7 @@
-//! What a caller has of a lease: one word, which is a secret.
+//! What a caller has of a lease: one word, which is a secret, and is signed.
+//!
+//! The signature shows that a replica over these nodes made the word. A release leaves a note on every node, also of a lease
+//! that is not there, so words that a caller made up must not reach them.
 
 use std::fmt::Write;
 
@@ -9,8 +12,8 @@ use crate::problem::{Code, Problem};
 
 /// What the word begins with if the lease was asked for with a key: it is the key that is released then.
 const KEYED: &str = "key.";
-/// How many bytes of its hash such a word ends with: without its beginning it is no lease, and no other becomes one by it.
-const SUM_BYTES: usize = 4;
+/// How many bytes of its signature a word ends with.
+const SIGNATURE_BYTES: usize = 16;
 
 /// A lease, as the service gives it away.
 pub(crate) struct LeaseWord {
@@ -19,41 +22,57 @@ pub(crate) struct LeaseWord {
     pub(crate) is_keyed: bool,
 }
 
-impl LeaseWord {
+/// Signs words, and reads those that it or another replica has signed.
+///
+/// The key is made of the cluster's id, which every replica reads from the nodes and no caller is told.
+pub(crate) struct Signer {
+    key: [u8; 32],
+}
+
+impl Signer {
+    pub(crate) fn new(cluster_id: &str) -> Self {
+        Self { key: sha256(format!("quorlock lease {cluster_id}").as_bytes()) }
+    }
+
     /// Reads the word, which has to be for this name.
-    pub(crate) fn read(name: &str, word: &str) -> Result<Self, Problem> {
-        let garbled = || Problem::new(Code::NotHolder, "this is no lease_id: send the whole of it, as it was given");
-        let is_keyed = word.starts_with(KEYED);
-        let text = if is_keyed { without_sum(word) } else { Some(word) };
-        let lease: HandedLease = text.and_then(|text| text.parse().ok()).ok_or_else(garbled)?;
+    pub(crate) fn read(&self, name: &str, word: &str) -> Result<LeaseWord, Problem> {
+        let foreign = || Problem::new(Code::NotHolder, "this is no lease_id of this service: send it as it was given");
+        let (body, signature) = word.rsplit_once('.').ok_or_else(foreign)?;
+        if !is_same(signature, &self.sign(body)) {
+            return Err(foreign());
+        }
+        let (text, is_keyed) = body.strip_prefix(KEYED).map_or((body, false), |text| (text, true));
+        let lease: HandedLease = text.parse().map_err(|_| foreign())?;
         if lease.name().as_str() != name {
             return Err(Problem::new(Code::NotHolder, format!("this is a lease of another name than {name:?}")));
         }
-        Ok(Self { lease, is_keyed })
+        Ok(LeaseWord { lease, is_keyed })
     }
 
-    pub(crate) fn reveal(&self) -> String {
-        let word = self.lease.reveal();
-        if !self.is_keyed {
-            return word;
-        }
-        let keyed = format!("{KEYED}{word}");
-        let sum = sum_of(&keyed);
-        format!("{keyed}.{sum}")
+    pub(crate) fn reveal(&self, word: &LeaseWord) -> String {
+        let prefix = if word.is_keyed { KEYED } else { "" };
+        let mut text = format!("{prefix}{}", word.lease.reveal());
+        let signature = self.sign(&text);
+        text.push('.');
+        text.push_str(&signature);
+        text
+    }
+
+    /// Hashed twice with the key: nobody can go on from one signature to that of a longer word.
+    fn sign(&self, body: &str) -> String {
+        let inner = sha256(&[&self.key, body.as_bytes()].concat());
+        let outer = sha256(&[self.key, inner].concat());
+        outer[..SIGNATURE_BYTES].iter().fold(String::with_capacity(SIGNATURE_BYTES * 2), |mut signature, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(signature, "{byte:02x}");
+            signature
+        })
     }
 }
 
-fn without_sum(word: &str) -> Option<&str> {
-    let (keyed, sum) = word.rsplit_once('.')?;
-    keyed.strip_prefix(KEYED).filter(|_| sum == sum_of(keyed))
-}
-
-fn sum_of(keyed: &str) -> String {
-    sha256(keyed.as_bytes())[..SUM_BYTES].iter().fold(String::new(), |mut sum, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(sum, "{byte:02x}");
-        sum
-    })
+/// In a time that does not tell where they differ.
+fn is_same(one: &str, other: &str) -> bool {
+    one.len() == other.len() && one.bytes().zip(other.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
 #[cfg(test)]
@@ -65,17 +84,20 @@ mod tests {
     #[tokio::test]
     async fn a_word_is_read_whole_or_not_at_all() {
         let client = Client::builder().memory(&MemoryNodes::new(1)).connect().await.unwrap();
+        let signer = Signer::new(&client.cluster_id().expect("its node is there"));
         let lease = client.lock("a").acquire().await.unwrap().hand_over().unwrap();
         for is_keyed in [false, true] {
-            let word = LeaseWord { lease: lease.clone(), is_keyed }.reveal();
-            let read = LeaseWord::read("a", &word).unwrap();
+            let word = signer.reveal(&LeaseWord { lease: lease.clone(), is_keyed });
+            let read = signer.read("a", &word).unwrap();
             assert_eq!((read.lease.reveal(), read.is_keyed), (lease.reveal(), is_keyed));
             for cut in 1..word.len() {
-                assert!(LeaseWord::read("a", &word[cut..]).is_err(), "without its first {cut} bytes");
-                assert!(LeaseWord::read("a", &word[..cut]).is_err(), "only its first {cut} bytes");
+                assert!(signer.read("a", &word[cut..]).is_err(), "without its first {cut} bytes");
+                assert!(signer.read("a", &word[..cut]).is_err(), "only its first {cut} bytes");
             }
-            assert!(LeaseWord::read("a", &format!("{KEYED}{word}")).is_err());
-            assert!(LeaseWord::read("b", &word).is_err());
+            assert!(signer.read("a", &format!("{KEYED}{word}")).is_err());
+            assert!(signer.read("b", &word).is_err());
+            assert!(Signer::new("another cluster").read("a", &word).is_err());
         }
+        assert!(signer.read("a", &lease.reveal()).is_err(), "nobody has signed it");
     }
 }

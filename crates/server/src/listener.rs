@@ -6,6 +6,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use quorlock::ConnectError;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -53,6 +54,9 @@ pub enum ServeError {
         /// Why not.
         error: io::Error,
     },
+    /// The client that reads the nodes cannot be built.
+    #[error("cannot read the nodes: {0}")]
+    Reader(#[from] ConnectError),
     /// There is nobody to talk with callers.
     #[error("cannot start threads for connections: {0}")]
     Threads(io::Error),
@@ -110,21 +114,30 @@ impl Server {
     /// Answers until told to stop. Then nobody new is accepted, waiters are let go, and answers under way are finished.
     ///
     /// # Errors
-    /// [`ServeError::Threads`] when the system gives none.
+    /// [`ServeError::Threads`] when the system gives none, and [`ServeError::Reader`] when the nodes refuse the client that
+    /// reads them.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections; what was waited for is given up, and leases stay with their holders.
-    pub async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
+    pub async fn serve(mut self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let (stopping, stopped) = watch::channel(false);
+        let start = |name| Aside::start(name).map_err(ServeError::Threads);
         let limits = self.config.limits;
         let count = self.config.threads.map_or_else(threads::cores, NonZero::get);
         let linger = self.config.linger;
-        let aside = Aside::start().map_err(ServeError::Threads)?;
-        let service = Service::new(self.config, aside, stopped.clone());
+        let (aside, reads) = (start("looks")?, start("reads")?);
+        let reader = match self.config.reader.take() {
+            Some(builder) => {
+                let ended = || ServeError::Threads(io::Error::other("the thread that reads the nodes has ended"));
+                reads.run(builder.connect()).await.ok_or_else(ended)??
+            }
+            None => self.config.client.clone(),
+        };
+        let service = Service::new(self.config, reader, aside, stopped.clone());
         let (calls, acceptor) = (Calls::new(service.clone()), self.acceptor);
         let house = House { calls, acceptor, limits, stopped: stopped.clone() };
         let threads = Threads::start(&house, count, linger).map_err(ServeError::Threads)?;
-        service.aside().spawn(Arc::clone(service.hub()).watch());
+        reads.spawn(Arc::clone(service.hub()).watch());
         service.aside().spawn(forget(service.clone(), stopped));
         let door = Door {
             service,

@@ -74,6 +74,8 @@ pub(crate) struct Metrics {
     pub(crate) hangups: Counter,
     pub(crate) renewals: Counter,
     pub(crate) releases: Counter,
+    /// Reads of the nodes for those who look.
+    pub(crate) reads: Counter,
 }
 
 impl Metrics {
@@ -91,6 +93,7 @@ impl Metrics {
             hangups: Counter::default(),
             renewals: Counter::default(),
             releases: Counter::default(),
+            reads: Counter::default(),
             registry: Registry::default(),
         };
         registry.register("http_requests", "Requests that were answered", metrics.requests.clone());
@@ -106,6 +109,7 @@ impl Metrics {
         registry.register("http_hangups", "Callers that hung up while they waited", metrics.hangups.clone());
         registry.register("renewals", "Leases that were renewed", metrics.renewals.clone());
         registry.register("releases", "Leases that were released", metrics.releases.clone());
+        registry.register("reads", "Reads of the nodes, for all who list, look and follow", metrics.reads.clone());
         registry.register("build", "What is running", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         registry.register_collector(Box::new(OfTheClient(client.clone())));
         Self { registry, ..metrics }

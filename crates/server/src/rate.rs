@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::{DefaultKeyedRateLimiter, InsufficientCapacity, NotUntil, Quota, RateLimiter};
 
 use crate::config::Limits;
 use crate::problem::{Code, Problem};
@@ -19,6 +19,8 @@ pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(60);
 pub(crate) struct Rates {
     clock: DefaultClock,
     requests: DefaultKeyedRateLimiter<Arc<str>>,
+    reads: DefaultKeyedRateLimiter<Arc<str>>,
+    released_keys: DefaultKeyedRateLimiter<Arc<str>>,
     waiters: Shares,
     followers: Shares,
     connections: Shares,
@@ -30,6 +32,8 @@ impl Rates {
         Self {
             clock: DefaultClock::default(),
             requests: RateLimiter::keyed(Quota::per_second(most)),
+            reads: RateLimiter::keyed(Quota::per_second(NonZeroU32::MIN)),
+            released_keys: RateLimiter::keyed(at_a_time(limits.released_keys, limits.released_key())),
             waiters: Shares::of(limits.waiters),
             followers: Shares::of(limits.followers),
             connections: Shares::of(limits.connections_per_client),
@@ -38,11 +42,47 @@ impl Rates {
 
     /// Counts a request.
     pub(crate) fn request(&self, caller: &Arc<str>) -> Result<(), Problem> {
-        self.requests.check_key(caller).map_err(|early| {
-            let pause = early.wait_time_from(self.clock.now());
-            let detail = format!("more than {} requests a second", early.quota().burst_size());
-            Problem::new(Code::RateLimited, detail).retry_after(pause)
+        self.requests.check_key(caller).map_err(|early| self.too_early(&early))
+    }
+
+    /// Counts what a request asks for beyond the first lease: each is as much work as a request of its own.
+    pub(crate) fn batch(&self, caller: &Arc<str>, leases: usize) -> Result<(), Problem> {
+        let Some(more) = more_than_one(leases) else { return Ok(()) };
+        match self.requests.check_key_n(caller, more) {
+            Ok(counted) => counted.map_err(|early| self.too_early(&early)),
+            Err(InsufficientCapacity(most)) => {
+                let why = format!("{leases} leases count as {leases} requests, and {most} a second are allowed");
+                Err(Problem::invalid(format!("{why}: ask for fewer at a time")))
+            }
+        }
+    }
+
+    /// Counts a read of the nodes on behalf of one caller: one a second.
+    pub(crate) fn read(&self, caller: &Arc<str>) -> Result<(), Problem> {
+        self.reads.check_key(caller).map_err(|early| {
+            let detail = "the nodes are asked once a second for each client, and no copy has this";
+            Problem::new(Code::RateLimited, detail).retry_after(early.wait_time_from(self.clock.now()))
         })
+    }
+
+    /// Counts keys that are released: the nodes have to keep each of them out for a while.
+    pub(crate) fn release_keys(&self, caller: &Arc<str>, keys: usize) -> Result<(), Problem> {
+        let Some(keys) = u32::try_from(keys).ok().and_then(NonZeroU32::new) else { return Ok(()) };
+        let detail = "too many keys were released: the nodes keep each of them out until no request with it can be under way";
+        match self.released_keys.check_key_n(caller, keys) {
+            Ok(counted) => counted.map_err(|early| {
+                Problem::new(Code::RateLimited, detail).retry_after(early.wait_time_from(self.clock.now()))
+            }),
+            Err(InsufficientCapacity(most)) => {
+                let why = format!("{keys} leases with keys: this service allows {most} at a time for each client");
+                Err(Problem::invalid(format!("{why}: release fewer in a request")))
+            }
+        }
+    }
+
+    fn too_early(&self, early: &NotUntil<<DefaultClock as Clock>::Instant>) -> Problem {
+        let detail = format!("more than {} requests a second", early.quota().burst_size());
+        Problem::new(Code::RateLimited, detail).retry_after(early.wait_time_from(self.clock.now()))
     }
 
     /// Counts a waiter, for as long as what is returned lives.
@@ -72,7 +112,21 @@ impl Rates {
     /// Forgets callers that have been quiet.
     pub(crate) fn forget(&self) {
         self.requests.retain_recent();
+        self.reads.retain_recent();
+        self.released_keys.retain_recent();
     }
+}
+
+fn more_than_one(leases: usize) -> Option<NonZeroU32> {
+    NonZeroU32::new(u32::try_from(leases).unwrap_or(u32::MAX).saturating_sub(1))
+}
+
+/// No more than `most` at any time, each of which lasts this long: half of them at once, and the other half in the time
+/// that one lasts.
+fn at_a_time(most: u32, lasting: Duration) -> Quota {
+    let burst = NonZeroU32::new(most / 2).unwrap_or(NonZeroU32::MIN);
+    let each = (lasting / burst.get()).max(Duration::from_nanos(1));
+    Quota::with_period(each).map_or(Quota::per_second(burst), |quota| quota.allow_burst(burst))
 }
 
 /// Whose share it is that somebody at this address takes. Whoever has one address of version 6 has a network of them.

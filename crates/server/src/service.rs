@@ -9,6 +9,7 @@ use crate::aside::Aside;
 use crate::auth::Clients;
 use crate::config::{Config, Limits};
 use crate::hub::Hub;
+use crate::lease_id::Signer;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::rate::Rates;
@@ -34,12 +35,12 @@ struct Inner {
 }
 
 impl Service {
-    pub(crate) fn new(config: Config, aside: Aside, stopping: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(config: Config, reader: Client, aside: Aside, stopping: watch::Receiver<bool>) -> Self {
         let is_of_this_machine = config.is_of_this_machine();
         let Config { client, limits, clients, .. } = config;
         let nodes = client.nodes().len();
-        let hub = Hub::new(client.clone(), stopping.clone());
         let (metrics, rates) = (Metrics::new(&client), Rates::new(limits));
+        let hub = Hub::new(client.clone(), reader, metrics.reads.clone(), stopping.clone());
         Self {
             inner: Arc::new(Inner {
                 client,
@@ -86,6 +87,12 @@ impl Service {
 
     pub(crate) fn nodes(&self) -> NodesView {
         NodesView::new(self.inner.client.node_stats())
+    }
+
+    /// What signs leases, and knows its own: the same on every replica.
+    pub(crate) fn signer(&self) -> Result<Signer, Problem> {
+        let cluster = self.client().cluster_id();
+        cluster.map(|id| Signer::new(&id)).ok_or_else(|| Problem::no_majority(&self.nodes()))
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

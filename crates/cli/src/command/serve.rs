@@ -71,6 +71,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = Limits::default().waiters)]
     waiters: usize,
 
+    /// Keys of each client that the nodes keep out after their release, at most: half of them at once.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().released_keys, value_parser = clap::value_parser!(u32).range(2..))]
+    released_keys: u32,
+
     /// Open connections of each client, at most. Without --clients, and before its first request, a client is an address.
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections_per_client)]
     connections: usize,
@@ -140,12 +144,16 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
         None => context.open_to_stay(context.builder()?.outlived_by_leases().history(true)).await?,
     };
     let mut config = Config::new(args.listen, client.clone());
+    if demo.is_none() {
+        config.reader = Some(context.builder()?);
+    }
     config.clients = clients;
     config.danger_no_auth = args.danger_no_auth;
     config.threads = args.threads.and_then(|count| NonZero::new(count.into()));
     config.linger = !args.no_linger;
     config.limits.requests_per_second = args.rate_limit;
     config.limits.waiters = args.waiters;
+    config.limits.released_keys = args.released_keys;
     config.limits.connections_per_client = args.connections;
     config.limits.wait = args.max_wait;
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {

@@ -117,12 +117,13 @@ impl Granted {
     fn new(service: &Service, order: &Order, began: Instant, won: Won) -> Result<Self, Problem> {
         let nodes = NodesOk { nodes_ok: won.nodes(), nodes_total: service.nodes_total() };
         let outlook = Outlook::new(began, won.ttl(), || won.validity())?;
+        let signer = service.signer()?;
         let leases = won.hand_over()?.into_iter().map(|lease| LeaseView {
             name: lease.name().to_string(),
             fence: lease.fence().map(quorlock::Fence::get),
             slot: lease.slot(),
             ttl_ms: millis(lease.ttl()),
-            lease_id: LeaseWord { lease, is_keyed: order.is_keyed }.reveal(),
+            lease_id: signer.reveal(&LeaseWord { lease, is_keyed: order.is_keyed }),
         });
         let mut leases: Vec<_> = leases.collect();
         match (&order.what, leases.pop()) {
@@ -159,6 +160,7 @@ pub(super) async fn acquire(
     caller.may(Scope::Lock)?;
     let order = request.check(service.limits(), caller.name())?;
     order.names().iter().try_for_each(|name| caller.may_with(Scope::Lock, name))?;
+    service.rates().batch(caller.share_key(), order.names().len())?;
     let waiting = Waits::new(&service, &caller, &peer, &order)?;
     if is_stream {
         return Ok(stream::stream(service, order, began, waiting).into_response());

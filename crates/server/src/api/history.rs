@@ -29,10 +29,14 @@ pub(super) struct Which {
 /// What has happened, newest first.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Happened {
+    /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
+    as_of: u64,
     events: Vec<EventView>,
 }
 
 /// Look back: what was granted, released and lost through services, and what was broken by anybody.
+///
+/// Answered from a copy of what the nodes keep. An event is in it about two seconds after it happened.
 #[utoipa::path(
     get, path = "/v1/history", tag = "locks", params(Which),
     responses((status = 200, description = "The newest events", body = Happened), Unseen)
@@ -47,10 +51,7 @@ pub(super) async fn history(
     if !(1..=HISTORY_MAX).contains(&limit) {
         return Err(Problem::invalid(format!("a limit of {limit}: between 1 and {HISTORY_MAX}")));
     }
-    // What is wanted, or may be seen, can be among much that is not.
-    let looked_at = if which.name.is_none() && caller.sees_all() { limit } else { HISTORY_MAX };
-    let events = service.client().history(looked_at).await?;
-    let named = |name: &str| which.name.as_ref().is_none_or(|wanted| wanted == name);
-    let wanted = events.iter().filter(|event| named(event.name.as_str()) && caller.sees(event.name.as_str()));
-    Ok(Json(Happened { events: wanted.take(limit).map(EventView::new).collect() }))
+    let history = service.hub().history(&caller, which.name.as_deref(), limit);
+    let (as_of, events) = service.unless_stopping(history).await??;
+    Ok(Json(Happened { as_of, events }))
 }

@@ -2,11 +2,11 @@
 
 use axum::Json;
 use axum::extract::State;
-use quorlock::Filter;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::{Caller, Scope};
+use crate::hub;
 use crate::problem::{Problem, Unseen};
 use crate::request::{Asked, Named};
 use crate::service::Service;
@@ -35,6 +35,8 @@ pub(super) struct Which {
 /// Locks that are held or waited for, in the order of their names.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Page {
+    /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
+    as_of: u64,
     locks: Vec<LockView>,
     /// The cursor of the next page, if there may be one.
     next: Option<String>,
@@ -53,7 +55,8 @@ struct Missing {
 
 /// List what is held or waited for.
 ///
-/// The nodes are looked through step by step: what comes and goes meanwhile may be missing.
+/// Answered from a copy that is about a second old at most. The nodes are looked through step by step: what comes and goes
+/// meanwhile may be missing. If there are more than 10,000 locks, the nodes are read instead, once a second for each client.
 #[utoipa::path(
     get, path = "/v1/locks", tag = "locks", params(Which),
     responses((status = 200, description = "A page of them", body = Page), Unseen)
@@ -68,28 +71,38 @@ pub(super) async fn list(
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(Problem::invalid(format!("a limit of {limit}: between 1 and {PAGE_MAX}")));
     }
-    let filter = Filter::beginning_with(&which.prefix).among(caller.names()).after(&which.cursor).limit(limit);
-    let listing = service.client().list(&filter).await?;
-    let missing = listing.missing.iter().map(|(node, why)| Missing { node: node.clone(), trouble: why.to_string() });
-    let next = listing.last.map(|last| last.to_string());
-    let locks = listing.names.iter().map(LockView::new).collect();
-    Ok(Json(Page { locks, next, missing: missing.collect() }))
+    let may_read = || service.rates().read(caller.share_key());
+    let page = service.hub().list(&caller, (&which.prefix, &which.cursor), limit, may_read);
+    let hub::Page { as_of, locks, next, missing } = service.unless_stopping(page).await??;
+    let missing = missing.into_iter().map(|(node, trouble)| Missing { node, trouble }).collect();
+    Ok(Json(Page { as_of, locks, next, missing }))
+}
+
+/// How a name stands.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Look {
+    /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
+    as_of: u64,
+    #[serde(flatten)]
+    lock: LockView,
 }
 
 /// Look at one lock, on every node.
 ///
+/// Each client gets the answer of the nodes once a second, and in between a copy that is about a second old at most.
 /// A name with a slash is written with `%2F`.
 #[utoipa::path(
     get, path = "/v1/locks/{name}", tag = "locks",
     params(("name" = String, Path, description = "What is locked", min_length = 1, max_length = 512)),
-    responses((status = 200, description = "How it stands, held or not", body = LockView), Unseen)
+    responses((status = 200, description = "How it stands, held or not", body = Look), Unseen)
 )]
 pub(super) async fn one(
     State(service): State<Service>,
     caller: Caller,
     Named(name): Named,
-) -> Result<Json<LockView>, Problem> {
+) -> Result<Json<Look>, Problem> {
     caller.may_with(Scope::Read, &name)?;
-    let inspection = service.client().inspect(&name).await?;
-    Ok(Json(LockView::new(&inspection)))
+    let look = service.hub().one(&name, || service.rates().read(caller.share_key()));
+    let (as_of, lock) = service.unless_stopping(look).await??;
+    Ok(Json(Look { as_of, lock }))
 }

@@ -1,7 +1,5 @@
 //! Releasing: a lease, several, or whatever a key has.
 
-use std::time::Duration;
-
 use axum::extract::State;
 use axum::http::StatusCode;
 use futures_util::StreamExt;
@@ -20,8 +18,6 @@ use crate::service::Service;
 /// Where it is called.
 pub(super) const PATH: &str = "/v1/leases/release";
 const FORMS: &str = "either a name and a lease_id, or a name and a key, or leases";
-/// How much longer than any request a key is remembered to have been released.
-const SPENT_SLACK: Duration = Duration::from_secs(60);
 
 /// What to release: `name` and `lease_id`, or `name` and `key`, or `leases`.
 #[derive(Deserialize, ToSchema)]
@@ -61,18 +57,26 @@ pub(super) async fn release(
         };
         caller.may_with(Scope::Lock, &name)?;
         let key = order::check_secret("a key", key)?;
+        service.rates().release_keys(caller.share_key(), 1)?;
         // Whatever any replica has, or is about to get, for the key is over.
-        service.client().retire(&name, &order::of_key(&name, &key), spent_for(&service)).await?;
+        service.client().retire(&name, &order::of_key(&name, &key), service.limits().released_key()).await?;
         service.metrics().releases.inc();
         return Ok(StatusCode::NO_CONTENT);
     }
     match LeaseRefs::new(name, lease_id, leases).check(service.limits(), FORMS)? {
-        Named::One(lease) => release_one(&service, read(&caller, &lease)?).await?,
+        Named::One(lease) => {
+            let lease = read(&service, &caller, &lease)?;
+            service.rates().release_keys(caller.share_key(), usize::from(lease.is_keyed))?;
+            release_one(&service, lease).await?;
+        }
         Named::Several(leases) => {
+            service.rates().batch(caller.share_key(), leases.len())?;
             // All of them are looked at before the first is released: whoever is refused has lost none.
             let place = |index: usize| format!("leases[{index}]");
-            let read = |(index, lease)| read(&caller, lease).map_err(|problem| problem.at(place(index)));
+            let read = |(index, lease)| read(&service, &caller, lease).map_err(|problem| problem.at(place(index)));
             let leases: Vec<LeaseWord> = leases.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+            let keyed = leases.iter().filter(|lease| lease.is_keyed).count();
+            service.rates().release_keys(caller.share_key(), keyed)?;
             let each = leases.into_iter().enumerate().map(async |(index, lease)| {
                 release_one(&service, lease).await.map_err(|problem| problem.at(place(index)))
             });
@@ -84,22 +88,17 @@ pub(super) async fn release(
 }
 
 /// What the caller means, if it may.
-fn read(caller: &Caller, lease: &LeaseRef) -> Result<LeaseWord, Problem> {
+fn read(service: &Service, caller: &Caller, lease: &LeaseRef) -> Result<LeaseWord, Problem> {
     caller.may_with(Scope::Lock, &lease.name)?;
-    LeaseWord::read(&lease.name, &lease.lease_id)
+    service.signer()?.read(&lease.name, &lease.lease_id)
 }
 
 async fn release_one(service: &Service, LeaseWord { lease, is_keyed }: LeaseWord) -> Result<(), Problem> {
     if is_keyed {
-        service.client().retire_owner_of(&lease, spent_for(service)).await?;
+        service.client().retire_owner_of(&lease, service.limits().released_key()).await?;
     } else {
         service.client().release(&lease).await?;
     }
     service.metrics().releases.inc();
     Ok(())
-}
-
-/// How long a key is kept out: until no request with it can be under way.
-fn spent_for(service: &Service) -> Duration {
-    service.limits().wait + SPENT_SLACK
 }

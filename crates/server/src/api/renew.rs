@@ -81,6 +81,7 @@ pub(super) async fn renew(
     match request.check(service.limits(), FORMS)? {
         Named::One(lease) => Ok(Json(Renewed::One(renew_one(&service, &caller, &lease, began).await?))),
         Named::Several(leases) => {
+            service.rates().batch(caller.share_key(), leases.len())?;
             let each = leases.into_iter().map(async |lease| match renew_one(&service, &caller, &lease, began).await {
                 Ok(renewal) => Outcome::Renewed(renewal),
                 Err(problem) => Outcome::Failed(Failed { name: lease.name, problem }),
@@ -92,7 +93,7 @@ pub(super) async fn renew(
 
 async fn renew_one(service: &Service, caller: &Caller, lease: &LeaseRef, began: Instant) -> Result<Renewal, Problem> {
     caller.may_with(Scope::Lock, &lease.name)?;
-    let LeaseWord { lease, .. } = LeaseWord::read(&lease.name, &lease.lease_id)?;
+    let LeaseWord { lease, .. } = service.signer()?.read(&lease.name, &lease.lease_id)?;
     let extended = service.client().extend(&lease).await?;
     service.metrics().renewals.inc();
     let at = Instant::now();

@@ -4,14 +4,14 @@ use super::*;
 
 #[tokio::test]
 async fn what_is_looked_at_is_looked_at_by_another_thread() {
-    let aside = Aside::start().unwrap();
+    let aside = Aside::start("looks").unwrap();
     let name = aside.run(async { thread::current().name().map(str::to_owned) }).await;
     assert_eq!(name.flatten().as_deref(), Some("looks"));
 }
 
 #[tokio::test]
 async fn whoever_does_not_wait_any_more_takes_the_task_along() {
-    let aside = Aside::start().unwrap();
+    let aside = Aside::start("looks").unwrap();
     let (alive, gone) = oneshot::channel::<()>();
     let (begun, begins) = oneshot::channel();
     let task = async move {
@@ -29,13 +29,13 @@ async fn whoever_does_not_wait_any_more_takes_the_task_along() {
 #[tokio::test]
 #[should_panic(expected = "over there")]
 async fn a_panic_is_that_of_whoever_asked() {
-    let aside = Aside::start().unwrap();
+    let aside = Aside::start("looks").unwrap();
     aside.run(async { panic!("over there") }).await;
 }
 
 #[tokio::test]
 async fn the_thread_ends_with_the_last_who_knows_it() {
-    let aside = Aside::start().unwrap();
+    let aside = Aside::start("looks").unwrap();
     let (alive, gone) = oneshot::channel::<()>();
     aside.spawn(async move {
         let _alive = alive;

@@ -96,6 +96,11 @@ impl Caller {
         &self.share
     }
 
+    /// The same, to be counted under.
+    pub(crate) fn share_key(&self) -> &Arc<str> {
+        &self.share
+    }
+
     /// Makes sure that the caller may do this at all.
     pub(crate) fn may(&self, scope: Scope) -> Result<(), Problem> {
         if self.known.scopes.has(scope) {
@@ -117,11 +122,6 @@ impl Caller {
     /// The names that it may see and lock.
     pub(crate) fn names(&self) -> &[quorlock::Filter] {
         &self.known.names
-    }
-
-    /// Whether there is no name that it may not see.
-    pub(crate) fn sees_all(&self) -> bool {
-        self.known.names.contains(&quorlock::Filter::default())
     }
 
     /// Whether the name is among the caller's.

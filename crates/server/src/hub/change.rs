@@ -1,42 +1,55 @@
 //! A lock from one look to the next.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::News;
 use crate::view::LockView;
 
 /// How far the end of a lease may seem to move without a renewal: looks take their time.
 const JITTER: Duration = Duration::from_millis(400);
 
 /// A lock, and how often it was seen to be renewed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Tracked {
-    #[serde(flatten)]
     pub(super) lock: LockView,
+    /// When it was looked at, in milliseconds of Unix time: `left_ms` is as of then.
+    pub(super) at_ms: u64,
+    renewals: u64,
+    ends: Option<Instant>,
+    /// Whether its grant is in the history: then so is its end, unless it lapses.
+    pub(super) is_written_down: bool,
+    /// The event that told of it last. Only `left_ms` has changed since, with the time.
+    pub(super) told: Arc<News>,
+}
+
+/// A lock as the stream tells of it.
+#[derive(Serialize)]
+pub(super) struct Told<'a> {
+    #[serde(flatten)]
+    lock: &'a LockView,
     /// How often its lease was renewed, as far as looks have shown.
     renewals: u64,
     /// When it was looked at, in milliseconds of Unix time: `left_ms` is as of then.
-    pub(super) at_ms: u64,
-    #[serde(skip)]
-    ends: Option<Instant>,
-    /// Whether its grant is in the history: then so is its end, unless it lapses.
-    #[serde(skip)]
-    pub(super) is_written_down: bool,
+    at_ms: u64,
 }
 
 impl Tracked {
-    /// What is known now, and whether that is worth telling.
+    /// What is known now. If it is worth telling, `tell` makes an event of it.
     pub(super) fn after(
         before: Option<Self>,
         lock: LockView,
         at: Instant,
         at_ms: u64,
         is_granted: bool,
-    ) -> (Self, bool) {
+        tell: impl FnOnce(&Told<'_>) -> Arc<News>,
+    ) -> Self {
         let ends = lock.left_ms.and_then(|left| at.checked_add(Duration::from_millis(left)));
         let Some(before) = before else {
-            return (Self { lock, renewals: 0, at_ms, ends, is_written_down: is_granted }, true);
+            let told = tell(&Told { lock: &lock, renewals: 0, at_ms });
+            return Self { lock, at_ms, renewals: 0, ends, is_written_down: is_granted, told };
         };
         let is_same_lease = before.is_same_lease(&lock);
         let is_written_down = is_granted || is_same_lease && before.is_written_down;
@@ -45,10 +58,12 @@ impl Tracked {
             _ => false,
         };
         let renewals = if is_same_lease { before.renewals + u64::from(is_renewed) } else { 0 };
-        let is_new = is_renewed || still(&before.lock) != still(&lock);
+        if is_renewed || still(&before.lock) != still(&lock) {
+            let told = tell(&Told { lock: &lock, renewals, at_ms });
+            return Self { lock, at_ms, renewals, ends, is_written_down, told };
+        }
         // Small steps must not add up unseen.
-        let ends = if is_new { ends } else { before.ends };
-        (Self { lock, renewals, at_ms, ends, is_written_down }, is_new)
+        Self { lock, at_ms, renewals, ends: before.ends, is_written_down, told: before.told }
     }
 
     /// Whether the lock is still held by the same lease.

@@ -19,9 +19,10 @@ impl Mark {
         Self { number: self.number + 1, ..self }
     }
 
-    /// Whether it comes after the other. Of another run, nothing is known.
-    pub(super) fn is_behind(self, other: Self) -> bool {
-        self.run != other.run || self.number > other.number
+    /// How many events come after `earlier`, up to this one; `None` if `earlier` is of another run, or of the future.
+    pub(super) fn steps_after(self, earlier: Self) -> Option<usize> {
+        let steps = self.number.checked_sub(earlier.number).filter(|_| self.run == earlier.run)?;
+        usize::try_from(steps).ok()
     }
 
     /// Reads what `Display` wrote.

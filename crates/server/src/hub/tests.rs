@@ -1,10 +1,15 @@
 use quorlock::MemoryNodes;
+use tokio::task::yield_now;
 
+use super::change::Tracked;
+use super::lapses::Lapses;
 use super::*;
+use crate::auth::Caller;
+use crate::problem::Problem;
 
 async fn hub(nodes: &MemoryNodes) -> Arc<Hub> {
     let client = Client::builder().memory(nodes).history(true).connect().await.unwrap();
-    Hub::new(client, watch::channel(false).1)
+    Hub::new(client.clone(), client, Counter::default(), watch::channel(false).1)
 }
 
 fn told(hub: &Hub, what: &str) -> Vec<serde_json::Value> {
@@ -16,27 +21,30 @@ fn told(hub: &Hub, what: &str) -> Vec<serde_json::Value> {
 #[tokio::test]
 async fn whatever_happens_between_two_looks_is_told() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    hub.look(Instant::now()).await;
+    hub.look().await;
     for looks in 1..=2 {
         // More than a snapshot has, and fewer than a client keeps until they are written.
         for _ in 0..HISTORY_SHOWN * 2 {
             hub.client.lock("a").acquire().await.unwrap().release().await.unwrap();
         }
-        hub.look(Instant::now()).await;
+        hub.look().await;
         assert_eq!(told(&hub, "history").len(), HISTORY_SHOWN * 4 * looks);
     }
-    assert_eq!((told(&hub, "gap").len(), hub.state().history.len()), (0, HISTORY_SHOWN));
+    assert_eq!((told(&hub, "gap").len(), hub.state().history.len()), (0, HISTORY_SHOWN * 8), "and kept");
 }
 
 #[tokio::test]
 async fn more_than_the_nodes_keep_is_told_as_a_gap() {
     let hub = hub(&MemoryNodes::new(1)).await;
     let events = |times: std::ops::Range<usize>| times.rev().map(|at| EventView::at(at as u64)).collect::<Vec<_>>();
+    hub.look().await;
     let mut state = hub.state();
-    state.remember(events(0..HISTORY_SHOWN));
-    state.looked = Some(Instant::now());
-    let news = state.remember(events(HISTORY_SHOWN + 1..HISTORY_SHOWN + 1 + HISTORY_MAX));
-    assert_eq!((news[0].0, news[0].1.as_str(), news.len()), ("gap", r#"{"at_ms":201}"#, 1 + HISTORY_MAX));
+    state.remember(events(0..HISTORY_SHOWN), true);
+    state.kept.clear();
+    state.remember(events(HISTORY_SHOWN + 1..HISTORY_SHOWN + 1 + HISTORY_MAX), true);
+    let first = state.kept.iter().find(|news| news.what == "gap").unwrap();
+    assert_eq!(first.data, r#"{"at_ms":201}"#);
+    assert_eq!(state.kept.iter().filter(|news| news.what == "history").count(), HISTORY_MAX);
 }
 
 #[tokio::test]
@@ -65,7 +73,7 @@ async fn seen_with(hub: &Hub, name: &str) -> quorlock::HandedLease {
     loop {
         let lock = hub.client.lock(name).ttl(PACE / 2).renewals(quorlock::Renewals::Off);
         let lease = lock.acquire().await.unwrap();
-        hub.look(Instant::now()).await;
+        hub.look().await;
         // A busy machine may have taken longer than that.
         if hub.state().locks.get(name).is_some_and(|tracked| tracked.lock.held)
             && let Ok(lease) = lease.hand_over()
@@ -82,7 +90,7 @@ async fn look_later(hub: &Hub) {
         tokio::time::sleep(PACE / 100).await;
     }
     for _ in 0..4 {
-        hub.look(Instant::now()).await;
+        hub.look().await;
     }
 }
 
@@ -95,8 +103,7 @@ async fn a_lease_that_nobody_renews_is_told_to_have_lapsed() {
     assert_eq!((lapses.len(), &lapses[0]["name"], &lapses[0]["fence"]), (1, &"a".into(), &fence.into()));
     look_later(&hub).await;
     assert_eq!(lapsed(&hub).len(), 1, "and it is told once");
-    let everything = hub.state().snapshot(&Caller::anybody([127, 0, 0, 1].into()));
-    let everything: serde_json::Value = serde_json::from_str(&everything.data).unwrap();
+    let everything = snapshot_of(&mut follower(&hub, None).await).await;
     assert_eq!(everything["lapses"], serde_json::json!(lapses), "those who come later are told as well");
 }
 
@@ -180,4 +187,170 @@ fn where_much_happens_nothing_can_be_told_from_what_is_missing() {
     lapses.looked();
     lapses.hear(usize::MAX);
     assert_eq!(format!("{lapses:?}"), format!("{:?}", Lapses::default()));
+}
+
+/// Keeps the copy fresh until it is aborted.
+fn watch(hub: &Arc<Hub>) -> tokio::task::JoinHandle<()> {
+    let hub = Arc::clone(hub);
+    tokio::spawn(async move {
+        loop {
+            hub.turn().await;
+        }
+    })
+}
+
+async fn follower(hub: &Arc<Hub>, last: Option<Mark>) -> Follower {
+    hub.look().await;
+    hub.subscribe(Caller::anybody([127, 0, 0, 1].into()), last).await
+}
+
+/// The next whole event, and how many pieces it came in.
+async fn event(follower: &mut Follower) -> (String, usize) {
+    let (mut text, mut pieces) = (String::new(), 0);
+    while !text.ends_with("\n\n") {
+        text.push_str(&follower.next().await.expect("it is not too slow"));
+        pieces += 1;
+    }
+    (text, pieces)
+}
+
+async fn snapshot_of(follower: &mut Follower) -> serde_json::Value {
+    let (text, _) = event(follower).await;
+    let (head, data) = text.split_once("data: ").unwrap();
+    assert!(head.contains("event: snapshot\n"), "{head}");
+    serde_json::from_str(data).unwrap()
+}
+
+/// Locks with long names, held by nobody who renews them.
+async fn hold_many(hub: &Hub, count: usize) -> Vec<quorlock::HandedLease> {
+    let mut held = Vec::new();
+    for number in 0..count {
+        let lock = hub.client.lock(format!("{number}/{}", "n".repeat(500)));
+        held.push(lock.acquire().await.unwrap().hand_over().unwrap());
+    }
+    held
+}
+
+#[tokio::test]
+async fn followers_share_one_snapshot_and_read_it_piece_by_piece() {
+    const LOCKS: usize = 200;
+    let hub = hub(&MemoryNodes::new(1)).await;
+    let held = hold_many(&hub, LOCKS).await;
+    let mut followers = Vec::new();
+    for _ in 0..64 {
+        let mut follower = follower(&hub, None).await;
+        follower.next().await.expect("the first piece");
+        followers.push(follower);
+        // The lock changes, and is told again, while others read the snapshot.
+        hub.client.extend(&held[0]).await.unwrap();
+    }
+    let state = hub.state();
+    let snapshots: std::collections::HashSet<_> = followers.iter().map(Follower::snapshot).collect();
+    assert_eq!(snapshots.len(), 1, "however many read it");
+    for tracked in state.locks.values().skip(1) {
+        // In the copy, in the list of kept events, and in the snapshot.
+        assert_eq!(Arc::strong_count(&tracked.told), 3, "its text is in memory once");
+    }
+    drop(state);
+    for mut follower in followers {
+        let mut text = String::new();
+        let mut longest = 0;
+        while !text.ends_with("\n\n") {
+            let piece = follower.next().await.unwrap();
+            longest = longest.max(piece.len());
+            text.push_str(&piece);
+        }
+        assert!(longest < 2 * snapshot::PIECE_BYTES, "{longest} bytes at once");
+        assert_eq!(text.matches("\"name\":").count() / 2, LOCKS, "each lock, and its grant in the history");
+    }
+    hub.look().await;
+    assert!(!hub.state().has_snapshot(), "nobody reads it");
+}
+
+#[tokio::test]
+async fn a_follower_that_is_too_slow_for_its_snapshot_keeps_none_alive() {
+    let hub = hub(&MemoryNodes::new(1)).await;
+    let _held = hold_many(&hub, 100).await;
+    let mut slow = follower(&hub, None).await;
+    slow.next().await.expect("the first piece");
+    let mut state = hub.state();
+    let long = "x".repeat(1024 * 1024);
+    for _ in 0..32 {
+        state.tell("node", long.clone(), None);
+    }
+    drop(state);
+    assert!(slow.next().await.is_some(), "nobody needs another");
+    snapshot_of(&mut follower(&hub, None).await).await;
+    assert!(slow.next().await.is_none(), "the events after its own are gone: it has to begin again");
+}
+
+#[tokio::test]
+async fn a_follower_that_is_far_behind_begins_again() {
+    let hub = hub(&MemoryNodes::new(1)).await;
+    let mut slow = follower(&hub, None).await;
+    snapshot_of(&mut slow).await;
+    let long = "x".repeat(1024 * 1024);
+    for _ in 0..32 {
+        hub.state().tell("node", long.clone(), None);
+    }
+    snapshot_of(&mut slow).await;
+}
+
+#[tokio::test]
+async fn one_read_of_the_nodes_answers_everyone() {
+    let nodes = MemoryNodes::new(1);
+    let hub = hub(&nodes).await;
+    let _held = hold_many(&hub, 3).await;
+    let watching = watch(&hub);
+    let caller = Caller::anybody([127, 0, 0, 1].into());
+    let before = hub.reads.get();
+    let begun = Instant::now();
+    let asked = (0..100).map(async |_| {
+        for _ in 0..10 {
+            hub.history(&caller, Some("a"), 100).await.unwrap();
+            let page = hub.list(&caller, ("", ""), 1, || panic!("the copy has all")).await.unwrap();
+            assert_eq!((page.locks.len(), page.next.is_some()), (1, true));
+            yield_now().await;
+        }
+    });
+    futures_util::future::join_all(asked).await;
+    let most = 2 + begun.elapsed().as_secs();
+    assert!(hub.reads.get() - before <= most, "{} reads in {:?}", hub.reads.get() - before, begun.elapsed());
+    watching.abort();
+}
+
+#[tokio::test]
+async fn a_name_is_read_fresh_or_from_a_copy() {
+    let hub = hub(&MemoryNodes::new(1)).await;
+    let watching = watch(&hub);
+    let refused = || Err(Problem::invalid("not now"));
+    let (_, free) = hub.one("a", || Ok(())).await.unwrap();
+    let lease = hub.client.lock("a").acquire().await.unwrap();
+    let reads = hub.reads.get();
+    // A busy machine may have taken longer than the copy lasts.
+    if let Ok((_, lock)) = hub.one("a", refused).await
+        && hub.reads.get() == reads
+    {
+        assert_eq!(lock, free, "as it was a moment ago");
+    }
+    assert!(hub.one("a", || Ok(())).await.unwrap().1.held, "as it is");
+    assert!(hub.one("b", refused).await.is_err(), "a name that no copy has may be free, or not be listed");
+    drop(lease);
+    watching.abort();
+}
+
+#[tokio::test]
+async fn histories_go_further_back_than_one_read() {
+    let hub = hub(&MemoryNodes::new(1)).await;
+    for _ in 0..3 {
+        for _ in 0..HISTORY_SHOWN / 4 {
+            hub.client.lock("a").acquire().await.unwrap().release().await.unwrap();
+        }
+        hub.look().await;
+    }
+    let state = hub.state();
+    assert_eq!(state.history.len(), HISTORY_SHOWN / 2 * 3);
+    assert!(state.history.is_sorted_by(|newer, older| newer.at_ms >= older.at_ms));
+    let distinct: std::collections::BTreeSet<_> = state.history.iter().collect();
+    assert_eq!(distinct.len(), state.history.len(), "each once");
 }

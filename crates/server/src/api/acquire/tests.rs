@@ -15,8 +15,8 @@ async fn service() -> Service {
 
 async fn service_of(client: ClientBuilder) -> Service {
     let client = client.memory(&MemoryNodes::new(1)).renewals(Renewals::Off).connect().await.unwrap();
-    let aside = Aside::start().unwrap();
-    Service::new(Config::new(([127, 0, 0, 1], 0).into(), client), aside, watch::channel(false).1)
+    let aside = Aside::start("looks").unwrap();
+    Service::new(Config::new(([127, 0, 0, 1], 0).into(), client.clone()), client, aside, watch::channel(false).1)
 }
 
 fn order(service: &Service, request: serde_json::Value) -> Order {

@@ -1,0 +1,84 @@
+//! One who follows what changes.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::snapshot::{PIECE_BYTES, Piece, Reading};
+use super::{Hub, Mark};
+use crate::auth::Caller;
+
+/// Follows the stream: first a snapshot or the events that it has missed, then each change.
+pub(crate) struct Follower {
+    hub: Arc<Hub>,
+    caller: Caller,
+    told: watch::Receiver<Mark>,
+    /// The snapshot that it still has to read.
+    reading: Option<Reading>,
+    /// The last event that it has read.
+    read: Mark,
+}
+
+impl Follower {
+    /// Goes on after `last` if the events since then are kept, or else begins with a snapshot.
+    pub(super) fn new(hub: Arc<Hub>, caller: Caller, told: watch::Receiver<Mark>, last: Option<Mark>) -> Self {
+        let known = last.filter(|last| hub.state().keeps_all_after(*last));
+        let reading = if known.is_none() { Some(Reading::new(hub.state().snapshot())) } else { None };
+        Self { hub, caller, told, reading, read: known.unwrap_or(Mark::first()) }
+    }
+
+    /// The next piece of the stream, as soon as there is one; `None` if it was too slow, and has to begin again.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(crate) async fn next(&mut self) -> Option<String> {
+        loop {
+            if let Some(reading) = &mut self.reading {
+                match reading.next(&self.caller) {
+                    Piece::Text(text) => return Some(text),
+                    Piece::End(mark) => (self.reading, self.read) = (None, mark),
+                    Piece::Replaced => return None,
+                }
+            }
+            self.told.borrow_and_update();
+            match self.take() {
+                Some(text) if text.is_empty() => {}
+                Some(text) => return Some(text),
+                None => {
+                    self.reading = Some(Reading::new(self.hub.state().snapshot()));
+                    continue;
+                }
+            }
+            if self.told.changed().await.is_err() {
+                // The hub has the sender.
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// Which snapshot it reads.
+    #[cfg(test)]
+    pub(super) fn snapshot(&self) -> Option<usize> {
+        self.reading.as_ref().map(Reading::snapshot)
+    }
+
+    /// The next events, up to a piece; `None` if it is too far behind.
+    fn take(&mut self) -> Option<String> {
+        let state = self.hub.state();
+        if !state.keeps_all_after(self.read) {
+            return None;
+        }
+        let behind = state.last.steps_after(self.read).unwrap_or_default();
+        let mut text = String::new();
+        for news in state.kept.range(state.kept.len() - behind..) {
+            self.read = news.mark;
+            if news.is_for(&self.caller) {
+                news.write(&mut text);
+            }
+            if text.len() >= PIECE_BYTES {
+                break;
+            }
+        }
+        Some(text)
+    }
+}

@@ -1,0 +1,135 @@
+//! Everything at one moment, for those who begin to follow. It is large: all of them read the same one, piece by piece.
+
+use std::fmt::Write;
+use std::sync::{Arc, Weak};
+
+use serde::Serialize;
+
+use super::state::State;
+use super::{HISTORY_SHOWN, Mark, News, NodesView, json, unix_millis};
+use crate::auth::Caller;
+use crate::view::EventView;
+
+/// A piece is sent when it has reached this size.
+pub(super) const PIECE_BYTES: usize = 16 * 1024;
+
+/// Everything at one moment. What it has of a lock is the event that told of it last, and takes no memory of its own.
+pub(super) struct Snapshot {
+    mark: Mark,
+    /// The parts that are the same for everyone: the beginning of a JSON object.
+    head: String,
+    /// Lists of what some may not see.
+    lists: [(&'static str, Vec<Arc<News>>); 3],
+}
+
+#[derive(Serialize)]
+struct Head<'a> {
+    at_ms: u64,
+    nodes: &'a NodesView,
+    outages: Vec<&'a super::outages::Outage>,
+}
+
+impl Snapshot {
+    pub(super) fn new(state: &State) -> Self {
+        let head = Head { at_ms: unix_millis(), nodes: &state.nodes, outages: state.outages.seen().collect() };
+        let mut head = json(&head);
+        head.pop();
+        let news = |event: &EventView| {
+            Arc::new(News { mark: state.last, what: "history", data: json(event), name: Some(event.name.clone()) })
+        };
+        let lists = [
+            ("locks", state.locks.values().map(|tracked| Arc::clone(&tracked.told)).collect()),
+            ("history", state.history.iter().take(HISTORY_SHOWN).map(news).collect()),
+            ("lapses", state.lapses.seen().map(news).collect()),
+        ];
+        Self { mark: state.last, head, lists }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    pub(super) fn is_being_read(self: &Arc<Self>) -> bool {
+        Arc::weak_count(self) > 0
+    }
+}
+
+/// How far a follower has read the snapshot. It does not keep it alive: a follower that is so slow that the events after
+/// the snapshot are gone has to begin again, and holds no memory until it does.
+pub(super) struct Reading {
+    snapshot: Weak<Snapshot>,
+    /// `None` before the head.
+    list: Option<usize>,
+    item: usize,
+    is_first: bool,
+}
+
+/// What comes next of a snapshot.
+pub(super) enum Piece {
+    Text(String),
+    /// There is no more: events go on after this mark.
+    End(Mark),
+    /// The snapshot was replaced.
+    Replaced,
+}
+
+impl Reading {
+    pub(super) fn new(snapshot: &Arc<Snapshot>) -> Self {
+        Self { snapshot: Arc::downgrade(snapshot), list: None, item: 0, is_first: true }
+    }
+
+    /// Which snapshot it is.
+    #[cfg(test)]
+    pub(super) fn snapshot(&self) -> usize {
+        self.snapshot.as_ptr() as usize
+    }
+
+    /// The next piece of what the caller may see.
+    pub(super) fn next(&mut self, caller: &Caller) -> Piece {
+        let Some(snapshot) = self.snapshot.upgrade() else { return Piece::Replaced };
+        let mut text = String::with_capacity(PIECE_BYTES * 2);
+        let Some(mut list) = self.list else {
+            self.list = Some(0);
+            // Writing to a string cannot fail.
+            let _ = write!(text, "id: {}\nevent: snapshot\ndata: {}", snapshot.mark, snapshot.head);
+            return Piece::Text(text);
+        };
+        let Some((title, items)) = snapshot.lists.get(list) else { return Piece::End(snapshot.mark) };
+        if self.item == 0 {
+            let _ = write!(text, ",\"{title}\":[");
+            self.is_first = true;
+        }
+        for item in &items[self.item..] {
+            self.item += 1;
+            if item.is_for(caller) {
+                if !std::mem::take(&mut self.is_first) {
+                    text.push(',');
+                }
+                text.push_str(&item.data);
+            }
+            if text.len() >= PIECE_BYTES {
+                return Piece::Text(text);
+            }
+        }
+        text.push(']');
+        list += 1;
+        (self.list, self.item) = (Some(list), 0);
+        if list == snapshot.lists.len() {
+            text.push_str("}\n\n");
+        }
+        Piece::Text(text)
+    }
+}
+
+impl News {
+    /// Whether the caller may see it.
+    pub(super) fn is_for(&self, caller: &Caller) -> bool {
+        self.name.as_ref().is_none_or(|name| caller.sees(name))
+    }
+
+    /// Adds it to a stream of server-sent events.
+    pub(super) fn write(&self, text: &mut String) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "id: {}\nevent: {}\ndata: {}\n\n", self.mark, self.what, self.data);
+    }
+}
