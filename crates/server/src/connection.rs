@@ -24,6 +24,9 @@ use crate::outflow::Outflow;
 use crate::rate::Share;
 use crate::service::Service;
 
+/// How much of an answer is written ahead of a client that is slow to read it, and of a request behind another.
+const BUFFER_BYTES: usize = 32 * 1024;
+
 /// A connection that was let in, and has not been served yet.
 pub(crate) struct Guest {
     pub(crate) stream: TcpStream,
@@ -105,6 +108,7 @@ impl House {
         // A head that has begun has less time than this: the other end may only be quiet.
         http.timer(TokioTimer::new()).header_read_timeout(limits.idle);
         http.max_header_size(limits.head_bytes).max_headers(limits.headers);
+        http.max_buf_size(BUFFER_BYTES);
         // Answers are small: one piece is written faster than two.
         http.writev(false);
         let connection = http.serve_connection(TokioIo::new(stream), answer);

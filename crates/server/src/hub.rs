@@ -45,7 +45,7 @@ pub(crate) struct News {
     /// One line of JSON.
     data: String,
     /// The lock that it is about.
-    name: Option<String>,
+    name: Option<Arc<str>>,
 }
 
 /// Reads the nodes, and keeps and tells what it found.
@@ -136,7 +136,11 @@ impl Hub {
         let (listing, history) = tokio::join!(self.reader.list(&filter), self.happened());
         drop(reading);
         // Before the state is locked: those who ask do not wait for it.
-        let listing = listing.map(|listing| (listing.names.iter().map(LockView::new).collect(), Listed::new(&listing)));
+        let listing = listing.map(|listing| {
+            let listed = Listed::new(&listing);
+            // One after the other: both forms of all locks would be a lot of memory.
+            (listing.names.into_iter().map(|name| LockView::new(&name)).collect(), listed)
+        });
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
         state.see_outages(&nodes);
@@ -153,7 +157,8 @@ impl Hub {
             trouble: listed.as_ref().err().map(ToString::to_string),
         };
         state.tell("look", json(&looked), None);
-        let good_for = PACE.max(took * REST);
+        // A failure is not told for longer than it has to be.
+        let good_for = if listed.is_ok() { PACE.max(took * REST) } else { PACE + took };
         state.read = Some(Read { as_of, good_until: began + good_for, listed, recalled });
         state.drop_idle_snapshot();
         self.told.send_replace(state.last);
@@ -169,7 +174,7 @@ impl Hub {
         let limits = HISTORY_READ.into_iter().skip(if is_first { HISTORY_READ.len() - 1 } else { 0 });
         let mut read = (Vec::new(), true);
         for limit in limits {
-            let events: Vec<_> = self.reader.history(limit).await?.iter().map(EventView::new).collect();
+            let events: Vec<_> = self.reader.history(limit).await?.into_iter().map(|event| EventView::new(&event)).collect();
             let is_all = events.len() < limit || limit == HISTORY_MAX;
             let is_enough = is_all || self.state().reaches(&events);
             read = (events, is_all);

@@ -27,7 +27,8 @@
 //! | `node` | `{at_ms, node, what, reason}`: a node that stopped or began to vote, or has restarted, as this replica has seen it |
 //! | `look` | `{at_ms, took_ms, locks, is_cut, trouble}`: the nodes were looked at; about once a second. A stream without it has stalled. With `trouble`, the locks could not be looked at, and are as they were |
 //!
-//! Every event has an `id`. Another replica does not know it, and begins with a `snapshot`.
+//! Every event has an `id`. Another replica does not know it, and begins with a `snapshot`. A reader that is so slow that the
+//! events after its snapshot are gone is disconnected, and begins again.
 
 mod api;
 mod aside;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, InsufficientCapacity, NotUntil, Quota, RateLimiter};
+use governor::{DefaultKeyedRateLimiter, InsufficientCapacity, Quota, RateLimiter};
 
 use crate::config::Limits;
 use crate::problem::{Code, Problem};
@@ -18,6 +18,7 @@ pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// Counts what each caller asks for.
 pub(crate) struct Rates {
     clock: DefaultClock,
+    requests_per_second: NonZeroU32,
     requests: DefaultKeyedRateLimiter<Arc<str>>,
     reads: DefaultKeyedRateLimiter<Arc<str>>,
     released_keys: DefaultKeyedRateLimiter<Arc<str>>,
@@ -31,6 +32,7 @@ impl Rates {
         let most = NonZeroU32::new(limits.requests_per_second).unwrap_or(NonZeroU32::MIN);
         Self {
             clock: DefaultClock::default(),
+            requests_per_second: most,
             requests: RateLimiter::keyed(Quota::per_second(most)),
             reads: RateLimiter::keyed(Quota::per_second(NonZeroU32::MIN)),
             released_keys: RateLimiter::keyed(at_a_time(limits.released_keys, limits.released_key())),
@@ -42,19 +44,25 @@ impl Rates {
 
     /// Counts a request.
     pub(crate) fn request(&self, caller: &Arc<str>) -> Result<(), Problem> {
-        self.requests.check_key(caller).map_err(|early| self.too_early(&early))
+        self.requests.check_key(caller).map_err(|early| {
+            let pause = early.wait_time_from(self.clock.now());
+            Problem::new(Code::RateLimited, more_than(self.requests_per_second)).retry_after(pause)
+        })
     }
 
     /// Counts what a request asks for beyond the first lease: each is as much work as a request of its own.
     pub(crate) fn batch(&self, caller: &Arc<str>, leases: usize) -> Result<(), Problem> {
-        let Some(more) = more_than_one(leases) else { return Ok(()) };
-        match self.requests.check_key_n(caller, more) {
-            Ok(counted) => counted.map_err(|early| self.too_early(&early)),
-            Err(InsufficientCapacity(most)) => {
-                let why = format!("{leases} leases count as {leases} requests, and {most} a second are allowed");
-                Err(Problem::invalid(format!("{why}: ask for fewer at a time")))
-            }
+        let leases = u32::try_from(leases).unwrap_or(u32::MAX);
+        let Some(more) = NonZeroU32::new(leases.saturating_sub(1)) else { return Ok(()) };
+        let most = self.requests_per_second;
+        // The request itself is counted already, so this many may be within the limit and yet never left.
+        if leases > most.get() {
+            let why = format!("{leases} leases count as {leases} requests, and {most} a second are allowed");
+            return Err(Problem::invalid(format!("{why}: send fewer at a time")));
         }
+        // After a second, all of the limit is left.
+        let too_early = || Problem::new(Code::RateLimited, more_than(most));
+        self.requests.check_key_n(caller, more).ok().and_then(Result::ok).ok_or_else(too_early)
     }
 
     /// Counts a read of the nodes on behalf of one caller: one a second.
@@ -78,11 +86,6 @@ impl Rates {
                 Err(Problem::invalid(format!("{why}: release fewer in a request")))
             }
         }
-    }
-
-    fn too_early(&self, early: &NotUntil<<DefaultClock as Clock>::Instant>) -> Problem {
-        let detail = format!("more than {} requests a second", early.quota().burst_size());
-        Problem::new(Code::RateLimited, detail).retry_after(early.wait_time_from(self.clock.now()))
     }
 
     /// Counts a waiter, for as long as what is returned lives.
@@ -117,8 +120,8 @@ impl Rates {
     }
 }
 
-fn more_than_one(leases: usize) -> Option<NonZeroU32> {
-    NonZeroU32::new(u32::try_from(leases).unwrap_or(u32::MAX).saturating_sub(1))
+fn more_than(requests: NonZeroU32) -> String {
+    format!("more than {requests} requests a second")
 }
 
 /// No more than `most` at any time, each of which lasts this long: half of them at once, and the other half in the time
@@ -208,6 +211,25 @@ mod tests {
         assert!(rates.waiter("a").is_err() && rates.waiter("b").is_ok());
         drop(waiter);
         assert!(rates.waiter("a").is_ok());
+    }
+
+    #[test]
+    fn a_batch_counts_as_many_requests_as_it_has_leases() {
+        let rates = Rates::new(Limits { requests_per_second: 1_000, ..Limits::default() });
+        let caller = "a".into();
+        assert!(rates.request(&caller).is_ok() && rates.batch(&caller, 1_000).is_ok(), "all of the limit");
+        assert_eq!(rates.batch(&caller, 1_000).unwrap_err().code(), Code::RateLimited);
+        assert_eq!(rates.batch(&"b".into(), 1_001).unwrap_err().code(), Code::InvalidRequest, "it could never be");
+        assert!(rates.batch(&"c".into(), 1).is_ok() && rates.batch(&"c".into(), 0).is_ok());
+    }
+
+    #[test]
+    fn no_more_keys_are_kept_out_at_a_time_than_the_limit() {
+        let rates = Rates::new(Limits { released_keys: 10, wait: Duration::from_secs(3_600), ..Limits::default() });
+        let caller = "a".into();
+        assert!(rates.release_keys(&caller, 0).is_ok() && rates.release_keys(&caller, 5).is_ok());
+        assert_eq!(rates.release_keys(&caller, 1).unwrap_err().code(), Code::RateLimited);
+        assert_eq!(rates.release_keys(&"b".into(), 6).unwrap_err().code(), Code::InvalidRequest);
     }
 
     #[test]

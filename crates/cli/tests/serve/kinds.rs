@@ -38,8 +38,12 @@ fn there_are_as_many_slots_as_everyone_agrees_on() {
     let told = service.wait(&json!({"name": "a", "mode": "slots", "slots": 2, "wait_ms": 100})).until("failed").data;
     let detail = told["detail"].as_str().unwrap();
     assert!(detail.starts_with("none of the 2 slots is free: waited in vain: "), "{detail}");
-    let past = service.get("/v1/history?name=a").expect(200).body;
-    assert!(past["events"].as_array().unwrap().iter().all(|event| event["mode"] == "slots"), "{past}");
+    let mut past = Value::Null;
+    eventually("three grants and a release are in the history", || {
+        past = service.get("/v1/history?name=a").expect(200).body["events"].clone();
+        past.as_array().unwrap().len() == 4
+    });
+    assert!(past.as_array().unwrap().iter().all(|event| event["mode"] == "slots"), "{past}");
 }
 
 #[test]

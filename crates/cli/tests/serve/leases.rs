@@ -1,5 +1,6 @@
 //! Locking, renewing and releasing.
 
+use quorlock_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::common::User;
@@ -148,7 +149,9 @@ fn a_holder_whose_lease_was_broken_is_told_so() {
         service.post(&format!("/v1/locks/{mode}/break"), &ask).expect(200);
         let lost = service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
         assert!(lost.text("detail").contains("broken: the history has by whom, and why"), "{lost:?}");
-        let told = service.get(&format!("/v1/history?name={mode}")).expect(200).body.to_string();
-        assert!(told.contains("its host is on fire"), "{told}");
+        eventually("it is in the history", || {
+            let told = service.get(&format!("/v1/history?name={mode}")).expect(200).body.to_string();
+            told.contains("its host is on fire")
+        });
     }
 }

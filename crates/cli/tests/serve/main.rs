@@ -13,6 +13,7 @@ mod kinds;
 mod leases;
 mod looks;
 mod page;
+mod readers;
 mod refused;
 mod replicas;
 mod service;

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use quorlock_testkit::{RedisServer, eventually};
 use serde_json::{Value, json};
@@ -172,8 +172,20 @@ impl Service {
         self.post("/v1/leases/release", &granted.lease()).expect(204);
     }
 
+    /// How a name stands now, and not a moment ago.
     pub(crate) fn status(&self, name: &str) -> Value {
-        self.get(&format!("/v1/locks/{name}")).expect(200).body
+        self.get_fresh(&format!("/v1/locks/{name}"))
+    }
+
+    /// What the nodes say when they are read after this was called.
+    pub(crate) fn get_fresh(&self, path: &str) -> Value {
+        let asked = unix_millis();
+        let mut told = Value::Null;
+        eventually("the nodes are read", || {
+            told = self.get_once(path).body;
+            told["as_of"].as_u64().is_some_and(|as_of| as_of >= asked)
+        });
+        told
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -203,6 +215,11 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn unix_millis() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_millis()).unwrap()
 }
 
 /// As callers do: whoever is told that the nodes were late asks again.

@@ -56,11 +56,8 @@ impl Hub {
         let state = self.state();
         let read = state.read.as_ref().ok_or_else(Problem::draining)?;
         read.recalled.clone()?;
-        let is_wanted =
-            |event: &&EventView| name.is_none_or(|name| name == event.name) && (name.is_some() || caller.sees(&event.name));
-        let may_see = name.is_none_or(|name| caller.sees(name));
-        let events = state.history.iter().filter(is_wanted).take(if may_see { limit } else { 0 });
-        Ok((read.as_of, events.cloned().collect()))
+        let is_wanted = |event: &&EventView| name.is_none_or(|name| name == event.name) && caller.sees(&event.name);
+        Ok((read.as_of, state.history.iter().filter(is_wanted).take(limit).cloned().collect()))
     }
 
     /// The locks that the caller may see and whose names begin with `prefix`, after `cursor`.

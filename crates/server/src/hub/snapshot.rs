@@ -35,7 +35,7 @@ impl Snapshot {
         let mut head = json(&head);
         head.pop();
         let news = |event: &EventView| {
-            Arc::new(News { mark: state.last, what: "history", data: json(event), name: Some(event.name.clone()) })
+            Arc::new(News { mark: state.last, what: "history", data: json(event), name: Some(event.name.as_str().into()) })
         };
         let lists = [
             ("locks", state.locks.values().map(|tracked| Arc::clone(&tracked.told)).collect()),
@@ -87,7 +87,7 @@ impl Reading {
     /// The next piece of what the caller may see.
     pub(super) fn next(&mut self, caller: &Caller) -> Piece {
         let Some(snapshot) = self.snapshot.upgrade() else { return Piece::Replaced };
-        let mut text = String::with_capacity(PIECE_BYTES * 2);
+        let mut text = String::with_capacity(PIECE_BYTES + PIECE_BYTES / 4);
         let Some(mut list) = self.list else {
             self.list = Some(0);
             // Writing to a string cannot fail.

@@ -26,7 +26,7 @@ pub(super) struct State {
     pub(super) last: Mark,
     pub(super) kept: VecDeque<Arc<News>>,
     kept_bytes: usize,
-    pub(super) locks: BTreeMap<String, Tracked>,
+    pub(super) locks: BTreeMap<Arc<str>, Tracked>,
     pub(super) nodes: NodesView,
     /// Newest first.
     pub(super) history: Vec<EventView>,
@@ -98,7 +98,7 @@ impl State {
     }
 
     /// Adds an event to the stream.
-    pub(super) fn tell(&mut self, what: &'static str, data: String, name: Option<String>) -> Arc<News> {
+    pub(super) fn tell(&mut self, what: &'static str, data: String, name: Option<Arc<str>>) -> Arc<News> {
         self.last = self.last.next();
         let news = Arc::new(News { mark: self.last, what, data, name });
         self.kept_bytes += news.bytes();
@@ -152,14 +152,16 @@ impl State {
         let mut before = std::mem::take(&mut self.locks);
         let (at, at_ms) = (Instant::now(), unix_millis());
         for lock in locks {
-            let name = lock.name.clone();
-            let earlier = before.remove(&name);
+            let (name, earlier) = match before.remove_entry(lock.name.as_str()) {
+                Some((name, earlier)) => (name, Some(earlier)),
+                None => (Arc::from(lock.name.as_str()), None),
+            };
             if let Some(earlier) = &earlier {
                 self.lapses.compare(earlier, Some(&lock), at_ms);
             }
             let is_granted = lock.fence.is_some_and(|fence| granted.contains(&(&*name, fence)));
             let tracked = Tracked::after(earlier, lock, at, at_ms, is_granted, |told| {
-                self.tell("lock", json(told), Some(name.clone()))
+                self.tell("lock", json(told), Some(Arc::clone(&name)))
             });
             self.locks.insert(name, tracked);
         }
@@ -197,7 +199,7 @@ impl State {
     }
 
     fn tell_event(&mut self, event: &EventView) {
-        self.tell("history", json(event), Some(event.name.clone()));
+        self.tell("history", json(event), Some(event.name.as_str().into()));
     }
 
     /// One for everybody: while someone reads a snapshot, and the events after it are kept, others read the same one.
@@ -224,6 +226,6 @@ impl State {
 
 impl News {
     fn bytes(&self) -> usize {
-        NEWS_BYTES + self.data.len() + self.name.as_ref().map_or(0, String::len)
+        NEWS_BYTES + self.data.len() + self.name.as_ref().map_or(0, |name| name.len())
     }
 }
