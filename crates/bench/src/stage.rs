@@ -17,8 +17,7 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) async fn set(nodes: usize) -> Result<Self, Failure> {
         let servers = RedisServer::start_many(nodes);
-        let client = Client::connect(servers.iter().map(RedisServer::url)).await?;
-        client.init_cluster().await?;
+        let client = Client::builder().nodes(servers.iter().map(RedisServer::url)).init_cluster().await?;
         let plain = Recording::take(&servers, &client, true).await?;
         let fenced = Recording::take(&servers, &client, false).await?;
         Ok(Self { servers, plain, fenced, client })

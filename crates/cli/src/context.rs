@@ -62,7 +62,7 @@ impl Context {
 
     /// Connects, and says so if the nodes may not vote yet, or if one of them is of no use.
     pub(crate) async fn open(&self, builder: ClientBuilder) -> Result<Client, Failure> {
-        let client = builder.connect().await?;
+        let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
         for text in [one_too_many(nodes.len()), not_yet(&nodes)].into_iter().flatten() {
             self.output.note(text);
@@ -72,7 +72,7 @@ impl Context {
 
     /// The same for those who stay, whatever the nodes do: says which of them do not vote, into their log.
     pub(crate) async fn open_to_stay(&self, builder: ClientBuilder) -> Result<Client, Failure> {
-        let client = builder.connect().await?;
+        let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
         let new = not_yet(&nodes);
         let away = away(&nodes, new.is_some());

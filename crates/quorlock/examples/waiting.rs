@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     if std::env::args().nth(1).is_none() {
         // New nodes, and nobody else's: no lock can be outstanding.
-        builder().connect().await?.init_cluster().await?;
+        builder().init_cluster().await?;
     }
 
     let mut clients = JoinSet::new();

@@ -61,12 +61,23 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects with the default settings. See [`crate::Client::connect`].
+    /// Connects with the default settings, and waits until a majority of the nodes can vote. See
+    /// [`crate::Client::connect`].
     ///
     /// # Errors
-    /// [`ConnectError`] when the configuration is at odds with itself or with a node.
+    /// [`ConnectError::NoMajority`] names each node and why it cannot vote; others when the configuration contradicts itself
+    /// or a node.
     pub fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, ConnectError> {
         Self::build(crate::Client::builder().nodes(urls))
+    }
+
+    /// Connects like [`connect`](Self::connect), but also when no majority can vote yet. See
+    /// [`crate::Client::connect_lazy`].
+    ///
+    /// # Errors
+    /// [`ConnectError`] when the configuration contradicts itself or a node.
+    pub fn connect_lazy<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, ConnectError> {
+        Self::build_lazy(crate::Client::builder().nodes(urls))
     }
 
     /// A client with one node of its own, in memory.
@@ -78,16 +89,33 @@ impl Client {
         built.expect("the defaults fit a node of our own")
     }
 
-    /// Connects with the settings of a builder.
+    /// Connects with the settings of a builder. See [`ClientBuilder::connect`].
     ///
     /// # Errors
-    /// [`ConnectError`] when the configuration is at odds with itself or with a node.
+    /// [`ConnectError`] when no majority can vote, or the configuration contradicts itself or a node.
     ///
     /// # Panics
     /// When the system has no thread to give.
     pub fn build(builder: ClientBuilder) -> Result<Self, ConnectError> {
+        Self::start(builder.connect())
+    }
+
+    /// Connects with the settings of a builder, also when no majority can vote yet. See [`ClientBuilder::connect_lazy`].
+    ///
+    /// # Errors
+    /// [`ConnectError`] when the configuration contradicts itself or a node.
+    ///
+    /// # Panics
+    /// When the system has no thread to give.
+    pub fn build_lazy(builder: ClientBuilder) -> Result<Self, ConnectError> {
+        Self::start(builder.connect_lazy())
+    }
+
+    fn start(
+        connecting: impl Future<Output = Result<crate::Client, ConnectError>> + Send + 'static,
+    ) -> Result<Self, ConnectError> {
         let background = Background::start();
-        let client = background.run(builder.connect())?;
+        let client = background.run(connecting)?;
         background.look_after(&client);
         Ok(Self { client, background: Arc::new(background) })
     }

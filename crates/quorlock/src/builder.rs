@@ -22,11 +22,11 @@ use crate::cluster::{Cluster, DEADLINE_MIN, Settings};
 use crate::entropy;
 use crate::error::{ConfigError, ConnectError};
 use crate::leases::Leases;
-use crate::link::LinkConfig;
+use crate::link::{LinkConfig, Outages};
 use crate::node::Node;
 use crate::node::memory::MemoryNodes;
 use crate::node::place::KeyTemplate;
-use contact::first_contact;
+use contact::{first_contact, majority_contact};
 
 /// The longest ttl of a cluster that names none.
 pub const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
@@ -39,6 +39,8 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How often every connection looks at its node, busy or not. The guarantees promise ten seconds, and a thousand idle clients
 /// shall cost a node less than one percent of a core.
 const LOOK: (Duration, Duration) = (Duration::from_secs(7), Duration::from_secs(9));
+/// How long [`connect`](ClientBuilder::connect) waits for a majority, unless set.
+pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// The least patience with a connection, whatever the node deadline.
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 
@@ -71,6 +73,7 @@ pub struct ClientBuilder {
     backstep: Duration,
     drift: Drift,
     node_deadline: Option<Duration>,
+    connect_timeout: Duration,
     min_validity: Option<Duration>,
     retry: Retry,
     renewals: Renewals,
@@ -97,6 +100,7 @@ impl Default for ClientBuilder {
             backstep: BACKSTEP_DEFAULT,
             drift: Drift::default(),
             node_deadline: None,
+            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             min_validity: None,
             retry: Retry::default(),
             renewals: Renewals::default(),
@@ -183,6 +187,12 @@ impl ClientBuilder {
         self
     }
 
+    /// How long [`connect`](Self::connect) waits until a majority of the nodes can vote: 5 s unless set.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
     /// A lease that has less than this left when it is decided is not handed out: half of the ttl unless set.
     pub fn min_validity(mut self, min_validity: Duration) -> Self {
         self.min_validity = Some(min_validity);
@@ -264,11 +274,14 @@ impl ClientBuilder {
         self
     }
 
-    /// Checks everything, opens the connections and waits for first contact.
+    /// Checks the settings, opens the connections, and waits until a majority of the nodes can vote.
+    ///
+    /// The nodes of a new cluster vote after a quarantine: see [`init_cluster`](Self::init_cluster).
     ///
     /// # Errors
-    /// [`ConnectError`] when the configuration is at odds with itself or with a node. Nodes that cannot be reached are
-    /// no error.
+    /// [`ConnectError::NoMajority`] names each node and why it cannot vote, if there is no majority within the
+    /// [timeout](Self::connect_timeout); sooner, if no majority can leave quarantine within it. Other [`ConnectError`]s when the
+    /// configuration contradicts itself or a node.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
@@ -276,6 +289,26 @@ impl ClientBuilder {
     /// # Panics
     /// Outside of a tokio runtime.
     pub async fn connect(self) -> Result<Client, ConnectError> {
+        let client = self.start()?;
+        majority_contact(&client, self.connect_timeout).await?;
+        Ok(client)
+    }
+
+    /// Connects like [`connect`](Self::connect), but also when no majority can vote yet: the client keeps trying in the
+    /// background.
+    ///
+    /// For programs that start before their nodes do. Until a majority can vote, acquires wait, and say why when their wait
+    /// is over; [`Client::nodes`] tells which nodes are out. It waits at most two seconds for the first answers.
+    ///
+    /// # Errors
+    /// [`ConnectError`] when the configuration contradicts itself or a node. Nodes that cannot be reached are no error.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn connect_lazy(self) -> Result<Client, ConnectError> {
         let client = self.start()?;
         first_contact(&client).await?;
         Ok(client)
@@ -301,6 +334,7 @@ impl ClientBuilder {
             waiters: Arc::default(),
             leases: Arc::new(Leases::new()),
             traffic: Arc::default(),
+            outages: Arc::new(Outages::new(settings.quorum)),
         };
         Ok(Client::new(Cluster::start(settings, nodes, &link)))
     }

@@ -52,17 +52,28 @@ pub struct Client {
 
 impl Client {
     /// Connects with the default settings: one `redis://`, `rediss://` or `sqlite:` node, or three and more Redis nodes.
-    ///
-    /// Waits until all nodes have been reached or have failed to answer, a majority of them for no longer than a
-    /// moment. Nodes that cannot be reached are no error: the links go on trying.
+    /// Waits until a majority of the nodes can vote, at most five seconds.
     ///
     /// # Errors
-    /// [`ConnectError`] when the configuration is at odds with itself or with a node.
+    /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Other [`ConnectError`]s when the configuration
+    /// contradicts itself or a node. See [`ClientBuilder::connect`].
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
     pub async fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, ConnectError> {
         Self::builder().nodes(urls).connect().await
+    }
+
+    /// Connects like [`connect`](Self::connect), but also when no majority can vote yet: the client keeps trying in the
+    /// background. See [`ClientBuilder::connect_lazy`].
+    ///
+    /// # Errors
+    /// [`ConnectError`] when the configuration contradicts itself or a node. Nodes that cannot be reached are no error.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    pub async fn connect_lazy<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, ConnectError> {
+        Self::builder().nodes(urls).connect_lazy().await
     }
 
     /// A client with one node of its own, in memory: for tests and for locks within one process.

@@ -10,13 +10,14 @@ pub use declare::{InitError, ReconfigureError};
 pub use held::HeldError;
 pub use history::HistoryError;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use quorlock_core::hold::Loss;
 use quorlock_core::name::{Name, NameError};
 use quorlock_core::quorum::{Ballot, QuorumError, Tally};
 use quorlock_core::time::TtlError;
+use quorlock_core::vote::Silence;
 
 /// Something that was asked for cannot be: nothing was sent, nothing is held.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +98,40 @@ pub enum ConnectError {
         /// In the server's words.
         why: String,
     },
+    /// No majority of the nodes can vote.
+    #[error("{}", no_majority(nodes, *waited))]
+    NoMajority {
+        /// Each node, without secrets, and why it cannot vote; `None` when it can.
+        nodes: Vec<(String, Option<Silence>)>,
+        /// How long `connect` waited.
+        waited: Duration,
+    },
+}
+
+fn no_majority(nodes: &[(String, Option<Silence>)], waited: Duration) -> String {
+    let out = || nodes.iter().filter_map(|(_, why)| why.as_ref());
+    let mut text = format!("no majority: {} of {} nodes cannot vote", out().count(), nodes.len());
+    // A quarantine that lasts longer than the timeout is not waited for.
+    if !waited.is_zero() {
+        let _ = write!(text, " after {:.1}s", waited.as_secs_f64());
+    }
+    for (index, (node, why)) in nodes.iter().enumerate() {
+        let sign = if index == 0 { ":" } else { ";" };
+        let _ = match why {
+            Some(why) => write!(text, "{sign} {node} {why}"),
+            None => write!(text, "{sign} {node} can vote"),
+        };
+    }
+    let quarantine = |why: &Silence| if let Silence::Quarantined(left) = why { Some(*left) } else { None };
+    if let Some(left) = out().filter_map(quarantine).max() {
+        let _ = write!(text, ". The quarantine ends by itself in {left:.1?}: connect again then, or use connect_lazy");
+        if out().all(|why| quarantine(why).is_some()) {
+            text.push_str(
+                ". If no lock can be outstanding on these nodes, init_cluster (quorlock nodes init) ends it now",
+            );
+        }
+    }
+    text
 }
 
 /// How a name stands could not be told.

@@ -73,7 +73,7 @@ pub struct Readme;
 pub use all::{All, Leases};
 pub use attempt::Progress;
 pub use breaking::{Break, Broken};
-pub use builder::{BACKSTEP_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAULT};
+pub use builder::{BACKSTEP_DEFAULT, CONNECT_TIMEOUT_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAULT};
 pub use client::Client;
 pub use election::{Election, Leader, Leadership};
 pub use error::{

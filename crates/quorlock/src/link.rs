@@ -3,6 +3,7 @@
 mod handshake;
 mod mark;
 mod notes;
+mod outages;
 mod outbox;
 mod pending;
 mod pulse;
@@ -11,6 +12,7 @@ mod vigil;
 mod waiters;
 
 pub(crate) use mark::Mark;
+pub(crate) use outages::Outages;
 pub(crate) use outbox::{Ask, GiveBack};
 pub(crate) use pending::Pending;
 pub(crate) use serve::Leaving;
@@ -70,6 +72,8 @@ pub(crate) struct LinkConfig {
     pub(crate) leases: Arc<Leases>,
     /// How much has gone over the links.
     pub(crate) traffic: Arc<Traffic>,
+    /// What the log says about nodes that cannot vote.
+    pub(crate) outages: Arc<Outages>,
 }
 
 /// How the first contact with a node went.
@@ -239,6 +243,10 @@ impl Link {
                 backoff = BACKOFF_MIN;
             }
             self.go_down(&trouble);
+            // A connection that is lost and replaced at once is no outage.
+            if !served {
+                self.note_outage(trouble.as_silence());
+            }
             let pause = SystemDice::default().between(backoff / 2, backoff);
             backoff = match trouble {
                 Trouble::Unfit(_) | Trouble::Denied(_) => BACKOFF_MAX,
@@ -347,7 +355,15 @@ impl Link {
         self.outbox().set_state(state, clock::now());
         self.news.notify_waiters();
         if is_up {
+            self.config.outages.end(self.node);
             self.config.waiters.hint_all(self.node);
+        }
+    }
+
+    /// Logs that the node cannot vote, once, unless the client wants nothing of it any more.
+    fn note_outage(&self, why: Silence) {
+        if !self.outbox().closing {
+            self.config.outages.begin(self.node, &self.title, why);
         }
     }
 

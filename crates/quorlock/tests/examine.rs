@@ -42,7 +42,7 @@ async fn a_look_tells_blank_voting_restarted_and_down_and_changes_nothing() {
 #[tokio::test]
 async fn a_node_in_quarantine_tells_what_is_left_and_whether_somebody_witnesses() {
     let nodes = MemoryNodes::new(3);
-    let client = builder().memory(&nodes).connect().await.expect("they are blank");
+    let client = builder().memory(&nodes).connect_lazy().await.expect("they are blank");
     let (mut least, mut watched) = (MAX_TTL * 2, false);
     quorlock_testkit::eventually_async("the quarantine to go by", async || {
         let found = look(&nodes).await;

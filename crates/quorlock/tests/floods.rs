@@ -46,7 +46,8 @@ async fn a_node_that_never_stops_is_not_listened_to_for_ever() {
     for from in [From::Greeting, From::Errand, From::Vote] {
         for (name, first, then) in endless() {
             let fake = Fake::start(None, from, Deed::Flood(first, then)).await;
-            let client = builder().nodes([fake.url()]).connect().await.expect("nothing is wrong with its settings");
+            let client =
+                builder().nodes([fake.url()]).connect_lazy().await.expect("nothing is wrong with its settings");
             assert!(client.lock("job").try_acquire().await.ok().flatten().is_none(), "{name}");
             eventually_async("the client to hang up", async || fake.floods_ended() > 0).await;
             let taken = fake.flooded();
@@ -61,7 +62,7 @@ async fn a_node_that_never_stops_is_not_listened_to_for_ever() {
     // Pushes are no answer to anything: they are thrown away, until the silence behind them has lasted too long.
     let said = push(&[bulk("message"), bulk("quorlock~broken"), bulk("quorlock:nobody's")]).repeat(1_000);
     let fake = Fake::start(None, From::Vote, Deed::Flood(Vec::new(), said)).await;
-    let client = builder().nodes([fake.url()]).connect().await.expect("nothing is wrong with its settings");
+    let client = builder().nodes([fake.url()]).connect_lazy().await.expect("nothing is wrong with its settings");
     observe::healthy(&client, 0).await;
     eventually_async("many pushes to be thrown away, and the silence behind them to be noticed", async || {
         drop(client.lock("job").try_acquire().await);

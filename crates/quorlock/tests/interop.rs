@@ -35,8 +35,7 @@ struct Shared {
 impl Shared {
     async fn start() -> Self {
         let servers = RedisServer::start_many(3);
-        let client = builder(&servers).connect().await.unwrap();
-        client.init_cluster().await.unwrap();
+        let client = builder(&servers).init_cluster().await.unwrap();
         Self { servers, client }
     }
 

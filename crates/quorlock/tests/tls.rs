@@ -14,14 +14,14 @@ const NODES: &str = "QUORLOCK_TLS_NODES";
 async fn nodes_are_spoken_to_over_tls_if_they_can_be_verified() {
     if let Ok(urls) = std::env::var(NODES) {
         let builder = || long::builder().nodes(urls.split(','));
-        builder().connect().await.unwrap().init_cluster().await.unwrap();
+        builder().init_cluster().await.unwrap();
         take_a_turn(&connected(builder()).await, "job").await;
         return;
     }
     let Some(authority) = Authority::make() else { return };
     let servers = RedisServer::builder().tls(&authority).start_many(3);
     let urls: Vec<String> = servers.iter().map(|server| format!("rediss://127.0.0.1:{}", server.tls_port())).collect();
-    let stranger = long::builder().nodes(&urls).connect().await.unwrap();
+    let stranger = long::builder().nodes(&urls).connect_lazy().await.unwrap();
     let error = stranger.lock("job").try_acquire().await.unwrap_err();
     assert!(servers.iter().all(|server| server.keys("*").is_empty()), "spoken to without being verified: {error}");
 
@@ -42,7 +42,7 @@ async fn every_master_of_a_cluster_is_spoken_to_over_tls_if_it_can_be_verified()
     }
     let Some(authority) = Authority::make() else { return };
     let cluster = RedisCluster::start_with_tls(3, &authority);
-    let stranger = long::builder().nodes([cluster.tls_url()]).connect().await.unwrap();
+    let stranger = long::builder().nodes([cluster.tls_url()]).connect_lazy().await.unwrap();
     let error = stranger.lock("job").try_acquire().await.unwrap_err();
     assert!(cluster.servers().all(|server| server.keys("*").is_empty()), "spoken to without being verified: {error}");
 

@@ -137,7 +137,7 @@ impl Visitor {
 
     /// A client that comes for one lease, and is closed or just gone, with or without it.
     async fn bring_a_client(&mut self) {
-        let Ok(client) = self.builder.clone().connect().await else { return add(&self.count.failed) };
+        let Ok(client) = self.builder.clone().connect_lazy().await else { return add(&self.count.failed) };
         let asked = self.ask(&client).await;
         match (self.dice.u32(..3), asked) {
             (0, _) => {}

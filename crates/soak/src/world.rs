@@ -44,8 +44,7 @@ impl World {
         let mut worlds = Vec::new();
         for nodes in kinds {
             let mut world = Self { nodes, clients: Vec::new() };
-            let first = world.builder().connect().await.expect("the nodes are fit");
-            first.init_cluster().await.expect("nobody holds anything yet");
+            let first = world.builder().init_cluster().await.expect("nobody holds anything yet");
             world.clients.push(first);
             while world.clients.len() < CLIENTS {
                 world.clients.push(world.builder().connect().await.expect("the nodes are fit"));

@@ -131,7 +131,7 @@ impl Stage {
     /// # Panics
     /// If it does not get to know them.
     pub fn client(&self) -> Client {
-        let connecting = Client::builder().simulated(NODES).ttl(TTL).connect();
+        let connecting = Client::builder().simulated(NODES).ttl(TTL).connect_lazy();
         shuttle::future::block_on(connecting).expect("all nodes are there")
     }
 

@@ -146,7 +146,7 @@ async fn start(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: Clients,
     if let Some(deadline) = plan.node_deadline {
         builder = builder.node_deadline(deadline);
     }
-    let connected = builder.connect().await;
+    let connected = builder.connect_lazy().await;
     let mut state = world.state.borrow_mut();
     state.clients[index].busy -= 1;
     let now = state.now;

@@ -47,7 +47,7 @@ fn init(servers: &[RedisServer]) -> Result<(), Failure> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        Client::connect(servers.iter().map(RedisServer::url)).await?.init_cluster().await?;
+        Client::builder().nodes(servers.iter().map(RedisServer::url)).init_cluster().await?;
         Ok(())
     })
 }

@@ -133,7 +133,7 @@ impl Bench {
         let builder = builder.label("quorlock bench");
         let mut clients = Vec::new();
         for _ in 0..CONTENDERS {
-            clients.push(builder.clone().connect().await?);
+            clients.push(builder.clone().connect_lazy().await?);
         }
         Ok(Self {
             clients,

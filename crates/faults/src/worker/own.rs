@@ -59,7 +59,7 @@ impl Library for Own {
             builder = builder.rules(Rules::without(Rule::LostIsFinal));
         }
         loop {
-            match builder.clone().connect().await {
+            match builder.clone().connect_lazy().await {
                 Ok(client) => {
                     let company = std::array::from_fn(|which| format!("c{}/{which}", task.client));
                     return Ok(Self { client, company });

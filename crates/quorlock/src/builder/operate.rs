@@ -56,6 +56,10 @@ impl ClientBuilder {
             ConnectError::Config(error) => ReconfigureError::Config(error),
             ConnectError::Unfit { title, why } => ReconfigureError::Failed { failed: vec![(title, why)] },
             ConnectError::Denied { title, why } => ReconfigureError::Denied { title, why },
+            ConnectError::NoMajority { nodes, .. } => {
+                let failed = nodes.into_iter().filter_map(|(title, why)| Some((title, why?.to_string())));
+                ReconfigureError::Failed { failed: failed.collect() }
+            }
         })?;
         Ok(client)
     }

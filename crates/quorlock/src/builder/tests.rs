@@ -50,7 +50,7 @@ async fn an_impatient_retry_leaves_room_for_others() {
     let nodes = MemoryNodes::new(1);
     nodes.down(0);
     let retry = Retry { min: Duration::ZERO, max: Duration::ZERO, attempts: None };
-    let client = Client::builder().memory(&nodes).retry(retry).connect().await.unwrap();
+    let client = Client::builder().memory(&nodes).retry(retry).connect_lazy().await.unwrap();
     let lock = client.lock("a");
     let waiting = tokio::spawn(async move { lock.acquire().await.map(|lease| lease.name().clone()) });
     nodes.up(0);

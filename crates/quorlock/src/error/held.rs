@@ -8,6 +8,8 @@ use quorlock_core::name::{Holder, Name};
 use quorlock_core::quorum::{Ballot, Tally};
 use quorlock_core::vote::Refusal;
 
+use super::Account;
+
 /// Somebody else holds the lock, or the wait was over before enough nodes had answered: no node has refused then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,7 +44,7 @@ impl std::error::Error for HeldError {}
 impl fmt::Display for HeldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.tally.refused() == 0 {
-            return write!(f, "too few nodes had answered for {:?} ({})", self.name, self.tally);
+            return write!(f, "too few nodes had answered for {:?}: {}", self.name, Account(&self.tally));
         }
         write!(f, "{:?} is held", self.name)?;
         if let Some(holder) = &self.holder {

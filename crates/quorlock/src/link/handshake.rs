@@ -31,7 +31,7 @@ impl Link {
             match membership.admit(self.node) {
                 Admission::Refused(why) => return Err(Trouble::Unfit(why)),
                 Admission::Wait(why) => {
-                    self.set_state(State::Down(Silence::Unfit(why)));
+                    self.set_state(State::Down(Silence::Unfit(why.clone())));
                     if self.outbox().closing {
                         return Err(Trouble::Broken("the client was closed".into()));
                     }
@@ -40,7 +40,7 @@ impl Link {
                         biased;
                         () = changed => {}
                         () = self.wake.notified() => {}
-                        () = runtime::sleep(self.config.heartbeat) => {}
+                        () = runtime::sleep(self.config.heartbeat) => self.note_outage(Silence::Unfit(why)),
                     }
                 }
                 Admission::Hello { constants, founders } => {

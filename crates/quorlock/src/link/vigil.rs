@@ -66,7 +66,9 @@ impl Link {
             self.set_state(State::Up(Life { epoch, floor }));
             return watch(None);
         }
-        self.set_state(State::Down(Silence::Quarantined(quarantine_left(life))));
+        let quarantined = Silence::Quarantined(quarantine_left(life));
+        self.set_state(State::Down(quarantined.clone()));
+        self.note_outage(quarantined);
         let pace = Duration::from_micros(life.quarantine_micros / 20).clamp(PACE.0, PACE.1);
         watch(Some(Vigil { witness: entropy::bits(), since: None, pace }))
     }

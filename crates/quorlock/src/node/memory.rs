@@ -28,8 +28,7 @@ use crate::{clock, entropy};
 /// use quorlock::{Client, MemoryNodes};
 ///
 /// let nodes = MemoryNodes::new(3);
-/// let ours = Client::builder().memory(&nodes).connect().await?;
-/// ours.init_cluster().await?;
+/// let ours = Client::builder().memory(&nodes).init_cluster().await?;
 /// let theirs = Client::builder().memory(&nodes).connect().await?;
 /// let lease = ours.lock("report").acquire().await?;
 /// assert!(theirs.lock("report").try_acquire().await?.is_none());

@@ -31,8 +31,7 @@ impl Wired {
     pub async fn over(servers: Vec<RedisServer>) -> Self {
         let proxies = servers.iter().map(|server| Proxy::start(server.addr())).collect();
         let cluster = Self { servers, proxies };
-        let client = cluster.direct().connect().await.expect("the servers are fit");
-        client.init_cluster().await.expect("a new cluster can be declared");
+        cluster.direct().init_cluster().await.expect("a new cluster can be declared");
         cluster
     }
 
@@ -78,7 +77,7 @@ pub fn builder() -> ClientBuilder {
 
 /// A client whose nodes can all vote.
 pub async fn connected(builder: ClientBuilder) -> Client {
-    let client = builder.connect().await.expect("the cluster is fit");
+    let client = builder.connect_lazy().await.expect("the cluster is fit");
     voting(&client).await;
     client
 }

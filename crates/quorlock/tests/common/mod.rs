@@ -24,7 +24,7 @@ impl Cluster {
     /// Starts this many servers and declares them a cluster, so that they vote at once.
     pub async fn ready(nodes: usize) -> Self {
         let cluster = Self { servers: RedisServer::start_many(nodes) };
-        cluster.client().await.init_cluster().await.expect("a new cluster can be declared");
+        cluster.builder().init_cluster().await.expect("a new cluster can be declared");
         cluster
     }
 
@@ -38,7 +38,7 @@ impl Cluster {
     }
 
     pub async fn client(&self) -> Client {
-        self.builder().connect().await.expect("the cluster is fit")
+        self.builder().connect_lazy().await.expect("the cluster is fit")
     }
 
     /// The keys of locks that stand on a node; companion keys are left out.

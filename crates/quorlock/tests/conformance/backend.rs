@@ -51,7 +51,7 @@ impl Backend {
             Kind::Sentinel => (Nodes::Sentinel(Box::new(Sentinels::builder().start())), 1),
         };
         let backend = Self { nodes, count };
-        backend.client().await.init_cluster().await.unwrap();
+        backend.builder().init_cluster().await.unwrap();
         backend
     }
 
@@ -61,7 +61,7 @@ impl Backend {
             for master in &cluster.masters {
                 assert_eq!(master.command(&["FLUSHALL"]).as_str(), Some("OK"));
             }
-            self.client().await.init_cluster().await.unwrap();
+            self.builder().init_cluster().await.unwrap();
         }
     }
 

@@ -95,7 +95,7 @@ async fn connect(servers: &[RedisServer]) -> Vec<Client> {
         .node_deadline(Duration::from_millis(250));
     let mut clients = Vec::new();
     for number in 0..CLIENTS {
-        clients.push(builder.clone().connect().await.expect("the cluster is fit"));
+        clients.push(builder.clone().connect_lazy().await.expect("the cluster is fit"));
         if number == 0 {
             clients[0].init_cluster().await.expect("a new cluster can be declared");
         }

@@ -65,7 +65,7 @@ fn child(clock: &Clock, cluster: &Cluster, ledger: &str) -> Child {
 #[ignore = "only of use to the test that starts it in a process of its own"]
 async fn a_child_takes_its_turns() {
     let (Ok(urls), Ok(ledger)) = (std::env::var(URLS), std::env::var(LEDGER)) else { return };
-    let client = builder().nodes(urls.split(' ')).connect().await.expect("the cluster is fit");
+    let client = builder().nodes(urls.split(' ')).connect_lazy().await.expect("the cluster is fit");
     take_turns(&client, &ledger).await;
 }
 

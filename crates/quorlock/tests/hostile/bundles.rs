@@ -78,7 +78,7 @@ fn mangled() -> Vec<Malice> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fake_that_behaves_grants_to_all_who_ask_together() {
     let fake = Fake::start(None, From::Vote, Deed::Behave).await;
-    let client = long::builder().nodes([fake.url()]).connect().await.unwrap();
+    let client = long::builder().nodes([fake.url()]).connect_lazy().await.unwrap();
     long::soon(async {
         while fake.bundles() == 0 {
             assert_eq!(ask_together(&client, "job").await.len(), CALLERS);
@@ -91,7 +91,7 @@ async fn a_fake_that_behaves_grants_to_all_who_ask_together() {
 async fn many_who_ask_together_win_nothing_by_a_list_that_is_wrong_in_one_place() {
     for_each(mangled(), &[From::Vote], async |_, named, from, deed| {
         let fake = Fake::start(None, from, deed).await;
-        let client = builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect().await.unwrap();
+        let client = builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect_lazy().await.unwrap();
         observe::healthy(&client, 0).await;
         // Who asks first asks alone.
         while fake.bundles() == 0 {
@@ -108,7 +108,7 @@ async fn many_who_ask_together_win_by_the_majority_that_behaves() {
     for_each(mangled(), &[From::Vote], async |index, named, from, deed| {
         let fake = Fake::start(Some(constants(&cluster.servers[0])), from, deed).await;
         let nodes = [fake.url(), cluster.servers[1].url(), cluster.servers[2].url()];
-        let client = long::builder().nodes(nodes).connect().await.unwrap();
+        let client = long::builder().nodes(nodes).connect_lazy().await.unwrap();
         while fake.bundles() == 0 {
             let won = ask_together(&client, &format!("job-{index}")).await;
             assert_eq!(won.len(), CALLERS, "{named}");

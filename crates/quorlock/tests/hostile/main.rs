@@ -89,7 +89,7 @@ async fn connected(result: impl Future<Output = Result<Client, ConnectError>>) -
 async fn a_fake_that_behaves_is_a_node_like_any_other() {
     watch_for_panics();
     let fake = Fake::start(None, From::Vote, Deed::Behave).await;
-    let client = long::builder().nodes([fake.url()]).connect().await.unwrap();
+    let client = long::builder().nodes([fake.url()]).connect_lazy().await.unwrap();
     for plain in [false, true] {
         let lease = soon(try_lock(&client, "job", plain)).await.expect("it grants");
         soon(lease.extend()).await.expect("it renews");
@@ -101,7 +101,7 @@ async fn a_fake_that_behaves_is_a_node_like_any_other() {
         Fake::start(Some(constants(&honest.servers[0])), From::Vote, Deed::Behave).await,
     ];
     let client =
-        long::builder().nodes([honest.servers[0].url(), fakes[0].url(), fakes[1].url()]).connect().await.unwrap();
+        long::builder().nodes([honest.servers[0].url(), fakes[0].url(), fakes[1].url()]).connect_lazy().await.unwrap();
     drop(soon(client.lock("job").acquire()).await.expect("all of them grant"));
     honest.servers[0].kill();
     drop(soon(client.lock("other").acquire()).await.expect("two of them are a majority"));
@@ -113,7 +113,8 @@ async fn the_only_node_wins_no_vote_by_what_it_says() {
     let all = everything(&mut Draw(seed()));
     for_each(all, &STAGES, async |index, named, from, deed| {
         let fake = Fake::start(None, from, deed).await;
-        let Some(client) = connected(builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect()).await else {
+        let Some(client) = connected(builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect_lazy()).await
+        else {
             return;
         };
         if from == From::Vote {
@@ -134,7 +135,7 @@ async fn a_majority_that_behaves_decides_whatever_the_rest_says() {
     for_each(all, &STAGES, async |index, named, from, deed| {
         let fake = Fake::start(Some(constants(&cluster.servers[0])), from, deed).await;
         let nodes = [fake.url(), cluster.servers[1].url(), cluster.servers[2].url()];
-        let Some(client) = connected(long::builder().nodes(nodes).connect()).await else { return };
+        let Some(client) = connected(long::builder().nodes(nodes).connect_lazy()).await else { return };
         let lock = format!("job-{index}-{named}");
         let lease = client.lock(&lock).acquire().await.unwrap_or_else(|error| panic!("{named}: {error}"));
         lease.extend().await.unwrap_or_else(|error| panic!("{named}: {error}"));
@@ -155,7 +156,9 @@ async fn a_majority_wins_no_vote_by_what_it_says_and_leaves_nothing_on_the_rest(
             Fake::start(Some(constants(&cluster.servers[0])), from, deed).await,
         ];
         let nodes = [fakes[0].url(), cluster.servers[2].url(), fakes[1].url()];
-        let Some(client) = connected(builder().node_deadline(IMPATIENT).nodes(nodes).connect()).await else { return };
+        let Some(client) = connected(builder().node_deadline(IMPATIENT).nodes(nodes).connect_lazy()).await else {
+            return;
+        };
         let outcome = try_lock(&client, &format!("job-{index}"), index % 2 == 1).await;
         assert!(outcome.is_none(), "{named}: {outcome:?}");
     })
@@ -167,7 +170,7 @@ async fn a_majority_wins_no_vote_by_what_it_says_and_leaves_nothing_on_the_rest(
 async fn an_answer_too_many_ends_the_connection() {
     watch_for_panics();
     let fake = Fake::start(None, From::Vote, Deed::Behave).await;
-    let client = builder().nodes([fake.url()]).connect().await.unwrap();
+    let client = builder().nodes([fake.url()]).connect_lazy().await.unwrap();
     let more = resp::array(&[resp::int(1), resp::int(fake::now()), resp::int(fake::now())]);
     for answers in [1, 2, 1_000] {
         observe::healthy(&client, 0).await;
@@ -180,7 +183,7 @@ async fn an_answer_too_many_ends_the_connection() {
     observe::healthy(&client, 0).await;
     // Answers to errands that bring another along never get so far.
     fake.turn(From::Errand, Deed::Add(more));
-    let client = builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect().await.unwrap();
+    let client = builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect_lazy().await.unwrap();
     assert!(soon(try_lock(&client, "job", false)).await.is_none());
     assert_no_panic("answers too many");
 }
@@ -189,7 +192,7 @@ async fn an_answer_too_many_ends_the_connection() {
 async fn an_answer_that_comes_byte_by_byte_is_no_vote_after_the_deadline() {
     watch_for_panics();
     let fake = Fake::start(None, From::Vote, Deed::Behave).await;
-    let client = builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect().await.unwrap();
+    let client = builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect_lazy().await.unwrap();
     let dripped = [resp::bulk(&" ".repeat(100)), resp::int(1)].concat();
     fake.turn(From::Vote, Deed::Drip(dripped));
     let outcome = soon(client.lock("job").try_acquire()).await;

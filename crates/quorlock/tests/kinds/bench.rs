@@ -52,7 +52,7 @@ impl Bench {
     pub(crate) fn open(nodes: Nodes) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let clients = runtime.block_on(async {
-            nodes.builder().connect().await.unwrap().init_cluster().await.unwrap();
+            nodes.builder().init_cluster().await.unwrap();
             let mut clients = Vec::new();
             for _ in 0..CLIENTS {
                 clients.push(connected(nodes.builder()).await);

@@ -12,7 +12,7 @@ use crate::common::{Cluster, builder};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_find_blank_nodes_at_the_same_time_found_one_cluster() {
     let cluster = Cluster { servers: RedisServer::start_many(5) };
-    let connecting: Vec<_> = (0..6).map(|_| tokio::spawn(cluster.builder().connect())).collect();
+    let connecting: Vec<_> = (0..6).map(|_| tokio::spawn(cluster.builder().connect_lazy())).collect();
     let mut clients: Vec<Client> = Vec::new();
     for connected in connecting {
         let connected: Result<_, ConnectError> = connected.await.expect("connect does not panic");
@@ -40,7 +40,8 @@ async fn init_needs_every_node_and_changes_nothing_otherwise() {
     cluster.servers[2].kill();
     let (before, blank) = (memory(&cluster.servers[..2]), RedisServer::start_many(3));
     blank[2].kill();
-    let newcomer = builder().nodes(blank.iter().map(RedisServer::url)).connect().await.expect("nothing is wrong yet");
+    let newcomer =
+        builder().nodes(blank.iter().map(RedisServer::url)).connect_lazy().await.expect("nothing is wrong yet");
 
     for (client, missing) in [(&client, &cluster.servers[2]), (&newcomer, &blank[2])] {
         let Err(InitError::Failed { failed }) = client.init_cluster().await else { panic!("a node is missing") };

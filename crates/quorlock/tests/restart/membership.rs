@@ -14,7 +14,7 @@ use crate::common::{Cluster, MAX_TTL, builder};
 async fn refusal(builder: ClientBuilder) -> (String, String) {
     let mut refused = None;
     eventually_async("the client to be refused", async || {
-        if let Err(ConnectError::Unfit { title, why }) = builder.clone().connect().await {
+        if let Err(ConnectError::Unfit { title, why }) = builder.clone().connect_lazy().await {
             refused = Some((title, why));
         }
         refused.is_some()

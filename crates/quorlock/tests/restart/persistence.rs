@@ -16,7 +16,7 @@ fn urls(servers: &[RedisServer]) -> Vec<String> {
 }
 
 async fn connect(urls: &[String]) -> Client {
-    builder().nodes(urls).connect().await.expect("the cluster is fit")
+    builder().nodes(urls).connect_lazy().await.expect("the cluster is fit")
 }
 
 async fn take_turn(client: &Client) -> u64 {

@@ -27,7 +27,7 @@ async fn new_constants_take_effect_after_the_longer_quarantine() {
     assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
     lease.lost().await;
     eventually_async("those with the old constants to be refused", async || {
-        matches!(cluster.builder().connect().await, Err(ConnectError::Unfit { why, .. }) if why.contains("max_ttl of 3s"))
+        matches!(cluster.builder().connect_lazy().await, Err(ConnectError::Unfit { why, .. }) if why.contains("max_ttl of 3s"))
     })
     .await;
 
@@ -83,7 +83,7 @@ async fn what_was_begun_and_not_finished_is_refused_until_it_is_said_again() {
     }
     let mut refused = None;
     eventually_async("the client to be refused", async || {
-        refused = cluster.builder().connect().await.err();
+        refused = cluster.builder().connect_lazy().await.err();
         refused.is_some()
     })
     .await;
@@ -97,7 +97,7 @@ async fn what_was_begun_and_not_finished_is_refused_until_it_is_said_again() {
 async fn a_single_node_has_lost_nothing_and_votes_at_once() {
     let nodes = MemoryNodes::new(1);
     let of = |max_ttl| builder().memory(&nodes).max_ttl(max_ttl);
-    let before = of(MAX_TTL).connect().await.expect("it is blank");
+    let before = of(MAX_TTL).connect_lazy().await.expect("it is blank");
     let held = before.lock("held").ttl(MAX_TTL).acquire().await.expect("it is free");
     let fence = held.fence().expect("it is held");
     let client = of(LONGER).reconfigure().await.expect("it can be told");

@@ -36,8 +36,7 @@ pub struct Player {
 impl<'a> Stage<'a> {
     pub async fn new(nodes: usize, recipe: Recipe<'a>) -> Self {
         let stage = Self { servers: RedisServer::start_many(nodes), recipe };
-        let client = stage.builder().nodes(stage.urls()).connect().await.expect("blank nodes are fit");
-        client.init_cluster().await.expect("a new cluster can be declared");
+        stage.builder().nodes(stage.urls()).init_cluster().await.expect("a new cluster can be declared");
         stage
     }
 
@@ -51,7 +50,7 @@ impl<'a> Stage<'a> {
             urls[node] = wall.url();
             walls.push(wall);
         }
-        let client = self.builder().nodes(urls).connect().await.expect("the cluster is fit");
+        let client = self.builder().nodes(urls).connect_lazy().await.expect("the cluster is fit");
         Player { client, _walls: walls }
     }
 

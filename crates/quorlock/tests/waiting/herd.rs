@@ -101,7 +101,7 @@ async fn a_herd_of_waiters_is_served_in_order_in_memory() {
     let nodes = MemoryNodes::new(NODES);
     let mut clients = Vec::new();
     for _ in 0..WAITERS {
-        let client = builder().memory(&nodes).connect().await.expect("the nodes are fit");
+        let client = builder().memory(&nodes).connect_lazy().await.expect("the nodes are fit");
         if clients.is_empty() {
             client.init_cluster().await.expect("a new cluster can be declared");
         }
@@ -115,7 +115,7 @@ async fn a_herd_of_waiters_is_served_in_order_in_memory() {
 async fn a_herd_of_waiters_is_served_in_order() {
     let cluster = Cluster { servers: quorlock_testkit::RedisServer::start_many(NODES) };
     let ours = || builder().nodes(cluster.urls());
-    ours().connect().await.expect("the servers are fit").init_cluster().await.expect("a new cluster can be declared");
+    ours().init_cluster().await.expect("a new cluster can be declared");
     let mut clients = Vec::new();
     for _ in 0..WAITERS {
         clients.push(connected(ours()).await);

@@ -156,7 +156,7 @@ impl Storm {
             let seed = draw.below(usize::MAX) as u64;
             proxy.lose(Some(Loss { one_in: 10, resent_after, for_good_one_in: 5, seed }));
         }
-        let client = settings().nodes(proxies.iter().map(Proxy::url)).connect().await.expect("the nodes are fit");
+        let client = settings().nodes(proxies.iter().map(Proxy::url)).connect_lazy().await.expect("the nodes are fit");
         Party { client, proxies }
     }
 

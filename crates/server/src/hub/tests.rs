@@ -8,7 +8,7 @@ use crate::auth::Caller;
 use crate::problem::Problem;
 
 async fn hub(nodes: &MemoryNodes) -> Arc<Hub> {
-    let client = Client::builder().memory(nodes).history(true).connect().await.unwrap();
+    let client = Client::builder().memory(nodes).history(true).connect_lazy().await.unwrap();
     Hub::new(client.clone(), client, Counter::default(), watch::channel(false).1)
 }
 

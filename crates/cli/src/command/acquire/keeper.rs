@@ -58,7 +58,7 @@ pub(super) async fn keep(context: &Context, pid: u32) -> crate::Outcome {
     rustix::process::setsid().map_err(|error| internal("no session of its own", error.into()))?;
     let (lease, start) = told().map_err(|error| internal("no lease to keep", error))?;
     let ended = watch(Process { pid, start }).map_err(|error| internal("cannot watch the process", error))?;
-    let client = context.operator()?.outlived_by_leases().connect().await?;
+    let client = context.operator()?.outlived_by_leases().connect_lazy().await?;
     client.extend(&lease).await.map_err(Failure::from)?;
     writeln!(io::stdout(), "{READY}").map_err(|error| internal("nobody waits", error))?;
     go_silent().map_err(|error| internal("cannot let go of the terminal", error))?;

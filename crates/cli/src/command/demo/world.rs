@@ -60,7 +60,7 @@ impl World {
         let watcher = builder(&nodes).label("watcher").node_deadline(LOOK).init_cluster().await?;
         let mut clients = Vec::new();
         for worker in 0..WORKERS {
-            clients.push(builder(&nodes).label(title(worker)).connect().await?);
+            clients.push(builder(&nodes).label(title(worker)).connect_lazy().await?);
         }
         let (stop, stopped) = watch::channel(false);
         let started = Instant::now();

@@ -21,7 +21,7 @@ struct Ripe {
 }
 
 pub(super) async fn ripen(context: &Context) -> crate::Outcome {
-    let client = context.operator()?.connect().await?;
+    let client = context.operator()?.connect_lazy().await?;
     let output = context.output;
     let live = std::io::stderr().is_terminal() && !output.quiet;
     let mut told: Option<Instant> = None;

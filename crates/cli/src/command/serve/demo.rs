@@ -100,7 +100,7 @@ fn builder(nodes: &MemoryNodes) -> ClientBuilder {
 /// Wants one lock after the other.
 async fn work(client: ClientBuilder, mut dice: Dice) {
     // The same that has just let the service in.
-    let Ok(client) = client.connect().await else { return };
+    let Ok(client) = client.connect_lazy().await else { return };
     loop {
         sleep(dice.millis(50, 4_000)).await;
         let busy = dice.millis(500, 12_000);

@@ -6,7 +6,7 @@ use super::*;
 use crate::{AcquireError, Client};
 
 async fn client(nodes: &MemoryNodes) -> Client {
-    Client::builder().memory(nodes).node_deadline(Duration::from_millis(200)).connect().await.unwrap()
+    Client::builder().memory(nodes).node_deadline(Duration::from_millis(200)).connect_lazy().await.unwrap()
 }
 
 /// Who has the node's vote for this name is asked behind everything that the node was asked before.
@@ -56,7 +56,7 @@ async fn a_frozen_node_takes_no_connections_until_it_is_thawed_or_started_anew()
     for goes_on in [MemoryNodes::thaw, MemoryNodes::restart_empty] {
         nodes.freeze(0);
         let builder = Client::builder().memory(&nodes);
-        let connecting = tokio::spawn(builder.connect());
+        let connecting = tokio::spawn(builder.connect_lazy());
         tokio::task::yield_now().await;
         goes_on(&nodes, 0);
         let client = connecting.await.unwrap().unwrap();

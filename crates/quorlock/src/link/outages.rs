@@ -1,0 +1,67 @@
+//! Logs when a node, or the majority, stops voting and when it votes again: once each, not once per retry.
+
+use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
+
+use quorlock_core::quorum::Quorum;
+use quorlock_core::time::Moment;
+use quorlock_core::vote::Silence;
+
+use crate::clock;
+use crate::sync::Mutex;
+
+/// The nodes of one client that are known to be out.
+#[derive(Debug)]
+pub(crate) struct Outages {
+    quorum: Quorum,
+    out: Mutex<BTreeMap<usize, Outage>>,
+}
+
+#[derive(Debug)]
+struct Outage {
+    title: String,
+    why: Silence,
+    since: Moment,
+}
+
+impl Outages {
+    pub(crate) fn new(quorum: Quorum) -> Self {
+        Self { quorum, out: Mutex::default() }
+    }
+
+    /// A node cannot vote. Logged if that is new.
+    pub(crate) fn begin(&self, node: usize, title: &str, why: Silence) {
+        let mut out = self.out();
+        let had_majority = self.has_majority(&out);
+        if let Some(outage) = out.get_mut(&node) {
+            outage.why = why;
+            return;
+        }
+        tracing::warn!(node = %title, reason = %why, "node is out: it cannot vote");
+        out.insert(node, Outage { title: title.to_owned(), why, since: clock::now() });
+        // One node that stands alone has said it already.
+        if had_majority && !self.has_majority(&out) && self.quorum.nodes() > 1 {
+            let nodes: Vec<String> = out.values().map(|outage| format!("{} {}", outage.title, outage.why)).collect();
+            tracing::warn!(nodes = %nodes.join("; "), "no majority: no lock can be acquired or renewed");
+        }
+    }
+
+    /// A node can vote. Logged if it was out.
+    pub(crate) fn end(&self, node: usize) {
+        let mut out = self.out();
+        let had_majority = self.has_majority(&out);
+        let Some(Outage { title, since, .. }) = out.remove(&node) else { return };
+        tracing::warn!(node = %title, out_for = ?clock::now().since(since), "node is back: it can vote");
+        if !had_majority && self.has_majority(&out) && self.quorum.nodes() > 1 {
+            tracing::warn!("a majority of the nodes can vote again");
+        }
+    }
+
+    fn has_majority(&self, out: &BTreeMap<usize, Outage>) -> bool {
+        self.quorum.nodes().saturating_sub(out.len()) >= self.quorum.majority()
+    }
+
+    fn out(&self) -> MutexGuard<'_, BTreeMap<usize, Outage>> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
