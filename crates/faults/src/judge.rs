@@ -73,6 +73,28 @@ pub struct Findings {
 impl Findings {
     /// Looks at the whole history.
     pub fn of(bound: Bound, records: &[Record]) -> Self {
+        Self::look(records, |_| bound == Bound::Within)
+    }
+
+    /// Looks at the history of a failover: clients may take one heartbeat to notice it. Later than that, two must not hold at
+    /// a time, and fences must have the order of the leases.
+    pub fn of_failover(records: &[Record], heartbeat: Duration) -> Self {
+        let heartbeat = heartbeat.as_nanos() as u64;
+        let switches = records.iter().filter_map(|record| match record {
+            Record::Switched { at } => Some(*at),
+            _ => None,
+        });
+        let switches: Vec<u64> = switches.collect();
+        let is_excused = |at: u64| switches.iter().any(|switch| switch.abs_diff(at) <= heartbeat);
+        let mut found = Self::look(records, |turn| !turn.from.is_some_and(is_excused));
+        let outlasts = |(from, to): &&(u64, u64)| to - from > heartbeat || !is_excused(*from);
+        found.outlasting = found.overlap_spans.iter().filter(outlasts).count();
+        found
+    }
+
+    /// `is_strict` tells for which leases fences have the order in which leases begin. For the others they have that of
+    /// requests and leases.
+    fn look(records: &[Record], is_strict: impl Fn(&Turn) -> bool) -> Self {
         let mut found = Self::default();
         let turns = turns(records);
         found.count(records);
@@ -89,26 +111,9 @@ impl Findings {
             let mut held: Vec<&Turn> = turns.iter().filter(|turn| turn.name == name && turn.is_held()).collect();
             held.sort_by_key(|turn| turn.from);
             found.look_for_overlaps(&held);
-            match bound {
-                Bound::Within => found.look_for_disorder(&held),
-                Bound::Beyond => found.look_for_precedence(&held),
-            }
+            found.look_for_disorder(&held, &is_strict);
         }
         found
-    }
-
-    /// Counts the overlaps that outlast one heartbeat after a failover.
-    pub fn judge_failovers(&mut self, records: &[Record], heartbeat: Duration) {
-        let heartbeat = heartbeat.as_nanos() as u64;
-        let switches = records.iter().filter_map(|record| match record {
-            Record::Switched { at } => Some(*at),
-            _ => None,
-        });
-        let switches: Vec<u64> = switches.collect();
-        let is_excused = |(from, to): &&(u64, u64)| {
-            to - from <= heartbeat && switches.iter().any(|at| at.abs_diff(*from) <= heartbeat)
-        };
-        self.outlasting = self.overlap_spans.len() - self.overlap_spans.iter().filter(is_excused).count();
     }
 
     /// The number of runs that ended with this exit code.
@@ -230,24 +235,14 @@ impl Findings {
         }
     }
 
-    /// While one is valid at a time, fences have the order of the leases.
-    fn look_for_disorder(&mut self, held: &[&Turn]) {
-        let mut highest: Option<&Turn> = None;
-        for &later in held.iter().filter(|turn| turn.fence.is_some()) {
-            if let Some(other) = highest.filter(|other| later.fence <= other.fence) {
-                self.tell_disorder(other, later);
-            }
-            highest = highest.filter(|other| other.fence >= later.fence).or(Some(later));
-        }
-    }
-
-    /// Whoever asks when a fence has been handed out already gets a higher one, whatever the clocks say; and no two have
-    /// the same.
-    fn look_for_precedence(&mut self, held: &[&Turn]) {
+    /// While one is valid at a time, fences have the order of the leases. Otherwise a request that comes when a fence has
+    /// been given out already gets a higher one, whatever the clocks say; and no two have the same.
+    fn look_for_disorder(&mut self, held: &[&Turn], is_strict: impl Fn(&Turn) -> bool) {
         for (place, &later) in held.iter().enumerate().filter(|(_, turn)| turn.fence.is_some()) {
             let before = held[..place].iter().filter(|other| other.fence.is_some());
             let mut wrong = before.filter(|other| {
-                other.fence == later.fence || other.fence > later.fence && other.from < Some(later.asked)
+                let is_before = is_strict(later) || other.from < Some(later.asked);
+                other.fence == later.fence || other.fence > later.fence && is_before
             });
             if let Some(other) = wrong.next() {
                 self.tell_disorder(other, later);

@@ -159,10 +159,10 @@ impl Run {
             _ if series == Series::Sentinel => trial::play_sentinel(&plan, program, &path, interrupt)?,
             _ => play(&plan, program, &path, interrupt)?,
         };
-        let mut found = Findings::of(series.bound(), &records);
-        if series == Series::Sentinel {
-            found.judge_failovers(&records, trial::HEARTBEAT);
-        }
+        let mut found = match series {
+            Series::Sentinel => Findings::of_failover(&records, trial::HEARTBEAT),
+            _ => Findings::of(series.bound(), &records),
+        };
         for story in &mut found.told {
             story.insert_str(0, &format!("seed {seed}: "));
         }

@@ -182,23 +182,33 @@ fn a_fleet_is_stuck_if_nobody_is_granted_the_lock_after_the_faults() {
     assert_eq!(both.stuck, 1);
 }
 
-#[test]
-fn an_overlap_may_last_for_one_heartbeat_after_a_failover_and_no_longer() {
-    let outlasting = |turns: &[(u64, u64, u64, u64)]| {
-        let mut records = told(turns);
-        records.push(Record::Switched { at: 100_000_000 });
-        let mut found = Findings::of(Series::Sentinel.bound(), &records);
-        found.judge_failovers(&records, Duration::from_millis(50));
-        assert_eq!(Series::Sentinel.violations(&found), found.outlasting);
-        found.outlasting
-    };
-    assert_eq!(outlasting(&[(0, 90, 140, 1), (0, 120, 200, 2)]), 0, "within a heartbeat of the failover");
-    assert_eq!(outlasting(&[(0, 90, 200, 1), (0, 120, 200, 2)]), 1, "longer than a heartbeat");
-    assert_eq!(outlasting(&[(0, 160, 190, 1), (0, 170, 200, 2)]), 1, "later than a heartbeat after the failover");
+/// With a failover at 100 ms, and a heartbeat of 50 ms.
+fn found_of_failover(turns: &[(u64, u64, u64, u64)]) -> Findings {
+    let mut records = told(turns);
+    records.push(Record::Switched { at: 100_000_000 });
+    Findings::of_failover(&records, Duration::from_millis(50))
 }
 
 #[test]
-fn a_lower_fence_after_a_failover_is_a_violation() {
-    let found = Findings::of(Series::Sentinel.bound(), &told(&[(0, 10, 20, 2), (15, 30, 40, 1)]));
-    assert_eq!(Series::Sentinel.violations(&found), 1);
+fn an_overlap_may_last_for_one_heartbeat_after_a_failover_and_no_longer() {
+    for (turns, outlasting, why) in [
+        ([(0, 90, 140, 1), (0, 120, 200, 2)], 0, "within a heartbeat of the failover"),
+        ([(0, 90, 200, 1), (0, 120, 200, 2)], 1, "longer than a heartbeat"),
+        ([(0, 160, 190, 1), (0, 170, 200, 2)], 1, "later than a heartbeat after the failover"),
+    ] {
+        let found = found_of_failover(&turns);
+        assert_eq!((found.outlasting, Series::Sentinel.violations(&found)), (outlasting, outlasting), "{why}");
+    }
+}
+
+#[test]
+fn fences_are_in_order_again_one_heartbeat_after_a_failover() {
+    for (turns, disorder, why) in [
+        ([(0, 90, 110, 2), (80, 120, 130, 1)], 0, "requested before, within a heartbeat of the failover"),
+        ([(0, 90, 110, 2), (95, 120, 130, 1)], 1, "requested after the higher fence was given out"),
+        ([(0, 90, 110, 2), (80, 160, 170, 1)], 1, "later than a heartbeat after the failover"),
+    ] {
+        let found = found_of_failover(&turns);
+        assert_eq!((found.disorder, Series::Sentinel.violations(&found)), (disorder, disorder), "{why}");
+    }
 }

@@ -40,11 +40,10 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
     let register = Register::start(Arc::clone(&history))?;
     let sides = std::array::from_fn(|_| vec![url.clone()]);
     let crew = Crew::new(program.clone(), Arc::clone(&history), sides, register.addr().to_string(), plan.seed);
-    let mut watched = Watched { sentinels, first, crew, history: &history };
+    let mut watched = Watched { sentinels, first, crew, history: &history, switched: None };
     watched.crew.board(CLIENTS)?;
     carry_out(plan, &mut watched, &history, interrupt)?;
-    let begun = Instant::now();
-    while begun.elapsed() < AFTERMATH && !interrupt.is_set() {
+    while watched.switched.is_some_and(|at| at.elapsed() < AFTERMATH) && !interrupt.is_set() {
         thread::sleep(crate::schedule::LOOK);
     }
     history.note(Record::Healed { at: clock::now() });
@@ -58,6 +57,7 @@ struct Watched<'a> {
     first: Proxy,
     crew: Crew,
     history: &'a History,
+    switched: Option<Instant>,
 }
 
 impl Scene for Watched<'_> {
@@ -81,7 +81,7 @@ impl Scene for Watched<'_> {
 
 impl Watched<'_> {
     /// A sentinel that has just started does not know the replica yet, and refuses.
-    fn fail_over(&self) -> Result<(), Failure> {
+    fn fail_over(&mut self) -> Result<(), Failure> {
         let url = self.sentinels.url();
         let service = url.rsplit('/').next().unwrap_or_default();
         let before = self.sentinels.master().port();
@@ -96,6 +96,7 @@ impl Watched<'_> {
             thread::sleep(Duration::from_millis(1));
         }
         self.history.note(Record::Switched { at: clock::now() });
+        self.switched = Some(Instant::now());
         Ok(())
     }
 }
