@@ -197,6 +197,7 @@ impl Attempt {
                 request: Arc::clone(&request),
                 voter: Arc::clone(self) as Arc<dyn Voter>,
                 round: 0,
+                is_resent: false,
             };
             let skew = self.cluster.skew(node, middle);
             let asked = skew.map_or_else(|| self.cluster.links[node].ask(ask), Err);

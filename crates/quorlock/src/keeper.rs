@@ -380,6 +380,7 @@ impl Held {
                 request: Arc::clone(&request),
                 voter: Arc::clone(self) as Arc<dyn Voter>,
                 round,
+                is_resent: false,
             };
             if let Err(silence) = link.ask(ask) {
                 let outcome = Outcome::Silent(silence);

@@ -192,6 +192,8 @@ pub(crate) enum Reply {
     Voted { vote: Vote, at_micros: Option<u64> },
     /// An error: whether it did anything is not known.
     Failed(String),
+    /// Nothing was done, because another server of the node has the name by now. The session is of no use any more.
+    Moved(String),
 }
 
 impl Reply {

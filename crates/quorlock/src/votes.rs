@@ -44,6 +44,7 @@ impl Votes {
                 request: Arc::clone(&request),
                 voter: Arc::clone(self) as Arc<dyn Voter>,
                 round: 0,
+                is_resent: false,
             };
             if let Err(silence) = link.ask(ask) {
                 self.note(link.node, Outcome::Silent(silence));

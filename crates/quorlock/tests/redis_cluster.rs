@@ -84,6 +84,34 @@ async fn a_slot_that_moves_is_found_again() {
 }
 
 #[tokio::test]
+async fn a_request_for_a_name_that_moved_is_sent_once_more() {
+    let cluster = RedisCluster::start(3);
+    let client = client(&cluster).await;
+    client.lock("other").acquire().await.unwrap().release().await.unwrap();
+    let old = cluster.master_of("quorlock:moved");
+    let new = cluster.masters.iter().find(|master| master.port() != old.port()).unwrap();
+    cluster.move_slot("quorlock:moved", new);
+    // It asks once, and the first answer is that the name is elsewhere.
+    let lease = client.lock("moved").try_acquire().await.unwrap().expect("nobody has it");
+    assert_eq!(new.command(&["EXISTS", "quorlock:moved"]).as_int(), Some(1));
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_idle_client_notices_a_graceful_failover() {
+    let cluster = RedisCluster::start_with_replicas(1);
+    let client = client(&cluster).await;
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    let restarts = async || client.node_stats().remove(0).restarts;
+    assert_eq!(restarts().await, 0);
+    let replica = &cluster.replicas[0];
+    replica.catch_up_with(&cluster.masters[0]);
+    assert_eq!(replica.command(&["CLUSTER", "FAILOVER"]).as_str(), Some("OK"));
+    eventually_async("a new life under the new master", async || restarts().await == 1).await;
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
 async fn fences_grow_over_a_failover_and_a_lease_goes_on_if_its_replica_has_it() {
     let cluster = RedisCluster::start_with_replicas(1);
     let client = client(&cluster).await;

@@ -85,6 +85,55 @@ async fn a_failover_by_hand_is_noticed_before_the_old_master_obeys() {
     assert_eq!(old.cli(&["GET", "quorlock:a"]), "stranger");
 }
 
+/// Makes the old master ignore its demotion, does `fail_over`, and asks for a lock that only the old master thinks is held.
+async fn leaves_the_old_master(sentinels: &Sentinels, client: &Client, fail_over: impl FnOnce()) {
+    let first = client.lock("a").acquire().await.unwrap();
+    let fence = first.fence().unwrap();
+    first.release().await.unwrap();
+    let old = &sentinels.servers[0];
+    assert_eq!(old.cli(&["ACL", "SETUSER", "default", "-replicaof", "-slaveof"]), "OK");
+    fail_over();
+    assert_eq!(old.cli(&["SET", "quorlock:a", "stranger"]), "OK");
+    let second = client.lock("a").acquire_within(LONG).await.unwrap();
+    assert!(second.fence().unwrap() > fence);
+    assert_ne!(sentinels.servers[1].cli(&["GET", "quorlock:a"]), "stranger");
+}
+
+#[tokio::test]
+async fn a_failover_is_noticed_after_the_sentinel_restarted() {
+    let sentinels = Sentinels::builder().replicas(1).start();
+    let client = client(&sentinels).await;
+    is_up(&client).await;
+    sentinels.restart_sentinel();
+    leaves_the_old_master(&sentinels, &client, || sentinels.fail_over()).await;
+}
+
+#[tokio::test]
+async fn a_failover_is_noticed_while_the_sentinel_hangs() {
+    let sentinels = Sentinels::builder().replicas(1).start();
+    let other = sentinels.start_another();
+    let url = sentinels.url_among(&[&other.addr().to_string()]);
+    // Only one of them can be listened to at first.
+    other.freeze();
+    let client = long::builder().sigma(SIGMA).nodes([url]).connect().await.unwrap();
+    is_up(&client).await;
+    other.thaw();
+    sentinels.sentinel.freeze();
+    leaves_the_old_master(&sentinels, &client, || sentinels.fail_over_by(&other)).await;
+}
+
+#[tokio::test]
+async fn a_master_is_kept_while_no_sentinel_answers() {
+    let sentinels = Sentinels::builder().start();
+    let client = client(&sentinels).await;
+    let lease = client.lock("a").acquire().await.unwrap();
+    sentinels.sentinel.kill();
+    lease.extend().await.unwrap();
+    client.lock("b").acquire().await.unwrap().release().await.unwrap();
+    sentinels.sentinel.restart();
+    lease.extend().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_master_that_is_demoted_is_left() {
     let sentinels = Sentinels::builder().start();

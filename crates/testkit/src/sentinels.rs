@@ -144,6 +144,19 @@ impl Sentinels {
         format!("redis+sentinel://{login}{hosts}/{SERVICE}{query}")
     }
 
+    /// Starts one more sentinel for the same servers, and waits until it could make a replica the master.
+    pub fn start_another(&self) -> RedisServer {
+        let sentinel = self.setup.sentinel_setup(self.master()).start();
+        eventually("the other sentinel to know the replicas", || promotable(&sentinel) == self.setup.replicas);
+        sentinel
+    }
+
+    /// Kills the sentinel, starts it again, and waits until a failover could succeed.
+    pub fn restart_sentinel(&self) {
+        self.sentinel.restart();
+        eventually("the sentinel to know the replicas", || self.promotable() == self.setup.replicas);
+    }
+
     /// Which of the servers the sentinel calls the master.
     pub fn master(&self) -> &RedisServer {
         let named = self.sentinel.command(&["SENTINEL", "get-master-addr-by-name", SERVICE]).strings();
@@ -153,19 +166,30 @@ impl Sentinels {
 
     /// Makes a replica the master, as an operator would, and waits until it is.
     pub fn fail_over(&self) {
-        let before = self.master().port();
-        assert_eq!(self.sentinel.command(&["SENTINEL", "FAILOVER", SERVICE]).as_str(), Some("OK"));
-        eventually("the sentinel to name another master", || self.master().port() != before);
+        self.fail_over_by(&self.sentinel);
+    }
+
+    /// The same, by a word to this sentinel.
+    pub fn fail_over_by(&self, sentinel: &RedisServer) {
+        let named = || sentinel.command(&["SENTINEL", "get-master-addr-by-name", SERVICE]).strings();
+        let before = named();
+        assert_eq!(sentinel.command(&["SENTINEL", "FAILOVER", SERVICE]).as_str(), Some("OK"));
+        eventually("the sentinel to name another master", || named() != before);
     }
 
     /// How many replicas could take over.
     fn promotable(&self) -> usize {
-        let Reply::Array(replicas) = self.sentinel.command(&["SENTINEL", "REPLICAS", SERVICE]) else { return 0 };
-        let is_fit = |replica: &&Reply| {
-            let fields = replica.strings();
-            let is = |key: &str, value: &str| fields.chunks(2).any(|field| field[0] == key && field[1] == value);
-            is("flags", "slave") && is("master-link-status", "ok")
-        };
-        replicas.iter().filter(is_fit).count()
+        promotable(&self.sentinel)
     }
+}
+
+/// How many replicas this sentinel could make the master.
+fn promotable(sentinel: &RedisServer) -> usize {
+    let Reply::Array(replicas) = sentinel.command(&["SENTINEL", "REPLICAS", SERVICE]) else { return 0 };
+    let is_fit = |replica: &&Reply| {
+        let fields = replica.strings();
+        let is = |key: &str, value: &str| fields.chunks(2).any(|field| field[0] == key && field[1] == value);
+        is("flags", "slave") && is("master-link-status", "ok")
+    };
+    replicas.iter().filter(is_fit).count()
 }

@@ -134,6 +134,7 @@ impl Held {
                 request: Arc::clone(&request),
                 voter: Arc::clone(self) as Arc<dyn Voter>,
                 round: 0,
+                is_resent: false,
             };
             // One that cannot be asked now is asked the next time.
             inner.queued |= self.cluster.links[node].ask(ask).is_ok();

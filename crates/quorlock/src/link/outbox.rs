@@ -35,6 +35,10 @@ pub(crate) struct Outbox {
     serial: u64,
     /// Releases that were answered with an error: to be sent again after a while.
     failed: Vec<LeaseId>,
+    /// Requests that were not carried out because their names have moved: sent once more on the next connection.
+    moved: Vec<Ask>,
+    /// The connection on which they were answered has not ended yet.
+    is_moving: bool,
     pub(crate) closing: bool,
 }
 
@@ -59,6 +63,8 @@ pub(crate) struct Ask {
     pub(crate) voter: Arc<dyn Voter>,
     /// Which renewal of a lease it is for; 0 where it is none.
     pub(crate) round: u32,
+    /// Whether it was sent before, to a server that no longer had the name.
+    pub(crate) is_resent: bool,
 }
 
 impl Ask {
@@ -137,6 +143,8 @@ impl Outbox {
             owed: ById::default(),
             serial: 0,
             failed: Vec::new(),
+            moved: Vec::new(),
+            is_moving: false,
             closing: false,
         }
     }
@@ -217,7 +225,7 @@ impl Outbox {
                     is_any = true;
                     *voter = self.owed.remove(attempt).and_then(|owed| owed.voter);
                 }
-                Reply::Failed(_) => self.failed.push(*attempt),
+                Reply::Failed(_) | Reply::Moved(_) => self.failed.push(*attempt),
             }
         }
         is_any
@@ -250,13 +258,34 @@ impl Outbox {
         }
     }
 
-    /// Takes out the requests that were never sent; releases stay owed.
+    /// Keeps a request for the next connection. It comes back if it was kept before.
+    pub(crate) fn keep_moved(&mut self, ask: Ask) -> Option<Ask> {
+        if ask.is_resent {
+            return Some(ask);
+        }
+        self.is_moving = true;
+        self.moved.push(Ask { is_resent: true, ..ask });
+        None
+    }
+
+    /// Queues the requests whose names have moved, before those that came later.
+    pub(crate) fn send_moved(&mut self) {
+        for ask in std::mem::take(&mut self.moved).into_iter().rev() {
+            self.queue.push_front(Item::Ask(ask));
+        }
+    }
+
+    /// Takes out the requests that were never sent; releases stay owed. Those whose names have moved wait for one more
+    /// connection.
     pub(crate) fn abandon(&mut self, node: usize) -> Vec<Ask> {
         let queue = std::mem::take(&mut self.queue);
         let ask = |item| if let Item::Ask(ask) = item { Some(ask) } else { None };
         let mut asks: Vec<Ask> = queue.into_iter().filter_map(ask).collect();
         for ask in &mut asks {
             ask.leave_queue(node);
+        }
+        if !std::mem::take(&mut self.is_moving) {
+            asks.append(&mut self.moved);
         }
         asks
     }
@@ -335,7 +364,8 @@ mod tests {
     fn renew(outbox: &mut Outbox, mark: &Arc<Mark>, round: u32) {
         let request = Arc::new(Request::PlainExtend { attempt: mark.attempt, ttl: ttl() });
         mark.begin_renewal(round);
-        let ask = Ask { mark: Arc::clone(mark), place: place(), request, voter: Arc::new(Nobody), round };
+        let ask =
+            Ask { mark: Arc::clone(mark), place: place(), request, voter: Arc::new(Nobody), round, is_resent: false };
         outbox.ask(0, ask).unwrap();
     }
 

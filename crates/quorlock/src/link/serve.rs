@@ -324,34 +324,47 @@ impl Link {
 
     fn answered(&self, batch: Option<Batch>, mut replies: Vec<Reply>) -> Result<(), Trouble> {
         let Some(mut batch) = batch else { return Ok(()) };
-        if self.tell_all(&mut batch.sent, &mut replies, batch.at, clock::now()) {
-            return Err(lost_memory());
+        if let Some(trouble) = self.tell_all(&mut batch.sent, &mut replies, batch.at, clock::now()) {
+            return Err(trouble);
         }
         self.flush(Leaving::Together(None));
         Ok(())
     }
 
-    /// Tells everyone what has come of a batch that was sent then. Whether the node has forgotten us.
+    /// Tells everyone what has come of a batch that was sent then. Returns why the connection is of no use any more, if it
+    /// is: the node has forgotten us, or a name has moved.
     ///
     /// One look at the clock for all of them: validity is counted from when they were sent, and looked at again.
-    fn tell_all(&self, sent: &mut Vec<Sent>, replies: &mut Vec<Reply>, at: Moment, now: Moment) -> bool {
+    fn tell_all(&self, sent: &mut Vec<Sent>, replies: &mut Vec<Reply>, at: Moment, now: Moment) -> Option<Trouble> {
         self.config.traffic.received(replies.len());
-        let mut new_life = false;
+        let mut trouble = None;
         self.pulse.took(now.since(at));
         let is_news = self.outbox().settle(sent, replies);
         for (sent, reply) in sent.drain(..).zip(replies.drain(..)) {
+            let sent = match (sent, &reply) {
+                (Sent::Ask(ask), Reply::Moved(_)) => self.outbox().keep_moved(ask).map(Sent::Ask),
+                (sent, _) => Some(sent),
+            };
             let outcome = match reply {
                 Reply::Voted { vote, at_micros } => {
                     if let Some(at_micros) = at_micros {
                         self.note_clock(at_micros, now);
                     }
-                    new_life |= vote == Vote::Refusal(Refusal::WrongEpoch);
+                    if vote == Vote::Refusal(Refusal::WrongEpoch) {
+                        trouble = Some(lost_memory());
+                    }
                     Outcome::Voted { vote, sent: at }
                 }
                 Reply::Failed(why) => Outcome::Silent(Silence::Failed(why)),
+                Reply::Moved(why) => {
+                    trouble = Some(Trouble::Broken(why.clone()));
+                    Outcome::Silent(Silence::Broken(why))
+                }
             };
             match (sent, outcome) {
-                (Sent::Ask(ask), outcome) => {
+                // It waits for the next connection.
+                (None, _) => {}
+                (Some(Sent::Ask(ask)), outcome) => {
                     if let Outcome::Voted { vote, .. } = &outcome
                         && ask.lines_up()
                     {
@@ -359,7 +372,7 @@ impl Link {
                     }
                     ask.voter.vote(self.node, ask.mark.attempt, ask.round, outcome, now);
                 }
-                (Sent::Release { attempt, voter }, outcome) => {
+                (Some(Sent::Release { attempt, voter }), outcome) => {
                     if let Some(voter) = voter {
                         voter.vote(self.node, attempt, 0, outcome, now);
                     }
@@ -372,7 +385,7 @@ impl Link {
         if self.outbox().closing {
             self.wake.notify_one();
         }
-        new_life
+        trouble
     }
 
     /// Asks for a page of keys. Whoever asks sees to it that it does not wait for ever.

@@ -63,6 +63,7 @@ impl Link {
             doubts: 0,
         };
         if let Some(floor) = life.floor {
+            self.outbox().send_moved();
             self.set_state(State::Up(Life { epoch, floor }));
             return watch(None);
         }

@@ -213,7 +213,7 @@ struct RedisSession {
     /// What was sent last: its room is used again.
     batch: Commands,
     /// Over the sentinels, if there are any.
-    _watch: Option<Wire>,
+    _watch: Option<sentinel::Watch>,
 }
 
 /// What the next values answer.

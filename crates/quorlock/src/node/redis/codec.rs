@@ -126,6 +126,9 @@ fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Troubl
         if says(&error, "WRONGTYPE") && (letter.request.is_release() || letter.request.is_plain()) {
             return Ok(plain(Some(Refusal::Absent)));
         }
+        if says(&error, "MOVED") {
+            return Ok(Reply::Moved(super::describe(&error.into())));
+        }
         // Scripts flushed, or demoted to a replica: the connection is of no use until it has shaken hands again.
         let fatal = FATAL.iter().any(|code| says(&error, code));
         let error = error.into();
@@ -160,7 +163,7 @@ fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Troubl
 ///
 /// A slot on its way from one master to another (ASK, TRYAGAIN) is not among them: it ends as MOVED, and until then it would
 /// be met again on the next connection.
-const FATAL: [&str; 7] = ["NOSCRIPT", "READONLY", "NOAUTH", "MOVED", "CLUSTERDOWN", "MASTERDOWN", "LOADING"];
+const FATAL: [&str; 6] = ["NOSCRIPT", "READONLY", "NOAUTH", "CLUSTERDOWN", "MASTERDOWN", "LOADING"];
 
 /// Whether this is the error's code. Redis before 7 wraps what a script met into an error of its own.
 fn says(error: &ServerError, code: &str) -> bool {

@@ -145,7 +145,9 @@ impl Bench {
         match self.session.send(Some(self.life), vec![letter.clone()]).await {
             Ok(mut replies) => match replies.remove(0) {
                 Reply::Voted { vote, .. } => Ok(vote),
-                Reply::Failed(why) => Err(TestCaseError::fail(format!("{letter:?} is answered with: {why}"))),
+                Reply::Failed(why) | Reply::Moved(why) => {
+                    Err(TestCaseError::fail(format!("{letter:?} is answered with: {why}")))
+                }
             },
             Err(trouble) => {
                 // For the search of a shorter story.

@@ -1,20 +1,28 @@
 //! A master that sentinels name: another one after each failover, and one node all the same.
 //!
-//! Servers that are demoted learn of it many seconds later than the sentinels' subscribers. So one sentinel is listened to
-//! for as long as the session lives, and its word of another master is the end of the session.
+//! A server that is demoted learns of it many seconds later than the sentinels' subscribers. So the session listens to one
+//! sentinel and asks it again and again; if it names another master, the session ends. If it is silent or gone, the session
+//! goes on to another sentinel.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{ConnectionAddr, ConnectionInfo, PushKind, RedisConnectionInfo, Value};
+use ::redis::{Cmd, ConnectionAddr, ConnectionInfo, PushKind, RedisConnectionInfo, Value, cmd};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
 use super::seeds::{self, Seeds};
-use super::wire::{Connecting, Receiver, Wire};
+use super::wire::{Connecting, Receiver};
 use super::{malformed, trouble};
 use crate::node::{Answer, Inbox, Trouble};
 
 /// Where sentinels tell of another master: `<service> <old host> <old port> <new host> <new port>`.
 const SWITCH: &str = "+switch-master";
+/// How often a sentinel is asked. It has as long to answer, so a change is noticed within two beats even if it hangs.
+const BEAT: Duration = Duration::from_secs(1);
+/// The least time between two rounds of asking all sentinels.
+const PAUSE: Duration = Duration::from_millis(250);
 const PORT: u16 = 26_379;
 const SETTINGS: &str = "db, tls, sentinel_username, sentinel_password";
 
@@ -66,17 +74,95 @@ impl Sentinels {
         .await
     }
 
-    /// Ends the session once the sentinel tells of another master than this one.
-    pub(super) fn watch(&self, master: &ConnectionInfo, connecting: Connecting, inbox: Inbox) -> Wire {
-        let master = match master.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => format!("{host} {port}"),
-            _ => String::new(),
-        };
-        connecting.start(Watch { service: self.service.clone(), master, inbox })
+    /// Ends the session once a sentinel names another master than this one.
+    pub(super) fn watch(self: &Arc<Self>, master: &ConnectionInfo, sentinel: Connecting, inbox: Inbox) -> Watch {
+        let (sentinels, master) = (Arc::clone(self), address(master));
+        let task = tokio::spawn(async move {
+            let mut listened = Some(sentinel);
+            loop {
+                if let Some(sentinel) = listened.take()
+                    && sentinels.listen(sentinel, &master).await == Heard::AnotherMaster
+                {
+                    break;
+                }
+                match sentinels.master(BEAT).await {
+                    Ok((named, sentinel)) if address(&named) == master => listened = Some(sentinel),
+                    Ok(_) => break,
+                    // The master is no worse for sentinels that are gone.
+                    Err(_) => {}
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+            inbox.take(Answer::End(Trouble::Broken("its sentinels name another master".into())));
+        });
+        Watch(task.abort_handle())
+    }
+
+    /// Listens to this sentinel, and asks it every beat, until it names another master or is of no use.
+    async fn listen(&self, sentinel: Connecting, master: &Address) -> Heard {
+        let (values, mut heard) = mpsc::unbounded_channel();
+        let wire = sentinel.start(Relay(values));
+        let mut beat = tokio::time::interval(BEAT);
+        let mut asked = false;
+        loop {
+            tokio::select! {
+                value = heard.recv() => {
+                    let named = match value {
+                        Some(Value::Push { kind, data }) => switched(&self.service, &kind, &data),
+                        Some(value) => {
+                            asked = false;
+                            let Ok(Some(named)) = parse_address(Some(value)) else { return Heard::Nothing };
+                            Some(named)
+                        }
+                        None => return Heard::Nothing,
+                    };
+                    if named.is_some_and(|named| named != *master) {
+                        return Heard::AnotherMaster;
+                    }
+                }
+                _ = beat.tick() => {
+                    if asked {
+                        return Heard::Nothing;
+                    }
+                    asked = true;
+                    wire.send(&who_is_master(&self.service).get_packed_command());
+                }
+            }
+        }
+    }
+}
+
+/// What came of listening to a sentinel.
+#[derive(PartialEq, Eq)]
+enum Heard {
+    AnotherMaster,
+    /// It is silent, gone, or does not know the service any more.
+    Nothing,
+}
+
+/// The task that listens to sentinels. Dropped, it ends.
+pub(super) struct Watch(AbortHandle);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
 type Address = (String, u16);
+
+fn address(info: &ConnectionInfo) -> Address {
+    match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => (host.clone(), *port),
+        _ => Address::default(),
+    }
+}
+
+fn who_is_master(service: &str) -> Cmd {
+    let mut command = cmd("SENTINEL");
+    command.arg("get-master-addr-by-name").arg(service);
+    command
+}
 
 /// What a sentinel says the master's address is; `None` if it does not know the service. From before it says so, it tells
 /// of changes.
@@ -88,7 +174,7 @@ async fn named(
     let mut pipe = ::redis::pipe();
     super::add_hello(&mut pipe, login);
     pipe.cmd("SUBSCRIBE").arg(SWITCH);
-    pipe.cmd("SENTINEL").arg("get-master-addr-by-name").arg(service);
+    pipe.add_command(who_is_master(service));
     let answers = connecting.ask(&pipe.get_packed_pipeline(), pipe.len()).await;
     let mut answers = answers.map_err(|error| Trouble::Broken(error.to_string()))?;
     for answer in &answers {
@@ -96,7 +182,12 @@ async fn named(
             return Err(trouble(&error.clone().into()));
         }
     }
-    let address = match answers.pop() {
+    parse_address(answers.pop())
+}
+
+/// The address that a sentinel names; `None` if it does not know the service.
+fn parse_address(answer: Option<Value>) -> Result<Option<Address>, Trouble> {
+    let address = match answer {
         Some(Value::Nil) => return Ok(None),
         Some(Value::Array(address)) => address,
         _ => return Err(malformed("SENTINEL")),
@@ -111,32 +202,29 @@ async fn named(
     }
 }
 
-/// Listens to a sentinel.
-struct Watch {
-    service: String,
-    /// As in what is said.
-    master: String,
-    inbox: Inbox,
+/// The new master of the service, if the sentinel tells of one.
+fn switched(service: &str, kind: &PushKind, data: &[Value]) -> Option<Address> {
+    let (PushKind::Message, [_, Value::BulkString(said)]) = (kind, data) else { return None };
+    let said = std::str::from_utf8(said).ok()?;
+    let words: Vec<&str> = said.split(' ').collect();
+    let [name, _, _, host, port] = words.as_slice() else { return None };
+    (*name == service).then_some(((*host).to_owned(), port.parse().ok()?))
 }
 
-impl Receiver for Watch {
+/// Passes on what a sentinel says, until nobody listens.
+struct Relay(mpsc::UnboundedSender<Value>);
+
+impl Receiver for Relay {
     fn receive(&self, value: Value) {
-        let Value::Push { kind: PushKind::Message, data } = value else { return };
-        let [_, Value::BulkString(said)] = data.as_slice() else { return };
-        let said = String::from_utf8_lossy(said);
-        let is_ours = said.split(' ').next() == Some(self.service.as_str());
-        // A sentinel names the new master before it tells everyone that it is one.
-        let is_known = said.splitn(4, ' ').last() == Some(self.master.as_str());
-        if is_ours && !is_known {
-            self.inbox.take(Answer::End(Trouble::Broken("its sentinels name another master".into())));
-        }
+        // The task that listens may have ended.
+        let _ = self.0.send(value);
     }
 
     fn is_over(&self) -> bool {
-        self.inbox.is_over()
+        self.0.is_closed()
     }
 
-    /// The master is no worse for a sentinel that is gone.
+    /// The channel closes with the connection.
     fn end(&self, _error: &io::Error) {}
 }
 

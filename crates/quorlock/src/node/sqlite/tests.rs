@@ -263,7 +263,7 @@ fn place(name: &str) -> Place {
 fn vote(reply: &Reply) -> Vote {
     match reply {
         Reply::Voted { vote, .. } => vote.clone(),
-        Reply::Failed(why) => panic!("no vote: {why}"),
+        Reply::Failed(why) | Reply::Moved(why) => panic!("no vote: {why}"),
     }
 }
 

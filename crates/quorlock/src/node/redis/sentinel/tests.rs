@@ -1,9 +1,6 @@
 use std::time::Duration;
 
-use quorlock_core::ticket::Channel;
-
 use super::*;
-use crate::node::Inbox;
 
 #[test]
 fn a_title_names_sentinels_and_service_and_nothing_else() {
@@ -43,18 +40,13 @@ async fn sentinels_that_cannot_be_reached_are_named_with_their_reasons() {
 }
 
 #[test]
-fn only_another_master_of_this_service_is_the_end() {
-    let (inbox, mut answers) = Inbox::queue(Channel(0));
-    let watch = Watch { service: "main".into(), master: "10.0.0.1 1".into(), inbox };
-    let push = |text: &str| Value::Push {
-        kind: PushKind::Message,
-        data: vec![Value::BulkString(SWITCH.into()), Value::BulkString(text.into())],
+fn only_a_switch_of_this_service_names_a_master() {
+    let said = |text: &str| {
+        let data = [Value::BulkString(SWITCH.into()), Value::BulkString(text.into())];
+        switched("main", &PushKind::Message, &data)
     };
-    for other in [push("main2 h 1 h 2"), push("mai"), push("main 10.0.0.9 9 10.0.0.1 1"), push(""), Value::Okay] {
-        watch.receive(other);
+    for other in ["main2 h 1 h 2", "mai", "", "main h 1 h", "main h 1 h x", "main h 1 h 2 3"] {
+        assert_eq!(said(other), None, "{other:?}");
     }
-    watch.end(&io::ErrorKind::ConnectionReset.into());
-    assert!(answers.try_recv().is_err());
-    watch.receive(push("main 10.0.0.1 1 10.0.0.2 2"));
-    assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Broken(_)))));
+    assert_eq!(said("main 10.0.0.1 1 10.0.0.2 2"), Some(("10.0.0.2".into(), 2)));
 }

@@ -52,7 +52,7 @@ impl Guest {
         let letter = Letter { place: place(), request: Arc::new(request) };
         match self.session.send(Some(self.life), vec![letter]).await.unwrap().remove(0) {
             Reply::Voted { vote, .. } => vote,
-            Reply::Failed(why) => panic!("{why}"),
+            Reply::Failed(why) | Reply::Moved(why) => panic!("{why}"),
         }
     }
 

@@ -90,24 +90,29 @@ fn without_a_life_nothing_is_granted() {
 }
 
 #[test]
+fn one_name_that_has_moved_leaves_the_other_votes() {
+    let (desk, ears, mut answers) = desk(2);
+    desk.expect(batch(Some(LIFE), 2), &[0, 1]);
+    ears[0].receive(Value::Okay);
+    ears[1].receive(::redis::parse_redis_value(b"-MOVED 1 127.0.0.1:1\r\n").unwrap());
+    let Answer::Replies(replies) = answers.try_recv().unwrap() else { panic!("no replies") };
+    assert!(matches!(&replies[..], [Reply::Voted { .. }, Reply::Moved(_)]), "{replies:?}");
+}
+
+#[test]
 fn every_surprise_is_the_end() {
-    let moved = || {
-        Value::ServerError(::redis::parse_redis_value(b"-MOVED 1 127.0.0.1:1\r\n").map_or_else(
-            |error| panic!("{error}"),
-            |value| if let Value::ServerError(error) = value { error } else { panic!("{value:?}") },
-        ))
-    };
+    let down = || ::redis::parse_redis_value(b"-CLUSTERDOWN Hash slot not served\r\n").unwrap();
     // To a batch, to the question whether a master is there, to nothing, and the end of a connection.
     for surprise in 0..4 {
         let (desk, ears, mut answers) = desk(2);
         match surprise {
             0 => {
                 desk.expect(batch(Some(LIFE), 1), &[1]);
-                ears[1].receive(moved());
+                ears[1].receive(down());
             }
             1 => {
                 desk.expect(About::Errand { lanes: 2, looks: false }, &[0, 0, 1]);
-                ears[1].receive(moved());
+                ears[1].receive(down());
                 ears[0].receive(blank());
                 ears[0].receive(replication("master", ZEROS));
             }
