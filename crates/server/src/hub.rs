@@ -174,7 +174,8 @@ impl Hub {
         let limits = HISTORY_READ.into_iter().skip(if is_first { HISTORY_READ.len() - 1 } else { 0 });
         let mut read = (Vec::new(), true);
         for limit in limits {
-            let events: Vec<_> = self.reader.history(limit).await?.into_iter().map(|event| EventView::new(&event)).collect();
+            let events: Vec<_> =
+                self.reader.history(limit).await?.into_iter().map(|event| EventView::new(&event)).collect();
             let is_all = events.len() < limit || limit == HISTORY_MAX;
             let is_enough = is_all || self.state().reaches(&events);
             read = (events, is_all);

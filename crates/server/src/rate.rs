@@ -76,7 +76,8 @@ impl Rates {
     /// Counts keys that are released: the nodes have to keep each of them out for a while.
     pub(crate) fn release_keys(&self, caller: &Arc<str>, keys: usize) -> Result<(), Problem> {
         let Some(keys) = u32::try_from(keys).ok().and_then(NonZeroU32::new) else { return Ok(()) };
-        let detail = "too many keys were released: the nodes keep each of them out until no request with it can be under way";
+        let detail =
+            "too many keys were released: the nodes keep each of them out until no request with it can be under way";
         match self.released_keys.check_key_n(caller, keys) {
             Ok(counted) => counted.map_err(|early| {
                 Problem::new(Code::RateLimited, detail).retry_after(early.wait_time_from(self.clock.now()))

@@ -1,6 +1,7 @@
 //! Every kind of lock.
 
-use serde_json::json;
+use quorlock_testkit::eventually;
+use serde_json::{Value, json};
 
 use crate::common::User;
 use crate::service::Service;

@@ -21,7 +21,8 @@ fn fill_history(server: &RedisServer, events: usize) {
 /// How often a server was asked for its history.
 fn recalls(server: &RedisServer) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
-    let calls = stats.as_str().unwrap().split("cmdstat_xrevrange:calls=").nth(1).and_then(|rest| rest.split(',').next());
+    let calls =
+        stats.as_str().unwrap().split("cmdstat_xrevrange:calls=").nth(1).and_then(|rest| rest.split(',').next());
     calls.map_or(0, |calls| calls.parse().unwrap())
 }
 

@@ -51,7 +51,7 @@ impl Follower {
             }
             if self.told.changed().await.is_err() {
                 // The hub has the sender.
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     }

@@ -35,7 +35,12 @@ impl Snapshot {
         let mut head = json(&head);
         head.pop();
         let news = |event: &EventView| {
-            Arc::new(News { mark: state.last, what: "history", data: json(event), name: Some(event.name.as_str().into()) })
+            Arc::new(News {
+                mark: state.last,
+                what: "history",
+                data: json(event),
+                name: Some(event.name.as_str().into()),
+            })
         };
         let lists = [
             ("locks", state.locks.values().map(|tracked| Arc::clone(&tracked.told)).collect()),

@@ -118,7 +118,6 @@ impl State {
     }
 
     /// Takes in what was read, and tells what has changed.
-    #[expect(clippy::type_complexity, reason = "what two calls of the library returned")]
     pub(super) fn take_in(
         &mut self,
         listing: Result<(Vec<LockView>, Listed), ListError>,

@@ -231,6 +231,13 @@ async fn hold_many(hub: &Hub, count: usize) -> Vec<quorlock::HandedLease> {
     held
 }
 
+/// Tells more than is kept.
+fn tell_much(hub: &Hub) {
+    for _ in 0..32 {
+        hub.state().tell("node", "x".repeat(1024 * 1024), None);
+    }
+}
+
 #[tokio::test]
 async fn followers_share_one_snapshot_and_read_it_piece_by_piece() {
     const LOCKS: usize = 200;
@@ -244,14 +251,11 @@ async fn followers_share_one_snapshot_and_read_it_piece_by_piece() {
         // The lock changes, and is told again, while others read the snapshot.
         hub.client.extend(&held[0]).await.unwrap();
     }
-    let state = hub.state();
     let snapshots: std::collections::HashSet<_> = followers.iter().map(Follower::snapshot).collect();
     assert_eq!(snapshots.len(), 1, "however many read it");
-    for tracked in state.locks.values().skip(1) {
-        // In the copy, in the list of kept events, and in the snapshot.
-        assert_eq!(Arc::strong_count(&tracked.told), 3, "its text is in memory once");
-    }
-    drop(state);
+    // In the copy, in the list of kept events, and in the snapshot.
+    let is_shared = |tracked: &Tracked| Arc::strong_count(&tracked.told) == 3;
+    assert!(hub.state().locks.values().skip(1).all(is_shared), "its text is in memory once");
     for mut follower in followers {
         let mut text = String::new();
         let mut longest = 0;
@@ -273,12 +277,7 @@ async fn a_follower_that_is_too_slow_for_its_snapshot_keeps_none_alive() {
     let _held = hold_many(&hub, 100).await;
     let mut slow = follower(&hub, None).await;
     slow.next().await.expect("the first piece");
-    let mut state = hub.state();
-    let long = "x".repeat(1024 * 1024);
-    for _ in 0..32 {
-        state.tell("node", long.clone(), None);
-    }
-    drop(state);
+    tell_much(&hub);
     assert!(slow.next().await.is_some(), "nobody needs another");
     snapshot_of(&mut follower(&hub, None).await).await;
     assert!(slow.next().await.is_none(), "the events after its own are gone: it has to begin again");
@@ -289,10 +288,7 @@ async fn a_follower_that_is_far_behind_begins_again() {
     let hub = hub(&MemoryNodes::new(1)).await;
     let mut slow = follower(&hub, None).await;
     snapshot_of(&mut slow).await;
-    let long = "x".repeat(1024 * 1024);
-    for _ in 0..32 {
-        hub.state().tell("node", long.clone(), None);
-    }
+    tell_much(&hub);
     snapshot_of(&mut slow).await;
 }
 
