@@ -63,6 +63,7 @@ const SILENCE_MIN: Duration = Duration::from_secs(1);
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "settings that have nothing to do with each other")]
 #[must_use = "a builder does nothing before connect"]
 pub struct ClientBuilder {
     urls: Vec<String>,
@@ -74,6 +75,7 @@ pub struct ClientBuilder {
     drift: Drift,
     node_deadline: Option<Duration>,
     connect_timeout: Duration,
+    log_outages: bool,
     min_validity: Option<Duration>,
     retry: Retry,
     renewals: Renewals,
@@ -101,6 +103,7 @@ impl Default for ClientBuilder {
             drift: Drift::default(),
             node_deadline: None,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+            log_outages: true,
             min_validity: None,
             retry: Retry::default(),
             renewals: Renewals::default(),
@@ -190,6 +193,13 @@ impl ClientBuilder {
     /// How long [`connect`](Self::connect) waits until a majority of the nodes can vote: 5 s unless set.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
+        self
+    }
+
+    /// Whether this client logs a warning when a node, or the majority, stops voting, and when it votes again: on unless set.
+    /// For the second of two clients of the same nodes, which would log everything twice.
+    pub fn log_outages(mut self, log: bool) -> Self {
+        self.log_outages = log;
         self
     }
 
@@ -317,10 +327,10 @@ impl ClientBuilder {
     fn start(&self) -> Result<Client, ConfigError> {
         let settings = self.settings()?;
         let nodes = self.open_nodes(&settings.constants(String::new()))?;
-        Self::launch(settings, nodes)
+        self.launch(settings, nodes)
     }
 
-    fn launch(settings: Settings, nodes: Vec<Arc<dyn Node>>) -> Result<Client, ConfigError> {
+    fn launch(&self, settings: Settings, nodes: Vec<Arc<dyn Node>>) -> Result<Client, ConfigError> {
         let node_deadline = settings.node_deadline(Ttl::new(settings.ttl, settings.max_ttl)?);
         let patience = (node_deadline * 5).max(SILENCE_MIN);
         let link = LinkConfig {
@@ -334,7 +344,7 @@ impl ClientBuilder {
             waiters: Arc::default(),
             leases: Arc::new(Leases::new()),
             traffic: Arc::default(),
-            outages: Arc::new(Outages::new(settings.quorum)),
+            outages: Arc::new(Outages::new(settings.quorum, self.log_outages)),
         };
         Ok(Client::new(Cluster::start(settings, nodes, &link)))
     }

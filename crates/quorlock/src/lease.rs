@@ -178,6 +178,7 @@ impl Drop for Lease {
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lease = &mut f.debug_struct("Lease");
-        lease.field("name", self.name()).field("fence", &self.held.fence()).field("validity", &self.validity()).finish()
+        lease.field("name", self.name()).field("fence", &self.held.fence()).field("validity", &self.validity());
+        lease.finish_non_exhaustive()
     }
 }

@@ -129,7 +129,7 @@ impl Server {
         let reader = match self.config.reader.take() {
             Some(builder) => {
                 let ended = || ServeError::Threads(io::Error::other("the thread that reads the nodes has ended"));
-                reads.run(builder.connect()).await.ok_or_else(ended)??
+                reads.run(builder.log_outages(false).connect_lazy()).await.ok_or_else(ended)??
             }
             None => self.config.client.clone(),
         };

@@ -51,7 +51,7 @@ impl ClientBuilder {
         let settings = self.settings()?;
         let nodes = self.open_nodes(&settings.constants(String::new()))?;
         declare::reconfigure(&nodes, &settings, Self::trust(&settings)).await?;
-        let client = Self::launch(settings, nodes)?;
+        let client = self.launch(settings, nodes)?;
         first_contact(&client).await.map_err(|error| match error {
             ConnectError::Config(error) => ReconfigureError::Config(error),
             ConnectError::Unfit { title, why } => ReconfigureError::Failed { failed: vec![(title, why)] },

@@ -14,6 +14,7 @@ use crate::sync::Mutex;
 #[derive(Debug)]
 pub(crate) struct Outages {
     quorum: Quorum,
+    is_logged: bool,
     out: Mutex<BTreeMap<usize, Outage>>,
 }
 
@@ -25,12 +26,15 @@ struct Outage {
 }
 
 impl Outages {
-    pub(crate) fn new(quorum: Quorum) -> Self {
-        Self { quorum, out: Mutex::default() }
+    pub(crate) fn new(quorum: Quorum, is_logged: bool) -> Self {
+        Self { quorum, is_logged, out: Mutex::default() }
     }
 
     /// A node cannot vote. Logged if that is new.
     pub(crate) fn begin(&self, node: usize, title: &str, why: Silence) {
+        if !self.is_logged {
+            return;
+        }
         let mut out = self.out();
         let had_majority = self.has_majority(&out);
         if let Some(outage) = out.get_mut(&node) {

@@ -222,7 +222,7 @@ fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
         (0, [Value::Int(left), fence, who, place, waiting, lower]) => Refusal::Held {
             remaining: remaining(*left),
             fence: Fence::new(unsigned(fence)?),
-            holder: holder(who)?,
+            holder: holder(&words(who)?),
             line: line(place, waiting, lower)?,
         },
         (-1, []) => Refusal::WrongEpoch,
@@ -249,7 +249,7 @@ fn broken(parts: &[Value]) -> Option<Vote> {
 fn other(parts: &[Value]) -> Option<Refusal> {
     let [fence, digest, who] = parts else { return None };
     let fence = Some(Fence::new(unsigned(fence)?)).filter(|fence| *fence > Fence::default());
-    Some(Refusal::Other { fence, digest: Digest::parse(&text(digest)?)?, holder: holder(who)? })
+    Some(Refusal::Other { fence, digest: Digest::parse(&text(digest)?)?, holder: holder(&words(who)?) })
 }
 
 fn line(place: &Value, waiting: &Value, lower: &Value) -> Option<Line> {
@@ -273,9 +273,8 @@ fn parse_period(period: &str) -> Option<Period> {
 }
 
 /// Who holds, by the text that clients store, or by the type of the key if that is another program's.
-fn holder(who: &Value) -> Option<Option<Holder>> {
-    let who = words(who)?;
-    Some(who.strip_prefix("TYPE ").map(Holder::of_other_program).or_else(|| Holder::decode(&who)))
+fn holder(who: &str) -> Option<Holder> {
+    who.strip_prefix("TYPE ").map(Holder::of_other_program).or_else(|| Holder::decode(who))
 }
 
 /// Text for people, as far as it can be read: no vote hangs on it.

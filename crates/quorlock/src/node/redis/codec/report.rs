@@ -6,14 +6,14 @@ use quorlock_core::fence::Fence;
 use quorlock_core::ticket::{LINE_LISTED_MAX, Waiting};
 use quorlock_core::vote::{HeldBy, Report};
 
-use super::{flag, holder, parse_period, remaining, small, text, unsigned};
+use super::{flag, holder, parse_period, remaining, small, text, unsigned, words};
 
 pub(super) fn report(parts: &[Value]) -> Option<Report> {
     let [fence, since, waiting, Value::Array(line), held @ ..] = parts else { return None };
     let held = match held {
         [] => None,
         [Value::Int(left), period, holds, who, digest, broken] => Some(HeldBy {
-            holder: holder(who)?,
+            holder: holder(&words(who)?),
             remaining: remaining(*left),
             period: parse_period(&text(period)?)?,
             holds: small(holds)?,
