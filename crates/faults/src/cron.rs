@@ -35,7 +35,7 @@ pub fn try_all(
             break;
         }
         let history = histories.join(format!("cron-{number}.jsonl"));
-        let mut crontab = Crontab::start(programs, &history, case.environment, interrupt)?;
+        let mut crontab = Crontab::start(programs, &history, case, interrupt)?;
         (case.play)(&mut crontab)?;
         let result = CaseResult { case, outcome: crontab.finish()? };
         tell(&result);

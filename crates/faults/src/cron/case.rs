@@ -30,6 +30,8 @@ pub struct Case {
     pub done: &'static str,
     /// Environment variables of the crontab.
     pub(super) environment: &'static [(&'static str, &'static str)],
+    /// The ttl, and the longest that the cluster allows.
+    pub(super) ttl: Duration,
     pub(super) play: fn(&mut Crontab<'_>) -> Result<(), Failure>,
     /// What must be true.
     pub claims: &'static [Claim],
@@ -52,8 +54,8 @@ pub enum Claim {
     AllSucceed,
     /// Reports go on after the operation.
     GoesOn,
-    /// The next report begins sooner than a ttl after the operation.
-    GoesOnWithinTtl,
+    /// The next report begins so soon after the operation.
+    GoesOnWithin(Duration),
     /// Every report has run to its end.
     AllComplete,
     /// No report begins after the operation.
@@ -73,7 +75,7 @@ impl Claim {
             Self::FencesIncrease => found.disorder == 0,
             Self::AllSucceed => ends.iter().all(|end| end.code == Some(0)),
             Self::GoesOn => *after > 0,
-            Self::GoesOnWithinTtl => takeover.is_some_and(|takeover| takeover < TTL),
+            Self::GoesOnWithin(limit) => takeover.is_some_and(|takeover| takeover < limit),
             Self::AllComplete => found.runs_with(LOST) == 0 && found.killed == 0 && found.broken == 0,
             Self::NoReport => *after == 0,
             Self::AllExit(code) => !ends.is_empty() && ends.iter().all(|end| end.code == Some(code)),
@@ -89,7 +91,7 @@ impl fmt::Display for Claim {
             Self::FencesIncrease => "a later report has a higher fence",
             Self::AllSucceed => "every run exits with 0",
             Self::GoesOn => "reports go on after the operation",
-            Self::GoesOnWithinTtl => "the next report begins within a ttl",
+            Self::GoesOnWithin(limit) => return write!(f, "the next report begins within {limit:?}"),
             Self::AllComplete => "every report runs to its end",
             Self::NoReport => "no report begins after the operation",
             Self::AllExit(code) => return write!(f, "every run exits with {code}"),
@@ -107,10 +109,7 @@ const FENCED: &[Claim] = &[Claim::FencesIncrease, Claim::GoesOn];
 
 macro_rules! case {
     ($title:literal, $done:literal, $claims:expr, $play:expr) => {
-        case!($title, $done, &[], $claims, $play)
-    };
-    ($title:literal, $done:literal, $environment:expr, $claims:expr, $play:expr) => {
-        Case { title: $title, done: $done, environment: $environment, play: $play, claims: $claims }
+        Case { title: $title, done: $done, environment: &[], ttl: TTL, claims: $claims, play: $play }
     };
 }
 
@@ -202,16 +201,17 @@ pub(super) static CASES: [Case; 17] = [
         FENCED,
         |crontab| signal(crontab, Signal::KILL, true, true)
     ),
-    case!(
-        "empty settings",
-        "`QUORLOCK_NODES=\" \"` in the crontab.",
-        &[("QUORLOCK_NODES", " ")],
-        &[Claim::AllExit(CONFIG), Claim::NoReport],
-        |crontab| {
+    Case {
+        title: "empty settings",
+        done: "`QUORLOCK_NODES=\" \"` in the crontab.",
+        environment: &[("QUORLOCK_NODES", " ")],
+        ttl: TTL,
+        claims: &[Claim::AllExit(CONFIG), Claim::NoReport],
+        play: |crontab| {
             crontab.mark();
             crontab.ticks(1, SHORT)
-        }
-    ),
+        },
+    },
     case!(
         "a node is unreachable",
         "One of three nodes is down while a report runs, and stays down.",
@@ -244,12 +244,14 @@ pub(super) static CASES: [Case; 17] = [
             crontab.ticks(2, SHORT)
         }
     ),
-    case!(
-        "a monitor, and a waiter that died",
-        "The same, with `--wait 1m` instead of `--if-held skip`: the first waiter is killed, then the report ends, and the \
-         second waiter is next.",
-        &[Claim::NoOverlap, Claim::FencesIncrease, Claim::GoesOnWithinTtl],
-        |crontab| {
+    Case {
+        title: "a monitor, and a waiter that died",
+        done: "The same with a ttl of 20 s, and `--wait 1m` instead of `--if-held skip`: the first waiter is killed, then the \
+               report ends, and the second waiter is next.",
+        environment: &[],
+        ttl: Duration::from_secs(20),
+        claims: &[Claim::NoOverlap, Claim::FencesIncrease, Claim::GoesOnWithin(Duration::from_secs(10))],
+        play: |crontab| {
             let waiting = ["run", "nightly-report", "--wait", "1m"];
             crontab.monitor()?;
             let begun = Instant::now();
@@ -263,8 +265,8 @@ pub(super) static CASES: [Case; 17] = [
             crontab.until(LONG * 2, |crontab| crontab.fleet.holder().is_none())?;
             crontab.mark();
             crontab.until(TAKEOVER, |crontab| crontab.fleet.grants() > 1).map(drop)
-        }
-    ),
+        },
+    },
 ];
 
 /// Starts the job on every host. Returns the run that got the lock, with its guard and its wrapper.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use quorlock_testkit::{Aof, RedisServer};
 use tempfile::TempDir;
 
+use super::case::Case;
 use crate::Failure;
 use crate::clock;
 use crate::fleet::{End, Fleet, Programs};
@@ -26,7 +27,7 @@ use crate::schedule::LOOK;
 pub(super) const HOSTS: usize = 3;
 /// The time between two starts of the job: cron's ten minutes, made short.
 pub(super) const PERIOD: Duration = Duration::from_secs(2);
-/// The ttl, and the longest that the cluster allows.
+/// The ttl of most cases, and the longest that the cluster allows.
 pub(super) const TTL: Duration = Duration::from_secs(6);
 /// The arguments of the README's line, with a shorter `--min-hold`.
 pub(super) const LINE: [&str; 6] = ["run", "nightly-report", "--if-held", "skip", "--min-hold", "1s"];
@@ -74,14 +75,14 @@ impl<'a> Crontab<'a> {
     pub(super) fn start(
         programs: &Programs,
         history: &Path,
-        environment: &[(&str, &str)],
+        case: &Case,
         interrupt: &'a Interrupt,
     ) -> Result<Self, Failure> {
         let servers = quick_replication(RedisServer::builder().aof(Aof::Everysec)).start_many(3);
         let config = TempDir::with_prefix("quorlock-cron-")?;
         let file = config.path().join("config.toml");
         let nodes: Vec<String> = servers.iter().map(|server| format!("{:?}", server.url())).collect();
-        let ttl = TTL.as_secs();
+        let ttl = case.ttl.as_secs();
         let text = format!(
             "nodes = [{}]\nttl = \"{ttl}s\"\nmax_ttl = \"{ttl}s\"\nsigma = \"1s\"\nbackstep = \"1s\"\nkill_grace = \"500ms\"\n",
             nodes.join(", ")
@@ -93,7 +94,7 @@ impl<'a> Crontab<'a> {
         let addr = register.addr().to_string();
         let founder = Fleet::new(programs.clone(), Arc::clone(&history), addr.clone(), settings.clone())?;
         founder.call(0, &["nodes", "init", "--yes"])?;
-        settings.extend(environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        settings.extend(case.environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let fleet = Fleet::new(programs.clone(), Arc::clone(&history), addr, settings)?;
         Ok(Self {
             servers,
