@@ -12,9 +12,9 @@ use crate::search::{Finding, exhaust, shortest};
 use crate::setup::{Flaw, Setup};
 use crate::slots::{self, Slots};
 pub use beginnings::{
-    a_reader_a_writer_and_a_restart, an_owner_who_enters_twice_and_a_restart, handed_over_and_mended, one_trusted_node,
-    two_for_two_slots_and_a_restart, two_owners_and_a_restart, two_readers_a_writer_and_a_restart, votes_that_vanish,
-    votes_that_vanish_before_a_waiter, votes_that_vanish_twice,
+    a_reader_a_writer_and_a_restart, a_reader_who_reads_again_and_a_writer, an_owner_who_enters_twice_and_a_restart,
+    handed_over_and_mended, one_trusted_node, two_for_two_slots_and_a_restart, two_owners_and_a_restart,
+    two_readers_a_writer_and_a_restart, votes_that_vanish, votes_that_vanish_before_a_waiter, votes_that_vanish_twice,
 };
 use beginnings::{
     broken_at_once, broken_at_once_for_a_waiter, broken_to_drain, broken_too_late, broken_while_renewing,

@@ -59,6 +59,8 @@ pub enum Flaw {
     PlainUnchecked,
     /// A release ends the period, whoever else is in it.
     ReleaseVoids,
+    /// A reader's fence is remembered for longer than its entries stand.
+    StaleShare,
     /// A release that is sent again leaves no tombstone.
     NoTombstone,
     /// Nothing is taken off the ttl.

@@ -201,6 +201,12 @@ pub(super) fn two_readers_and_a_writer() -> Setup {
     Setup { budget, horizon: 0, ..Setup::new(vec![reader(1), reader(2), Party::reaching(&[0, 1])]) }
 }
 
+/// One party that reads twice, at the same time or one after the other, and a writer.
+pub fn a_reader_who_reads_again_and_a_writer() -> Setup {
+    let budget = Budget { frees: 2, ..NONE };
+    Setup { budget, horizon: 0, ..Setup::new(vec![reader(1), reader(1), Party::reaching(&[0, 1])]) }
+}
+
 /// One who reads and renews, one who writes, and a server that restarts between them.
 pub fn a_reader_a_writer_and_a_restart() -> Setup {
     let parties = vec![Party { renews: Some(500), ..reader(1) }, Party::reaching(&[0, 2])];

@@ -2,6 +2,7 @@
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
+use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{
     Answer, Epoch, Errand, FenceNote, Identity, Incarnation, KeptRequest, NodeTime, Record, Standing, apply, attend,
@@ -20,6 +21,8 @@ pub(super) struct Memory {
     pub(super) life: Option<Incarnation>,
     pub(super) record: Record,
     tombstones: Vec<(LeaseId, u64)>,
+    /// The first fence of each reader, for the flaw that never forgets it.
+    shares: Vec<(OwnerId, Fence)>,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -110,7 +113,7 @@ impl Server {
     pub(super) fn vote(&mut self, setup: &Setup, now: u64, request: &Request, epoch: Epoch, raises: bool) -> Answer {
         let time = self.time(setup, now);
         let life = self.life_for(setup, request, epoch);
-        let Memory { record, tombstones, .. } = &mut self.memory;
+        let Memory { record, tombstones, shares, .. } = &mut self.memory;
         let attempt = request.attempt();
         tombstones.retain(|(_, until)| *until >= time.life_millis);
         record.tombstone = tombstones.iter().find(|(of, _)| *of == attempt).map(|(_, until)| *until);
@@ -130,6 +133,15 @@ impl Server {
         {
             note.fence = note.fence.max(*proposal);
             answer.vote = Vote::grant(note.fence);
+        }
+        if setup.lacks(Flaw::StaleShare)
+            && let Request::Acquire { mode: Mode::Shared { owner }, .. } = request
+            && let Vote::Grant { fence, .. } = &mut answer.vote
+        {
+            match shares.iter().find(|(of, _)| of == owner) {
+                Some((_, first)) => *fence = *first,
+                None => shares.push((*owner, *fence)),
+            }
         }
         if setup.lacks(Flaw::ReleaseVoids)
             && matches!((request, &answer.vote), (Request::Release { .. }, Vote::Grant { .. }))
