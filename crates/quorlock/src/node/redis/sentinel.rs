@@ -11,6 +11,7 @@ use std::time::Duration;
 use ::redis::{Cmd, ConnectionAddr, ConnectionInfo, PushKind, RedisConnectionInfo, Value, cmd};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::seeds::{self, Seeds};
 use super::wire::{Connecting, Receiver};
@@ -19,8 +20,10 @@ use crate::node::{Answer, Inbox, Trouble};
 
 /// Where sentinels tell of another master: `<service> <old host> <old port> <new host> <new port>`.
 const SWITCH: &str = "+switch-master";
-/// How often a sentinel is asked. It has as long to answer, so a change is noticed within two beats even if it hangs.
+/// How long after its last answer a sentinel is asked again, and how long it has to answer. Together less than a link's
+/// heartbeat, so that a change is noticed within that even if the sentinel hangs.
 const BEAT: Duration = Duration::from_secs(1);
+const ANSWER: Duration = Duration::from_millis(500);
 /// The least time between two rounds of asking all sentinels.
 const PAUSE: Duration = Duration::from_millis(250);
 const PORT: u16 = 26_379;
@@ -98,19 +101,18 @@ impl Sentinels {
         Watch(task.abort_handle())
     }
 
-    /// Listens to this sentinel, and asks it every beat, until it names another master or is of no use.
+    /// Listens to this sentinel, and asks it again and again, until it names another master or is of no use.
     async fn listen(&self, sentinel: Connecting, master: &Address) -> Heard {
         let (values, mut heard) = mpsc::unbounded_channel();
         let wire = sentinel.start(Relay(values));
-        let mut beat = tokio::time::interval(BEAT);
-        let mut asked = false;
+        let (mut asked, mut due) = (false, Instant::now());
         loop {
             tokio::select! {
                 value = heard.recv() => {
                     let named = match value {
                         Some(Value::Push { kind, data }) => switched(&self.service, &kind, &data),
                         Some(value) => {
-                            asked = false;
+                            (asked, due) = (false, Instant::now() + BEAT);
                             let Ok(Some(named)) = parse_address(Some(value)) else { return Heard::Nothing };
                             Some(named)
                         }
@@ -120,11 +122,11 @@ impl Sentinels {
                         return Heard::AnotherMaster;
                     }
                 }
-                _ = beat.tick() => {
+                () = tokio::time::sleep_until(due) => {
                     if asked {
                         return Heard::Nothing;
                     }
-                    asked = true;
+                    (asked, due) = (true, Instant::now() + ANSWER);
                     wire.send(&who_is_master(&self.service).get_packed_command());
                 }
             }

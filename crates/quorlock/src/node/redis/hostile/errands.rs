@@ -192,8 +192,8 @@ fn lets_vote(call: &Call) -> bool {
         |number| call.argument(number).is_some_and(|word| number_in(word.strip_prefix(b"-").unwrap_or(word)).is_some());
     match call.argument(1) {
         Some(b"init") => true,
-        Some(b"hello") => is_plain(9),
-        Some(b"reconfigure") => is_plain(8),
+        Some(b"hello") => is_plain(10),
+        Some(b"reconfigure") => is_plain(9),
         _ => false,
     }
 }
