@@ -17,8 +17,8 @@ use crate::problem::{Problem, Unseen};
 use crate::rate::Share;
 use crate::service::Service;
 
-/// How many pieces of the stream are written ahead of a reader.
-const PIECES_AHEAD: usize = 2;
+/// Pieces of the stream that are written ahead of a reader.
+const PIECES_AHEAD: usize = 1;
 
 /// Follow what changes: locks, nodes and what has happened.
 ///

@@ -11,7 +11,7 @@ use crate::auth::Caller;
 use crate::view::EventView;
 
 /// A piece is sent when it has reached this size.
-pub(super) const PIECE_BYTES: usize = 16 * 1024;
+pub(super) const PIECE_BYTES: usize = 8 * 1024;
 
 /// Everything at one moment. What it has of a lock is the event that told of it last, and takes no memory of its own.
 pub(super) struct Snapshot {
