@@ -10,7 +10,6 @@ use fastrand::Rng;
 use serde::Serialize;
 
 pub use act::{Act, Bound, Kind, On, kinds};
-pub use ordinary::acts;
 
 use crate::task::MAX_TTL;
 

@@ -45,18 +45,6 @@ impl Plan {
     }
 }
 
-/// The acts of the plans of a series that [`Plan::of`] makes.
-pub fn acts(series: Series) -> Vec<Act> {
-    match series {
-        Series::Within | Series::Beyond => super::kinds(series.bound()).map(|kind| kind.act).collect(),
-        Series::Operations => vec![Act::Backup, Act::Replica],
-        Series::Processes => TO_HOLDER.map(|(act, ..)| act).into(),
-        Series::Stopped => vec![Act::StopBoth],
-        Series::Restarts => vec![Act::Kill],
-        Series::Sentinel => vec![Act::RestartSentinel, Act::SilenceSentinel, Act::FailOver],
-    }
-}
-
 fn deed(dice: &mut Rng, at_ms: u64, target: Target, act: Act, lasts_ms: Range, amount: Range) -> Deed {
     let at = Duration::from_millis(at_ms);
     let length = Duration::from_millis(dice.u64(lasts_ms.0..=lasts_ms.1));
