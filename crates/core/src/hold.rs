@@ -154,6 +154,12 @@ impl Hold {
         }
     }
 
+    /// The moment that its validity counts from, and the one at which it ends; `None` when it is over. Each node of some
+    /// majority that granted it was asked at the first of them or later.
+    pub fn span(&self) -> Option<(Moment, Moment)> {
+        self.is_held().then_some((self.asked()?, self.valid_until))
+    }
+
     /// How many nodes have acknowledged it.
     pub fn nodes(&self) -> usize {
         self.acks.iter().flatten().count()

@@ -19,11 +19,13 @@ pub enum Rule {
     LostIsFinal,
     /// Only those are asked to raise their fence who voted for this attempt.
     RaiseOwnVotes,
+    /// A lease is lost when the wall clock says that its time is over, although the boot-time clock does not.
+    NoticePauses,
 }
 
 impl Rule {
     /// Every rule, with the name that selects it in tests.
-    pub const ALL: [(&'static str, Self); 8] = [
+    pub const ALL: [(&'static str, Self); 9] = [
         ("quarantine", Self::Quarantine),
         ("release-everywhere", Self::ReleaseEverywhere),
         ("count-from-send", Self::CountFromSend),
@@ -32,6 +34,7 @@ impl Rule {
         ("yield-to-voters", Self::YieldToVoters),
         ("lost-is-final", Self::LostIsFinal),
         ("raise-own-votes", Self::RaiseOwnVotes),
+        ("notice-pauses", Self::NoticePauses),
     ];
 }
 

@@ -3,8 +3,12 @@
 //! `std::time::Instant` stands still while a machine is suspended; the nodes' ttls do not. The boot-time clock counts a
 //! suspension but is slewed by NTP; the raw clock is not slewed but stands still. [`now`] goes as fast as the faster of
 //! the two, so it never says that less time has passed than has.
+//!
+//! Both stand still while a virtual machine is paused, and after a restore from a snapshot or by CRIU. Only the wall clock
+//! is put right afterwards: [`now`] remembers how far it was ahead, for [`wall_at`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,8 +20,30 @@ pub(crate) fn now() -> Moment {
     if let Some(world) = crate::sim::world() {
         return Moment::from_nanos(world.now());
     }
-    let reading = Reading::take();
-    Moment::from_nanos(ANCHOR.moment_of(reading))
+    // Before the other clocks: what passes in between must not make the wall clock seem further ahead than it is.
+    let wall = wall_nanos();
+    let moment = ANCHOR.moment_of(Reading::take());
+    SKEWS.note(moment, wall, wall_nanos);
+    Moment::from_nanos(moment)
+}
+
+/// What the wall clock says, in nanoseconds since the Unix epoch.
+pub(crate) fn wall() -> i64 {
+    #[cfg(feature = "sim")]
+    if let Some(world) = crate::sim::world() {
+        return world.wall() as i64;
+    }
+    wall_nanos()
+}
+
+/// What the wall clock said at a moment that [`now`] has returned.
+pub(crate) fn wall_at(moment: Moment) -> i64 {
+    let moment = moment.as_nanos();
+    #[cfg(feature = "sim")]
+    if let Some(world) = crate::sim::world() {
+        return world.wall_at(moment) as i64;
+    }
+    SKEWS.at(moment).saturating_add_unsigned(moment)
 }
 
 /// Measures how long something stood, and never says more than that.
@@ -40,6 +66,7 @@ impl Stopwatch {
 const REANCHOR: Duration = Duration::from_secs(1);
 
 static ANCHOR: Mooring = Mooring::new();
+static SKEWS: Skews = Skews::new();
 
 /// Two readings that were taken together, and the moment that they are.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +139,52 @@ impl Mooring {
     }
 }
 
+/// How far the wall clock was ahead of [`now`], in nanoseconds, and since when.
+struct Skews {
+    /// The last one: nothing is locked while it stays the same.
+    last: AtomicI64,
+    /// In the order of their moments.
+    changes: Mutex<VecDeque<(u64, i64)>>,
+}
+
+/// Smaller changes are not remembered: clocks that are read one after the other seem to differ by what passes in between.
+const SKEW_GRAIN: u64 = 2_000_000;
+/// The most changes that are remembered. At the rate at which clocks are slewed, that is hours.
+const SKEWS_MAX: usize = 4_096;
+
+impl Skews {
+    const fn new() -> Self {
+        Self { last: AtomicI64::new(i64::MIN), changes: Mutex::new(VecDeque::new()) }
+    }
+
+    /// The wall clock said `wall` just before the moment, and `wall_after` tells what it says now.
+    fn note(&self, moment: u64, wall: i64, wall_after: impl FnOnce() -> i64) {
+        let (skew, last) = (wall.saturating_sub_unsigned(moment), self.last.load(Ordering::Relaxed));
+        if last.abs_diff(skew) < SKEW_GRAIN {
+            return;
+        }
+        // Unchanged, if the thread was held up between the two clocks.
+        if skew < last && last <= wall_after().saturating_sub_unsigned(moment) {
+            return;
+        }
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody who has read the clocks later may have been here first.
+        let moment = changes.back().map_or(moment, |(last, _)| moment.max(*last));
+        changes.push_back((moment, skew));
+        if changes.len() > SKEWS_MAX {
+            changes.pop_front();
+        }
+        self.last.store(skew, Ordering::Relaxed);
+    }
+
+    /// The skew at a moment; the first one that is remembered if it is older than that.
+    fn at(&self, moment: u64) -> i64 {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = changes.partition_point(|(since, _)| *since <= moment);
+        changes.get(after.saturating_sub(1)).map_or(0, |(_, skew)| *skew)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     boot: u64,
@@ -153,8 +226,12 @@ pub(crate) fn boot_nanos() -> u64 {
 
 /// Microseconds since the Unix epoch. Only nodes that live in this process use it, as their own wall clock.
 pub(crate) fn wall_micros() -> u64 {
+    wall_nanos().unsigned_abs() / 1_000
+}
+
+fn wall_nanos() -> i64 {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since_epoch.map_or(0, |since| since.as_micros() as u64)
+    since_epoch.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
@@ -205,6 +282,42 @@ mod tests {
                 assert_eq!((anchor.reading.boot, anchor.reading.raw), (anchor.moment, 0));
             }
         });
+    }
+
+    #[test]
+    fn the_wall_clock_of_a_moment_in_the_past_is_remembered() {
+        let second = 1_000_000_000;
+        let skews = Skews::new();
+        let wall = 1_700_000_000 * second as i64;
+        let note = |moment: u64, wall: i64| skews.note(moment, wall, || wall);
+        note(0, wall);
+        note(5 * second, wall + 5 * second as i64 + 1_000_000);
+        // Held up for a second after the wall clock was read.
+        skews.note(6 * second, wall + 5 * second as i64, || wall + 6 * second as i64);
+        // Ahead by a minute from here on, then back by an hour.
+        note(7 * second, wall + 67 * second as i64);
+        note(9 * second, wall - 3_600 * second as i64);
+        let says = |at: u64| skews.at(at).saturating_add_unsigned(at) - wall;
+        assert_eq!(says(0), 0);
+        assert_eq!(says(5 * second), 5 * second as i64, "too small a change to be one");
+        assert_eq!(says(6 * second), 6 * second as i64, "no change at all");
+        assert_eq!(says(7 * second - 1), 7 * second as i64 - 1);
+        assert_eq!(says(7 * second), 67 * second as i64);
+        assert_eq!(says(8 * second), 68 * second as i64);
+        assert_eq!(says(10 * second), -3_599 * second as i64);
+        for at in 10..10 + SKEWS_MAX as u64 {
+            note(at * second, at as i64);
+        }
+        assert_eq!(skews.changes.lock().unwrap().len(), SKEWS_MAX);
+        assert_eq!(skews.at(0), 10 - 10 * second as i64, "the oldest that is remembered");
+    }
+
+    #[test]
+    fn the_wall_clock_of_now_is_the_wall_clock() {
+        let before = wall();
+        let (moment, after) = (now(), wall());
+        let grain = SKEW_GRAIN as i64;
+        assert!((before - grain..=after + grain).contains(&wall_at(moment)), "{before} {} {after}", wall_at(moment));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use quorlock_core::hold::{Hold, Step, Terms};
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::LeaseId;
 use quorlock_core::quorum::{Quorum, Tally};
+use quorlock_core::rules::Rule;
 use quorlock_core::ticket::Parting;
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Outcome, Request, Silence};
@@ -56,6 +57,8 @@ pub(crate) struct Held {
 
 struct Inner {
     hold: Hold,
+    /// When its validity ends by the wall clock.
+    wall_until: i64,
     /// Set once, when it is over for another reason than its owner's release.
     end: Option<LostError>,
     /// The last renewal that came to a verdict: its number, and the tally if it failed.
@@ -70,8 +73,33 @@ struct Inner {
     mending: Option<Duration>,
 }
 
+impl Inner {
+    fn new(hold: Hold) -> Self {
+        let (verdict, scheduled, call, mending) = (None, None, None, None);
+        let mut inner = Self { hold, wall_until: 0, end: None, verdict, scheduled, call, queued: false, mending };
+        inner.follow_hold();
+        inner
+    }
+
+    /// The hold may have been renewed: its end by the wall clock follows that by the boot-time clock.
+    fn follow_hold(&mut self) {
+        if let Some((from, until)) = self.hold.span() {
+            let lasts = i64::try_from(until.since(from).as_nanos()).unwrap_or(i64::MAX);
+            self.wall_until = clock::wall_at(from).saturating_add(lasts);
+        }
+    }
+
+    /// The moment by which to judge the hold: `now`, or its end if it is over by the wall clock. The clock of `now` stands
+    /// still while the machine is paused; the nodes' ttls do not. A wall clock that was set forward looks the same.
+    fn moment(&self, now: Moment, wall: i64) -> Moment {
+        let Some((_, until)) = self.hold.span() else { return now };
+        let notices = self.hold.terms().rules.hold(Rule::NoticePauses);
+        if notices && wall > self.wall_until { now.max(until) } else { now }
+    }
+}
+
 impl Held {
-    /// Keeps what was won. `Err` gives it back: the client was closed meanwhile.
+    /// Keeps what was won. `Err` gives it back: the client was closed meanwhile, or the machine was paused for too long.
     pub(crate) fn keep(
         cluster: &Arc<Cluster>,
         place: &Arc<Place>,
@@ -82,14 +110,15 @@ impl Held {
         let (quorum, ttl, node_deadline) = (terms.quorum, terms.ttl, terms.node_deadline);
         let plain = won.fence.is_none();
         let parting = won.waiter.map(Parting::Leave);
-        let granted = won.acks.iter().enumerate().fold(0, |bits, (node, ack)| bits | u32::from(ack.is_some()) << node);
+        let granted = won.granted();
         let slot = if let Mode::Slot { slot, .. } = won.mode { Some(slot) } else { None };
         let owner_fence = match (won.mode, won.fence) {
             (Mode::Reentrant { owner }, Some(fence)) => Some(cluster.owner_fences.enter(owner, &place.key, fence)),
             _ => None,
         };
         let (id, entered_by) = (won.attempt, won.mode.owner());
-        let hold = Hold::new(terms, won, clock::now());
+        let now = clock::now();
+        let hold = Hold::new(terms, won, now);
         let held = Arc::new(Self {
             cluster: Arc::clone(cluster),
             place: Arc::clone(place),
@@ -103,17 +132,13 @@ impl Held {
             slot,
             owner_fence,
             entered_by,
-            inner: Mutex::new(Inner {
-                hold,
-                end: None,
-                verdict: None,
-                scheduled: None,
-                call: None,
-                queued: false,
-                mending: None,
-            }),
+            inner: Mutex::new(Inner::new(hold)),
             changed: Notify::new(),
         });
+        if held.inner().moment(now, clock::wall()) > now {
+            held.end(Some(LostError::Expired), None, now);
+            return Err(LostError::Expired);
+        }
         if !cluster.leases.add(id, &held) {
             held.close();
             return Err(LostError::Closed);
@@ -140,6 +165,7 @@ impl Held {
 
     fn validity_at(self: &Arc<Self>, now: Moment) -> Result<Duration, LostError> {
         let mut inner = self.inner();
+        let now = inner.moment(now, clock::wall());
         let left = inner.hold.validity(now);
         if left.is_zero() && inner.hold.is_held() {
             self.advance(&mut inner, now);
@@ -149,10 +175,17 @@ impl Held {
         end.map_or(Ok(left), Err)
     }
 
-    /// What is left at this moment, as far as is known: nothing comes of looking.
+    /// What is left when the clocks say this, as far as is known: nothing comes of looking.
     #[cfg(feature = "sim")]
-    pub(crate) fn peek(&self, now: Moment) -> Duration {
-        self.inner().hold.validity(now)
+    pub(crate) fn peek(&self, now: Moment, wall: i64) -> Duration {
+        let inner = self.inner();
+        inner.hold.validity(inner.moment(now, wall))
+    }
+
+    /// When its validity ends by the wall clock.
+    #[cfg(feature = "sim")]
+    pub(crate) fn wall_until(&self) -> i64 {
+        self.inner().wall_until
     }
 
     /// All entries of one owner have one fence: the highest that any of them was given for this name.
@@ -176,7 +209,8 @@ impl Held {
     pub(crate) async fn extend(self: &Arc<Self>) -> Result<(), ExtendError> {
         let round = {
             let mut inner = self.inner();
-            let (round, steps) = inner.hold.extend(clock::now());
+            let now = inner.moment(clock::now(), clock::wall());
+            let (round, steps) = inner.hold.extend(now);
             self.perform(&mut inner, steps);
             self.let_out(inner);
             round
@@ -205,7 +239,8 @@ impl Held {
     /// A node says that it may have been broken: asks all of them.
     pub(crate) fn doubt(self: &Arc<Self>) {
         let mut inner = self.inner();
-        let steps = inner.hold.doubt(clock::now());
+        let now = inner.moment(clock::now(), clock::wall());
+        let steps = inner.hold.doubt(now);
         self.perform(&mut inner, steps);
         self.let_out(inner);
     }
@@ -292,7 +327,7 @@ impl Held {
             // It is somebody else's by now.
             return None;
         }
-        if inner.hold.validity(now).is_zero() && inner.hold.is_held() {
+        if inner.hold.validity(inner.moment(now, clock::wall())).is_zero() && inner.hold.is_held() {
             // It ran out before anyone noticed.
             inner.end = Some(LostError::Expired);
             self.cluster.counters.lost();
@@ -402,6 +437,7 @@ impl Held {
     }
 
     fn advance(self: &Arc<Self>, inner: &mut Inner, now: Moment) {
+        let now = inner.moment(now, clock::wall());
         let steps = inner.hold.tick(now, &mut SystemDice::default());
         self.perform(inner, steps);
     }
@@ -444,7 +480,9 @@ impl Voter for Held {
             return;
         }
         let mut inner = self.inner();
+        let now = inner.moment(now, clock::wall());
         let steps = inner.hold.take(round, node, outcome, now, &mut SystemDice::default());
+        inner.follow_hold();
         if inner.mending.is_some() {
             self.look_after_mending(&inner, clock::now());
             return;

@@ -74,6 +74,9 @@ impl Lease {
     }
 
     /// How long the lease still surely holds if nothing renews it; zero when it is over.
+    ///
+    /// Counted by the boot-time clock. If the wall clock ran ahead of that by more than is left, the machine was paused, and
+    /// the lease is lost.
     pub fn validity(&self) -> Duration {
         self.held.validity().unwrap_or_default()
     }
@@ -93,7 +96,7 @@ impl Lease {
     }
 
     /// Waits until the lease is lost. It fires at the end of validity at the latest, from a timer of its own; it never
-    /// fires for a lease that is released.
+    /// fires for a lease that is released. A pause of the machine is noticed with the next renewal.
     ///
     /// # Cancel safety
     /// The future changes nothing and may be dropped.

@@ -8,16 +8,17 @@ use quorlock_core::acquire::{Defeat, Plan};
 use quorlock_core::hold::Terms;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, Name};
-use quorlock_core::quorum::{Ballot, Verdict};
+use quorlock_core::quorum::{Ballot, Tally, Verdict};
 use quorlock_core::retry::Retry;
 use quorlock_core::time::{Moment, Ttl};
-use quorlock_core::vote::Refusal;
+use quorlock_core::vote::{Refusal, Silence};
 use quorlock_core::watchdog::Renewals;
 
 use crate::attempt::{Attempt, Decision, Observer, Progress};
 use crate::client::Handle;
 use crate::clock;
-use crate::error::{AcquireError, ConfigError, HeldError};
+use crate::cluster::Cluster;
+use crate::error::{AcquireError, ConfigError, HeldError, LostError};
 use crate::keeper::Held;
 use crate::lease::Lease;
 use crate::link::Voter;
@@ -197,9 +198,12 @@ impl Recipe {
                     rules: settings.rules,
                 };
                 cluster.counters.won(&won);
-                let id = won.attempt;
+                let (id, granted) = (won.attempt, won.granted());
                 let held = Held::keep(cluster, &order.place, terms, won, mark);
-                let held = held.map_err(|_| AcquireError::Closed)?;
+                let held = held.map_err(|why| match why {
+                    LostError::Expired => too_slow(cluster, order.place.name.clone(), granted),
+                    _ => AcquireError::Closed,
+                })?;
                 legacy.pass_to(id, &(Arc::clone(&held) as Arc<dyn Voter>));
                 Ok(Lease::new(held, Arc::clone(&self.handle)))
             }
@@ -293,3 +297,11 @@ macro_rules! settings {
     };
 }
 pub(crate) use settings;
+
+/// The machine was paused between the request and the answer: these nodes granted it, but that is too long ago.
+fn too_slow(cluster: &Cluster, name: Name, granted: u32) -> AcquireError {
+    let ballot =
+        |node: usize| if granted & 1 << node != 0 { Ballot::Granted } else { Ballot::Silent(Silence::Unheard) };
+    let ballots = (0..cluster.links.len()).map(ballot).collect();
+    AcquireError::TooSlow { name, tally: cluster.name_nodes(Tally { ballots, ..Tally::default() }) }
+}

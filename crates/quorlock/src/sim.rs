@@ -37,6 +37,12 @@ pub trait World {
     /// Nanoseconds on its other clock: what the two agree on has surely passed.
     fn raw(&self) -> u64;
 
+    /// Nanoseconds on the wall clock of the running client's machine.
+    fn wall(&self) -> u64;
+
+    /// What that wall clock said when the suspend-proof clock said this.
+    fn wall_at(&self, nanos: u64) -> u64;
+
     /// Random bits.
     fn bits(&self) -> u64;
 
@@ -129,9 +135,14 @@ impl Peek {
         self.0.strong_count() == 0
     }
 
-    /// What surely is left of it when its client's clock says this many nanoseconds.
-    pub fn validity(&self, nanos: u64) -> Duration {
-        self.0.upgrade().map_or(Duration::ZERO, |held| held.peek(Moment::from_nanos(nanos)))
+    /// When its validity ends by its client's wall clock, in nanoseconds.
+    pub fn wall_until(&self) -> u64 {
+        self.0.upgrade().map_or(0, |held| held.wall_until() as u64)
+    }
+
+    /// What surely is left of it when its client's clocks say this, in nanoseconds: the suspend-proof one and the wall clock.
+    pub fn validity(&self, nanos: u64, wall: u64) -> Duration {
+        self.0.upgrade().map_or(Duration::ZERO, |held| held.peek(Moment::from_nanos(nanos), wall as i64))
     }
 }
 

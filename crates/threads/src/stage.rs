@@ -214,6 +214,14 @@ impl World for Here {
         self.now()
     }
 
+    fn wall(&self) -> u64 {
+        self.now()
+    }
+
+    fn wall_at(&self, nanos: u64) -> u64 {
+        nanos
+    }
+
     fn bits(&self) -> u64 {
         self.0.roll()
     }

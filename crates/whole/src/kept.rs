@@ -20,6 +20,7 @@ pub const MISSED: &[(&str, u64)] = &[
     ("yield-to-voters", 635_119_037),
     ("lost-is-final", 3_801_194_987),
     ("raise-own-votes", 806_281_794),
+    ("notice-pauses", 20),
 ];
 
 /// A bug that was mended.

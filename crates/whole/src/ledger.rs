@@ -131,10 +131,10 @@ struct Leased {
 /// By whose word it is valid.
 enum Seen {
     Guard(Peek),
-    /// It was handed over, and is valid until then by this client's clock.
+    /// It was handed over, and is valid until then by this client's clocks.
     Handed {
         client: usize,
-        until: u64,
+        until: (u64, u64),
     },
 }
 
@@ -205,8 +205,8 @@ impl Ledger {
         id
     }
 
-    /// A lease was handed over, or extended since: it is valid until then by this client's clock.
-    pub(crate) fn hand(&mut self, lease: usize, attempt: LeaseId, client: usize, until: u64) {
+    /// A lease was handed over, or extended since: it is valid until then by this client's clocks.
+    pub(crate) fn hand(&mut self, lease: usize, attempt: LeaseId, client: usize, until: (u64, u64)) {
         self.excused.insert(attempt);
         let leased = &mut self.leases[lease];
         (leased.seen, leased.over) = (Seen::Handed { client, until }, None);
@@ -215,18 +215,25 @@ impl Ledger {
         }
     }
 
-    /// Looks for what must not be. `clock` tells what each client's clock says.
-    pub(crate) fn judge(&mut self, now: u64, clock: impl Fn(usize) -> u64, story: &mut Story) {
+    /// Looks for what must not be. `clocks` tells what each client's suspend-proof clock and wall clock say.
+    pub(crate) fn judge(&mut self, now: u64, clocks: impl Fn(usize) -> (u64, u64), story: &mut Story) {
         let mut valid: Vec<usize> = Vec::new();
         let mut watched = std::mem::take(&mut self.watched);
         watched.retain(|id| {
             let leased = &mut self.leases[*id];
             let is_killed = self.killed.contains(&leased.client);
+            let is_over = |client: usize, until: (u64, u64)| {
+                let (says, wall) = clocks(client);
+                says >= until.0 || wall >= until.1
+            };
             let (is_valid, is_gone) = match &leased.seen {
                 // Nobody acts upon it any more.
                 Seen::Guard(_) if is_killed => (false, true),
-                Seen::Guard(peek) => (!peek.validity(clock(leased.client)).is_zero(), peek.is_gone()),
-                Seen::Handed { client, until } => (clock(*client) < *until, clock(*client) >= *until),
+                Seen::Guard(peek) => {
+                    let (says, wall) = clocks(leased.client);
+                    (!peek.validity(says, wall).is_zero(), peek.is_gone())
+                }
+                Seen::Handed { client, until } => (!is_over(*client, *until), is_over(*client, *until)),
             };
             if is_valid && leased.over.is_some() {
                 self.breach.get_or_insert(Breach::Revived);

@@ -135,7 +135,10 @@ impl Party {
         let (client, fence, peek) = (self.client, lease.fence().ok(), Peek::of(lease));
         self.say(|| {
             let with = fence.map_or("without a fence".into(), |fence| format!("with fence {fence}"));
-            format!("holds {name}, {with}, for {:.1?}", peek.validity(self.moment(client)))
+            format!(
+                "holds {name}, {with}, for {:.1?}",
+                peek.validity(self.moment(client), self.world.state.borrow().wall(client))
+            )
         });
         let grant = Grant { name, hold, client, asked, fence, peek };
         Some(self.world.state.borrow_mut().ledger.grant(grant))
@@ -203,6 +206,7 @@ impl Party {
     /// Gives the lease to another client, if it is there, which extends and releases it.
     fn hand_over(&self, lease: Lease, id: usize, to: usize, extensions: u32) {
         let until = self.moment(self.client) + lease.validity().as_nanos() as u64;
+        let until = (until, Peek::of(&lease).wall_until());
         let Ok(handed) = lease.hand_over() else { return };
         self.world.state.borrow_mut().ledger.hand(id, handed.id(), self.client, until);
         let other = self.clients.borrow().get(to).cloned().flatten();
@@ -255,20 +259,30 @@ struct Heir {
 }
 
 impl Heir {
+    fn clocks(&self) -> (u64, u64) {
+        let state = self.world.state.borrow();
+        (state.moment(self.client), state.wall(self.client))
+    }
+
     async fn live(self, extensions: u32) {
         for _ in 0..extensions {
             sleep(self.pause).await;
+            let (began, wall) = self.clocks();
             let extended = self.library.extend(&self.handed).await;
             let mut state = self.world.state.borrow_mut();
             let until = match extended {
-                Ok(left) => state.moment(self.client) + left.as_nanos() as u64,
+                Ok(left) => {
+                    let until = state.moment(self.client) + left.as_nanos() as u64;
+                    // What is left is counted from the request: a pause since then is only seen on the wall clock.
+                    (until, wall + (until - began))
+                }
                 // It is told that it has it no more.
-                Err(ExtendError::Lost(_)) => 0,
+                Err(ExtendError::Lost(_)) => (0, 0),
                 Err(_) => continue,
             };
             state.ledger.hand(self.id, self.handed.id(), self.client, until);
         }
-        self.world.state.borrow_mut().ledger.hand(self.id, self.handed.id(), self.client, 0);
+        self.world.state.borrow_mut().ledger.hand(self.id, self.handed.id(), self.client, (0, 0));
         // What is not delivered now is delivered later.
         let _ = self.library.release(&self.handed).await;
         self.world.state.borrow_mut().clients[self.client].busy -= 1;

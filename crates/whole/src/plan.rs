@@ -178,6 +178,7 @@ impl Plan {
             .collect();
         temper.of(&mut clients);
         let mut faults = fault::draw(dice, &menu, count, parties, ttl, backstep, horizon);
+        faults.extend(fault::draw_pauses(seed, parties, ttl, horizon));
         if let Some(at) = rush.filter(|_| is_hasty && dice.percent(70)) {
             faults.push((at.saturating_sub(5 * MS), out_of_reach(&nodes, ttl)));
         }

@@ -69,6 +69,11 @@ pub(crate) struct Client {
     pub(crate) clock: Clock,
     /// The clock that no jump has ever moved.
     raw: Clock,
+    /// The wall clock of its machine, which goes on while that is paused.
+    wall: Clock,
+    /// How far it is ahead of the first clock, and since when by that.
+    skews: Vec<(u64, i64)>,
+    is_paused: bool,
     /// By how much its clock is fast when nothing is wrong with it.
     ppm: i64,
     pub(crate) is_alive: bool,
@@ -80,6 +85,32 @@ pub(crate) struct Client {
     channels: Vec<Channel>,
     /// How many of the tasks that its users have begun are not done.
     pub(crate) busy: usize,
+}
+
+impl Client {
+    fn wall_at(&self, nanos: u64) -> u64 {
+        let (_, skew) = self.skews[self.skews.partition_point(|(since, _)| *since <= nanos) - 1];
+        nanos.saturating_add_signed(skew)
+    }
+
+    /// All its clocks are fast by so many parts per million from now on.
+    fn run_clocks(&mut self, now: u64, ppm: i64) {
+        for clock in [&mut self.clock, &mut self.raw, &mut self.wall] {
+            clock.run(now, ppm);
+        }
+        self.note_skew(now);
+    }
+
+    /// The clocks may be further apart than before, or closer together.
+    fn note_skew(&mut self, now: u64) {
+        let says = self.clock.read(now);
+        let skew = self.wall.read(now).wrapping_sub(says) as i64;
+        let last = self.skews.last().map_or(0, |(_, skew)| *skew);
+        if skew != last {
+            // A clock that has stood still said the same before: what was done then was done by the earlier wall clock.
+            self.skews.push((says + u64::from(skew > last), skew));
+        }
+    }
 }
 
 pub(crate) enum Event {
@@ -162,6 +193,9 @@ impl State {
         clock.run(0, ppm);
         self.clients.push(Client {
             raw: clock.clone(),
+            wall: clock.clone(),
+            skews: vec![(0, 0)],
+            is_paused: false,
             clock,
             ppm,
             is_alive: true,
@@ -207,6 +241,11 @@ impl State {
         self.clients[client].clock.read(self.now)
     }
 
+    /// What a client's wall clock says.
+    pub(crate) fn wall(&self, client: usize) -> u64 {
+        self.clients[client].wall.read(self.now)
+    }
+
     fn next_time(&self) -> Option<u64> {
         let event = self.events.first_key_value().map(|((at, _), _)| *at);
         let awake = self.clients.iter().filter(|client| client.is_alive && client.frozen_until <= self.now);
@@ -241,7 +280,7 @@ impl State {
 
     fn judge(&mut self) {
         let Self { ledger, clients, now, story, .. } = self;
-        ledger.judge(*now, |client| clients[client].clock.read(*now), story);
+        ledger.judge(*now, |client| (clients[client].clock.read(*now), clients[client].wall.read(*now)), story);
     }
 
     /// Votes and places that are left on the nodes, of clients that have closed.
@@ -277,6 +316,16 @@ impl sim::World for World {
     fn raw(&self) -> u64 {
         let state = self.state.borrow();
         state.clients[state.running].raw.read(state.now)
+    }
+
+    fn wall(&self) -> u64 {
+        let state = self.state.borrow();
+        state.wall(state.running)
+    }
+
+    fn wall_at(&self, nanos: u64) -> u64 {
+        let state = self.state.borrow();
+        state.clients[state.running].wall_at(nanos)
     }
 
     fn bits(&self) -> u64 {

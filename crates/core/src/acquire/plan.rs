@@ -91,6 +91,13 @@ pub struct Won {
     pub waiter: Option<Waiter>,
 }
 
+impl Won {
+    /// The nodes that count: one bit each.
+    pub fn granted(&self) -> u32 {
+        self.acks.iter().enumerate().fold(0, |bits, (node, ack)| bits | u32::from(ack.is_some()) << node)
+    }
+}
+
 /// A lock that was not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defeat {

@@ -227,6 +227,7 @@ enum Doubt {
 async fn outlook(cluster: &Arc<Cluster>, lease: &HandedLease, request: Request) -> Result<Duration, Doubt> {
     let place = place(cluster, lease).map_err(Doubt::Config)?;
     let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(Doubt::Closed)?;
+    let (began, wall) = (clock::now(), clock::wall());
     votes.ask(cluster, &place, request);
     let quorum = cluster.settings.quorum;
     let stands = |outcome: &Outcome| end(outcome, lease.ttl).is_some();
@@ -235,8 +236,15 @@ async fn outlook(cluster: &Arc<Cluster>, lease: &HandedLease, request: Request) 
     let ends = said.iter().filter_map(|outcome| end(outcome, lease.ttl));
     match validity::mth_largest(ends, quorum.majority()) {
         Some(until) => {
-            let left = validity::left(until.before(cluster.settings.drift.of(lease.ttl)), clock::now());
-            if left.is_zero() { Err(Doubt::Lost(LostError::Expired)) } else { Ok(left) }
+            let until = until.before(cluster.settings.drift.of(lease.ttl));
+            let left = validity::left(until, clock::now());
+            // A pause of the machine since the request was sent is only seen on the wall clock.
+            let lasts = i64::try_from(until.since(began).as_nanos()).unwrap_or(i64::MAX);
+            if left.is_zero() || clock::wall() > wall.saturating_add(lasts) {
+                Err(Doubt::Lost(LostError::Expired))
+            } else {
+                Ok(left)
+            }
         }
         None if said.iter().filter(|outcome| is_refusal(outcome)).count() > quorum.spare() => {
             Err(Doubt::Lost(if said.iter().any(is_end) { LostError::Ended } else { LostError::Taken }))

@@ -121,7 +121,8 @@ impl Held {
 
     /// Asks the nodes that do not have it, with longer and longer pauses: each may be away for a while.
     pub(super) fn mend(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, now: Moment) {
-        let Some((nodes, request)) = inner.hold.repair(now).filter(|_| !self.mark.is_done()) else {
+        let moment = inner.moment(now, clock::wall());
+        let Some((nodes, request)) = inner.hold.repair(moment).filter(|_| !self.mark.is_done()) else {
             drop(inner);
             self.end_mending();
             return;
@@ -146,7 +147,7 @@ impl Held {
 
     /// A node has answered: perhaps that was the last.
     pub(super) fn look_after_mending(&self, inner: &Inner, now: Moment) {
-        if inner.hold.repair(now).is_none() {
+        if inner.hold.repair(inner.moment(now, clock::wall())).is_none() {
             self.end_mending();
         }
     }

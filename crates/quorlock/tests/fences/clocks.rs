@@ -1,4 +1,4 @@
-//! Wall clocks that are wrong: a client's plays no part at all, a node's is noticed.
+//! Wall clocks that are wrong: a client's plays no part unless it is set while a lease is held, a node's is noticed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

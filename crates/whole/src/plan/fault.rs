@@ -4,6 +4,8 @@ use crate::dice::Seeded;
 use crate::world::client_name;
 
 const MS: u64 = 1_000_000;
+/// Tells the dice of pauses from the others of a seed.
+const PAUSES: u64 = 0x7061_7573_6573;
 
 /// Which messages are held up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +88,13 @@ pub enum Fault {
         /// For how long.
         lasts: u64,
     },
+    /// A client's machine is paused, and its clocks with it, but the wall clock goes on: as after a snapshot.
+    PauseClient {
+        /// Which client.
+        client: usize,
+        /// For how long.
+        lasts: u64,
+    },
     /// A client is killed.
     Kill {
         /// Which client.
@@ -136,6 +145,7 @@ impl Fault {
             Self::Flush { .. } => "nodes that are emptied",
             Self::FreezeNode { .. } => "nodes that stop for a while",
             Self::FreezeClient { .. } => "clients that stop for a while",
+            Self::PauseClient { .. } => "clients whose machine is paused",
             Self::Kill { .. } => "clients that are killed",
             Self::ClientLeaps { .. } => "clients that find their clock ahead",
             Self::NodePace { .. } => "nodes whose clock changes its pace",
@@ -172,6 +182,9 @@ impl Fault {
             Self::Flush { node: of } => (node(of), "is emptied; its connections stay".into()),
             Self::FreezeNode { node: of, lasts } => (node(of), format!("stops for {}", ms(lasts))),
             Self::FreezeClient { client, lasts } => (client_name(*client), format!("stops for {}", ms(lasts))),
+            Self::PauseClient { client, lasts } => {
+                (client_name(*client), format!("is paused with its machine for {}", ms(lasts)))
+            }
             Self::ClientLeaps { client, millis } => (client_name(*client), format!("finds its clock {millis} ms on")),
             Self::NodeClock { node: of, millis } => (node(of), format!("has its clock set by {millis} ms")),
             Self::ClientClock { client, ppm } => {
@@ -226,6 +239,17 @@ pub(super) fn menu(dice: &mut Seeded, nodes: usize) -> (bool, Vec<Dish>) {
     // A single node is trusted, whatever it has forgotten.
     let is_beyond = menu.iter().any(|dish| clocks(dish) || nodes == 1 && forgets(dish));
     (is_beyond, menu)
+}
+
+/// Pauses of machines, in some runs. They have dice of their own: the rest of a plan is as it was without them.
+pub(super) fn draw_pauses(seed: u64, clients: usize, ttl: u64, horizon: u64) -> Vec<(u64, Fault)> {
+    let dice = &mut Seeded::new(seed ^ PAUSES);
+    let count = if dice.percent(12) { dice.range(1, 3) } else { 0 };
+    let pause = |_| {
+        let (at, client) = (dice.below(horizon), dice.index(clients));
+        (at, Fault::PauseClient { client, lasts: dice.range(1, ttl * 3) * MS })
+    };
+    (0..count).map(pause).collect()
 }
 
 /// What goes wrong, and when.

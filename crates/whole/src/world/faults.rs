@@ -6,6 +6,9 @@ use super::server::Memory;
 use super::{Event, MS, State, World};
 use crate::plan::{Direction, Fault, Recovery};
 
+/// The pace of a clock that stands still.
+const STOPPED: i64 = -1_000_000;
+
 impl World {
     /// Something goes wrong.
     pub(super) fn befall(&self, fault: Fault) {
@@ -45,9 +48,8 @@ impl World {
             state.events.retain(|_, event| !matches!(event, Event::Fault(_)));
             state.ways.iter_mut().flatten().for_each(|way| (way.up_until, way.down_until) = (0, 0));
             for client in &mut state.clients {
-                client.frozen_until = 0;
-                client.clock.run(now, client.ppm);
-                client.raw.run(now, client.ppm);
+                (client.frozen_until, client.is_paused) = (0, false);
+                client.run_clocks(now, client.ppm);
             }
             for server in &mut state.servers {
                 (server.frozen_until, server.down_until) = (0, 0);
@@ -125,19 +127,30 @@ impl State {
             }
             Fault::FreezeClient { client, lasts } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
-                client.frozen_until = now + lasts;
+                // One that is paused stays so: its clocks stand still.
+                let least = if client.is_paused { client.frozen_until } else { 0 };
+                client.frozen_until = least.max(now + lasts);
                 self.schedule(now + lasts, Event::Resume);
+            }
+            Fault::PauseClient { client, lasts } => {
+                let Some(client) = self.clients.get_mut(client) else { return };
+                client.is_paused = true;
+                client.frozen_until = client.frozen_until.max(now + lasts);
+                client.clock.run(now, STOPPED);
+                client.raw.run(now, STOPPED);
+                let until = client.frozen_until;
+                self.schedule(until, Event::Resume);
             }
             Fault::NodePace { node, ppm } => self.servers[node].clock.run(now, ppm),
             Fault::NodeClock { node, millis } => self.servers[node].set_clock(now, millis * MS as i64),
             Fault::ClientLeaps { client, millis } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
                 client.clock.jump(now, (millis * MS) as i64);
+                client.note_skew(now);
             }
             Fault::ClientClock { client, ppm } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
-                client.clock.run(now, ppm);
-                client.raw.run(now, ppm);
+                client.run_clocks(now, ppm);
             }
             // By the world itself.
             Fault::Kill { .. } => {}
@@ -156,6 +169,11 @@ impl State {
 
     fn resume(&mut self) {
         let now = self.now;
+        for client in self.clients.iter_mut().filter(|client| client.is_paused && client.frozen_until <= now) {
+            client.is_paused = false;
+            let ppm = client.ppm;
+            client.run_clocks(now, ppm);
+        }
         for node in 0..self.servers.len() {
             if self.servers[node].frozen_until <= now {
                 for (connection, up) in std::mem::take(&mut self.servers[node].backlog) {
