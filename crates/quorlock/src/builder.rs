@@ -27,6 +27,7 @@ use crate::node::Node;
 use crate::node::memory::MemoryNodes;
 use crate::node::place::KeyTemplate;
 use contact::{first_contact, majority_contact};
+pub(crate) use nodes::not_a_process;
 
 /// The longest ttl of a cluster that names none.
 pub const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);

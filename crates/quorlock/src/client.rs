@@ -12,8 +12,8 @@ use crate::builder::ClientBuilder;
 use crate::cluster::Cluster;
 use crate::election::Election;
 use crate::error::{
-    BreakError, CheckError, CloseError, ConnectError, ExtendError, HistoryError, InitError, InspectError, ListError,
-    ReleaseError,
+    BreakError, CheckError, CloseError, ConfigError, ConnectError, ExtendError, HistoryError, InitError, InspectError,
+    ListError, ReleaseError,
 };
 use crate::handed::{HandedLease, Released, asking};
 use crate::history::{Event, history};
@@ -21,6 +21,7 @@ use crate::inspect::{Inspection, inspect};
 use crate::link::Link;
 use crate::list::{Filter, Listing, list};
 use crate::lock::Lock;
+use crate::node::Companion;
 use crate::node::memory::MemoryNodes;
 use crate::owner::Owner;
 use crate::recipe::Recipe;
@@ -215,6 +216,30 @@ impl Client {
     /// Dropping the future does not stop an extension that is under way.
     pub async fn extend(&self, lease: &HandedLease) -> Result<Duration, ExtendError> {
         asking::extend(&self.handle.cluster, lease).await
+    }
+
+    /// Counts this process, too, as keeping this client's leases alive: each of them from its next renewal on.
+    /// [`ClientBuilder::also_alive_with`] does the same from the start.
+    ///
+    /// Returns whether any node knows of processes. If none does, there is nothing to renew for.
+    ///
+    /// # Errors
+    /// [`ConfigError::Setting`] when there is no such process.
+    pub fn also_alive_with(&self, pid: u32) -> Result<bool, ConfigError> {
+        self.add_companion(Companion::Process(pid))
+    }
+
+    /// Counts every member of the process group that this process leads as keeping this client's leases alive. The leader has
+    /// to live at this moment; members may outlive it. Otherwise the same as [`also_alive_with`](Self::also_alive_with).
+    ///
+    /// # Errors
+    /// [`ConfigError::Setting`] when there is no such process.
+    pub fn also_alive_with_group(&self, leader: u32) -> Result<bool, ConfigError> {
+        self.add_companion(Companion::Group(leader))
+    }
+
+    fn add_companion(&self, companion: Companion) -> Result<bool, ConfigError> {
+        self.handle.cluster.also_alive_with(companion).map_err(crate::builder::not_a_process)
     }
 
     /// Looks whether a majority of the nodes still has a lease that was handed over, and for how long at least. It

@@ -24,8 +24,8 @@ use crate::keeper::Mending;
 use crate::leases::Leases;
 use crate::link::{Leaving, Link, LinkConfig, Pending, Waiters};
 use crate::membership::Membership;
-use crate::node::Node;
 use crate::node::place::KeyTemplate;
+use crate::node::{Companion, Node};
 use crate::owner::OwnerFences;
 use crate::runtime;
 use crate::stats::{Counters, Traffic};
@@ -345,6 +345,11 @@ impl Cluster {
     /// The id of the cluster, once a majority of the nodes was seen to carry it.
     pub(crate) fn cluster_id(&self) -> Option<String> {
         self.membership.cluster()
+    }
+
+    /// Counts a companion as keeping this client's leases alive. Whether any node knows of processes.
+    pub(crate) fn also_alive_with(&self, companion: Companion) -> Result<bool, u32> {
+        self.nodes.iter().try_fold(false, |known, node| Ok(node.also_alive_with(companion)? || known))
     }
 
     /// Declares the cluster anew on every node, on connections of its own.

@@ -29,6 +29,13 @@ pub(crate) use talk::Talk;
 /// A future that can be kept in a collection.
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
+/// A process that keeps leases alive, or the process group that it leads, by its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Companion {
+    Process(u32),
+    Group(u32),
+}
+
 /// A voter that can be connected to.
 pub(crate) trait Node: Send + Sync {
     /// Its URL without secrets: for people.
@@ -43,6 +50,15 @@ pub(crate) trait Node: Send + Sync {
     /// Whether it is a part of this process: a copy of the machine has a copy of it.
     fn is_in_this_process(&self) -> bool {
         false
+    }
+
+    /// Counts a companion as keeping this client's leases alive, from their next renewal on. Whether this node knows of
+    /// processes.
+    ///
+    /// # Errors
+    /// The id, if there is no such process.
+    fn also_alive_with(&self, _companion: Companion) -> Result<bool, u32> {
+        Ok(false)
     }
 
     /// Looks at everything that can be seen of it, and changes nothing.

@@ -93,10 +93,14 @@ impl ClientBuilder {
 
     #[cfg(target_os = "linux")]
     fn processes(&self) -> Result<crate::node::sqlite::Processes, ConfigError> {
-        crate::node::sqlite::Processes::read(!self.outlived, &self.companions).map_err(|pid| ConfigError::Setting {
-            setting: "an also_alive_with",
-            value: pid.to_string(),
-            why: "the id of a process that runs".into(),
-        })
+        crate::node::sqlite::Processes::read(!self.outlived, &self.companions).map_err(not_a_process)
+    }
+}
+
+pub(crate) fn not_a_process(pid: u32) -> ConfigError {
+    ConfigError::Setting {
+        setting: "an also_alive_with",
+        value: pid.to_string(),
+        why: "the id of a process that runs".into(),
     }
 }

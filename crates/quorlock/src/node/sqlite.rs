@@ -34,7 +34,7 @@ use quorlock_core::node::{Errand, Identity, NodeTime};
 use tokio::sync::oneshot;
 
 use crate::node::exam::{Exam, Plan};
-use crate::node::{BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
+use crate::node::{BoxFuture, Companion, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
 use boot::Boot;
 pub(crate) use processes::Processes;
 use worker::{Job, Worker};
@@ -89,6 +89,10 @@ impl Node for SqliteNode {
             opening.await.unwrap_or_else(|_| Err(ended()))?;
             Ok(Box::new(SqliteSession { identity: Identity::of_run(run), jobs }) as Box<dyn Session>)
         })
+    }
+
+    fn also_alive_with(&self, companion: Companion) -> Result<bool, u32> {
+        self.processes.add(companion).map(|()| true)
     }
 
     fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Exam> + Send + 'a>> {

@@ -5,9 +5,12 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, test_kill_process, test_kill_process_group};
+
+use crate::node::Companion;
 
 /// The processes behind one client, and where others are looked for.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +18,8 @@ pub(crate) struct Processes {
     /// Unknown where `/proc` is missing or shows another namespace than ours.
     realm: Option<String>,
     /// What is stored along with everything that this client is given; nothing if its death could not be proved.
-    behind: Option<String>,
+    /// Shared by clones.
+    behind: Arc<Mutex<Option<String>>>,
 }
 
 impl Processes {
@@ -36,25 +40,49 @@ impl Processes {
             }
         }
         let behind = realm.as_ref().filter(|_| is_provable).map(|realm| format!("{realm}{list}"));
-        Ok(Self { realm, behind })
+        Ok(Self { realm, behind: Arc::new(Mutex::new(behind)) })
+    }
+
+    /// Adds a process, or the process group that it leads. It counts for what this client is given or renews from now on.
+    ///
+    /// # Errors
+    /// Its id, if it is not there.
+    pub(super) fn add(&self, companion: Companion) -> Result<(), u32> {
+        let (pid, sign) = match companion {
+            Companion::Process(pid) => (pid, ""),
+            Companion::Group(pid) => (pid, GROUP),
+        };
+        let mut behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
+        match (behind.as_mut(), look(pid)) {
+            (_, Sight::Gone) => return Err(pid),
+            (None, _) => {}
+            (Some(list), Sight::There { start }) => drop(write!(list, " {sign}{pid}@{start}")),
+            // Its death could not be proved.
+            (Some(_), Sight::Hidden) => *behind = None,
+        }
+        Ok(())
     }
 
     /// What to store.
-    pub(super) fn behind(&self) -> Option<&str> {
-        self.behind.as_deref()
+    pub(super) fn behind(&self) -> Option<String> {
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether all processes of a stored list are gone for sure. `None` if it cannot be read.
     pub(super) fn are_gone(&self, behind: &str) -> Option<bool> {
-        are_gone(self.realm.as_deref(), behind, look)
+        are_gone(self.realm.as_deref(), behind, look, runs_in_group)
     }
 
     /// Made up, for tests.
     #[cfg(test)]
     pub(super) fn made_up(realm: &str, behind: Option<&str>) -> Self {
-        Self { realm: Some(realm.into()), behind: behind.map(|list| format!("{realm} {list}")) }
+        let behind = behind.map(|list| format!("{realm} {list}"));
+        Self { realm: Some(realm.into()), behind: Arc::new(Mutex::new(behind)) }
     }
 }
+
+/// In front of the id of a group.
+const GROUP: &str = "-";
 
 /// What can be seen of a process id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,16 +95,23 @@ enum Sight {
     Hidden,
 }
 
-fn are_gone(here: Option<&str>, behind: &str, look: impl Fn(u32) -> Sight) -> Option<bool> {
+fn are_gone(
+    here: Option<&str>,
+    behind: &str,
+    look: impl Fn(u32) -> Sight,
+    runs_in_group: impl Fn(u32) -> bool,
+) -> Option<bool> {
     let (realm, list) = behind.split_once(' ')?;
     let mut all_gone = here == Some(realm);
     for process in list.split(' ') {
         let (pid, start) = process.split_once('@')?;
-        let (pid, start) = (pid.parse().ok()?, start.parse::<u64>().ok()?);
+        let leader = pid.strip_prefix(GROUP);
+        let (pid, start) = (leader.unwrap_or(pid).parse().ok()?, start.parse::<u64>().ok()?);
         all_gone = all_gone
             && match look(pid) {
-                Sight::Gone => true,
-                // The id has been given to another one.
+                // The members of a group may outlive its leader.
+                Sight::Gone => leader.is_none() || !runs_in_group(pid),
+                // The id has been given to another one. No process gets the id of a group that has members.
                 Sight::There { start: now } => now != start,
                 Sight::Hidden => false,
             };
@@ -95,6 +130,23 @@ fn look(pid: u32) -> Sight {
         _ if !exists(pid) => Sight::Gone,
         _ => Sight::Hidden,
     }
+}
+
+/// Whether any process of this group still runs, and is not a zombie. What cannot be seen is taken for running.
+fn runs_in_group(group: u32) -> bool {
+    let Some(id) = i32::try_from(group).ok().and_then(Pid::from_raw) else { return true };
+    if test_kill_process_group(id) == Err(Errno::SRCH) {
+        return false;
+    }
+    let Ok(processes) = std::fs::read_dir("/proc") else { return true };
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let mut stats = pids.filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok());
+    stats.any(|stat| group_of(&stat) == Some(group) && read_stat(&stat) != Some(Sight::Gone))
+}
+
+/// The process group in `/proc/PID/stat`.
+fn group_of(text: &str) -> Option<u32> {
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(2)?.parse().ok()
 }
 
 fn exists(pid: u32) -> bool {
@@ -150,9 +202,10 @@ mod tests {
             1 => Sight::There { start: 10 },
             2 => Sight::Gone,
             3 => Sight::Hidden,
+            4 | 5 => Sight::Gone,
             _ => panic!("nobody asked for {pid}"),
         };
-        let gone = |list: &str| are_gone(HERE, &format!("boot,pid:[1],time:[1] {list}"), world);
+        let gone = |list: &str| are_gone(HERE, &format!("boot,pid:[1],time:[1] {list}"), world, |group| group == 4);
         assert_eq!(gone("2@5"), Some(true));
         assert_eq!(gone("1@10"), Some(false));
         assert_eq!(gone("1@9"), Some(true), "the id is another one's now");
@@ -160,21 +213,26 @@ mod tests {
         assert_eq!(gone("2@5 1@10"), Some(false));
         assert_eq!(gone("1@10 2@5"), Some(false));
         assert_eq!(gone("2@5 1@9"), Some(true));
+        assert_eq!(gone("2@5 -1@10"), Some(false), "its leader lives");
+        assert_eq!(gone("2@5 -4@10"), Some(false), "a member lives");
+        assert_eq!(gone("2@5 -5@10"), Some(true));
+        assert_eq!(gone("2@5 -1@9"), Some(true), "the id is another one's now");
     }
 
     #[test]
     fn nothing_is_said_of_another_boot_or_namespace() {
         let nobody = |_| Sight::Gone;
         for realm in ["other,pid:[1],time:[1]", "boot,pid:[2],time:[1]", "boot,pid:[1],time:[2]"] {
-            assert_eq!(are_gone(HERE, &format!("{realm} 2@5"), nobody), Some(false), "{realm}");
+            assert_eq!(are_gone(HERE, &format!("{realm} 2@5"), nobody, |_| false), Some(false), "{realm}");
         }
-        assert_eq!(are_gone(None, "boot,pid:[1],time:[1] 2@5", nobody), Some(false), "we do not know where we are");
+        let gone = are_gone(None, "boot,pid:[1],time:[1] 2@5", nobody, |_| false);
+        assert_eq!(gone, Some(false), "we do not know where we are");
     }
 
     #[test]
     fn what_was_never_written_is_not_read() {
-        for garbage in ["", "boot", "boot ", "boot 1", "boot @", "boot 1@", "boot x@1", "boot -1@1", "boot 1@1  2@2"] {
-            assert_eq!(are_gone(HERE, garbage, |_| Sight::Gone), None, "{garbage:?}");
+        for garbage in ["", "boot", "boot ", "boot 1", "boot @", "boot 1@", "boot x@1", "boot --1@1", "boot 1@1  2@2"] {
+            assert_eq!(are_gone(HERE, garbage, |_| Sight::Gone, |_| false), None, "{garbage:?}");
         }
     }
 
@@ -206,16 +264,62 @@ mod tests {
             eprintln!("skipped: /proc does not tell here who we are");
             return;
         };
-        assert_eq!(own.are_gone(behind), Some(false));
+        assert_eq!(own.are_gone(&behind), Some(false));
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let theirs = Processes::read(false, &[child.id()]).unwrap();
-        assert_eq!(own.are_gone(theirs.behind().unwrap()), Some(false));
+        assert_eq!(own.are_gone(&theirs.behind().unwrap()), Some(false));
         child.kill().unwrap();
-        quorlock_testkit::eventually("a zombie", || own.are_gone(theirs.behind().unwrap()) == Some(true));
+        quorlock_testkit::eventually("a zombie", || own.are_gone(&theirs.behind().unwrap()) == Some(true));
         let pid = child.id();
         child.wait().unwrap();
-        assert_eq!(own.are_gone(theirs.behind().unwrap()), Some(true), "reaped");
+        assert_eq!(own.are_gone(&theirs.behind().unwrap()), Some(true), "reaped");
         assert_eq!(Processes::read(true, &[pid]).err(), Some(pid));
+    }
+
+    #[test]
+    fn a_process_can_be_added() {
+        let own = Processes::read(true, &[]).unwrap();
+        let Some(before) = own.behind() else {
+            eprintln!("skipped: /proc does not tell here who we are");
+            return;
+        };
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let clone = own.clone();
+        own.add(Companion::Process(child.id())).unwrap();
+        let after = clone.behind().unwrap();
+        assert!(after.starts_with(&format!("{before} {}@", child.id())), "{after}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(own.add(Companion::Process(child.id())), Err(child.id()));
+        assert_eq!(own.behind(), Some(after));
+    }
+
+    #[test]
+    fn a_group_outlives_its_leader() {
+        use std::os::unix::process::CommandExt;
+        let own = Processes::read(false, &[std::process::id()]).unwrap();
+        if own.behind().is_none() {
+            eprintln!("skipped: /proc does not tell here who we are");
+            return;
+        }
+        let script = ["-c", "sleep 60 > /dev/null & echo $!; exec cat"];
+        let mut leader = std::process::Command::new("sh");
+        leader.args(script).process_group(0).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut leader = leader.spawn().unwrap();
+        own.add(Companion::Group(leader.id())).unwrap();
+        let list = own.behind().unwrap();
+        let (realm, group) = (list.split_once(' ').unwrap().0, list.rsplit_once(' ').unwrap().1);
+        let is_gone = || own.are_gone(&format!("{realm} {group}")).unwrap();
+        assert!(group.starts_with(&format!("-{}@", leader.id())) && !is_gone(), "{group}");
+        leader.kill().unwrap();
+        leader.wait().unwrap();
+        assert!(!is_gone(), "the other member lives");
+        rustix::process::kill_process_group(
+            Pid::from_raw(leader.id().cast_signed()).unwrap(),
+            rustix::process::Signal::KILL,
+        )
+        .unwrap();
+        quorlock_testkit::eventually("the group is gone", is_gone);
     }
 
     #[test]

@@ -56,8 +56,8 @@ pub(super) fn load(connection: &Connection, key: &str) -> Result<Record, Fault> 
 
 /// Writes what has changed in a name's record, without its tombstone. One that says nothing is removed.
 ///
-/// `behind` says which processes stand behind whatever is new. What goes on keeps those that it began with: a lease may
-/// well be extended by a process that lives for a moment.
+/// `behind` lists the processes that keep new rows alive. A row that goes on keeps its list, since a short-lived process
+/// may extend a lease; a list that begins with all of the stored one replaces it.
 pub(super) fn save(
     connection: &Connection,
     key: &str,
@@ -87,7 +87,8 @@ fn save_row(connection: &Connection, key: &str, record: &Record, behind: Option<
             ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
             ON CONFLICT(key) DO UPDATE SET vote = ?2, period = ?3, vote_until = ?4, fence = ?5, fence_by = ?6,
                 since = ?7, ticket = ?8, holder = ?9, fence_until = ?10, waiting = ?11,
-                processes = CASE WHEN vote IS ?2 THEN processes ELSE ?12 END",
+                processes = CASE WHEN vote IS NOT ?2 OR substr(?12, 1, length(processes) + 1) = processes || ' '
+                    THEN ?12 ELSE processes END",
         )?
         .execute(params![
             key,
@@ -161,7 +162,9 @@ fn save_entries(
             .prepare_cached(
                 "INSERT INTO entry(key, attempt, owner, slot, until, processes, fence)
                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                    ON CONFLICT(key, attempt) DO UPDATE SET owner = ?3, slot = ?4, until = ?5, fence = ?7",
+                    ON CONFLICT(key, attempt) DO UPDATE SET owner = ?3, slot = ?4, until = ?5, fence = ?7,
+                        processes = CASE WHEN substr(?6, 1, length(processes) + 1) = processes || ' '
+                            THEN ?6 ELSE processes END",
             )?
             .execute(params![
                 key,

@@ -374,7 +374,7 @@ fn answer(
     if record != before {
         // Nobody's death frees what was broken: whoever broke it holds nothing.
         let behind = processes.behind().filter(|_| !matches!(request, Request::Break { .. }));
-        record::save(transaction, key, &before, &record, behind)?;
+        record::save(transaction, key, &before, &record, behind.as_deref())?;
     }
     Ok((voted(answer.vote), answer.hint))
 }

@@ -76,6 +76,24 @@ fn a_renewal_by_another_process_says_nothing_about_who_holds() {
 }
 
 #[test]
+fn a_renewal_adds_processes_to_the_list_that_it_began_with() {
+    let ground = Ground::new();
+    let [mut holder, mut next] = [ground.dead(1), ground.living(2)];
+    let mut grown = ground.client(3, Some(&format!("{GONE} {}", alive())));
+    let mut shorter = ground.dead(4);
+    let reads = Mode::Shared { owner: OwnerId::from_bits(7) };
+    for name in ["a", "b"] {
+        let mode = if name == "a" { Mode::EXCLUSIVE } else { reads };
+        granted(&holder.session.ask(name, asking(1, mode, None)));
+        for session in [&mut grown, &mut shorter] {
+            ground.clock.pass(1_000);
+            granted(&session.session.ask(name, renew_as(1, mode)));
+            assert!(is_held(&next.session.acquire(name, 2)), "{name}: nothing is taken off the list either");
+        }
+    }
+}
+
+#[test]
 fn the_death_of_whoever_broke_a_lease_frees_nothing() {
     let ground = Ground::new();
     let [mut holder, mut passing, mut next] = [ground.living(1), ground.dead(2), ground.living(3)];
