@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use quorlock::{Client, ClientBuilder, MAX_TTL_DEFAULT, Silence, TTL_DEFAULT, TTL_MIN};
+use serde::{Deserialize, Serialize};
 
 use crate::config::{Settings, Value, list};
 use crate::duration::{show, show_exactly};
@@ -18,36 +19,73 @@ pub(crate) struct Context {
     pub(crate) output: Output,
 }
 
-impl Context {
-    /// A builder for the configured nodes.
-    pub(crate) fn builder(&self) -> Result<ClientBuilder, Failure> {
-        let settings = &self.settings;
-        let mut builder = Client::builder().nodes(self.urls()?);
-        if let Some(template) = settings.text("key_template") {
+/// The nodes and how to use them, secrets included: all that another process needs to be a client of them.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Access {
+    nodes: Vec<String>,
+    key_template: Option<String>,
+    /// User name and password.
+    login: Option<(String, String)>,
+    pub(crate) ttl: Option<Duration>,
+    max_ttl: Option<Duration>,
+    sigma: Option<Duration>,
+    backstep: Option<Duration>,
+    node_deadline: Option<Duration>,
+    trusts_restarts: bool,
+}
+
+impl Access {
+    pub(crate) fn builder(&self) -> ClientBuilder {
+        let mut builder = Client::builder().nodes(&self.nodes);
+        if let Some(template) = &self.key_template {
             builder = builder.key_template(template);
         }
-        if let Some(ttl) = settings.duration("ttl") {
+        if let Some(ttl) = self.ttl {
             builder = builder.ttl(ttl);
         }
-        if let Some(max_ttl) = settings.duration("max_ttl") {
+        if let Some(max_ttl) = self.max_ttl {
             builder = builder.max_ttl(max_ttl);
         }
-        if let Some(sigma) = settings.duration("sigma") {
+        if let Some(sigma) = self.sigma {
             builder = builder.sigma(sigma);
         }
-        if let Some(backstep) = settings.duration("backstep") {
+        if let Some(backstep) = self.backstep {
             builder = builder.backstep(backstep);
         }
-        if let Some(deadline) = settings.duration("node_deadline") {
+        if let Some(deadline) = self.node_deadline {
             builder = builder.node_deadline(deadline);
         }
-        if let Some(password) = settings.password()? {
-            builder = builder.login(settings.text("username").unwrap_or("default"), &password);
+        if let Some((user, password)) = &self.login {
+            builder = builder.login(user, password);
         }
-        if settings.is_on("danger_trust_restarts") {
+        if self.trusts_restarts {
             builder = builder.danger_trust_restarts();
         }
-        Ok(builder)
+        builder
+    }
+}
+
+impl Context {
+    /// The configured nodes.
+    pub(crate) fn access(&self) -> Result<Access, Failure> {
+        let settings = &self.settings;
+        let user = settings.text("username").unwrap_or("default");
+        Ok(Access {
+            nodes: self.urls()?,
+            key_template: settings.text("key_template").map(ToOwned::to_owned),
+            login: settings.password()?.map(|password| (user.to_owned(), password)),
+            ttl: settings.duration("ttl"),
+            max_ttl: settings.duration("max_ttl"),
+            sigma: settings.duration("sigma"),
+            backstep: settings.duration("backstep"),
+            node_deadline: settings.duration("node_deadline"),
+            trusts_restarts: settings.is_on("danger_trust_restarts"),
+        })
+    }
+
+    /// A builder for the configured nodes.
+    pub(crate) fn builder(&self) -> Result<ClientBuilder, Failure> {
+        Ok(self.access()?.builder())
     }
 
     /// A builder for those who take no lock: the ttl plays no part.

@@ -3,11 +3,12 @@
 use std::io;
 
 use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;
 
 /// A process that has been seen alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
     /// In ticks since the machine was started.
@@ -27,6 +28,11 @@ impl Process {
     /// Whether it is still this one that has the id.
     pub(crate) fn is_alive(self) -> bool {
         start_of(self.pid).is_ok_and(|start| start == Some(self.start))
+    }
+
+    /// Whether another process has the id by now.
+    pub(crate) fn is_replaced(self) -> bool {
+        start_of(self.pid).is_ok_and(|start| start.is_some_and(|start| start != self.start))
     }
 
     pub(crate) fn as_pid(self) -> Option<Pid> {
@@ -67,10 +73,12 @@ mod tests {
         let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let process = Process::find(child.id()).unwrap();
         assert!(process.is_alive());
-        assert!(!Process { start: process.start + 1, ..process }.is_alive(), "another one with the same id");
+        let before = Process { start: process.start - 1, ..process };
+        assert!(!before.is_alive() && before.is_replaced(), "another one with the same id");
+        assert!(!process.is_replaced());
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!process.is_alive());
+        assert!(!process.is_alive() && !process.is_replaced());
         Process::find(process.pid).unwrap_err();
     }
 

@@ -13,6 +13,7 @@ mod terminal;
 mod way;
 
 use std::ffi::OsString;
+use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -28,7 +29,7 @@ use crate::exit::{Exit, Failure};
 use crate::recipe::{SharingArgs, WaitArgs, Way};
 use crate::signals::Signals;
 use environment::Surroundings;
-use guard::Guard;
+use guard::{Duty, Guard, boot_time};
 use limits::{Cause, Limits, OnLost};
 use outer::Kind;
 use report::Report;
@@ -66,8 +67,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     ttl: Option<Duration>,
 
-    /// Keep the lock for at least this long, even if the command is done sooner: for a cron job on hosts whose clocks
-    /// are not quite the same.
+    /// Keep the lock for at least this long, even if the command is done sooner or quorlock is killed: for a cron job on
+    /// hosts whose clocks are not quite the same.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     min_hold: Option<Duration>,
 
@@ -124,6 +125,8 @@ Example:
 
 /// How long to wait for the nodes to hear of a release that a majority has not acknowledged.
 const FLUSH: Duration = Duration::from_secs(1);
+/// In the place of a gate.
+const NO_GATE: &str = "-";
 /// The hidden command that dies by a signal, so that the shell of a script notices.
 const DIE: &str = "__die";
 
@@ -152,9 +155,11 @@ impl RunArgs {
 }
 
 /// What is put in front of a command so that it is killed when this process ends, however that may be.
-pub(crate) fn mortal() -> Command {
+///
+/// With a gate, the command waits until something is written to that pipe.
+pub(crate) fn mortal(gate: Option<RawFd>) -> Command {
     let mut program = hidden(exec::COMMAND);
-    program.arg(getpid().to_string());
+    program.arg(getpid().to_string()).arg(gate.map_or_else(|| NO_GATE.to_owned(), |gate| gate.to_string()));
     program
 }
 
@@ -172,8 +177,11 @@ pub(crate) fn hidden_command() -> Option<ExitCode> {
     let command = arguments.next()?;
     let mut number = || arguments.next()?.to_str()?.parse().ok();
     match command.to_str()? {
-        guard::COMMAND => Some(guard::stand(number().and_then(Pid::from_raw))),
-        exec::COMMAND => Some(exec::become_command(number().and_then(Pid::from_raw), arguments)),
+        guard::COMMAND => Some(guard::stand()),
+        exec::COMMAND => {
+            let (wrapper, gate) = (number().and_then(Pid::from_raw), number());
+            Some(exec::become_command(wrapper, gate, arguments))
+        }
         DIE => Some(die(number().and_then(Signal::from_named_raw))),
         _ => None,
     }
@@ -281,11 +289,17 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     context.name_nodes()?;
     let recipe = way::recipe(context, args, terms.ttl, &outer)?;
     let mut signals = Signals::listen().map_err(|error| internal("no signals", error))?;
-    let mut guard = Guard::post().map_err(|error| internal("no guardian", error))?;
+    let mut guard = Guard::post().map_err(|error| internal("cannot start a guard", error))?;
+    let mut access = context.access()?;
+    access.ttl = Some(terms.ttl);
+    let mut builder = access.builder();
+    if let Some(guard) = guard.id() {
+        // A lock in a file is free as soon as every process that keeps it alive is gone.
+        builder = builder.also_alive_with(guard);
+    }
     let begun = Instant::now();
     let client = tokio::select! {
-        // A lock of a file is free at once when all who stand behind it are gone.
-        client = context.open(context.builder()?.ttl(terms.ttl).also_alive_with(guard.id())) => client?,
+        client = context.open(builder) => client?,
         signal = signals.next_fatal() => return Ok(interrupted(report, signal)),
     };
     let lease = tokio::select! {
@@ -300,6 +314,9 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     report.waited_ms = millis(begun.elapsed());
     let lease = lease?;
     let held = Instant::now();
+    let hold_until = args.min_hold.map(|least| boot_time() + least);
+    let duty = Duty { access, lease: lease.as_handed().reveal(), hold_until };
+    guard.entrust(duty).map_err(|error| internal("cannot start a guard", error))?;
     report.fence = lease.fence().ok().map(quorlock::Fence::get);
     report.slot = lease.slot();
     if let Some(fence) = report.fence {
@@ -310,7 +327,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, &args.command, &environment)?
         .watch(&client)
         .await;
-    guard.dismiss();
+    guard.command_is_over();
     if let Some(least) = args.min_hold {
         tokio::select! {
             () = tokio::time::sleep(least.saturating_sub(held.elapsed())) => {}
@@ -319,6 +336,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     }
     report.held_ms = Some(millis(held.elapsed()));
     release(context, lease, client).await;
+    guard.dismiss();
     conclude(report, run)
 }
 
@@ -349,8 +367,8 @@ fn conclude(report: &mut Report, run: Run) -> crate::Outcome {
         report.outcome = "lost";
         return Err(Failure::Lost(run.lost.unwrap_or(quorlock::LostError::Expired)));
     }
-    if run.cut == Some(Cause::MaxHold) {
-        report.outcome = "max-hold";
+    if let Some(cause @ (Cause::MaxHold | Cause::Unguarded)) = run.cut {
+        report.outcome = if cause == Cause::MaxHold { "max-hold" } else { "unguarded" };
         return Ok(Exit::LOST);
     }
     report.outcome = "done";

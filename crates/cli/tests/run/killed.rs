@@ -33,14 +33,6 @@ fn a_killed_wrapper_is_out_of_the_way_as_soon_as_its_command_is() {
 }
 
 #[test]
-fn a_killed_wrapper_is_out_of_the_way_after_its_ttl() {
-    let place = Place::servers();
-    drop(place.hold(&["a", "--ttl", "4s", "--kill-grace", "200ms"]));
-    let next = place.run(&["a", "--wait", "5m", "--", "echo", "next"]).output().unwrap();
-    assert_eq!(stdout(&next), "next\n");
-}
-
-#[test]
 fn the_guardian_cannot_be_talked_out_of_it() {
     let place = Place::file();
     let mut run = place.script(&["a"], DEAF);
@@ -51,16 +43,6 @@ fn the_guardian_cannot_be_talked_out_of_it() {
     run.child.kill().unwrap();
     eventually_gone(&run.first);
     eventually_gone(&guardian.to_string());
-    run.child.wait().unwrap();
-}
-
-#[test]
-fn without_its_guardian_the_command_still_dies_with_the_wrapper() {
-    let place = Place::file();
-    let mut run = place.script(&["a"], "echo $$; exec sleep 1000");
-    crate::common::signal(guardian_of(run.child.id()), "KILL");
-    run.child.kill().unwrap();
-    eventually_gone(&run.first);
     run.child.wait().unwrap();
 }
 

@@ -4,6 +4,7 @@
 mod codes;
 #[path = "../common/mod.rs"]
 mod common;
+mod guard;
 mod held;
 mod killed;
 mod kinds;

@@ -93,7 +93,7 @@ impl Server {
         let file = folder.join("redis.conf");
         fs::write(&file, settings).map_err(told)?;
         let log = File::create(folder.join("log")).map_err(told)?;
-        let mut command = mortal();
+        let mut command = mortal(None);
         command.arg("redis-server").arg(file).stdin(Stdio::null()).stdout(log.try_clone().map_err(told)?).stderr(log);
         // Not in our process group: a Ctrl-C is for us, and we end the servers.
         let process = command.process_group(0).spawn().map_err(told)?;

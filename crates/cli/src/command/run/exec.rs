@@ -1,6 +1,9 @@
 //! The last step before the command: from here on it dies with the wrapper.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -8,11 +11,17 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::exit::Failure;
 
-/// The hidden command, with the wrapper's id and the command behind it.
+/// The hidden command. Its arguments are the wrapper's id, the gate and the command.
 pub(super) const COMMAND: &str = "__exec";
 
 /// Becomes the command. Returns only if that is impossible.
-pub(super) fn become_command(wrapper: Option<Pid>, mut command: impl Iterator<Item = OsString>) -> ExitCode {
+///
+/// `gate` is a pipe that the wrapper writes to as soon as the guard knows the process group.
+pub(super) fn become_command(
+    wrapper: Option<Pid>,
+    gate: Option<RawFd>,
+    mut command: impl Iterator<Item = OsString>,
+) -> ExitCode {
     // The order matters: a wrapper that died before the first call is noticed by the second.
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return Failure::Internal(format!("the command would outlive its lock: {error}")).report();
@@ -20,7 +29,19 @@ pub(super) fn become_command(wrapper: Option<Pid>, mut command: impl Iterator<It
     if getppid() != wrapper {
         return Failure::Internal("the wrapper is gone".into()).report();
     }
+    if let Some(gate) = gate
+        && let Err(error) = wait_at(gate)
+    {
+        return Failure::Internal(format!("the wrapper has given up: {error}")).report();
+    }
     let Some(program) = command.next() else { return Failure::Usage("no command".into()).report() };
     let error = Command::new(&program).args(command).exec();
     Failure::Spawn { command: program.to_string_lossy().into_owned(), error }.report()
+}
+
+fn wait_at(gate: RawFd) -> io::Result<()> {
+    let mut pipe = File::open(format!("/proc/self/fd/{gate}"))?;
+    // The command must not inherit it.
+    nix::unistd::close(gate)?;
+    pipe.read_exact(&mut [0])
 }

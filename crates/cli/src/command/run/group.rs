@@ -1,18 +1,52 @@
 //! A process group, and whether anything in it still runs.
 
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use serde::{Deserialize, Serialize};
 
-/// Whether any process of this group still runs. Those that are dead and not reaped do not: not every system has somebody
-/// who reaps orphans.
-pub(super) fn is_alive(group: Pid) -> bool {
-    if test_kill_process_group(group) == Err(Errno::SRCH) {
-        return false;
+use crate::process::Process;
+
+/// A process group, by its leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Group(Process);
+
+impl Group {
+    /// The group of a leader that is alive.
+    pub(super) fn led_by(leader: Process) -> Self {
+        Self(leader)
     }
-    // What cannot be seen is taken for alive.
-    let Ok(processes) = std::fs::read_dir("/proc") else { return true };
-    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()).any(|stat| runs_in(group, &stat))
+
+    pub(super) fn id(self) -> Option<Pid> {
+        self.0.as_pid()
+    }
+
+    /// The id, unless the group is gone. The kernel gives the id of a group to no process while the group has members.
+    fn current(self) -> Option<Pid> {
+        self.id().filter(|_| !self.0.is_replaced())
+    }
+
+    /// Sends a signal to every process in the group.
+    pub(super) fn signal(self, signal: Signal) {
+        if let Some(id) = self.current() {
+            // If it has ended meanwhile, nobody is left to be told.
+            let _ = kill_process_group(id, signal);
+        }
+    }
+
+    /// Whether the group has members, zombies included.
+    pub(super) fn has_members(self) -> bool {
+        self.current().is_some_and(|id| test_kill_process_group(id) != Err(Errno::SRCH))
+    }
+
+    /// Whether any process of the group still runs: a look at every process of the machine. Zombies do not run, and not
+    /// every system has an init that reaps orphans.
+    pub(super) fn is_alive(self) -> bool {
+        let Some(id) = self.current().filter(|_| self.has_members()) else { return false };
+        // What cannot be seen is taken for alive.
+        let Ok(processes) = std::fs::read_dir("/proc") else { return true };
+        let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        pids.filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()).any(|stat| runs_in(id, &stat))
+    }
 }
 
 /// Reads `/proc/PID/stat`. The program's name is in parentheses and may hold anything.

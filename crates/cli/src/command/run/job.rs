@@ -1,24 +1,26 @@
 //! The command and what it has started: one process group.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, PipeWriter, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 
-use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, set_child_subreaper, test_kill_process_group,
-    wait,
-};
+use quorlock::LostError;
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
 
-use super::group::is_alive;
+use super::group::Group;
 use super::guard::{self, Guard};
 use super::mortal;
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
+use crate::process::Process;
 
-/// A running command, in the group that its guardian guards.
+/// A command and its process group, which it leads.
 pub(crate) struct Job {
     pid: Pid,
-    group: Pid,
+    group: Group,
+    /// The command waits for this to be written to.
+    gate: Option<PipeWriter>,
 }
 
 /// What has become of the command.
@@ -39,55 +41,57 @@ pub(crate) struct Ending {
 }
 
 impl Job {
-    /// Starts the command.
-    pub(crate) fn start(
-        guard: &mut Guard,
-        command: &[OsString],
-        environment: &[(&str, Option<String>)],
-    ) -> io::Result<Self> {
-        // What the command leaves behind comes to us, and can be reaped wherever we run.
-        set_child_subreaper(Some(getpid()))?;
-        let mut child = mortal();
-        child.args(command).process_group(guard.group().as_raw_nonzero().get());
+    /// Starts the command up to the gate.
+    pub(super) fn prepare(command: &[OsString], environment: &[(&str, Option<String>)]) -> Result<Self, Failure> {
+        let internal = |error: io::Error| Failure::Internal(format!("cannot start the command: {error}"));
+        // The processes that the command leaves behind become our children, and can be reaped wherever we run.
+        set_child_subreaper(Some(getpid())).map_err(|error| internal(error.into()))?;
+        let (gate, opener) = io::pipe().map_err(internal)?;
+        fcntl_setfd(&gate, FdFlags::empty()).map_err(|error| internal(error.into()))?;
+        let mut child = mortal(Some(gate.as_raw_fd()));
+        child.args(command).process_group(0);
         for (key, value) in environment {
             match value {
                 Some(value) => child.env(key, value),
                 None => child.env_remove(key),
             };
         }
-        let pid = guard::pid(&child.spawn()?)?;
-        let job = Self { pid, group: guard.group() };
-        // A guardian that is not there any more is no reason to run without one.
-        guard.joined().inspect_err(|_| job.signal(Signal::KILL))?;
-        Ok(job)
+        let child = child.spawn().map_err(internal)?;
+        let group = Group::led_by(Process::find(child.id())?);
+        Ok(Self { pid: guard::pid(&child).map_err(internal)?, group, gate: Some(opener) })
     }
 
-    pub(crate) fn group(&self) -> Pid {
+    /// Lets the command run, once the guard knows its group.
+    pub(super) fn begin(&mut self, guard: &mut Guard) -> Result<(), Failure> {
+        let internal = |what: &str, error: io::Error| Failure::Internal(format!("{what}: {error}"));
+        guard.watch(self.group).map_err(|error| internal("cannot start a guard", error))?;
+        if guard.is_kill_due() {
+            // We were stopped meanwhile.
+            return Err(Failure::Lost(LostError::Expired));
+        }
+        match self.gate.take() {
+            Some(mut gate) => gate.write_all(b"\n").map_err(|error| internal("cannot start the command", error)),
+            None => Ok(()),
+        }
+    }
+
+    /// The id of the command, and of its group.
+    pub(super) fn id(&self) -> Pid {
+        self.pid
+    }
+
+    pub(super) fn group(&self) -> Group {
         self.group
     }
 
-    /// Sends a signal to the whole group.
-    pub(crate) fn signal(&self, signal: Signal) {
-        // It may have ended in this moment: then there is nobody to tell.
-        let _ = kill_process_group(self.group, signal);
-    }
-
-    /// Whether anybody is left in the group, be it dead or the guardian on its way out.
-    pub(crate) fn has_members(&self) -> bool {
-        test_kill_process_group(self.group) != Err(Errno::SRCH)
-    }
-
-    /// Whether anything in the group still runs: a look at every process of the machine.
-    pub(crate) fn is_alive(&self) -> bool {
-        is_alive(self.group)
-    }
-
-    /// Reaps whoever has ended, and tells what that means for the command.
-    pub(crate) fn change(&self) -> Option<Change> {
+    /// Reaps every child that has ended, and tells what that means for the command.
+    pub(crate) fn change(&self, guard: &mut Guard) -> Option<Change> {
         let mut latest = None;
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if pid == self.pid {
                 latest = read(status).or(latest);
+            } else if guard.has_id(pid) {
+                if status.stopped() { guard.resume() } else { guard.died() }
             }
         }
         latest

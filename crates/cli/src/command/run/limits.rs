@@ -6,8 +6,10 @@ use clap::ValueEnum;
 
 /// The command is dead this long before the lease can be somebody else's.
 pub(super) const MARGIN: Duration = Duration::from_millis(500);
+/// The guard kills the command this long before the lease can be somebody else's: after the wrapper, which can say why.
+pub(super) const GUARD_MARGIN: Duration = Duration::from_millis(400);
 /// The longest time between two looks at the clock: shorter than the margin, for a machine that was suspended meanwhile.
-const LOOK: Duration = Duration::from_millis(400);
+pub(super) const LOOK: Duration = Duration::from_millis(400);
 
 /// What to do with a command whose lock may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -35,6 +37,8 @@ pub(super) enum Cause {
     Loss,
     /// It has been held for as long as it may be.
     MaxHold,
+    /// No guard could be started for so long that the command would outlive its lock if we were stopped now.
+    Unguarded,
     /// Somebody has broken the lock, and nobody else gets it before its lease would have ended.
     Broken,
 }

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use quorlock::{Client, Lease, LostError};
+use quorlock::{Client, ConfigError, Lease, LostError};
 use rustix::process::Signal;
 
-use super::guard::Guard;
+use super::guard::{Guard, boot_time};
 use super::job::{Change, Ending, Job};
-use super::limits::{Cause, Limits, MARGIN, Measure, OnLost};
+use super::limits::{Cause, GUARD_MARGIN, LOOK, Limits, MARGIN, Measure, OnLost};
 use super::terminal::Terminal;
 use crate::exit::Failure;
 use crate::output::Output;
@@ -24,6 +24,10 @@ const LEFT_LOOK_MIN: Duration = Duration::from_millis(1);
 const LEFT_LOOK_MAX: Duration = Duration::from_millis(20);
 /// How long what was killed may take to disappear, as one that waits for a disk does. It will not run any more.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
+/// The part of the remaining time by which the boot clock may be slow: NTP slews it by at most half of that.
+const SLEW: u32 = 1000;
+/// How long to wait for the renewal that tells a node of another process. It goes on without us.
+const RENEW_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How the run ended.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +41,15 @@ pub(super) struct Run {
     pub(super) interrupted: bool,
 }
 
+/// The guard has died.
+#[derive(Clone, Copy, Debug)]
+struct Unguarded {
+    /// The end of the validity that it knew of.
+    until: Instant,
+    /// The last try to start another one.
+    tried: Instant,
+}
+
 /// The command, and everything that watches over it.
 pub(super) struct Supervisor<'a> {
     output: Output,
@@ -45,6 +58,8 @@ pub(super) struct Supervisor<'a> {
     signals: &'a mut Signals,
     terminal: Option<Terminal>,
     job: Job,
+    guard: &'a mut Guard,
+    unguarded: Option<Unguarded>,
     since: Instant,
     /// How long the lease held for sure when we last looked.
     valid_until: Instant,
@@ -65,27 +80,23 @@ impl<'a> Supervisor<'a> {
         lease: &'a Lease,
         limits: Limits,
         signals: &'a mut Signals,
-        guard: &mut Guard,
+        guard: &'a mut Guard,
         command: &[OsString],
         environment: &[(&str, Option<String>)],
     ) -> Result<Self, Failure> {
         let internal = |what: &str, error: std::io::Error| Failure::Internal(format!("{what}: {error}"));
         signals.listen_while_running().map_err(|error| internal("no signals", error))?;
         let terminal = Terminal::open();
-        if let Some(terminal) = terminal.as_ref().filter(|terminal| terminal.is_for_command) {
-            terminal.lend(guard.group());
-        }
-        let job = Job::start(guard, command, environment).map_err(|error| {
-            terminal.as_ref().map(|terminal| terminal.take_back(guard.group()));
-            internal("cannot start the command", error)
-        })?;
-        Ok(Self {
+        let job = Job::prepare(command, environment)?;
+        let mut supervisor = Self {
             output,
             lease,
             limits,
             signals,
             terminal,
             job,
+            guard,
+            unguarded: None,
             since: Instant::now(),
             valid_until: Instant::now(),
             drains_until: None,
@@ -93,35 +104,55 @@ impl<'a> Supervisor<'a> {
             killed: false,
             stop_by: None,
             is_own_stop: false,
-        })
+        };
+        if let Some(terminal) = supervisor.terminal.as_ref().filter(|terminal| terminal.is_for_command) {
+            terminal.lend(supervisor.job.id());
+        }
+        let left = supervisor.left(Instant::now());
+        supervisor.tell_deadline(left);
+        if let Err(failure) = supervisor.job.begin(supervisor.guard) {
+            supervisor.job.group().signal(Signal::KILL);
+            supervisor.terminal.as_ref().map(|terminal| terminal.take_back(supervisor.job.id()));
+            return Err(failure);
+        }
+        Ok(supervisor)
     }
 
     /// Sees to it that the command is dead before the lease can be somebody else's. Returns when all of it is gone.
     pub(super) async fn watch(mut self, client: &Client) -> Run {
         let mut lost = None;
         let mut latch = pin!(self.lease.lost());
+        self.renew_if(client.also_alive_with_group(self.job.id().as_raw_nonzero().get().unsigned_abs())).await;
         let ending = loop {
             if self.drains_until.is_none() && self.lease.ensure(Duration::ZERO) == Err(LostError::Broken) {
                 self.broken(client).await;
             }
+            self.keep_guarded();
+            if let Some(guard) = self.guard.take_new() {
+                self.renew_if(client.also_alive_with(guard)).await;
+            }
             let rest = self.act();
             tokio::select! {
                 signal = self.signals.next() => match signal {
-                    Signal::CHILD => match self.job.change() {
+                    Signal::CHILD => match self.job.change(self.guard) {
                         Some(Change::Ended(ending)) => break ending,
                         Some(Change::Stopped(signal)) => self.stopped(signal),
                         None => {}
                     },
                     Signal::TSTP => self.told_to_stop(),
-                    signal => self.job.signal(signal),
+                    signal => self.job.group().signal(signal),
                 },
                 why = &mut latch, if lost.is_none() => lost = Some(why),
                 () = tokio::time::sleep(rest) => {}
             }
         };
         let lost = lost.or(self.lease.ensure(Duration::ZERO).err());
+        if ending.signal == Some(Signal::KILL.as_raw()) && self.guard.is_kill_due() {
+            // The guard has killed it: we were too late.
+            self.asked.get_or_insert((Cause::Loss, Instant::now()));
+        }
         let had_terminal = self.terminal.as_ref().is_some_and(|terminal| {
-            let lent = terminal.take_back(self.job.group());
+            let lent = terminal.take_back(self.job.id());
             if lent && ending.signal.is_some() {
                 terminal.repair();
             }
@@ -154,17 +185,55 @@ impl<'a> Supervisor<'a> {
         left
     }
 
+    /// Renews the lease if a node has to learn of another process by that.
+    async fn renew_if(&self, is_news: Result<bool, ConfigError>) {
+        // If the process has ended meanwhile, nothing of it has to be known.
+        if is_news.unwrap_or_default() {
+            let _ = tokio::time::timeout(RENEW_PATIENCE, self.lease.extend()).await;
+        }
+    }
+
+    /// Starts another guard if there is none.
+    fn keep_guarded(&mut self) {
+        let now = Instant::now();
+        if !self.guard.is_missing() {
+            // One that dies at once is none.
+            self.unguarded = self.unguarded.filter(|unguarded| now.duration_since(unguarded.tried) < LOOK);
+            return;
+        }
+        let is_first = self.unguarded.is_none();
+        let until = self.unguarded.map_or(self.valid_until, |unguarded| unguarded.until);
+        if self.unguarded.is_some_and(|unguarded| now.duration_since(unguarded.tried) < LOOK / 4) {
+            return;
+        }
+        self.unguarded = Some(Unguarded { until, tried: now });
+        if let Err(error) = self.guard.replace()
+            && is_first
+        {
+            self.output
+                .note(format!("the guard of {} has died, and we cannot start a guard: {error}", self.lease.name()));
+        }
+    }
+
+    /// Tells the guard when to kill the command without us.
+    fn tell_deadline(&mut self, left: Duration) {
+        let kill_in = left.saturating_sub(GUARD_MARGIN + left / SLEW);
+        let is_wanted = self.limits.on_lost != OnLost::Ignore;
+        self.guard.kill_at(is_wanted.then(|| boot_time() + kill_in));
+    }
+
     fn ask(&mut self, cause: Cause) {
         let name = self.lease.name();
         self.output.note(match cause {
             Cause::Loss => format!("{name} cannot be renewed: ending the command"),
             Cause::MaxHold => format!("{name} has been held for long enough: ending the command"),
+            Cause::Unguarded => format!("{name} has no guard: ending the command"),
             Cause::Broken => format!("{name} was broken: ending the command"),
         });
         self.asked = Some((cause, Instant::now()));
-        self.job.signal(Signal::TERM);
+        self.job.group().signal(Signal::TERM);
         // One that stands still could not end itself.
-        self.job.signal(Signal::CONT);
+        self.job.group().signal(Signal::CONT);
     }
 
     /// Does what is to be done, and tells for how long nothing is.
@@ -176,21 +245,27 @@ impl<'a> Supervisor<'a> {
         let now = Instant::now();
         if self.stop_by.is_some_and(|by| by <= now) {
             self.stop_by = None;
-            self.job.signal(Signal::STOP);
+            self.job.group().signal(Signal::STOP);
         }
         let asked = self.asked.map(|(cause, at)| (cause, now.duration_since(at)));
         let held = now.duration_since(self.since);
         let left = self.left(now);
-        match self.limits.measure(left, held, asked) {
-            Measure::Leave(rest) => self.stop_by.map_or(rest, |by| rest.min(by.duration_since(now))),
+        self.tell_deadline(left);
+        let guarded = self.unguarded.map_or(left, |unguarded| unguarded.until.saturating_duration_since(now));
+        let because = |cause| if cause == Cause::Loss && guarded < left { Cause::Unguarded } else { cause };
+        match self.limits.measure(left.min(guarded), held, asked) {
+            Measure::Leave(rest) => {
+                let rest = self.stop_by.map_or(rest, |by| rest.min(by.duration_since(now)));
+                if self.guard.is_missing() { rest.min(LOOK / 4) } else { rest }
+            }
             Measure::Ask(cause) => {
-                self.ask(cause);
+                self.ask(because(cause));
                 Duration::ZERO
             }
             Measure::Kill(cause) => {
-                self.asked.get_or_insert((cause, now));
+                self.asked.get_or_insert((because(cause), now));
                 self.killed = true;
-                self.job.signal(Signal::KILL);
+                self.job.group().signal(Signal::KILL);
                 Duration::ZERO
             }
         }
@@ -205,25 +280,25 @@ impl<'a> Supervisor<'a> {
         if self.terminal.as_ref().is_some_and(Terminal::has_shell) {
             self.stop_by = Some(Instant::now() + STOP_PATIENCE);
         }
-        self.job.signal(Signal::TSTP);
+        self.job.group().signal(Signal::TSTP);
     }
 
     /// The command stands still. If that is the terminal's doing, we follow, so that the shell sees a stopped job.
     fn stopped(&mut self, signal: i32) {
         let told_to = self.stop_by.take().is_some();
         let Some(terminal) = &self.terminal else { return };
-        let group = self.job.group();
+        let group = self.job.id();
         let wants_terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal);
         if wants_terminal && terminal.is_ours() {
             terminal.lend(group);
-            return self.job.signal(Signal::CONT);
+            return self.job.group().signal(Signal::CONT);
         }
         let is_lent = terminal.is_lent_to(group);
         if !(told_to || wants_terminal || is_lent) {
             return;
         }
         if !terminal.has_shell() {
-            return self.job.signal(Signal::CONT);
+            return self.job.group().signal(Signal::CONT);
         }
         terminal.take_back(group);
         self.is_own_stop = true;
@@ -231,30 +306,33 @@ impl<'a> Supervisor<'a> {
         // Nothing was renewed meanwhile. If it took too long, the command gets no chance to go on.
         if self.lease.validity() > MARGIN {
             terminal.lend(group);
-            self.job.signal(Signal::CONT);
+            self.job.group().signal(Signal::CONT);
         }
     }
 
     /// Ends what the command has left behind in its group: it would go on without the lock.
-    async fn end_the_rest(&self) {
+    async fn end_the_rest(&mut self) {
         let begun = Instant::now();
         let mut rest = LEFT_LOOK_MIN;
         let mut is_asked = self.killed;
         loop {
-            self.job.change();
+            self.job.change(self.guard);
+            self.keep_guarded();
+            let left = self.left(Instant::now());
+            self.tell_deadline(left);
             let so_far = begun.elapsed();
             let is_kill_due = so_far >= LEFT_PATIENCE + self.limits.grace || self.lease.validity() <= MARGIN;
             let is_due = self.killed || is_kill_due || so_far >= LEFT_PATIENCE;
-            if !self.job.has_members() || is_due && !self.job.is_alive() {
+            if !self.job.group().has_members() || is_due && !self.job.group().is_alive() {
                 return;
             }
             if self.killed || is_kill_due {
-                self.job.signal(Signal::KILL);
+                self.job.group().signal(Signal::KILL);
             } else if is_due && !is_asked {
                 is_asked = true;
                 self.output.note("the command has left processes behind: ending them before the lock is given back");
-                self.job.signal(Signal::TERM);
-                self.job.signal(Signal::CONT);
+                self.job.group().signal(Signal::TERM);
+                self.job.group().signal(Signal::CONT);
             }
             if so_far >= LEFT_PATIENCE + self.limits.grace + KILL_PATIENCE {
                 return self.output.note("processes of the command were killed and are still there");
