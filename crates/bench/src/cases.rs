@@ -9,6 +9,7 @@ mod handoff;
 mod held;
 mod http;
 mod start;
+mod takeover;
 
 use crate::Failure;
 use crate::case::Case;
@@ -37,6 +38,7 @@ pub(crate) fn all() -> Vec<Planned> {
     planned.extend(handoff::planned());
     planned.extend(http::planned());
     planned.extend(start::planned());
+    planned.extend(takeover::planned());
     planned.extend(damage::planned());
     planned.extend(held::planned());
     planned.extend(growth::planned());

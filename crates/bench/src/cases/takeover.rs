@@ -1,0 +1,129 @@
+//! How soon a waiting `quorlock run` starts its command after the holder was killed.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
+
+use quorlock_testkit::RedisServer;
+
+use super::Planned;
+use crate::Failure;
+use crate::case::{Bar, Case, Contender, Figures, Limit};
+use crate::options::{Options, quorlock};
+use crate::spread::Spread;
+
+const NAME: &str = "takeover";
+const NODES: usize = 3;
+const P50: &str = "p50_ms";
+const FIGURES: [(&str, f64); 5] = [("min_ms", 0.0), (P50, 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99), ("max_ms", 1.0)];
+const ENDED: &str = "the command ends";
+const KILLED: &str = "`kill -9` of the wrapper";
+/// The waiter takes the lock without waiting for the ttl, which is 30 s.
+const P50_MAX_MS: f64 = 1000.0;
+const ABOUT: &str = "`quorlock run` with its default ttl of 30 s on three Redis nodes, and a second one that waits. From the \
+    signal to the first output of the second command. If the command itself is ended, its wrapper releases the lock. If the \
+    wrapper is killed, its guard kills the command, sees that it is dead, connects to the nodes and releases the lock. For \
+    comparison: a Kubernetes leader election takes over 15 s after its leader has died (its default `LeaseDuration`), \
+    Hazelcast's `FencedLock` after 5 min (its default `session-time-to-live-seconds`), and a failover of Chubby's master \
+    took 14 s (Burrows, 2006, table 1). These figures also hold if the whole machine dies. A guard dies with its machine: then \
+    the ttl ends the lease.";
+
+pub(crate) fn planned() -> Vec<Planned> {
+    vec![Planned::new(NAME, set_up)]
+}
+
+fn set_up(options: &Options) -> Result<Case, Failure> {
+    let servers = RedisServer::start_many(NODES);
+    let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>();
+    options.runtime.block_on(async {
+        quorlock::Client::builder().nodes(&nodes).init_cluster().await?;
+        Ok::<(), Failure>(())
+    })?;
+    let mut case = Case::new(NAME, "Takeover: the holder is killed, and the next command starts", P50);
+    case.about = ABOUT.into();
+    let runs = Arc::new(Runs { program: quorlock()?, nodes: nodes.join(","), count: options.each.div_ceil(5) });
+    for (name, kills_wrapper) in [(ENDED, false), (KILLED, true)] {
+        case.add(name, Takeover { runs: Arc::clone(&runs), kills_wrapper });
+    }
+    case.bars.push(Bar::figure(KILLED, P50, Limit::AtMost(P50_MAX_MS)));
+    case.keep(servers);
+    Ok(case)
+}
+
+struct Runs {
+    program: PathBuf,
+    nodes: String,
+    /// How many takeovers make up a turn.
+    count: usize,
+}
+
+struct Takeover {
+    runs: Arc<Runs>,
+    /// Whether the wrapper is killed, and not the command.
+    kills_wrapper: bool,
+}
+
+/// A `quorlock run`, which is killed when this is dropped.
+struct Run(Child);
+
+impl Runs {
+    fn start(&self, script: &str) -> Result<Run, Failure> {
+        let mut command = Command::new(&self.program);
+        command.args(["--nodes", &self.nodes, "run", "takeover", "--wait", "1m", "--", "sh", "-c", script]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(Run(command.spawn()?))
+    }
+}
+
+impl Run {
+    /// The first line of its output.
+    fn says(&mut self) -> Result<String, Failure> {
+        first_line(self.0.stdout.take())
+    }
+
+    /// Returns when it waits in the queue.
+    fn waits(&mut self) -> Result<(), Failure> {
+        let line = first_line(self.0.stderr.take())?;
+        if line.contains("waiting for") { Ok(()) } else { Err(format!("it does not wait: {line}").into()) }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn first_line(pipe: Option<impl std::io::Read>) -> Result<String, Failure> {
+    let mut line = String::new();
+    BufReader::new(pipe.ok_or("its output was read before")?).read_line(&mut line)?;
+    Ok(line.trim_end().to_owned())
+}
+
+impl Contender for Takeover {
+    fn turn(&mut self) -> Result<Figures, Failure> {
+        let mut spread = Spread::default();
+        for _ in 0..self.runs.count {
+            let mut holder = self.runs.start("echo $$; exec sleep 1000")?;
+            let command = holder.says()?;
+            let mut waiter = self.runs.start("echo begun")?;
+            waiter.waits()?;
+            let begun = Instant::now();
+            if self.kills_wrapper {
+                holder.0.kill()?;
+            } else {
+                Command::new("kill").args(["-KILL", &command]).status()?;
+            }
+            if waiter.says()? != "begun" {
+                return Err("the second command did not run".into());
+            }
+            spread.add(begun.elapsed().as_secs_f64() * 1e3);
+            waiter.0.wait()?;
+        }
+        Ok(FIGURES.iter().map(|(name, share)| ((*name).to_owned(), spread.quantile(*share))).collect())
+    }
+}
