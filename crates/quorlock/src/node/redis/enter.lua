@@ -24,13 +24,14 @@ local own = ends and ends >= millis
 -- A slot that was granted here and not won is given back for the one that was.
 local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(mine) ~= tonumber(whose)
 if moves then own = false end
--- The fence of a reader who reads again. Most do not, which a look at all entries at once tells.
+-- The fence of an owner that reads already. Most do not, which a look at all entries at once tells.
 local again
-if verb == 'acquire' and not own and not void and kind == 's' and mode == 's'
+if verb == 'acquire' and not own and kind == 's' and mode ~= 'k'
   and string.find(table.concat(redis.call('HGETALL', holds), ' '), whose, 1, true) then
   for _, entry in ipairs(read_entries()) do
     if entry[3] == whose then again = math.max(again or 0, entry[4]) end
   end
+  if again and mode == 'r' then return {-8, now} end
 end
 local reentry = again or verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
 local among = mode ~= 'r'
@@ -71,11 +72,6 @@ end
 if verb == 'acquire' then
   if not own and not reentry then
     if kind == 'k' and mode == 'k' and tonumber(detail) ~= permits then return {-7, now, tonumber(detail)} end
-    if kind == 's' and mode == 'r' then
-      for _, entry in ipairs(read_entries()) do
-        if entry[3] == whose then return {-8, now} end
-      end
-    end
     local open = not vote or kind == mode and (kind == 's' or kind == 'k' and count < permits)
     drop_lapsed()
     local before, room = count_before(), mode == 'k' and permits - count or 1
