@@ -150,7 +150,9 @@ impl Lease {
             match lease.hand_over() {
                 Ok(handed) => done.push((held, handed)),
                 Err(lost) => {
-                    done.iter().for_each(|(held, handed)| held.take_back_handed(handed));
+                    for (held, handed) in &done {
+                        held.take_back_handed(handed);
+                    }
                     return Err(lost);
                 }
             }

@@ -291,6 +291,7 @@ fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: Node
 }
 
 /// How a vote is given.
+#[derive(Clone, Copy)]
 struct Grant {
     /// The fence to answer with.
     fence: Fence,

@@ -281,7 +281,7 @@ impl Keys<'_> {
     }
 
     fn retired(&self, owner: OwnerId, words: &mut Words) {
-        words.word(&retired_key(self.place, owner));
+        words.word(retired_key(self.place, owner));
     }
 }
 
