@@ -39,7 +39,7 @@ pub const BACKSTEP_DEFAULT: Duration = Duration::from_secs(10);
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How often every connection looks at its node, busy or not. The guarantees promise ten seconds, and a thousand idle clients
 /// shall cost a node less than one percent of a core.
-const LOOK: (Duration, Duration) = (Duration::from_secs(7), Duration::from_secs(9));
+const LOOK: (Duration, Duration) = (Duration::from_secs(8), Duration::from_millis(9_500));
 /// How long [`connect`](ClientBuilder::connect) waits for a majority, unless set.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// The least patience with a connection, whatever the node deadline.

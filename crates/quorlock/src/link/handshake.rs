@@ -86,8 +86,8 @@ async fn standing(answers: &mut mpsc::UnboundedReceiver<Answer>) -> Result<(Stan
         match answers.recv().await {
             Some(Answer::Standing(standing, identity)) => return Ok((*standing, identity)),
             Some(Answer::End(trouble)) => return Err(trouble),
-            Some(Answer::Replies(_) | Answer::Page(_) | Answer::History(_)) => {}
-            Some(Answer::Hint(..) | Answer::Broken(_) | Answer::MemoryChanged) => {}
+            // Nothing else was asked, and what is pushed shows in the next look.
+            Some(_) => {}
             None => return Err(Trouble::Broken("the session has ended".into())),
         }
     }
