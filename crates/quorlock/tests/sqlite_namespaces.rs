@@ -100,6 +100,8 @@ fn a_lease_of_another_time_namespace_lasts_no_longer_than_its_ttl() {
     let Some(within) = unshare(&["--time", "--boottime", "100000"], &[]) else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut holder = start(within, "hold", folder.path());
+    // Not closed before the end: the holder would release its lease.
+    let _stdin = holder.stdin.take();
     eventually("the other process holds the lock", || folder.path().join("said").exists());
     holder.kill().unwrap();
     holder.wait().unwrap();
