@@ -52,6 +52,8 @@ pub enum Mode {
     Shared {
         /// Who reads.
         owner: OwnerId,
+        /// Whether an owner that reads already reads again at once, with the same fence, while writers wait.
+        reenters: bool,
     },
     /// One of so many slots.
     Slot {
@@ -69,7 +71,7 @@ impl Mode {
     /// Who enters or reads, where that is what counts.
     pub fn owner(self) -> Option<OwnerId> {
         match self {
-            Self::Reentrant { owner } | Self::Shared { owner } => Some(owner),
+            Self::Reentrant { owner } | Self::Shared { owner, .. } => Some(owner),
             Self::Exclusive { .. } | Self::Slot { .. } => None,
         }
     }

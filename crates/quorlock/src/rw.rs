@@ -21,8 +21,8 @@ use crate::recipe::{Patience, Recipe, settings};
 /// `RwLock` value is one party, and so is a lease's task that borrows it: if it writes while it reads, it is told
 /// [`AcquireError::Upgrade`] rather than left to wait for itself. Clones are parties of their own: give each task one.
 ///
-/// A party that reads may read again: it gets another lease at once, with the same fence, also while a writer waits. A party
-/// whose reads always overlap keeps writers out.
+/// Every read waits behind a writer that asked before it, also a second read of the same party: do not read again while you
+/// read, unless the party has an [owner](Self::owned_by).
 ///
 /// A reader's fence is above those of all earlier writers, a writer's above those of all earlier readers and writers.
 /// A resource compares the fences of both, and lets only writers advance the one that it has stored.
@@ -44,6 +44,8 @@ use crate::recipe::{Patience, Recipe, settings};
 pub struct RwLock {
     recipe: Recipe,
     owner: Owner,
+    /// Whether it was given its owner.
+    reenters: bool,
 }
 
 settings!(RwLock);
@@ -51,19 +53,23 @@ settings!(RwLock);
 /// Another party.
 impl Clone for RwLock {
     fn clone(&self) -> Self {
-        Self { recipe: self.recipe.clone(), owner: Owner::new() }
+        Self { recipe: self.recipe.clone(), owner: Owner::new(), reenters: false }
     }
 }
 
 impl RwLock {
     pub(crate) fn new(handle: Arc<Handle>, name: &str) -> Self {
-        Self { recipe: Recipe::new(handle, name), owner: Owner::new() }
+        Self { recipe: Recipe::new(handle, name), owner: Owner::new(), reenters: false }
     }
 
-    /// Is the same party as others with this owner, in this process or another.
+    /// Makes this the same party as others with this owner, in this process or another.
+    ///
+    /// While the owner reads, it may read again: it gets another lease at once, with the same fence, also while a writer waits. An
+    /// owner whose reads always overlap therefore keeps writers out.
     #[must_use]
     pub fn owned_by(mut self, owner: &Owner) -> Self {
         self.owner = owner.clone();
+        self.reenters = true;
         self
     }
 
@@ -136,7 +142,7 @@ impl RwLock {
     }
 
     fn reading(&self) -> Mode {
-        Mode::Shared { owner: self.owner.id() }
+        Mode::Shared { owner: self.owner.id(), reenters: self.reenters }
     }
 
     fn writing(&self) -> Mode {

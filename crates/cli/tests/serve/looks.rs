@@ -15,7 +15,7 @@ fn happened(service: &Service, name: &str, count: usize) -> Vec<Value> {
     let mut events = Vec::new();
     eventually("all of it is in the copy", || {
         let told = service.get(&format!("/v1/history?name={name}")).expect(200).body;
-        events = told["events"].as_array().unwrap().clone();
+        events.clone_from(told["events"].as_array().unwrap());
         events.len() >= count
     });
     events

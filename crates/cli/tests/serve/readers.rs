@@ -58,7 +58,11 @@ fn readers_cost_a_holder_nothing() {
             });
             scope.spawn(|| {
                 let mut events = service.follow(None);
-                while !is_over.load(Ordering::Relaxed) && events.next().is_some() {}
+                while events.next().is_some() {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
             });
         }
         for _ in 0..RENEWALS {

@@ -19,7 +19,7 @@ fn a_period_is_begun_by_its_mode() {
         (Mode::EXCLUSIVE, Period::Exclusive),
         (Mode::Exclusive { writer: Some(OWNER) }, Period::Exclusive),
         (Mode::Reentrant { owner: OWNER }, Period::Reentrant(OWNER)),
-        (Mode::Shared { owner: OWNER }, Period::Shared),
+        (Mode::Shared { owner: OWNER, reenters: false }, Period::Shared),
         (Mode::Slot { permits: 3, slot: 1 }, Period::Slots(3)),
     ];
     for (mode, period) in periods {
@@ -32,7 +32,7 @@ fn only_readers_wait_side_by_side_but_slots_are_held_together_too() {
     let kinds = [
         (Mode::EXCLUSIVE, false, false),
         (Mode::Reentrant { owner: OWNER }, false, false),
-        (Mode::Shared { owner: OWNER }, true, true),
+        (Mode::Shared { owner: OWNER, reenters: false }, true, true),
         (Mode::Slot { permits: 3, slot: 1 }, false, true),
     ];
     for (mode, shared, among_others) in kinds {

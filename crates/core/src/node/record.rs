@@ -169,9 +169,9 @@ impl Record {
         self.entries.iter().find(|entry| entry.attempt == attempt)
     }
 
-    /// The fence of a reader's entries here, if it has any.
+    /// The fence of a reader's entries here, if it has any and may read again with it.
     pub(super) fn fence_of_reader(&self, mode: Mode) -> Option<Fence> {
-        let Mode::Shared { owner } = mode else { return None };
+        let Mode::Shared { owner, reenters: true } = mode else { return None };
         let is_shared = self.vote.as_ref().is_some_and(|vote| vote.period == Period::Shared);
         let own = self.entries.iter().filter(|entry| is_shared && entry.owner == Some(owner));
         own.map(|entry| entry.fence).max()

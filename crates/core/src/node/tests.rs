@@ -144,7 +144,7 @@ fn hint(at: u64) -> Hint {
 }
 
 fn reads(owner: OwnerId) -> Mode {
-    Mode::Shared { owner }
+    Mode::Shared { owner, reenters: true }
 }
 
 fn writes(owner: OwnerId) -> Mode {

@@ -21,7 +21,7 @@ fn leases() -> Vec<HandedLease> {
         Mode::EXCLUSIVE,
         Mode::Exclusive { writer: Some(owner) },
         Mode::Reentrant { owner },
-        Mode::Shared { owner },
+        Mode::Shared { owner, reenters: false },
         Mode::Slot { permits: 3, slot: 2 },
     ];
     let fenced = modes.into_iter().map(|mode| lease("invoices/42", mode, Some(1_700_000_000_123_456)));

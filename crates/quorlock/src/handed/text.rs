@@ -99,7 +99,7 @@ fn write_mode(text: &mut String, mode: Mode) {
         Mode::Exclusive { writer: None } => write!(text, "x"),
         Mode::Exclusive { writer: Some(owner) } => write!(text, "w:{}", owner.reveal()),
         Mode::Reentrant { owner } => write!(text, "r:{}", owner.reveal()),
-        Mode::Shared { owner } => write!(text, "s:{}", owner.reveal()),
+        Mode::Shared { owner, .. } => write!(text, "s:{}", owner.reveal()),
         Mode::Slot { permits, slot } => write!(text, "k:{slot}/{permits}"),
     };
 }
@@ -111,7 +111,7 @@ fn read_mode(text: &str) -> Option<Mode> {
     match text.split_once(':')? {
         ("w", owner) => Some(Mode::Exclusive { writer: Some(OwnerId::parse(owner)?) }),
         ("r", owner) => Some(Mode::Reentrant { owner: OwnerId::parse(owner)? }),
-        ("s", owner) => Some(Mode::Shared { owner: OwnerId::parse(owner)? }),
+        ("s", owner) => Some(Mode::Shared { owner: OwnerId::parse(owner)?, reenters: false }),
         ("k", slots) => {
             let (slot, permits) = slots.split_once('/')?;
             let (slot, permits) = (number(slot)?, number(permits)?);

@@ -171,7 +171,7 @@ macro_rules! on_all {
                 a_share_that_is_forgotten_ends_with_its_own_ttl,
                 a_share_that_is_forgotten_leaves_the_others,
                 fences_grow_from_readers_to_writers_and_back,
-                a_party_that_reads_reads_again_at_once_with_the_same_fence,
+                an_owner_that_reads_reads_again_at_once_with_the_same_fence,
             }
             slots {
                 so_many_hold_it_and_no_more,

@@ -149,18 +149,18 @@ pub(crate) async fn fences_grow_from_readers_to_writers_and_back(backend: &Backe
     }
 }
 
-pub(crate) async fn a_party_that_reads_reads_again_at_once_with_the_same_fence(backend: &Backend) {
+pub(crate) async fn an_owner_that_reads_reads_again_at_once_with_the_same_fence(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let reader = ours.rw("a");
+    let (reader, party) = (ours.rw("a").owned_by(&Owner::new()), theirs.rw("a"));
     let first = reader.read().await.unwrap();
-    let other = theirs.rw("a").read().await.unwrap();
+    let other = party.read().await.unwrap();
     held_by(&ours, "a", 2).await;
     let writer = theirs.rw("a");
     let writing = queue(&ours, "a", 1, async move { writer.write().await }).await;
     let again = reader.try_read().await.unwrap().expect("it reads already");
     assert_eq!(again.fence().unwrap(), first.fence().unwrap());
     assert_ne!(again.fence().unwrap(), other.fence().unwrap());
-    assert!(ours.rw("a").try_read().await.unwrap().is_none(), "another party waits behind the writer");
+    assert!(party.try_read().await.unwrap().is_none(), "a party without an owner waits behind the writer");
     first.release().await.unwrap();
     other.release().await.unwrap();
     again.extend().await.unwrap();

@@ -134,12 +134,14 @@ impl Play<'_> {
     }
 
     fn hold(&mut self, client: usize, ask: Ask, lease: Lease) {
-        match lease.fence() {
-            Err(FenceError::Plain) => assert_eq!(ask, Ask::Plain),
-            fence if self.model.is_reentry(ask) => {
+        let reads_already = self.model.holds.iter().position(|held| matches!(ask, Ask::Read(_)) && *held == ask);
+        match (lease.fence(), reads_already) {
+            (Err(FenceError::Plain), _) => assert_eq!(ask, Ask::Plain),
+            (fence, Some(at)) => assert_eq!(self.leases[at].1.fence(), fence, "one fence for all reads of an owner"),
+            (fence, None) if self.model.is_reentry(ask) => {
                 assert!(self.leases.iter().all(|(_, other)| other.fence() == fence), "one fence for all entries");
             }
-            fence => assert!(self.highest.replace(fence.unwrap()) < fence.ok(), "fences grow"),
+            (fence, None) => assert!(self.highest.replace(fence.unwrap()) < fence.ok(), "fences grow"),
         }
         match (ask, lease.slot()) {
             (Ask::Slot(permits), Some(slot)) => {

@@ -189,7 +189,7 @@ pub fn votes_that_vanish_before_a_waiter() -> Setup {
 }
 
 fn reader(id: u128) -> Party {
-    Party { mode: Mode::Shared { owner: OwnerId::from_bits(id) }, ..Party::reaching(&[0, 1]) }
+    Party { mode: Mode::Shared { owner: OwnerId::from_bits(id), reenters: true }, ..Party::reaching(&[0, 1]) }
 }
 
 fn owner(id: u128, reaches: &[usize]) -> Party {

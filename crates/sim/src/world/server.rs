@@ -135,7 +135,7 @@ impl Server {
             answer.vote = Vote::grant(note.fence);
         }
         if setup.lacks(Flaw::StaleShare)
-            && let Request::Acquire { mode: Mode::Shared { owner }, .. } = request
+            && let Request::Acquire { mode: Mode::Shared { owner, .. }, .. } = request
             && let Vote::Grant { fence, .. } = &mut answer.vote
         {
             match shares.iter().find(|(of, _)| of == owner) {

@@ -81,7 +81,7 @@ fn slots(clients: usize, permits: u32) -> Vec<Mode> {
 /// Readers and writers, one after the other.
 fn mixed(clients: u128) -> Vec<Mode> {
     let mode = |client: u128| match OwnerId::from_bits(client) {
-        owner if client.is_multiple_of(2) => Mode::Shared { owner },
+        owner if client.is_multiple_of(2) => Mode::Shared { owner, reenters: false },
         owner => Mode::Exclusive { writer: Some(owner) },
     };
     (0..clients).map(mode).collect()

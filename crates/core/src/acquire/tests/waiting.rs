@@ -77,7 +77,7 @@ fn the_first_request_carries_a_ticket_by_the_nodes_clock() {
     let waiter = waiter(&run.tick(5)).unwrap();
     assert_eq!((waiter.ticket.at, waiter.channel, waiter.shared), (CLOCK + 5_000, CHANNEL, false));
     assert_eq!(run.acquire.ticket(), Some(waiter.ticket));
-    let reader = Mode::Shared { owner: crate::mode::OwnerId::from_bits(1) };
+    let reader = Mode::Shared { owner: crate::mode::OwnerId::from_bits(1), reenters: false };
     let steps = Run::new(Plan { mode: reader, ..waiting(3) }).tick(5);
     assert!(super::waiting::waiter(&steps).unwrap().shared);
 }

@@ -194,9 +194,9 @@ const REENTRANT: [Mode; 5] = [
     Mode::Reentrant { owner: OWNER },
 ];
 const SHARED: [Mode; 6] = [
-    Mode::Shared { owner: OWNER },
-    Mode::Shared { owner: OWNER },
-    Mode::Shared { owner: STRANGER },
+    Mode::Shared { owner: OWNER, reenters: true },
+    Mode::Shared { owner: OWNER, reenters: false },
+    Mode::Shared { owner: STRANGER, reenters: false },
     Mode::Exclusive { writer: Some(OWNER) },
     Mode::Exclusive { writer: Some(STRANGER) },
     Mode::Exclusive { writer: None },

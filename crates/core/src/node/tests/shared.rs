@@ -109,6 +109,16 @@ fn a_reader_that_reads_again_keeps_its_fence_and_passes_a_waiting_writer() {
 }
 
 #[test]
+fn a_reader_without_reentry_waits_behind_a_writer_also_while_it_reads() {
+    let mut node = read_by_two();
+    let plain = Mode::Shared { owner: OWNER, reenters: false };
+    assert_eq!(node.ask(T + 500, &acquire_as(plain, C, CLOCK, None)), granted(CLOCK + 2), "a fence of its own");
+    node.ask(T + 500, &waits(Mode::EXCLUSIVE, D, 10));
+    let behind = node.ask(T + 500, &acquire_as(plain, LeaseId::from_bits(9), CLOCK, None));
+    assert!(matches!(behind, Vote::Refusal(Refusal::Behind { .. })), "{behind:?}");
+}
+
+#[test]
 fn a_share_that_is_repaired_has_the_fence_of_its_lease() {
     let mut node = read_by_two();
     node.grants(T + 500, &renew_as(reads(OWNER), A, CLOCK + 1, false));

@@ -1,7 +1,7 @@
 -- A vote for an attempt that may hold together with others, or a renewal of it: as in acquire.lua, with entries.
 -- KEYS  as of acquire.lua, for a writer   8 the owner's tombstone of this name, if it has an owner
 -- ARGV  1 to 8 as of acquire.lua   9 owner, or the slot to begin at   10 'r' (reentrant), 's' (shared) or 'k' (slots)
---       11 permits
+--       11 permits; of a reader 1 if an owner that reads already reads again with the same fence
 -- Gives as acquire.lua; of a slot {1, now, fence, slot, {other free ones}}; {-7, now, permits} other permits are in use
 --       {-10, now} the owner is not let in any more
 --#begin
@@ -24,9 +24,9 @@ local own = ends and ends >= millis
 -- A slot that was granted here and not won is given back for the one that was.
 local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(mine) ~= tonumber(whose)
 if moves then own = false end
--- The fence of an owner that reads already. Most do not, which a look at all entries at once tells.
+-- The fence of an owner that reads already. Only a read that re-enters looks at all entries for it.
 local again
-if verb == 'acquire' and not own and kind == 's' and mode ~= 'k'
+if verb == 'acquire' and not own and kind == 's' and (mode == 'r' or mode == 's' and permits == 1)
   and string.find(table.concat(redis.call('HGETALL', holds), ' '), whose, 1, true) then
   for _, entry in ipairs(read_entries()) do
     if entry[3] == whose then again = math.max(again or 0, entry[4]) end

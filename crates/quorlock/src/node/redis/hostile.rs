@@ -95,11 +95,11 @@ fn questions() -> Vec<Question> {
         acquire(HOSTILE, fence, Mode::EXCLUSIVE, None),
         acquire(HOSTILE, fence, Mode::Exclusive { writer: Some(owner) }, Some(5)),
         acquire(HOSTILE, fence, Mode::Reentrant { owner }, Some(5)),
-        acquire(HOSTILE, fence, Mode::Shared { owner }, None),
+        acquire(HOSTILE, fence, Mode::Shared { owner, reenters: false }, None),
         acquire(HOSTILE, fence, slot, Some(5)),
         renew(true, Mode::EXCLUSIVE),
         renew(false, Mode::EXCLUSIVE),
-        renew(true, Mode::Shared { owner }),
+        renew(true, Mode::Shared { owner, reenters: false }),
         renew(true, slot),
         release(HOSTILE, Some(5)),
         release(HOSTILE, None),
@@ -166,7 +166,7 @@ impl Bench {
             Before::Free | Before::Own => (false, false, Mode::EXCLUSIVE),
             Before::Held => (true, false, Mode::EXCLUSIVE),
             Before::HeldAndWaitedFor => (true, true, Mode::EXCLUSIVE),
-            Before::Shared => (true, false, Mode::Shared { owner: OwnerId::from_bits(HOLDER) }),
+            Before::Shared => (true, false, Mode::Shared { owner: OwnerId::from_bits(HOLDER), reenters: false }),
             Before::Waited => (false, true, Mode::EXCLUSIVE),
         };
         let first = self.ask(&place, acquire(HOLDER, Fence::new(1), mode, None)).await?;
@@ -396,8 +396,11 @@ fn a_stranger_may_sign_in_words_that_look_like_ours() {
     {
         let place = Arc::new(bench.template.place(&Name::new(&number.to_string()).unwrap()).unwrap());
         server.command(&["SET", &place.key, value, "PX", "60000"]);
-        let modes =
-            [Mode::EXCLUSIVE, Mode::Shared { owner: OwnerId::from_bits(1) }, Mode::Slot { permits: 3, slot: 0 }];
+        let modes = [
+            Mode::EXCLUSIVE,
+            Mode::Shared { owner: OwnerId::from_bits(1), reenters: false },
+            Mode::Slot { permits: 3, slot: 0 },
+        ];
         for mode in modes {
             let vote = runtime.block_on(bench.ask(&place, acquire(OTHER, Fence::new(1), mode, Some(3))));
             assert!(matches!(vote, Ok(Vote::Refusal(Refusal::Held { .. }))), "{value:?}: {vote:?}");

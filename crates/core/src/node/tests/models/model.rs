@@ -88,9 +88,11 @@ impl Model {
         others.map(|(other, stands)| (self.cast[*other], stands.slot))
     }
 
-    /// The fence of the other entries of a reader.
+    /// The fence of the other entries of a reader that may read again with it.
     fn fence_of_reader(&self, who: usize) -> Option<u64> {
-        let is_own = |other: usize| other != who && self.cast[other].is_shared() && self.cast[other] == self.cast[who];
+        let Mode::Shared { owner, reenters: true } = self.cast[who] else { return None };
+        let is_own =
+            |other: usize| other != who && self.cast[other].is_shared() && self.cast[other].owner() == Some(owner);
         self.standing.iter().filter(|(other, _)| is_own(**other)).map(|(_, stands)| stands.fence).max()
     }
 
@@ -117,7 +119,7 @@ impl Model {
                 Mode::Shared { .. } | Mode::Slot { .. } => None,
             };
             let is_own_share =
-                |(other, _)| matches!((wants, other), (Some(wants), Mode::Shared { owner }) if wants == owner);
+                |(other, _)| matches!((wants, other), (Some(wants), Mode::Shared { owner, .. }) if wants == owner);
             return match (mode, other) {
                 (Mode::Slot { .. }, Mode::Slot { .. }) => Says::Permits,
                 _ if self.others(who).any(is_own_share) => Says::Upgrade,

@@ -52,7 +52,7 @@ pub(super) fn letters() -> Vec<Letter> {
         Mode::EXCLUSIVE,
         Mode::Exclusive { writer: Some(owner) },
         Mode::Reentrant { owner },
-        Mode::Shared { owner },
+        Mode::Shared { owner, reenters: false },
         Mode::Slot { permits: PERMITS, slot: 1 },
     ] {
         let holder: Arc<str> = "".into();

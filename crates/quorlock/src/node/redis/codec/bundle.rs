@@ -350,7 +350,7 @@ mod tests {
             acquire("a"),
             acquire_as("b", ttl(2), "me", Mode::EXCLUSIVE),
             acquire_as("c", ttl(1), "you", Mode::EXCLUSIVE),
-            acquire_as("d", ttl(1), "me", Mode::Shared { owner }),
+            acquire_as("d", ttl(1), "me", Mode::Shared { owner, reenters: false }),
             acquire_as("e", ttl(1), "me", Mode::Exclusive { writer: Some(owner) }),
             acquire("f"),
         ];
@@ -365,7 +365,7 @@ mod tests {
             renew_as("b", ttl(2), "me", true, Mode::EXCLUSIVE),
             renew_as("c", ttl(1), "you", true, Mode::EXCLUSIVE),
             renew_as("d", ttl(1), "me", false, Mode::EXCLUSIVE),
-            renew_as("e", ttl(1), "me", true, Mode::Shared { owner }),
+            renew_as("e", ttl(1), "me", true, Mode::Shared { owner, reenters: false }),
             renew_as("f", ttl(1), "me", true, Mode::Exclusive { writer: Some(owner) }),
             renew("g"),
         ];

@@ -230,7 +230,7 @@ impl<'a> Writer<'a> {
             Mode::Exclusive { writer: None } => words,
             Mode::Exclusive { writer: Some(writer) } => words.word(writer.reveal()),
             Mode::Reentrant { owner } => words.word(owner.reveal()).word("r"),
-            Mode::Shared { owner } => words.word(owner.reveal()).word("s"),
+            Mode::Shared { owner, reenters } => words.word(owner.reveal()).word("s").number(u64::from(reenters)),
             Mode::Slot { permits, slot } => words.number(u64::from(slot)).word("k").number(u64::from(permits)),
         };
     }

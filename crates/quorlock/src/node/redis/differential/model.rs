@@ -359,7 +359,7 @@ fn mode(role: Role, slot: u32) -> Mode {
         Role::Alone => Mode::EXCLUSIVE,
         Role::Writer { owner } => Mode::Exclusive { writer: Some(OwnerId::from_bits(owner)) },
         Role::Reentrant { owner } => Mode::Reentrant { owner: OwnerId::from_bits(owner) },
-        Role::Reader { owner } => Mode::Shared { owner: OwnerId::from_bits(owner) },
+        Role::Reader { owner, reenters } => Mode::Shared { owner: OwnerId::from_bits(owner), reenters },
         Role::Slot { permits } => Mode::Slot { permits, slot },
     }
 }

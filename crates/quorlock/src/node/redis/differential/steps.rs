@@ -84,7 +84,7 @@ pub(super) enum Role {
     Alone,
     Writer { owner: u128 },
     Reentrant { owner: u128 },
-    Reader { owner: u128 },
+    Reader { owner: u128, reenters: bool },
     Slot { permits: u32 },
 }
 
@@ -101,14 +101,14 @@ pub(super) const ROLES: [Role; 16] = [
     Role::Reentrant { owner: OWNERS[0] },
     Role::Reentrant { owner: OWNERS[0] },
     Role::Reentrant { owner: OWNERS[1] },
-    Role::Reader { owner: OWNERS[0] },
-    Role::Reader { owner: OWNERS[1] },
-    Role::Reader { owner: OWNERS[2] },
+    Role::Reader { owner: OWNERS[0], reenters: false },
+    Role::Reader { owner: OWNERS[1], reenters: false },
+    Role::Reader { owner: OWNERS[2], reenters: false },
     Role::Slot { permits: 3 },
     Role::Slot { permits: 3 },
     Role::Slot { permits: 3 },
     Role::Slot { permits: 2 },
-    Role::Reader { owner: OWNERS[0] },
+    Role::Reader { owner: OWNERS[0], reenters: true },
 ];
 
 /// Which of them a story is about: with all of them at once hardly anybody would get a vote.

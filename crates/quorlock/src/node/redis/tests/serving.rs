@@ -203,7 +203,7 @@ async fn a_server_that_does_not_tell_who_listens_gives_hints_and_hands_nothing_o
 async fn readers_come_and_go_without_a_look_at_all_the_others() {
     let server = RedisServer::start();
     let mut guest = Guest::of(&server.url(), EARS).await;
-    let reads = |owner| Mode::Shared { owner: OwnerId::from_bits(owner) };
+    let reads = |owner| Mode::Shared { owner: OwnerId::from_bits(owner), reenters: false };
     let before = commands(&server);
     for reader in 1..10 {
         assert!(is_grant(&guest.ask(acquire(reader, reads(reader), None)).await));
@@ -249,7 +249,7 @@ async fn a_fence_is_not_forgotten_with_the_rest_of_its_note() {
         assert_eq!(server.cli(&["SET", &fence_key(&place()), &format!("{last}{rest}")]), "OK");
         let Vote::Report(report) = guest.ask(Request::Inspect).await else { panic!("an inspection reports") };
         assert_eq!(report.fence, last, "{rest:?}");
-        for mode in [Mode::EXCLUSIVE, Mode::Shared { owner: OwnerId::from_bits(1) }] {
+        for mode in [Mode::EXCLUSIVE, Mode::Shared { owner: OwnerId::from_bits(1), reenters: false }] {
             let vote = guest.ask(acquire(1, mode, None)).await;
             assert!(matches!(vote, Vote::Grant { fence, .. } if fence > last), "{vote:?} after {rest:?}");
             assert!(is_grant(&guest.ask(release(1, None)).await));
@@ -277,7 +277,7 @@ async fn a_line_that_is_full_keeps_those_it_has_and_takes_nobody_new() {
     let line = Line { place: Some(WAITERS_MAX), waiting: WAITERS_MAX, lower: true };
     assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await), line);
     assert_eq!(guest.ask(acquire(3, Mode::EXCLUSIVE, Some(7))).await, Vote::Refusal(Refusal::LineFull));
-    let reader = Mode::Shared { owner: OwnerId::from_bits(1) };
+    let reader = Mode::Shared { owner: OwnerId::from_bits(1), reenters: false };
     assert_eq!(guest.ask(acquire(4, reader, Some(7))).await, Vote::Refusal(Refusal::LineFull));
     assert!(is_grant(&guest.ask(release(1, None)).await));
     assert_eq!(guest.ask(acquire(3, Mode::EXCLUSIVE, Some(9_999))).await, Vote::Refusal(Refusal::LineFull));

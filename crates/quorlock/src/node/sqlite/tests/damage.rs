@@ -81,7 +81,7 @@ fn ground() -> Ground {
     for name in 0..20 {
         let mode = match name % 2 {
             0 => Mode::EXCLUSIVE,
-            _ => Mode::Shared { owner: OwnerId::from_bits(SECRET) },
+            _ => Mode::Shared { owner: OwnerId::from_bits(SECRET), reenters: false },
         };
         granted(&session.ask(&name.to_string(), asking(SECRET, mode, waiter(1))));
         assert!(is_held(&session.ask(&name.to_string(), asking(SECRET + 9, Mode::EXCLUSIVE, waiter(2)))));

@@ -65,7 +65,7 @@ fn who_lives_or_is_not_known_to_be_dead_keeps_its_lock() {
 fn a_renewal_by_another_process_says_nothing_about_who_holds() {
     let ground = Ground::new();
     let [mut holder, mut passing, mut next] = [ground.living(1), ground.dead(2), ground.living(3)];
-    let reads = Mode::Shared { owner: OwnerId::from_bits(7) };
+    let reads = Mode::Shared { owner: OwnerId::from_bits(7), reenters: false };
     granted(&holder.session.acquire("a", 1));
     granted(&holder.session.ask("b", asking(1, reads, None)));
     ground.clock.pass(1_000);
@@ -81,7 +81,7 @@ fn a_renewal_adds_processes_to_the_list_that_it_began_with() {
     let [mut holder, mut next] = [ground.dead(1), ground.living(2)];
     let mut grown = ground.client(3, Some(&format!("{GONE} {}", alive())));
     let mut shorter = ground.dead(4);
-    let reads = Mode::Shared { owner: OwnerId::from_bits(7) };
+    let reads = Mode::Shared { owner: OwnerId::from_bits(7), reenters: false };
     for name in ["a", "b"] {
         let mode = if name == "a" { Mode::EXCLUSIVE } else { reads };
         granted(&holder.session.ask(name, asking(1, mode, None)));
@@ -119,7 +119,7 @@ fn a_plain_lock_of_a_dead_holder_is_free() {
 fn entries_go_one_by_one_with_their_processes() {
     let ground = Ground::new();
     let [mut dead, mut living, mut next] = [ground.dead(1), ground.living(2), ground.living(3)];
-    let reads = Mode::Shared { owner: OwnerId::from_bits(7) };
+    let reads = Mode::Shared { owner: OwnerId::from_bits(7), reenters: false };
     let slot = Mode::Slot { permits: 2, slot: 0 };
     let owner = Mode::Reentrant { owner: OwnerId::from_bits(8) };
     for (name, mode, attempt) in [("read", reads, 11), ("slot", slot, 12), ("owner", owner, 13)] {

@@ -31,7 +31,11 @@ fn every_kind_of_holding_survives_reopening() {
     let kinds = [
         (Period::Exclusive, vec![Mode::EXCLUSIVE], Mode::EXCLUSIVE),
         (Period::Reentrant(OURS), vec![Mode::Reentrant { owner: OURS }; 2], Mode::Reentrant { owner: THEIRS }),
-        (Period::Shared, vec![Mode::Shared { owner: OURS }, Mode::Shared { owner: THEIRS }], Mode::EXCLUSIVE),
+        (
+            Period::Shared,
+            vec![Mode::Shared { owner: OURS, reenters: false }, Mode::Shared { owner: THEIRS, reenters: false }],
+            Mode::EXCLUSIVE,
+        ),
         (Period::Slots(3), vec![slot(2), slot(1), slot(0)], slot(0)),
     ];
     for (period, modes, refused) in kinds {
@@ -61,7 +65,7 @@ fn the_line_and_the_ticket_of_the_holder_survive_reopening() {
     let mut session = ground.session("boot");
     granted(&session.ask("a", asking(1, Mode::EXCLUSIVE, Some(waiter(5, false)))));
     for (attempt, at, shared) in [(2, 20, false), (3, 3, true), (4, 10, false)] {
-        let mode = if shared { Mode::Shared { owner: OURS } } else { Mode::EXCLUSIVE };
+        let mode = if shared { Mode::Shared { owner: OURS, reenters: false } } else { Mode::EXCLUSIVE };
         assert!(is_held(&session.ask("a", asking(attempt, mode, Some(waiter(at, shared))))));
     }
     let before = stored(&ground, "a");
@@ -75,7 +79,7 @@ fn the_line_and_the_ticket_of_the_holder_survive_reopening() {
     assert_eq!(stored(&ground, "a"), before);
     granted(&session.ask("a", release(1)));
     assert!(matches!(session.ask("a", acquire(9)), Vote::Refusal(Refusal::Behind { .. })), "it overtook the line");
-    let reader = asking(5, Mode::Shared { owner: OURS }, Some(waiter(3, true)));
+    let reader = asking(5, Mode::Shared { owner: OURS, reenters: false }, Some(waiter(3, true)));
     granted(&session.ask("a", reader));
     assert_eq!(look(&mut session, "a").waiting, 2);
 }
@@ -106,7 +110,7 @@ fn entries_places_and_hints_that_have_lapsed_are_swept() {
     let ground = Ground::new();
     let mut session = ground.session("boot");
     for (name, attempt) in [("a", 1), ("b", 2), ("c", 3)] {
-        granted(&session.ask(name, asking(attempt, Mode::Shared { owner: OURS }, None)));
+        granted(&session.ask(name, asking(attempt, Mode::Shared { owner: OURS, reenters: false }, None)));
         assert!(is_held(&session.ask(name, asking(attempt + 10, Mode::EXCLUSIVE, Some(waiter(1, false))))));
     }
     granted(&session.ask("a", release(1)));
@@ -114,7 +118,7 @@ fn entries_places_and_hints_that_have_lapsed_are_swept() {
     assert_eq!(counts(), [2, 3, 1]);
     // A reader that renews, and a waiter that asks again.
     ground.clock.pass(20_000);
-    granted(&session.ask("b", asking(2, Mode::Shared { owner: OURS }, None)));
+    granted(&session.ask("b", asking(2, Mode::Shared { owner: OURS, reenters: false }, None)));
     ground.clock.pass(10_001);
     assert!(is_held(&session.ask("b", asking(12, Mode::EXCLUSIVE, Some(waiter(1, false))))));
     sweep(&mut session);
@@ -146,7 +150,7 @@ fn a_reboot_voids_entries_places_and_hints() {
 fn a_look_writes_nothing() {
     let ground = Ground::new();
     let mut session = ground.session("boot");
-    granted(&session.ask("a", asking(1, Mode::Shared { owner: OURS }, None)));
+    granted(&session.ask("a", asking(1, Mode::Shared { owner: OURS, reenters: false }, None)));
     assert!(is_held(&session.ask("a", asking(2, Mode::EXCLUSIVE, Some(waiter(1, false))))));
     ground.clock.pass(60_000);
     // A session that has put a reserve on the disk has something to write with its next grant.

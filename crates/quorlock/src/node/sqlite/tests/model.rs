@@ -31,7 +31,7 @@ fn mode() -> impl Strategy<Value = Mode> {
     prop_oneof![
         prop::option::of(owner()).prop_map(|writer| Mode::Exclusive { writer }),
         owner().prop_map(|owner| Mode::Reentrant { owner }),
-        owner().prop_map(|owner| Mode::Shared { owner }),
+        owner().prop_map(|owner| Mode::Shared { owner, reenters: false }),
         (1..4_u32, 0..4_u32).prop_map(|(permits, slot)| Mode::Slot { permits, slot }),
     ]
 }
