@@ -27,7 +27,7 @@ const ABOUT: &str = "`quorlock run` with its default ttl of 30 s on three Redis 
     wrapper is killed, its guard kills the command, sees that it is dead, connects to the nodes and releases the lock. For \
     comparison: a Kubernetes leader election takes over 15 s after its leader has died (its default `LeaseDuration`), \
     Hazelcast's `FencedLock` after 5 min (its default `session-time-to-live-seconds`), and a failover of Chubby's master \
-    took 14 s (Burrows, 2006, table 1). These figures also hold if the whole machine dies. A guard dies with its machine: then \
+    took 14 s (Burrows, 2006). These figures also hold if the whole machine dies. A guard dies with its machine: then \
     the ttl ends the lease.";
 
 pub(crate) fn planned() -> Vec<Planned> {
