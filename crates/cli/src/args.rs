@@ -63,7 +63,7 @@ Look after the locks
   history                who broke which, and why
 
 Look after the nodes
-  nodes                  how they are; init, ripen or reconfigure them
+  nodes                  how they are; init, reconfigure or wait for them
   doctor                 what is wrong with them, and what to do about it
   config                 every setting, and where it came from
 

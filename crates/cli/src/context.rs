@@ -58,6 +58,9 @@ impl Access {
         if let Some((user, password)) = &self.login {
             builder = builder.login(user, password);
         }
+        if let Some(folder) = state_folder() {
+            builder = builder.state_folder(folder);
+        }
         if self.trusts_restarts {
             builder = builder.danger_trust_restarts();
         }
@@ -193,44 +196,43 @@ fn one_too_many(nodes: usize) -> Option<String> {
 
 /// Which nodes do not vote, and why; without those in quarantine if they are told of already.
 fn away(nodes: &[(String, Option<Silence>)], knows_quarantines: bool) -> Option<String> {
-    let is_told = |why: &Silence| knows_quarantines && matches!(why, Silence::Quarantined(_));
+    let is_told = |why: &Silence| knows_quarantines && why.quarantine_left().is_some();
     let silent = nodes.iter().filter_map(|(node, trouble)| Some((node, trouble.as_ref().filter(|why| !is_told(why))?)));
     let silent: Vec<_> = silent.map(|(node, why)| format!("{node} {why}")).collect();
     let text = || format!("{} of {} nodes without a vote: {}", silent.len(), nodes.len(), silent.join("; "));
     (!silent.is_empty()).then(text)
 }
 
-/// What is going on where so many nodes are in quarantine that nobody gets a lock: most likely they are new.
+/// What is going on where so many nodes are in quarantine that nobody gets a lock.
 fn not_yet(nodes: &[(String, Option<Silence>)]) -> Option<String> {
     let majority = nodes.len() / 2 + 1;
     let voting = nodes.iter().filter(|(_, trouble)| trouble.is_none()).count();
-    let mut left: Vec<Duration> = nodes
-        .iter()
-        .filter_map(|(_, trouble)| match trouble {
-            Some(Silence::Quarantined(left)) => Some(*left),
-            _ => None,
-        })
-        .collect();
+    let mut left: Vec<Duration> = nodes.iter().filter_map(|(_, trouble)| trouble.as_ref()?.quarantine_left()).collect();
     left.sort_unstable();
     // As soon as those with the least time left make up a majority.
     let wait = left.get(majority.checked_sub(voting + 1)?)?;
-    Some(format!(
-        "{} of {} nodes are new, or lost their memory, and may vote in {}; \
-         if no lock can be outstanding: quorlock nodes init --yes",
-        left.len(),
-        nodes.len(),
-        show(*wait)
-    ))
+    let are_new = nodes.iter().all(|(_, trouble)| matches!(trouble, Some(Silence::Founding(_))));
+    let (why, advice) = if are_new {
+        ("are new", "if no lock can be outstanding: quorlock nodes init --yes")
+    } else {
+        ("lost their memory", "to wait for them: quorlock nodes wait")
+    };
+    Some(format!("{} of {} nodes {why}, and may vote in {}; {advice}", left.len(), nodes.len(), show(*wait)))
+}
+
+/// `$XDG_STATE_HOME/quorlock`, or below `~/.local/state`, if either is set.
+fn state_folder() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
+    Some(state?.join("quorlock"))
 }
 
 /// `$XDG_STATE_HOME/quorlock/locks.db`, or below `~/.local/state`.
 pub(crate) fn default_file() -> Result<PathBuf, Failure> {
-    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
-    let state = state.ok_or_else(|| {
+    let folder = state_folder().ok_or_else(|| {
         Failure::Config(
             "neither XDG_STATE_HOME nor HOME says where to keep locks: use --nodes sqlite:/some/path".into(),
         )
     })?;
-    Ok(state.join("quorlock/locks.db"))
+    Ok(folder.join("locks.db"))
 }

@@ -58,7 +58,7 @@ pub(crate) enum Failure {
     Lost(LostError),
     #[error("{0}")]
     NoQuorum(String),
-    #[error(transparent)]
+    #[error("{}", init(.0))]
     Init(#[from] InitError),
     #[error(transparent)]
     Reconfigure(#[from] ReconfigureError),
@@ -158,7 +158,9 @@ impl Failure {
                 | ReconfigureError::Mixed
                 | ReconfigureError::Minority { .. },
             ) => Exit::CONFIG,
-            Self::Held { .. } | Self::Break(BreakError::Other(_) | BreakError::NotHeld { .. }) => Exit::HELD,
+            Self::Held { .. }
+            | Self::Init(InitError::Leases { .. })
+            | Self::Break(BreakError::Other(_) | BreakError::NotHeld { .. }) => Exit::HELD,
             Self::Acquire(_)
             | Self::Init(_)
             | Self::Reconfigure(_)
@@ -185,6 +187,17 @@ fn connect(error: &ConnectError) -> String {
     }
 }
 
+/// What to do about leases that are in the way.
+fn init(error: &InitError) -> String {
+    match error {
+        InitError::Leases { .. } => format!(
+            "{error}\n  stop all users, and wait until their leases are over: quorlock list\n  \
+             to give up these leases, at the risk of two holders: --danger-discard-leases"
+        ),
+        _ => error.to_string(),
+    }
+}
+
 /// Who holds it, for how long, until when, and what to do.
 fn held(error: &HeldError, since: Option<Duration>) -> String {
     let name = &error.name;
@@ -197,9 +210,23 @@ fn held(error: &HeldError, since: Option<Duration>) -> String {
 
 /// Without a quorum, one line for each node.
 fn undecided(what: &str, tally: &Tally, silent_for: &[Option<Duration>]) -> String {
-    let mut lines = node_by_node(format!("{what}: {tally}"), tally, silent_for);
-    if tally.ballots.iter().all(|ballot| matches!(ballot, Ballot::Silent(Silence::Quarantined(_)))) {
+    let silent = |is: fn(&Silence) -> bool| {
+        tally.ballots.iter().filter(|ballot| matches!(ballot, Ballot::Silent(why) if is(why))).count()
+    };
+    let (nodes, away) = (tally.ballots.len(), silent(|why| matches!(why, Silence::Unreachable(_))));
+    let begin = if nodes - away < nodes / 2 + 1 {
+        let verb = if away == 1 { "is" } else { "are" };
+        format!("{what}: {away} of {nodes} nodes {verb} unreachable")
+    } else {
+        format!("{what}: {tally}")
+    };
+    let mut lines = node_by_node(begin, tally, silent_for);
+    if silent(|why| matches!(why, Silence::Founding(_))) == nodes {
         lines.push("  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init --yes".into());
+    } else if silent(|why| why.quarantine_left().is_some()) > 0 {
+        lines.push(
+            "  wait for the end of a quarantine: quorlock nodes wait    or run this again after that time".into(),
+        );
     }
     lines.join("\n")
 }

@@ -239,7 +239,7 @@ fn a_node_that_restarted_is_found_before_and_while_it_is_quarantined() {
     Report::of(&user, &nodes).finds(0, "ok persistence", &["appendfsync always", "quarantined after it all the same"]);
     servers[1].restart();
     let report = Report::of(&user, &nodes);
-    report.finds(0, "warning life", &["lost its memory", "quarantined for 66s", "nodes ripen"]);
+    report.finds(0, "warning life", &["lost its memory", "quarantined for 66s", "nodes wait"]);
     assert_eq!(report.node(1)["state"], "restarted");
     // Whoever uses the cluster meets it.
     eventually("the node to be met", || {
@@ -247,7 +247,7 @@ fn a_node_that_restarted_is_found_before_and_while_it_is_quarantined() {
         Report::of(&user, &nodes).node(1)["state"] == "quarantined"
     });
     let report = Report::of(&user, &nodes);
-    report.finds(0, "warning life", &["witnessed for", "more before it may vote"]);
+    report.finds(0, "warning life", &["lost its memory, and may vote in", "quorlock nodes wait"]);
     report.finds(0, "note life", &["restarted once"]);
     let left = report.node(1)["quarantine_left_ms"].as_u64().unwrap();
     assert!((1..=66_000).contains(&left), "{left}");

@@ -21,7 +21,7 @@ const COMMANDS: [&[&str]; 23] = [
     &["history"],
     &["nodes"],
     &["nodes", "init"],
-    &["nodes", "ripen"],
+    &["nodes", "wait"],
     &["nodes", "reconfigure"],
     &["doctor"],
     &["serve"],

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::pty::Pty;
 use common::{User, assert_fails, cluster, stderr, stdout};
-use quorlock_testkit::{Proxy, RedisServer, eventually};
+use quorlock_testkit::{Aof, Proxy, RedisServer, eventually};
 use serde_json::Value;
 
 /// Constants that can be waited for: a quarantine takes 1.1 s.
@@ -83,11 +83,11 @@ fn on_a_terminal_init_wants_the_word_typed() {
 }
 
 #[test]
-fn on_a_terminal_ripen_shows_the_time_go_by() {
+fn on_a_terminal_wait_shows_the_time_go_by() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
-    let ripen = user.quorlock(&[&["nodes", "ripen"], &SHORT[..], &["--nodes", &urls(&servers)]].concat());
-    let mut pty = Pty::spawn(&ripen);
+    let wait = user.quorlock(&[&["nodes", "wait"], &SHORT[..], &["--nodes", &urls(&servers)]].concat());
+    let mut pty = Pty::spawn(&wait);
     pty.shows("may vote in");
     assert!(pty.wait().success());
     pty.shows("3 nodes may vote");
@@ -119,24 +119,95 @@ fn a_brand_new_cluster_says_what_is_going_on_and_how_to_skip_it() {
 }
 
 #[test]
-fn ripen_witnesses_until_all_may_vote() {
+fn wait_waits_for_quarantines_and_for_nodes_that_are_away() {
     let user = User::new();
     let servers = RedisServer::start_many(5);
     let nodes = urls(&servers);
     let with = |command: &[&str]| user.run(&[command, &SHORT, &["--nodes", &nodes]].concat());
-    let ripened = with(&["nodes", "ripen"]);
-    assert!(ripened.status.success(), "{}", stderr(&ripened));
-    assert_eq!(stdout(&ripened), "5 nodes may vote\n");
-    assert!(stderr(&ripened).contains("may vote in"), "{}", stderr(&ripened));
-    let again = with(&["nodes", "ripen"]);
+    let waited = with(&["nodes", "wait"]);
+    assert!(waited.status.success(), "{}", stderr(&waited));
+    assert_eq!(stdout(&waited), "5 nodes may vote\n");
+    assert!(stderr(&waited).contains("may vote in"), "{}", stderr(&waited));
+    let again = with(&["nodes", "wait"]);
     assert_eq!((stdout(&again).as_str(), stderr(&again).as_str()), ("5 nodes may vote\n", ""), "nothing to wait for");
 
     servers[0].restart_empty();
     servers[1].kill();
-    let output = with(&["nodes", "ripen"]);
-    assert_fails(&output, 69, &format!("{}: unreachable", servers[1].url()));
-    let listed = json(&user, &[&["nodes", "--nodes", &nodes][..], &SHORT].concat());
-    assert_eq!(listed["nodes"][0]["state"], "voting", "{listed}");
+    let output = with(&["nodes", "wait", "--timeout", "500ms"]);
+    assert_fails(&output, 69, "of 5 nodes cannot vote after 500ms");
+    assert!(stderr(&output).contains(&format!("  {}: unreachable", servers[1].url())), "{}", stderr(&output));
+
+    let waits = [&["nodes", "wait"], &SHORT[..], &["--nodes", &nodes]].concat();
+    let mut waiting = user.quorlock(&waits).spawn().unwrap();
+    assert!(waiting.try_wait().unwrap().is_none(), "a node is away");
+    servers[1].restart_empty();
+    assert!(waiting.wait().unwrap().success(), "it is back, and its quarantine is over");
+}
+
+/// What cron does: short runs, now and then, and nothing else.
+#[test]
+fn short_runs_alone_get_restarted_nodes_back() {
+    let user = User::new();
+    let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
+    let nodes = urls(&servers);
+    // Long enough that no single run sees much of the quarantine.
+    let constants = ["--max-ttl", "5s", "--sigma", "1s", "--backstep", "1s"];
+    let with = |command: &[&str], rest: &[&str]| user.run(&[command, &constants, &["--nodes", &nodes], rest].concat());
+    assert!(with(&["nodes", "init", "--yes"], &[]).status.success());
+    servers[1..].iter().for_each(RedisServer::restart);
+    let (mut lefts, mut said) = (Vec::new(), String::new());
+    eventually("a run to get the lock", || {
+        let run = with(&["run", "cron", "-n", "--ttl", "4s", "--kill-grace", "100ms"], &["--", "true"]);
+        said = stderr(&run);
+        let listed = json(&user, &[&["nodes", "--nodes", &nodes][..], &constants].concat());
+        lefts.extend(listed["nodes"][1]["quarantine_left_ms"].as_u64());
+        assert!(run.status.success() || run.status.code() == Some(69), "{said}");
+        let advises = said.contains("quorlock nodes wait") && !said.contains("init");
+        assert!(run.status.success() || advises, "{said}");
+        run.status.success()
+    });
+    assert!(lefts.is_sorted_by(|before, after| before >= after), "the time left only shrinks: {lefts:?}");
+    assert!(lefts.len() > 1 && lefts.first() > lefts.last(), "the time left shrinks: {lefts:?}");
+    assert!(user.home.path().join("quorlock/quarantine").is_dir());
+}
+
+#[test]
+fn init_refuses_while_a_node_shows_a_lease() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let holder = user.hold(&["run", "nightly", "--nodes", &nodes]);
+    let init = ["nodes", "init", "--yes", "--nodes", &nodes];
+    let refused = user.run(&init);
+    assert_fails(&refused, 75, "\"nightly\"");
+    assert!(stderr(&refused).contains("--danger-discard-leases"), "{}", stderr(&refused));
+    drop(holder);
+    let init_works = || user.run(&init).status.success();
+    eventually("the lease to be over", init_works);
+
+    // One that cannot list its names may have any.
+    servers[2].command(&["ACL", "SETUSER", "default", "-scan"]);
+    let refused = user.run(&init);
+    assert_fails(&refused, 75, "names cannot be listed");
+    assert!(stderr(&refused).contains(&servers[2].url()), "{}", stderr(&refused));
+    assert!(user.run(&[&init[..], &["--danger-discard-leases"]].concat()).status.success());
+}
+
+#[test]
+fn with_two_of_three_nodes_unreachable_the_message_is_about_those_two() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    servers[1..].iter().for_each(RedisServer::kill);
+    let run = user.run(&["run", "job", "-n", "--nodes", &nodes, "--", "true"]);
+    assert_fails(&run, 69, "2 of 3 nodes are unreachable");
+    let doctor = user.run(&["doctor", "--nodes", &nodes]);
+    for said in [stderr(&run), stdout(&doctor), stderr(&doctor)] {
+        assert!(!said.contains("init") && !said.contains("unfit"), "{said}");
+    }
+    let said = stderr(&run);
+    assert!(said.contains(&format!("{}  waiting: 2 of 3 nodes", servers[0].url())), "{said}");
+    for server in &servers[1..] {
+        assert!(said.contains(&format!("{}  unreachable", server.url())), "{said}");
+    }
 }
 
 #[test]
@@ -149,14 +220,14 @@ fn reconfigure_changes_the_constants_after_a_quarantine() {
     assert_fails(&with(&["nodes", "reconfigure", "--yes"], &longer), 78, "no cluster yet");
     assert!(with(&["nodes", "init", "--yes"], &SHORT).status.success());
     assert_fails(&with(&["nodes", "reconfigure"], &longer), 64, "nodes reconfigure --yes");
-    assert_fails(&with(&["nodes", "ripen"], &longer), 78, "max_ttl of 2s");
+    assert_fails(&with(&["nodes", "wait"], &longer), 78, "max_ttl of 2s");
 
     let output = with(&["nodes", "reconfigure", "--yes"], &longer);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stdout(&output).contains("quorlock nodes ripen"), "{}", stdout(&output));
-    assert_fails(&with(&["nodes", "ripen"], &SHORT), 78, "max_ttl of 1s");
-    let ripened = with(&["nodes", "ripen"], &longer);
-    assert!(ripened.status.success(), "{}", stderr(&ripened));
+    assert!(stdout(&output).contains("quorlock nodes wait"), "{}", stdout(&output));
+    assert_fails(&with(&["nodes", "wait"], &SHORT), 78, "max_ttl of 1s");
+    let waited = with(&["nodes", "wait"], &longer);
+    assert!(waited.status.success(), "{}", stderr(&waited));
     let listed = json(&user, &[&["nodes", "--nodes", &nodes][..], &longer].concat());
     assert_eq!(listed["voting"], 3, "{listed}");
 }

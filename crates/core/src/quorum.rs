@@ -133,7 +133,7 @@ impl fmt::Display for Tally {
         let silent = |want: fn(&Silence) -> bool| {
             self.ballots.iter().filter(|b| matches!(b, Ballot::Silent(why) if want(why))).count()
         };
-        let quarantined = silent(|why| matches!(why, Silence::Quarantined(_)));
+        let quarantined = silent(|why| why.quarantine_left().is_some());
         let unheard = silent(|why| matches!(why, Silence::Unheard | Silence::CutOff));
         let counts = [
             (self.refused(), "refused"),

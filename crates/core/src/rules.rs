@@ -3,8 +3,10 @@
 /// A rule that a test may switch off, to see the check behind it go red.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// A node that lost its memory does not vote before `max_ttl` has been witnessed.
+    /// A node that lost its memory does not vote before `max_ttl` has passed.
     Quarantine,
+    /// A quarantined node keeps the highest claim of the time that has passed, and adds none.
+    HighestClaim,
     /// A release goes to all nodes, also to those that did not answer.
     ReleaseEverywhere,
     /// Validity counts from before the request was sent, not from the reply.
@@ -25,8 +27,9 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, with the name that selects it in tests.
-    pub const ALL: [(&'static str, Self); 9] = [
+    pub const ALL: [(&'static str, Self); 10] = [
         ("quarantine", Self::Quarantine),
+        ("highest-claim", Self::HighestClaim),
         ("release-everywhere", Self::ReleaseEverywhere),
         ("count-from-send", Self::CountFromSend),
         ("equal-fences", Self::EqualFences),

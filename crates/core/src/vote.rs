@@ -350,8 +350,12 @@ impl fmt::Display for Refusal {
 pub enum Silence {
     /// No connection, and why.
     Unreachable(String),
-    /// The node lost its memory and has to be witnessed for this much longer before it may vote.
+    /// The node lost its memory, and may vote when this much time has passed.
     Quarantined(Duration),
+    /// The node and its cluster are new, and it may vote when this much time has passed.
+    Founding(Duration),
+    /// The node can be reached, but cannot be used before others can, and why.
+    Waiting(String),
     /// The node cannot be used as it is set up.
     Unfit(String),
     /// The node's clock is this many microseconds away from the middle of all nodes.
@@ -370,11 +374,23 @@ pub enum Silence {
     Unheard,
 }
 
+impl Silence {
+    /// How much of a quarantine is left, if that is the reason.
+    pub fn quarantine_left(&self) -> Option<Duration> {
+        match self {
+            Self::Quarantined(left) | Self::Founding(left) => Some(*left),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable(why) => write!(f, "unreachable: {why}"),
-            Self::Quarantined(left) => write!(f, "quarantined: it lost its memory and may vote again in {left:.1?}"),
+            Self::Quarantined(left) => write!(f, "quarantined: it lost its memory and may vote in {left:.1?}"),
+            Self::Founding(left) => write!(f, "quarantined: it is new and may vote in {left:.1?}"),
+            Self::Waiting(why) => write!(f, "waiting: {why}"),
             Self::Unfit(why) => write!(f, "unfit: {why}"),
             Self::Skewed(micros) => write!(f, "skewed: its clock is {:+.1} s off", *micros as f64 / 1e6),
             Self::Late => f.write_str("silent: no answer by the node deadline"),

@@ -6,6 +6,7 @@ mod nodes;
 mod operate;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use crate::link::{LinkConfig, Outages};
 use crate::node::Node;
 use crate::node::memory::MemoryNodes;
 use crate::node::place::KeyTemplate;
+use crate::quarantine::Records;
 use contact::{first_contact, majority_contact};
 pub(crate) use nodes::not_a_process;
 
@@ -84,9 +86,11 @@ pub struct ClientBuilder {
     login: Option<(String, String)>,
     label: String,
     trust_restarts: bool,
+    discard_leases: bool,
     history: bool,
     outlived: bool,
     companions: Vec<u32>,
+    state_folder: Option<PathBuf>,
     rules: Rules,
     #[cfg(feature = "sim")]
     simulated: Option<usize>,
@@ -112,9 +116,11 @@ impl Default for ClientBuilder {
             login: None,
             label: String::new(),
             trust_restarts: false,
+            discard_leases: false,
             history: false,
             outlived: false,
             companions: Vec::new(),
+            state_folder: None,
             rules: Rules::default(),
             #[cfg(feature = "sim")]
             simulated: None,
@@ -260,12 +266,30 @@ impl ClientBuilder {
         self
     }
 
+    /// A folder of this host's own, in which clients leave what they know of quarantines: none unless set.
+    ///
+    /// A node that lost its memory votes again when clients have seen enough time pass. Without a folder, that is the time
+    /// while a client is connected. With one, the time between two short runs counts, too. It must not be shared with other
+    /// hosts, and may be lost at any time.
+    pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.state_folder = Some(folder.into());
+        self
+    }
+
     /// Lets nodes vote at once that have lost their memory.
     ///
     /// With three and more nodes this gives up mutual exclusion whenever a node restarts during a lease, and fences are
     /// not guaranteed to grow. A single node is always trusted: it has nobody to disagree with.
     pub fn danger_trust_restarts(mut self) -> Self {
         self.trust_restarts = true;
+        self
+    }
+
+    /// Lets [`init_cluster`](Self::init_cluster) go on although nodes show leases, or cannot list their names.
+    ///
+    /// Whoever holds such a lease may then share its lock with others.
+    pub fn danger_discard_leases(mut self) -> Self {
+        self.discard_leases = true;
         self
     }
 
@@ -346,6 +370,7 @@ impl ClientBuilder {
             leases: Arc::new(Leases::new()),
             traffic: Arc::default(),
             outages: Arc::new(Outages::new(settings.quorum, self.log_outages)),
+            records: Records::new(self.state_folder.as_deref()),
         };
         Ok(Client::new(Cluster::start(settings, nodes, &link)))
     }
@@ -401,6 +426,7 @@ impl ClientBuilder {
             holder,
             rules: self.rules,
             trusting: nodes == 1 || self.trust_restarts || !self.rules.hold(Rule::Quarantine),
+            discards_leases: self.discard_leases,
             history: self.history,
             embedded: self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("sqlite:")),
         };

@@ -397,7 +397,8 @@ impl Client {
     /// it. Returns when every node can vote.
     ///
     /// # Errors
-    /// [`InitError`] names the nodes that could not be reached. If any cannot be, none is changed.
+    /// [`InitError`] names the nodes that show a lease or cannot list their names, unless
+    /// [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set, and those that could not be reached. If any cannot be, none is changed.
     ///
     /// # Cancel safety
     /// Dropped half-way, some nodes may have been changed and others not: call it again.

@@ -61,6 +61,64 @@ impl Stopwatch {
         let passed = now.boot.saturating_sub(self.0.boot).min(now.raw.saturating_sub(self.0.raw));
         Duration::from_nanos(passed)
     }
+
+    /// The readings of both clocks when it was started, in nanoseconds.
+    pub(crate) fn started(self) -> (u64, u64) {
+        (self.0.boot, self.0.raw)
+    }
+
+    /// One that was started at these readings by another process with clocks of the same [`identity`]. `None` if a clock
+    /// says less now than it did then.
+    pub(crate) fn resume(boot: u64, raw: u64) -> Option<Self> {
+        let now = Reading::take();
+        (now.boot >= boot && now.raw >= raw).then_some(Self(Reading { boot, raw }))
+    }
+}
+
+/// Names the clocks of this process: two processes with the same name read the same clocks. `None` where that cannot be
+/// told.
+pub(crate) fn identity() -> Option<String> {
+    #[cfg(feature = "sim")]
+    if crate::sim::is_on() {
+        return Some("simulated".into());
+    }
+    #[cfg(target_os = "linux")]
+    return linux_identity();
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
+/// The boot, the time namespace, and the offsets of its clocks: a namespace's number is used again when it is gone.
+#[cfg(target_os = "linux")]
+fn linux_identity() -> Option<String> {
+    use std::fs::{read_link, read_to_string};
+    let boot = read_kernel_word("/proc/sys/kernel/random/boot_id")?;
+    let namespace = match read_link("/proc/self/ns/time") {
+        // A kernel without time namespaces.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "none".into(),
+        Err(_) => return None,
+        Ok(ours) => {
+            // The offsets are those of the namespace of children.
+            if read_link("/proc/self/ns/time_for_children").ok()? != ours {
+                return None;
+            }
+            let offsets = read_to_string("/proc/self/timens_offsets").ok()?;
+            let offsets = offsets.split_whitespace().collect::<Vec<_>>().join(",");
+            format!("{} {offsets}", ours.to_str()?)
+        }
+    };
+    Some(format!("{boot} {namespace}"))
+}
+
+/// The words of a file of the kernel's own, and not of one that was mounted over it: containers may have a boot id that
+/// outlives the boot.
+#[cfg(target_os = "linux")]
+fn read_kernel_word(path: &str) -> Option<String> {
+    const PROC_SUPER_MAGIC: u64 = 0x9fa0;
+    let file = std::fs::File::open(path).ok()?;
+    let kind = rustix::fs::fstatfs(&file).ok()?.f_type;
+    let text = std::io::read_to_string(file).ok().filter(|_| kind as u64 == PROC_SUPER_MAGIC)?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty() && !text.contains(char::is_whitespace))
 }
 
 const REANCHOR: Duration = Duration::from_secs(1);

@@ -51,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) rules: Rules,
     /// Whether nodes that lost their memory may vote at once.
     pub(crate) trusting: bool,
+    /// Whether leases that stand are no reason not to declare the cluster anew.
+    pub(crate) discards_leases: bool,
     /// Whether grants, releases and losses are written into the nodes' history.
     pub(crate) history: bool,
     /// Local files are slower than a network at its best, and never silent.

@@ -4,17 +4,26 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorlock_core::name::Name;
 use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Trust};
 use quorlock_core::ticket::Channel;
+use quorlock_core::vote::{Request, Vote};
 
 use crate::cluster::Settings;
 use crate::entropy;
 use crate::error::{InitError, ReconfigureError};
-use crate::node::{Node, Talk, Trouble};
+use crate::list::PAGES_MAX;
+use crate::node::place::{KeyTemplate, Place};
+use crate::node::{Letter, Node, Reply, Search, Talk, Trouble};
 use crate::runtime;
 
 /// How long each step may take on each node.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
+
+/// How many names of leases are shown for each node.
+const NAMES_SHOWN: usize = 5;
+/// How many names are inspected at a time.
+const INSPECTED_AT_ONCE: usize = 64;
 
 /// The nodes that failed, and why.
 #[derive(Default)]
@@ -60,17 +69,71 @@ impl From<Failed> for ReconfigureError {
     }
 }
 
-/// Makes the nodes one new cluster, ripe at once.
+/// Makes the nodes one new cluster that may vote at once.
 pub(crate) async fn init(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result<(), InitError> {
     let constants = settings.constants(format!("{:032x}", entropy::bits()));
     let mut sessions = open_all(nodes).await?;
+    if !settings.discards_leases {
+        refuse_leases(nodes, &mut sessions, &settings.template).await?;
+    }
     let errand = |identity| Errand::Init { identity, fresh: Epoch(entropy::bits()), constants: constants.clone() };
     Ok(tell_all(nodes, &mut sessions, errand).await?)
 }
 
+/// Refuses if any node shows a lease. A node that cannot list its names counts as having some.
+async fn refuse_leases(
+    nodes: &[Arc<dyn Node>],
+    sessions: &mut [Talk],
+    template: &KeyTemplate,
+) -> Result<(), InitError> {
+    let mut found = Vec::new();
+    for (node, session) in nodes.iter().zip(sessions) {
+        let what = match leases(session, template).await {
+            Ok(names) if names.is_empty() => continue,
+            Ok(names) => {
+                let shown = names.iter().take(NAMES_SHOWN).map(|name| format!("{:?}", name.as_str()));
+                let more = if names.len() > NAMES_SHOWN { ", and more" } else { "" };
+                format!("{}{more}", shown.collect::<Vec<_>>().join(", "))
+            }
+            Err(trouble) => format!("its names cannot be listed: {}", trouble.as_silence()),
+        };
+        found.push((node.title().to_owned(), what));
+    }
+    if found.is_empty() { Ok(()) } else { Err(InitError::Leases { found }) }
+}
+
+/// The names that are held on a node: all of them, or enough to show.
+async fn leases(session: &mut Talk, template: &KeyTemplate) -> Result<Vec<Name>, Trouble> {
+    let span = template.span("");
+    let (mut held, mut after) = (Vec::new(), String::new());
+    for _ in 0..PAGES_MAX {
+        let page = within(DEADLINE, session.search(Search { span: span.clone(), after })).await?;
+        let names = page.keys.iter().filter_map(|key| template.name_of(key));
+        let places: Vec<Arc<Place>> = names.filter_map(|name| template.place(&name).ok().map(Arc::new)).collect();
+        for places in places.chunks(INSPECTED_AT_ONCE) {
+            let letter = |place: &Arc<Place>| Letter { place: Arc::clone(place), request: Arc::new(Request::Inspect) };
+            let replies = within(DEADLINE, session.send(None, places.iter().map(letter).collect())).await?;
+            for (place, reply) in places.iter().zip(replies) {
+                match reply {
+                    Reply::Voted { vote: Vote::Report(report), .. } if report.held.is_none() => {}
+                    // Another program's data, under a name that could be a lock's.
+                    Reply::Failed(why) if why.contains("WRONGTYPE") => {}
+                    Reply::Failed(why) | Reply::Moved(why) => return Err(Trouble::Broken(why)),
+                    Reply::Voted { .. } => held.push(place.name.clone()),
+                }
+            }
+        }
+        match page.next {
+            Some(next) if held.len() <= NAMES_SHOWN => after = next,
+            _ => return Ok(held),
+        }
+    }
+    Err(Trouble::Unfit("it has too many keys to look through".into()))
+}
+
 /// Gives the nodes' cluster these constants. They vote again after a quarantine, unless they are trusted.
 ///
-/// Every node stops voting before the first one may begin to ripen: an old majority and a new one need not have a node in
+/// Every node stops voting before the first quarantine may end: an old majority and a new one need not have a node in
 /// common. If that fails half-way, those that were told stay suspended until it is said again.
 pub(crate) async fn reconfigure(
     nodes: &[Arc<dyn Node>],

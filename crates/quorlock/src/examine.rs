@@ -86,10 +86,8 @@ pub enum NodeState {
     Voting,
     /// It lost its memory.
     Quarantined {
-        /// How much longer it has to be witnessed.
+        /// How much of the quarantine is left, as far as the node knows.
         left: Duration,
-        /// Whether somebody was witnessing it just now.
-        witnessed: bool,
     },
     /// It restarted, or was wiped, and no client has met it since.
     Restarted,

@@ -52,6 +52,7 @@ mod lock;
 mod membership;
 mod node;
 mod owner;
+mod quarantine;
 mod recipe;
 mod reentrant;
 mod runtime;

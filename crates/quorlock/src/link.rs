@@ -35,6 +35,7 @@ use crate::entropy::SystemDice;
 use crate::leases::Leases;
 use crate::membership::Membership;
 use crate::node::{Answer, Inbox, Node, Trouble};
+use crate::quarantine::Records;
 use crate::runtime;
 use crate::stats::Traffic;
 use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex};
@@ -74,6 +75,8 @@ pub(crate) struct LinkConfig {
     pub(crate) traffic: Arc<Traffic>,
     /// What the log says about nodes that cannot vote.
     pub(crate) outages: Arc<Outages>,
+    /// What this host knows of quarantines.
+    pub(crate) records: Records,
 }
 
 /// How the first contact with a node went.
@@ -270,7 +273,7 @@ impl Link {
         };
         match self.shake_hands(&mut *session, &mut answers, membership).await {
             Ok(life) => {
-                tracing::debug!(node = %self.title, ripe = life.floor.is_some(), "connected");
+                tracing::debug!(node = %self.title, votes = life.floor.is_some(), "connected");
                 (self.serve(session, life, &mut answers).await, true)
             }
             Err(trouble) => (trouble, false),

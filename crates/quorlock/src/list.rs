@@ -25,7 +25,7 @@ pub const LIST_MAX: usize = 10_000;
 /// How many names a listing has at most, unless said otherwise.
 pub const LIST_DEFAULT: usize = 1_000;
 /// How many pages of a node are looked at: of a thousand keys each, whoever else's keys they are.
-const PAGES_MAX: usize = 1_000;
+pub(crate) const PAGES_MAX: usize = 1_000;
 /// How many names are inspected at a time.
 const INSPECTED_AT_ONCE: usize = 64;
 /// The least patience with a node that looks for keys.

@@ -136,12 +136,16 @@ impl Membership {
         }
         let members: Vec<&Member> = seen.nodes.iter().flatten().collect();
         if members.len() < self.quorum.nodes() {
-            return Admission::Wait(format!(
-                "its cluster is not known yet: {} of {} nodes have been seen, and no majority of them carries one name; \
-                 a new cluster starts when all nodes can be reached, or with `quorlock nodes init`",
-                members.len(),
-                self.quorum.nodes()
-            ));
+            let missing = self.titles.iter().zip(&seen.nodes).filter(|(_, member)| member.is_none());
+            let missing: Vec<&str> = missing.map(|(title, _)| title.as_str()).collect();
+            let (count, nodes) = (missing.len(), self.quorum.nodes());
+            let verb = if count == 1 { "has" } else { "have" };
+            let others = format!("{count} of {nodes} nodes {verb} not answered ({})", missing.join(", "));
+            return Admission::Wait(if members.len() < self.quorum.majority() {
+                format!("{others}; nothing to do on this one")
+            } else {
+                format!("{others}, and the others are not yet one cluster")
+            });
         }
         let mut runs: Vec<&str> = members.iter().map(|member| member.run.as_str()).collect();
         runs.sort_unstable();

@@ -159,7 +159,7 @@ impl Inbox {
     }
 }
 
-/// A ripe life of a node's memory, as seen in the handshake.
+/// A life of a node's memory that may vote, as seen in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
     pub(crate) epoch: Epoch,

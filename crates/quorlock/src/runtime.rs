@@ -17,6 +17,15 @@ pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(task);
 }
 
+/// Runs what may wait for a disk, where no task waits for it. `None` if the runtime shuts down.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    #[cfg(feature = "sim")]
+    if crate::sim::is_on() {
+        return Some(work());
+    }
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
 /// The current instant, by the clock of [`sleep_until`].
 pub(crate) fn now() -> Instant {
     #[cfg(feature = "sim")]

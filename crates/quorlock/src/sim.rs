@@ -64,6 +64,14 @@ pub trait World {
 
     /// The client has no use for the connection any more. What it has put on its way may still arrive.
     fn hang_up(&self, connection: u64);
+
+    /// What the running client's host has recorded of a node's quarantine.
+    fn recorded(&self, _epoch: Epoch) -> Option<String> {
+        None
+    }
+
+    /// Records it.
+    fn record(&self, _epoch: Epoch, _text: String) {}
 }
 
 /// What a client asks of a node.

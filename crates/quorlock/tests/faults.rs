@@ -38,7 +38,7 @@ async fn names_exactly(client: &Client, servers: &[RedisServer]) {
 /// Makes sure that a node which may vote has been watched for long enough before.
 fn was_quarantined(server: &RedisServer) {
     let life = life(server, "job").expect("it belongs to a cluster");
-    assert!(life.floor.is_some() && life.witnessed >= MAX_TTL, "{life:?}");
+    assert!(life.floor.is_some() && life.elapsed >= MAX_TTL, "{life:?}");
 }
 
 /// A fence of the lock that everyone here takes turns with.

@@ -4,11 +4,11 @@ mod common;
 mod scenarios;
 
 mod restart {
+    mod claims;
     mod founding;
     mod identity;
     mod membership;
     mod persistence;
     mod quarantine;
     mod reconfigure;
-    mod ripening;
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use quorlock::{Ballot, Holder, Silence, Tally};
+use quorlock::{Ballot, Holder, Tally};
 use serde::Serialize;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
@@ -268,7 +268,7 @@ impl Problem {
             vote: match ballot {
                 Ballot::Granted => "granted",
                 Ballot::Refused(_) => "refused",
-                Ballot::Silent(Silence::Quarantined(_)) => QUARANTINED,
+                Ballot::Silent(why) if why.quarantine_left().is_some() => QUARANTINED,
                 Ballot::Silent(_) => SILENT,
             },
             why: ballot.to_string(),

@@ -204,7 +204,7 @@ impl NodeView {
         let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let state = match &trouble {
             None => "voting",
-            Some(Silence::Quarantined(_)) => "quarantined",
+            Some(why) if why.quarantine_left().is_some() => "quarantined",
             Some(Silence::Unreachable(_)) => "unreachable",
             Some(Silence::Unfit(_)) => "unfit",
             Some(Silence::Skewed(_)) => "skewed",
@@ -214,10 +214,7 @@ impl NodeView {
             node,
             state,
             silent_ms: silent_for.map(millis),
-            quarantine_ms: match &trouble {
-                Some(Silence::Quarantined(left)) => Some(millis(*left)),
-                _ => None,
-            },
+            quarantine_ms: trouble.as_ref().and_then(Silence::quarantine_left).map(millis),
             skew_ms: skew_micros.map(|skew| skew / 1_000),
             p50_us: round_trips.map(|trips| micros(trips.p50)),
             p99_us: round_trips.map(|trips| micros(trips.p99)),

@@ -22,8 +22,8 @@ use beginnings::{
     crash_with_clients_off_the_clock, cut_off, flushed, handed_on, handed_on_with_mishaps, handed_over, old_snapshot,
     one_node_ahead, one_node_ahead_and_two_rivals, one_who_turns_away, plain_and_flushed, plainly_two,
     rates_at_their_limit, renewals_late, renewals_with_slow_answers, restless_holder, rolled_back,
-    second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers, two_addresses, two_everywhere,
-    two_losses, two_readers_and_a_writer, two_who_wait, two_witnesses, waiting_through_a_restart,
+    second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers, two_addresses, two_claimants,
+    two_everywhere, two_losses, two_readers_and_a_writer, two_who_wait, waiting_through_a_restart,
 };
 
 /// A rule, and the search that shows what it is for.
@@ -160,18 +160,18 @@ pub const ALL: &[Scenario] = &[
         rolled_back,
     ),
     scenario(
-        "witness",
-        "quarantine is witnessed by a client",
+        "claims",
+        "clients claim how much of a quarantine has passed",
         "a node's age is told by its uptime",
         Flaw::Uptime,
         crash_and_jump,
     ),
     scenario(
-        "one-witness",
-        "one witness at a time adds to the sum",
-        "everyone who watches adds",
-        Flaw::WitnessesTogether,
-        two_witnesses,
+        "highest-claim",
+        "the highest claim counts",
+        "claims are added",
+        Flaw::Core(Rule::HighestClaim),
+        two_claimants,
     ),
     scenario(
         "equal-fences",

@@ -31,8 +31,6 @@ pub enum Flaw {
     QuarantineShort,
     /// A node's age is told from its own wall clock.
     Uptime,
-    /// Every client that watches an unripe node adds to the sum.
-    WitnessesTogether,
     /// Connections outlive a restart, and nobody checks the epoch.
     HandshakeUntied,
     /// A server that was emptied carries out what was meant for its former life. Connections end with a restart.
@@ -205,8 +203,8 @@ pub struct Setup {
     pub only_fences: bool,
     /// By which clock votes lapse.
     pub expiry: Expiry,
-    /// Whether witnesses add up at every moment, and not only when it will be enough.
-    pub adds_often: bool,
+    /// Whether clients claim at every moment, and not only when the quarantine is over.
+    pub claims_often: bool,
     /// Whether the servers are alike, so that only one order of their first appearances has to be tried.
     pub alike: bool,
     /// Which rule is missing.
@@ -231,7 +229,7 @@ impl Setup {
             jump: 700_000,
             only_fences: false,
             expiry: Expiry::Steady,
-            adds_often: false,
+            claims_often: false,
             alike,
             flaw,
         }

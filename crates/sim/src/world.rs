@@ -56,7 +56,7 @@ pub enum Action {
     Notice(usize, usize),
     /// The client connects and shakes hands.
     Connect(usize, usize),
-    /// The client looks after a node that is not ripe.
+    /// The client claims that time has passed for a quarantined node.
     Watch(usize, usize),
     /// The holder lets go.
     Free(usize),
@@ -113,7 +113,7 @@ pub struct World {
 }
 
 impl World {
-    /// Everyone is connected to ripe nodes, and the first client asks.
+    /// Everyone is connected to nodes that vote, and the first client asks.
     pub fn new(setup: &Arc<Setup>) -> Self {
         Self::begin(setup, None)
     }
@@ -122,7 +122,7 @@ impl World {
         let mut world = Self {
             setup: Arc::clone(setup),
             now: 0,
-            servers: (0..setup.servers).map(|index| Shared::new(Server::ripe(setup, index))).collect(),
+            servers: (0..setup.servers).map(|index| Shared::new(Server::voting(setup, index))).collect(),
             clients: (0..setup.parties.len()).map(|index| Shared::new(Client::new(setup, index))).collect(),
             left: setup.budget,
             highest: None,
@@ -318,19 +318,20 @@ impl World {
             let moments = client.next_tick().into_iter().chain(client.end());
             due.extend(moments.map(|moment| when_client(party.ppm, moment)));
             for (link, behind) in client.links.iter().zip(&party.servers) {
-                let ripens = link.connection.as_ref().and_then(|connection| self.ripens(connection, *behind));
-                due.extend(ripens.map(|moment| when_client(party.ppm, moment)));
+                let ends = link.connection.as_ref().and_then(|connection| self.quarantine_ends(connection, *behind));
+                due.extend(ends.map(|moment| when_client(party.ppm, moment)));
             }
         }
         due.into_iter().filter(|at| *at > self.now && *at <= setup.horizon * 1_000).min()
     }
 
-    /// When this connection will have witnessed enough, if nobody else helps.
-    fn ripens(&self, connection: &Connection, server: usize) -> Option<Moment> {
+    /// When this connection can claim that the quarantine is over.
+    fn quarantine_ends(&self, connection: &Connection, server: usize) -> Option<Moment> {
         let life = self.servers[server].memory.life.as_ref()?;
-        let left = life.quarantine_micros.saturating_sub(life.witnessed_micros);
-        let is_pending = !connection.is_ripe && !connection.is_dead;
-        Some(connection.since.filter(|_| is_pending)? + std::time::Duration::from_micros(left))
+        let is_pending = !connection.is_voting && !connection.is_dead;
+        let seen = connection.seen.filter(|_| is_pending)?;
+        let left = life.quarantine_micros.saturating_sub(seen.elapsed_micros);
+        Some(seen.at + std::time::Duration::from_micros(left))
     }
 
     fn pass(&mut self) {

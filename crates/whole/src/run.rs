@@ -90,7 +90,7 @@ fn server(plan: &Plan, index: usize, node: &NodePlan, options: Options) -> Serve
     let says = EPOCH.saturating_add_signed(node.ahead * 1_000);
     let mut server = Server::new(index, Clock::new(says, node.ppm));
     if !plan.is_blank {
-        server.ripen(plan.constants());
+        server.let_vote(plan.constants());
         for (at, ahead) in node.fences.iter().enumerate() {
             if let Some(ahead) = ahead {
                 server.remember(format!("quorlock:{}", name(at)), *ahead);
@@ -98,6 +98,7 @@ fn server(plan: &Plan, index: usize, node: &NodePlan, options: Options) -> Serve
         }
     }
     server.raises_any(options.without == Some(Rule::RaiseOwnVotes));
+    server.adds_claims(options.without == Some(Rule::HighestClaim));
     server
 }
 

@@ -14,6 +14,7 @@ use std::task::Waker;
 
 use quorlock::sim::{self, Ear, Question, Said, Task};
 use quorlock_core::name::LeaseId;
+use quorlock_core::node::Epoch;
 use quorlock_core::retry::Dice;
 use quorlock_core::ticket::{Channel, Waiter};
 
@@ -85,6 +86,8 @@ pub(crate) struct Client {
     channels: Vec<Channel>,
     /// How many of the tasks that its users have begun are not done.
     pub(crate) busy: usize,
+    /// What its host has recorded of quarantines, for later connections.
+    records: BTreeMap<u128, String>,
 }
 
 impl Client {
@@ -204,6 +207,7 @@ impl State {
             mail: VecDeque::new(),
             channels: Vec::new(),
             busy: 0,
+            records: BTreeMap::new(),
         });
         self.ways.push(vec![Way::default(); self.servers.len()]);
         self.clients.len() - 1
@@ -375,6 +379,17 @@ impl sim::World for World {
 
     fn hang_up(&self, connection: u64) {
         self.state.borrow_mut().hang_up(connection as usize);
+    }
+
+    fn recorded(&self, epoch: Epoch) -> Option<String> {
+        let state = self.state.borrow();
+        state.clients[state.running].records.get(&epoch.0).cloned()
+    }
+
+    fn record(&self, epoch: Epoch, text: String) {
+        let mut state = self.state.borrow_mut();
+        let running = state.running;
+        state.clients[running].records.insert(epoch.0, text);
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod init;
 mod reconfigure;
-mod ripen;
+mod wait;
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::output::Paint;
 use crate::table::Table;
 
-/// Show the nodes, declare a new cluster, witness a quarantine or change a cluster's constants.
+/// Show the nodes, declare a new cluster, wait until all nodes can vote, or change a cluster's constants.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit codes:
@@ -32,15 +32,28 @@ pub(crate) struct NodesArgs {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Declare that no lock can be outstanding: the nodes become one new cluster and may vote at once.
+    ///
+    /// It refuses while a node shows a lease, or cannot list its names.
     #[command(after_help = "Example:\n  quorlock nodes init --nodes redis://a,redis://b,redis://c")]
     Init {
         /// Yes, no lock can be outstanding on these nodes.
         #[arg(long)]
         yes: bool,
+        /// Go on although there are leases: their holders may then share their locks with others.
+        #[arg(long)]
+        danger_discard_leases: bool,
     },
-    /// Witness nodes that are new, or have lost their memory, until they may vote.
-    #[command(after_help = "Example:\n  quorlock nodes ripen")]
-    Ripen,
+    /// Wait until every node can vote: those in quarantine, and those that are loading or unreachable.
+    #[command(after_help = "Exit codes:
+  0 all nodes can vote   69 some cannot, and the time is over   77 access denied   78 configuration
+
+Example:
+  quorlock nodes wait --timeout 5m")]
+    Wait {
+        /// Wait at most this long.
+        #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse_duration, default_value = "10m")]
+        timeout: Duration,
+    },
     /// Change what everyone who uses the cluster has to agree on: to --max-ttl, --sigma and --nodes, as given here.
     ///
     /// Leases that are held are not renewed any more, and the nodes vote again after a quarantine of the longer max-ttl.
@@ -57,8 +70,8 @@ enum Action {
 pub(crate) async fn nodes(context: &Context, args: &NodesArgs) -> crate::Outcome {
     match args.action {
         None => list(context).await,
-        Some(Action::Init { yes }) => init::init(context, yes).await,
-        Some(Action::Ripen) => ripen::ripen(context).await,
+        Some(Action::Init { yes, danger_discard_leases }) => init::init(context, yes, danger_discard_leases).await,
+        Some(Action::Wait { timeout }) => wait::wait(context, timeout).await,
         Some(Action::Reconfigure { yes }) => reconfigure::reconfigure(context, yes).await,
     }
 }

@@ -41,7 +41,7 @@ impl From<Refusal> for Answer {
 
 /// Carries out a request, atomically, and votes.
 ///
-/// `epoch` is the life of the node that the client shook hands with: unless it is still this one, and ripe, the node has
+/// `epoch` is the life of the node that the client shook hands with: unless it is still this one, and may vote, the node has
 /// nothing to say. Releases are exempt, since taking back a vote is right in any life, and so is a look.
 pub fn apply(life: &Incarnation, record: &mut Record, request: &Request, epoch: Epoch, now: NodeTime) -> Answer {
     record.lapse(now);

@@ -6,9 +6,6 @@ use core::time::Duration;
 use crate::fence::Fence;
 use crate::node::NodeTime;
 
-/// A witness that has not added anything for this long has to let another take over.
-pub const WITNESS_STILL: Duration = Duration::from_secs(2);
-
 /// Names one life of a node's memory: 128 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(pub u128);
@@ -51,8 +48,7 @@ pub struct Constants {
     pub sigma_micros: u64,
 }
 
-/// How long a node of this cluster has to be witnessed after it lost its memory: the longest ttl and a tenth, for clocks
-/// that run fast.
+/// The length of the quarantine of a node that lost its memory: the longest ttl and a tenth, for clocks that run fast.
 pub fn quarantine_micros(constants: &Constants) -> u64 {
     constants.max_ttl_millis.saturating_mul(1_100)
 }
@@ -64,16 +60,14 @@ pub struct Incarnation {
     pub identity: Identity,
     /// This life; `None` when something wiped it.
     pub epoch: Option<Epoch>,
-    /// Set when ripe: below it this node hands out no fence.
+    /// The number at or below which this node grants no fence; `None` while the node is quarantined.
     pub floor: Option<Fence>,
-    /// How long it has to be witnessed until it is ripe.
+    /// The length of the quarantine.
     pub quarantine_micros: u64,
-    /// An operator has begun to change the cluster's constants: it does not ripen before that is done.
+    /// An operator has begun to change the cluster's constants: the quarantine does not end before that is done.
     pub suspended: bool,
-    /// How much of the quarantine has been witnessed.
-    pub witnessed_micros: u64,
-    /// Who is the witness, and when it was last heard, by the node's wall clock.
-    pub witness: Option<(u128, u64)>,
+    /// How much of the quarantine has surely passed: the highest claim so far.
+    pub elapsed_micros: u64,
     /// The cluster's constants.
     pub constants: Constants,
     /// The runs of all nodes at the cluster's founding, sorted and joined by commas.
@@ -85,7 +79,7 @@ pub struct Incarnation {
 /// What a node that comes back may do at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Nothing: it is quarantined until it has been witnessed.
+    /// Nothing: it is quarantined.
     Quarantine,
     /// Vote, with fences from this far behind (negative) or ahead of its clock, in microseconds.
     Vote {
@@ -112,28 +106,18 @@ pub enum Errand {
         /// What a new life may do.
         trust: Trust,
     },
-    /// I would count how long this epoch stands.
-    Witness {
+    /// Claims that this much of the quarantine has passed, and ends the quarantine when that is all of it.
+    ///
+    /// A client that read `elapsed_micros` in a reply may claim that number plus the time from the receipt of the reply
+    /// to the sending of the claim. Such a claim is true by itself, so it does not matter who else claims, in which order
+    /// claims arrive, or how often.
+    Claim {
         /// The epoch.
         epoch: Epoch,
-        /// A fresh random number for each connection, so that a stray [`Errand::Add`] of an old one is refused.
-        witness: u128,
+        /// The time that has passed since the epoch began, at least.
+        elapsed_micros: u64,
     },
-    /// It stood for this long, from the receipt of the last reply to the sending of this.
-    Add {
-        /// The epoch.
-        epoch: Epoch,
-        /// Who counted.
-        witness: u128,
-        /// How long, on the witness's clock.
-        micros: u64,
-    },
-    /// It has stood long enough: vote again.
-    Ripen {
-        /// The epoch.
-        epoch: Epoch,
-    },
-    /// An operator's word that no lock can be outstanding: a new epoch, ripe at once.
+    /// An operator's word that no lock can be outstanding: a new epoch that may vote at once.
     Init {
         /// The server's identity, as the client read it.
         identity: Identity,
@@ -152,7 +136,7 @@ pub enum Errand {
         constants: Constants,
         /// What the new epoch may do. Whatever votes stand are kept.
         trust: Trust,
-        /// Not to ripen before this is said again without: some nodes may still know the old constants.
+        /// Do not end the quarantine before this is said again without: some nodes may still know the old constants.
         suspend: bool,
     },
 }
@@ -208,30 +192,15 @@ pub fn attend(life: &mut Option<Incarnation>, errand: &Errand, now: NodeTime) ->
             *life = Some(begin(identity, *fresh, constants, floor));
             true
         }
-        (Errand::Witness { epoch, witness }, Some(life)) if life.is_unripe(*epoch) => {
-            let still = |seen: u64| u128::from(now.wall_micros.abs_diff(seen)) >= WITNESS_STILL.as_micros();
-            let free = life.witness.is_none_or(|(who, seen)| who == *witness || still(seen));
-            if free {
-                life.witness = Some((*witness, now.wall_micros));
-            }
-            free
-        }
-        (Errand::Add { epoch, witness, micros }, Some(life)) if life.is_unripe(*epoch) => {
-            let is_mine = life.witness.is_some_and(|(who, _)| who == *witness);
-            if is_mine {
-                life.witness = Some((*witness, now.wall_micros));
-                life.witnessed_micros = life.witnessed_micros.saturating_add(*micros);
-            }
-            is_mine
-        }
-        (Errand::Ripen { epoch }, Some(life)) if life.is_unripe(*epoch) => {
-            let enough = !life.suspended && life.witnessed_micros >= life.quarantine_micros;
-            if enough {
+        (Errand::Claim { epoch, elapsed_micros }, Some(life)) if life.is_quarantined(*epoch) => {
+            // Never the sum: two clients that watched the same minute have seen one minute.
+            life.elapsed_micros = life.elapsed_micros.max(*elapsed_micros);
+            if !life.suspended && life.elapsed_micros >= life.quarantine_micros {
                 life.floor = Some(Fence::new(now.wall_micros.saturating_sub(life.constants.sigma_micros)));
             }
-            enough
+            true
         }
-        (Errand::Witness { .. } | Errand::Add { .. } | Errand::Ripen { .. }, _) => false,
+        (Errand::Claim { .. }, _) => false,
     };
     Standing { accepted, life: life.clone(), at_micros: now.wall_micros }
 }
@@ -242,7 +211,17 @@ impl Incarnation {
         self.epoch.is_none() || self.identity.is_replaced_by(now)
     }
 
-    fn is_unripe(&self, epoch: Epoch) -> bool {
+    /// How much of the quarantine is left, as far as the node knows.
+    pub fn quarantine_left(&self) -> Duration {
+        Duration::from_micros(self.quarantine_micros.saturating_sub(self.elapsed_micros))
+    }
+
+    /// Whether this is the first life of a cluster that was founded by its first client: no lease can be older than it.
+    pub fn is_founding(&self) -> bool {
+        self.restarts == 0 && !self.founders.is_empty()
+    }
+
+    fn is_quarantined(&self, epoch: Epoch) -> bool {
         self.epoch == Some(epoch) && self.floor.is_none()
     }
 }
@@ -274,8 +253,7 @@ fn begin(identity: &Identity, epoch: Epoch, constants: &Constants, floor: Option
         floor,
         quarantine_micros: quarantine_micros(constants),
         suspended: false,
-        witnessed_micros: 0,
-        witness: None,
+        elapsed_micros: 0,
         constants: constants.clone(),
         founders: String::new(),
         restarts: 0,

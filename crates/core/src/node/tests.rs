@@ -39,15 +39,14 @@ fn constants() -> Constants {
     Constants { cluster: "c1".into(), nodes: 3, max_ttl_millis: 60_000, sigma_micros: SIGMA }
 }
 
-fn ripe(floor: u64) -> Incarnation {
+fn voting(floor: u64) -> Incarnation {
     Incarnation {
         identity: Identity::of_run("run1"),
         epoch: Some(EPOCH),
         floor: Some(Fence::new(floor)),
         quarantine_micros: 66_000_000,
         suspended: false,
-        witnessed_micros: 0,
-        witness: None,
+        elapsed_micros: 0,
         constants: constants(),
         founders: String::new(),
         restarts: 0,
@@ -62,7 +61,7 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        Self { life: ripe(0), record: Record::default() }
+        Self { life: voting(0), record: Record::default() }
     }
 
     /// A node on which `A` has a vote for a second, with the clock as its fence.
@@ -198,7 +197,7 @@ fn a_grant_is_noted_with_fence_holder_and_ends() {
 #[test]
 fn where_nothing_is_stored_clock_and_floor_count() {
     assert_eq!(Node::new().ask(T, &acquire(A, 5)), granted(CLOCK - SIGMA));
-    let floored = || Node { life: ripe(CLOCK + 3), ..Node::new() };
+    let floored = || Node { life: voting(CLOCK + 3), ..Node::new() };
     assert_eq!(floored().ask(T, &acquire(A, CLOCK)), granted(CLOCK + 3));
     assert_eq!(floored().ask(T, &acquire(A, CLOCK + 4)), granted(CLOCK + 4));
 }
@@ -215,7 +214,7 @@ fn where_a_fence_is_stored_the_next_one_follows_and_the_clock_is_left_out() {
 
 #[test]
 fn the_floor_lifts_a_stale_fence() {
-    let mut node = Node { life: ripe(900), ..Node::freed(50) };
+    let mut node = Node { life: voting(900), ..Node::freed(50) };
     assert_eq!(node.ask(T, &acquire(B, 5)), granted(900));
 }
 
@@ -282,11 +281,11 @@ fn a_proposal_is_at_most_sigma_or_one_fence_ahead() {
 }
 
 #[test]
-fn another_life_or_an_unripe_one_does_not_vote() {
+fn another_life_or_a_quarantined_one_does_not_vote() {
     for life in [
-        Incarnation { epoch: Some(Epoch(2)), ..ripe(0) },
-        Incarnation { epoch: None, ..ripe(0) },
-        Incarnation { floor: None, ..ripe(0) },
+        Incarnation { epoch: Some(Epoch(2)), ..voting(0) },
+        Incarnation { epoch: None, ..voting(0) },
+        Incarnation { floor: None, ..voting(0) },
     ] {
         let mut node = Node { life, ..Node::voted() };
         let before = node.record.clone();
@@ -301,7 +300,7 @@ fn another_life_or_an_unripe_one_does_not_vote() {
         assert_eq!(node.ask(T, &bury(A, 500)), granted(0), "taking back is right in any life");
         assert_eq!((node.vote(), node.record.tombstone), (None, Some(T + 500)));
     }
-    let mut node = Node { life: Incarnation { floor: None, ..ripe(0) }, ..Node::voted() };
+    let mut node = Node { life: Incarnation { floor: None, ..voting(0) }, ..Node::voted() };
     assert_eq!(node.ask(T, &Request::PlainRelease { attempt: A }), granted(0));
 }
 

@@ -19,7 +19,8 @@ impl ClientBuilder {
     /// were before, they become one new cluster and may vote at once.
     ///
     /// # Errors
-    /// [`InitError`] names the nodes that cannot be used. If any cannot be, none is changed.
+    /// [`InitError`] names the nodes that show a lease or cannot list their names, unless
+    /// [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set, and those that cannot be used. If any cannot be, none is changed.
     ///
     /// # Cancel safety
     /// Dropped half-way, some nodes may have been changed and others not: call it again.

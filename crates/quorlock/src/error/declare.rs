@@ -17,6 +17,12 @@ pub enum InitError {
         /// In the server's words.
         why: String,
     },
+    /// Leases are outstanding, or may be: some nodes show leases, or cannot list their names. Nothing was changed.
+    #[error("leases are outstanding, or may be: {}", list(found))]
+    Leases {
+        /// Each such node, and what it shows.
+        found: Vec<(String, String)>,
+    },
     /// Some nodes cannot be used. Nothing was changed, unless they failed after all of them had answered.
     #[error("not all nodes can be used: {}", list(failed))]
     Failed {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_core::node::{Identity, Incarnation, WITNESS_STILL};
+use quorlock_core::node::{Identity, Incarnation};
 
 use super::finding::{Finding, Topic};
 use super::{Measure, NodeState, Patient, Rate, spell};
@@ -99,15 +99,14 @@ fn state(exam: &Exam) -> NodeState {
         (Some(Trouble::Unreachable(why) | Trouble::Broken(why)), _) => NodeState::Unreachable(why.clone()),
         (Some(Trouble::Denied(why)), _) => NodeState::Denied(why.clone()),
         (Some(Trouble::Unfit(why)), _) => NodeState::Unfit(why.clone()),
-        (None, Some(standing)) => standing
-            .life
-            .as_ref()
-            .map_or(NodeState::Blank, |life| living(life, exam.identity.as_ref(), standing.at_micros)),
+        (None, Some(standing)) => {
+            standing.life.as_ref().map_or(NodeState::Blank, |life| living(life, exam.identity.as_ref()))
+        }
         (None, None) => NodeState::Blank,
     }
 }
 
-fn living(life: &Incarnation, identity: Option<&Identity>, now_micros: u64) -> NodeState {
+fn living(life: &Incarnation, identity: Option<&Identity>) -> NodeState {
     if life.suspended {
         NodeState::Suspended
     } else if life.epoch.is_none() || identity.is_some_and(|identity| life.is_replaced_by(identity)) {
@@ -115,9 +114,7 @@ fn living(life: &Incarnation, identity: Option<&Identity>, now_micros: u64) -> N
     } else if life.floor.is_some() {
         NodeState::Voting
     } else {
-        let left = Duration::from_micros(life.quarantine_micros.saturating_sub(life.witnessed_micros));
-        let still = |seen: u64| u128::from(now_micros.abs_diff(seen)) >= WITNESS_STILL.as_micros();
-        NodeState::Quarantined { left, witnessed: life.witness.is_some_and(|(_, seen)| !still(seen)) }
+        NodeState::Quarantined { left: life.quarantine_left() }
     }
 }
 
@@ -332,15 +329,17 @@ fn file(facts: &FileFacts, in_trouble: bool, findings: &mut Vec<Finding>) {
 
 fn life(exam: &Exam, state: &NodeState, measure: &Measure, findings: &mut Vec<Finding>) {
     match state {
-        NodeState::Quarantined { left, witnessed } => {
-            let (left, by) = (spell(*left), if *witnessed { "is being" } else { "has to be" });
-            findings.push(
-                Finding::warning(
-                    Topic::Life,
-                    format!("it lost its memory, or is new, and {by} witnessed for {left} more before it may vote"),
+        NodeState::Quarantined { left } => {
+            let life = exam.standing.as_ref().and_then(|standing| standing.life.as_ref());
+            let left = spell(*left);
+            findings.push(if life.is_some_and(Incarnation::is_founding) {
+                Finding::warning(Topic::Life, format!("it is new, and may vote in {left}")).advise(
+                    "wait for it: quorlock nodes wait; or, if no lock can be outstanding anywhere, quorlock nodes init",
                 )
-                .advise("quorlock nodes ripen; or, if no lock can be outstanding anywhere, quorlock nodes init"),
-            );
+            } else {
+                Finding::warning(Topic::Life, format!("it lost its memory, and may vote in {left}"))
+                    .advise("wait for it: quorlock nodes wait")
+            });
         }
         NodeState::Restarted if measure.is_single() => {
             findings.push(Finding::note(Topic::Life, "it restarted: the next client that comes makes it vote again"));
@@ -350,7 +349,7 @@ fn life(exam: &Exam, state: &NodeState, measure: &Measure, findings: &mut Vec<Fi
                 Topic::Life,
                 format!("it lost its memory: from the next contact on it is quarantined for {}", quarantine(measure)),
             )
-            .advise("quorlock nodes ripen"),
+            .advise("wait for it: quorlock nodes wait"),
         ),
         NodeState::Suspended => findings.push(
             Finding::wrong(

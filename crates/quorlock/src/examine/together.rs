@@ -159,6 +159,8 @@ fn newcomers(patients: &mut [Patient], measure: &Measure, findings: &mut Vec<Fin
     let quarantine = spell(Duration::from_micros(quarantine_micros(&measure.constants)));
     let members = patients.iter().filter(|patient| patient.life().is_some()).count();
     let majority = measure.constants.nodes / 2 + 1;
+    let is_away = |patient: &&Patient| matches!(patient.state, NodeState::Unreachable(_));
+    let away: Vec<String> = patients.iter().filter(is_away).map(|patient| patient.title.clone()).collect();
     let blank: Vec<&mut Patient> = patients
         .iter_mut()
         .filter(|patient| patient.state == NodeState::Blank && patient.exam.file.is_none())
@@ -177,7 +179,10 @@ fn newcomers(patients: &mut [Patient], measure: &Measure, findings: &mut Vec<Fin
     for patient in blank {
         patient.findings.push(if members >= majority {
             let text = format!("it is blank: with the next contact it is taken in, and votes {quarantine} later");
-            Finding::warning(Topic::Life, text).advise("quorlock nodes ripen")
+            Finding::warning(Topic::Life, text).advise("wait for it: quorlock nodes wait")
+        } else if !away.is_empty() {
+            let text = format!("it is blank, and joins the cluster when {} can be reached", away.join(" and "));
+            Finding::warning(Topic::Life, text).advise("bring the other nodes back first")
         } else {
             let text = "it is blank, and no majority of the nodes knows the cluster: it is not taken in by itself";
             Finding::wrong(Topic::Life, text)

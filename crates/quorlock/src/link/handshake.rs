@@ -9,6 +9,7 @@ use super::outbox::State;
 use super::vigil::lost_memory;
 use crate::membership::{Admission, Membership};
 use crate::node::{Answer, Session, Trouble};
+use crate::quarantine::Sighting;
 use crate::{clock, entropy, runtime};
 use quorlock_core::vote::Silence;
 use tokio::sync::mpsc;
@@ -17,7 +18,8 @@ const SUSPENDED: &str = "a change of the cluster's constants was begun and not f
                          reconfigure` once more";
 
 impl Link {
-    /// Looks, waits for admission, says hello. What comes back is one life of the node's memory, ripe or not.
+    /// Looks, waits for admission, says hello. What comes back is one life of the node's memory, quarantined
+    /// or not.
     pub(super) async fn shake_hands(
         &self,
         session: &mut dyn Session,
@@ -31,7 +33,7 @@ impl Link {
             match membership.admit(self.node) {
                 Admission::Refused(why) => return Err(Trouble::Unfit(why)),
                 Admission::Wait(why) => {
-                    self.set_state(State::Down(Silence::Unfit(why.clone())));
+                    self.set_state(State::Down(Silence::Waiting(why.clone())));
                     if self.outbox().closing {
                         return Err(Trouble::Broken("the client was closed".into()));
                     }
@@ -40,7 +42,7 @@ impl Link {
                         biased;
                         () = changed => {}
                         () = self.wake.notified() => {}
-                        () = runtime::sleep(self.config.heartbeat) => self.note_outage(Silence::Unfit(why)),
+                        () = runtime::sleep(self.config.heartbeat) => self.note_outage(Silence::Waiting(why)),
                     }
                 }
                 Admission::Hello { constants, founders } => {
@@ -56,13 +58,36 @@ impl Link {
                     self.settled_doubts.store(doubts, Ordering::Release);
                     match life {
                         Some(life) if accepted && life.suspended => return Err(Trouble::Unfit(SUSPENDED.into())),
-                        Some(life) if accepted => return Ok(life),
+                        Some(life) if accepted => return self.resume_quarantine(session, answers, life).await,
                         // Somebody else was quicker, with another name: look again.
                         _ => runtime::sleep(super::BACKOFF_MIN).await,
                     }
                 }
             }
         }
+    }
+
+    /// Claims the time that this host has recorded of a quarantine, or begins the record.
+    async fn resume_quarantine(
+        &self,
+        session: &mut dyn Session,
+        answers: &mut mpsc::UnboundedReceiver<Answer>,
+        life: Incarnation,
+    ) -> Result<Incarnation, Trouble> {
+        let Some(epoch) = life.epoch.filter(|_| life.floor.is_none()) else { return Ok(life) };
+        let (seen, records) = (Sighting::new(life.elapsed_micros), self.config.records.clone());
+        let resumed = runtime::blocking(move || records.resume(epoch, seen));
+        // A disk that hangs must not keep the node from being used.
+        let in_time = runtime::timeout(self.config.handshake_deadline, resumed).await;
+        let Some(recorded) = in_time.ok().flatten().flatten() else { return Ok(life) };
+        let elapsed_micros = recorded.claim().min(life.quarantine_micros);
+        let (standing, identity) = self.errand(session, answers, Errand::Claim { epoch, elapsed_micros }).await?;
+        let is_same = |life: &Incarnation| life.epoch == Some(epoch) && !life.is_replaced_by(&identity);
+        let life = standing.life.filter(is_same).ok_or_else(lost_memory)?;
+        if life.floor.is_some() {
+            self.out_of_quarantine(epoch);
+        }
+        Ok(life)
     }
 
     async fn errand(

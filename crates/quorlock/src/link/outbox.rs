@@ -46,7 +46,7 @@ pub(crate) struct Outbox {
 pub(crate) enum State {
     /// Not now, and why.
     Down(Silence),
-    /// The connection has shaken hands with a ripe node.
+    /// The connection has shaken hands with a node that may vote.
     Up(Life),
 }
 

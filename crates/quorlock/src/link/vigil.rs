@@ -1,27 +1,27 @@
-//! Watching over a node's memory: the heartbeat of a ripe node, and the witness of one that is not.
+//! The watch over a node's memory: the heartbeat of a node that votes, and the claims that end a quarantine.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Standing};
 use quorlock_core::retry::Dice;
-use quorlock_core::vote::Silence;
 
 use super::Link;
 use super::outbox::State;
-use crate::clock::{self, Stopwatch};
-use crate::entropy::{self, SystemDice};
+use crate::clock;
+use crate::entropy::SystemDice;
 use crate::node::{Life, Trouble};
+use crate::quarantine::{self, Sighting};
 use crate::runtime::{self, Instant};
 
-/// How often a witness adds up, at most and at least.
+/// How often claims are sent, at most and at least.
 const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// The watch over the memory behind one connection.
 pub(super) struct Watch {
     epoch: Epoch,
-    /// While the node is not ripe.
-    vigil: Option<Vigil>,
+    /// While the node is quarantined.
+    quarantine: Option<Quarantine>,
     /// When the errand that is under way was sent.
     under_way: Option<Instant>,
     /// When to send the next one.
@@ -30,12 +30,10 @@ pub(super) struct Watch {
     doubts: u64,
 }
 
-/// One connection's part in witnessing an unripe node.
-struct Vigil {
-    /// Fresh for each connection: what an old one still had under way must not count.
-    witness: u128,
-    /// Runs since the last accepted word, while this connection is the witness.
-    since: Option<Stopwatch>,
+/// What one connection knows of a quarantine.
+struct Quarantine {
+    best: Sighting,
+    micros: u64,
     pace: Duration,
 }
 
@@ -52,13 +50,13 @@ impl Watch {
 }
 
 impl Link {
-    /// Ready at once, or on watch until the node is ripe.
+    /// Ready at once, or when the quarantine is over.
     pub(super) fn take_up(&self, epoch: Epoch, life: &Incarnation) -> Watch {
         self.pulse.lives(epoch);
-        let watch = |vigil: Option<Vigil>| Watch {
+        let watch = |quarantine: Option<Quarantine>| Watch {
             epoch,
-            due: self.next_look(vigil.as_ref()),
-            vigil,
+            due: self.next_look(quarantine.as_ref()),
+            quarantine,
             under_way: None,
             doubts: 0,
         };
@@ -67,34 +65,31 @@ impl Link {
             self.set_state(State::Up(Life { epoch, floor }));
             return watch(None);
         }
-        let quarantined = Silence::Quarantined(quarantine_left(life));
+        let quarantined = quarantine::silence(life);
         self.set_state(State::Down(quarantined.clone()));
         self.note_outage(quarantined);
-        let pace = Duration::from_micros(life.quarantine_micros / 20).clamp(PACE.0, PACE.1);
-        watch(Some(Vigil { witness: entropy::bits(), since: None, pace }))
+        let micros = life.quarantine_micros;
+        let pace = Duration::from_micros(micros / 20).clamp(PACE.0, PACE.1);
+        watch(Some(Quarantine { best: Sighting::new(life.elapsed_micros), micros, pace }))
     }
 
     /// When to look at the node next, busy or not. Clients that began together do not look together for long.
-    fn next_look(&self, vigil: Option<&Vigil>) -> Instant {
+    fn next_look(&self, quarantine: Option<&Quarantine>) -> Instant {
         let (least, most) = self.config.look;
-        runtime::now() + vigil.map_or_else(|| SystemDice::default().between(least, most), |vigil| vigil.pace)
+        let wait = quarantine.map(|quarantine| quarantine.pace);
+        runtime::now() + wait.unwrap_or_else(|| SystemDice::default().between(least, most))
     }
 
     /// Sends the next word about the node's memory, unless one is under way.
     pub(super) fn look_after(&self, watch: &mut Watch) {
-        watch.due = self.next_look(watch.vigil.as_ref());
+        watch.due = self.next_look(watch.quarantine.as_ref());
         if watch.under_way.is_some() {
             return;
         }
-        let epoch = watch.epoch;
-        let errand = match &watch.vigil {
-            None => Errand::Look,
-            Some(Vigil { witness, since: None, .. }) => Errand::Witness { epoch, witness: *witness },
-            // From the receipt of the last word to the sending of this one: no more than that is known to have stood.
-            Some(Vigil { witness, since: Some(since), .. }) => {
-                Errand::Add { epoch, witness: *witness, micros: since.at_least().as_micros() as u64 }
-            }
-        };
+        let errand = watch.quarantine.as_ref().map_or(Errand::Look, |Quarantine { best, micros, .. }| Errand::Claim {
+            epoch: watch.epoch,
+            elapsed_micros: best.claim().min(*micros),
+        });
         self.send_errand(watch, errand);
     }
 
@@ -116,21 +111,17 @@ impl Link {
         let is_same = |life: &Incarnation| life.epoch == Some(epoch) && !life.is_replaced_by(identity);
         let life = standing.life.filter(is_same).ok_or_else(lost_memory)?;
         self.settled_doubts.store(watch.doubts, Ordering::Release);
-        match (&mut watch.vigil, life.floor) {
+        match (&mut watch.quarantine, life.floor) {
             (None, Some(_)) => {}
             (None, None) => return Err(lost_memory()),
             (Some(_), Some(floor)) => {
-                tracing::info!(node = %self.title, "out of quarantine");
+                self.out_of_quarantine(epoch);
                 self.set_state(State::Up(Life { epoch, floor }));
-                watch.vigil = None;
+                watch.quarantine = None;
             }
-            (Some(vigil), None) => {
-                vigil.since = standing.accepted.then(Stopwatch::start);
-                let left = quarantine_left(&life);
-                self.set_state(State::Down(Silence::Quarantined(left)));
-                if left.is_zero() {
-                    self.send_errand(watch, Errand::Ripen { epoch });
-                }
+            (Some(quarantine), None) => {
+                quarantine.best = quarantine.best.better(Sighting::new(life.elapsed_micros));
+                self.set_state(State::Down(quarantine::silence(&life)));
             }
         }
         if self.is_doubted() {
@@ -145,12 +136,19 @@ impl Link {
     pub(super) fn is_doubted(&self) -> bool {
         self.doubts.load(Ordering::Acquire) != self.settled_doubts.load(Ordering::Acquire)
     }
+
+    /// Tells that a quarantine is over, and removes the record of it.
+    pub(super) fn out_of_quarantine(&self, epoch: Epoch) {
+        tracing::info!(node = %self.title, "out of quarantine");
+        if self.config.records.have_folder() {
+            let records = self.config.records.clone();
+            runtime::spawn(async move {
+                runtime::blocking(move || records.remove(epoch)).await;
+            });
+        }
+    }
 }
 
 pub(super) fn lost_memory() -> Trouble {
     Trouble::Broken("the node lost its memory".into())
-}
-
-fn quarantine_left(life: &Incarnation) -> Duration {
-    Duration::from_micros(life.quarantine_micros.saturating_sub(life.witnessed_micros))
 }

@@ -6,9 +6,7 @@ use quorlock_core::ticket::Channel;
 use quorlock_core::ticket::{Handoff, Ticket};
 use tokio::sync::mpsc;
 
-use crate::node::{Answer, Inbox, Node, Session, Trouble};
-#[cfg(test)]
-use crate::node::{Letter, Life, Reply};
+use crate::node::{Answer, Inbox, Letter, Life, Node, Page, Reply, Search, Session, Trouble};
 
 /// A session of one's own.
 pub(crate) struct Talk {
@@ -37,6 +35,33 @@ impl Talk {
     async fn standing(&mut self) -> Result<Standing, Trouble> {
         match self.next().await? {
             Answer::Standing(standing, _) => Ok(*standing),
+            _ => Err(out_of_turn()),
+        }
+    }
+
+    /// Puts a batch on its way.
+    pub(crate) fn post(&mut self, life: Option<Life>, batch: Vec<Letter>) {
+        self.session.send(life, batch);
+    }
+
+    /// The answer to the oldest question, which must have been a batch.
+    pub(crate) async fn replies(&mut self) -> Result<Vec<Reply>, Trouble> {
+        match self.next().await? {
+            Answer::Replies(replies) => Ok(replies),
+            _ => Err(out_of_turn()),
+        }
+    }
+
+    pub(crate) async fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) -> Result<Vec<Reply>, Trouble> {
+        self.post(life, batch);
+        self.replies().await
+    }
+
+    /// One page of keys.
+    pub(crate) async fn search(&mut self, search: Search) -> Result<Page, Trouble> {
+        self.session.search(search);
+        match self.next().await? {
+            Answer::Page(page) => page.map_err(Trouble::Broken),
             _ => Err(out_of_turn()),
         }
     }
@@ -76,24 +101,6 @@ impl Talk {
             answer => drop(sender.send(answer)),
         });
         Ok((Self { session: node.open(inbox).await?, answers, ended: None }, heard))
-    }
-
-    /// Puts a batch on its way.
-    pub(crate) fn post(&mut self, life: Option<Life>, batch: Vec<Letter>) {
-        self.session.send(life, batch);
-    }
-
-    /// The answer to the oldest question, which must have been a batch.
-    pub(crate) async fn replies(&mut self) -> Result<Vec<Reply>, Trouble> {
-        match self.next().await? {
-            Answer::Replies(replies) => Ok(replies),
-            _ => Err(out_of_turn()),
-        }
-    }
-
-    pub(crate) async fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) -> Result<Vec<Reply>, Trouble> {
-        self.post(life, batch);
-        self.replies().await
     }
 
     /// Puts an errand on its way; the answer must be waited for in its turn.

@@ -14,8 +14,8 @@ pub struct Life {
     pub floor: Option<u64>,
     /// The name of its cluster.
     pub cluster: String,
-    /// How much of the quarantine has been witnessed.
-    pub witnessed: Duration,
+    /// How much of the quarantine has passed.
+    pub elapsed: Duration,
     /// Whether a vote for the name stands, seen in the same instant.
     pub voted: bool,
 }
@@ -23,16 +23,16 @@ pub struct Life {
 /// Everything about a node and its vote for `name` in one atomic look; `None` when the node is blank.
 pub fn life(server: &RedisServer, name: &str) -> Option<Life> {
     let look = "return {redis.call('GET', KEYS[1]) or '', redis.call('HGET', KEYS[2], 'cluster') or '',
-                redis.call('HGET', KEYS[2], 'witnessed') or '0', tostring(redis.call('EXISTS', KEYS[3]))}";
+                redis.call('HGET', KEYS[2], 'elapsed') or '0', tostring(redis.call('EXISTS', KEYS[3]))}";
     let vote = format!("quorlock:{name}");
     let reply = server.command(&["EVAL", look, "3", "quorlock~epoch", "quorlock~meta", &vote]).strings();
-    let [mark, cluster, witnessed, voted] = reply.as_slice() else { panic!("four strings, not {reply:?}") };
+    let [mark, cluster, elapsed, voted] = reply.as_slice() else { panic!("four strings, not {reply:?}") };
     let mut mark = mark.split(' ').filter(|part| !part.is_empty());
     Some(Life {
         epoch: mark.next()?.to_owned(),
         floor: mark.next().map(|floor| floor.parse().expect("a floor is a number")),
         cluster: cluster.clone(),
-        witnessed: Duration::from_micros(witnessed.parse().expect("a sum of microseconds")),
+        elapsed: Duration::from_micros(elapsed.parse().expect("a number of microseconds")),
         voted: voted == "1",
     })
 }
@@ -71,6 +71,6 @@ pub async fn healthy(client: &Client, node: usize) {
 
 /// Waits until a client has seen that the node lost its memory.
 pub async fn quarantined(client: &Client, node: usize) {
-    let is_quarantined = async || matches!(trouble(client, node), Some(Silence::Quarantined(_)));
+    let is_quarantined = async || trouble(client, node).is_some_and(|why| why.quarantine_left().is_some());
     eventually_async(&format!("node {node} to be quarantined"), is_quarantined).await;
 }

@@ -120,7 +120,7 @@ async fn take_turns(client: Client, ledger: Arc<Ledger>, mut draw: Draw) {
 fn restart_nodes(servers: &[RedisServer], ledger: &Ledger, mut draw: Draw) {
     let mut away: Vec<(usize, String)> = Vec::new();
     while !ledger.is_over.load(Ordering::Relaxed) {
-        eventually("a node to be ripe again", || {
+        eventually("a node to vote again", || {
             away.retain(|(node, before)| {
                 let is_back = |life: Life| life.epoch != *before && life.floor.is_some();
                 !life(&servers[*node], "").is_some_and(is_back)

@@ -238,7 +238,7 @@ impl Told {
         }
     }
 
-    /// How it stands: ripe, in whatever cluster it is told to be in.
+    /// How it stands: able to vote, in whatever cluster it is told to be in.
     fn errand(&self, words: &[Vec<u8>]) -> Vec<u8> {
         let word = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
         if word(5) == "hello" {

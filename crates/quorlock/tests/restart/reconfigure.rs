@@ -76,7 +76,7 @@ async fn reconfigure_needs_every_node_and_a_majority_of_the_old_ones() {
 async fn what_was_begun_and_not_finished_is_refused_until_it_is_said_again() {
     let cluster = Cluster::ready(3).await;
     for server in &cluster.servers {
-        // As after the first of the two words: no longer ripe, and waiting for the second one.
+        // As after the first of the two words: quarantined, and waiting for the second one.
         let epoch = life(server, "").expect("it was declared").epoch;
         server.command(&["SET", "quorlock~epoch", &epoch]);
         server.command(&["HSET", "quorlock~meta", "suspended", "1"]);

@@ -17,8 +17,8 @@ pub(super) fn ends_for(tally: &Tally) -> Option<Duration> {
     let (mut voting, mut left) = (0, Vec::new());
     for ballot in &tally.ballots {
         match ballot {
-            Ballot::Silent(Silence::Quarantined(time)) => left.push(*time),
-            Ballot::Silent(Silence::Unreachable(_) | Silence::Unfit(_) | Silence::Skewed(_)) => {}
+            Ballot::Silent(Silence::Quarantined(time) | Silence::Founding(time)) => left.push(*time),
+            Ballot::Silent(Silence::Unreachable(_) | Silence::Waiting(_) | Silence::Unfit(_) | Silence::Skewed(_)) => {}
             _ => voting += 1,
         }
     }

@@ -67,10 +67,10 @@ pub(super) fn crash_and_jump() -> Setup {
     Setup { budget: Budget { crashes: 1, jumps: 1, ..NONE }, grid: 500, horizon: 900, ..crash() }
 }
 
-pub(super) fn two_witnesses() -> Setup {
+pub(super) fn two_claimants() -> Setup {
     let mut parties = two_meeting_at(0);
     parties.push(Party { starts: 0, ..Party::reaching(&[0]) });
-    let setup = Setup { grid: 550, horizon: 560, adds_often: true, ..Setup::new(parties) };
+    let setup = Setup { grid: 550, horizon: 560, claims_often: true, ..Setup::new(parties) };
     Setup { budget: Budget { crashes: 1, ..NONE }, ..setup }
 }
 

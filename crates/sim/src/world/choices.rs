@@ -48,7 +48,7 @@ impl World {
                 }
                 let is_busy = !link.out.is_empty() || !link.back.is_empty();
                 actions.extend((self.left.breaks > 0 && is_busy).then_some(Action::Break(index, node)));
-                if !connection.is_ripe && self.would_ripen(index, node, connection) {
+                if !connection.is_voting && self.would_claim(index, node, connection) {
                     actions.push(Action::Watch(index, node));
                 }
             }

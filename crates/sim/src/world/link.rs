@@ -46,12 +46,32 @@ pub(super) struct Reply {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Connection {
     pub(super) epoch: Epoch,
-    pub(super) is_ripe: bool,
-    /// While it is the witness: the receipt of the last word.
-    pub(super) since: Option<Moment>,
-    pub(super) witness: u128,
+    pub(super) is_voting: bool,
+    /// While the node is quarantined: the number to claim from.
+    pub(super) seen: Option<Seen>,
+    /// When something was claimed last, where that matters.
+    pub(super) claimed: Option<Moment>,
     /// The server is gone: answers that had left it may still come.
     pub(super) is_dead: bool,
+}
+
+/// How much of a quarantine had passed, as a node reported it at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Seen {
+    pub(super) elapsed_micros: u64,
+    pub(super) at: Moment,
+}
+
+impl Seen {
+    /// What may be claimed at a later moment.
+    pub(super) fn claim(self, now: Moment) -> u64 {
+        self.elapsed_micros + now.since(self.at).as_micros() as u64
+    }
+
+    /// The one of two that allows the higher claim.
+    pub(super) fn better(self, other: Self, now: Moment) -> Self {
+        if other.claim(now) > self.claim(now) { other } else { self }
+    }
 }
 
 /// A release that has not been acknowledged.
@@ -76,12 +96,14 @@ pub(super) struct Link {
     /// Attempts of which something was under way when a connection broke.
     stray: Vec<LeaseId>,
     pub(super) last_sent: Option<Moment>,
+    /// What the client's host has recorded of a quarantine: it outlives connections.
+    pub(super) record: Option<(Epoch, Seen)>,
 }
 
 impl Link {
     /// Sends a request that wants a vote. Whether there is a connection that can take it.
     pub(super) fn ask(&mut self, request: &Request, round: u32, now: Moment) -> bool {
-        let Some(connection) = self.connection.as_ref().filter(|connection| connection.is_ripe) else { return false };
+        let Some(connection) = self.connection.as_ref().filter(|connection| connection.is_voting) else { return false };
         let (epoch, attempt) = (connection.epoch, request.attempt());
         let again = self.asked.contains(&attempt);
         if !again {

@@ -8,6 +8,7 @@ use quorlock_core::node::{
     Answer, Epoch, Errand, FenceNote, Identity, Incarnation, KeptRequest, NodeTime, Record, Standing, apply, attend,
     hand_on,
 };
+use quorlock_core::rules::Rule;
 use quorlock_core::ticket::Handoff;
 use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
 
@@ -40,7 +41,7 @@ pub(super) struct Server {
 
 impl Server {
     /// One that has been voting for long.
-    pub(super) fn ripe(setup: &Setup, index: usize) -> Self {
+    pub(super) fn voting(setup: &Setup, index: usize) -> Self {
         let mut server =
             Self { run: 0, promotions: 0, memory: Memory::default(), snapshot: None, offset: 0, started: 0 };
         let init = Errand::Init { identity: server.identity(), fresh: Epoch(0), constants: setup.constants() };
@@ -69,33 +70,44 @@ impl Server {
 
     pub(super) fn attend(&mut self, setup: &Setup, now: u64, errand: &Errand) -> Standing {
         let time = self.time(setup, now);
-        let was_ripe = self.is_ripe();
+        let was_voting = self.is_voting();
         let before = self.epoch();
-        let standing = attend(&mut self.memory.life, errand, time);
-        let (is_new, is_ripe) = (self.epoch() != before, self.is_ripe());
+        let added = self.added(setup, errand);
+        let standing = attend(&mut self.memory.life, added.as_ref().unwrap_or(errand), time);
+        let (is_new, is_voting) = (self.epoch() != before, self.is_voting());
         if let Some(life) = &mut self.memory.life {
             if setup.lacks(Flaw::QuarantineShort) && is_new {
                 life.quarantine_micros -= 4_000;
             }
             let forgets = setup.lacks(Flaw::FloorLost) || setup.lacks(Flaw::FenceRestored);
-            if forgets && is_ripe && !was_ripe && now > 0 {
+            if forgets && is_voting && !was_voting && now > 0 {
                 life.floor = Some(Fence::default());
             }
         }
         standing
     }
 
+    /// What a node that adds claims would carry out instead.
+    fn added(&self, setup: &Setup, errand: &Errand) -> Option<Errand> {
+        match (errand, &self.memory.life) {
+            (Errand::Claim { epoch, elapsed_micros }, Some(life)) if setup.lacks(Flaw::Core(Rule::HighestClaim)) => {
+                Some(Errand::Claim { epoch: *epoch, elapsed_micros: life.elapsed_micros + elapsed_micros })
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn epoch(&self) -> Option<Epoch> {
         self.memory.life.as_ref().and_then(|life| life.epoch)
     }
 
-    pub(super) fn is_ripe(&self) -> bool {
+    pub(super) fn is_voting(&self) -> bool {
         self.memory.life.as_ref().is_some_and(|life| life.floor.is_some())
     }
 
-    /// Whether it is ripe, and has been asked about its life since it began.
+    /// Whether it may vote, and has been asked about its life since it began.
     pub(super) fn may_vote(&self) -> bool {
-        self.is_ripe() && self.memory.life.as_ref().is_some_and(|life| !life.is_replaced_by(&self.identity()))
+        self.is_voting() && self.memory.life.as_ref().is_some_and(|life| !life.is_replaced_by(&self.identity()))
     }
 
     /// Whether it has given its vote to somebody. One that was broken is nobody's.
@@ -191,8 +203,7 @@ impl Server {
             floor: None,
             quarantine_micros: 0,
             suspended: false,
-            witnessed_micros: 0,
-            witness: None,
+            elapsed_micros: 0,
             constants: setup.constants(),
             founders: String::new(),
             restarts: 0,

@@ -7,7 +7,7 @@ use quorlock_core::ticket::{Handoff, Hint};
 use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
 
 use super::World;
-use super::link::{Connection, Letter, Link, Message, Reply};
+use super::link::{Connection, Letter, Link, Message, Reply, Seen};
 use super::tell::{client_name, server_name};
 use crate::setup::{Flaw, Party};
 
@@ -102,7 +102,6 @@ impl World {
         let setup = Arc::clone(&self.setup);
         let link = &mut self.clients[index].links[node];
         let unanswered = link.cut(may_arrive);
-        // The witness of this connection counts no more.
         if setup.parties[index].reaches.contains(&node) {
             self.say_of_client(index, || format!("has lost its connection to {}", server_name(behind)));
         }
@@ -139,69 +138,67 @@ impl World {
         if epoch != fresh {
             self.epochs -= 1;
         }
-        let is_ripe = server.is_ripe();
-        let witness = u128::from(self.epochs) << 16 | index as u128;
-        let mut connection = Connection { epoch, is_ripe, since: None, witness, is_dead: false };
-        if !is_ripe {
-            let accepted = server.attend(&setup, self.now, &Errand::Witness { epoch, witness }).accepted;
-            connection.since = (accepted || setup.lacks(Flaw::WitnessesTogether)).then_some(now);
-        }
+        let is_voting = server.is_voting();
+        let elapsed = server.memory.life.as_ref().filter(|_| !is_voting).map(|life| life.elapsed_micros);
         let link = &mut self.clients[index].links[node];
-        link.connection = Some(connection);
+        let recorded = link.record.filter(|(of, _)| *of == epoch).map(|(_, seen)| seen);
+        let seen = elapsed.map(|elapsed_micros| {
+            let seen = Seen { elapsed_micros, at: now };
+            recorded.map_or(seen, |recorded| recorded.better(seen, now))
+        });
+        link.record = seen.map(|seen| (epoch, seen));
+        let claimed = seen.filter(|_| setup.claims_often).map(|_| now);
+        link.connection = Some(Connection { epoch, is_voting, seen, claimed, is_dead: false });
         link.owe_again(&setup, now);
-        let how = if is_ripe { "" } else { ", which is in quarantine" };
+        let how = if is_voting { "" } else { ", which is in quarantine" };
         self.say_of_client(index, || format!("connects to {}{how}", server_name(behind)));
         // What the node has said meanwhile was not heard.
         self.hinted(index, node, None);
     }
 
-    /// Whether a look at an unripe node would change anything.
-    pub(super) fn would_ripen(&self, index: usize, node: usize, connection: &Connection) -> bool {
+    /// Whether a claim to a quarantined node would change anything.
+    pub(super) fn would_claim(&self, index: usize, node: usize, connection: &Connection) -> bool {
         let behind = self.behind(index, node);
         let server = &self.servers[behind];
         let Some(life) = server.memory.life.as_ref().filter(|life| life.epoch == Some(connection.epoch)) else {
             return true;
         };
         let is_old = self.setup.lacks(Flaw::Uptime) && server.uptime(&self.setup, self.now) >= life.quarantine_micros;
-        let is_due = self.ripens(connection, behind).is_some_and(|moment| self.moment(index) >= moment);
-        let has_more = connection.since.is_some_and(|since| self.setup.adds_often && self.moment(index) > since);
+        let is_due = self.quarantine_ends(connection, behind).is_some_and(|moment| self.moment(index) >= moment);
+        let has_more = connection.claimed.is_some_and(|claimed| self.moment(index) > claimed);
         life.floor.is_some() || is_old || is_due || has_more
     }
 
-    /// Says how long the memory has stood, and that it may vote.
+    /// Claims the time that has passed.
     pub(super) fn watch(&mut self, index: usize, node: usize) {
         let setup = Arc::clone(&self.setup);
         let (now, behind) = (self.moment(index), self.behind(index, node));
-        let Some(Connection { epoch, since, witness, .. }) = self.clients[index].links[node].connection.clone() else {
-            return;
-        };
+        let Some(Connection { epoch, seen, .. }) = self.clients[index].links[node].connection.clone() else { return };
         let server = &mut self.servers[behind];
         if setup.lacks(Flaw::Uptime) {
             let uptime = server.uptime(&setup, self.now);
             if let Some(life) = &mut server.memory.life {
-                life.witnessed_micros = uptime;
+                life.elapsed_micros = uptime;
             }
         }
-        if let Some(since) = since {
-            let micros = now.since(since).as_micros() as u64;
-            let accepted = server.attend(&setup, self.now, &Errand::Add { epoch, witness, micros }).accepted;
-            if let Some(life) =
-                server.memory.life.as_mut().filter(|_| !accepted && setup.lacks(Flaw::WitnessesTogether))
-            {
-                life.witnessed_micros += micros;
-            }
+        if let Some(seen) = seen {
+            server.attend(&setup, self.now, &Errand::Claim { epoch, elapsed_micros: seen.claim(now) });
         }
-        server.attend(&setup, self.now, &Errand::Ripen { epoch });
         if server.epoch() != Some(epoch) {
             self.cut(index, node, true);
             return;
         }
-        let is_ripe = server.is_ripe();
-        if let Some(connection) = &mut self.clients[index].links[node].connection {
-            connection.is_ripe = is_ripe;
-            connection.since = connection.since.map(|_| now);
+        let is_voting = server.is_voting();
+        let elapsed = server.memory.life.as_ref().filter(|_| !is_voting).map(|life| life.elapsed_micros);
+        let link = &mut self.clients[index].links[node];
+        link.record = link.record.filter(|_| !is_voting);
+        if let Some(connection) = &mut link.connection {
+            connection.is_voting = is_voting;
+            connection.claimed = connection.claimed.filter(|_| !is_voting).map(|_| now);
+            let reported = elapsed.map(|elapsed_micros| Seen { elapsed_micros, at: now });
+            connection.seen = reported.map(|reported| seen.map_or(reported, |seen| seen.better(reported, now)));
         }
-        let what = if is_ripe { "finds" } else { "has not yet found" };
-        self.say_of_client(index, || format!("{what} {} ripe", server_name(behind)));
+        let what = if is_voting { "ends the quarantine of" } else { "claims that time has passed to" };
+        self.say_of_client(index, || format!("{what} {}", server_name(behind)));
     }
 }

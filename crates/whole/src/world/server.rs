@@ -48,6 +48,8 @@ pub(crate) struct Server {
     pub(super) listeners: BTreeMap<Channel, usize>,
     /// Whether fences are raised under others' votes, too: the other side of a rule that is switched off.
     raises_any: bool,
+    /// Whether claims are added: the other side of another one.
+    adds_claims: bool,
     /// Whom it has refused, for that.
     refused: BTreeSet<LeaseId>,
 }
@@ -78,12 +80,13 @@ impl Server {
             backlog: VecDeque::new(),
             listeners: BTreeMap::new(),
             raises_any: false,
+            adds_claims: false,
             refused: BTreeSet::new(),
         }
     }
 
     /// Lets it be one that has been voting for long.
-    pub(crate) fn ripen(&mut self, constants: Constants) {
+    pub(crate) fn let_vote(&mut self, constants: Constants) {
         let init = Errand::Init { identity: self.identity(), fresh: Epoch(u128::from(self.runs)), constants };
         let time = self.time(0);
         attend(&mut self.memory.life, &init, time);
@@ -92,6 +95,11 @@ impl Server {
     /// Lets it raise fences under others' votes, too.
     pub(crate) fn raises_any(&mut self, raises_any: bool) {
         self.raises_any = raises_any;
+    }
+
+    /// Lets it add up the claims of how much of a quarantine has passed.
+    pub(crate) fn adds_claims(&mut self, adds_claims: bool) {
+        self.adds_claims = adds_claims;
     }
 
     /// Lets it remember a fence of an earlier lease, so far ahead of its clock.
@@ -163,7 +171,8 @@ impl Server {
         let mut asides = Vec::new();
         let said = match question {
             Question::Errand(errand) => {
-                let standing = attend(&mut self.memory.life, errand, time);
+                let added = self.added(errand);
+                let standing = attend(&mut self.memory.life, added.as_ref().unwrap_or(errand), time);
                 Said::Standing(Box::new(standing), self.identity())
             }
             Question::Note => Said::Noted,
@@ -179,6 +188,17 @@ impl Server {
             }
         };
         (said, asides)
+    }
+
+    /// What is carried out instead by a node that adds claims.
+    fn added(&self, errand: &Errand) -> Option<Errand> {
+        match (errand, &self.memory.life) {
+            (Errand::Claim { epoch, elapsed_micros }, Some(life)) if self.adds_claims => {
+                let elapsed_micros = life.elapsed_micros.saturating_add(*elapsed_micros);
+                Some(Errand::Claim { epoch: *epoch, elapsed_micros })
+            }
+            _ => None,
+        }
     }
 
     fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, asides: &mut Vec<Aside>) -> Vote {

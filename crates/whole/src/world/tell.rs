@@ -80,12 +80,12 @@ impl State {
             (Question::Errand(errand), Said::Standing(standing, _)) => {
                 let what = format!("{errand:?}");
                 let what = what.split([' ', '{']).next().unwrap_or_default().to_lowercase();
-                let ripe = standing.life.as_ref().map_or("blank", |life| match life.floor {
-                    Some(_) => "ripe",
+                let stands = standing.life.as_ref().map_or("blank", |life| match life.floor {
+                    Some(_) => "may vote",
                     None => "in quarantine",
                 });
                 let done = if standing.accepted { "" } else { "refused, " };
-                self.story.say(now, &node, || format!("gets {client}'s {what}{late}: {done}{ripe}"));
+                self.story.say(now, &node, || format!("gets {client}'s {what}{late}: {done}{stands}"));
             }
             _ => {}
         }

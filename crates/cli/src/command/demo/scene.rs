@@ -194,6 +194,6 @@ impl Scene {
 
 impl NodeView {
     fn is_in_quarantine(&self) -> bool {
-        matches!(self.look.trouble, Some(Silence::Quarantined(_)))
+        self.look.trouble.as_ref().and_then(Silence::quarantine_left).is_some()
     }
 }

@@ -148,7 +148,7 @@ fn state(view: &NodeView) -> Row {
         (Some(Act::Freeze), _) => row.add(Ink::CYAN.bold(), "frozen"),
         (Some(Act::CutOff), _) => row.add(Ink::MAGENTA.bold(), "cut off"),
         (Some(_), _) => row.add(Ink::RED.bold(), "down"),
-        (None, Some(Silence::Quarantined(left))) => {
+        (None, Some(Silence::Quarantined(left) | Silence::Founding(left))) => {
             let share = 1.0 - left.as_secs_f64() / QUARANTINE.as_secs_f64();
             row.add(Ink::YELLOW.bold(), "quarantine ").append(bar(share, Ink::YELLOW));
             row.add(Ink::YELLOW, format!(" {:.1}s", left.as_secs_f64()))

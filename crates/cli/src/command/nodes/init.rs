@@ -12,10 +12,14 @@ struct Declared {
     nodes: usize,
 }
 
-pub(super) async fn init(context: &Context, yes: bool) -> crate::Outcome {
+pub(super) async fn init(context: &Context, yes: bool, discards_leases: bool) -> crate::Outcome {
     let warning = "nodes init gives up every lock that may be outstanding on these nodes";
     agreed(yes, warning, "there is none, for the cluster is new or all its users have stopped", "nodes init --yes")?;
-    let nodes = context.operator()?.init_cluster().await?.nodes().len();
+    let mut builder = context.operator()?;
+    if discards_leases {
+        builder = builder.danger_discard_leases();
+    }
+    let nodes = builder.init_cluster().await?.nodes().len();
     if context.output.json {
         context.output.json(&Declared { nodes })?;
     } else {

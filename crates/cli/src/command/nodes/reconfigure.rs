@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use quorlock::Silence;
 use serde::Serialize;
 
 use super::init::agreed;
@@ -18,14 +17,11 @@ struct Reconfigured {
 
 pub(super) async fn reconfigure(context: &Context, yes: bool) -> crate::Outcome {
     let warning = "with other constants, whoever holds a lock on these nodes cannot renew it, and nobody gets one until the \
-                   nodes have been witnessed for the longer max-ttl";
+                   longer max-ttl and a tenth have passed";
     agreed(yes, warning, "that is what you want", "nodes reconfigure --yes")?;
     let client = context.operator()?.reconfigure().await?;
     let nodes = client.nodes();
-    let left = nodes.iter().filter_map(|(_, trouble)| match trouble {
-        Some(Silence::Quarantined(left)) => Some(*left),
-        _ => None,
-    });
+    let left = nodes.iter().filter_map(|(_, trouble)| trouble.as_ref()?.quarantine_left());
     let left = left.max().unwrap_or(Duration::ZERO);
     if context.output.json {
         let quarantine_left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
@@ -34,7 +30,7 @@ pub(super) async fn reconfigure(context: &Context, yes: bool) -> crate::Outcome 
         context.output.line("the cluster has new constants, and votes")?;
     } else {
         context.output.line(format!(
-            "the cluster has new constants, and votes in {}, while somebody uses it\n  to wait for that: quorlock nodes ripen",
+            "the cluster has new constants, and votes in {}\n  to wait for that: quorlock nodes wait",
             show(left)
         ))?;
     }

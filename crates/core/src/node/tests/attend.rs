@@ -1,3 +1,5 @@
+use core::time::Duration;
+
 use super::*;
 
 const MINUTE: u64 = 60_000_000;
@@ -10,7 +12,7 @@ struct Bench {
 
 impl Bench {
     /// A node in quarantine.
-    fn unripe() -> Self {
+    fn quarantined() -> Self {
         let mut bench = Self::default();
         assert!(bench.send(CLOCK, &hello("run1", 1, Trust::Quarantine)));
         bench
@@ -48,16 +50,8 @@ fn hello(run: &str, fresh: u128, trust: Trust) -> Errand {
     }
 }
 
-fn witness(epoch: u128, witness: u128) -> Errand {
-    Errand::Witness { epoch: Epoch(epoch), witness }
-}
-
-fn add(epoch: u128, witness: u128, micros: u64) -> Errand {
-    Errand::Add { epoch: Epoch(epoch), witness, micros }
-}
-
-fn ripen(epoch: u128) -> Errand {
-    Errand::Ripen { epoch: Epoch(epoch) }
+fn claim(epoch: u128, elapsed_micros: u64) -> Errand {
+    Errand::Claim { epoch: Epoch(epoch), elapsed_micros }
 }
 
 #[test]
@@ -65,17 +59,15 @@ fn a_blank_node_is_taken_in() {
     let mut bench = Bench::default();
     assert!(bench.send(CLOCK, &Errand::Look));
     assert_eq!(bench.life, None, "looking changes nothing");
-    for errand in [witness(1, 7), add(1, 7, 1), ripen(1)] {
-        bench.refuses(CLOCK, &errand);
-    }
+    bench.refuses(CLOCK, &claim(1, u64::MAX));
     assert!(bench.send(CLOCK, &hello("run1", 1, Trust::Quarantine)));
-    assert_eq!(*bench.life(), Incarnation { floor: None, founders: "f1,f2".into(), ..ripe(0) });
+    assert_eq!(*bench.life(), Incarnation { floor: None, founders: "f1,f2".into(), ..voting(0) });
 }
 
 #[test]
 fn the_same_run_keeps_its_life() {
-    let mut bench = Bench::unripe();
-    assert!(bench.send(CLOCK, &witness(1, 7)) && bench.send(CLOCK, &add(1, 7, 5)));
+    let mut bench = Bench::quarantined();
+    assert!(bench.send(CLOCK, &claim(1, 5)));
     let before = bench.life.clone();
     assert!(bench.send(CLOCK + 1, &hello("run1", 2, Trust::Vote { floor_offset: 0 })));
     assert_eq!(bench.life, before);
@@ -84,12 +76,12 @@ fn the_same_run_keeps_its_life() {
 #[test]
 fn a_new_run_or_a_wiped_epoch_starts_another_life() {
     for (run, wiped) in [("run2", false), ("run1", true)] {
-        let mut bench = Bench { life: Some(Incarnation { founders: "old".into(), ..ripe(5) }) };
+        let mut bench = Bench { life: Some(Incarnation { founders: "old".into(), ..voting(5) }) };
         if wiped {
             bench.life.as_mut().unwrap().epoch = None;
         }
         assert!(bench.send(CLOCK, &hello(run, 2, Trust::Quarantine)));
-        assert_eq!((bench.life().epoch, bench.floor(), bench.life().witnessed_micros), (Some(Epoch(2)), None, 0));
+        assert_eq!((bench.life().epoch, bench.floor(), bench.life().elapsed_micros), (Some(Epoch(2)), None, 0));
         assert_eq!(
             (&*bench.life().identity.run, &*bench.life().founders),
             (run, "old"),
@@ -108,7 +100,7 @@ fn a_promotion_that_is_not_the_last_one_seen_starts_another_life() {
         bench.send(CLOCK, &Errand::Hello { identity, fresh: Epoch(fresh), constants, founders, trust });
         bench.life().epoch
     };
-    let mut bench = Bench { life: Some(ripe(5)) };
+    let mut bench = Bench { life: Some(voting(5)) };
     let first = meet(&mut bench, "", 2);
     assert_eq!(first, Some(EPOCH), "no promotion is no news");
     assert_eq!(meet(&mut bench, "a:1", 3), Some(Epoch(3)));
@@ -133,76 +125,68 @@ fn other_constants_are_refused() {
         let trust = Trust::Vote { floor_offset: 0 };
         let (fresh, founders) = (Epoch(2), String::new());
         let errand = Errand::Hello { identity: Identity::of_run("run2"), fresh, constants, founders, trust };
-        Bench::unripe().refuses(CLOCK, &errand);
+        Bench::quarantined().refuses(CLOCK, &errand);
     }
 }
 
 #[test]
 fn a_trusted_restart_votes_at_once_above_its_floor() {
     for (floor_offset, floor) in [(20_000_000, CLOCK + 20_000_000), (-10_000_000, CLOCK - SIGMA), (i64::MIN, 0)] {
-        let mut bench = Bench { life: Some(ripe(0)) };
+        let mut bench = Bench { life: Some(voting(0)) };
         assert!(bench.send(CLOCK, &hello("run2", 2, Trust::Vote { floor_offset })));
         assert_eq!(bench.floor(), Some(floor));
     }
 }
 
 #[test]
-fn a_witness_keeps_its_role_until_it_has_stood_still() {
-    let still = WITNESS_STILL.as_micros() as u64;
-    let mut bench = Bench::unripe();
-    assert!(bench.send(CLOCK, &witness(1, 7)));
-    bench.refuses(CLOCK + still - 1, &witness(1, 8));
-    bench.refuses(CLOCK - still + 1, &witness(1, 8));
-    assert!(bench.send(CLOCK + still - 1, &witness(1, 7)), "the same one may say it again");
-    bench.refuses(CLOCK + 2 * still - 2, &witness(1, 8));
-    assert!(bench.send(CLOCK + 2 * still - 1, &witness(1, 8)));
-    assert!(bench.send(CLOCK + still - 1, &witness(1, 9)), "a clock that stepped back locks nobody out");
+fn the_highest_claim_counts_and_claims_are_never_added() {
+    let mut bench = Bench::quarantined();
+    for (claimed, elapsed) in [(5, 5), (3, 5), (5, 5), (7, 7), (0, 7), (6, 7)] {
+        assert!(bench.send(CLOCK, &claim(1, claimed)));
+        assert_eq!((bench.life().elapsed_micros, bench.floor()), (elapsed, None));
+    }
+    assert_eq!(bench.life().quarantine_left(), Duration::from_micros(MINUTE + MINUTE / 10 - 7));
 }
 
 #[test]
-fn only_the_current_witness_adds() {
-    let mut bench = Bench::unripe();
-    bench.refuses(CLOCK, &add(1, 7, 5));
-    assert!(bench.send(CLOCK, &witness(1, 7)) && bench.send(CLOCK + 1_999_999, &add(1, 7, 5)));
-    bench.refuses(CLOCK + 2_000_000, &witness(1, 8));
-    assert!(bench.send(CLOCK + 3_999_999, &witness(1, 8)), "an addition is a sign of life");
-    bench.refuses(CLOCK + 4_000_000, &add(1, 7, 5));
-    assert!(bench.send(CLOCK + 4_000_000, &add(1, 8, u64::MAX)));
-    assert_eq!(bench.life().witnessed_micros, u64::MAX, "without overflow");
-}
-
-#[test]
-fn a_node_ripens_when_witnessed_for_long_enough() {
+fn the_claim_of_the_whole_quarantine_ends_it() {
     assert_eq!(quarantine_micros(&constants()), MINUTE + MINUTE / 10);
-    let mut bench = Bench::unripe();
-    assert!(bench.send(CLOCK, &witness(1, 7)) && bench.send(CLOCK, &add(1, 7, MINUTE)));
-    assert!(bench.send(CLOCK, &add(1, 7, MINUTE / 10 - 1)));
-    bench.refuses(CLOCK, &ripen(1));
-    assert!(bench.send(CLOCK, &add(1, 7, 1)));
-    assert!(bench.send(CLOCK + 5, &ripen(1)));
-    assert_eq!(bench.floor(), Some(CLOCK + 5 - SIGMA));
-    for errand in [ripen(1), witness(1, 7), add(1, 7, 1)] {
-        bench.refuses(CLOCK + 9_000_000, &errand);
+    for elapsed in [MINUTE + MINUTE / 10, u64::MAX] {
+        let mut bench = Bench::quarantined();
+        assert!(bench.send(CLOCK, &claim(1, MINUTE + MINUTE / 10 - 1)));
+        assert_eq!(bench.floor(), None);
+        assert!(bench.send(CLOCK + 5, &claim(1, elapsed)));
+        assert_eq!((bench.floor(), bench.life().quarantine_left()), (Some(CLOCK + 5 - SIGMA), Duration::ZERO));
+        bench.refuses(CLOCK + 9_000_000, &claim(1, elapsed));
     }
 }
 
 #[test]
-fn nothing_said_about_another_epoch_counts() {
-    let mut bench = Bench::unripe();
-    assert!(bench.send(CLOCK, &witness(1, 7)) && bench.send(CLOCK, &add(1, 7, 2 * MINUTE)));
-    for errand in [witness(2, 7), add(2, 7, 1), ripen(2)] {
-        bench.refuses(CLOCK + 9_000_000, &errand);
-    }
+fn a_claim_about_another_epoch_does_not_count() {
+    let mut bench = Bench::quarantined();
+    bench.refuses(CLOCK, &claim(2, 2 * MINUTE));
     assert!(bench.send(CLOCK, &hello("run2", 2, Trust::Quarantine)));
-    bench.refuses(CLOCK, &ripen(1));
-    bench.refuses(CLOCK, &ripen(2));
+    bench.refuses(CLOCK, &claim(1, 2 * MINUTE));
+    assert_eq!(bench.life().elapsed_micros, 0, "what has passed since the life before says nothing about this one");
     bench.life.as_mut().unwrap().epoch = None;
-    bench.refuses(CLOCK, &ripen(2));
+    bench.refuses(CLOCK, &claim(2, 2 * MINUTE));
 }
 
 #[test]
-fn an_operators_init_is_ripe_at_once() {
-    for mut bench in [Bench::default(), Bench::unripe(), Bench { life: Some(ripe(0)) }] {
+fn only_the_first_life_of_a_founded_cluster_is_its_founding() {
+    let mut bench = Bench::quarantined();
+    assert!(bench.life().is_founding());
+    assert!(bench.send(CLOCK, &hello("run2", 2, Trust::Quarantine)));
+    assert!(!bench.life().is_founding(), "it restarted");
+    bench.life = None;
+    let (identity, fresh, founders) = (Identity::of_run("run3"), Epoch(3), String::new());
+    let joins = Errand::Hello { identity, fresh, constants: constants(), founders, trust: Trust::Quarantine };
+    assert!(bench.send(CLOCK, &joins) && !bench.life().is_founding(), "it joined a cluster that others founded");
+}
+
+#[test]
+fn an_operators_init_may_vote_at_once() {
+    for mut bench in [Bench::default(), Bench::quarantined(), Bench { life: Some(voting(0)) }] {
         let constants = Constants { cluster: "c2".into(), nodes: 5, ..constants() };
         let errand = Errand::Init { identity: Identity::of_run("run2"), fresh: Epoch(2), constants: constants.clone() };
         assert!(bench.send(CLOCK, &errand));
@@ -212,7 +196,7 @@ fn an_operators_init_is_ripe_at_once() {
             epoch: Some(Epoch(2)),
             floor: Some(floor),
             constants,
-            ..ripe(0)
+            ..voting(0)
         };
         assert_eq!(*bench.life(), life);
     }
@@ -223,17 +207,16 @@ fn reconfigure(fresh: u128, max_ttl_millis: u64, suspend: bool, trust: Trust) ->
     Errand::Reconfigure { identity: Identity::of_run("run1"), fresh: Epoch(fresh), constants, trust, suspend }
 }
 
-/// Witnessed to the end, and no sooner.
-fn ripens_after(bench: &mut Bench, epoch: u128, micros: u64) {
-    assert!(bench.send(CLOCK, &witness(epoch, 7)) && bench.send(CLOCK, &add(epoch, 7, micros - 1)));
-    bench.refuses(CLOCK, &ripen(epoch));
-    assert!(bench.send(CLOCK, &add(epoch, 7, 1)) && bench.send(CLOCK, &ripen(epoch)));
+/// Its quarantine ends after this time, and no sooner.
+fn votes_after(bench: &mut Bench, epoch: u128, micros: u64) {
+    assert!(bench.send(CLOCK, &claim(epoch, micros - 1)) && bench.floor().is_none());
+    assert!(bench.send(CLOCK, &claim(epoch, micros)) && bench.floor().is_some());
 }
 
 #[test]
 fn new_constants_begin_a_quarantine_of_the_longer_max_ttl() {
     for (max_ttl_millis, quarantine) in [(120_000, MINUTE * 22 / 10), (10_000, MINUTE * 11 / 10)] {
-        let mut bench = Bench { life: Some(Incarnation { founders: "f".into(), restarts: 3, ..ripe(5) }) };
+        let mut bench = Bench { life: Some(Incarnation { founders: "f".into(), restarts: 3, ..voting(5) }) };
         assert!(bench.send(CLOCK, &reconfigure(2, max_ttl_millis, false, Trust::Quarantine)));
         let life = bench.life().clone();
         assert_eq!((life.constants.max_ttl_millis, life.constants.nodes), (max_ttl_millis, 5));
@@ -247,28 +230,27 @@ fn new_constants_begin_a_quarantine_of_the_longer_max_ttl() {
             trust: Trust::Quarantine,
         };
         assert!(bench.send(CLOCK, &hello) && bench.send(CLOCK, &reconfigure(4, 10_000, false, Trust::Quarantine)));
-        ripens_after(&mut bench, 4, quarantine);
+        votes_after(&mut bench, 4, quarantine);
         assert_eq!(bench.life().restarts, 4);
     }
 }
 
 #[test]
 fn a_node_of_another_cluster_is_not_reconfigured() {
-    let mut bench = Bench::unripe();
+    let mut bench = Bench::quarantined();
     bench.life.as_mut().unwrap().constants.cluster = "c2".into();
     bench.refuses(CLOCK, &reconfigure(2, 120_000, false, Trust::Quarantine));
     let mut blank = Bench::default();
     assert!(blank.send(CLOCK, &reconfigure(2, 120_000, false, Trust::Quarantine)), "a blank one is taken in");
-    ripens_after(&mut blank, 2, MINUTE * 22 / 10);
+    votes_after(&mut blank, 2, MINUTE * 22 / 10);
 }
 
 #[test]
-fn a_suspended_node_does_not_ripen_whatever_comes() {
-    let mut bench = Bench { life: Some(ripe(5)) };
+fn no_claim_ends_the_quarantine_of_a_suspended_node() {
+    let mut bench = Bench { life: Some(voting(5)) };
     let vote = Trust::Vote { floor_offset: 0 };
     assert!(bench.send(CLOCK, &reconfigure(2, 120_000, true, vote)));
-    assert!(bench.send(CLOCK, &witness(2, 7)) && bench.send(CLOCK, &add(2, 7, u64::MAX)));
-    bench.refuses(CLOCK, &ripen(2));
+    assert!(bench.send(CLOCK, &claim(2, u64::MAX)) && bench.floor().is_none());
     let constants = bench.life().constants.clone();
     let (identity, fresh, founders) = (Identity::of_run("run2"), Epoch(3), String::new());
     assert!(bench.send(CLOCK, &Errand::Hello { identity, fresh, constants, founders, trust: vote }));
@@ -279,7 +261,7 @@ fn a_suspended_node_does_not_ripen_whatever_comes() {
 
 #[test]
 fn restarts_are_counted_until_the_cluster_is_declared_anew() {
-    let mut bench = Bench::unripe();
+    let mut bench = Bench::quarantined();
     for (run, restarts) in [("run1", 0), ("run2", 1), ("run2", 1), ("run3", 2)] {
         assert!(bench.send(CLOCK, &hello(run, 2, Trust::Quarantine)));
         assert_eq!(bench.life().restarts, restarts);

@@ -164,6 +164,6 @@ fn nobody_yields_to_a_broken_vote() {
 
 #[test]
 fn a_node_in_quarantine_can_be_told_as_well() {
-    let mut node = Node { life: Incarnation { floor: None, ..ripe(0) }, ..Node::voted() };
+    let mut node = Node { life: Incarnation { floor: None, ..voting(0) }, ..Node::voted() };
     assert_eq!(node.ask(T, &now(CLOCK)), broken(A, 0));
 }

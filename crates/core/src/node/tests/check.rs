@@ -62,7 +62,7 @@ fn what_is_tombstoned_stands_no_more() {
 
 #[test]
 fn another_life_has_nothing_to_say_of_a_vote() {
-    for life in [Incarnation { epoch: Some(Epoch(2)), ..ripe(0) }, Incarnation { floor: None, ..ripe(0) }] {
+    for life in [Incarnation { epoch: Some(Epoch(2)), ..voting(0) }, Incarnation { floor: None, ..voting(0) }] {
         let mut node = Node { life, ..Node::voted() };
         assert_eq!(node.check(T, A, None), Err(Refusal::WrongEpoch));
     }

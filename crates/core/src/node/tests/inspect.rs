@@ -79,6 +79,6 @@ fn a_foreign_vote_has_no_name_but_a_digest() {
 
 #[test]
 fn a_node_in_quarantine_can_be_looked_at() {
-    let mut node = Node { life: Incarnation { floor: None, ..ripe(0) }, ..Node::voted() };
+    let mut node = Node { life: Incarnation { floor: None, ..voting(0) }, ..Node::voted() };
     assert_eq!(node.report(T).fence, Fence::new(CLOCK));
 }

@@ -189,7 +189,7 @@ fn a_request_that_changes_nothing_leaves_no_place() {
     node.ask(T, &bury(B, 500));
     let held_back = waits(X, B, 10);
     assert_eq!(node.ask(T, &held_back), Vote::Refusal(Refusal::Tombstoned), "it came after its release");
-    let mut elsewhere = Node { life: Incarnation { epoch: Some(Epoch(2)), ..ripe(0) }, ..Node::voted() };
+    let mut elsewhere = Node { life: Incarnation { epoch: Some(Epoch(2)), ..voting(0) }, ..Node::voted() };
     assert_eq!(elsewhere.ask(T, &held_back), Vote::Refusal(Refusal::WrongEpoch));
     let mut reading = Node::new();
     reading.grants(T, &acquire_as(reads(OWNER), A, CLOCK, None));

@@ -136,7 +136,7 @@ impl Outside {
 proptest! {
     #[test]
     fn one_vote_at_a_time_and_fences_only_grow(moves in moves(), floor in 0..2 * CLOCK) {
-        let mut node = Node { life: ripe(floor), ..Node::new() };
+        let mut node = Node { life: voting(floor), ..Node::new() };
         let (mut outside, mut tombs, mut life_millis) = (Outside::new(floor), BTreeMap::new(), T);
         for (wait, off, who, kind) in moves {
             life_millis += wait;

@@ -30,7 +30,7 @@ use report::report;
 pub(super) use request::{Writer, batch};
 pub(super) use search::{page, search};
 
-/// What the epoch key holds while this life is ripe: made for every batch, and so without asking the allocator.
+/// What the epoch key holds while this life may vote: made for every batch, and so without asking the allocator.
 struct EpochMark {
     bytes: [u8; EPOCH_DIGITS + 1 + DIGITS_MAX],
     length: usize,

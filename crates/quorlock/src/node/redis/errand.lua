@@ -1,5 +1,5 @@
 -- A client's errands about the node itself: `attend` of quorlock-core's node::incarnation, line by line.
--- KEYS  1 epoch: the mark of this life, with the floor once it is ripe ('hex' or 'hex floor')   2 meta
+-- KEYS  1 epoch: the mark of this life, with the floor once it may vote ('hex' or 'hex floor')   2 meta
 -- ARGV  1 errand, then its arguments
 -- Gives {accepted, now, mark, and the fields of meta}
 local clock = redis.call('TIME')
@@ -25,9 +25,7 @@ end
 local sound = errand == 'look' or errand == 'init' and is_life()
   or errand == 'hello' and is_life() and is_word(ARGV[9]) and is_offset(ARGV[10])
   or errand == 'reconfigure' and is_life() and is_offset(ARGV[9]) and (ARGV[10] == '0' or ARGV[10] == '1')
-  or errand == 'ripen' and is_id(ARGV[2])
-  or errand == 'witness' and is_id(ARGV[2]) and is_id(ARGV[3])
-  or errand == 'add' and is_id(ARGV[2]) and is_id(ARGV[3]) and is_count(ARGV[4])
+  or errand == 'claim' and is_id(ARGV[2]) and is_count(ARGV[3])
 if not sound then return redis.error_reply('ERR not an errand') end
 
 local before = mark and tonumber(string.match(mark, ' (%d+)$'))
@@ -36,14 +34,14 @@ local before = mark and tonumber(string.match(mark, ' (%d+)$'))
 local function begin(founders, floor, quarantine, suspended, restarts)
   redis.call('DEL', KEYS[2])
   redis.call('HSET', KEYS[2], 'run', ARGV[2], 'cluster', ARGV[4], 'nodes', ARGV[5], 'max_ttl', ARGV[6],
-    'sigma', ARGV[7], 'witnessed', '0', 'founders', founders, 'quarantine', number(quarantine),
+    'sigma', ARGV[7], 'elapsed', '0', 'founders', founders, 'quarantine', number(quarantine),
     'suspended', suspended, 'restarts', number(restarts), 'promotion', ARGV[8])
   redis.call('SET', KEYS[1], floor and ARGV[3] .. ' ' .. number(math.max(floor, before or 0)) or ARGV[3])
 end
 
 -- For whoever may still hold a lease by these constants, or by those before.
 local function quarantined()
-  local owed = blank and 0 or before and meta[4] * 1100 or tonumber(meta[10])
+  local owed = blank and 0 or before and meta[4] * 1100 or tonumber(meta[8])
   return math.max(ARGV[6] * 1100, owed)
 end
 
@@ -54,7 +52,7 @@ end
 -- Whether a server that reports this run and promotion may have another memory than the one in meta.
 local function is_replaced()
   for promotion in string.gmatch(ARGV[8], '[^+]+') do
-    if not string.find('+' .. (meta[13] or '') .. '+', '+' .. promotion .. '+', 1, true) then return true end
+    if not string.find('+' .. (meta[11] or '') .. '+', '+' .. promotion .. '+', 1, true) then return true end
   end
   return meta[1] ~= ARGV[2]
 end
@@ -68,8 +66,8 @@ elseif errand == 'hello' then
   if kin then
     accepted = 1
     if blank or not mark or is_replaced() then
-      local suspended = not blank and meta[11] or '0'
-      local founders, restarts = blank and ARGV[9] or meta[9], blank and 0 or meta[12] + 1
+      local suspended = not blank and meta[9] or '0'
+      local founders, restarts = blank and ARGV[9] or meta[7], blank and 0 or meta[10] + 1
       begin(founders, trusted(ARGV[10], suspended), quarantined(), suspended, restarts)
     end
   end
@@ -77,31 +75,22 @@ elseif errand == 'reconfigure' then
   -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma  8 promotion
   -- 9 floor's offset, or ''  10 whether to suspend
   if blank or meta[2] == ARGV[4] then
-    begin(not blank and meta[9] or '', trusted(ARGV[9], ARGV[10]), quarantined(), ARGV[10], not blank and meta[12] or 0)
+    begin(not blank and meta[7] or '', trusted(ARGV[9], ARGV[10]), quarantined(), ARGV[10], not blank and meta[10] or 0)
     accepted = 1
   end
 elseif errand == 'init' then
   -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma  8 promotion
   begin('', now - ARGV[7], ARGV[6] * 1100, '0', 0)
   accepted = 1
-elseif not blank and mark == ARGV[2] then
-  -- 2 epoch, which is the whole mark as long as the node is not ripe  3 witness
-  if errand == 'witness' then
-    if not meta[7] or meta[7] == ARGV[3] or math.abs(now - meta[8]) >= 2000000 then
-      redis.call('HSET', KEYS[2], 'witness', ARGV[3], 'seen', number(now))
-      accepted = 1
-    end
-  elseif errand == 'add' then
-    if meta[7] == ARGV[3] then
-      redis.call('HSET', KEYS[2], 'witnessed', number(math.min(meta[6] + ARGV[4], FENCE_MAX)), 'seen', number(now))
-      accepted = 1
-    end
-  elseif errand == 'ripen' then
-    if meta[11] == '0' and tonumber(meta[6]) >= tonumber(meta[10]) then
-      redis.call('SET', KEYS[1], mark .. ' ' .. number(math.max(now - meta[5], 0)))
-      accepted = 1
-    end
+elseif errand == 'claim' and not blank and mark == ARGV[2] then
+  -- 2 epoch, which is the whole mark while the node is quarantined  3 how much of the quarantine has passed
+  -- The highest claim counts, never the sum.
+  local elapsed = math.max(meta[6], ARGV[3])
+  if elapsed > tonumber(meta[6]) then redis.call('HSET', KEYS[2], 'elapsed', number(elapsed)) end
+  if meta[9] == '0' and elapsed >= tonumber(meta[8]) then
+    redis.call('SET', KEYS[1], mark .. ' ' .. number(math.max(now - meta[5], 0)))
   end
+  accepted = 1
 end
 
 local standing = {accepted, now, redis.call('GET', KEYS[1]) or ''}

@@ -17,15 +17,13 @@ use quorlock_core::vote::FREE_LISTED_MAX;
 use crate::node::place::{Place, RESERVED_PREFIX};
 
 /// The fields of the meta key, in the order in which a node tells them.
-pub(crate) const META_FIELDS: [&str; 13] = [
+pub(crate) const META_FIELDS: [&str; 11] = [
     "run",
     "cluster",
     "nodes",
     "max_ttl",
     "sigma",
-    "witnessed",
-    "witness",
-    "seen",
+    "elapsed",
     "founders",
     "quarantine",
     "suspended",

@@ -14,7 +14,7 @@ pub(super) const SWEEP_MAX: u32 = 1_000;
 const SCHEMA: &str = "
     CREATE TABLE node(
         id INTEGER PRIMARY KEY CHECK(id = 1), reserve INTEGER NOT NULL, sure INTEGER NOT NULL, swept TEXT NOT NULL,
-        run TEXT, epoch TEXT, floor INTEGER, witnessed INTEGER, witness TEXT, witness_seen INTEGER,
+        run TEXT, epoch TEXT, floor INTEGER, elapsed INTEGER,
         cluster TEXT, nodes INTEGER, max_ttl INTEGER, sigma INTEGER, founders TEXT,
         quarantine INTEGER, suspended INTEGER, restarts INTEGER
     ) STRICT;
@@ -83,7 +83,7 @@ pub(super) fn create(connection: &Connection, reserve: u64) -> Result<(), Fault>
 /// Reads what the file says of the node as a whole.
 pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
     let mut statement = connection.prepare_cached(
-        "SELECT reserve, sure, swept, run, epoch, floor, witnessed, witness, witness_seen,
+        "SELECT reserve, sure, swept, run, epoch, floor, elapsed,
             cluster, nodes, max_ttl, sigma, founders, quarantine, suspended, restarts FROM node WHERE id = 1",
     )?;
     let mut rows = statement.query([])?;
@@ -95,21 +95,17 @@ pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
             identity: Identity::of_run(run),
             epoch: column(4, "epoch").bits()?.map(Epoch),
             floor: column(5, "floor").fence()?,
-            quarantine_micros: column(14, "quarantine").must(Column::number)?,
-            suspended: column(15, "suspended").must(Column::number)? != 0,
-            witnessed_micros: column(6, "witnessed").must(Column::number)?,
-            witness: match column(7, "witness").bits()? {
-                None => None,
-                Some(witness) => Some((witness, column(8, "witness_seen").must(Column::number)?)),
-            },
+            quarantine_micros: column(12, "quarantine").must(Column::number)?,
+            suspended: column(13, "suspended").must(Column::number)? != 0,
+            elapsed_micros: column(6, "elapsed").must(Column::number)?,
             constants: Constants {
-                cluster: column(9, "cluster").must(Column::value)?,
-                nodes: column(10, "nodes").must(Column::number)? as usize,
-                max_ttl_millis: column(11, "max_ttl").must(Column::number)?,
-                sigma_micros: column(12, "sigma").must(Column::number)?,
+                cluster: column(7, "cluster").must(Column::value)?,
+                nodes: column(8, "nodes").must(Column::number)? as usize,
+                max_ttl_millis: column(9, "max_ttl").must(Column::number)?,
+                sigma_micros: column(10, "sigma").must(Column::number)?,
             },
-            founders: column(13, "founders").must(Column::value)?,
-            restarts: column(16, "restarts").must(Column::number)?,
+            founders: column(11, "founders").must(Column::value)?,
+            restarts: column(14, "restarts").must(Column::number)?,
         }),
     };
     Ok(NodeNote {
@@ -135,17 +131,15 @@ pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeN
     let constants = &life.constants;
     connection
         .prepare_cached(
-            "UPDATE node SET run = ?1, epoch = ?2, floor = ?3, witnessed = ?4, witness = ?5, witness_seen = ?6,
-                cluster = ?7, nodes = ?8, max_ttl = ?9, sigma = ?10, founders = ?11,
-                quarantine = ?12, suspended = ?13, restarts = ?14 WHERE id = 1",
+            "UPDATE node SET run = ?1, epoch = ?2, floor = ?3, elapsed = ?4,
+                cluster = ?5, nodes = ?6, max_ttl = ?7, sigma = ?8, founders = ?9,
+                quarantine = ?10, suspended = ?11, restarts = ?12 WHERE id = 1",
         )?
         .execute(params![
             life.identity.run,
             life.epoch.map(|epoch| hex(epoch.0)),
             life.floor.map(|floor| number(floor.get(), "floor")).transpose()?,
-            number(life.witnessed_micros, "witnessed")?,
-            life.witness.map(|(witness, _)| hex(witness)),
-            life.witness.map(|(_, seen)| number(seen, "witness_seen")).transpose()?,
+            number(life.elapsed_micros, "elapsed")?,
             constants.cluster,
             number(constants.nodes as u64, "nodes")?,
             number(constants.max_ttl_millis, "max_ttl")?,

@@ -19,11 +19,7 @@ pub(in crate::node::redis) fn errand(home: Home, errand: &Errand) -> Cmd {
             add_life(command.arg("hello"), identity, *fresh, constants);
             command.arg(founders).arg(floor_offset(*trust))
         }
-        Errand::Witness { epoch, witness } => command.arg("witness").arg(hex(*epoch)).arg(format!("{witness:032x}")),
-        Errand::Add { epoch, witness, micros } => {
-            command.arg("add").arg(hex(*epoch)).arg(format!("{witness:032x}")).arg(*micros)
-        }
-        Errand::Ripen { epoch } => command.arg("ripen").arg(hex(*epoch)),
+        Errand::Claim { epoch, elapsed_micros } => command.arg("claim").arg(hex(*epoch)).arg(*elapsed_micros),
         Errand::Init { identity, fresh, constants } => {
             add_life(command.arg("init"), identity, *fresh, constants);
             &mut command
@@ -96,8 +92,7 @@ fn parse_standing(value: &Value) -> Option<Standing> {
     // Some of these are shown to people.
     let word = |value| text(value).filter(|word| !word.contains(char::is_control));
     let words: Vec<String> = words.iter().map(word).collect::<Option<_>>()?;
-    let [mark, run, cluster, nodes, max_ttl, sigma, witnessed, witness, seen, founders, rest @ ..] = words.as_slice()
-    else {
+    let [mark, run, cluster, nodes, max_ttl, sigma, elapsed, founders, rest @ ..] = words.as_slice() else {
         return None;
     };
     let [quarantine, suspended, restarts, promotion] = rest else { return None };
@@ -105,15 +100,13 @@ fn parse_standing(value: &Value) -> Option<Standing> {
         None
     } else {
         let (epoch, floor) = parse_mark(mark)?;
-        let witness = u128::from_str_radix(witness, 16).ok();
         Some(Incarnation {
             identity: Identity { run: run.clone(), promotion: promotion.clone() },
             epoch,
             floor,
             quarantine_micros: quarantine.parse().ok()?,
             suspended: suspended == "1",
-            witnessed_micros: witnessed.parse().ok()?,
-            witness: witness.map(|who| (who, seen.parse().unwrap_or(0))),
+            elapsed_micros: elapsed.parse().ok()?,
             constants: Constants {
                 cluster: cluster.clone(),
                 nodes: nodes.parse().ok()?,

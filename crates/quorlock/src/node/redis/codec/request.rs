@@ -21,7 +21,7 @@ use crate::node::{Letter, Life};
 /// What all requests of a batch have in common.
 pub(in crate::node::redis) struct Writer<'a> {
     life: Option<Life>,
-    /// What the epoch key holds while this life is ripe; plain requests have no use for it.
+    /// What the epoch key holds while this life may vote; plain requests have no use for it.
     mark: OnceCell<EpochMark>,
     constants: &'a Constants,
 }

@@ -9,8 +9,8 @@ use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::node::{
-    Answer, Constants, Epoch, Errand, FenceNote, Identity, Incarnation, NodeTime, Record, Standing, Trust,
-    WITNESS_STILL, apply, attend, hand_on,
+    Answer, Constants, Epoch, Errand, FenceNote, Identity, Incarnation, NodeTime, Record, Standing, Trust, apply,
+    attend, hand_on,
 };
 use quorlock_core::ticket::{Channel, Handoff, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
@@ -80,7 +80,7 @@ pub(super) struct Model {
     pub(super) state: State,
     pub(super) places: [Arc<Place>; NAMES],
     pub(super) micros: i64,
-    /// The last ripe life but the current one.
+    /// The last life that could vote but the current one.
     earlier: Option<Life>,
     current: Option<Life>,
     epochs: u128,
@@ -117,11 +117,7 @@ impl Model {
                 };
                 let of_names = self.state.records.iter().flat_map(of_a_name);
                 let lapses = of_names.chain(self.state.tombstones.values().chain(self.state.retired.values()).copied());
-                let mut ends: Vec<i64> = lapses.map(|millis| millis.cast_signed() * 1_000).collect();
-                if let Some((_, seen)) = self.state.life.as_ref().and_then(|life| life.witness) {
-                    let still = WITNESS_STILL.as_micros() as i64;
-                    ends.extend([seen.cast_signed() + still, seen.cast_signed() - still]);
-                }
+                let ends: Vec<i64> = lapses.map(|millis| millis.cast_signed() * 1_000).collect();
                 if !ends.is_empty() {
                     self.micros = what.get(&ends) + offset;
                 }
@@ -283,29 +279,24 @@ impl Model {
             Visit::Init { identity: which, constants: set } => {
                 Errand::Init { identity: identity(which), fresh: fresh(), constants: constants(set) }
             }
-            Visit::Witness { life, who } => Errand::Witness { epoch: self.epoch(life), witness: who },
-            Visit::Add { life, who, micros } => {
-                Errand::Add { epoch: self.epoch(life), witness: who, micros: self.span(micros) }
-            }
-            Visit::Ripen { life } => Errand::Ripen { epoch: self.epoch(life) },
+            Visit::Claim { life, span } => Errand::Claim { epoch: self.epoch(life), elapsed_micros: self.span(span) },
         }
     }
 
     fn span(&self, span: Span) -> u64 {
+        let life = self.state.life.as_ref();
         match span {
             Span::Micros(micros) => micros,
-            Span::Rest(more) => {
-                let left = |life: &Incarnation| life.quarantine_micros.saturating_sub(life.witnessed_micros);
-                self.state.life.as_ref().map_or(0, left).saturating_add_signed(more)
-            }
+            Span::Known(more) => life.map_or(0, |life| life.elapsed_micros).saturating_add_signed(more),
+            Span::Whole(more) => life.map_or(0, |life| life.quarantine_micros).saturating_add_signed(more),
         }
     }
 
     pub(super) fn attend(&mut self, errand: &Errand) -> Standing {
         let now = self.time();
         let standing = attend(&mut self.state.life, errand, now);
-        let ripe = |life: &Incarnation| Some(Life { epoch: life.epoch?, floor: life.floor? });
-        let current = self.state.life.as_ref().and_then(ripe);
+        let voting = |life: &Incarnation| Some(Life { epoch: life.epoch?, floor: life.floor? });
+        let current = self.state.life.as_ref().and_then(voting);
         if current.is_some() && current != self.current {
             self.earlier = std::mem::replace(&mut self.current, current);
         }
@@ -372,7 +363,7 @@ fn is_alone(mode: Mode) -> bool {
     matches!(mode, Mode::Exclusive { .. })
 }
 
-/// A node that is ripe in this life, or blank.
+/// A node that may vote in this life, or blank.
 fn stranger(epoch: Option<Epoch>) -> Incarnation {
     Incarnation {
         identity: Identity::default(),
@@ -380,8 +371,7 @@ fn stranger(epoch: Option<Epoch>) -> Incarnation {
         floor: epoch.map(|_| Fence::default()),
         quarantine_micros: 66_000_000,
         suspended: false,
-        witnessed_micros: 0,
-        witness: None,
+        elapsed_micros: 0,
         constants: constants(0),
         founders: String::new(),
         restarts: 0,

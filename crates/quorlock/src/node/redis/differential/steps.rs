@@ -35,7 +35,7 @@ pub(super) enum Step {
 pub(super) enum Jump {
     /// By this many microseconds, perhaps back.
     By(i64),
-    /// To this many microseconds from the millisecond in which something lapses, or a witness has to give way.
+    /// To this many microseconds from the millisecond in which something lapses.
     ToTheEndOf { what: Index, offset: i64 },
 }
 
@@ -160,25 +160,25 @@ pub(super) enum Bid {
 pub(super) enum Visit {
     Look,
     Hello { identity: usize, constants: usize, founders: &'static str, trust: Option<i64> },
-    Witness { life: Known, who: u128 },
-    Add { life: Known, who: u128, micros: Span },
-    Ripen { life: Known },
+    Claim { life: Known, span: Span },
     Init { identity: usize, constants: usize },
     Reconfigure { identity: usize, constants: usize, trust: Option<i64>, suspend: bool },
 }
 
-/// How long an epoch has stood.
+/// How much of a quarantine is claimed to have passed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Span {
     Micros(u64),
-    /// This much more than what is left of the quarantine.
-    Rest(i64),
+    /// This much more than the highest claim.
+    Known(i64),
+    /// This much more than the quarantine.
+    Whole(i64),
 }
 
 /// Who takes part, a node's first errand, and what happens then.
 pub(super) fn stories() -> impl Strategy<Value = (Cast, Visit, Vec<Step>)> {
     let blank = Visit::Hello { identity: 0, constants: 0, founders: "r1,r2", trust: None };
-    // Most of a node's life is spent ripe; the rest is short and eventful.
+    // Most of a node's life it can vote; the rest is short and eventful.
     prop_oneof![
         4 => (select(CASTS.to_vec()), Just(Visit::Init { identity: 0, constants: 0 }), steps(80, 5)),
         1 => (select(CASTS.to_vec()), Just(blank), steps(5, 60)),
@@ -315,15 +315,17 @@ fn visit() -> impl Strategy<Value = Visit> {
     let trust = || prop_oneof![2 => Just(None), 1 => select(vec![-1_000_000, 0, 2_000_000]).prop_map(Some)];
     let identity = || prop_oneof![5 => Just(0), 2 => 1..IDENTITIES.len()];
     let constants = || prop_oneof![5 => Just(0), 1 => 1..CONSTANTS];
-    let who = || 1..3_u128;
-    let span = prop_oneof![(0..1_000_000_u64).prop_map(Span::Micros), (-1..2_i64).prop_map(Span::Rest)];
+    let span = prop_oneof![
+        2 => (0..1_000_000_u64).prop_map(Span::Micros),
+        2 => (-1_000_000..1_000_000_i64).prop_map(Span::Known),
+        1 => (-1..2_i64).prop_map(Span::Known),
+        2 => (-1..2_i64).prop_map(Span::Whole),
+    ];
     prop_oneof![
         1 => Just(Visit::Look),
         3 => (identity(), constants(), select(vec!["", "r1,r2"]), trust())
             .prop_map(|(identity, constants, founders, trust)| Visit::Hello { identity, constants, founders, trust }),
-        6 => (known(), who()).prop_map(|(life, who)| Visit::Witness { life, who }),
-        6 => (known(), who(), span).prop_map(|(life, who, micros)| Visit::Add { life, who, micros }),
-        4 => known().prop_map(|life| Visit::Ripen { life }),
+        12 => (known(), span).prop_map(|(life, span)| Visit::Claim { life, span }),
         1 => (identity(), constants()).prop_map(|(identity, constants)| Visit::Init { identity, constants }),
         3 => (identity(), 0..CONSTANTS, trust(), any::<bool>()).prop_map(|(identity, constants, trust, suspend)| {
             Visit::Reconfigure { identity, constants, trust, suspend }

@@ -1,5 +1,5 @@
-//! Errands with arguments that no client of ours would send: no node ripens by them before its time, lowers its floor, or says of
-//! itself what cannot be read.
+//! Errands with arguments that no client of ours would send: by them no node ends its
+//! quarantine early, lowers its floor, or says of itself what cannot be read.
 
 use std::cell::RefCell;
 
@@ -20,8 +20,6 @@ use crate::node::redis::{RedisNode, codec};
 
 const EPOCH: Epoch = Epoch(7);
 const FRESH: Epoch = Epoch(8);
-const WITNESS: u128 = 0xa;
-const OTHER: u128 = 0xb;
 const RUN: &str = "run";
 const HALF: u64 = 33_000_000;
 
@@ -29,10 +27,10 @@ const HALF: u64 = 33_000_000;
 #[derive(Clone, Copy, Debug)]
 enum Before {
     Blank,
-    Unripe,
-    /// For half of its quarantine.
-    Witnessed,
-    Ripe,
+    Quarantined,
+    /// Half of its quarantine has passed.
+    HalfWay,
+    Voting,
 }
 
 fn hello(run: &str, trust: Trust) -> Errand {
@@ -45,8 +43,8 @@ fn hello(run: &str, trust: Trust) -> Errand {
     }
 }
 
-fn add(witness: u128, micros: u64) -> Errand {
-    Errand::Add { epoch: EPOCH, witness, micros }
+fn claim(elapsed_micros: u64) -> Errand {
+    Errand::Claim { epoch: EPOCH, elapsed_micros }
 }
 
 fn reconfigure(trust: Trust, suspend: bool) -> Errand {
@@ -65,11 +63,8 @@ fn errands() -> Vec<Errand> {
         hello(RUN, Trust::Quarantine),
         hello("another", Trust::Quarantine),
         hello("another", trust),
-        Errand::Witness { epoch: EPOCH, witness: WITNESS },
-        Errand::Witness { epoch: EPOCH, witness: OTHER },
-        add(WITNESS, 1),
-        add(OTHER, HALF),
-        Errand::Ripen { epoch: EPOCH },
+        claim(1),
+        claim(HALF + 1),
         init(FRESH),
         reconfigure(Trust::Quarantine, false),
         reconfigure(trust, true),
@@ -115,19 +110,18 @@ impl<'a> Bench<'a> {
         self.server.command(&["FLUSHALL"]);
         let first = match before {
             Before::Blank => Errand::Look,
-            Before::Unripe | Before::Witnessed => Errand::Hello {
+            Before::Quarantined | Before::HalfWay => Errand::Hello {
                 identity: Identity::of_run(RUN),
                 fresh: EPOCH,
                 constants: constants(),
                 founders: String::new(),
                 trust: Trust::Quarantine,
             },
-            Before::Ripe => init(EPOCH),
+            Before::Voting => init(EPOCH),
         };
         self.say(first).await?;
-        if matches!(before, Before::Witnessed) {
-            self.say(Errand::Witness { epoch: EPOCH, witness: WITNESS }).await?;
-            self.say(add(WITNESS, HALF)).await?;
+        if matches!(before, Before::HalfWay) {
+            self.say(claim(HALF)).await?;
         }
         Ok(self.say(Errand::Look).await?.life)
     }
@@ -136,7 +130,7 @@ impl<'a> Bench<'a> {
         let before = self.prepare(before).await?;
         let mut call = call(errand);
         call.change(changes, |_, _| false);
-        let (lets_vote, added) = (lets_vote(&call), added(&call));
+        let (lets_vote, claimed) = (lets_vote(&call), claimed(&call));
         let answered = self.raw.req_command(&call.command());
 
         let after = self.say(Errand::Look).await?.life;
@@ -144,7 +138,7 @@ impl<'a> Bench<'a> {
             prop_assert_eq!(&after, &before, "an error, and yet it was done");
         }
         if let Some(after) = after {
-            self.look_at(before.as_ref(), &after, lets_vote, added).await?;
+            self.look_at(before.as_ref(), &after, lets_vote, claimed).await?;
         }
         // Whatever it was, an operator can set it right.
         let floor = before.and_then(|before| before.floor);
@@ -158,30 +152,25 @@ impl<'a> Bench<'a> {
         before: Option<&Incarnation>,
         after: &Incarnation,
         lets_vote: bool,
-        added: u64,
+        claimed: u64,
     ) -> TestCaseResult {
-        let (was_ripe, is_ripe) = (before.is_some_and(|life| life.floor.is_some()), after.floor.is_some());
-        prop_assert!(!is_ripe || was_ripe || lets_vote, "ripe before its time: {:?}", after);
+        let (was_voting, is_voting) = (before.is_some_and(|life| life.floor.is_some()), after.floor.is_some());
+        let is_over = claimed >= after.quarantine_micros;
+        prop_assert!(!is_voting || was_voting || lets_vote || is_over, "it may vote early: {:?}", after);
         if let Some(before) = before {
-            prop_assert!(!was_ripe || !is_ripe || after.floor >= before.floor, "{:?} after {:?}", after, before);
-            prop_assert!(after.witnessed_micros <= before.witnessed_micros.saturating_add(added), "{:?}", after);
+            prop_assert!(!was_voting || !is_voting || after.floor >= before.floor, "{:?} after {:?}", after, before);
+            prop_assert!(after.elapsed_micros <= before.elapsed_micros.max(claimed), "{:?}", after);
             prop_assert!(lets_vote || after.quarantine_micros >= before.quarantine_micros, "{:?}", after);
         }
-        let Some(epoch) = after.epoch.filter(|_| !is_ripe) else { return Ok(()) };
-        // Somebody can go on to witness it, and it ripens when it has been for long enough: no sooner, and no later.
-        let witness = after.witness.map_or(WITNESS, |(witness, _)| witness);
-        let taken = self.say(Errand::Witness { epoch, witness }).await?;
-        prop_assert!(taken.accepted, "nobody can witness {:?}", after);
-        let is_due = |life: &Incarnation| !life.suspended && life.witnessed_micros >= life.quarantine_micros;
-        let ripened = self.say(Errand::Ripen { epoch }).await?;
-        prop_assert_eq!(ripened.accepted, is_due(after), "{:?}", after);
-        if ripened.accepted {
-            return Ok(());
+        let Some(epoch) = after.epoch.filter(|_| !is_voting) else { return Ok(()) };
+        // Claims still count, and the quarantine ends when all of it has passed: no sooner, and no later.
+        if let Some(elapsed_micros) = after.quarantine_micros.checked_sub(1) {
+            let almost = self.say(Errand::Claim { epoch, elapsed_micros }).await?;
+            prop_assert!(almost.accepted && almost.life.is_some_and(|life| life.floor.is_none()), "{:?}", after);
         }
-        let micros = after.quarantine_micros - after.witnessed_micros.min(after.quarantine_micros);
-        self.say(Errand::Add { epoch, witness, micros }).await?;
-        let ripened = self.say(Errand::Ripen { epoch }).await?;
-        prop_assert_eq!(ripened.accepted, !after.suspended, "{:?}", after);
+        let whole = self.say(Errand::Claim { epoch, elapsed_micros: after.quarantine_micros }).await?;
+        let floor = whole.life.and_then(|life| life.floor);
+        prop_assert_eq!((whole.accepted, floor.is_some()), (true, !after.suspended), "{:?}", after);
         Ok(())
     }
 }
@@ -198,10 +187,10 @@ fn lets_vote(call: &Call) -> bool {
     }
 }
 
-/// How long a witness says to have counted, if it is a number as ours are written: none at all otherwise.
-fn added(call: &Call) -> u64 {
-    let micros = || number_in(call.argument(4)?);
-    if call.argument(1) == Some(b"add") { micros().unwrap_or(0) } else { 0 }
+/// The time that is claimed to have passed, if it is a number as ours are written: none at all otherwise.
+fn claimed(call: &Call) -> u64 {
+    let micros = || number_in(call.argument(3)?);
+    if call.argument(1) == Some(b"claim") { micros().unwrap_or(0) } else { 0 }
 }
 
 fn number_in(word: &[u8]) -> Option<u64> {
@@ -215,9 +204,9 @@ fn each(story: impl Fn(&Runtime, &RefCell<Bench<'_>>)) {
 }
 
 #[test]
-fn no_node_ripens_before_its_time_by_what_it_is_told() {
+fn no_errand_ends_a_quarantine_early() {
     each(|runtime, bench| {
-        let before = select(vec![Before::Blank, Before::Unripe, Before::Witnessed, Before::Ripe]);
+        let before = select(vec![Before::Blank, Before::Quarantined, Before::HalfWay, Before::Voting]);
         let config = Config { failure_persistence: None, ..Config::default() };
         TestRunner::new(config)
             .run(&(before, select(errands()), changes()), |(before, errand, changes)| {
@@ -229,18 +218,18 @@ fn no_node_ripens_before_its_time_by_what_it_is_told() {
 
 #[test]
 fn errands_that_once_did_harm_do_none() {
-    let (quarantine, ripe) = (Trust::Quarantine, format!("{:032x} 99", FRESH.0));
+    let (quarantine, voting) = (Trust::Quarantine, format!("{:032x} 99", FRESH.0));
     each(|runtime, bench| {
         for (before, errand, number, value) in [
-            // Enough for any quarantine, and sums that nobody could read.
-            (Before::Witnessed, add(WITNESS, 1), 4, "inf"),
-            (Before::Witnessed, add(WITNESS, 1), 4, "1e15"),
-            (Before::Witnessed, add(WITNESS, 1), 4, "nan"),
-            (Before::Witnessed, add(WITNESS, 1), 4, "-1"),
-            (Before::Witnessed, add(WITNESS, 1), 4, "-33000001"),
-            (Before::Witnessed, add(WITNESS, 1), 4, "99999999999999999999"),
+            // Enough for any quarantine, and numbers that nobody could read.
+            (Before::HalfWay, claim(1), 3, "inf"),
+            (Before::HalfWay, claim(1), 3, "1e15"),
+            (Before::HalfWay, claim(1), 3, "nan"),
+            (Before::HalfWay, claim(1), 3, "-1"),
+            (Before::HalfWay, claim(1), 3, "-33000001"),
+            (Before::HalfWay, claim(1), 3, "99999999999999999999"),
             // A life that brings its floor along.
-            (Before::Unripe, hello("another", quarantine), 3, &ripe),
+            (Before::Quarantined, hello("another", quarantine), 3, &voting),
             (Before::Blank, hello(RUN, quarantine), 3, "zz"),
             // One that only its author could name.
             (Before::Blank, hello(RUN, quarantine), 3, "ABCDEFABCDEFABCDEFABCDEFABCDEFAB"),
@@ -248,11 +237,11 @@ fn errands_that_once_did_harm_do_none() {
             (Before::Blank, hello(RUN, quarantine), 2, "\0"),
             (Before::Blank, hello(RUN, quarantine), 4, ""),
             (Before::Blank, hello(RUN, quarantine), 6, "nan"),
-            (Before::Unripe, Errand::Witness { epoch: EPOCH, witness: WITNESS }, 3, "\n"),
-            (Before::Ripe, init(FRESH), 7, "nan"),
-            (Before::Ripe, hello("another", quarantine), 9, "inf"),
+            (Before::Quarantined, claim(1), 3, "\n"),
+            (Before::Voting, init(FRESH), 7, "nan"),
+            (Before::Voting, hello("another", quarantine), 10, "inf"),
             // Suspended for good, and nobody is told.
-            (Before::Unripe, reconfigure(quarantine, false), 9, "x"),
+            (Before::Quarantined, reconfigure(quarantine, false), 10, "x"),
         ] {
             let changes = [(Which::Number(number), Odd::Value(value.as_bytes().to_vec()))];
             let done = runtime.block_on(bench.borrow_mut().run(before, &errand, &changes));
@@ -262,17 +251,17 @@ fn errands_that_once_did_harm_do_none() {
 }
 
 #[test]
-fn a_node_that_is_ripe_cannot_be_told_to_ripen_again() {
+fn a_claim_changes_nothing_on_a_node_that_may_vote() {
     each(|runtime, bench| {
         let bench = &mut *bench.borrow_mut();
-        let floor = runtime.block_on(bench.prepare(Before::Ripe)).unwrap().and_then(|life| life.floor).unwrap();
+        let floor = runtime.block_on(bench.prepare(Before::Voting)).unwrap().and_then(|life| life.floor).unwrap();
         let mark = format!("{:032x} {}", EPOCH.0, floor.get()).into_bytes();
-        for errand in [Errand::Ripen { epoch: EPOCH }, Errand::Witness { epoch: EPOCH, witness: WITNESS }] {
-            let mut call = call(&errand);
-            call.change(&[(Which::Number(2), Odd::Value(mark.clone()))], |_, _| false);
+        for epoch in [mark, format!("{:032x}", EPOCH.0).into_bytes()] {
+            let mut call = call(&claim(u64::from(u32::MAX)));
+            call.change(&[(Which::Number(2), Odd::Value(epoch))], |_, _| false);
             let answered = bench.raw.req_command(&call.command());
             let life = runtime.block_on(bench.say(Errand::Look)).unwrap().life.unwrap();
-            assert!(life.floor == Some(floor) && life.witness.is_none(), "{answered:?} and {life:?}");
+            assert!(life.floor == Some(floor) && life.elapsed_micros == 0, "{answered:?} and {life:?}");
         }
     });
 }

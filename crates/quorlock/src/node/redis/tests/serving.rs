@@ -27,7 +27,7 @@ fn constants() -> Constants {
     Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 60_000, sigma_micros: 10_000_000 }
 }
 
-/// A session that has declared its server ripe, and what it hears.
+/// A session that has let its server vote, and what it hears.
 struct Guest {
     session: Talk,
     life: Life,

@@ -120,7 +120,7 @@ fn garbage_in_a_column_is_an_error_that_tells_no_secret() {
         ("node", "sure", true),
         ("node", "epoch", true),
         ("node", "floor", true),
-        ("node", "witnessed", true),
+        ("node", "elapsed", true),
         ("node", "nodes", true),
         ("node", "cluster", false),
     ];

@@ -156,21 +156,18 @@ fn an_operators_new_life_keeps_votes_and_lifts_the_floor() {
 }
 
 #[test]
-fn ripening_lifts_the_floor_over_the_reserve() {
+fn the_end_of_a_quarantine_lifts_the_floor_over_the_reserve() {
     let ground = Ground::new();
     let fence = ground.session("first").fence("a", 1);
     let mut session = ground.open("second").unwrap();
-    let (epoch, witness) = (Epoch(5), 6);
-    let micros = 66_000_000;
+    let epoch = Epoch(5);
     let mut errand = |errand| wait(session.errand(errand)).unwrap();
     let (identity, founders) = (Identity::of_run("second"), String::new());
     let life =
         errand(Errand::Hello { identity, fresh: epoch, constants: constants(), founders, trust: Trust::Quarantine });
     assert_eq!(life.life.unwrap().floor, None);
-    assert!(errand(Errand::Witness { epoch, witness }).accepted);
-    assert!(errand(Errand::Add { epoch, witness, micros }).accepted);
-    let ripe = errand(Errand::Ripen { epoch });
-    assert!(ripe.accepted && ripe.life.unwrap().floor.unwrap() > fence);
+    let over = errand(Errand::Claim { epoch, elapsed_micros: 66_000_000 });
+    assert!(over.accepted && over.life.unwrap().floor.unwrap() > fence);
 }
 
 #[test]

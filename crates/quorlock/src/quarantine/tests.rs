@@ -1,0 +1,102 @@
+use std::time::Duration;
+
+use super::*;
+
+const EPOCH: Epoch = Epoch(0x5eed);
+
+fn records() -> (tempfile::TempDir, Records) {
+    let folder = tempfile::tempdir().unwrap();
+    let records = Records::new(Some(folder.path()));
+    (folder, records)
+}
+
+/// A sighting that began so long ago.
+fn ago(elapsed_micros: u64, passed: Duration) -> Sighting {
+    let (boot, raw) = Stopwatch::start().started();
+    let back = passed.as_nanos() as u64;
+    Sighting { elapsed_micros, since: Stopwatch::resume(boot - back, raw - back).unwrap() }
+}
+
+fn recorded(records: &Records) -> String {
+    fs::read_to_string(records.path(EPOCH).unwrap()).unwrap()
+}
+
+#[test]
+fn a_later_process_claims_the_time_since_the_first_one() {
+    let (_folder, records) = records();
+    let first = ago(7, Duration::from_secs(1));
+    assert!(records.resume(EPOCH, first).is_none(), "nothing was recorded before");
+    let later = records.resume(EPOCH, Sighting::new(20)).expect("the first one is recorded");
+    assert!(later.claim() >= 1_000_007);
+    assert_eq!(later.since.started(), first.since.started());
+    assert!(records.resume(Epoch(1), Sighting::new(0)).is_none(), "another life of the node's memory");
+}
+
+#[test]
+fn a_record_gives_way_to_a_number_that_is_higher_than_its_claim() {
+    let (_folder, records) = records();
+    records.resume(EPOCH, ago(0, Duration::from_millis(1)));
+    let before = recorded(&records);
+    assert!(records.resume(EPOCH, Sighting::new(u64::MAX / 2)).is_none());
+    assert_ne!(recorded(&records), before);
+    assert!(records.resume(EPOCH, Sighting::new(0)).is_some_and(|best| best.claim() >= u64::MAX / 2));
+    records.remove(EPOCH);
+    assert!(records.read(EPOCH).is_none());
+}
+
+#[test]
+fn nothing_is_claimed_from_a_record_that_is_damaged_or_by_other_clocks() {
+    let clocks = clock::identity().expect("tests run on Linux");
+    let (boot, raw) = Stopwatch::start().started();
+    let sound = ago(5, Duration::from_secs(1)).encode(EPOCH, &clocks);
+    assert!(Sighting::decode(&sound, EPOCH, &clocks).is_some());
+    for cut in 0..sound.len() {
+        assert!(Sighting::decode(&sound[..cut], EPOCH, &clocks).is_none(), "cut to {:?}", &sound[..cut]);
+    }
+    for digit in sound.match_indices(|letter: char| letter.is_ascii_digit()).map(|(at, _)| at) {
+        let other = if sound.as_bytes()[digit] == b'9' { "1" } else { "9" };
+        let changed = format!("{}{other}{}", &sound[..digit], &sound[digit + 1..]);
+        assert!(Sighting::decode(&changed, EPOCH, &clocks).is_none(), "{changed}");
+    }
+    assert!(Sighting::decode(&sound, Epoch(1), &clocks).is_none(), "of another node, or of another life");
+    assert!(Sighting::decode(&sound, EPOCH, &format!("{clocks}0")).is_none(), "of another boot or time namespace");
+    let ahead = 3_600_000_000_000;
+    for (boot, raw) in [(boot + ahead, raw), (boot, raw + ahead)] {
+        let text = format!("{TITLE}\nepoch {:032x}\nclocks {clocks}\nboot {boot}\nraw {raw}\nelapsed 5\n", EPOCH.0);
+        let text = format!("{text}sum {:016x}\n", checksum(&text));
+        assert!(Sighting::decode(&text, EPOCH, &clocks).is_none(), "a clock went back");
+    }
+    for text in ["", "sum ", "sum \n", "\u{9501}sum 0", "sum 0000000000000000\nsum 0000000000000000\n"] {
+        assert!(Sighting::decode(text, EPOCH, &clocks).is_none(), "{text:?}");
+    }
+}
+
+#[test]
+fn the_slower_clock_counts() {
+    let (boot, raw) = Stopwatch::start().started();
+    let second = 1_000_000_000;
+    for (boot, raw) in [(boot - 100 * second, raw - second), (boot - second, raw - 100 * second)] {
+        let claim = Sighting { elapsed_micros: 0, since: Stopwatch::resume(boot, raw).unwrap() }.claim();
+        assert!((1_000_000..100_000_000).contains(&claim), "{claim}");
+    }
+}
+
+#[test]
+fn a_folder_keeps_the_newest_records() {
+    let (folder, records) = records();
+    for epoch in 0..RECORDS_MAX as u128 + 5 {
+        records.resume(Epoch(epoch), Sighting::new(0));
+    }
+    let kept = fs::read_dir(folder.path().join("quarantine")).unwrap().count();
+    assert!(kept <= RECORDS_MAX, "{kept}");
+    assert!(records.read(Epoch(RECORDS_MAX as u128 + 4)).is_some(), "the last one");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_like_none() {
+    let (folder, records) = records();
+    fs::write(folder.path().join("quarantine"), "a file").unwrap();
+    assert!(records.resume(EPOCH, Sighting::new(0)).is_none());
+    assert!(records.resume(EPOCH, Sighting::new(0)).is_none());
+    assert!(Records::new(None).resume(EPOCH, Sighting::new(0)).is_none());
+}
