@@ -13,6 +13,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::*;
 use crate::node::Reply;
 use crate::node::place::KeyTemplate;
+use crate::node::redis::scripts::META_FIELDS;
 
 const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
 
@@ -130,7 +131,8 @@ const ZEROS: &str = "0000000000000000000000000000000000000000";
 
 /// How a blank node stands.
 fn blank() -> Value {
-    let words = (0..14).map(|_| Value::BulkString(Vec::new()));
+    // The mark of its life, and the fields of meta.
+    let words = (0..=META_FIELDS.len()).map(|_| Value::BulkString(Vec::new()));
     Value::Array([Value::Int(1), Value::Int(5)].into_iter().chain(words).collect())
 }
 
