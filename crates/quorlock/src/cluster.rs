@@ -34,6 +34,7 @@ use crate::timers::Timers;
 
 /// What a client was built with.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "settings that have nothing to do with each other")]
 pub(crate) struct Settings {
     pub(crate) quorum: Quorum,
     pub(crate) ttl: Duration,
