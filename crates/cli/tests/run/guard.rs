@@ -154,9 +154,10 @@ fn a_stopped_guard_is_continued() {
 #[test]
 fn without_any_guard_the_command_is_stopped_in_time() {
     let place = Place::servers();
-    let program = place.user.home.path().join("quorlock");
+    let program = place.user.home.path().join("program");
     fs::copy(env!("CARGO_BIN_EXE_quorlock"), &program).unwrap();
     let mut run = Command::new(&program);
+    run.env("XDG_STATE_HOME", place.user.home.path()).env("XDG_CONFIG_HOME", place.user.home.path());
     run.args(&place.flags).arg("run").args(SHORT).args(["--", "sh", "-c", "echo $$; exec sleep 1000"]);
     let mut run = Running::start(run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
     // Nobody can start this program any more.

@@ -141,6 +141,11 @@ fn a_background_job_leaves_the_terminal_alone_until_it_is_wanted() {
     shell.shows_that("begun", |text| text.lines().any(|line| ["begun", "ready> begun"].contains(&line.trim())));
     shell.type_keys(b"echo still here\n");
     eventually("the shell reads", || count(&shell, "still here") == 1);
+    // The shell tells of stopped jobs before its next prompt.
+    let text = shell.text();
+    let pid = text.lines().find_map(|line| line.trim().strip_prefix("[1] ")).unwrap().to_owned();
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    eventually("the job is stopped", || stat().contains(") T "));
     shell.type_keys(b"\n");
     shell.shows("Stopped");
     shell.type_keys(b"fg\n");

@@ -26,8 +26,6 @@ const LEFT_LOOK_MAX: Duration = Duration::from_millis(20);
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 /// The part of the remaining time by which the boot clock may be slow: NTP slews it by at most half of that.
 const SLEW: u32 = 1000;
-/// How long to wait for the renewal that tells a node of another process. It goes on without us.
-const RENEW_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How the run ended.
 #[derive(Clone, Copy, Debug)]
@@ -185,11 +183,12 @@ impl<'a> Supervisor<'a> {
         left
     }
 
-    /// Renews the lease if a node has to learn of another process by that.
+    /// Begins to renew the lease if a node has to learn of another process by that.
     async fn renew_if(&self, is_news: Result<bool, ConfigError>) {
         // If the process has ended meanwhile, nothing of it has to be known.
         if is_news.unwrap_or_default() {
-            let _ = tokio::time::timeout(RENEW_PATIENCE, self.lease.extend()).await;
+            // It goes on without us, and signals must not wait for it.
+            let _ = tokio::time::timeout(Duration::ZERO, self.lease.extend()).await;
         }
     }
 
