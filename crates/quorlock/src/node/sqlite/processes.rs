@@ -305,6 +305,10 @@ mod tests {
         let mut leader = std::process::Command::new("sh");
         leader.args(script).process_group(0).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut leader = leader.spawn().unwrap();
+        let mut line = String::new();
+        let said = std::io::BufReader::new(leader.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut { said }, &mut line).unwrap();
+        assert!(!line.is_empty(), "the other member is there");
         own.add(Companion::Group(leader.id())).unwrap();
         let list = own.behind().unwrap();
         let (realm, group) = (list.split_once(' ').unwrap().0, list.rsplit_once(' ').unwrap().1);
