@@ -122,10 +122,9 @@ fn no_majority(nodes: &[(String, Option<Silence>)], waited: Duration) -> String 
             None => write!(text, "{sign} {node} can vote"),
         };
     }
-    let quarantine = |why: &Silence| if let Silence::Quarantined(left) = why { Some(*left) } else { None };
-    if let Some(left) = out().filter_map(quarantine).max() {
+    if let Some(left) = out().filter_map(Silence::quarantine_left).max() {
         let _ = write!(text, ". The quarantine ends by itself in {left:.1?}: connect again then, or use connect_lazy");
-        if out().all(|why| quarantine(why).is_some()) {
+        if nodes.iter().all(|(_, why)| matches!(why, Some(Silence::Founding(_)))) {
             text.push_str(
                 ". If no lock can be outstanding on these nodes, init_cluster (quorlock nodes init) ends it now",
             );

@@ -47,7 +47,7 @@ async fn connect_waits_for_a_majority() {
     let connecting = tokio::spawn(cluster.direct().connect_timeout(LONG).connect());
     // The first node answers, which is not enough.
     let watcher = cluster.direct().connect_lazy().await.expect("the cluster is fit");
-    let answers = || matches!(watcher.nodes()[0].1, None | Some(Silence::Unfit(_)));
+    let answers = || matches!(watcher.nodes()[0].1, None | Some(Silence::Waiting(_)));
     eventually_async("a node to answer", async || answers()).await;
     assert!(!connecting.is_finished());
     cluster.servers[1].thaw();

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use quorlock_core::vote::Silence;
-
 use crate::client::Client;
 use crate::error::ConnectError;
 use crate::link::{Contact, Link};
@@ -92,8 +90,8 @@ impl Nodes<'_> {
 
     /// How many stay in quarantine for longer than this.
     fn quarantined_beyond(&self, left: Duration) -> usize {
-        let is_quarantined = |link: &&std::sync::Arc<Link>| matches!(link.trouble(), Some(Silence::Quarantined(quarantine)) if quarantine > left);
-        self.links().iter().filter(is_quarantined).count()
+        let quarantine = |link: &Link| link.trouble().and_then(|why| why.quarantine_left());
+        self.links().iter().filter(|link| quarantine(link).is_some_and(|quarantine| quarantine > left)).count()
     }
 }
 
