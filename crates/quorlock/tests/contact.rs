@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::fmt::Write;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -135,7 +136,7 @@ impl Subscriber for Log {
         struct Text(String);
         impl Visit for Text {
             fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-                self.0 += &format!("{field}={value:?} ");
+                let _ = write!(self.0, "{field}={value:?} ");
             }
         }
         let mut text = Text(String::new());
