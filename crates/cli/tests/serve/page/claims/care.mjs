@@ -168,7 +168,7 @@ export const care = {
       lease_id,
       ...lease_id.split(/[.:]/).filter((part) => /^[0-9a-f]{32,}$/i.test(part)),
     ]);
-    assert.equal(secrets.length, 8, 'three leases, and what signs them, with two owners');
+    assert.equal(secrets.length, 11, 'three leases, each with its id and its signature, and two owners');
     const visit = await Visit.begin(address);
     const seen = [];
     for (const path of ['/locks', '/lock/secret', '/lock/owned', '/lock/keyed', '/nodes', '/hot', '/history']) {
