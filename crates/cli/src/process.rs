@@ -18,6 +18,13 @@ pub(crate) struct Process {
 impl Process {
     /// The process with this id.
     pub(crate) fn find(pid: u32) -> Result<Self, Failure> {
+        let own = std::fs::read_link("/proc/self").ok();
+        if own.is_some_and(|own| own.to_str() != Some(&std::process::id().to_string())) {
+            return Err(Failure::Config(
+                "/proc belongs to another PID namespace, so processes cannot be watched: mount it anew (unshare --mount-proc)"
+                    .into(),
+            ));
+        }
         match start_of(pid) {
             Ok(Some(start)) => Ok(Self { pid, start }),
             Ok(None) => Err(Failure::Usage(format!("{pid} is not a process that runs"))),

@@ -26,6 +26,7 @@ use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_proc
 use crate::context::Context;
 use crate::duration::{millis, parse_duration, show};
 use crate::exit::{Exit, Failure};
+use crate::process::Process;
 use crate::recipe::{SharingArgs, WaitArgs, Way};
 use crate::signals::Signals;
 use environment::Surroundings;
@@ -67,8 +68,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     ttl: Option<Duration>,
 
-    /// Keep the lock for at least this long, even if the command is done sooner or quorlock is killed: for a cron job on
-    /// hosts whose clocks are not quite the same.
+    /// Keep the lock for at least this long, even if the command is done sooner or quorlock is killed with SIGKILL: for a
+    /// cron job on hosts whose clocks are not quite the same. Another signal to quorlock ends the wait.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     min_hold: Option<Duration>,
 
@@ -284,6 +285,8 @@ fn check(args: &RunArgs, terms: Terms) -> Result<(), Failure> {
 
 async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut Report) -> crate::Outcome {
     let internal = |what: &str, error: std::io::Error| Failure::Internal(format!("{what}: {error}"));
+    // Without a /proc that shows our processes the command cannot be watched: say so before there is a lock.
+    Process::find(std::process::id())?;
     let surroundings = Surroundings::new(context)?;
     let outer = surroundings.outer();
     context.name_nodes()?;

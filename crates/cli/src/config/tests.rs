@@ -86,6 +86,13 @@ fn passwords_are_not_shown() {
         ("rediss://me:pw@h", "rediss://me:***@h"),
         ("redis+unix:///s?user=a&pass=b", "redis+unix:///s?user=a&pass=***"),
         ("sqlite:/a@b", "sqlite:/a@b"),
+        ("redis+sentinel://h:1,i:2/main", "redis+sentinel://h:1,i:2/main"),
+        ("redis://[::1]:7", "redis://[::1]:7"),
+        ("redis//me:pw@h", "***@h"),
+        ("me:pw@h:1", "***@h:1"),
+        // Both parts of a URL with a comma in its password.
+        ("redis://me:p", "redis://me:***"),
+        ("w@h:1", "***@h:1"),
     ] {
         assert_eq!(masked(url), shown);
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use quorlock_testkit::RedisServer;
 
-use crate::common::{User, is_alive, signal, stderr, stdout};
+use crate::common::{User, assert_fails, is_alive, signal, stderr, stdout};
 use crate::{Place, Running, eventually, eventually_gone};
 
 /// A command with a grandchild, both of which ignore SIGTERM; it prints their ids.
@@ -267,4 +267,32 @@ fn a_guard_shows_no_secrets() {
     let next =
         user.quorlock(&["run", "a", "--wait", "30s", "--", "true"]).env("QUORLOCK_NODES", &nodes).output().unwrap();
     assert!(next.status.success(), "{}", stderr(&next));
+}
+
+#[test]
+fn a_proc_of_another_pid_namespace_is_refused() {
+    let place = Place::file();
+    let quorlock = place.quorlock(&["run", "a", "--", "true"]);
+    for extra in [&[][..], &["--map-root-user"]] {
+        let unshare = |program: &std::ffi::OsStr| {
+            let mut command = Command::new("unshare");
+            command.args(extra).args(["--pid", "--fork", "--kill-child", "--"]).arg(program);
+            command
+        };
+        if !unshare("true".as_ref()).output().is_ok_and(|output| output.status.success()) {
+            continue;
+        }
+        let mut command = unshare(quorlock.get_program());
+        command.args(quorlock.get_args());
+        for (key, value) in quorlock.get_envs() {
+            match value {
+                Some(value) => command.env(key, value),
+                None => command.env_remove(key),
+            };
+        }
+        assert_fails(&command.output().unwrap(), 78, "/proc belongs to another PID namespace");
+        assert!(place.is_free("a"));
+        return;
+    }
+    println!("skipped: not allowed here: unshare --pid");
 }

@@ -24,6 +24,8 @@ const SWITCH: &str = "+switch-master";
 /// heartbeat, so that a change is noticed within that even if the sentinel hangs.
 const BEAT: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_millis(500);
+/// How long all sentinels have to answer, when they are asked together: the first answer counts, also a slow one.
+const ROUND: Duration = Duration::from_secs(5);
 /// The least time between two rounds of asking all sentinels.
 const PAUSE: Duration = Duration::from_millis(250);
 const PORT: u16 = 26_379;
@@ -88,7 +90,7 @@ impl Sentinels {
                 {
                     break;
                 }
-                match sentinels.master(BEAT).await {
+                match sentinels.master(ROUND).await {
                     Ok((named, sentinel)) if address(&named) == master => listened = Some(sentinel),
                     Ok(_) => break,
                     // The master is no worse for sentinels that are gone.
