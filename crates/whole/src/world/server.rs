@@ -155,8 +155,10 @@ impl Server {
         self.restored.extend(votes.map(|vote| vote.attempt));
         let entries = memory.records.values().flat_map(|record| &record.entries);
         self.restored.extend(entries.map(|entry| entry.attempt));
-        let places = memory.records.values().flat_map(|record| &record.line);
-        self.restored_places.extend(places.map(|place| place.waiter.ticket));
+        let places = || memory.records.values().flat_map(|record| &record.line);
+        self.restored_places.extend(places().map(|place| place.waiter.ticket));
+        // Until it is told of its new life, it may hand the vote to a place that came back.
+        self.restored.extend(places().filter_map(|place| Some(place.request.as_ref()?.attempt)));
         self.memory = memory;
     }
 
