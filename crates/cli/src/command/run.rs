@@ -24,7 +24,7 @@ use quorlock::{Client, Lease};
 use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_process};
 
 use crate::context::Context;
-use crate::duration::{millis, parse_duration, show};
+use crate::duration::{millis, parse_duration, show, show_exactly};
 use crate::exit::{Exit, Failure};
 use crate::process::Process;
 use crate::recipe::{SharingArgs, WaitArgs, Way};
@@ -260,10 +260,18 @@ fn tell(context: &Context, args: &RunArgs, report: &Report, exit: Exit) -> crate
 fn check(args: &RunArgs, terms: Terms) -> Result<(), Failure> {
     let least = (terms.kill_grace + Duration::from_secs(1)) * 3;
     if terms.ttl < least {
+        let grace = (terms.ttl / 3).saturating_sub(Duration::from_secs(1));
+        let shorter = if grace < Duration::from_millis(1) {
+            String::new()
+        } else {
+            format!(", or shorten the grace: --kill-grace {}ms", grace.as_millis())
+        };
         return Err(Failure::Usage(format!(
             "a ttl of {:?} leaves no time to end the command before the lock is lost: with a kill grace of {:?} it has to \
-             be at least {least:?}\n  shorten the grace: --kill-grace 500ms",
-            terms.ttl, terms.kill_grace
+             be at least {least:?}\n  lengthen the ttl: --ttl {}{shorter}",
+            terms.ttl,
+            terms.kill_grace,
+            show_exactly(least)
         )));
     }
     if args.wait.no_wait && args.if_held == Some(IfHeld::Wait) {
