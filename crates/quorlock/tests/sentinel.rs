@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use quorlock::{Client, ConnectError, ExtendError, LostError};
-use quorlock_testkit::{RedisServer, Sentinels, eventually_async};
+use quorlock_testkit::{Proxy, RedisServer, Sentinels, eventually, eventually_async};
 
 use common::long::{self, LONG};
 
@@ -120,6 +120,24 @@ async fn a_failover_is_noticed_while_the_sentinel_hangs() {
     other.thaw();
     sentinels.sentinel.freeze();
     leaves_the_old_master(&sentinels, &client, || sentinels.fail_over_by(&other)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_is_noticed_by_sentinels_that_answer_late() {
+    let sentinels = Sentinels::builder().replicas(1).start();
+    let slow = Proxy::start(sentinels.sentinel.addr());
+    let url = sentinels.url().replace(&sentinels.sentinel.addr().to_string(), &slow.addr().to_string());
+    let client = long::builder().sigma(SIGMA).nodes([url]).connect().await.unwrap();
+    is_up(&client).await;
+    let before = slow.connections();
+    slow.delay(Duration::from_millis(600));
+    eventually_async("the client to ask anew", async || slow.connections() > before).await;
+    let fail_over = || {
+        sentinels.fail_over();
+        eventually("the client to leave its master", || client.nodes()[0].1.is_some());
+        slow.delay(Duration::ZERO);
+    };
+    leaves_the_old_master(&sentinels, &client, fail_over).await;
 }
 
 #[tokio::test]
