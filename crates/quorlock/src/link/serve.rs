@@ -181,11 +181,12 @@ impl Link {
             }
             self.gather().await;
             self.flush(Leaving::AtOnce);
-            let notes_due = self.notes_due();
-            if self.outbox().closing || notes_due.is_some_and(|due| due <= runtime::now()) {
+            // Read once: a link that is closed after the notes were sent may have others to send.
+            let closing = self.outbox().closing;
+            if closing || self.notes_due().is_some_and(|due| due <= runtime::now()) {
                 self.send_notes();
             }
-            if self.is_quiet() && self.is_done_closing() {
+            if closing && self.is_quiet() && self.is_done_closing() {
                 return Ok(());
             }
             let look = (runtime::now() + self.config.silence_limit / LOOKS).min(retry).min(watch.due());
