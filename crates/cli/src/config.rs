@@ -88,7 +88,7 @@ impl Settings {
     ) -> Result<(&'static Key, Option<Value>, Origin), Failure> {
         let read = |text: &str, origin: Origin| match key.kind.read(text) {
             Ok(value) => Ok((key, Some(value), origin)),
-            // A blank list of nodes is most likely a variable that was not set: that is no mistake of whoever typed it.
+            // A blank list of nodes is most likely a variable that was not set, and not a typing mistake.
             Err(why) if matches!(origin, Origin::Flag(_)) && key.kind != Kind::Nodes => {
                 Err(Failure::Usage(format!("{origin}: {why}")))
             }

@@ -56,7 +56,7 @@ pub enum Request {
         /// What becomes of the place in line, for an attempt that had one.
         parting: Option<Parting>,
     },
-    /// Take back every entry that an owner has of this name, whoever entered for it, and let none in any more.
+    /// Take back every entry that an owner has of this name, and refuse later ones.
     Retire {
         /// Whose.
         owner: OwnerId,

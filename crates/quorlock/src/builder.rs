@@ -287,7 +287,7 @@ impl ClientBuilder {
 
     /// Lets [`init_cluster`](Self::init_cluster) go on although nodes show leases, or cannot list their names.
     ///
-    /// Whoever holds such a lease may then share its lock with others.
+    /// The holders of such leases may then share their locks with others.
     pub fn danger_discard_leases(mut self) -> Self {
         self.discard_leases = true;
         self

@@ -34,7 +34,7 @@ fn a_lease_is_lost_when_the_wall_clock_has_passed_its_end() {
 }
 
 #[test]
-fn whoever_waits_for_the_loss_is_told_without_a_look() {
+fn a_wait_for_the_loss_ends_without_a_look() {
     let clock = Clock::new();
     let mut holder = Holder::start("wait", &clock);
     assert_eq!(holder.next(), "holds");

@@ -206,7 +206,7 @@ impl Hub {
 
     /// Follows what changes, from now on or after the last event that was read.
     pub(crate) async fn subscribe(self: &Arc<Self>, caller: crate::auth::Caller, last: Option<Mark>) -> Follower {
-        // Whoever follows keeps the copy fresh.
+        // Followers keep the copy fresh.
         let told = self.told.subscribe();
         self.refresh().await;
         Follower::new(Arc::clone(self), caller, told, last)

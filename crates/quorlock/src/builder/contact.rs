@@ -95,7 +95,7 @@ impl Nodes<'_> {
     }
 }
 
-/// Nodes that contradict the configuration are an error, whatever the others do.
+/// Nodes that contradict the configuration are an error even if the others vote.
 fn accept(client: &Client) -> Result<(), ConnectError> {
     for link in &client.cluster().links {
         let title = link.title.clone();

@@ -75,7 +75,7 @@ fn settle(cluster: &Arc<Cluster>, lease: &HandedLease, outlook: Result<Duration,
             if let Ok(place) = place(cluster, lease) {
                 give_back(cluster, lease, &place, None);
             }
-            // Whoever ended it tells of that.
+            // The call that ended it reports that.
             if !is_known && *why != LostError::Ended {
                 cluster.note(|| event(cluster, lease, What::Lost).because(&why.to_string()));
             }

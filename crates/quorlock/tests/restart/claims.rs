@@ -56,7 +56,7 @@ async fn claims_of_many_clients_about_the_same_time_count_once() {
     let restarted = Instant::now();
     cluster.servers[2].restart_empty();
     for client in &clients {
-        // Whoever asks notices at once.
+        // A caller that asks notices at once.
         drop(client.lock("meanwhile").try_acquire().await);
     }
     for client in &clients {

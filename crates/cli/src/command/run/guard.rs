@@ -88,7 +88,7 @@ impl Process {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"QUORLOCK_")) {
             command.env_remove(name);
         }
-        // Whoever reads our output to its end must not wait for the guard.
+        // A reader of our output must not wait for the guard.
         command.stdin(orders_in).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Self { pid: pid(&command.spawn()?)?, pipe })
     }
