@@ -1,7 +1,7 @@
 //! The command that `quorlock run` runs: it uses the register, and tells that it is alive.
 
 use std::env;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::thread;
@@ -13,6 +13,7 @@ use crate::Failure;
 use crate::clock;
 use crate::history::Event;
 use crate::register::{Request, Versions};
+use crate::worker::tell;
 
 /// The pause between reading the register and writing it back, and so between two signs of life.
 const STEP: Duration = Duration::from_millis(10);
@@ -67,14 +68,4 @@ pub fn work(job: &Job) -> Result<(), Failure> {
         }
     }
     tell(&Event::Released { turn: TURN, at: clock::now() })
-}
-
-/// One write for each line, so that it is out before a signal can end the process.
-fn tell(event: &Event) -> Result<(), Failure> {
-    let mut line = serde_json::to_vec(event)?;
-    line.push(b'\n');
-    let mut output = io::stdout().lock();
-    output.write_all(&line)?;
-    output.flush()?;
-    Ok(())
 }

@@ -236,8 +236,8 @@ impl<H: Held> Hold<H> {
     }
 }
 
-/// One write for each line, so that it is out whatever happens to us next.
-fn tell(event: &Event) -> Result<(), Failure> {
+/// Writes an event to stdout, at once and as one line, so that it is out before a signal can end the process.
+pub(crate) fn tell(event: &Event) -> Result<(), Failure> {
     let mut line = serde_json::to_vec(event)?;
     line.push(b'\n');
     let mut output = io::stdout().lock();

@@ -83,42 +83,9 @@ pub(crate) fn identity() -> Option<String> {
         return Some("simulated".into());
     }
     #[cfg(target_os = "linux")]
-    return linux_identity();
+    return crate::boot::clocks().ok();
     #[cfg(not(target_os = "linux"))]
     None
-}
-
-/// The boot, the time namespace, and the offsets of its clocks: a namespace's number is used again when it is gone.
-#[cfg(target_os = "linux")]
-fn linux_identity() -> Option<String> {
-    use std::fs::{read_link, read_to_string};
-    let boot = read_kernel_word("/proc/sys/kernel/random/boot_id")?;
-    let namespace = match read_link("/proc/self/ns/time") {
-        // A kernel without time namespaces.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "none".into(),
-        Err(_) => return None,
-        Ok(ours) => {
-            // The offsets are those of the namespace of children.
-            if read_link("/proc/self/ns/time_for_children").ok()? != ours {
-                return None;
-            }
-            let offsets = read_to_string("/proc/self/timens_offsets").ok()?;
-            let offsets = offsets.split_whitespace().collect::<Vec<_>>().join(",");
-            format!("{} {offsets}", ours.to_str()?)
-        }
-    };
-    Some(format!("{boot} {namespace}"))
-}
-
-/// The words of a file of the kernel's own, and not of one that was mounted over it: containers may have a boot id that
-/// outlives the boot.
-#[cfg(target_os = "linux")]
-fn read_kernel_word(path: &str) -> Option<String> {
-    const PROC_SUPER_MAGIC: u64 = 0x9fa0;
-    let file = std::fs::File::open(path).ok()?;
-    let kind = rustix::fs::fstatfs(&file).ok()?.f_type;
-    let text = std::io::read_to_string(file).ok().filter(|_| kind as u64 == PROC_SUPER_MAGIC)?;
-    Some(text.trim().to_owned()).filter(|text| !text.is_empty() && !text.contains(char::is_whitespace))
 }
 
 const REANCHOR: Duration = Duration::from_secs(1);

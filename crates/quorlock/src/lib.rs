@@ -26,6 +26,8 @@
 mod all;
 mod attempt;
 pub mod blocking;
+#[cfg(target_os = "linux")]
+mod boot;
 mod breaking;
 mod builder;
 mod client;

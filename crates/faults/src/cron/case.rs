@@ -1,4 +1,4 @@
-//! The cases, each with what is done and what must be true afterwards.
+//! The cases: each has an operation and the claims that must hold after it.
 
 use std::fmt;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Plans of ordinary operations: what is done to nodes, to the processes of `quorlock run`, and to sentinels.
+//! Plans of ordinary operations on nodes, on the processes of `quorlock run`, and on sentinels.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const MAJORITY: usize = NODES / 2 + 1;
 /// The least and the most of something, in milliseconds.
 type Range = (u64, u64);
 
-/// What is done to the holder of a lock, for how long, and the pause between two signals.
+/// The signals to the holder of a lock, how long it stays stopped, and the pause between two signals.
 const TO_HOLDER: [(Act, Range, Range); 5] = [
     (Act::StopWrapper, (6_000, 7_500), (0, 0)),
     (Act::KillWrapper, (0, 0), (0, 0)),

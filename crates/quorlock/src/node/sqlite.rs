@@ -11,7 +11,6 @@
 //! A hint for another session is a row in the file. Whoever has waiters in line looks for it: often enough, and only if
 //! others have committed anything.
 
-mod boot;
 mod column;
 mod database;
 mod dead;
@@ -33,9 +32,9 @@ use std::sync::{Arc, mpsc};
 use quorlock_core::node::{Errand, Identity, NodeTime};
 use tokio::sync::oneshot;
 
+use crate::boot::Boot;
 use crate::node::exam::{Exam, Plan};
 use crate::node::{BoxFuture, Companion, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
-use boot::Boot;
 pub(crate) use processes::Processes;
 use worker::{Job, Worker};
 

@@ -21,27 +21,37 @@ const NAMESPACES: [&str; 2] = ["/proc/self/ns/time", "/proc/self/ns/time_for_chi
 
 /// The current boot. Valid for as long as this process has more than one thread: it cannot change its time namespace then.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Boot {
-    pub(super) id: String,
+pub(crate) struct Boot {
+    pub(crate) id: String,
     /// How far this process's boot-time clock is ahead of that of the initial time namespace, in nanoseconds.
     ahead: i128,
 }
 
 impl Boot {
     /// Reads it from `/proc`.
-    pub(super) fn read() -> Result<Self, Trouble> {
+    pub(crate) fn read() -> Result<Self, Trouble> {
         Ok(Self { id: id(Path::new(ID))?, ahead: ahead()? })
     }
 
     /// The time by the wall clock, and since the machine started by the clock of the initial time namespace.
-    pub(super) fn time(&self) -> NodeTime {
+    pub(crate) fn time(&self) -> NodeTime {
         NodeTime { wall_micros: clock::wall_micros(), life_millis: initial_millis(clock::boot_nanos(), self.ahead) }
     }
 }
 
 /// The kernel's name for this boot.
-pub(super) fn current_id() -> Result<String, Trouble> {
+pub(crate) fn current_id() -> Result<String, Trouble> {
     id(Path::new(ID))
+}
+
+/// Names the clocks of this process: two processes with the same name read the same clocks. The number of a time namespace is
+/// used again when the namespace is gone, so its offsets are part of the name.
+pub(crate) fn clocks() -> Result<String, Trouble> {
+    let boot = Boot::read()?;
+    let Ok(namespace) = std::fs::read_link(NAMESPACES[0]) else { return Ok(format!("{} none", boot.id)) };
+    let offsets = read_own(Path::new(OFFSETS))?;
+    let offsets: Vec<&str> = offsets.split_whitespace().collect();
+    Ok(format!("{} {} {}", boot.id, namespace.display(), offsets.join(",")))
 }
 
 fn initial_millis(boot_nanos: u64, ahead: i128) -> u64 {
