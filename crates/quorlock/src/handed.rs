@@ -57,6 +57,9 @@ pub struct HandedLease {
 }
 
 impl HandedLease {
+    /// The length of the longest text of a lease, in bytes, rounded up.
+    pub const TEXT_BYTES_MAX: usize = 4_096;
+
     /// What is locked.
     pub fn name(&self) -> &Name {
         &self.name

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use std::time::Duration;
 
-use quorlock::{Client, ClientBuilder};
+use quorlock::{Client, ClientBuilder, NAME_BYTES_MAX};
 
 use crate::auth::Clients;
+use crate::lease_id::LEASE_ID_BYTES_MAX;
 use crate::tls::Tls;
 
 /// What a service is made of.
@@ -65,8 +66,6 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest body, in bytes.
-    pub body_bytes: usize,
     /// How long a request's head, and then its body, may take to arrive.
     pub read: Duration,
     /// How long a client may take nothing of what it is sent.
@@ -100,10 +99,23 @@ pub struct Limits {
     pub drain: Duration,
 }
 
+/// The longest form of one byte of a name in JSON: `\u0001`.
+const JSON_ESCAPE_BYTES: usize = 6;
+/// Room for the names of the fields of one lease, and for the characters between them.
+const LEASE_FIELDS_BYTES: usize = 64;
+/// Room for all other fields of a request.
+const OTHER_FIELDS_BYTES: usize = 64 * 1024;
 /// How much longer than any request the nodes keep a key out that was released.
 const RELEASED_KEY_SLACK: Duration = Duration::from_secs(60);
 
 impl Limits {
+    /// The longest body, in bytes. It fits as many leases as one request may have, so a client can renew and release in
+    /// one request everything that it has locked in one.
+    pub(crate) fn body_bytes(&self) -> usize {
+        let lease_bytes = JSON_ESCAPE_BYTES * NAME_BYTES_MAX + LEASE_ID_BYTES_MAX + LEASE_FIELDS_BYTES;
+        self.batch.saturating_mul(lease_bytes).saturating_add(OTHER_FIELDS_BYTES)
+    }
+
     /// How long the nodes keep a key out that was released: until no request with it can be under way.
     pub(crate) fn released_key(&self) -> Duration {
         self.wait.saturating_add(RELEASED_KEY_SLACK)
@@ -113,7 +125,6 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            body_bytes: 1024 * 1024,
             read: Duration::from_secs(10),
             write: Duration::from_secs(10),
             idle: Duration::from_secs(75),

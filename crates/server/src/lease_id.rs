@@ -14,6 +14,8 @@ use crate::problem::{Code, Problem};
 const KEYED: &str = "key.";
 /// How many bytes of its signature a word ends with.
 const SIGNATURE_BYTES: usize = 16;
+/// The longest lease id. Its characters stand for themselves in JSON.
+pub(crate) const LEASE_ID_BYTES_MAX: usize = KEYED.len() + HandedLease::TEXT_BYTES_MAX + 1 + 2 * SIGNATURE_BYTES;
 
 /// A lease, as the service gives it away.
 pub(crate) struct LeaseWord {

@@ -28,15 +28,13 @@ impl<T: DeserializeOwned> FromRequest<Service> for Body<T> {
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
         let limits = service.limits();
-        let too_long = || {
-            let detail = format!("the body is longer than {} bytes", limits.body_bytes);
-            Problem::new(Code::BodyTooLarge, detail)
-        };
+        let bytes_max = limits.body_bytes();
+        let too_long = || Problem::new(Code::BodyTooLarge, format!("the body is longer than {bytes_max} bytes"));
         let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-        if length.and_then(|length| length.parse().ok()).is_some_and(|length: usize| length > limits.body_bytes) {
+        if length.and_then(|length| length.parse().ok()).is_some_and(|length: usize| length > bytes_max) {
             return Err(too_long());
         }
-        let read = tokio::time::timeout(limits.read, to_bytes(request.into_body(), limits.body_bytes)).await;
+        let read = tokio::time::timeout(limits.read, to_bytes(request.into_body(), bytes_max)).await;
         let bytes = read
             .map_err(|_| Problem::new(Code::RequestTimeout, format!("no whole body within {:?}", limits.read)))?
             .map_err(|error| if is_too_long(&error) { too_long() } else { Problem::invalid("the body has no end") })?;

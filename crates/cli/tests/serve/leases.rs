@@ -4,7 +4,7 @@ use quorlock_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::common::User;
-use crate::service::Service;
+use crate::service::{LONG, LONG_MS, Service};
 
 /// That a lease lasts for its ttl from some moment between the request and the answer, less drift for the nodes' clocks
 /// and once more for the caller's: however long the answer took.
@@ -78,6 +78,24 @@ fn many_leases_are_renewed_and_released_in_one_request() {
     for name in ["a", "b", "c"] {
         assert_eq!(service.status(name)["held"], false);
     }
+}
+
+#[test]
+fn the_largest_batch_is_renewed_and_released_in_one_request() {
+    let user = User::new();
+    let service = Service::with(&user, &LONG);
+    // Every byte of such a name takes six bytes in JSON, and three in a lease id.
+    let names: Vec<String> = (0..1_000).map(|number| format!("{number:\u{1}>512}")).collect();
+    let granted = service.lock(&json!({"names": names, "ttl_ms": LONG_MS})).expect(201);
+    let leases: Vec<Value> = granted.body["leases"].as_array().unwrap().iter().map(lease_ref).collect();
+    assert_eq!(leases.len(), names.len());
+    let renewed = service.post("/v1/leases/renew", &json!({"leases": leases})).expect(200);
+    assert!(renewed.body["leases"].as_array().unwrap().iter().all(|lease| lease["problem"].is_null()));
+    service.post("/v1/leases/release", &json!({"leases": leases})).expect(204);
+}
+
+fn lease_ref(lease: &Value) -> Value {
+    json!({"name": lease["name"], "lease_id": lease["lease_id"]})
 }
 
 #[test]

@@ -39,6 +39,16 @@ fn a_lease_of_any_kind_survives_its_text() {
 }
 
 #[test]
+fn the_longest_lease_is_within_its_bound() {
+    let mode = Mode::Shared { owner: OwnerId::from_bits(u128::MAX), reenters: false };
+    let mut longest = lease(&"\u{1}".repeat(512), mode, Some(u64::MAX));
+    longest.holder = Holder::new(&"\u{1}".repeat(1_000), u32::MAX, &"\u{1}".repeat(1_000)).encode().into();
+    let text = longest.reveal();
+    assert!(text.len() <= HandedLease::TEXT_BYTES_MAX, "{}", text.len());
+    assert_eq!(text.parse(), Ok(longest));
+}
+
+#[test]
 fn the_name_can_be_read_by_people() {
     assert!(leases()[0].reveal().starts_with("q1.invoices/42."));
 }

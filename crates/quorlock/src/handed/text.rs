@@ -16,8 +16,6 @@ use super::HandedLease;
 const VERSION: &str = "q1.";
 /// Longer than most are.
 const TEXT_BYTES_USUAL: usize = 256;
-/// Longer than any lease can be.
-const TEXT_BYTES_MAX: usize = 4_096;
 
 /// A text that is not a lease. It is not repeated: it may hold most of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,7 +71,7 @@ pub(super) fn read(text: &str) -> Result<HandedLease, LeaseTextError> {
 
 fn read_parts(text: &str) -> Option<HandedLease> {
     let (body, check) = text.rsplit_once('.')?;
-    if text.len() > TEXT_BYTES_MAX || check != sum(body) {
+    if text.len() > HandedLease::TEXT_BYTES_MAX || check != sum(body) {
         return None;
     }
     let parts: Vec<&str> = body.split('.').collect();
