@@ -17,7 +17,7 @@ use quorlock_core::vote::{Outcome, Request, Vote};
 use crate::clock;
 use crate::cluster::Cluster;
 use crate::entropy::SystemDice;
-use crate::link::{Ask, GiveBack, Hinted, Leaving, Mark, Voter};
+use crate::link::{Ask, GiveBack, Hinted, Link, Mark, Voter};
 use crate::node::place::Place;
 use crate::sync::{AtomicBool, Mutex};
 use crate::timers::{Call, Timed};
@@ -96,7 +96,7 @@ impl Attempt {
     ) -> Deciding {
         let (ttl, plain, now) = (plan.ttl, plan.plain, clock::now());
         let mut machine = Acquire::new(plan);
-        let steps = machine.tick(now, cluster.node_micros(now), &mut cluster.dice());
+        let steps = machine.tick(now, cluster.node_micros(now), &mut SystemDice::default());
         // It begins by asking.
         let first = steps.iter().find_map(|step| match step {
             Step::Ask { request, .. } => Some(request.attempt()),
@@ -131,7 +131,7 @@ impl Attempt {
         } else {
             attempt.perform(&mut inner, steps);
         }
-        attempt.let_out(inner, Leaving::Together(Some(now)));
+        attempt.let_out(inner, Link::flush);
         Deciding { attempt }
     }
 
@@ -211,7 +211,7 @@ impl Attempt {
     }
 
     /// Sends what has been queued and tells what is new, outside of the mutex: votes may come in meanwhile.
-    fn let_out(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, mut leaving: Leaving) {
+    fn let_out(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, flush: fn(&Link)) {
         let (queued, wake) = (std::mem::take(&mut inner.queued), inner.wake.take());
         if inner.machine.is_finished()
             && let Some(call) = inner.call.take()
@@ -220,7 +220,7 @@ impl Attempt {
         }
         drop(inner);
         for link in self.cluster.links.iter().filter(|link| queued & 1 << link.node != 0) {
-            link.flush(leaving.take());
+            flush(link);
         }
         if let Some(at) = wake {
             self.be_called(at);
@@ -238,7 +238,7 @@ impl Attempt {
         inner.call = self.cluster.timers.at(at, this);
         if inner.call.is_none() {
             self.close(&mut inner);
-            self.let_out(inner, Leaving::Together(None));
+            self.let_out(inner, Link::flush);
         }
     }
 
@@ -347,7 +347,7 @@ impl Voter for Attempt {
         }
         let steps = inner.machine.take(attempt, node, outcome, now, &mut SystemDice::default());
         self.perform(&mut inner, steps);
-        self.let_out(inner, Leaving::Together(None));
+        self.let_out(inner, Link::flush);
     }
 }
 
@@ -364,7 +364,7 @@ impl Hinted for Attempt {
             None => inner.machine.hint(node, now, node_micros),
         };
         self.perform(&mut inner, steps);
-        self.let_out(inner, Leaving::Together(None));
+        self.let_out(inner, Link::flush);
     }
 }
 
@@ -373,13 +373,13 @@ impl Timed for Attempt {
         let mut inner = self.inner();
         if self.cluster.is_closed() {
             self.close(&mut inner);
-            self.let_out(inner, Leaving::Together(None));
+            self.let_out(inner, Link::flush);
             return None;
         }
         let node_micros = self.cluster.node_micros(now);
         let steps = inner.machine.tick(now, node_micros, &mut SystemDice::default());
         self.perform(&mut inner, steps);
-        self.let_out(inner, Leaving::Together(None));
+        self.let_out(inner, Link::flush);
         None
     }
 }
@@ -447,7 +447,7 @@ impl Drop for Deciding {
             }
         };
         attempt.perform(&mut inner, steps);
-        attempt.let_out(inner, Leaving::AtOnce);
+        attempt.let_out(inner, Link::flush_now);
         attempt.settle();
     }
 }

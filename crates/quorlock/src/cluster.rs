@@ -16,13 +16,12 @@ use quorlock_core::vote::Silence;
 use quorlock_core::watchdog::Renewals;
 
 use crate::declare;
-use crate::entropy::SystemDice;
 use crate::error::{CloseError, ConfigError, InitError};
 use crate::handed::Noted;
 use crate::history::{Chronicle, Event};
 use crate::keeper::Mending;
 use crate::leases::Leases;
-use crate::link::{Leaving, Link, LinkConfig, Pending, Waiters};
+use crate::link::{Link, LinkConfig, Pending, Waiters};
 use crate::membership::Membership;
 use crate::node::place::KeyTemplate;
 use crate::node::{Companion, Node};
@@ -134,7 +133,6 @@ pub(crate) struct Cluster {
     pub(crate) timers: Arc<Timers>,
     pub(crate) counters: Counters,
     nodes: Vec<Arc<dyn Node>>,
-    in_this_process: bool,
     membership: Arc<Membership>,
     pub(crate) leases: Arc<Leases>,
     /// Leases that were handed over before all nodes had granted them.
@@ -169,7 +167,6 @@ impl Cluster {
             settings,
             timers: Arc::default(),
             counters: Counters::default(),
-            in_this_process: nodes.iter().all(|node| node.is_in_this_process()),
             nodes,
             membership: Arc::new(membership),
             leases: Arc::clone(&link.leases),
@@ -195,11 +192,6 @@ impl Cluster {
             runtime::spawn(Arc::clone(link).run(Arc::clone(node), Arc::clone(&cluster.membership)));
         }
         cluster
-    }
-
-    /// Dice for one attempt.
-    pub(crate) fn dice(&self) -> SystemDice {
-        if self.in_this_process { SystemDice::from_stock() } else { SystemDice::default() }
     }
 
     /// The middle of the nodes' clocks at `now`, in microseconds.
@@ -276,11 +268,14 @@ impl Cluster {
         }
     }
 
-    /// Sends what has been queued at the links. The first of them is sent to before time has passed.
-    pub(crate) fn flush(&self, mut leaving: Leaving) {
-        for link in &self.links {
-            link.flush(leaving.take());
-        }
+    /// Sends what has been queued at the links.
+    pub(crate) fn flush(&self) {
+        self.links.iter().for_each(|link| link.flush());
+    }
+
+    /// Sends what has been queued at the links, without waiting for other callers.
+    pub(crate) fn flush_now(&self) {
+        self.links.iter().for_each(|link| link.flush_now());
     }
 
     /// Links that are closed meanwhile wait until this is dropped: something is about to be given back.

@@ -11,13 +11,12 @@ use quorlock_core::hold::Hold;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, Name};
 use quorlock_core::quorum::{Ballot, Tally};
-use quorlock_core::retry::Dice as _;
 use quorlock_core::vote::{BreakMode, Silence};
 
 use crate::cluster::Cluster;
 use crate::error::HistoryError;
 use crate::link::Link;
-use crate::runtime;
+use crate::{entropy, runtime};
 
 /// About how many events a node keeps: the newest ones.
 pub const HISTORY_MAX: usize = 10_000;
@@ -101,8 +100,7 @@ impl Event {
     /// Something that has happened now.
     pub(crate) fn now(cluster: &Cluster, name: &Name, what: What, fence: Option<Fence>) -> Self {
         let at = cluster.node_micros(crate::clock::now()).and_then(|micros| u64::try_from(micros).ok());
-        let (id, at_micros) =
-            (cluster.dice().wide_bits() as u64, cluster.chronicle.after_the_last(at.unwrap_or_default()));
+        let (id, at_micros) = (entropy::bits() as u64, cluster.chronicle.after_the_last(at.unwrap_or_default()));
         Self {
             id,
             at_micros,

@@ -24,7 +24,7 @@ use crate::entropy::{self, SystemDice};
 use crate::error::{ExtendError, LostError, ReleaseError};
 use crate::handed::HandedLease;
 use crate::history::{Event, What};
-use crate::link::{Ask, GiveBack, Leaving, Mark, Voter};
+use crate::link::{Ask, GiveBack, Mark, Voter};
 use crate::node::place::Place;
 use crate::owner::OwnerFence;
 use crate::sync::Mutex;
@@ -292,7 +292,7 @@ impl Held {
             link.release(&back, Some(parting), None);
         }
         // Nobody waits for it, and whoever has handed the lease over may be on the way out.
-        self.cluster.flush(Leaving::AtOnce);
+        self.cluster.flush_now();
     }
 
     /// What others need to know of it.
@@ -346,7 +346,11 @@ impl Held {
         if was_held {
             self.take_back(receipt, now);
             // Whoever waits for the answers is there until they come; whoever dropped it may be on the way out.
-            self.cluster.flush(if receipt.is_some() { Leaving::Together(Some(now)) } else { Leaving::AtOnce });
+            if receipt.is_some() {
+                self.cluster.flush();
+            } else {
+                self.cluster.flush_now();
+            }
             self.cluster.leases.remove(self.mark.attempt);
             self.changed.notify_waiters();
         }
@@ -447,7 +451,7 @@ impl Held {
         let queued = std::mem::take(&mut inner.queued);
         drop(inner);
         if queued {
-            self.cluster.flush(Leaving::Together(None));
+            self.cluster.flush();
         }
     }
 

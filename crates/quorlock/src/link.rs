@@ -15,7 +15,6 @@ pub(crate) use mark::Mark;
 pub(crate) use outages::Outages;
 pub(crate) use outbox::{Ask, GiveBack};
 pub(crate) use pending::Pending;
-pub(crate) use serve::Leaving;
 pub(crate) use waiters::{Hinted, Waiters};
 
 use std::sync::atomic::Ordering;

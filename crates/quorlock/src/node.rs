@@ -16,7 +16,6 @@ use std::sync::atomic::Ordering;
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Errand, Identity, Standing};
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
-use quorlock_core::time::Moment;
 use quorlock_core::vote::{Request, Silence, Vote};
 use tokio::sync::mpsc;
 
@@ -46,11 +45,6 @@ pub(crate) trait Node: Send + Sync {
     /// Answers and hints go to the inbox. Hints are heard from before the session is there, so that nothing is freed
     /// unheard after the first request. A node that cannot give hints is a node all the same.
     fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>>;
-
-    /// Whether it is a part of this process: a copy of the machine has a copy of it.
-    fn is_in_this_process(&self) -> bool {
-        false
-    }
 
     /// Counts a companion as keeping this client's leases alive, from their next renewal on. Whether this node knows of
     /// processes.
@@ -84,19 +78,6 @@ pub(crate) trait Session: Send {
 
     /// Puts a batch on its way.
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>);
-
-    /// Puts a batch on its way while nothing else is. A node that knows its answers on the spot may add them, and says so:
-    /// votes and acknowledgements only, for a refusal has to come before the hint that follows it. It is this moment.
-    fn send_alone(
-        &mut self,
-        life: Option<Life>,
-        batch: &mut Vec<Letter>,
-        _replies: &mut Vec<Reply>,
-        _now: Moment,
-    ) -> bool {
-        self.send(life, std::mem::take(batch));
-        false
-    }
 }
 
 /// What comes from a node.
@@ -212,6 +193,7 @@ pub(crate) enum Reply {
     Moved(String),
 }
 
+#[cfg(test)]
 impl Reply {
     /// A vote, or the acknowledgement of a release that found one.
     pub(crate) fn is_grant(&self) -> bool {

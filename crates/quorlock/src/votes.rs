@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::clock;
 use crate::cluster::Cluster;
-use crate::link::{Ask, Leaving, Mark, Voter};
+use crate::link::{Ask, Mark, Voter};
 use crate::node::place::Place;
 use crate::sync::Mutex;
 use crate::timers::Timed;
@@ -50,7 +50,7 @@ impl Votes {
                 self.note(link.node, Outcome::Silent(silence));
             }
         }
-        cluster.flush(Leaving::Together(None));
+        cluster.flush();
     }
 
     pub(crate) fn note(&self, node: usize, outcome: Outcome) {

@@ -16,7 +16,7 @@ use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{CheckError, ConfigError, ExtendError, LostError, ReleaseError};
 use crate::history::{Event, What, word_for};
-use crate::link::{GiveBack, Leaving, Mark, Voter};
+use crate::link::{GiveBack, Mark, Voter};
 use crate::node::place::Place;
 use crate::votes::{Votes, tally};
 
@@ -147,7 +147,7 @@ pub(crate) fn give_back(cluster: &Arc<Cluster>, lease: &HandedLease, place: &Arc
             votes.note(link.node, Outcome::Silent(Silence::Owing));
         }
     }
-    cluster.flush(Leaving::Together(Some(now)));
+    cluster.flush();
 }
 
 /// Takes back every entry of an owner, on every node, with a note that keeps it out: what others may have under way for it

@@ -186,11 +186,10 @@ impl Outbox {
         self.queue.push_back(Item::Release(attempt));
     }
 
-    /// Adds the next batch, in order. Requests of attempts that are over are dropped here: nothing of them has left.
-    pub(crate) fn drain(&mut self, node: usize, letters: &mut Vec<Letter>, sent: &mut Vec<Sent>) {
+    /// Takes the next batch, in order. Requests of attempts that are over are dropped here: nothing of them has left.
+    pub(crate) fn drain(&mut self, node: usize) -> (Vec<Letter>, Vec<Sent>) {
         let most = self.queue.len().min(BATCH_MAX);
-        letters.reserve(most);
-        sent.reserve(most);
+        let (mut letters, mut sent) = (Vec::with_capacity(most), Vec::with_capacity(most));
         while letters.len() < BATCH_MAX {
             match self.queue.pop_front() {
                 None => break,
@@ -212,6 +211,7 @@ impl Outbox {
                 }
             }
         }
+        (letters, sent)
     }
 
     /// Releases of a batch were acknowledged: those who wait for that are found with them. One that was answered with an
@@ -338,8 +338,7 @@ mod tests {
 
     /// How many letters there are to send, each of which is answered with an error.
     fn fail_all(outbox: &mut Outbox) -> usize {
-        let (mut letters, mut sent) = (Vec::new(), Vec::new());
-        outbox.drain(0, &mut letters, &mut sent);
+        let (letters, mut sent) = outbox.drain(0);
         let replies = vec![Reply::Failed("no".into()); letters.len()];
         assert!(!outbox.settle(&mut sent, &replies));
         letters.len()
@@ -378,8 +377,7 @@ mod tests {
 
     /// The rounds of what is sent next.
     fn rounds(outbox: &mut Outbox) -> Vec<u32> {
-        let (mut letters, mut sent) = (Vec::new(), Vec::new());
-        outbox.drain(0, &mut letters, &mut sent);
+        let (_, sent) = outbox.drain(0);
         sent.iter().map(|sent| if let Sent::Ask(ask) = sent { ask.round } else { 0 }).collect()
     }
 

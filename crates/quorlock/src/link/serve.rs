@@ -18,7 +18,7 @@ use super::outbox::{BATCH_MAX, Sent, State};
 use super::vigil::{Watch, lost_memory};
 use super::{Contact, Link};
 use crate::clock;
-use crate::node::{Answer, Letter, Page, Reply, Search, Session, Trouble};
+use crate::node::{Answer, Page, Reply, Search, Session, Trouble};
 use crate::runtime::{self, Instant};
 
 /// How many batches may be under way to a node that is near: one that it works on, and the next. What comes meanwhile
@@ -33,39 +33,6 @@ const WINDOW_FAR: usize = 8;
 const NEAR: Duration = Duration::from_millis(1);
 /// How many times the task looks before it gives up on a connection that is silent.
 const LOOKS: u32 = 4;
-
-/// When what is queued leaves.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Leaving {
-    /// With what others ask who are awake by now. Whoever has just looked at the clock says what it was, which spares
-    /// another look.
-    Together(Option<Moment>),
-    /// Before anything else is done: there may be no runtime any more to do it later.
-    AtOnce,
-}
-
-impl Leaving {
-    /// The moment if it is known, and from then on it is not.
-    fn take_moment(&mut self) -> Option<Moment> {
-        if let Self::Together(moment) = self { moment.take() } else { None }
-    }
-
-    /// The same for this link, and for those that are sent to after it, when time has passed.
-    pub(crate) fn take(&mut self) -> Self {
-        match self {
-            Self::Together(moment) => Self::Together(moment.take()),
-            Self::AtOnce => Self::AtOnce,
-        }
-    }
-}
-
-/// What is sent, and answered on the spot: kept, so that the next one does not have to ask for room.
-#[derive(Default)]
-struct Room {
-    letters: Vec<Letter>,
-    sent: Vec<Sent>,
-    replies: Vec<Reply>,
-}
 
 /// A batch on its way.
 struct Batch {
@@ -85,8 +52,6 @@ pub(super) struct Port {
     last: usize,
     /// The link's task was told to send what is queued, when those who are awake have had their turn.
     is_gathering: bool,
-    /// Nobody's just now.
-    room: Room,
     /// Replies that wait for a look to say that the node's memory is still the one that was asked. `None` while nothing has
     /// to wait.
     held: Option<VecDeque<Vec<Reply>>>,
@@ -143,7 +108,6 @@ impl Link {
             batches: VecDeque::new(),
             last: 0,
             is_gathering: false,
-            room: Room::default(),
             held: None,
             searches: VecDeque::new(),
             recalls: VecDeque::new(),
@@ -180,7 +144,7 @@ impl Link {
                 return Err(Trouble::Broken("it is being replaced".into()));
             }
             self.gather().await;
-            self.flush(Leaving::AtOnce);
+            self.flush_now();
             // Read once: a link that is closed after the notes were sent may have others to send.
             let closing = self.outbox().closing;
             if closing || self.notes_due().is_some_and(|due| due <= runtime::now()) {
@@ -235,56 +199,47 @@ impl Link {
         }
     }
 
-    /// Sends what is queued, unless so much is under way that it is better to wait for more: then whoever brings answers
-    /// does. If others are about to ask, the link's task does.
-    pub(crate) fn flush(&self, mut leaving: Leaving) {
-        let mut room = Room::default();
-        // Those who are told of it may have something to send, and others may meanwhile.
-        while let Some(at) = self.send_until_answered(&mut room, leaving.take()) {
-            self.tell_all(&mut room.sent, &mut room.replies, at, at);
-        }
+    /// Sends what is queued together with the requests of other callers who are about to ask. If so much is under way that it
+    /// is better to wait for more, the next replies send it.
+    pub(crate) fn flush(&self) {
+        self.send_queued(true);
     }
 
-    /// Sends until there is nothing left to send, or a node answers on the spot: then it says when that was.
-    fn send_until_answered(&self, room: &mut Room, mut leaving: Leaving) -> Option<Moment> {
+    /// Like [`flush`](Self::flush), but without waiting for other callers: the runtime may end before the link's task runs.
+    pub(crate) fn flush_now(&self) {
+        self.send_queued(false);
+    }
+
+    fn send_queued(&self, may_gather: bool) {
         let mut port = self.port();
-        let port = port.as_mut()?;
-        if room.sent.capacity() == 0 {
-            std::mem::swap(room, &mut port.room);
-        }
+        let Some(port) = port.as_mut() else { return };
         loop {
-            let life = {
+            let (letters, sent, life) = {
                 let mut outbox = self.outbox();
                 let waiting = outbox.len();
                 if waiting == 0 || !port.has_room(waiting) {
-                    break;
+                    return;
                 }
-                if matches!(leaving, Leaving::Together(_)) && port.gathers(waiting) {
+                if may_gather && port.gathers(waiting) {
                     if !std::mem::replace(&mut port.is_gathering, true) {
                         self.wake.notify_one();
                     }
-                    break;
+                    return;
                 }
-                outbox.drain(self.node, &mut room.letters, &mut room.sent);
-                if let State::Up(life) = outbox.state { Some(life) } else { None }
+                let (letters, sent) = outbox.drain(self.node);
+                let life = if let State::Up(life) = outbox.state { Some(life) } else { None };
+                (letters, sent, life)
             };
-            if room.letters.is_empty() {
-                break;
+            if letters.is_empty() {
+                return;
             }
-            self.config.traffic.sent(room.letters.len());
+            self.config.traffic.sent(letters.len());
             // Before anything of it has left: a grant may be as old as that.
-            let at = leaving.take_moment().unwrap_or_else(clock::now);
-            if !port.batches.is_empty() {
-                port.session.send(life, std::mem::take(&mut room.letters));
-            } else if port.session.send_alone(life, &mut room.letters, &mut room.replies, at) {
-                // Such a node is never silent: when it was heard last is not worth a look at the clock.
-                return Some(at);
-            }
-            port.last = room.sent.len();
-            port.batches.push_back(Batch { sent: std::mem::take(&mut room.sent), at, since: runtime::now() });
+            let at = clock::now();
+            port.session.send(life, letters);
+            port.last = sent.len();
+            port.batches.push_back(Batch { sent, at, since: runtime::now() });
         }
-        std::mem::swap(room, &mut port.room);
-        None
     }
 
     /// The oldest batch was answered. An error means that the connection is of no use any more.
@@ -323,25 +278,26 @@ impl Link {
         }
     }
 
-    fn answered(&self, batch: Option<Batch>, mut replies: Vec<Reply>) -> Result<(), Trouble> {
-        let Some(mut batch) = batch else { return Ok(()) };
-        if let Some(trouble) = self.tell_all(&mut batch.sent, &mut replies, batch.at, clock::now()) {
+    fn answered(&self, batch: Option<Batch>, replies: Vec<Reply>) -> Result<(), Trouble> {
+        let Some(batch) = batch else { return Ok(()) };
+        if let Some(trouble) = self.tell_all(batch, replies) {
             return Err(trouble);
         }
-        self.flush(Leaving::Together(None));
+        self.flush();
         Ok(())
     }
 
-    /// Tells everyone what has come of a batch that was sent then. Returns why the connection is of no use any more, if it
+    /// Tells everyone what has come of a batch. Returns why the connection is of no use any more, if it
     /// is: the node has forgotten us, or a name has moved.
     ///
     /// One look at the clock for all of them: validity is counted from when they were sent, and looked at again.
-    fn tell_all(&self, sent: &mut Vec<Sent>, replies: &mut Vec<Reply>, at: Moment, now: Moment) -> Option<Trouble> {
+    fn tell_all(&self, batch: Batch, replies: Vec<Reply>) -> Option<Trouble> {
+        let (Batch { mut sent, at, .. }, now) = (batch, clock::now());
         self.config.traffic.received(replies.len());
         let mut trouble = None;
         self.pulse.took(now.since(at));
-        let is_news = self.outbox().settle(sent, replies);
-        for (sent, reply) in sent.drain(..).zip(replies.drain(..)) {
+        let is_news = self.outbox().settle(&mut sent, &replies);
+        for (sent, reply) in sent.into_iter().zip(replies) {
             let sent = match (sent, &reply) {
                 (Sent::Ask(ask), Reply::Moved(_)) => self.outbox().keep_moved(ask).map(Sent::Ask),
                 (sent, _) => Some(sent),

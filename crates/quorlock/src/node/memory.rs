@@ -7,7 +7,6 @@ use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Errand, Identity, Incarnation, NodeTime, Record, apply, attend, hand_on};
 use quorlock_core::ticket::Channel;
-use quorlock_core::time::Moment;
 use quorlock_core::vote::{Request, Vote};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
@@ -204,15 +203,15 @@ impl State {
             Asked::Errand(errand) => {
                 Answer::Standing(Box::new(attend(&mut self.life, errand, now)), self.identity.clone())
             }
-            Asked::Batch(life, batch) => Answer::Replies(self.vote(*life, batch, now).collect()),
+            Asked::Batch(life, batch) => Answer::Replies(self.vote(*life, batch, now)),
             Asked::Search(search) => Answer::Page(Ok(self.search(search, now))),
             Asked::History(history) => Answer::History(Ok(self.look_back(history))),
         }
     }
 
-    fn vote(&mut self, life: Option<Life>, batch: &[Letter], now: NodeTime) -> impl Iterator<Item = Reply> {
+    fn vote(&mut self, life: Option<Life>, batch: &[Letter], now: NodeTime) -> Vec<Reply> {
         self.sweep(now);
-        batch.iter().map(move |letter| self.answer(life, letter, now))
+        batch.iter().map(|letter| self.answer(life, letter, now)).collect()
     }
 
     fn look_back(&mut self, history: &History) -> Vec<Event> {
@@ -345,10 +344,6 @@ impl Node for MemoryNode {
         &self.title
     }
 
-    fn is_in_this_process(&self) -> bool {
-        true
-    }
-
     fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
         let node = self.clone();
         Box::pin(async move {
@@ -373,11 +368,8 @@ struct MemorySession {
 
 impl MemorySession {
     fn ask(&self, asked: Asked) {
-        self.node.state().take(self.question(asked));
-    }
-
-    fn question(&self, asked: Asked) -> Question {
-        Question { generation: self.generation, asked, answers: self.answers.clone() }
+        let question = Question { generation: self.generation, asked, answers: self.answers.clone() };
+        self.node.state().take(question);
     }
 }
 
@@ -401,28 +393,6 @@ impl Session for MemorySession {
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {
         self.ask(Asked::Batch(life, batch));
     }
-
-    fn send_alone(
-        &mut self,
-        life: Option<Life>,
-        batch: &mut Vec<Letter>,
-        replies: &mut Vec<Reply>,
-        now: Moment,
-    ) -> bool {
-        let mut state = self.node.state();
-        if state.frozen || state.generation != self.generation {
-            state.take(self.question(Asked::Batch(life, std::mem::take(batch))));
-            return false;
-        }
-        replies.extend(state.vote(life, batch, time_at(now)));
-        batch.clear();
-        if replies.iter().all(Reply::is_grant) {
-            return true;
-        }
-        // While the node is ours: before a hint that comes after it. Whoever has hung up does not hear it.
-        let _ = self.answers.send(Answer::Replies(std::mem::take(replies)));
-        false
-    }
 }
 
 impl Drop for MemorySession {
@@ -432,11 +402,7 @@ impl Drop for MemorySession {
 }
 
 fn time() -> NodeTime {
-    time_at(clock::now())
-}
-
-fn time_at(now: Moment) -> NodeTime {
-    NodeTime { wall_micros: clock::wall_micros(), life_millis: now.as_nanos() / 1_000_000 }
+    NodeTime { wall_micros: clock::wall_micros(), life_millis: clock::now().as_nanos() / 1_000_000 }
 }
 
 #[cfg(test)]
