@@ -105,7 +105,7 @@ impl Context {
     pub(crate) async fn open(&self, builder: ClientBuilder) -> Result<Client, Failure> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
-        for text in [one_too_many(nodes.len()), not_yet(&nodes)].into_iter().flatten() {
+        for text in [one_too_many(nodes.len()), not_yet(&nodes)].into_iter().flatten().chain(unusable(&nodes)) {
             self.output.note(text);
         }
         Ok(client)
@@ -192,6 +192,14 @@ fn is_local(url: &str) -> bool {
 fn one_too_many(nodes: usize) -> Option<String> {
     let text = || format!("{nodes} nodes stand no more failures than {} do: use an odd number of them", nodes - 1);
     (nodes > 0 && nodes.is_multiple_of(2)).then(text)
+}
+
+/// A warning for each node that has no vote until an operator acts.
+fn unusable(nodes: &[(String, Option<Silence>)]) -> impl Iterator<Item = String> {
+    nodes.iter().filter_map(|(node, trouble)| match trouble {
+        Some(Silence::Unfit(why)) => Some(format!("{node} has no vote: {why}")),
+        _ => None,
+    })
 }
 
 /// Which nodes do not vote, and why; without those in quarantine if they are told of already.

@@ -178,7 +178,7 @@ impl Failure {
 /// A file that cannot be used has an alternative.
 fn connect(error: &ConnectError) -> String {
     match error {
-        ConnectError::Unfit { title, .. } if title.starts_with("sqlite:") => {
+        ConnectError::Unfit { nodes } if nodes.iter().any(|(title, _)| title.starts_with("sqlite:")) => {
             format!(
                 "{error}\n  use another file: --nodes sqlite:/some/path    or another directory: XDG_STATE_HOME=/some/dir"
             )

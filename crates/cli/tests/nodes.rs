@@ -260,3 +260,24 @@ fn a_node_that_is_far_away_is_waited_for_as_long_as_one_says() {
     assert_eq!(stdout(&output), "here\n", "{}", stderr(&output));
     assert_fails(&run("16s", "0s"), 78, "at most half of the ttl");
 }
+
+#[test]
+fn a_replica_among_three_nodes_is_like_a_failed_node_and_is_named() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let run = ["run", "job", "--nodes", &nodes, "--", "true"];
+    servers[1].command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let output = user.run(&run);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains(&format!("{} has no vote: it is a replica", servers[1].url())), "{said}");
+    let doctor = user.run(&["doctor", "--nodes", &nodes]);
+    assert!(!doctor.status.success() && stdout(&doctor).contains("it is a replica of"), "{}", stdout(&doctor));
+
+    servers[2].command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let output = user.run(&run);
+    for server in &servers[1..] {
+        assert_fails(&output, 78, &format!("{}: it is a replica", server.url()));
+    }
+    assert_fails(&user.run(&["run", "job", "--nodes", &servers[1].url(), "--", "true"]), 78, "it is a replica");
+}

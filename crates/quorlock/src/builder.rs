@@ -315,8 +315,9 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// [`ConnectError::NoMajority`] names each node and why it cannot vote, if there is no majority within the
-    /// [timeout](Self::connect_timeout); sooner, if no majority can leave quarantine within it. Other [`ConnectError`]s when the
-    /// configuration contradicts itself or a node.
+    /// [timeout](Self::connect_timeout); sooner, if no majority can leave quarantine within it. [`ConnectError::Unfit`] and
+    /// [`ConnectError::Denied`] name the nodes that cannot be used, if no majority is left without them. A minority of them is
+    /// logged, and does not vote. [`ConnectError::Config`] when the configuration contradicts itself.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
@@ -336,7 +337,8 @@ impl ClientBuilder {
     /// is over; [`Client::nodes`] tells which nodes are out. It waits at most two seconds for the first answers.
     ///
     /// # Errors
-    /// [`ConnectError`] when the configuration contradicts itself or a node. Nodes that cannot be reached are no error.
+    /// [`ConnectError`] when the configuration contradicts itself, or so many nodes that no majority is left. Nodes that cannot
+    /// be reached are no error.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.

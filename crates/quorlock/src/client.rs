@@ -57,7 +57,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Other [`ConnectError`]s when the configuration
-    /// contradicts itself or a node. See [`ClientBuilder::connect`].
+    /// contradicts itself or so many nodes that no majority is left. See [`ClientBuilder::connect`].
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
@@ -69,7 +69,8 @@ impl Client {
     /// background. See [`ClientBuilder::connect_lazy`].
     ///
     /// # Errors
-    /// [`ConnectError`] when the configuration contradicts itself or a node. Nodes that cannot be reached are no error.
+    /// [`ConnectError`] when the configuration contradicts itself, or so many nodes that no majority is left. Nodes that cannot
+    /// be reached are no error.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.

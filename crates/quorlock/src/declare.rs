@@ -38,12 +38,8 @@ impl Failed {
         if self.0.is_empty() { Ok(told) } else { Err(self) }
     }
 
-    /// Whoever refuses our password or permissions.
-    fn denied(&self) -> Option<(String, String)> {
-        self.0.iter().find_map(|(title, trouble)| match trouble {
-            Trouble::Denied(why) => Some((title.clone(), why.clone())),
-            _ => None,
-        })
+    fn is_denied(&self) -> bool {
+        self.0.iter().any(|(_, trouble)| matches!(trouble, Trouble::Denied(_)))
     }
 
     fn list(self) -> Vec<(String, String)> {
@@ -53,19 +49,13 @@ impl Failed {
 
 impl From<Failed> for InitError {
     fn from(failed: Failed) -> Self {
-        match failed.denied() {
-            Some((title, why)) => Self::Denied { title, why },
-            None => Self::Failed { failed: failed.list() },
-        }
+        if failed.is_denied() { Self::Denied { nodes: failed.list() } } else { Self::Failed { failed: failed.list() } }
     }
 }
 
 impl From<Failed> for ReconfigureError {
     fn from(failed: Failed) -> Self {
-        match failed.denied() {
-            Some((title, why)) => Self::Denied { title, why },
-            None => Self::Failed { failed: failed.list() },
-        }
+        if failed.is_denied() { Self::Denied { nodes: failed.list() } } else { Self::Failed { failed: failed.list() } }
     }
 }
 

@@ -82,21 +82,18 @@ pub enum ConnectError {
     /// The configuration is at odds with itself.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The configuration is at odds with a node: another cluster, other constants, one server twice, a replica.
-    #[error("{title}: {why}")]
+    /// So many nodes cannot be used that no majority can vote before an operator acts: replicas, nodes of another cluster or
+    /// with other constants, one server twice.
+    #[error("{}", list(nodes))]
     Unfit {
-        /// The node.
-        title: String,
-        /// What is wrong.
-        why: String,
+        /// Each of them, without secrets, and what is wrong with it.
+        nodes: Vec<(String, String)>,
     },
-    /// A node refuses our password or permissions.
-    #[error("{title}: access denied: {why}")]
+    /// The same, and at least one of them refuses our password or permissions.
+    #[error("{}", list(nodes))]
     Denied {
-        /// The node.
-        title: String,
-        /// In the server's words.
-        why: String,
+        /// Each of them, without secrets, and what is wrong with it, in the server's words.
+        nodes: Vec<(String, String)>,
     },
     /// No majority of the nodes can vote.
     #[error("{}", no_majority(nodes, *waited))]
@@ -106,6 +103,11 @@ pub enum ConnectError {
         /// How long `connect` waited.
         waited: Duration,
     },
+}
+
+/// Nodes, each with what is wrong with it.
+fn list(nodes: &[(String, String)]) -> String {
+    nodes.iter().map(|(node, why)| format!("{node}: {why}")).collect::<Vec<_>>().join("; ")
 }
 
 fn no_majority(nodes: &[(String, Option<Silence>)], waited: Duration) -> String {

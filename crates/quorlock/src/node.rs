@@ -9,6 +9,7 @@ pub(crate) mod slot;
 pub(crate) mod sqlite;
 mod talk;
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -231,8 +232,16 @@ impl Trouble {
         match self {
             Self::Unreachable(why) => Silence::Unreachable(why.clone()),
             Self::Broken(why) => Silence::Broken(why.clone()),
-            Self::Unfit(why) => Silence::Unfit(why.clone()),
-            Self::Denied(why) => Silence::Unfit(format!("access denied: {why}")),
+            Self::Unfit(_) | Self::Denied(_) => Silence::Unfit(self.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Denied(why) => write!(f, "access denied: {why}"),
+            Self::Unreachable(why) | Self::Unfit(why) | Self::Broken(why) => f.write_str(why),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::Cluster;
 use common::long::{self, LONG};
 use quorlock::{AcquireError, Client, ConnectError, Silence, blocking};
 use quorlock_testkit::{RedisServer, eventually_async};
@@ -101,6 +102,72 @@ async fn a_mistyped_host_is_named_by_an_acquire_after_connect_lazy() {
     let client = client.expect("it does not panic").expect("a node that cannot be reached is no error");
     let error = client.lock("a").try_acquire().expect_err("nobody listens");
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+}
+
+/// What keeps one server from being a node, and the word that tells.
+const FAULTS: [(&[&str], &str); 4] = [
+    (&["REPLICAOF", "127.0.0.1", "1"], "replica"),
+    (&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"], "allkeys-lru"),
+    (&["CONFIG", "SET", "requirepass", "correct-horse"], "NOAUTH"),
+    (&["ACL", "SETUSER", "default", "-info"], "NOPERM"),
+];
+
+/// On one thread: the log is that of this thread.
+#[tokio::test]
+async fn a_node_that_cannot_be_used_is_like_one_that_failed_and_a_majority_of_them_is_an_error() {
+    for (fault, word) in FAULTS {
+        let cluster = Cluster::ready(3).await;
+        let running = long::connected(cluster.builder()).await;
+        let told = |text: &str, index: usize| text.contains(&cluster.servers[index].url()) && text.contains(word);
+        cluster.servers[0].command(fault);
+        let (log, guard) = Log::begin();
+        for lazy in [false, true] {
+            let builder = cluster.builder();
+            let client = if lazy { builder.connect_lazy().await } else { builder.connect().await };
+            let client = client.unwrap_or_else(|error| panic!("two of three nodes are a majority: {error}"));
+            eventually_async("the node to be named", async || {
+                client.nodes()[0].1.as_ref().is_some_and(|why| why.to_string().contains(word))
+            })
+            .await;
+            client.lock("new").acquire().await.expect("a majority votes").release().await.expect("a majority is there");
+        }
+        drop(running.lock("running").acquire().await.expect("a majority votes"));
+        assert!(log.lines().iter().any(|line| told(line, 0)), "{word}: {:#?}", log.lines());
+        drop(guard);
+
+        cluster.servers[1].command(fault);
+        for lazy in [false, true] {
+            let builder = cluster.builder();
+            let client = if lazy { builder.connect_lazy().await } else { builder.connect().await };
+            let error = client.expect_err("one of three nodes is no majority").to_string();
+            assert!(told(&error, 0) && told(&error, 1) && !error.contains(&cluster.servers[2].url()), "{error}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_cluster_with_a_node_that_cannot_be_used_is_refused() {
+    let servers = RedisServer::start_many(3);
+    servers[2].command(FAULTS[0].0);
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    // A cluster is founded by all of its nodes, so no time that passes gives it a majority.
+    let error = Client::connect_lazy(&urls).await.expect_err("it cannot be founded");
+    assert!(matches!(&error, ConnectError::Unfit { .. }) && error.to_string().contains(&urls[2]), "{error}");
+    assert!(servers[..2].iter().all(|server| server.keys("*").is_empty()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_cannot_be_used_and_one_that_is_dead_are_waited_for() {
+    let cluster = Cluster::ready(3).await;
+    cluster.servers[0].command(FAULTS[0].0);
+    cluster.servers[1].kill();
+    let error = cluster.builder().connect_timeout(SHORT).connect().await.expect_err("one of three is no majority");
+    let text = error.to_string();
+    assert!(matches!(error, ConnectError::NoMajority { .. }) && text.contains("replica"), "{text}");
+    let client = cluster.builder().connect_lazy().await.expect("the dead one may come back");
+    cluster.servers[0].command(&["REPLICAOF", "NO", "ONE"]);
+    cluster.servers[1].restart();
+    drop(client.lock("a").acquire().await.expect("asking goes on until a majority votes"));
 }
 
 /// What was logged at `WARN` and above.

@@ -365,7 +365,7 @@ async fn a_server_that_is_told_to_forget_later_is_refused_until_it_is_told_other
 }
 
 #[tokio::test]
-async fn one_server_under_two_names_is_refused() {
+async fn a_new_cluster_with_one_server_under_two_names_is_refused() {
     let servers = RedisServer::start_many(2);
     let alias = servers[0].url().replace("127.0.0.1", "localhost");
     let error = unfit(&[servers[0].url(), servers[1].url(), alias]).await;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use quorlock_core::vote::Silence;
+
 use crate::client::Client;
 use crate::error::ConnectError;
 use crate::link::{Contact, Link};
@@ -15,7 +17,8 @@ const STRAGGLER_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Waits until the nodes have been heard: all of them, or a majority and a moment more.
 pub(super) async fn first_contact(client: &Client) -> Result<(), ConnectError> {
-    let heard = until(client, |nodes| nodes.pending() == 0 || nodes.can_vote() >= nodes.majority());
+    let heard =
+        until(client, |nodes| nodes.pending() == 0 || nodes.can_vote() >= nodes.majority() || nodes.are_too_few());
     let _ = runtime::timeout(LAZY_PATIENCE, async {
         heard.await;
         stragglers(client).await;
@@ -33,7 +36,7 @@ pub(super) async fn majority_contact(client: &Client, timeout: Duration) -> Resu
         }
         // Once every node has been heard, some answers leave nothing to wait for.
         let left = timeout.saturating_sub(runtime::since(began));
-        nodes.pending() == 0 && (accept(client).is_err() || nodes.quarantined_beyond(left) > nodes.can_miss())
+        nodes.are_too_few() || nodes.pending() == 0 && nodes.quarantined_beyond(left) > nodes.can_miss()
     });
     let _ = runtime::timeout(timeout, decided).await;
     let nodes = Nodes(client);
@@ -88,6 +91,25 @@ impl Nodes<'_> {
         self.0.nodes().iter().filter(|(_, trouble)| trouble.is_none()).count()
     }
 
+    /// Each node that the operator has to look at, and why.
+    fn unusable(&self) -> impl Iterator<Item = (String, Trouble)> {
+        self.links().iter().filter_map(|link| match link.contact() {
+            Contact::Refused(trouble) => Some((link.title.clone(), trouble)),
+            Contact::Pending | Contact::Settled => None,
+        })
+    }
+
+    /// Whether every node was heard, and too many of them cannot be used.
+    fn are_too_few(&self) -> bool {
+        let waiting = self.links().iter().filter(|link| link.contact() == Contact::Pending && waits(link));
+        waiting.count() == self.pending() && self.unusable().count() > self.can_miss()
+    }
+
+    /// Whether every node cannot be used, or waits for those that cannot.
+    fn are_stuck(&self) -> bool {
+        self.links().iter().all(|link| matches!(link.contact(), Contact::Refused(_)) || waits(link))
+    }
+
     /// How many stay in quarantine for longer than this.
     fn quarantined_beyond(&self, left: Duration) -> usize {
         let quarantine = |link: &Link| link.trouble().and_then(|why| why.quarantine_left());
@@ -95,15 +117,22 @@ impl Nodes<'_> {
     }
 }
 
-/// Nodes that contradict the configuration are an error even if the others vote.
+/// Whether a node is there, and waits for others before it may vote.
+fn waits(link: &Link) -> bool {
+    matches!(link.trouble(), Some(Silence::Waiting(_)))
+}
+
+/// Refuses nodes that cannot be used if no majority can come about without an operator.
+///
+/// A node that cannot be used never votes, so a minority of them is like as many dead nodes: whoever runs goes on, and so
+/// do new clients.
 fn accept(client: &Client) -> Result<(), ConnectError> {
-    for link in &client.cluster().links {
-        let title = link.title.clone();
-        match link.contact() {
-            Contact::Refused(Trouble::Denied(why)) => return Err(ConnectError::Denied { title, why }),
-            Contact::Refused(Trouble::Unfit(why)) => return Err(ConnectError::Unfit { title, why }),
-            _ => {}
-        }
+    let nodes = Nodes(client);
+    let unusable: Vec<(String, Trouble)> = nodes.unusable().collect();
+    if unusable.len() <= nodes.can_miss() && (unusable.is_empty() || !nodes.are_stuck()) {
+        return Ok(());
     }
-    Ok(())
+    let is_denied = unusable.iter().any(|(_, trouble)| matches!(trouble, Trouble::Denied(_)));
+    let nodes = unusable.into_iter().map(|(title, trouble)| (title, trouble.to_string())).collect();
+    Err(if is_denied { ConnectError::Denied { nodes } } else { ConnectError::Unfit { nodes } })
 }

@@ -55,8 +55,8 @@ impl ClientBuilder {
         let client = self.launch(settings, nodes)?;
         first_contact(&client).await.map_err(|error| match error {
             ConnectError::Config(error) => ReconfigureError::Config(error),
-            ConnectError::Unfit { title, why } => ReconfigureError::Failed { failed: vec![(title, why)] },
-            ConnectError::Denied { title, why } => ReconfigureError::Denied { title, why },
+            ConnectError::Unfit { nodes } => ReconfigureError::Failed { failed: nodes },
+            ConnectError::Denied { nodes } => ReconfigureError::Denied { nodes },
             ConnectError::NoMajority { nodes, .. } => {
                 let failed = nodes.into_iter().filter_map(|(title, why)| Some((title, why?.to_string())));
                 ReconfigureError::Failed { failed: failed.collect() }

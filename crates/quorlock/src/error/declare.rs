@@ -1,6 +1,6 @@
 //! Why an operator's word to all nodes did not count.
 
-use super::ConfigError;
+use super::{ConfigError, list};
 
 /// The cluster was not declared anew.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,12 +10,10 @@ pub enum InitError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A node refuses our password or permissions. Nothing was changed.
-    #[error("{title}: access denied: {why}")]
+    #[error("{}", list(nodes))]
     Denied {
-        /// The node.
-        title: String,
-        /// In the server's words.
-        why: String,
+        /// Each node that cannot be used, and why, in the server's words.
+        nodes: Vec<(String, String)>,
     },
     /// Leases are outstanding, or may be: some nodes show leases, or cannot list their names. Nothing was changed.
     #[error("leases are outstanding, or may be: {}", list(found))]
@@ -56,12 +54,10 @@ pub enum ReconfigureError {
         before: usize,
     },
     /// A node refuses our password or permissions. Nothing was changed.
-    #[error("{title}: access denied: {why}")]
+    #[error("{}", list(nodes))]
     Denied {
-        /// The node.
-        title: String,
-        /// In the server's words.
-        why: String,
+        /// Each node that cannot be used, and why, in the server's words.
+        nodes: Vec<(String, String)>,
     },
     /// Some nodes cannot be used. If they failed after all of them had answered, those that were told already do not vote
     /// until it is said again.
@@ -70,8 +66,4 @@ pub enum ReconfigureError {
         /// Each node that failed, and why.
         failed: Vec<(String, String)>,
     },
-}
-
-fn list(failed: &[(String, String)]) -> String {
-    failed.iter().map(|(node, why)| format!("{node}: {why}")).collect::<Vec<_>>().join("; ")
 }

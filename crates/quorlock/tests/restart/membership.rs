@@ -2,25 +2,34 @@
 
 use std::time::Duration;
 
-use quorlock::{ClientBuilder, ConnectError};
+use quorlock::{Client, ClientBuilder, ConnectError, Silence};
 use quorlock_testkit::eventually_async;
 
+use crate::common::long::noticed;
 use crate::common::observe::life;
 use crate::common::{Cluster, MAX_TTL, builder};
 
-/// How a client is refused: by which node, and why.
+/// The nodes for which a client is refused, each with the reason.
 ///
 /// A connect that gave up on a slow node before it was heard is no refusal: then the next one is.
-async fn refusal(builder: ClientBuilder) -> (String, String) {
-    let mut refused = None;
+async fn refusal(builder: ClientBuilder) -> Vec<(String, String)> {
+    let mut refused = Vec::new();
     eventually_async("the client to be refused", async || {
-        if let Err(ConnectError::Unfit { title, why }) = builder.clone().connect_lazy().await {
-            refused = Some((title, why));
+        if let Err(ConnectError::Unfit { nodes }) = builder.clone().connect_lazy().await {
+            refused = nodes;
         }
-        refused.is_some()
+        !refused.is_empty()
     })
     .await;
-    refused.expect("waited for")
+    refused
+}
+
+/// A client that goes on without one node, and the reason that it was told.
+async fn without(builder: ClientBuilder, node: usize) -> (Client, String) {
+    let client = builder.connect_lazy().await.expect("the others are a majority");
+    let why = noticed(&client, node, |why| matches!(why, Silence::Unfit(_))).await.to_string();
+    client.lock("a").acquire().await.expect("a majority votes").release().await.expect("a majority is there");
+    (client, why)
 }
 
 #[tokio::test]
@@ -33,35 +42,47 @@ async fn other_constants_are_refused_with_both_values() {
         (cluster.builder().max_ttl(MAX_TTL * 2).sigma(sigma), "max_ttl of 6s", "with 3s"),
         (cluster.builder().sigma(sigma).backstep(Duration::ZERO), "sigma of 1.00025s", "with 1s"),
     ] {
-        let (title, why) = refusal(other).await;
-        assert!(title.starts_with("redis://127.0.0.1:"), "{title}");
-        assert!(why.contains(ours) && why.contains(theirs), "{why:?} does not say {ours:?} and {theirs:?}");
+        for (title, why) in refusal(other).await {
+            assert!(title.starts_with("redis://127.0.0.1:"), "{title}");
+            assert!(why.contains(ours) && why.contains(theirs), "{why:?} does not say {ours:?} and {theirs:?}");
+        }
     }
     // Nothing of it has rubbed off.
     drop(cluster.client().await.lock("fine").acquire().await.expect("the cluster is as it was"));
 }
 
 #[tokio::test]
-async fn nodes_of_two_clusters_are_refused_with_both_names() {
-    let (ours, theirs) = (Cluster::ready(3).await, Cluster::ready(3).await);
+async fn a_node_of_another_cluster_does_not_vote() {
+    let clusters = [Cluster::ready(3).await, Cluster::ready(3).await, Cluster::ready(3).await];
+    let [ours, theirs, _] = &clusters;
     let stranger = &theirs.servers[0];
     let mixed = [ours.servers[0].url(), ours.servers[1].url(), stranger.url()];
-    let (title, why) = refusal(builder().nodes(mixed)).await;
-    assert_eq!(title, stranger.url());
+    let (_client, why) = without(builder().nodes(mixed), 2).await;
     let name = |cluster: &Cluster| life(&cluster.servers[0], "").expect("it was declared").cluster;
-    let says = format!("it belongs to the cluster {}, the majority of the nodes to {}", name(&theirs), name(&ours));
-    assert_eq!(why, says);
+    let says = format!("it belongs to the cluster {}, the majority of the nodes to {}", name(theirs), name(ours));
+    assert_eq!(why, format!("unfit: {says}"));
+    assert_eq!(stranger.keys("quorlock~fence:*"), Vec::<String>::new());
+
+    let refused = refusal(builder().nodes(clusters.iter().map(|cluster| cluster.servers[0].url()))).await;
+    assert_eq!(refused.len(), 3, "no two of them belong together: {refused:?}");
 }
 
 #[tokio::test]
 async fn one_server_does_not_vote_twice() {
     let cluster = Cluster::ready(3).await;
     let [a, b, _] = cluster.urls().try_into().expect("three of them");
+    let alias = a.replace("127.0.0.1", "localhost");
+    let client = builder().nodes([&a, &b, &alias]).connect_lazy().await.expect("two servers are a majority");
+    eventually_async("one of them to be refused", async || {
+        let nodes = client.nodes();
+        let twins = [&nodes[0].1, &nodes[2].1].into_iter().flatten();
+        twins.filter(|why| why.to_string().contains("one server must not vote twice")).count() == 1
+    })
+    .await;
+    client.lock("a").acquire().await.expect("a majority votes").release().await.expect("a majority is there");
     // Another database of one server is not another node.
-    let also_a = format!("{a}/1");
-    let (title, why) = refusal(builder().nodes([&a, &b, &also_a])).await;
-    assert_eq!(title, a);
-    assert!(why.contains(&format!("the same server as {a}")), "{why}");
+    let refused = refusal(builder().nodes([&a, &format!("{a}/1"), &format!("{a}/2")])).await;
+    assert!(refused.iter().all(|(_, why)| why.contains(&format!("the same server as {a}"))), "{refused:?}");
 }
 
 #[tokio::test]
@@ -70,7 +91,7 @@ async fn blank_nodes_need_init_where_no_majority_knows_the_cluster() {
     for server in &cluster.servers[2..] {
         server.restart_empty();
     }
-    let (_, why) = refusal(cluster.builder()).await;
+    let why = refusal(cluster.builder()).await.remove(0).1;
     assert!(why.contains("no majority") && why.contains("`quorlock nodes init`"), "{why}");
     for server in &cluster.servers[2..] {
         assert_eq!(server.keys("*"), Vec::<String>::new(), "a node was taken in without a majority");

@@ -27,7 +27,8 @@ async fn new_constants_take_effect_after_the_longer_quarantine() {
     assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
     lease.lost().await;
     eventually_async("those with the old constants to be refused", async || {
-        matches!(cluster.builder().connect_lazy().await, Err(ConnectError::Unfit { why, .. }) if why.contains("max_ttl of 3s"))
+        let refused = cluster.builder().connect_lazy().await;
+        matches!(refused, Err(error @ ConnectError::Unfit { .. }) if error.to_string().contains("max_ttl of 3s"))
     })
     .await;
 
