@@ -75,7 +75,7 @@ impl Client {
     /// [`crate::Client::connect_lazy`].
     ///
     /// # Errors
-    /// [`ConnectError`] when the configuration contradicts itself or a node.
+    /// [`ConnectError`] when the configuration contradicts itself, or so many nodes that no majority is left.
     pub fn connect_lazy<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, ConnectError> {
         Self::build_lazy(crate::Client::builder().nodes(urls))
     }
@@ -92,7 +92,7 @@ impl Client {
     /// Connects with the settings of a builder. See [`ClientBuilder::connect`].
     ///
     /// # Errors
-    /// [`ConnectError`] when no majority can vote, or the configuration contradicts itself or a node.
+    /// [`ConnectError`] when no majority can vote, or the configuration contradicts itself, or so many nodes that no majority is left.
     ///
     /// # Panics
     /// When the system has no thread to give.
@@ -103,7 +103,7 @@ impl Client {
     /// Connects with the settings of a builder, also when no majority can vote yet. See [`ClientBuilder::connect_lazy`].
     ///
     /// # Errors
-    /// [`ConnectError`] when the configuration contradicts itself or a node.
+    /// [`ConnectError`] when the configuration contradicts itself, or so many nodes that no majority is left.
     ///
     /// # Panics
     /// When the system has no thread to give.
