@@ -133,11 +133,11 @@ everything under way has arrived.
 
 On a connection that stays, messages arrive once and in order, as TCP has it: one that is held back is late, or lost, which is
 the same until it arrives. What goes to a Redis server as one batch may be carried out in another order, but not what is about
-one name ([decision 28](../decisions/0028-requests-that-go-together.md)), and a search is about one name. What comes twice
+one name ([decision 28](../decisions/link.md#28-send-similar-requests-of-a-batch-as-one-command)), and a search is about one name. What comes twice
 or out of order does so where connections break. What was under way on them is a stray: it arrives whenever the search says,
 or never. Meanwhile the link sends the releases that it owes again on the next connection, and the client may ask anew. So a
 request may arrive behind its own release, and a release twice. That nothing is lost by itself is part of [decision
-20](../decisions/0020-what-the-search-is-about.md).
+20](../decisions/evidence.md#20-search-the-shipped-state-machines-one-scenario-per-rule).
 
 Where a wall clock jumps and votes lapse by it, as on a Redis server, votes vanish before their time and two may hold: those
 searches judge that fences differ, and that no server has granted the lower of two after the higher one. In all others votes
