@@ -34,9 +34,9 @@ use crate::error::{
     ReleaseError,
 };
 use crate::handed::{HandedLease, Released};
-use crate::history::Event;
 use crate::inspect::Inspection;
 use crate::list::{Filter, Listing};
+use crate::node::event::Event;
 use crate::node::memory::MemoryNodes;
 use crate::owner::Owner;
 use crate::stats::Stats;

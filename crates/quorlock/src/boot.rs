@@ -12,7 +12,6 @@ use quorlock_core::node::NodeTime;
 use rustix::fs::{AtFlags, PROC_SUPER_MAGIC, StatxAttributes, StatxFlags, fstatfs, statx};
 
 use crate::clock;
-use crate::node::Trouble;
 
 const ID: &str = "/proc/sys/kernel/random/boot_id";
 const OFFSETS: &str = "/proc/self/timens_offsets";
@@ -29,7 +28,7 @@ pub(crate) struct Boot {
 
 impl Boot {
     /// Reads it from `/proc`.
-    pub(crate) fn read() -> Result<Self, Trouble> {
+    pub(crate) fn read() -> Result<Self, String> {
         Ok(Self { id: id(Path::new(ID))?, ahead: ahead()? })
     }
 
@@ -40,13 +39,13 @@ impl Boot {
 }
 
 /// The kernel's name for this boot.
-pub(crate) fn current_id() -> Result<String, Trouble> {
+pub(crate) fn current_id() -> Result<String, String> {
     id(Path::new(ID))
 }
 
 /// Names the clocks of this process: two processes with the same name read the same clocks. The number of a time namespace is
 /// used again when the namespace is gone, so its offsets are part of the name.
-pub(crate) fn clocks() -> Result<String, Trouble> {
+pub(crate) fn clocks() -> Result<String, String> {
     let boot = Boot::read()?;
     let Ok(namespace) = std::fs::read_link(NAMESPACES[0]) else { return Ok(format!("{} none", boot.id)) };
     let offsets = read_own(Path::new(OFFSETS))?;
@@ -58,7 +57,7 @@ fn initial_millis(boot_nanos: u64, ahead: i128) -> u64 {
     u64::try_from((i128::from(boot_nanos) - ahead) / 1_000_000).unwrap_or_default()
 }
 
-fn id(path: &Path) -> Result<String, Trouble> {
+fn id(path: &Path) -> Result<String, String> {
     let text = read_own(path)?;
     match text.trim() {
         "" => Err(unfit(path, "the kernel does not tell its boot id")),
@@ -66,7 +65,7 @@ fn id(path: &Path) -> Result<String, Trouble> {
     }
 }
 
-fn ahead() -> Result<i128, Trouble> {
+fn ahead() -> Result<i128, String> {
     let path = Path::new(OFFSETS);
     let [own, children] = NAMESPACES.map(std::fs::read_link);
     match (own, children) {
@@ -97,7 +96,7 @@ fn parse_offset(text: &str) -> Option<i128> {
 }
 
 /// Reads a file of `/proc` that nothing is mounted over.
-fn read_own(path: &Path) -> Result<String, Trouble> {
+fn read_own(path: &Path) -> Result<String, String> {
     let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let system = fstatfs(&file).map_err(|error| unreadable(path, &error.into()))?;
     // Kernels before 5.8 do not tell whether a file is a mount.
@@ -115,12 +114,12 @@ fn read_own(path: &Path) -> Result<String, Trouble> {
     Ok(text)
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Trouble {
+fn unreadable(path: &Path, error: &io::Error) -> String {
     unfit(path, &format!("cannot read it: {error}. SQLite nodes need /proc"))
 }
 
-fn unfit(path: &Path, why: &str) -> Trouble {
-    Trouble::Unfit(format!("{}: {why}", path.display()))
+fn unfit(path: &Path, why: &str) -> String {
+    format!("{}: {why}", path.display())
 }
 
 #[cfg(test)]
@@ -164,7 +163,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("boot_id");
         let says = |words: &str| match id(&path) {
-            Err(Trouble::Unfit(why)) => assert!(why.contains("boot_id: ") && why.contains(words), "{why}"),
+            Err(why) => assert!(why.contains("boot_id: ") && why.contains(words), "{why}"),
             other => panic!("{other:?}"),
         };
         says("cannot read it: No such file");

@@ -10,7 +10,7 @@ use quorlock_core::vote::{BreakMode, Outcome, Refusal, Request, Target, Vote};
 
 use crate::cluster::Cluster;
 use crate::error::{BreakError, OtherError};
-use crate::history::{Event, What, word_for_break};
+use crate::node::event::{What, word_for_break};
 use crate::node::place::Place;
 use crate::votes::{Votes, tally};
 
@@ -74,7 +74,7 @@ pub(crate) async fn break_lock(
     let majority = cluster.settings.quorum.majority();
     if count.broken >= majority && count.stood > 0 {
         let fence = if let Target::Fence(fence) = target { Some(fence) } else { None };
-        let event = Event::now(cluster, &name, What::Broken, fence);
+        let event = cluster.event(&name, What::Broken, fence);
         let by = Some(cluster.settings.holder.clone());
         cluster.note_at_once(event.by(by, word_for_break(mode)).because(&reason));
         tracing::warn!(%name, %target, ?mode, %reason, nodes = count.broken, "lease broken");

@@ -19,11 +19,10 @@ use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, Ttl};
 use quorlock_core::watchdog::Renewals;
 
 use crate::client::Client;
-use crate::cluster::{Cluster, DEADLINE_MIN, Settings};
+use crate::cluster::{Claims, Cluster, DEADLINE_MIN, Settings};
 use crate::entropy;
 use crate::error::{ConfigError, ConnectError};
-use crate::leases::Leases;
-use crate::link::{LinkConfig, Outages};
+use crate::link::{BreakListener, LinkConfig, Outages};
 use crate::node::Node;
 use crate::node::memory::MemoryNodes;
 use crate::node::place::KeyTemplate;
@@ -360,6 +359,7 @@ impl ClientBuilder {
     fn launch(&self, settings: Settings, nodes: Vec<Arc<dyn Node>>) -> Result<Client, ConfigError> {
         let node_deadline = settings.node_deadline(Ttl::new(settings.ttl, settings.max_ttl)?);
         let patience = (node_deadline * 5).max(SILENCE_MIN);
+        let claims = Arc::new(Claims::new());
         let link = LinkConfig {
             handshake_deadline: patience,
             silence_limit: patience,
@@ -369,12 +369,12 @@ impl ClientBuilder {
             pending: Arc::default(),
             channel: Channel(entropy::bits()),
             waiters: Arc::default(),
-            leases: Arc::new(Leases::new()),
+            breaks: Arc::clone(&claims) as Arc<dyn BreakListener>,
             traffic: Arc::default(),
             outages: Arc::new(Outages::new(settings.quorum, self.log_outages)),
             records: Records::new(self.state_folder.as_deref()),
         };
-        Ok(Client::new(Cluster::start(settings, nodes, &link)))
+        Ok(Client::new(Cluster::start(settings, nodes, claims, &link)))
     }
 
     fn trust(settings: &Settings) -> Trust {

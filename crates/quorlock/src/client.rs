@@ -16,12 +16,13 @@ use crate::error::{
     ListError, ReleaseError,
 };
 use crate::handed::{HandedLease, Released, asking};
-use crate::history::{Event, history};
+use crate::history::history;
 use crate::inspect::{Inspection, inspect};
 use crate::link::Link;
 use crate::list::{Filter, Listing, list};
 use crate::lock::Lock;
 use crate::node::Companion;
+use crate::node::event::Event;
 use crate::node::memory::MemoryNodes;
 use crate::owner::Owner;
 use crate::recipe::Recipe;

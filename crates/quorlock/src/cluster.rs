@@ -1,5 +1,7 @@
 //! A client's nodes, together: who to ask, what to propose, what is still held.
 
+mod claims;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,18 +20,18 @@ use quorlock_core::watchdog::Renewals;
 use crate::declare;
 use crate::error::{CloseError, ConfigError, InitError};
 use crate::handed::Noted;
-use crate::history::{Chronicle, Event};
-use crate::keeper::Mending;
-use crate::leases::Leases;
+use crate::history::Chronicle;
 use crate::link::{Link, LinkConfig, Pending, Waiters};
 use crate::membership::Membership;
+use crate::node::event::Event;
 use crate::node::place::KeyTemplate;
-use crate::node::{Companion, Node};
+use crate::node::{Companion, Node, STEP_DEADLINE};
 use crate::owner::OwnerFences;
 use crate::runtime;
 use crate::stats::{Counters, Traffic};
 use crate::sync::AtomicBool;
 use crate::timers::Timers;
+pub(crate) use claims::{Claim, Claims};
 
 /// What a client was built with.
 #[derive(Clone, Debug)]
@@ -134,9 +136,7 @@ pub(crate) struct Cluster {
     pub(crate) counters: Counters,
     nodes: Vec<Arc<dyn Node>>,
     membership: Arc<Membership>,
-    pub(crate) leases: Arc<Leases>,
-    /// Leases that were handed over before all nodes had granted them.
-    pub(crate) mending: Mending,
+    pub(crate) claims: Arc<Claims>,
     pub(crate) owner_fences: Arc<OwnerFences>,
     /// Leases of others that may be lost.
     pub(crate) doubts: Noted,
@@ -156,7 +156,12 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Starts the links and the timers on the current runtime.
-    pub(crate) fn start(settings: Settings, nodes: Vec<Arc<dyn Node>>, link: &LinkConfig) -> Arc<Self> {
+    pub(crate) fn start(
+        settings: Settings,
+        nodes: Vec<Arc<dyn Node>>,
+        claims: Arc<Claims>,
+        link: &LinkConfig,
+    ) -> Arc<Self> {
         let titles: Vec<String> = nodes.iter().map(|node| node.title().to_owned()).collect();
         let constants = settings.constants(String::new());
         let membership = Membership::new(settings.quorum, titles, constants.max_ttl_millis, constants.sigma_micros);
@@ -169,8 +174,7 @@ impl Cluster {
             counters: Counters::default(),
             nodes,
             membership: Arc::new(membership),
-            leases: Arc::clone(&link.leases),
-            mending: Mending::default(),
+            claims,
             owner_fences: Arc::default(),
             doubts: Noted::default(),
             ended: Noted::default(),
@@ -237,10 +241,7 @@ impl Cluster {
     /// Ends every lease, and every link once it has delivered what it owes.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for held in self.leases.close() {
-            held.close();
-        }
-        self.mending.close();
+        self.claims.close();
         for link in &self.links {
             link.close();
         }
@@ -357,7 +358,7 @@ impl Cluster {
         for link in &self.links {
             link.reconnect();
         }
-        if runtime::timeout(declare::DEADLINE, self.all_up()).await.is_ok() {
+        if runtime::timeout(STEP_DEADLINE, self.all_up()).await.is_ok() {
             return Ok(());
         }
         let stuck = self.links.iter().filter_map(|link| Some((link.title.clone(), link.trouble()?.to_string())));

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use quorlock_core::name::Name;
 use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Trust};
@@ -14,11 +13,7 @@ use crate::entropy;
 use crate::error::{InitError, ReconfigureError};
 use crate::list::PAGES_MAX;
 use crate::node::place::{KeyTemplate, Place};
-use crate::node::{Letter, Node, Reply, Search, Talk, Trouble};
-use crate::runtime;
-
-/// How long each step may take on each node.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
+use crate::node::{Letter, Node, Reply, STEP_DEADLINE, Search, Talk, Trouble, within};
 
 /// How many names of leases are shown for each node.
 const NAMES_SHOWN: usize = 5;
@@ -97,12 +92,12 @@ async fn leases(session: &mut Talk, template: &KeyTemplate) -> Result<Vec<Name>,
     let span = template.span("");
     let (mut held, mut after) = (Vec::new(), String::new());
     for _ in 0..PAGES_MAX {
-        let page = within(DEADLINE, session.search(Search { span: span.clone(), after })).await?;
+        let page = within(STEP_DEADLINE, session.search(Search { span: span.clone(), after })).await?;
         let names = page.keys.iter().filter_map(|key| template.name_of(key));
         let places: Vec<Arc<Place>> = names.filter_map(|name| template.place(&name).ok().map(Arc::new)).collect();
         for places in places.chunks(INSPECTED_AT_ONCE) {
             let letter = |place: &Arc<Place>| Letter { place: Arc::clone(place), request: Arc::new(Request::Inspect) };
-            let replies = within(DEADLINE, session.send(None, places.iter().map(letter).collect())).await?;
+            let replies = within(STEP_DEADLINE, session.send(None, places.iter().map(letter).collect())).await?;
             for (place, reply) in places.iter().zip(replies) {
                 match reply {
                     Reply::Voted { vote: Vote::Report(report), .. } if report.held.is_none() => {}
@@ -133,7 +128,7 @@ pub(crate) async fn reconfigure(
     let mut sessions = open_all(nodes).await?;
     let mut lives = Vec::new();
     for (node, session) in nodes.iter().zip(&mut sessions) {
-        match within(DEADLINE, session.errand(Errand::Look)).await {
+        match within(STEP_DEADLINE, session.errand(Errand::Look)).await {
             Ok(look) => lives.extend(look.life),
             Err(trouble) => return Err(Failed(vec![(node.title().to_owned(), trouble)]).into()),
         }
@@ -175,7 +170,7 @@ async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<Talk>, Failed> {
     let mut titles = Vec::new();
     let mut failed = Failed::default();
     for node in nodes {
-        match within(DEADLINE, Talk::open(&**node, Channel(0))).await {
+        match within(STEP_DEADLINE, Talk::open(&**node, Channel(0))).await {
             Err(trouble) => failed.add(&**node, trouble),
             Ok(session) => {
                 if let Some(twin) = sessions.iter().position(|other| other.identity().run == session.identity().run) {
@@ -198,17 +193,11 @@ async fn tell_all(
     let mut failed = Failed::default();
     for (node, session) in nodes.iter().zip(sessions) {
         let errand = errand(session.identity().clone());
-        match within(DEADLINE, session.errand(errand)).await {
+        match within(STEP_DEADLINE, session.errand(errand)).await {
             Ok(standing) if standing.accepted => {}
             Ok(_) => failed.add(&**node, Trouble::Unfit("it belongs to another cluster by now".into())),
             Err(trouble) => failed.add(&**node, trouble),
         }
     }
     failed.or(())
-}
-
-pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    runtime::timeout(limit, work)
-        .await
-        .unwrap_or_else(|_| Err(Trouble::Unreachable(format!("no answer within {limit:?}"))))
 }

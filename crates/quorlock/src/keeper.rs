@@ -19,17 +19,16 @@ use quorlock_core::vote::{Outcome, Request, Silence};
 use tokio::sync::Notify;
 
 use crate::clock;
-use crate::cluster::Cluster;
+use crate::cluster::{Claim, Cluster};
 use crate::entropy::{self, SystemDice};
 use crate::error::{ExtendError, LostError, ReleaseError};
 use crate::handed::HandedLease;
-use crate::history::{Event, What};
 use crate::link::{Ask, GiveBack, Mark, Voter};
+use crate::node::event::What;
 use crate::node::place::Place;
 use crate::owner::OwnerFence;
 use crate::sync::Mutex;
 use crate::timers::{Call, Timed};
-pub(crate) use mending::Mending;
 use receipt::Receipt;
 
 /// A lock that is held: the state behind a lease.
@@ -139,7 +138,7 @@ impl Held {
             held.end(Some(LostError::Expired), None, now);
             return Err(LostError::Expired);
         }
-        if !cluster.leases.add(id, &held) {
+        if !cluster.claims.add(Arc::downgrade(&held) as Weak<dyn Claim>, id) {
             held.close();
             return Err(LostError::Closed);
         }
@@ -152,10 +151,6 @@ impl Held {
 
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl.duration()
-    }
-
-    pub(crate) fn id(&self) -> LeaseId {
-        self.mark.attempt
     }
 
     /// What surely is left, or why nothing is. Re-checks the clock rather than trust the timer.
@@ -236,15 +231,6 @@ impl Held {
         }
     }
 
-    /// A node says that it may have been broken: asks all of them.
-    pub(crate) fn doubt(self: &Arc<Self>) {
-        let mut inner = self.inner();
-        let now = inner.moment(clock::now(), clock::wall());
-        let steps = inner.hold.doubt(now);
-        self.perform(&mut inner, steps);
-        self.let_out(inner);
-    }
-
     /// Gives the lock back, and waits until a majority has acknowledged it.
     pub(crate) async fn release(self: &Arc<Self>) -> Result<(), ReleaseError> {
         let now = clock::now();
@@ -314,11 +300,6 @@ impl Held {
         }
     }
 
-    /// The client is closed, and everything it holds with it.
-    pub(crate) fn close(&self) {
-        self.end(Some(LostError::Closed), None, clock::now());
-    }
-
     /// Ends it, once. Returns why it was over before, if it was lost.
     fn end(&self, reason: Option<LostError>, receipt: Option<&Arc<Receipt>>, now: Moment) -> Option<LostError> {
         let _unsettled = self.cluster.unsettled();
@@ -345,13 +326,13 @@ impl Held {
         // Whoever ended it before has taken the votes back.
         if was_held {
             self.take_back(receipt, now);
-            // Whoever waits for the answers is there until they come; whoever dropped it may be on the way out.
+            // A caller that waits for the answers stays until they come; one that dropped the lease may be about to end.
             if receipt.is_some() {
                 self.cluster.flush();
             } else {
                 self.cluster.flush_now();
             }
-            self.cluster.leases.remove(self.mark.attempt);
+            self.cluster.claims.remove(self.mark.attempt);
             self.changed.notify_waiters();
         }
         before
@@ -360,7 +341,7 @@ impl Held {
     fn note(&self, inner: &Inner, what: What, why: Option<LostError>) {
         self.cluster.note(|| {
             let why = why.map(|why| why.to_string()).unwrap_or_default();
-            Event::of(&self.cluster, &self.place.name, &inner.hold, what).because(&why)
+            self.cluster.lease_event(&self.place.name, &inner.hold, what).because(&why)
         });
     }
 
@@ -396,7 +377,7 @@ impl Held {
                     // The votes that are left are of no use to anyone.
                     self.take_back(None, clock::now());
                     inner.queued = true;
-                    self.cluster.leases.remove(self.mark.attempt);
+                    self.cluster.claims.remove(self.mark.attempt);
                 }
             }
             at += 1;
@@ -457,6 +438,36 @@ impl Held {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Claim for Held {
+    fn id(&self) -> LeaseId {
+        self.mark.attempt
+    }
+
+    fn owner(&self) -> Option<OwnerId> {
+        self.entered_by
+    }
+
+    fn key(&self) -> &str {
+        &self.place.key
+    }
+
+    fn doubt(self: Arc<Self>) {
+        let mut inner = self.inner();
+        let now = inner.moment(clock::now(), clock::wall());
+        let steps = inner.hold.doubt(now);
+        self.perform(&mut inner, steps);
+        self.let_out(inner);
+    }
+
+    fn close(&self) {
+        self.end(Some(LostError::Closed), None, clock::now());
+    }
+
+    fn stop_repair(&self) {
+        self.mark.finish();
     }
 }
 

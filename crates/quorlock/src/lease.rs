@@ -8,6 +8,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::name::{LeaseId, Name};
 
 use crate::client::Handle;
+use crate::cluster::Claim as _;
 use crate::error::{ExtendError, FenceError, LostError, ReleaseError};
 use crate::handed::HandedLease;
 use crate::keeper::Held;

@@ -47,13 +47,15 @@ mod ids;
 mod inspect;
 mod keeper;
 mod lease;
-mod leases;
 mod link;
 mod list;
 mod lock;
 mod membership;
 mod node;
 mod owner;
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod peek;
 mod quarantine;
 mod recipe;
 mod reentrant;
@@ -85,11 +87,11 @@ pub use error::{
 };
 pub use examine::{Examination, ExaminedNode, Finding, NodeState, Rate, Severity, Skew, Topic};
 pub use handed::{HandedLease, LeaseTextError, Released};
-pub use history::{Event, HISTORY_MAX, REASON_BYTES_MAX, What};
 pub use inspect::Inspection;
 pub use lease::Lease;
 pub use list::{Filter, LIST_DEFAULT, LIST_MAX, Listing};
 pub use lock::Lock;
+pub use node::event::{Event, HISTORY_MAX, REASON_BYTES_MAX, What};
 pub use node::memory::MemoryNodes;
 pub use owner::Owner;
 pub use reentrant::Reentrant;

@@ -31,7 +31,6 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::clock;
 use crate::entropy::SystemDice;
-use crate::leases::Leases;
 use crate::membership::Membership;
 use crate::node::{Answer, Inbox, Node, Trouble};
 use crate::quarantine::Records;
@@ -47,6 +46,12 @@ use serve::Port;
 pub(crate) trait Voter: Send + Sync {
     /// What came of a request to this node, and when that was heard.
     fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome, now: Moment);
+}
+
+/// Hears of broken locks.
+pub(crate) trait BreakListener: std::fmt::Debug + Send + Sync {
+    /// A node says that the lock with this key was broken.
+    fn broken(&self, key: &str);
 }
 
 /// How a link behaves.
@@ -68,8 +73,7 @@ pub(crate) struct LinkConfig {
     pub(crate) channel: Channel,
     /// Whom they are for.
     pub(crate) waiters: Arc<Waiters>,
-    /// What the client holds.
-    pub(crate) leases: Arc<Leases>,
+    pub(crate) breaks: Arc<dyn BreakListener>,
     /// How much has gone over the links.
     pub(crate) traffic: Arc<Traffic>,
     /// What the log says about nodes that cannot vote.

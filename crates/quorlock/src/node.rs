@@ -1,9 +1,12 @@
 //! Nodes: where votes are kept. One trait, three kinds.
 
+pub(crate) mod event;
 pub(crate) mod exam;
 pub(crate) mod memory;
 pub(crate) mod place;
 pub(crate) mod redis;
+#[cfg(feature = "sim")]
+pub(crate) mod sim;
 pub(crate) mod slot;
 #[cfg(target_os = "linux")]
 pub(crate) mod sqlite;
@@ -20,11 +23,11 @@ use quorlock_core::ticket::{Channel, Handoff, Ticket};
 use quorlock_core::vote::{Request, Silence, Vote};
 use tokio::sync::mpsc;
 
-use crate::history::Event;
 use crate::sync::AtomicBool;
+use event::Event;
 use exam::{Exam, Plan};
 use place::{KeySpan, Place};
-pub(crate) use talk::Talk;
+pub(crate) use talk::{STEP_DEADLINE, Talk, within};
 
 /// A future that can be kept in a collection.
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -3,25 +3,18 @@
 //!
 //! A world runs on one thread. It knows whose client is running at any time: each may have a clock of its own.
 
-mod node;
-
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use quorlock_core::node::{Epoch, Errand, Identity, Standing};
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
-use quorlock_core::time::Moment;
 use quorlock_core::vote::{Request, Vote};
 
-use crate::keeper::Held;
-use crate::lease::Lease;
-use crate::node::Inbox;
 use crate::runtime::Instant;
-pub(crate) use node::nodes;
 
 /// A task of a client's own.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -112,45 +105,23 @@ pub enum Said {
 
 /// Where a connection's answers go. To be told while its client is the running one, and not from within a question.
 pub struct Ear {
-    inbox: Inbox,
-    opened: RefCell<Option<node::Opened>>,
+    channel: Channel,
+    hear: Box<dyn Fn(Said) + Send>,
 }
 
 impl Ear {
+    pub(crate) fn new(channel: Channel, hear: impl Fn(Said) + Send + 'static) -> Self {
+        Self { channel, hear: Box::new(hear) }
+    }
+
     /// On which hints for the client are heard.
     pub fn channel(&self) -> Channel {
-        self.inbox.channel
+        self.channel
     }
 
     /// Tells it.
     pub fn hear(&self, said: Said) {
-        node::hear(self, said);
-    }
-}
-
-/// A lease as a judge sees it: looking at it changes nothing.
-#[derive(Clone)]
-pub struct Peek(Weak<Held>);
-
-impl Peek {
-    /// Looks at this lease.
-    pub fn of(lease: &Lease) -> Self {
-        Self(Arc::downgrade(lease.held()))
-    }
-
-    /// Whether nobody has it any more, so that nothing can come of it.
-    pub fn is_gone(&self) -> bool {
-        self.0.strong_count() == 0
-    }
-
-    /// When its validity ends by its client's wall clock, in nanoseconds.
-    pub fn wall_until(&self) -> u64 {
-        self.0.upgrade().map_or(0, |held| held.wall_until() as u64)
-    }
-
-    /// What surely is left of it when its client's clocks say this, in nanoseconds: the suspend-proof one and the wall clock.
-    pub fn validity(&self, nanos: u64, wall: u64) -> Duration {
-        self.0.upgrade().map_or(Duration::ZERO, |held| held.peek(Moment::from_nanos(nanos), wall as i64))
+        (self.hear)(said);
     }
 }
 
@@ -166,11 +137,6 @@ pub struct Turns {
 thread_local! {
     static TURNS: Cell<Option<Turns>> = const { Cell::new(None) };
     static WORLD: RefCell<Option<Rc<dyn World>>> = const { RefCell::new(None) };
-}
-
-/// Each of several leases, by itself.
-pub fn each(leases: crate::all::Leases) -> Vec<Lease> {
-    leases.into_leases()
 }
 
 /// Lets this thread live in a world, until what is returned is dropped.

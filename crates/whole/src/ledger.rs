@@ -4,7 +4,7 @@ mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorlock::sim::Peek;
+use quorlock::peek::Peek;
 use quorlock::{Fence, LeaseId};
 use quorlock_core::ticket::Ticket;
 use quorlock_core::vote::Request;

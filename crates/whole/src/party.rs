@@ -6,7 +6,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use quorlock::sim::{Peek, sleep};
+use quorlock::peek::{self, Peek};
+use quorlock::sim::sleep;
 use quorlock::{AcquireError, Break, Client, ExtendError, FenceError, HandedLease, Lease, Owner, Renewals};
 
 use crate::ledger::{Grant, Hold};
@@ -118,7 +119,7 @@ impl Party {
                         Patience::Endless => Some(all.acquire().await?),
                         Patience::Within(wait) => Some(all.acquire_within(wait).await?),
                     };
-                    Ok(leases.into_iter().flat_map(quorlock::sim::each).map(|lease| (lease, Hold::Alone)).collect())
+                    Ok(leases.into_iter().flat_map(peek::each).map(|lease| (lease, Hold::Alone)).collect())
                 });
                 (asking, None)
             }

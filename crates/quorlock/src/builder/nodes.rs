@@ -31,7 +31,7 @@ impl ClientBuilder {
     pub(super) fn open_nodes(&self, constants: &Constants) -> Result<Vec<Arc<dyn Node>>, ConfigError> {
         #[cfg(feature = "sim")]
         if let Some(nodes) = self.simulated {
-            return Ok(crate::sim::nodes(nodes));
+            return Ok(crate::node::sim::nodes(nodes));
         }
         if let Some(memory) = &self.memory {
             return Ok(memory.iter().collect());

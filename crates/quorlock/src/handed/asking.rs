@@ -15,8 +15,8 @@ use super::{HandedLease, Released};
 use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{CheckError, ConfigError, ExtendError, LostError, ReleaseError};
-use crate::history::{Event, What, word_for};
 use crate::link::{GiveBack, Mark, Voter};
+use crate::node::event::{Event, What, word_for};
 use crate::node::place::Place;
 use crate::votes::{Votes, tally};
 
@@ -96,7 +96,7 @@ fn end_here(cluster: &Cluster, lease: &HandedLease) -> bool {
 
 /// Something that has happened to a lease that was handed over.
 pub(crate) fn event(cluster: &Cluster, lease: &HandedLease, what: What) -> Event {
-    let event = Event::now(cluster, &lease.name, what, lease.fence);
+    let event = cluster.event(&lease.name, what, lease.fence);
     event.by(Holder::decode(&lease.holder), word_for(lease.mode, lease.fence))
 }
 
@@ -134,7 +134,7 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resu
 
 /// Takes the votes back, without waiting for anything.
 pub(crate) fn give_back(cluster: &Arc<Cluster>, lease: &HandedLease, place: &Arc<Place>, votes: Option<&Arc<Votes>>) {
-    cluster.mending.end(lease.mode.owner(), lease.id);
+    cluster.claims.end_repair(lease.mode.owner(), lease.id);
     let mark = Arc::new(Mark::of_another(lease.id));
     mark.finish();
     let now = clock::now();
@@ -165,7 +165,7 @@ pub(crate) async fn retire(
         _ => None,
     };
     let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(ReleaseError::Closed)?;
-    cluster.mending.end_all_of(owner, place);
+    cluster.claims.end_repairs_of(owner, &place.key);
     lease.map(|lease| end_here(cluster, lease));
     let tombstone = u64::try_from(keep_out.as_millis()).unwrap_or(u64::MAX).clamp(1, TOMBSTONE_MILLIS_MAX);
     votes.ask(cluster, place, Request::Retire { owner, tombstone });
@@ -184,7 +184,7 @@ pub(crate) async fn retire(
         (Some(lease), _) => event(cluster, lease, What::Released),
         (None, end) => {
             let (fence, holder, mode) = end.unwrap_or_default();
-            Event::now(cluster, &place.name, What::Released, fence).by(holder, mode)
+            cluster.event(&place.name, What::Released, fence).by(holder, mode)
         }
     });
     Ok(Released::Standing)

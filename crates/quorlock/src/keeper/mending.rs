@@ -3,85 +3,17 @@
 //!
 //! Only the winner can do that, and only while it surely holds the lease: nobody else knows that it was never lost.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
-use quorlock_core::mode::OwnerId;
-use quorlock_core::name::LeaseId;
 use quorlock_core::time::Moment;
 
 use super::{Held, Inner};
 use crate::clock;
+use crate::cluster::Claim;
 use crate::error::LostError;
 use crate::handed::{HandedLease, asking};
-use crate::history::What;
 use crate::link::{Ask, Voter};
-use crate::node::place::Place;
-use crate::sync::Mutex;
-
-/// The most leases that are seen to at a time. What is handed over beyond that stays with the nodes that have granted it.
-pub(crate) const MENDING_MAX: usize = 65_536;
-
-/// All leases of a client that were handed over, and are not known to be on every node.
-#[derive(Default)]
-pub(crate) struct Mending {
-    by_id: Mutex<BTreeMap<Key, Arc<Held>>>,
-}
-
-/// Whose it is, where it has an owner, and which.
-type Key = (Option<OwnerId>, LeaseId);
-
-impl Mending {
-    /// Keeps it until it is [ended](Self::end). `false` if there are too many.
-    fn add(&self, held: &Arc<Held>) -> bool {
-        let mut by_id = self.by_id();
-        let has_room = by_id.len() < MENDING_MAX;
-        if has_room {
-            by_id.insert(held.key(), Arc::clone(held));
-        }
-        has_room
-    }
-
-    /// Nothing more is sent for it: it is on all nodes, released, or over.
-    pub(crate) fn end(&self, owner: Option<OwnerId>, id: LeaseId) {
-        // Not dropped under the mutex.
-        let held = self.by_id().remove(&(owner, id));
-        if let Some(held) = held {
-            held.mark.finish();
-        }
-    }
-
-    /// The same for everything that an owner has there.
-    pub(crate) fn end_all_of(&self, owner: OwnerId, place: &Place) {
-        let first = (Some(owner), LeaseId::from_bits(0));
-        let ended: Vec<Key> = {
-            let by_id = self.by_id();
-            let owners = by_id.range(first..).take_while(|((whose, _), _)| *whose == Some(owner));
-            owners.filter(|(_, held)| held.place.key == place.key).map(|(key, _)| *key).collect()
-        };
-        for (whose, id) in ended {
-            self.end(whose, id);
-        }
-    }
-
-    /// Ends all of them.
-    pub(crate) fn close(&self) {
-        for held in std::mem::take(&mut *self.by_id()).into_values() {
-            held.mark.finish();
-        }
-    }
-
-    fn by_id(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<Held>>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Mending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} leases to mend", self.by_id().len())
-    }
-}
+use crate::node::event::What;
 
 impl Held {
     /// Gives up the guard, and leaves the votes where they are. Nodes that have not granted it yet are seen to, for as long
@@ -95,7 +27,7 @@ impl Held {
         if !inner.hold.hand_over(now) {
             return Err(inner.end.unwrap_or(LostError::Expired));
         }
-        self.cluster.leases.remove(self.mark.attempt);
+        self.cluster.claims.remove(self.mark.attempt);
         self.begin_mending(inner, now);
         self.leave_lines();
         self.changed.notify_waiters();
@@ -112,7 +44,7 @@ impl Held {
     fn begin_mending(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, now: Moment) {
         inner.mending = Some(self.node_deadline);
         let is_missing = inner.hold.repair(now).is_some();
-        if !is_missing || self.cluster.is_closed() || !self.cluster.mending.add(self) {
+        if !is_missing || self.cluster.is_closed() || !self.cluster.claims.repair(Arc::clone(self) as Arc<dyn Claim>) {
             self.mark.finish();
             return;
         }
@@ -153,12 +85,7 @@ impl Held {
     }
 
     fn end_mending(&self) {
-        let (owner, id) = self.key();
-        self.cluster.mending.end(owner, id);
-    }
-
-    fn key(&self) -> Key {
-        (self.entered_by, self.id())
+        self.cluster.claims.end_repair(self.entered_by, self.id());
     }
 
     fn call_again(self: &Arc<Self>, inner: &mut Inner, now: Moment) {

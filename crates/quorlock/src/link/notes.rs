@@ -11,8 +11,8 @@ use quorlock_core::vote::Silence;
 use tokio::sync::oneshot;
 
 use super::Link;
-use crate::history::Event;
 use crate::node::History;
+use crate::node::event::Event;
 use crate::runtime::{self, Instant};
 
 /// The most events that wait to be written.

@@ -378,7 +378,7 @@ impl Link {
     /// Passes on that a lock was broken: whoever holds it asks the nodes at once.
     pub(super) fn heard_of_break(&self, key: &str) {
         self.config.traffic.heard_hint();
-        self.config.leases.doubt(key);
+        self.config.breaks.broken(key);
     }
 
     /// A connection that owes an answer for too long is of no use.

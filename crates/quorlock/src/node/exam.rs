@@ -8,9 +8,8 @@ use quorlock_core::ticket::Channel;
 use quorlock_core::time::Moment;
 
 use crate::clock;
-use crate::declare::{DEADLINE, within};
 use crate::node::place::Place;
-use crate::node::{Node, Talk, Trouble};
+use crate::node::{Node, STEP_DEADLINE, Talk, Trouble, within};
 
 /// How often a node's clock is read in a row: the fastest answer tells most.
 pub(crate) const READINGS: usize = 5;
@@ -98,7 +97,7 @@ pub(crate) struct FileFacts {
 /// Looks by way of a session, as a client has it.
 pub(crate) async fn by_session(node: &(impl Node + ?Sized), plan: &Plan) -> Exam {
     let mut exam = Exam::default();
-    match within(DEADLINE, Talk::open(node, Channel(0))).await {
+    match within(STEP_DEADLINE, Talk::open(node, Channel(0))).await {
         Err(trouble) => exam.trouble = Some(trouble),
         Ok(mut talk) => {
             exam.identity = Some(talk.identity().clone());
@@ -113,7 +112,7 @@ pub(crate) async fn by_session(node: &(impl Node + ?Sized), plan: &Plan) -> Exam
 async fn look(talk: &mut Talk, exam: &mut Exam, watch: Duration) -> Result<(), Trouble> {
     for _ in 0..READINGS {
         let sent = clock::now();
-        let standing = within(DEADLINE, talk.errand(Errand::Look)).await?;
+        let standing = within(STEP_DEADLINE, talk.errand(Errand::Look)).await?;
         exam.first.push(Reading { sent, heard: clock::now(), at_micros: standing.at_micros });
         exam.standing = Some(standing);
     }
@@ -121,7 +120,7 @@ async fn look(talk: &mut Talk, exam: &mut Exam, watch: Duration) -> Result<(), T
         tokio::time::sleep(watch).await;
         for _ in 0..READINGS {
             let sent = clock::now();
-            let standing = within(DEADLINE, talk.errand(Errand::Look)).await?;
+            let standing = within(STEP_DEADLINE, talk.errand(Errand::Look)).await?;
             exam.last.push(Reading { sent, heard: clock::now(), at_micros: standing.at_micros });
         }
     }

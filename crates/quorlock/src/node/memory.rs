@@ -11,7 +11,7 @@ use quorlock_core::vote::{Request, Vote};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
-use crate::history::{Event, HISTORY_MAX};
+use crate::node::event::{Event, HISTORY_MAX};
 use crate::node::{
     Answer, BoxFuture, History, Inbox, Letter, Life, Node, PAGE_MAX, Page, Reply, Search, Session, Trouble,
 };

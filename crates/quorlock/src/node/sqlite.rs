@@ -134,7 +134,7 @@ impl Session for SqliteSession {
 }
 
 fn this_boot() -> Result<(String, Clock), Trouble> {
-    let boot = Boot::read()?;
+    let boot = Boot::read().map_err(Trouble::Unfit)?;
     Ok((boot.id.clone(), Arc::new(move || boot.time())))
 }
 

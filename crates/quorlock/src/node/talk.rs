@@ -1,5 +1,7 @@
 //! One question after the other, each with its answer: for those who have nothing else to do.
 
+use std::time::Duration;
+
 use quorlock_core::node::{Errand, Identity, Standing};
 use quorlock_core::ticket::Channel;
 #[cfg(test)]
@@ -7,6 +9,17 @@ use quorlock_core::ticket::{Handoff, Ticket};
 use tokio::sync::mpsc;
 
 use crate::node::{Answer, Inbox, Letter, Life, Node, Page, Reply, Search, Session, Trouble};
+use crate::runtime;
+
+/// How long each step of an operator's command may take on each node.
+pub(crate) const STEP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Limits the time of one step.
+pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    runtime::timeout(limit, work)
+        .await
+        .unwrap_or_else(|_| Err(Trouble::Unreachable(format!("no answer within {limit:?}"))))
+}
 
 /// A session of one's own.
 pub(crate) struct Talk {

@@ -14,10 +14,9 @@ use super::scripts::{
 };
 use super::wire::Connecting;
 use super::{Origin, codec, connect, describe, hints, login, malformed, trouble};
-use crate::declare::DEADLINE;
-use crate::node::Trouble;
 use crate::node::exam::{Exam, Objection, Plan, READINGS, Reading, RedisFacts};
 use crate::node::place::Place;
+use crate::node::{STEP_DEADLINE, Trouble};
 use crate::{clock, entropy};
 
 /// What `INFO` does not tell.
@@ -90,8 +89,8 @@ impl Visit {
     }
 
     async fn hear(&mut self, bytes: &[u8], values: usize) -> Result<Vec<Value>, Trouble> {
-        let asked = tokio::time::timeout(DEADLINE, self.connection.ask(bytes, values)).await;
-        let answers = asked.map_err(|_| Trouble::Unreachable(format!("no answer within {DEADLINE:?}")))?;
+        let asked = tokio::time::timeout(STEP_DEADLINE, self.connection.ask(bytes, values)).await;
+        let answers = asked.map_err(|_| Trouble::Unreachable(format!("no answer within {STEP_DEADLINE:?}")))?;
         answers.map_err(|error| Trouble::Broken(error.to_string()))
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ::redis::{Cmd, Pipeline, Value, cmd};
 
 use super::scripts::Home;
-use crate::history::{Event, FIELDS, HISTORY_MAX};
 use crate::node::History;
+use crate::node::event::{Event, FIELDS, HISTORY_MAX};
 
 /// A question about the history as commands, and whether it reads.
 pub(super) fn commands(home: Home, history: &History) -> (Pipeline, bool) {

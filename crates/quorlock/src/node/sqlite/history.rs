@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, params};
 
-use crate::history::{Event, FIELDS, HISTORY_MAX};
 use crate::node::History;
+use crate::node::event::{Event, FIELDS, HISTORY_MAX};
 use crate::node::sqlite::fault::Fault;
 
 /// Writes, or reads the newest events.

@@ -10,7 +10,7 @@ use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, Transaction};
 
 use crate::entropy;
-use crate::history::Event;
+use crate::node::event::Event;
 use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::listener::Listener;
 use crate::node::sqlite::processes::Processes;

@@ -1,15 +1,16 @@
 //! Nodes that are somewhere in the world.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use quorlock_core::node::{Epoch, Errand, Identity};
 use tokio::sync::oneshot;
 
-use super::{Ear, Question, Said, World, world};
 use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Reply, Search, Session, Trouble};
+use crate::sim::{Ear, Question, Said, World, world};
 
 /// Who waits for a connection to come about: the server's identity, or why there is none.
-pub(super) type Opened = oneshot::Sender<Result<Identity, String>>;
+type Opened = oneshot::Sender<Result<Identity, String>>;
 
 /// So many nodes.
 pub(crate) fn nodes(count: usize) -> Vec<Arc<dyn Node>> {
@@ -17,8 +18,7 @@ pub(crate) fn nodes(count: usize) -> Vec<Arc<dyn Node>> {
     (0..count).map(node).collect()
 }
 
-pub(super) fn hear(ear: &Ear, said: Said) {
-    let opened = ear.opened.take();
+fn hear(inbox: &Inbox, opened: Option<Opened>, said: Said) {
     let answer = match (said, opened) {
         (Said::Open(identity), Some(opened)) => return drop(opened.send(Ok(identity))),
         (Said::End(why), Some(opened)) => return drop(opened.send(Err(why))),
@@ -35,7 +35,7 @@ pub(super) fn hear(ear: &Ear, said: Said) {
         (Said::Broken(key), None) => Answer::Broken(key),
         (Said::MemoryChanged, None) => Answer::MemoryChanged,
     };
-    ear.inbox.take(answer);
+    inbox.take(answer);
 }
 
 struct SimulatedNode {
@@ -52,7 +52,8 @@ impl Node for SimulatedNode {
         let index = self.index;
         Box::pin(async move {
             let (opened, answer) = oneshot::channel();
-            let ear = Ear { inbox, opened: Some(opened).into() };
+            let opened = Cell::new(Some(opened));
+            let ear = Ear::new(inbox.channel, move |said| hear(&inbox, opened.take(), said));
             let connection = with(|world| world.connect(index, ear)).map(Connection);
             let connection = connection.ok_or_else(|| Trouble::Unreachable("the world is gone".into()))?;
             match answer.await {

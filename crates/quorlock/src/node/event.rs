@@ -1,0 +1,187 @@
+//! Events in the history of locks, as nodes store them.
+
+use quorlock_core::fence::Fence;
+use quorlock_core::mode::Mode;
+use quorlock_core::name::{Holder, Name};
+use quorlock_core::vote::BreakMode;
+
+/// About how many events a node keeps: the newest ones.
+pub const HISTORY_MAX: usize = 10_000;
+/// The longest reason that is kept, in bytes; longer ones are cut.
+pub const REASON_BYTES_MAX: usize = 512;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum What {
+    /// A lock was won.
+    Granted,
+    /// It was given back.
+    Released,
+    /// A lease was lost: its validity ended before it was released.
+    Lost,
+    /// Somebody's lease was broken.
+    Broken,
+}
+
+impl What {
+    const ALL: [(Self, &str); 4] =
+        [(Self::Granted, "granted"), (Self::Released, "released"), (Self::Lost, "lost"), (Self::Broken, "broken")];
+
+    /// One word.
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(what, _)| *what == self).map_or("", |(_, word)| word)
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == word).map(|(what, _)| *what)
+    }
+}
+
+/// One thing that has happened to a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Event {
+    /// The same on every node that it was written to.
+    pub(crate) id: u64,
+    /// When, by the middle of the nodes' clocks, in microseconds since the Unix epoch.
+    pub at_micros: u64,
+    /// To which lock.
+    pub name: Name,
+    /// What.
+    pub what: What,
+    /// The lease's fence; `None` for a plain lock.
+    pub fence: Option<Fence>,
+    /// Who held it; of a break, who broke it.
+    pub holder: Option<Holder>,
+    /// How it was held: `exclusive`, `plain`, `reentrant`, `shared` or `slot`; of a break, `drain` or `now`.
+    pub mode: String,
+    /// Why it was lost or broken, for people.
+    pub reason: String,
+}
+
+/// The names of an event's parts, as nodes store them.
+pub(crate) const FIELDS: [&str; 8] = ["id", "at", "name", "what", "fence", "holder", "mode", "reason"];
+
+impl Event {
+    pub(crate) fn new(id: u64, at_micros: u64, name: &Name, what: What, fence: Option<Fence>) -> Self {
+        Self {
+            id,
+            at_micros,
+            name: name.clone(),
+            what,
+            fence,
+            holder: None,
+            mode: String::new(),
+            reason: String::new(),
+        }
+    }
+
+    /// Adds the holder, and the mode as a word.
+    pub(crate) fn by(self, holder: Option<Holder>, mode: &str) -> Self {
+        Self { holder, mode: mode.into(), ..self }
+    }
+
+    /// Adds the reason, cut to [`REASON_BYTES_MAX`] and without control characters.
+    pub(crate) fn because(self, reason: &str) -> Self {
+        let mut end = reason.len().min(REASON_BYTES_MAX);
+        while !reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        Self { reason: reason[..end].replace(char::is_control, " "), ..self }
+    }
+
+    /// The values of the [`FIELDS`].
+    pub(crate) fn values(&self) -> [String; FIELDS.len()] {
+        [
+            format!("{:016x}", self.id),
+            self.at_micros.to_string(),
+            self.name.to_string(),
+            self.what.as_str().into(),
+            self.fence.map(|fence| fence.to_string()).unwrap_or_default(),
+            self.holder.as_ref().map(Holder::encode).unwrap_or_default(),
+            self.mode.clone(),
+            self.reason.clone(),
+        ]
+    }
+
+    /// Reads what [`values`](Self::values) wrote; `None` for anything else.
+    pub(crate) fn read(value: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let fence = value("fence")?;
+        Some(Self {
+            id: u64::from_str_radix(&value("id")?, 16).ok()?,
+            at_micros: value("at")?.parse().ok()?,
+            name: Name::new(&value("name")?).ok()?,
+            what: What::parse(&value("what")?)?,
+            fence: if fence.is_empty() { None } else { Some(Fence::new(fence.parse().ok()?)) },
+            holder: Holder::decode(&value("holder")?),
+            mode: value("mode")?,
+            reason: value("reason")?,
+        })
+    }
+}
+
+/// How a lease is held, in a word.
+pub(crate) fn word_for(mode: Mode, fence: Option<Fence>) -> &'static str {
+    match mode {
+        Mode::Exclusive { .. } if fence.is_none() => "plain",
+        Mode::Exclusive { .. } => "exclusive",
+        Mode::Reentrant { .. } => "reentrant",
+        Mode::Shared { .. } => "shared",
+        Mode::Slot { .. } => "slot",
+    }
+}
+
+/// How a lease was broken, in a word.
+pub(crate) fn word_for_break(mode: BreakMode) -> &'static str {
+    match mode {
+        BreakMode::Drain => "drain",
+        BreakMode::Now => "now",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event() -> Event {
+        Event {
+            id: u64::MAX,
+            at_micros: 1_700_000_000_123_456,
+            name: Name::new("a b\u{9501}").unwrap(),
+            what: What::Broken,
+            fence: Some(Fence::new(7)),
+            holder: Some(Holder::new("host", 1, "a label")),
+            mode: "drain".into(),
+            reason: String::new(),
+        }
+    }
+
+    fn read(values: &[String; FIELDS.len()]) -> Option<Event> {
+        Event::read(|wanted| FIELDS.iter().position(|field| *field == wanted).map(|at| values[at].clone()))
+    }
+
+    #[test]
+    fn an_event_is_read_as_it_was_written() {
+        let plain = Event { fence: None, holder: None, what: What::Lost, reason: "why".into(), ..event() };
+        for event in [event(), plain] {
+            assert_eq!(read(&event.values()), Some(event));
+        }
+    }
+
+    #[test]
+    fn what_nobody_wrote_is_no_event() {
+        for (at, wrong) in [(0, "xyz"), (1, ""), (2, ""), (3, "eaten"), (4, "-1")] {
+            let mut values = event().values();
+            values[at] = wrong.into();
+            assert_eq!(read(&values), None, "{}: {wrong}", FIELDS[at]);
+        }
+        assert_eq!(Event::read(|_| None), None);
+    }
+
+    #[test]
+    fn a_reason_is_one_line_of_bounded_length() {
+        let reason = event().because(&format!("two\nlines{}", "\u{9501}".repeat(REASON_BYTES_MAX))).reason;
+        assert!(reason.starts_with("two lines\u{9501}") && reason.len() <= REASON_BYTES_MAX, "{reason}");
+    }
+}
