@@ -116,7 +116,8 @@ const NOTES: &str = "\
 Exit codes:
   the command's own, or 128+N if signal N killed it
   64 usage   69 no quorum   75 held   77 access denied   78 configuration
-  79 lock lost, or not provable, during the run, or --max-hold is over
+  79 lock lost, or not provable, during the run, or --max-hold is over, or
+     quorlock asked the command to end because renewals failed
   126/127 not executable/not found   130/143 interrupted while waiting
 
 With --json, what came of it is printed behind the command's own output.
@@ -373,13 +374,18 @@ async fn release(context: &Context, lease: Lease, client: Client) {
 /// What the run comes to. The command's own code counts only if the lock was provably held throughout.
 fn conclude(report: &mut Report, run: Run) -> crate::Outcome {
     report.signal = run.ending.signal;
-    report.lost = run.lost.is_some() || run.cut == Some(Cause::Loss);
-    if report.lost {
+    report.lost = run.lost.is_some();
+    if let Some(lost) = run.lost {
         report.outcome = "lost";
-        return Err(Failure::Lost(run.lost.unwrap_or(quorlock::LostError::Expired)));
+        return Err(Failure::Lost(lost));
     }
-    if let Some(cause @ (Cause::MaxHold | Cause::Unguarded)) = run.cut {
-        report.outcome = if cause == Cause::MaxHold { "max-hold" } else { "unguarded" };
+    if let Some(cause) = run.cut {
+        report.outcome = match cause {
+            Cause::MaxHold => "max-hold",
+            Cause::Unguarded => "unguarded",
+            // The lock was kept after all, but the command may have given up when it was asked to end.
+            Cause::Loss | Cause::Broken => "asked-to-end",
+        };
         return Ok(Exit::LOST);
     }
     report.outcome = "done";

@@ -1,6 +1,6 @@
 //! The lock is lost, or held for long enough.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{ChildStderr, Command};
 
 use serde_json::Value;
@@ -16,6 +16,12 @@ impl Place {
     fn freeze(&self) {
         self.servers[0].freeze();
         self.servers[1].freeze();
+    }
+
+    /// Ends [`freeze`](Self::freeze).
+    fn thaw(&self) {
+        self.servers[0].thaw();
+        self.servers[1].thaw();
     }
 }
 
@@ -69,6 +75,46 @@ fn what_is_done_about_a_loss_can_be_said() {
     std::fs::write(&done, "").unwrap();
     assert_eq!(ignored.line(), "done");
     assert_eq!(ignored.code(), Some(79));
+}
+
+#[test]
+fn a_limit_stands_after_renewals_have_failed_and_worked_again() {
+    let place = Place::servers();
+    let path = place.user.home.path().join("result.json");
+    let flags =
+        ["a", "--ttl", "9s", "--kill-grace", "2s", "--max-hold", "12s", "--result-file", path.to_str().unwrap()];
+    let mut run = place.script(&flags, "trap 'echo asked' TERM; echo begun; while :; do sleep 0.02; done");
+    let stderr = run.child.stderr.take();
+    place.freeze();
+    assert_eq!(run.line(), "asked");
+    place.thaw();
+    assert_eq!(run.line(), "asked", "by the limit");
+    assert_eq!(run.code(), Some(79));
+    let text = said(stderr);
+    let order = ["a cannot be renewed: ending", "a was renewed", "a has been held for long enough: ending"];
+    let places = order.map(|part| text.find(part).unwrap_or_else(|| panic!("{part:?} is not in: {text}")));
+    assert!(places.is_sorted(), "{text}");
+    let result: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!((&result["outcome"], &result["lost"]), (&"max-hold".into(), &false.into()));
+}
+
+#[test]
+fn a_command_that_was_asked_to_end_has_not_succeeded_though_its_lock_was_kept() {
+    let place = Place::servers();
+    let path = place.user.home.path().join("result.json");
+    let flags = ["a", "--ttl", "9s", "--kill-grace", "2s", "--result-file", path.to_str().unwrap()];
+    let script = "trap 'echo asked' TERM; echo begun; while ! test -e \"$DONE\"; do sleep 0.02; done";
+    let done = place.user.home.path().join("done");
+    let mut run = Running::start(place.run(&[&flags[..], &["--", "sh", "-c", script]].concat()).env("DONE", &done));
+    let mut stderr = BufReader::new(run.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    place.freeze();
+    assert_eq!(run.line(), "asked");
+    place.thaw();
+    assert!(stderr.any(|line| line.contains("a was renewed")));
+    std::fs::write(&done, "").unwrap();
+    assert_eq!(run.code(), Some(79), "its own code may be that of a command that gave up");
+    let result: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!((&result["outcome"], &result["lost"]), (&"asked-to-end".into(), &false.into()));
 }
 
 #[test]

@@ -55,6 +55,11 @@ pub(super) enum Measure {
 }
 
 impl Limits {
+    /// Whether a request to end no longer applies, because the lock was renewed and this much of its validity is left.
+    pub(super) fn is_withdrawn(&self, cause: Cause, left: Duration) -> bool {
+        cause == Cause::Loss && left > MARGIN + self.grace
+    }
+
     /// With so much validity left, the lock held for so long, and the command asked to end so long ago.
     pub(super) fn measure(&self, left: Duration, held: Duration, asked: Option<(Cause, Duration)>) -> Measure {
         let mut rest = LOOK;
@@ -110,6 +115,16 @@ mod tests {
             limits(OnLost::Stop).measure(MS(20_000), MS(0), Some((Cause::Loss, MS(9_000)))),
             Measure::Leave(LOOK)
         );
+    }
+
+    #[test]
+    fn a_lock_that_comes_back_withdraws_the_request_to_end_and_no_other() {
+        let limits = limits(OnLost::Stop);
+        assert!(!limits.is_withdrawn(Cause::Loss, MS(5_500)));
+        assert!(limits.is_withdrawn(Cause::Loss, MS(5_501)));
+        for cause in [Cause::MaxHold, Cause::Unguarded, Cause::Broken] {
+            assert!(!limits.is_withdrawn(cause, MS(20_000)), "{cause:?}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::exit::Exit;
 pub(super) struct Report {
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// `done`, `held`, `skipped`, `interrupted`, `lost`, `max-hold` or `failed`.
+    /// `done`, `held`, `skipped`, `interrupted`, `lost`, `asked-to-end`, `max-hold`, `unguarded` or `failed`.
     pub(super) outcome: &'static str,
     pub(super) exit: u8,
     /// The signal that killed the command, or ended the waiting.

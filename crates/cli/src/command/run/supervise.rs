@@ -31,7 +31,7 @@ const SLEW: u32 = 1000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) ending: Ending,
-    /// Why it was cut short.
+    /// Why the command was last asked to end, or killed.
     pub(super) cut: Option<Cause>,
     /// Why the lock was not provably held throughout.
     pub(super) lost: Option<LostError>,
@@ -63,7 +63,10 @@ pub(super) struct Supervisor<'a> {
     valid_until: Instant,
     /// Until when a lock that was broken is nobody else's.
     drains_until: Option<Instant>,
+    /// Why the command is to end, and since when it knows.
     asked: Option<(Cause, Instant)>,
+    /// Why it was last asked to end, or killed, even if the lock was renewed after that.
+    cut: Option<Cause>,
     killed: bool,
     /// When a command that was told to stop is made to.
     stop_by: Option<Instant>,
@@ -99,6 +102,7 @@ impl<'a> Supervisor<'a> {
             valid_until: Instant::now(),
             drains_until: None,
             asked: None,
+            cut: None,
             killed: false,
             stop_by: None,
             is_own_stop: false,
@@ -147,8 +151,10 @@ impl<'a> Supervisor<'a> {
         let lost = lost.or(self.lease.ensure(Duration::ZERO).err());
         if ending.signal == Some(Signal::KILL.as_raw()) && self.guard.is_kill_due() {
             // The guard has killed it: we were too late.
-            self.asked.get_or_insert((Cause::Loss, Instant::now()));
+            self.end_for(Cause::Loss);
         }
+        let is_lost = self.asked.is_some_and(|(cause, _)| cause == Cause::Loss);
+        let lost = lost.or(is_lost.then_some(LostError::Expired));
         let had_terminal = self.terminal.as_ref().is_some_and(|terminal| {
             let lent = terminal.take_back(self.job.id());
             if lent && ending.signal.is_some() {
@@ -158,7 +164,7 @@ impl<'a> Supervisor<'a> {
         });
         self.end_the_rest().await;
         let by_terminal = [Signal::INT, Signal::QUIT].map(|signal| Some(signal.as_raw())).contains(&ending.signal);
-        let cut = self.asked.map(|(cause, _)| cause);
+        let cut = self.cut;
         Run { ending, cut, lost, interrupted: had_terminal && by_terminal && cut.is_none() }
     }
 
@@ -229,10 +235,19 @@ impl<'a> Supervisor<'a> {
             Cause::Unguarded => format!("{name} has no guard: ending the command"),
             Cause::Broken => format!("{name} was broken: ending the command"),
         });
-        self.asked = Some((cause, Instant::now()));
+        self.asked = None;
+        self.end_for(cause);
         self.job.group().signal(Signal::TERM);
         // One that stands still could not end itself.
         self.job.group().signal(Signal::CONT);
+    }
+
+    /// Notes why the command has to end, unless there is a reason already.
+    fn end_for(&mut self, cause: Cause) {
+        if self.asked.is_none() {
+            self.asked = Some((cause, Instant::now()));
+            self.cut = Some(cause);
+        }
     }
 
     /// Does what is to be done, and tells for how long nothing is.
@@ -246,10 +261,13 @@ impl<'a> Supervisor<'a> {
             self.stop_by = None;
             self.job.group().signal(Signal::STOP);
         }
-        let asked = self.asked.map(|(cause, at)| (cause, now.duration_since(at)));
         let held = now.duration_since(self.since);
         let left = self.left(now);
         self.tell_deadline(left);
+        if self.asked.take_if(|(cause, _)| self.limits.is_withdrawn(*cause, left)).is_some() {
+            self.output.note(format!("{} was renewed: the command may go on", self.lease.name()));
+        }
+        let asked = self.asked.map(|(cause, at)| (cause, now.duration_since(at)));
         let guarded = self.unguarded.map_or(left, |unguarded| unguarded.until.saturating_duration_since(now));
         let because = |cause| if cause == Cause::Loss && guarded < left { Cause::Unguarded } else { cause };
         match self.limits.measure(left.min(guarded), held, asked) {
@@ -262,7 +280,7 @@ impl<'a> Supervisor<'a> {
                 Duration::ZERO
             }
             Measure::Kill(cause) => {
-                self.asked.get_or_insert((because(cause), now));
+                self.end_for(because(cause));
                 self.killed = true;
                 self.job.group().signal(Signal::KILL);
                 Duration::ZERO
