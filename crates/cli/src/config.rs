@@ -3,6 +3,7 @@
 mod file;
 mod key;
 mod value;
+mod variable;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -59,10 +60,11 @@ pub(crate) struct Settings {
 impl Settings {
     /// Reads them all. `config` names a file that has to be there; `profile` one of its profiles.
     pub(crate) fn read(flags: &Flags, config: Option<PathBuf>, profile: Option<String>) -> Result<Self, Failure> {
+        variable::check()?;
         let (file, looked_for) = File::find(config)?;
         let profile = match profile {
             Some(profile) => Some(profile),
-            None => variable("QUORLOCK_PROFILE")?,
+            None => variable::read("QUORLOCK_PROFILE")?,
         };
         let profile = profile.or_else(|| file.as_ref()?.default_profile.clone());
         if let Some(profile) = &profile {
@@ -97,7 +99,7 @@ impl Settings {
         if let Some((_, text)) = flags.iter().find(|(flag, _)| flag.name == key.name) {
             return read(text, Origin::Flag(key.flag));
         }
-        if let Some(text) = variable(key.variable)? {
+        if let Some(text) = variable::read(key.variable)? {
             return read(&text, Origin::Environment(key.variable));
         }
         if let Some((value, origin)) = file.and_then(|file| file.value(key, profile)) {
@@ -161,7 +163,7 @@ impl Settings {
 
     /// The password for nodes whose URL has none, from its file or the environment.
     pub(crate) fn password(&self) -> Result<Option<String>, Failure> {
-        if let Some(password) = variable("QUORLOCK_PASSWORD")? {
+        if let Some(password) = variable::read("QUORLOCK_PASSWORD")? {
             return Ok(Some(password));
         }
         let (Some(Value::Text(path)), origin) = self.value("password_file") else { return Ok(None) };
@@ -173,19 +175,6 @@ impl Settings {
             return Err(Failure::Config(format!("{origin}: the password file {path} is empty")));
         }
         Ok(Some(password.to_owned()))
-    }
-}
-
-/// Reads one of our variables from the environment. One that is set but empty is an error: most likely it was made of
-/// another one that is missing, and ignoring it could leave this host with locks of its own.
-fn variable(name: &str) -> Result<Option<String>, Failure> {
-    let Some(text) = std::env::var_os(name) else { return Ok(None) };
-    match text.into_string() {
-        Ok(text) if text.is_empty() => {
-            Err(Failure::Config(format!("${name} is set but empty; give it a value, or unset it")))
-        }
-        Ok(text) => Ok(Some(text)),
-        Err(_) => Err(Failure::Config(format!("${name} is not valid UTF-8"))),
     }
 }
 

@@ -241,6 +241,73 @@ fn a_file_that_cannot_be_followed_is_an_error_and_not_a_missing_file() {
 }
 
 #[test]
+fn a_folder_behind_a_broken_link_is_an_error_that_names_the_link() {
+    for (link, target) in [("quorlock", "/nowhere"), ("", "/nowhere"), ("quorlock", "/proc/self/status")] {
+        let user = User::new();
+        let home = user.home.path().join("config");
+        let link = if link.is_empty() { home.clone() } else { home.join(link) };
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        let output = user.quorlock(&["run", "a", "--", "true"]).env("XDG_CONFIG_HOME", &home).output().unwrap();
+        assert_fails(&output, 78, &format!("{} is a link to {target}, which is not a folder", link.display()));
+    }
+    let user = User::new();
+    let missing = user.home.path().join("no/such/folder");
+    let output = user.quorlock(&["run", "a", "--", "true"]).env("XDG_CONFIG_HOME", missing).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn an_unknown_variable_of_ours_is_an_error_that_names_the_closest_one() {
+    let user = User::new();
+    let with =
+        |name: &str| user.quorlock(&["run", "a", "--", "true"]).env(name, "redis://127.0.0.1:1").output().unwrap();
+    for (unknown, says) in [
+        ("QUORLOCK_NODE", "$QUORLOCK_NODE is not a variable of quorlock; did you mean $QUORLOCK_NODES?"),
+        ("QUORLOCK_NODES_", "did you mean $QUORLOCK_NODES?"),
+        ("QUORLOCK_REQUIRE_CLUSTERS", "did you mean $QUORLOCK_REQUIRE_CLUSTER?"),
+        (
+            "QUORLOCK_SERVERS",
+            "$QUORLOCK_SERVERS is not a variable of quorlock\n  known are QUORLOCK_CONFIG, QUORLOCK_PROFILE",
+        ),
+        ("QUORLOCK_", "$QUORLOCK_ is not"),
+    ] {
+        assert_fails(&with(unknown), 78, says);
+    }
+    let garbage = OsStr::from_bytes(b"QUORLOCK_N\xff");
+    let output = user.quorlock(&["config"]).env(garbage, "1").output().unwrap();
+    assert_fails(&output, 78, "is not a variable of quorlock");
+    // Variables of our tests, those that Kubernetes makes of a service with our name, and those of other programs.
+    for known in [
+        "QUORLOCK_WITHOUT",
+        "QUORLOCK_REDIS_SERVER",
+        "QUORLOCK_TEST_ROLE",
+        "QUORLOCK_SERVICE_HOST",
+        "QUORLOCK_WEB_SERVICE_PORT_HTTP",
+        "QUORLOCK_PORT",
+        "QUORLOCK_WEB_PORT_8080_TCP_ADDR",
+        "QUORLOCKS",
+    ] {
+        assert!(with(known).status.success(), "{known}: {}", stderr(&with(known)));
+    }
+}
+
+#[test]
+fn a_command_may_use_quorlock_with_all_that_run_gives_it() {
+    let user = User::new();
+    for flags in [&[][..], &["--shared"], &["--slots", "2"]] {
+        let script = r#""$Q" status a > /dev/null && "$Q" run b -- "$Q" check && "$Q" config > /dev/null"#;
+        let run = [&["run", "a"], flags, &["--", "sh", "-c", script]].concat();
+        let output = user.quorlock(&run).env("Q", env!("CARGO_BIN_EXE_quorlock")).output().unwrap();
+        assert!(output.status.success(), "{flags:?}: {}", stderr(&output));
+    }
+    let script = r#"eval "$("$Q" acquire a --format sh)" && "$Q" check && "$Q" release"#;
+    let mut shell = user.quorlock(&["run", "b", "--", "sh", "-c", script]);
+    let output = shell.env("Q", env!("CARGO_BIN_EXE_quorlock")).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
 fn colours_are_for_terminals_unless_asked_for() {
     let user = User::new();
     let coloured = |flags: &[&str], no_color: &str| {

@@ -31,7 +31,7 @@ impl File {
     pub(crate) fn find(named: Option<PathBuf>) -> Result<(Option<Self>, Vec<PathBuf>), Failure> {
         let named = match named {
             Some(path) => Some(path),
-            None => variable("QUORLOCK_CONFIG")?.map(PathBuf::from),
+            None => variable::read("QUORLOCK_CONFIG")?.map(PathBuf::from),
         };
         let is_named = named.is_some();
         let mut tried = Vec::new();
@@ -41,6 +41,7 @@ impl File {
             let is_missing = std::fs::symlink_metadata(&path)
                 .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory));
             if is_missing && !is_named {
+                check_folders(&path)?;
                 continue;
             }
             let text = std::fs::read_to_string(&path);
@@ -150,6 +151,21 @@ fn unknown(name: &str) -> String {
     };
     let known: Vec<&str> = KEYS.iter().map(|key| key.name).chain(["default_profile", "profile"]).collect();
     format!("unknown key {name:?}{hint}\n  known are {}", known.join(", "))
+}
+
+/// Refuses a missing file if a folder of its path is a link that leads to no folder: that file is elsewhere, and was not
+/// left out.
+fn check_folders(path: &Path) -> Result<(), Failure> {
+    let broken = path.ancestors().skip(1).find(|folder| folder.is_symlink() && !folder.is_dir());
+    let Some((link, target)) = broken.and_then(|link| Some((link, std::fs::read_link(link).ok()?))) else {
+        return Ok(());
+    };
+    Err(Failure::Config(format!(
+        "{}: {} is a link to {}, which is not a folder",
+        path.display(),
+        link.display(),
+        target.display()
+    )))
 }
 
 /// Where a file is looked for when none is named.
