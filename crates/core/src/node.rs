@@ -12,7 +12,6 @@ mod look;
 mod record;
 
 pub use apply::{Answer, apply};
-pub use handing::hand_on;
 pub use incarnation::{Constants, Epoch, Errand, Identity, Incarnation, Standing, Trust, attend, quarantine_micros};
 pub use record::{
     Entry, FENCE_RETENTION_MIN, FenceNote, KeptRequest, NodeTime, Place, Record, VoteNote, retention_millis,

@@ -115,8 +115,7 @@ impl Request {
         }
     }
 
-    /// The owner who enters, goes on or is retired with it: the one whose [retirement](crate::node::Record::retired) the
-    /// node needs to know.
+    /// The owner who enters, goes on or is retired with it.
     pub fn owner(&self) -> Option<OwnerId> {
         match self {
             Self::Acquire { mode, .. } | Self::Renew { mode, .. } => mode.owner(),

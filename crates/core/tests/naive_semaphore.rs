@@ -86,7 +86,7 @@ impl Shipped {
             founders: String::new(),
             restarts: 0,
         };
-        apply(&life, &mut self.record, request, EPOCH, NodeTime::wall(1_000_000_000)).vote
+        apply(&life, &mut self.record, request, EPOCH, NodeTime::wall(1_000_000_000), |_| false).vote
     }
 }
 

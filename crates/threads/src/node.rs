@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorlock::sim::{Ear, Question, Said};
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Constants, Epoch, Errand, Identity, Incarnation, NodeTime, Record, apply, attend, hand_on};
+use quorlock_core::node::{Constants, Epoch, Errand, Identity, Incarnation, NodeTime, Record, apply, attend};
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
 use quorlock_core::vote::{Refusal, Request, Vote};
 
@@ -33,7 +33,6 @@ pub(crate) struct Node {
     index: usize,
     life: Option<Incarnation>,
     records: BTreeMap<String, Record>,
-    tombstones: BTreeMap<LeaseId, u64>,
     connections: BTreeMap<u64, Ear>,
     listeners: BTreeMap<Channel, u64>,
     pub(crate) counts: BTreeMap<LeaseId, Count>,
@@ -51,7 +50,6 @@ impl Node {
             index,
             life,
             records: BTreeMap::new(),
-            tombstones: BTreeMap::new(),
             connections: BTreeMap::new(),
             listeners: BTreeMap::new(),
             counts: BTreeMap::new(),
@@ -109,8 +107,7 @@ impl Node {
 
     fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, hints: &mut Vec<Hint>) -> Vote {
         let Some(life) = &mut self.life else { return Vote::Refusal(Refusal::WrongEpoch) };
-        let attempt = request.attempt();
-        let count = self.counts.entry(attempt).or_default();
+        let count = self.counts.entry(request.attempt()).or_default();
         match request {
             Request::Acquire { .. } => count.acquires += 1,
             Request::Renew { .. } => count.renewals += 1,
@@ -118,22 +115,8 @@ impl Node {
             _ => {}
         }
         let record = self.records.entry(key.to_owned()).or_default();
-        record.tombstone = self.tombstones.get(&attempt).copied();
-        let answer = apply(life, record, request, epoch, now);
-        if let Request::Release { tombstone: Some(_), .. } = request {
-            self.tombstones.extend(record.tombstone.map(|until| (attempt, until)));
-        }
-        record.tombstone = None;
-        if let Some(hint) = answer.hint
-            && self.listeners.contains_key(&hint.channel)
-        {
-            let handoff = answer.next.and_then(|next| {
-                record.tombstone = self.tombstones.get(&next.attempt).copied();
-                hand_on(life, record, &next, now)
-            });
-            record.tombstone = None;
-            hints.push((hint.channel, hint.ticket, handoff));
-        }
+        let answer = apply(life, record, request, epoch, now, |channel| self.listeners.contains_key(&channel));
+        hints.extend(answer.hint.map(|hint| (hint.channel, hint.ticket, answer.handoff)));
         answer.vote
     }
 

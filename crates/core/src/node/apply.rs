@@ -1,35 +1,33 @@
 //! A node's rules for one name.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use crate::fence::Fence;
 use crate::mode::{Mode, OwnerId, Period};
 use crate::name::LeaseId;
 use crate::node::breaking;
+use crate::node::handing::hand_on;
 use crate::node::look::{check, held_by, report};
 use crate::node::record::{Entry, FenceNote, KeptRequest, NodeTime, Record, VoteNote, retention_millis};
 use crate::node::{Epoch, Incarnation};
-use crate::ticket::{Hint, Line, Parting, Waiter};
+use crate::ticket::{Channel, Handoff, Hint, Line, Parting, Waiter};
 use crate::time::Ttl;
 use crate::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Request, Vote};
 
-/// What a node says, and to whom else it has something to say.
+/// A node's answer, and its message to the first waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// For the asker.
+    /// The answer to the asker.
     pub vote: Vote,
-    /// For the first in line.
+    /// The hint for the first waiter.
     pub hint: Option<Hint>,
-    /// What the first in line has asked for: to be [handed on](super::hand_on) to it, if it can be told.
-    pub next: Option<KeptRequest>,
-    /// Attempts of others that are over here, each with the last millisecond of its tombstone.
-    pub buried: Vec<(LeaseId, u64)>,
+    /// The vote that the hint carries.
+    pub handoff: Option<Handoff>,
 }
 
 impl From<Vote> for Answer {
     fn from(vote: Vote) -> Self {
-        Self { vote, hint: None, next: None, buried: Vec::new() }
+        Self { vote, hint: None, handoff: None }
     }
 }
 
@@ -41,18 +39,40 @@ impl From<Refusal> for Answer {
 
 /// Carries out a request, atomically, and votes.
 ///
-/// `epoch` is the life of the node that the client shook hands with: unless it is still this one, and may vote, the node has
-/// nothing to say. Releases are exempt, since taking back a vote is right in any life, and so is a look.
-pub fn apply(life: &Incarnation, record: &mut Record, request: &Request, epoch: Epoch, now: NodeTime) -> Answer {
+/// `epoch` is the life of the node that the client shook hands with: unless it is still this one, and may vote, the node
+/// refuses. Releases are exempt, since taking back a vote is right in any life, and so are inspections.
+///
+/// If the request frees the vote, it goes to the first waiter without another request, provided that the node can tell it:
+/// `can_hear` says whether it has a listener on the waiter's channel.
+pub fn apply(
+    life: &Incarnation,
+    record: &mut Record,
+    request: &Request,
+    epoch: Epoch,
+    now: NodeTime,
+    can_hear: impl FnOnce(Channel) -> bool,
+) -> Answer {
+    let answer = answer(life, record, request, epoch, now);
+    let hint = answer.hint.filter(|hint| can_hear(hint.channel));
+    let handoff = hint.and_then(|hint| hand_on(life, record, hint, now));
+    Answer { handoff, ..answer }
+}
+
+/// Carries out a request, and hands nothing on.
+pub(super) fn answer(
+    life: &Incarnation,
+    record: &mut Record,
+    request: &Request,
+    epoch: Epoch,
+    now: NodeTime,
+) -> Answer {
     record.lapse(now);
     let floor = match life.floor {
         Some(floor) if life.epoch == Some(epoch) => floor,
         _ if !request.needs_life() => Fence::default(),
         _ => return Refusal::WrongEpoch.into(),
     };
-    let answer = carry_out(life, floor, record, request, now);
-    let next = answer.hint.and_then(|hint| record.next(hint)).cloned();
-    Answer { next, ..answer }
+    carry_out(life, floor, record, request, now)
 }
 
 fn carry_out(life: &Incarnation, floor: Fence, record: &mut Record, request: &Request, now: NodeTime) -> Answer {
@@ -68,13 +88,13 @@ fn carry_out(life: &Incarnation, floor: Fence, record: &mut Record, request: &Re
         Request::Release { attempt, tombstone, parting } => {
             let answer = part(record, *attempt, *parting, now);
             if let Some(millis) = tombstone {
-                extend_to(&mut record.tombstone, *millis, now);
+                record.bury(*attempt, now.life_millis.saturating_add(*millis));
             }
             answer
         }
         Request::Retire { owner, tombstone } => {
             let answer = retire(record, *owner);
-            extend_to(&mut record.retired, *tombstone, now);
+            record.retire(*owner, now.life_millis.saturating_add(*tombstone));
             answer
         }
         Request::Break { target, mode } => breaking::end(life, record, *target, *mode, now),
@@ -119,11 +139,8 @@ enum Admission {
 }
 
 fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Answer {
-    if record.tombstone.is_some() {
-        return Refusal::Tombstoned.into();
-    }
-    if record.retired.is_some() {
-        return Refusal::Retired.into();
+    if let Some(refusal) = refused_for_good(record, bid, now) {
+        return refusal.into();
     }
     let is_own = record.is_own(bid.attempt);
     let admission = if is_own { Admission::Open } else { admit(record, bid.mode) };
@@ -169,6 +186,15 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
     Answer { hint, ..vote.into() }
 }
 
+/// Refuses an attempt that is over, and an owner that was retired.
+fn refused_for_good(record: &Record, bid: &Bid<'_>, now: NodeTime) -> Option<Refusal> {
+    if record.is_over(bid.attempt, now) {
+        return Some(Refusal::Tombstoned);
+    }
+    let is_retired = bid.mode.owner().is_some_and(|owner| record.is_retired(owner, now));
+    is_retired.then_some(Refusal::Retired)
+}
+
 /// Puts the asker in line. One who wants to be alone leaves its request there: it says all that is needed for a vote.
 fn line_up(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Result<Line, Refusal> {
     let line = record.line_up(bid.mode, bid.waiter, now)?;
@@ -209,11 +235,8 @@ fn is_behind(record: &Record, bid: &Bid<'_>) -> bool {
 }
 
 fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, now: NodeTime) -> Vote {
-    if record.tombstone.is_some() {
-        return Vote::Refusal(Refusal::Tombstoned);
-    }
-    if record.retired.is_some() {
-        return Vote::Refusal(Refusal::Retired);
+    if let Some(refusal) = refused_for_good(record, bid, now) {
+        return Vote::Refusal(refusal);
     }
     let is_own = record.is_own(bid.attempt) && is_in_its_slot(record, bid);
     if !is_own && !is_repairable(record, bid.mode) {
@@ -390,11 +413,6 @@ fn retire(record: &mut Record, owner: OwnerId) -> Answer {
     record.entries.retain(|entry| entry.owner != Some(owner));
     end_with_the_last(record);
     Answer { hint: record.hint(), ..Vote::grant(Fence::default()).into() }
-}
-
-/// Lets a tombstone stand for this many milliseconds at least.
-fn extend_to(tombstone: &mut Option<u64>, millis: u64, now: NodeTime) {
-    *tombstone = (*tombstone).max(Some(now.life_millis.saturating_add(millis)));
 }
 
 fn take_back(record: &mut Record, attempt: LeaseId) {

@@ -51,12 +51,8 @@ pub(super) fn end(life: &Incarnation, record: &mut Record, target: Target, mode:
             (Duration::ZERO, record.hint())
         }
     };
-    Answer {
-        vote: Vote::Broken { digest, stood: true, remaining },
-        hint,
-        next: None,
-        buried: bury(life, attempts, now),
-    }
+    bury(life, record, attempts, now);
+    Answer { hint, ..Vote::Broken { digest, stood: true, remaining }.into() }
 }
 
 /// Whether this is the vote that is to be broken.
@@ -72,17 +68,18 @@ fn is_meant(record: &Record, vote: &VoteNote, target: Target) -> bool {
 }
 
 /// No vote stands. If the lease that is meant was the last one, it is not to be repaired here.
-fn end_absent(life: &Incarnation, record: &Record, target: Target, now: NodeTime) -> Answer {
+fn end_absent(life: &Incarnation, record: &mut Record, target: Target, now: NodeTime) -> Answer {
     let note = record.fence.as_ref().filter(|note| target == Target::Fence(note.fence));
     let Some(note) = note else { return Refusal::Absent.into() };
-    let (digest, stood) = (Digest::of(note.by), Digest::of_broken(note.by).is_some());
-    let vote = Vote::Broken { digest, stood, remaining: Duration::ZERO };
-    Answer { vote, hint: None, next: None, buried: bury(life, Vec::from([note.by]), now) }
+    let by = note.by;
+    bury(life, record, [by], now);
+    Vote::Broken { digest: Digest::of(by), stood: Digest::of_broken(by).is_some(), remaining: Duration::ZERO }.into()
 }
 
 /// Tombstones for as long as anything of these attempts could be under way. One that was broken before has its own.
-fn bury(life: &Incarnation, attempts: Vec<LeaseId>, now: NodeTime) -> Vec<(LeaseId, u64)> {
+fn bury(life: &Incarnation, record: &mut Record, attempts: impl IntoIterator<Item = LeaseId>, now: NodeTime) {
     let until = now.life_millis.saturating_add(life.constants.max_ttl_millis);
-    let alive = attempts.into_iter().filter(|attempt| Digest::of_broken(*attempt).is_none());
-    alive.map(|attempt| (attempt, until)).collect()
+    for attempt in attempts.into_iter().filter(|attempt| Digest::of_broken(*attempt).is_none()) {
+        record.bury(attempt, until);
+    }
 }

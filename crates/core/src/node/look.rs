@@ -40,7 +40,7 @@ fn waiting(place: &Place) -> Waiting {
 
 /// How an attempt's own vote stands.
 pub(super) fn check(record: &Record, attempt: LeaseId, slot: Option<u32>, now: NodeTime) -> Vote {
-    if record.tombstone.is_some() {
+    if record.is_over(attempt, now) {
         return Vote::Refusal(Refusal::Tombstoned);
     }
     let entry = record.entry(attempt);

@@ -1,5 +1,6 @@
 //! What a node stores for one name.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -108,7 +109,7 @@ pub struct FenceNote {
     pub until: u64,
 }
 
-/// What a node has for one name, as one attempt sees it.
+/// What a node stores for one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The vote that stands.
@@ -119,14 +120,16 @@ pub struct Record {
     pub fence: Option<FenceNote>,
     /// Who waits, lowest ticket first.
     pub line: Vec<Place>,
-    /// The last millisecond of the asking attempt's tombstone.
-    pub tombstone: Option<u64>,
-    /// The last millisecond in which the request's [owner](crate::vote::Request::owner) is kept out of this name.
-    pub retired: Option<u64>,
+    /// Attempts that are over, each with the last millisecond in which the node refuses its requests. An attempt asks for
+    /// one name only.
+    pub tombstones: BTreeMap<LeaseId, u64>,
+    /// Owners that were retired from this name, each with the last millisecond in which the node refuses its requests.
+    pub retired: BTreeMap<OwnerId, u64>,
 }
 
 impl Record {
-    /// Forgets what has lapsed. Like Redis, a thing is still there in the millisecond in which it ends.
+    /// Forgets votes, fences and places that have lapsed. Like Redis, a thing is still there in the millisecond in which
+    /// it ends.
     pub fn lapse(&mut self, now: NodeTime) {
         let gone = |until: u64| now.life_millis > until;
         self.vote.take_if(|vote| gone(vote.until));
@@ -137,8 +140,12 @@ impl Record {
         }
         self.fence.take_if(|fence| gone(fence.until));
         self.line.retain(|place| !gone(place.until));
-        self.tombstone.take_if(|until| gone(*until));
-        self.retired.take_if(|until| gone(*until));
+    }
+
+    /// Forgets tombstones that have lapsed. There may be many: the rules only look at those of the asker.
+    pub fn sweep_tombstones(&mut self, now: NodeTime) {
+        self.tombstones.retain(|_, until| now.life_millis <= *until);
+        self.retired.retain(|_, until| now.life_millis <= *until);
     }
 
     /// Forgets what those in line wait for: they are given hints, and ask themselves.
@@ -146,9 +153,31 @@ impl Record {
         self.line.iter_mut().for_each(|place| place.request = None);
     }
 
-    /// Whether there is nothing to remember.
+    /// Whether there is nothing to remember but tombstones.
     pub fn is_empty(&self) -> bool {
         self.vote.is_none() && self.fence.is_none() && self.line.is_empty()
+    }
+
+    /// Refuses requests of this attempt until then, at least.
+    pub(super) fn bury(&mut self, attempt: LeaseId, until: u64) {
+        let known = self.tombstones.entry(attempt).or_default();
+        *known = until.max(*known);
+    }
+
+    /// Refuses requests of this owner until then, at least.
+    pub(super) fn retire(&mut self, owner: OwnerId, until: u64) {
+        let known = self.retired.entry(owner).or_default();
+        *known = until.max(*known);
+    }
+
+    /// Whether an attempt is over.
+    pub(super) fn is_over(&self, attempt: LeaseId, now: NodeTime) -> bool {
+        self.tombstones.get(&attempt).is_some_and(|until| now.life_millis <= *until)
+    }
+
+    /// Whether the node refuses an owner.
+    pub(super) fn is_retired(&self, owner: OwnerId, now: NodeTime) -> bool {
+        self.retired.get(&owner).is_some_and(|until| now.life_millis <= *until)
     }
 
     /// Whether this attempt has a vote here.

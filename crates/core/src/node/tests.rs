@@ -14,6 +14,7 @@ mod slots;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::apply::answer;
 use super::*;
 use crate::fence::Fence;
 use crate::mode::{Mode, OwnerId, Period};
@@ -85,7 +86,7 @@ impl Node {
 
     /// The vote, and the hint for whoever waits.
     fn answer(&mut self, millis: u64, request: &Request) -> Answer {
-        apply(&self.life, &mut self.record, request, EPOCH, NodeTime::wall(millis * 1_000))
+        apply(&self.life, &mut self.record, request, EPOCH, NodeTime::wall(millis * 1_000), |_| false)
     }
 
     /// Grants this, whatever the fence.
@@ -104,6 +105,11 @@ impl Node {
     /// Who waits, by the time of the ticket.
     fn line(&self) -> Vec<u64> {
         self.record.line.iter().map(|place| place.waiter.ticket.at).collect()
+    }
+
+    /// Which attempts are over, and through which millisecond.
+    fn tombstones(&self) -> Vec<(LeaseId, u64)> {
+        self.record.tombstones.iter().map(|(attempt, until)| (*attempt, *until)).collect()
     }
 
     fn vote(&self) -> Option<(LeaseId, u64)> {
@@ -298,7 +304,7 @@ fn another_life_or_a_quarantined_one_does_not_vote() {
         }
         assert_eq!(node.record, before);
         assert_eq!(node.ask(T, &bury(A, 500)), granted(0), "taking back is right in any life");
-        assert_eq!((node.vote(), node.record.tombstone), (None, Some(T + 500)));
+        assert_eq!((node.vote(), node.record.tombstones.get(&A)), (None, Some(&(T + 500))));
     }
     let mut node = Node { life: Incarnation { floor: None, ..voting(0) }, ..Node::voted() };
     assert_eq!(node.ask(T, &Request::PlainRelease { attempt: A }), granted(0));
@@ -390,7 +396,7 @@ fn a_fence_is_kept_for_its_retention_and_no_longer() {
 fn votes_lapse_by_the_life_clock_and_fences_follow_the_wall() {
     let mut node = Node::new();
     let now = |life_millis, wall_micros| NodeTime { wall_micros, life_millis };
-    let mut ask = |attempt, now| apply(&node.life, &mut node.record, &acquire(attempt, 1), EPOCH, now).vote;
+    let mut ask = |attempt, now| answer(&node.life, &mut node.record, &acquire(attempt, 1), EPOCH, now).vote;
     assert_eq!(ask(A, now(10, CLOCK)), granted(CLOCK - SIGMA));
     assert_eq!(ask(B, now(1_010, 3 * CLOCK)), held_by(Some(holder(A)), 0, CLOCK - SIGMA), "the wall clock jumped");
     assert_eq!(ask(B, now(1_011, 1)), granted(CLOCK - SIGMA + 1), "and back");
@@ -400,7 +406,7 @@ fn votes_lapse_by_the_life_clock_and_fences_follow_the_wall() {
 fn the_largest_numbers_do_not_overflow() {
     let mut node = Node::voted();
     assert_eq!(node.ask(T, &bury(A, u64::MAX)), granted(0));
-    assert_eq!(node.record.tombstone, Some(u64::MAX));
+    assert_eq!(node.record.tombstones.get(&A), Some(&u64::MAX));
     let mut node = Node::new();
     node.life.constants.max_ttl_millis = u64::MAX;
     assert_eq!(node.ask(T, &acquire(A, CLOCK)), granted(CLOCK));

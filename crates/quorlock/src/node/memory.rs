@@ -3,11 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use quorlock_core::mode::OwnerId;
-use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Errand, Identity, Incarnation, NodeTime, Record, apply, attend, hand_on};
+use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, NodeTime, Record, apply, attend};
 use quorlock_core::ticket::Channel;
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::vote::Vote;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
@@ -139,13 +137,12 @@ struct State {
     unread: Vec<Question>,
     life: Option<Incarnation>,
     records: HashMap<String, Record>,
-    tombstones: HashMap<LeaseId, u64>,
-    /// Owners that were retired, by key.
-    retired: HashMap<(String, OwnerId), u64>,
     /// Who hears hints.
     listeners: HashMap<Channel, mpsc::UnboundedSender<Answer>>,
-    /// How many records there were when lapsed ones were last swept out.
-    swept: usize,
+    /// How many requests came since the last sweep.
+    unswept: usize,
+    /// How many records and tombstones the last sweep left.
+    kept: usize,
     /// What has happened, newest last.
     history: VecDeque<Arc<Event>>,
 }
@@ -176,10 +173,9 @@ impl State {
             unread: Vec::new(),
             life: None,
             records: HashMap::new(),
-            tombstones: HashMap::new(),
-            retired: HashMap::new(),
             listeners: HashMap::new(),
-            swept: 0,
+            unswept: 0,
+            kept: 0,
             history: VecDeque::new(),
         }
     }
@@ -210,7 +206,7 @@ impl State {
     }
 
     fn vote(&mut self, life: Option<Life>, batch: &[Letter], now: NodeTime) -> Vec<Reply> {
-        self.sweep(now);
+        self.sweep(batch.len(), now);
         batch.iter().map(|letter| self.answer(life, letter, now)).collect()
     }
 
@@ -242,29 +238,14 @@ impl State {
 
     fn answer(&mut self, life: Option<Life>, letter: &Letter, now: NodeTime) -> Reply {
         let Some(known) = &self.life else { return Reply::Failed("the node is blank".into()) };
-        let attempt = letter.request.attempt();
         let key = &letter.place.key;
         let record = match self.records.get_mut(key) {
             Some(record) => record,
             None => self.records.entry(key.clone()).or_default(),
         };
-        let owned = letter.request.owner().map(|owner| (key.clone(), owner));
-        record.tombstone = self.tombstones.get(&attempt).copied();
-        record.retired = owned.as_ref().and_then(|owned| self.retired.get(owned).copied());
-        let epoch = life.map_or(quorlock_core::node::Epoch(0), |life| life.epoch);
-        let answer = apply(known, record, &letter.request, epoch, now);
-        match &*letter.request {
-            Request::Release { tombstone: Some(_), .. } => {
-                self.tombstones.extend(record.tombstone.map(|until| (attempt, until)));
-            }
-            Request::Retire { .. } => self.retired.extend(owned.zip(record.retired)),
-            _ => {}
-        }
-        (record.tombstone, record.retired) = (None, None);
-        for (attempt, until) in answer.buried {
-            let known = self.tombstones.entry(attempt).or_default();
-            *known = until.max(*known);
-        }
+        let epoch = life.map_or(Epoch(0), |life| life.epoch);
+        let listener = |channel| self.listeners.get(&channel).filter(|listener| !listener.is_closed());
+        let answer = apply(known, record, &letter.request, epoch, now, |channel| listener(channel).is_some());
         if let Vote::Broken { .. } = answer.vote {
             for listener in self.listeners.values() {
                 // Whoever has gone holds nothing.
@@ -272,35 +253,28 @@ impl State {
             }
         }
         if let Some(hint) = answer.hint
-            && let Some(listener) = self.listeners.get(&hint.channel).filter(|listener| !listener.is_closed())
+            && let Some(listener) = listener(hint.channel)
         {
-            let handoff = answer.next.and_then(|next| {
-                record.tombstone = self.tombstones.get(&next.attempt).copied();
-                hand_on(known, record, &next, now)
-            });
-            record.tombstone = None;
-            // Whoever has gone does not wait.
-            let _ = listener.send(Answer::Hint(hint.ticket, handoff));
+            // A listener that has gone does not wait.
+            let _ = listener.send(Answer::Hint(hint.ticket, answer.handoff));
         }
         Reply::Voted { vote: answer.vote, at_micros: Some(now.wall_micros) }
     }
 
-    /// Forgets what has lapsed, whenever the table has doubled since the last time.
-    fn sweep(&mut self, now: NodeTime) {
-        if self.size() < self.swept * 2 + 1_024 {
+    /// Forgets what has lapsed, after as many requests as there were records and tombstones the last time.
+    fn sweep(&mut self, requests: usize, now: NodeTime) {
+        self.unswept += requests;
+        if self.unswept < self.kept + 1_024 {
             return;
         }
+        (self.unswept, self.kept) = (0, 0);
         self.records.retain(|_, record| {
             record.lapse(now);
-            !record.is_empty()
+            record.sweep_tombstones(now);
+            let size = usize::from(!record.is_empty()) + record.tombstones.len() + record.retired.len();
+            self.kept += size;
+            size > 0
         });
-        self.tombstones.retain(|_, until| *until >= now.life_millis);
-        self.retired.retain(|_, until| *until >= now.life_millis);
-        self.swept = self.size();
-    }
-
-    fn size(&self) -> usize {
-        self.records.len() + self.tombstones.len() + self.retired.len()
     }
 }
 

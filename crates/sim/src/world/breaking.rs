@@ -2,10 +2,12 @@
 
 use quorlock_core::fence::Fence;
 use quorlock_core::name::LeaseId;
+use quorlock_core::ticket::Channel;
 use quorlock_core::vote::{Request, Target, Vote};
 
 use super::link::{Link, Message};
 use super::tell::server_names;
+use super::wire::listener;
 use super::{Breach, World};
 use crate::setup::{Flaw, TTL};
 
@@ -60,15 +62,13 @@ impl World {
             }
         }
         let setup = self.setup.clone();
-        for (client, party) in self.clients.iter_mut().zip(&setup.parties) {
+        for index in 0..self.clients.len() {
+            let client = &self.clients[index];
             if client.machine.is_none() && client.hold.is_none() {
                 continue;
             }
-            let listens = |link: &Link| link.connection.as_ref().is_some_and(|connection| !connection.is_dead);
-            let ear =
-                (0..party.servers.len()).find(|node| party.servers[*node] == server && listens(&client.links[*node]));
-            if let Some(node) = ear {
-                client.links[node].back.push_back(Message::Broken);
+            if let Some(node) = listener(&setup, &self.clients, server, Channel(index as u128)) {
+                self.clients[index].links[node].back.push_back(Message::Broken);
             }
         }
     }

@@ -5,11 +5,10 @@ use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{
-    Answer, Epoch, Errand, FenceNote, Identity, Incarnation, KeptRequest, NodeTime, Record, Standing, apply, attend,
-    hand_on,
+    Answer, Epoch, Errand, FenceNote, Identity, Incarnation, NodeTime, Record, Standing, apply, attend,
 };
 use quorlock_core::rules::Rule;
-use quorlock_core::ticket::Handoff;
+use quorlock_core::ticket::Channel;
 use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
 
 use super::clock::{BASE, server_time};
@@ -21,7 +20,6 @@ use crate::setup::{Flaw, Setup};
 pub(super) struct Memory {
     pub(super) life: Option<Incarnation>,
     pub(super) record: Record,
-    tombstones: Vec<(LeaseId, u64)>,
     /// The first fence of each reader, for the flaw that never forgets it.
     shares: Vec<(OwnerId, Fence)>,
 }
@@ -121,27 +119,33 @@ impl Server {
         self.time(setup, now).wall_micros.saturating_sub(self.started)
     }
 
-    /// Votes. `raises` says that the request is a seal.
-    pub(super) fn vote(&mut self, setup: &Setup, now: u64, request: &Request, epoch: Epoch, raises: bool) -> Answer {
+    /// Votes, and hands the vote on to a waiter that can hear.
+    pub(super) fn vote(
+        &mut self,
+        setup: &Setup,
+        now: u64,
+        letter: &Letter,
+        can_hear: impl FnOnce(Channel) -> bool,
+    ) -> Answer {
+        let Letter { request, epoch, again: raises, .. } = letter;
         let time = self.time(setup, now);
-        let life = self.life_for(setup, request, epoch);
-        let Memory { record, tombstones, shares, .. } = &mut self.memory;
-        let attempt = request.attempt();
-        tombstones.retain(|(_, until)| *until >= time.life_millis);
-        record.tombstone = tombstones.iter().find(|(of, _)| *of == attempt).map(|(_, until)| *until);
-        let mutated = mutated_break(setup, record, request);
-        let mut answer = apply(&life, record, mutated.as_ref().unwrap_or(request), epoch, time);
-        if let Some(until) = record.tombstone.take() {
-            tombstones.retain(|(of, _)| *of != attempt);
-            tombstones.push((attempt, until));
-            tombstones.sort_unstable();
+        let life = self.life_for(setup, request, *epoch);
+        let Memory { record, shares, .. } = &mut self.memory;
+        record.sweep_tombstones(time);
+        if setup.lacks(Flaw::ReleaseVoids) && matches!(request, Request::Release { .. }) {
+            let attempt = request.attempt();
+            if record.entries.iter().any(|entry| entry.attempt == attempt) {
+                record.entries.retain(|entry| entry.attempt == attempt);
+            }
         }
-        if !setup.lacks(Flaw::BreakForgets) {
-            tombstones.extend(answer.buried.iter().copied());
-            tombstones.sort_unstable();
+        let tombstones = setup.lacks(Flaw::BreakForgets).then(|| record.tombstones.clone());
+        let mutated = mutated_break(setup, record, request);
+        let mut answer = apply(&life, record, mutated.as_ref().unwrap_or(request), *epoch, time, can_hear);
+        if let (Request::Break { .. }, Some(tombstones)) = (request, tombstones) {
+            record.tombstones = tombstones;
         }
         if let (true, Request::Acquire { proposal, .. }, Vote::Refusal(Refusal::Held { .. }), Some(note)) =
-            (raises && setup.lacks(Flaw::RaiseAnyVote), request, &answer.vote, &mut record.fence)
+            (*raises && setup.lacks(Flaw::RaiseAnyVote), request, &answer.vote, &mut record.fence)
         {
             note.fence = note.fence.max(*proposal);
             answer.vote = Vote::grant(note.fence);
@@ -155,32 +159,11 @@ impl Server {
                 None => shares.push((*owner, *fence)),
             }
         }
-        if setup.lacks(Flaw::ReleaseVoids)
-            && matches!((request, &answer.vote), (Request::Release { .. }, Vote::Grant { .. }))
-        {
-            record.vote = None;
-            record.entries.clear();
-        }
-        self.forget_times();
-        answer
-    }
-
-    /// Nobody looks that far ahead, and nobody looks back.
-    fn forget_times(&mut self) {
-        if let Some(note) = &mut self.memory.record.fence {
+        if let Some(note) = &mut record.fence {
+            // Nobody looks that far ahead, and nobody looks back.
             (note.until, note.since_micros) = (u64::MAX, 0);
         }
-    }
-
-    /// Gives the vote to the first in line, for what it has asked before.
-    pub(super) fn hand_on(&mut self, setup: &Setup, now: u64, next: &KeptRequest) -> Option<Handoff> {
-        let time = self.time(setup, now);
-        let Memory { life, record, tombstones, .. } = &mut self.memory;
-        record.tombstone = tombstones.iter().find(|(of, _)| *of == next.attempt).map(|(_, until)| *until);
-        let handoff = hand_on(life.as_ref()?, record, next, time);
-        record.tombstone = None;
-        self.forget_times();
-        handoff
+        answer
     }
 
     /// Whether a request is a release that changes nothing here.
@@ -250,7 +233,7 @@ impl Server {
     pub(super) fn lapse(&mut self, setup: &Setup, now: u64) {
         let time = self.time(setup, now);
         self.memory.record.lapse(time);
-        self.memory.tombstones.retain(|(_, until)| *until >= time.life_millis);
+        self.memory.record.sweep_tombstones(time);
     }
 
     /// The last milliseconds in which something stands that others wait for, by a clock that has not jumped.

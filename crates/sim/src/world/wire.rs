@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use quorlock_core::node::{Errand, KeptRequest};
-use quorlock_core::ticket::{Handoff, Hint};
+use quorlock_core::node::Errand;
+use quorlock_core::ticket::{Channel, Handoff, Hint};
 use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
 
 use super::World;
+use super::client::Client;
 use super::link::{Connection, Letter, Link, Message, Reply, Seen};
+use super::shared::Shared;
 use super::tell::{client_name, server_name};
-use crate::setup::{Flaw, Party};
+use crate::setup::{Flaw, Party, Setup};
 
 impl World {
     fn behind(&self, index: usize, node: usize) -> usize {
@@ -32,8 +34,10 @@ impl World {
     fn vote(&mut self, index: usize, node: usize, letter: Letter, is_stray: bool) -> Reply {
         let setup = Arc::clone(&self.setup);
         let behind = self.behind(index, node);
+        let listener = |channel| listener(&setup, &self.clients, behind, channel);
         let server = &mut self.servers[behind];
-        let answer = server.vote(&setup, self.now, &letter.request, letter.epoch, letter.again);
+        let answer = server.vote(&setup, self.now, &letter, |channel| listener(channel).is_some());
+        let heard = answer.hint.and_then(|hint| Some((hint, listener(hint.channel)?)));
         let (vote, epoch) = (answer.vote, server.epoch());
         if let (Some(order), Request::Acquire { attempt, .. }, Vote::Grant { fence, .. }) =
             (&mut self.order, &letter.request, &vote)
@@ -42,27 +46,20 @@ impl World {
         }
         self.say_vote(behind, index, &letter, &vote, is_stray);
         self.note_break(behind, &vote);
-        if let Some(hint) = answer.hint {
-            self.tell_the_first(behind, hint, answer.next.as_ref());
+        if let Some((hint, to)) = heard {
+            self.tell_the_first(behind, hint, to, answer.handoff);
         }
         Reply { letter, vote, epoch }
     }
 
-    /// Tells the first in line, if it listens, and hands the vote on to it if that can be.
-    fn tell_the_first(&mut self, server: usize, hint: Hint, next: Option<&KeptRequest>) {
-        let setup = Arc::clone(&self.setup);
+    /// Tells the first waiter, on the connection where it listens.
+    fn tell_the_first(&mut self, server: usize, hint: Hint, node: usize, handoff: Option<Handoff>) {
         let index = hint.channel.0 as usize;
-        let listens = |link: &Link| link.connection.as_ref().is_some_and(|connection| !connection.is_dead);
-        let servers = &setup.parties[index].servers;
-        let ear =
-            (0..servers.len()).find(|node| servers[*node] == server && listens(&self.clients[index].links[*node]));
-        let Some(node) = ear else { return };
-        let handoff = next.and_then(|next| self.servers[server].hand_on(&setup, self.now, next));
         if let Some(Handoff { fence, .. }) = handoff {
             let whose = client_name(index);
             self.say_of_server(server, || format!("hands its vote on to {whose}, fence {fence}"));
-            if let (Some(order), Some(next)) = (&mut self.order, next) {
-                order.grant(server, next.attempt, fence);
+            if let (Some(order), Some(vote)) = (&mut self.order, &self.servers[server].memory.record.vote) {
+                order.grant(server, vote.attempt, fence);
             }
         }
         self.clients[index].links[node].back.push_back(Message::Hint(handoff));
@@ -201,4 +198,12 @@ impl World {
         let what = if is_voting { "ends the quarantine of" } else { "claims that time has passed to" };
         self.say_of_client(index, || format!("{what} {}", server_name(behind)));
     }
+}
+
+/// The connection on which a client hears this server.
+pub(super) fn listener(setup: &Setup, clients: &[Shared<Client>], server: usize, channel: Channel) -> Option<usize> {
+    let index = channel.0 as usize;
+    let listens = |link: &Link| link.connection.as_ref().is_some_and(|connection| !connection.is_dead);
+    let servers = &setup.parties[index].servers;
+    (0..servers.len()).find(|node| servers[*node] == server && listens(&clients[index].links[*node]))
 }

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use quorlock::sim::{Question, Said};
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{
-    Constants, Epoch, Errand, FenceNote, Identity, Incarnation, NodeTime, Record, apply, attend, hand_on,
+    Constants, Epoch, Errand, FenceNote, Identity, Incarnation, NodeTime, Record, apply, attend,
 };
 use quorlock_core::ticket::{Channel, Handoff, Ticket, Waiter};
 use quorlock_core::vote::{Refusal, Request, Vote};
@@ -21,9 +20,6 @@ use crate::clock::Clock;
 pub(crate) struct Memory {
     life: Option<Incarnation>,
     records: BTreeMap<String, Record>,
-    tombstones: BTreeMap<LeaseId, u64>,
-    /// Owners that were retired, by key.
-    retired: BTreeMap<Keyed<OwnerId>, u64>,
 }
 
 pub(crate) struct Server {
@@ -204,34 +200,19 @@ impl Server {
     }
 
     fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, asides: &mut Vec<Aside>) -> Vote {
-        let Memory { life, records, tombstones, retired } = &mut self.memory;
+        let Memory { life, records } = &mut self.memory;
         // A server without an epoch has nothing to say but that.
         let Some(life) = life else { return Vote::Refusal(Refusal::WrongEpoch) };
-        let attempt = request.attempt();
         if !records.contains_key(key) {
             records.insert(key.to_owned(), Record::default());
         }
         let Some(record) = records.get_mut(key) else { return Vote::Refusal(Refusal::Absent) };
-        record.tombstone = tombstones.get(&attempt).copied();
-        let owned = request.owner().map(|owner| (key.to_owned(), owner));
-        record.retired = owned.as_ref().and_then(|owned| retired.get(owned).copied());
-        let mut answer = apply(life, record, request, epoch, now);
-        match request {
-            Request::Release { tombstone: Some(_), .. } => {
-                tombstones.extend(record.tombstone.map(|until| (attempt, until)));
-            }
-            Request::Retire { .. } => retired.extend(owned.zip(record.retired)),
-            _ => {}
-        }
-        (record.tombstone, record.retired) = (None, None);
-        for (attempt, until) in answer.buried {
-            let known = tombstones.entry(attempt).or_default();
-            *known = until.max(*known);
-        }
+        let can_hear = |channel| self.listeners.contains_key(&channel);
+        let mut answer = apply(life, record, request, epoch, now, can_hear);
         // Whoever does not wait asks twice for a seal only.
         if let (true, Request::Acquire { proposal, waiter: None, .. }, Vote::Refusal(Refusal::Held { .. }), Some(note)) =
             (self.raises_any, request, &answer.vote, &mut record.fence)
-            && !self.refused.insert(attempt)
+            && !self.refused.insert(request.attempt())
         {
             note.fence = note.fence.max(*proposal);
             answer.vote = Vote::grant(note.fence);
@@ -239,15 +220,8 @@ impl Server {
         if let Vote::Broken { .. } = answer.vote {
             asides.push(Aside::Broken(key.to_owned()));
         }
-        if let Some(hint) = answer.hint
-            && self.listeners.contains_key(&hint.channel)
-        {
-            let handoff = answer.next.and_then(|next| {
-                record.tombstone = tombstones.get(&next.attempt).copied();
-                hand_on(life, record, &next, now)
-            });
-            (record.tombstone, record.retired) = (None, None);
-            asides.push(Aside::Hint(hint.channel, hint.ticket, handoff));
+        if let Some(hint) = answer.hint.filter(|hint| can_hear(hint.channel)) {
+            asides.push(Aside::Hint(hint.channel, hint.ticket, answer.handoff));
         }
         answer.vote
     }

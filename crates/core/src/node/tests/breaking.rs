@@ -34,10 +34,11 @@ fn a_drained_vote_keeps_everybody_out_until_it_would_have_lapsed() {
     let mut node = Node::voted();
     let answer = node.answer(T + 300, &drain(CLOCK));
     assert_eq!(answer.vote, broken(A, 700));
-    assert_eq!((answer.hint, answer.buried), (None, Vec::from([(A, T + 300 + MAX_TTL)])));
-    for request in [acquire(B, CLOCK), acquire(A, CLOCK), renew(A, CLOCK, true)] {
-        assert!(matches!(node.ask(T + 1_000, &request), Vote::Refusal(Refusal::Held { .. })), "{request:?}");
+    assert_eq!((answer.hint, node.tombstones()), (None, Vec::from([(A, T + 300 + MAX_TTL)])));
+    for request in [acquire(A, CLOCK), renew(A, CLOCK, true)] {
+        assert_eq!(node.ask(T + 1_000, &request), Vote::Refusal(Refusal::Tombstoned), "{request:?}");
     }
+    assert!(matches!(node.ask(T + 1_000, &acquire(B, CLOCK)), Vote::Refusal(Refusal::Held { .. })));
     assert_eq!(node.ask(T + 1_000, &release(A)), Vote::Refusal(Refusal::Absent), "it is its holder's no longer");
     let report = node.report(T + 1_000);
     let held = report.held.unwrap();
@@ -102,8 +103,8 @@ fn a_digest_stands_for_an_attempt_and_not_for_those_who_joined() {
 fn what_was_broken_can_be_broken_again() {
     let mut node = Node::voted();
     node.ask(T, &drain(CLOCK));
-    let answer = node.answer(T + 400, &drain(CLOCK));
-    assert_eq!((answer.vote, answer.buried), (broken(A, 600), Vec::new()));
+    assert_eq!(node.ask(T + 400, &drain(CLOCK)), broken(A, 600));
+    assert_eq!(node.tombstones(), [(A, T + MAX_TTL)]);
     assert_eq!(node.ask(T + 400, &now(CLOCK)), broken(A, 0), "and sooner than was meant first");
     assert_eq!(node.ask(T + 400, &now(CLOCK)), broken(A, 0));
     node.grants(T + 400, &acquire(B, CLOCK));
@@ -116,7 +117,7 @@ fn a_lease_whose_vote_is_gone_is_not_to_be_repaired() {
     node.record.vote = None;
     let answer = node.answer(T, &drain(CLOCK));
     assert_eq!(answer.vote, Vote::Broken { digest: Digest::of(A), stood: false, remaining: ms(0) });
-    assert_eq!(answer.buried, [(A, T + MAX_TTL)]);
+    assert_eq!(node.tombstones(), [(A, T + MAX_TTL)]);
     assert_eq!(node.ask(T, &drain(CLOCK + 1)), Vote::Refusal(Refusal::Absent));
     assert_eq!(Node::new().ask(T, &drain(CLOCK)), Vote::Refusal(Refusal::Absent));
     assert_eq!(node.ask(T, &by_digest(A, BreakMode::Now)), Vote::Refusal(Refusal::Absent));
@@ -141,12 +142,13 @@ fn all_who_hold_together_are_broken_by_the_newest_fence() {
         }
         let answer = node.answer(T + 1, &drain(newest));
         assert_eq!(answer.vote, broken(A, 1_000));
-        assert_eq!(answer.buried, [A, B].map(|attempt| (attempt, T + 1 + MAX_TTL)));
+        assert_eq!(node.tombstones(), [A, B].map(|attempt| (attempt, T + 1 + MAX_TTL)));
         assert_eq!(node.entries(), []);
         // Neither the same owner nor another reader nor a free slot gets anybody in.
-        for request in [acquire_as(mode, C, CLOCK, None), renew_as(mode, A, CLOCK, true)] {
-            assert!(matches!(node.ask(T + 1_001, &request), Vote::Refusal(Refusal::Held { .. })), "{request:?}");
-        }
+        let refused = node.ask(T + 1_001, &acquire_as(mode, C, CLOCK, None));
+        assert!(matches!(refused, Vote::Refusal(Refusal::Held { .. })), "{refused:?}");
+        let renewal = renew_as(mode, A, CLOCK, true);
+        assert_eq!(node.ask(T + 1_001, &renewal), Vote::Refusal(Refusal::Tombstoned));
         assert!(node.grants(T + 1_002, &acquire_as(mode, C, CLOCK, None)) > newest);
     }
 }

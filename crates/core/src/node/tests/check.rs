@@ -56,7 +56,7 @@ fn a_plain_vote_can_be_checked() {
 #[test]
 fn what_is_tombstoned_stands_no_more() {
     let mut node = Node::voted();
-    node.record.tombstone = Some(T + 500);
+    node.record.tombstones.insert(A, T + 500);
     assert_eq!(node.check(T + 500, A, None), Err(Refusal::Tombstoned));
 }
 

@@ -20,8 +20,7 @@ impl Node {
 
     /// Carries it out, and hands the vote on to whoever is next.
     fn hands_on(&mut self, millis: u64, request: &Request) -> Option<Handoff> {
-        let next = self.answer(millis, request).next?;
-        hand_on(&self.life, &mut self.record, &next, NodeTime::wall(millis * 1_000))
+        apply(&self.life, &mut self.record, request, EPOCH, NodeTime::wall(millis * 1_000), |_| true).handoff
     }
 }
 
@@ -84,9 +83,8 @@ fn whoever_has_yielded_has_to_ask_anew() {
 #[test]
 fn an_attempt_that_is_over_is_given_nothing() {
     let mut node = Node::waited_for(&[(B, 10)]);
-    let next = node.answer(T, &release(A)).next.unwrap();
-    node.record.tombstone = Some(T + 1_000);
-    assert_eq!(hand_on(&node.life, &mut node.record, &next, NodeTime::wall(CLOCK)), None);
+    node.ask(T, &bury(B, 1_000));
+    assert_eq!(node.hands_on(T, &release(A)), None);
     assert_eq!((node.vote(), node.line()), (None, vec![10]));
 }
 
@@ -117,8 +115,8 @@ fn those_who_do_not_want_to_be_alone_are_only_told() {
     for mode in [reads(OWNER), writes(OWNER), enters(OWNER), slot(2, 0)] {
         let mut node = Node::voted();
         node.ask(T, &waits(mode, B, 10));
-        let answer = node.answer(T, &release(A));
-        assert_eq!((answer.hint, answer.next), (Some(hint(10)), None), "{mode:?}");
+        let answer = apply(&node.life, &mut node.record, &release(A), EPOCH, NodeTime::wall(CLOCK), |_| true);
+        assert_eq!((answer.hint, answer.handoff), (Some(hint(10)), None), "{mode:?}");
     }
 }
 

@@ -135,7 +135,7 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
             }
             Act::Break { mode, .. } => {
                 if expected == Says::Broken {
-                    model.breaks(mode);
+                    model.breaks(mode, |attempt| node.record.tombstones.contains_key(&LeaseId::from_bits(attempt)));
                 }
             }
             Act::Release | Act::Leave | Act::Yield => {

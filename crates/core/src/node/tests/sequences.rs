@@ -137,20 +137,15 @@ proptest! {
     #[test]
     fn one_vote_at_a_time_and_fences_only_grow(moves in moves(), floor in 0..2 * CLOCK) {
         let mut node = Node { life: voting(floor), ..Node::new() };
-        let (mut outside, mut tombs, mut life_millis) = (Outside::new(floor), BTreeMap::new(), T);
+        let (mut outside, mut life_millis) = (Outside::new(floor), T);
         for (wait, off, who, kind) in moves {
             life_millis += wait;
             let wall_micros = (life_millis * 1_000).saturating_add_signed(off);
             let stored = node.fence();
-            outside.broken.retain(|who| tombs.get(who).is_some_and(|until| *until >= life_millis));
-            // A record is what one attempt sees of a name: tombstones are each attempt's own.
+            outside.broken.retain(|who| node.record.tombstones.get(who).is_some_and(|until| *until >= life_millis));
             let request = request(who, kind, wall_micros, stored.unwrap_or_default());
-            let attempt = request.attempt();
-            node.record.tombstone = tombs.remove(&attempt);
             let now = NodeTime { wall_micros, life_millis };
-            let Answer { vote, buried, .. } = apply(&node.life, &mut node.record, &request, EPOCH, now);
-            tombs.extend(node.record.tombstone.take().map(|until| (attempt, until)));
-            tombs.extend(buried);
+            let Answer { vote, .. } = answer(&node.life, &mut node.record, &request, EPOCH, now);
             prop_assert!(node.fence() >= stored, "the stored fence sank");
             outside.sees(&request, &vote, life_millis);
             let standing = node.vote().filter(|(_, until)| *until >= life_millis);

@@ -1,8 +1,12 @@
 use std::time::Duration;
 
+use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::node::Constants;
+use quorlock_core::vote::Request;
 use quorlock_testkit::eventually_async;
 
 use super::*;
+use crate::node::place::KeyTemplate;
 use crate::{AcquireError, Client};
 
 async fn client(nodes: &MemoryNodes) -> Client {
@@ -62,4 +66,23 @@ async fn a_frozen_node_takes_no_connections_until_it_is_thawed_or_started_anew()
         let client = connecting.await.unwrap().unwrap();
         eventually_async("the node can be asked", async || client.nodes()[0].1.is_none()).await;
     }
+}
+
+#[test]
+fn tombstones_and_records_that_have_lapsed_are_swept() {
+    let mut state = State::new();
+    let constants = Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 1_000, sigma_micros: 0 };
+    let init = Errand::Init { identity: state.identity.clone(), fresh: Epoch(1), constants };
+    state.carry_out(&Asked::Errand(init), NodeTime::wall(0));
+    let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
+    for millis in 0..10_000_u64 {
+        let name = if millis % 2 == 0 { "same".into() } else { format!("{millis}") };
+        let place = Arc::new(template.place(&Name::new(&name).unwrap()).unwrap());
+        let attempt = LeaseId::from_bits(u128::from(millis));
+        let request = Request::Release { attempt, tombstone: Some(10), parting: None }.into();
+        let letter = Letter { place, request };
+        state.vote(None, &[letter], NodeTime::wall(millis * 1_000));
+    }
+    let tombstones: usize = state.records.values().map(|record| record.tombstones.len()).sum();
+    assert!(tombstones < 1_100 && state.records.len() < 1_100, "{tombstones} on {} names", state.records.len());
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ::redis::{Client, Connection, Script, Value, pipe};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
-use quorlock_core::node::{Errand, FenceNote};
+use quorlock_core::node::{Answer, Errand, FenceNote};
 use quorlock_core::ticket::{Channel, Handoff, Hint, Ticket};
 use quorlock_testkit::{Clock, RedisServer};
 use tokio::runtime::Runtime;
@@ -19,7 +19,7 @@ use super::RedisNode;
 use super::codec::Bundles;
 use super::scripts::{Home, asked_key, fence_key, holds_key, kept_key, line_key, retired_key, tombstone_key};
 use crate::node::{Letter, Reply, Talk};
-use model::{Model, State, attempts, channels, constants, owned};
+use model::{Model, State, attempts, channels, constants, owners};
 use seen::Seen;
 use steps::{CONSTANTS, Cast, Step, Visit, stories};
 
@@ -118,10 +118,9 @@ impl Bench {
                 prop_assert_eq!(replies.len(), letters.len());
                 let mut hints = Vec::new();
                 for (at, ((reply, letter), name)) in replies.into_iter().zip(letters).zip(names).enumerate() {
-                    let (answer, handoff) = model.answer(life, name, &letter.request);
-                    let vote = answer.vote;
+                    let Answer { vote, hint, handoff } = model.answer(life, name, &letter.request);
                     let turn = bundles.turn(at);
-                    hints.extend(answer.hint.map(|Hint { channel, ticket }| (turn, (channel, ticket, handoff))));
+                    hints.extend(hint.map(|Hint { channel, ticket }| (turn, (channel, ticket, handoff))));
                     // The page's own commands and releases do not tell the time.
                     let is_silent = letter.request.is_plain() || letter.request.is_release();
                     let at_micros = (!is_silent).then_some(model.micros.unsigned_abs());
@@ -193,7 +192,7 @@ impl Bench {
     /// What the server has, read without the scripts but for its life; and nothing besides.
     async fn state(&mut self, model: &Model) -> Result<State, TestCaseError> {
         let mut pipe = pipe();
-        for place in &model.places {
+        for (name, place) in model.places.iter().enumerate() {
             for key in [place.key.clone(), fence_key(place)] {
                 pipe.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
             }
@@ -202,13 +201,12 @@ impl Bench {
                 pipe.cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").cmd("PTTL").arg(&key);
             }
             pipe.cmd("HGETALL").arg(asked_key(place)).cmd("PTTL").arg(asked_key(place));
-        }
-        for attempt in attempts() {
-            // Outside of a Cluster it is the attempt's, whatever the place.
-            pipe.cmd("PTTL").arg(tombstone_key(&model.places[0], attempt));
-        }
-        for (name, owner) in owned() {
-            pipe.cmd("PTTL").arg(retired_key(&model.places[name], owner));
+            for attempt in attempts(name) {
+                pipe.cmd("PTTL").arg(tombstone_key(place, attempt));
+            }
+            for owner in owners() {
+                pipe.cmd("PTTL").arg(retired_key(place, owner));
+            }
         }
         pipe.cmd("EXISTS").arg(Home::Server.epoch_key()).cmd("DBSIZE");
         let values: Vec<Value> = pipe.query(&mut self.raw).unwrap();

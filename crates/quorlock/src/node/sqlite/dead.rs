@@ -29,7 +29,7 @@ pub(super) fn may_matter(request: &Request, vote: &Vote) -> bool {
     asks && in_the_way
 }
 
-/// The releases that the dead owe for a name, those in line first.
+/// The releases that the dead owe for a name, those in line first. Those of holders leave this tombstone.
 ///
 /// Of the line, only its head is looked at: whoever is behind somebody who lives is in nobody's way yet.
 pub(super) fn releases_owed(
@@ -37,7 +37,7 @@ pub(super) fn releases_owed(
     key: &str,
     record: &Record,
     processes: &Processes,
-    tombstone_millis: u64,
+    tombstone: Option<u64>,
 ) -> Result<Vec<Request>, Fault> {
     let mut census = Census { processes, known: HashMap::new() };
     let mut owed = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn releases_owed(
         owed.extend(dead_waiters(connection, key, record, &mut census)?);
     }
     for attempt in dead_holders(connection, key, record, &mut census)? {
-        owed.push(Request::Release { attempt, tombstone: Some(tombstone_millis), parting: None });
+        owed.push(Request::Release { attempt, tombstone, parting: None });
     }
     Ok(owed)
 }

@@ -1,4 +1,4 @@
-//! What the file says of one name, of one attempt that is over, and of an owner that was retired.
+//! What the file says of one name.
 //!
 //! Entries and places have rows of their own, which are read only where the record says that there may be some: entries
 //! under a vote that is not exclusive, places where the record is marked.
@@ -9,13 +9,23 @@ use quorlock_core::mode::{OwnerId, Period};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Entry, FenceNote, Place, Record, VoteNote};
 use quorlock_core::ticket::{Channel, Ticket, Waiter};
+use quorlock_core::vote::Request;
 use rusqlite::{Connection, params};
 
 use crate::node::sqlite::column::{Column, stored};
 use crate::node::sqlite::fault::Fault;
 
-/// Reads a name's record, without the tombstone of any attempt.
-pub(super) fn load(connection: &Connection, key: &str) -> Result<Record, Fault> {
+/// Reads a name's record. Of the tombstones, which may be many, it reads those that the request meets.
+pub(super) fn load(connection: &Connection, key: &str, request: &Request) -> Result<Record, Fault> {
+    Ok(Record {
+        tombstones: load_tombstone(connection, request)?.into_iter().collect(),
+        retired: load_retired(connection, key, request)?.into_iter().collect(),
+        ..load_standing(connection, key)?
+    })
+}
+
+/// Reads a name's record without tombstones.
+pub(super) fn load_standing(connection: &Connection, key: &str) -> Result<Record, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting
             FROM record WHERE key = ?1",
@@ -49,12 +59,11 @@ pub(super) fn load(connection: &Connection, key: &str) -> Result<Record, Fault> 
         entries: if has_entries { load_entries(connection, key)? } else { Vec::new() },
         fence,
         line: if is_marked { load_line(connection, key)? } else { Vec::new() },
-        tombstone: None,
-        retired: None,
+        ..Record::default()
     })
 }
 
-/// Writes what has changed in a name's record, without its tombstone. One that says nothing is removed.
+/// Writes what has changed in a name's record. One that says nothing is removed.
 ///
 /// `behind` lists the processes that keep new rows alive. A row that goes on keeps its list, since a short-lived process
 /// may extend a lease; a list that begins with all of the stored one replaces it.
@@ -72,7 +81,8 @@ pub(super) fn save(
         save_row(connection, key, record, behind)?;
     }
     save_entries(connection, key, &before.entries, &record.entries, behind)?;
-    save_line(connection, key, &before.line, &record.line, behind)
+    save_line(connection, key, &before.line, &record.line, behind)?;
+    save_tombstones(connection, key, before, record)
 }
 
 fn save_row(connection: &Connection, key: &str, record: &Record, behind: Option<&str>) -> Result<(), Fault> {
@@ -253,41 +263,46 @@ impl<'a, T: PartialEq> Changes<'a, T> {
     }
 }
 
-/// Reads until when an attempt is over here.
-pub(super) fn load_tombstone(connection: &Connection, attempt: LeaseId) -> Result<Option<u64>, Fault> {
+/// Reads whether the attempt that asks for a vote, or after its vote, is over. The page's own commands know no tombstones.
+fn load_tombstone(connection: &Connection, request: &Request) -> Result<Option<(LeaseId, u64)>, Fault> {
+    if request.is_plain() || !request.needs_life() {
+        return Ok(None);
+    }
     let mut statement = connection.prepare_cached("SELECT until FROM tombstone WHERE attempt = ?1")?;
-    let mut rows = statement.query(params![attempt.reveal()])?;
+    let mut rows = statement.query(params![request.attempt().reveal()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    Column { row, index: 0, table: "tombstone", name: "until" }.number()
+    let until = Column { row, index: 0, table: "tombstone", name: "until" }.number()?;
+    Ok(until.map(|until| (request.attempt(), until)))
 }
 
-/// Writes until when an attempt is over here.
-pub(super) fn save_tombstone(connection: &Connection, attempt: LeaseId, until: u64) -> Result<(), Fault> {
-    connection
-        .prepare_cached("REPLACE INTO tombstone(attempt, until) VALUES (?1, ?2)")?
-        .execute(params![attempt.reveal(), capped(until)])?;
-    Ok(())
-}
-
-/// Reads until when an owner is kept out of a name.
-pub(super) fn load_retired(connection: &Connection, key: &str, owner: OwnerId) -> Result<Option<u64>, Fault> {
+/// Reads whether the owner that asks was retired from this name.
+fn load_retired(connection: &Connection, key: &str, request: &Request) -> Result<Option<(OwnerId, u64)>, Fault> {
+    let Some(owner) = request.owner() else { return Ok(None) };
     let mut statement = connection.prepare_cached("SELECT until FROM retired WHERE key = ?1 AND owner = ?2")?;
     let mut rows = statement.query(params![key, owner.reveal()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    Column { row, index: 0, table: "retired", name: "until" }.number()
+    let until = Column { row, index: 0, table: "retired", name: "until" }.number()?;
+    Ok(until.map(|until| (owner, until)))
 }
 
-/// Writes until when an owner is kept out of a name.
-pub(super) fn save_retired(connection: &Connection, key: &str, owner: OwnerId, until: u64) -> Result<(), Fault> {
-    connection.prepare_cached("REPLACE INTO retired(key, owner, until) VALUES (?1, ?2, ?3)")?.execute(params![
-        key,
-        owner.reveal(),
-        capped(until)
-    ])?;
+/// Writes new tombstones, and longer ones. A longer one in the file, which was not read, stays.
+fn save_tombstones(connection: &Connection, key: &str, before: &Record, record: &Record) -> Result<(), Fault> {
+    // The client says how long a tombstone stands; the longest that can be written down is as good as for ever.
+    let capped = |until: u64| i64::try_from(until).unwrap_or(i64::MAX);
+    for (attempt, until) in record.tombstones.iter().filter(|(of, until)| before.tombstones.get(of) != Some(until)) {
+        connection
+            .prepare_cached(
+                "INSERT INTO tombstone(attempt, until) VALUES (?1, ?2)
+                    ON CONFLICT(attempt) DO UPDATE SET until = max(until, ?2)",
+            )?
+            .execute(params![attempt.reveal(), capped(*until)])?;
+    }
+    for (owner, until) in record.retired.iter().filter(|(of, until)| before.retired.get(of) != Some(until)) {
+        connection.prepare_cached("REPLACE INTO retired(key, owner, until) VALUES (?1, ?2, ?3)")?.execute(params![
+            key,
+            owner.reveal(),
+            capped(*until)
+        ])?;
+    }
     Ok(())
-}
-
-/// The client says how long a tombstone stands; the longest that can be written down is as good as for ever.
-fn capped(until: u64) -> i64 {
-    i64::try_from(until).unwrap_or(i64::MAX)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use quorlock_core::fence::Fence;
-use quorlock_core::node::{Epoch, Errand, Identity, NodeTime, Standing, apply, attend};
+use quorlock_core::node::{Epoch, Errand, Identity, NodeTime, Record, Standing, apply, attend};
 use quorlock_core::ticket::Hint;
 use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, Transaction};
@@ -307,44 +307,32 @@ fn answer(
     if life.identity.run != boot && request.needs_life() {
         return Ok((voted(Vote::Refusal(Refusal::WrongEpoch)), None));
     }
-    let mut record = record::load(transaction, key)?;
+    let mut record = record::load(transaction, key, request)?;
     if let Some(note) = record.fence.as_mut().filter(|note| note.fence >= node.forgettable(now)) {
         // The floor may be far ahead of the clock. Kept for as long as a later fence could come out lower.
         note.until = note.until.max(now.life_millis);
     }
+    // A waiter of another process may be dead: it is given a hint, and asks.
+    let ask = |record: &mut Record, request: &Request| apply(life, record, request, epoch, now, |_| false);
     if request.is_look() {
         // A look leaves even what has lapsed as it is, and what the dead have left.
-        for release in dead::releases_owed(transaction, key, &record, processes, 0)? {
-            apply(life, &mut record, &release, epoch, now);
+        for release in dead::releases_owed(transaction, key, &record, processes, None)? {
+            ask(&mut record, &release);
         }
-        record.tombstone = match request {
-            Request::Check { attempt, .. } => record::load_tombstone(transaction, *attempt)?,
-            _ => None,
-        };
-        let answer = apply(life, &mut record, request, epoch, now);
-        return Ok((voted(answer.vote), answer.hint));
+        return Ok((voted(ask(&mut record, request).vote), None));
     }
-    record.retired = match request.owner() {
-        Some(owner) => record::load_retired(transaction, key, owner)?,
-        None => None,
-    };
     let before = record.clone();
-    let ended = if request.is_plain() { None } else { record::load_tombstone(transaction, request.attempt())? };
-    record.tombstone = ended;
-    let mut answer = apply(life, &mut record, request, epoch, now);
-    let mut buried = Vec::new();
+    let mut answer = ask(&mut record, request);
     if dead::may_matter(request, &answer.vote) {
-        let tombstone = life.constants.max_ttl_millis;
+        let tombstone = Some(life.constants.max_ttl_millis);
         let owed = dead::releases_owed(transaction, key, &before, processes, tombstone)?;
         if !owed.is_empty() {
             record = before.clone();
             let mut hint = None;
             for release in owed {
-                hint = apply(life, &mut record, &release, epoch, now).hint.or(hint);
-                buried.extend(record.tombstone.take().map(|until| (release.attempt(), until)));
+                hint = ask(&mut record, &release).hint.or(hint);
             }
-            record.tombstone = ended;
-            answer = apply(life, &mut record, request, epoch, now);
+            answer = ask(&mut record, request);
             if matches!(answer.vote, Vote::Refusal(_)) {
                 // As after any release: somebody else is to have it, and may not know that it can.
                 answer.hint = hint;
@@ -359,17 +347,6 @@ fn answer(
         let why = format!("fence {fence} is not below the reserve of {}: not granted", node.sure);
         return Ok((Reply::Failed(why), None));
     }
-    if let Some(until) = record.tombstone.take().filter(|until| Some(*until) != ended) {
-        record::save_tombstone(transaction, request.attempt(), until)?;
-    }
-    if let (Request::Retire { owner, .. }, Some(until)) = (request, record.retired) {
-        record::save_retired(transaction, key, *owner, until)?;
-    }
-    for (attempt, until) in buried.into_iter().chain(answer.buried) {
-        let until = record::load_tombstone(transaction, attempt)?.map_or(until, |known| known.max(until));
-        record::save_tombstone(transaction, attempt, until)?;
-    }
-    // A waiter of another process may be dead: it is told, and asks.
     record.forget_requests();
     if record != before {
         // Nobody's death frees what was broken: whoever broke it holds nothing.

@@ -1,8 +1,8 @@
 //! The nodes: what a request does to a record, and whom the node tells.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime, Place, apply, hand_on};
-use quorlock_core::ticket::Parting;
+use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime, Place, apply};
+use quorlock_core::ticket::{Channel, Parting};
 use quorlock_core::vote::{Outcome, Request, Vote};
 
 use super::World;
@@ -54,7 +54,12 @@ impl World {
         };
         let is_theirs = |place: &&mut Place| Some(place.waiter.ticket) == yields;
         let request_kept = record.line.iter_mut().find(is_theirs).and_then(|place| place.request.clone());
-        let mut answer = apply(&self.life, record, &request, EPOCH, now);
+        let yields_to_itself =
+            self.flaws.self_waking && matches!(request, Request::Release { parting: Some(Parting::Yield(_)), .. });
+        // A node sees when nobody listens any more, but not that what it says gets lost.
+        let is_dead = |channel: Channel| self.clients[channel.0 as usize].is_dead;
+        let hands_on = |channel| !is_dead(channel) && !self.flaws.empty_handed && !yields_to_itself;
+        let answer = apply(&self.life, record, &request, EPOCH, now, hands_on);
         if let Some(place) = record.line.iter_mut().find(is_theirs) {
             place.request = request_kept;
         }
@@ -63,22 +68,13 @@ impl World {
             record.line = line;
             record.line.retain(|place| Some(place.waiter) != *waiter);
         }
-        if let (true, Request::Release { parting: Some(Parting::Yield(_)), .. }, Vote::Grant { .. }) =
-            (self.flaws.self_waking, &request, &answer.vote)
-        {
-            answer.hint = None;
-            self.clients[index].links[node].hints += 1;
-        }
-        if let Some(hint) = answer.hint {
-            let hinted = &mut self.clients[hint.channel.0 as usize];
-            // A node sees when nobody listens any more, but not that what it says gets lost.
-            let next = answer.next.filter(|_| !hinted.is_dead && !self.flaws.empty_handed);
-            let handoff = next.and_then(|next| hand_on(&self.life, record, &next, now));
-            if !hinted.is_dead && !self.flaws.deaf {
-                match handoff {
-                    Some(handoff) => hinted.links[node].replies.push_back(Message::Handoff(handoff)),
-                    None => hinted.links[node].hints += 1,
-                }
+        if yields_to_itself {
+            self.clients[index].links[node].hints += u32::from(matches!(answer.vote, Vote::Grant { .. }));
+        } else if let Some(hint) = answer.hint.filter(|hint| !is_dead(hint.channel) && !self.flaws.deaf) {
+            let link = &mut self.clients[hint.channel.0 as usize].links[node];
+            match answer.handoff {
+                Some(handoff) => link.replies.push_back(Message::Handoff(handoff)),
+                None => link.hints += 1,
             }
         }
         if request.may_grant() {

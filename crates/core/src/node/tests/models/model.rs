@@ -21,7 +21,7 @@ pub(super) struct Model {
     pub(super) standing: BTreeMap<usize, Stands>,
     /// Through which millisecond a broken vote keeps everybody out.
     pub(super) drained: Option<u64>,
-    /// Each player's attempt: a new one after it was broken.
+    /// Each player's attempt: a new one after its last one was broken.
     pub(super) attempts: Vec<u128>,
     /// By ticket: whose it is, and how long it is kept.
     pub(super) line: BTreeMap<u64, (usize, u64)>,
@@ -166,10 +166,13 @@ impl Model {
         }
     }
 
-    pub(super) fn breaks(&mut self, mode: BreakMode) {
+    /// `is_over` says which attempts the node has buried.
+    pub(super) fn breaks(&mut self, mode: BreakMode, is_over: impl Fn(u128) -> bool) {
         let until = self.standing.values().map(|stands| stands.until).max().or(self.drained);
-        for who in std::mem::take(&mut self.standing).into_keys() {
-            self.attempts[who] += self.cast.len() as u128;
+        let standing = std::mem::take(&mut self.standing);
+        assert!(standing.keys().all(|who| is_over(self.attempts[*who])), "an attempt that was broken is not over");
+        for attempt in self.attempts.iter_mut().filter(|attempt| is_over(**attempt)) {
+            *attempt += self.cast.len() as u128;
         }
         self.drained = until.filter(|_| mode == BreakMode::Drain);
     }

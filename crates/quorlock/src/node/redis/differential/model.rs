@@ -1,6 +1,5 @@
 //! A node as the core has it, in step with the server.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +9,9 @@ use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::node::{
     Answer, Constants, Epoch, Errand, FenceNote, Identity, Incarnation, NodeTime, Record, Standing, Trust, apply,
-    attend, hand_on,
+    attend,
 };
-use quorlock_core::ticket::{Channel, Handoff, Parting, Ticket, Waiter};
+use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{Refusal, Request, Target};
 
@@ -40,18 +39,19 @@ pub(super) fn constants(which: usize) -> Constants {
     all[which].clone()
 }
 
-pub(super) fn attempts() -> impl Iterator<Item = LeaseId> {
-    (0..ROLES.len()).map(attempt)
+/// The attempts that ask for a name.
+pub(super) fn attempts(name: usize) -> impl Iterator<Item = LeaseId> {
+    (0..ROLES.len()).map(move |who| attempt(name, who))
 }
 
-/// Owners that may be retired from a name: the name, and the owner.
-pub(super) fn owned() -> impl Iterator<Item = (usize, OwnerId)> {
-    (0..NAMES).flat_map(|name| OWNERS.map(|owner| (name, OwnerId::from_bits(owner))))
+/// The owners that may be retired from a name.
+pub(super) fn owners() -> impl Iterator<Item = OwnerId> {
+    OWNERS.into_iter().map(OwnerId::from_bits)
 }
 
 /// From 1: nobody draws the attempt that could be taken for one that was broken.
-fn attempt(who: usize) -> LeaseId {
-    LeaseId::from_bits(who as u128 + 1)
+fn attempt(name: usize, who: usize) -> LeaseId {
+    LeaseId::from_bits((name * ROLES.len() + who) as u128 + 1)
 }
 
 /// Where hints are heard.
@@ -70,8 +70,6 @@ fn waiter(which: usize) -> Waiter {
 pub(super) struct State {
     pub(super) life: Option<Incarnation>,
     pub(super) records: [Record; NAMES],
-    pub(super) tombstones: BTreeMap<LeaseId, u64>,
-    pub(super) retired: BTreeMap<(usize, OwnerId), u64>,
 }
 
 #[derive(Debug)]
@@ -113,10 +111,10 @@ impl Model {
                     let notes = [record.vote.as_ref().map(|n| n.until), record.fence.as_ref().map(|n| n.until)];
                     let entries = record.entries.iter().map(|entry| entry.until);
                     let places = record.line.iter().map(|place| place.until);
-                    notes.into_iter().flatten().chain(entries).chain(places).collect::<Vec<_>>()
+                    let tombstones = record.tombstones.values().chain(record.retired.values()).copied();
+                    notes.into_iter().flatten().chain(entries).chain(places).chain(tombstones).collect::<Vec<_>>()
                 };
-                let of_names = self.state.records.iter().flat_map(of_a_name);
-                let lapses = of_names.chain(self.state.tombstones.values().chain(self.state.retired.values()).copied());
+                let lapses = self.state.records.iter().flat_map(of_a_name);
                 let ends: Vec<i64> = lapses.map(|millis| millis.cast_signed() * 1_000).collect();
                 if !ends.is_empty() {
                     self.micros = what.get(&ends) + offset;
@@ -152,7 +150,7 @@ impl Model {
 
     pub(super) fn request(&self, letter: &Letter) -> Request {
         let who = *letter.who.get(self.cast.0);
-        let (attempt, mode) = (attempt(who), mode(ROLES[who], letter.slot));
+        let (attempt, mode) = (attempt(letter.name, who), mode(ROLES[who], letter.slot));
         let ttl = |millis| Ttl::new(Duration::from_millis(millis), Duration::MAX).unwrap();
         match letter.kind {
             Kind::Acquire { fence, ttl: millis, holder, waiter: which } => {
@@ -196,7 +194,7 @@ impl Model {
                 Target::Fence(Fence::new(stored.saturating_add_signed(off)))
             }
             Aim::Standing => Target::Digest(Digest::of(standing)),
-            Aim::Digest(who) => Target::Digest(Digest::of(attempt(*who.get(self.cast.0)))),
+            Aim::Digest(who) => Target::Digest(Digest::of(attempt(name, *who.get(self.cast.0)))),
         }
     }
 
@@ -211,44 +209,29 @@ impl Model {
         })
     }
 
-    /// What is said to the asker and, with a vote or without, to the first in line.
-    pub(super) fn answer(&mut self, life: Option<Life>, name: usize, request: &Request) -> (Answer, Option<Handoff>) {
+    /// The answer to the asker and, with a vote or without, to the first waiter.
+    pub(super) fn answer(&mut self, life: Option<Life>, name: usize, request: &Request) -> Answer {
         let now = self.time();
-        let (attempt, epoch) = (request.attempt(), life.map_or(NOBODY, |life| life.epoch));
-        let State { life, records, tombstones, retired } = &mut self.state;
+        let epoch = life.map_or(NOBODY, |life| life.epoch);
+        let State { life, records } = &mut self.state;
         let record = &mut records[name];
-        // A record is what one attempt sees of a name: tombstones are each attempt's own.
-        let owned = request.owner().map(|owner| (name, owner));
-        record.retired = owned.and_then(|owned| retired.get(&owned).copied());
-        record.tombstone = tombstones.remove(&attempt);
         let ends = |record: &Record| record.vote.as_ref().map(|vote| vote.until);
         let before = ends(record);
         let life = life.clone().unwrap_or_else(|| stranger(None));
         let is_stranger = life.epoch != Some(epoch) || life.floor.is_none();
         let answer = if is_stranger && request.is_plain() && request.may_grant() {
             // The page's commands know nothing of lives: the server obeys, and the client does not count it.
-            apply(&stranger(Some(epoch)), record, request, epoch, now);
+            apply(&stranger(Some(epoch)), record, request, epoch, now, |_| true);
             Refusal::WrongEpoch.into()
         } else {
-            apply(&life, record, request, epoch, now)
+            apply(&life, record, request, epoch, now, |_| true)
         };
         // Redis takes an end that is now for one that is past: a vote is let stand through the next millisecond.
         let is_lowered = ends(record) < before;
         if let Some(vote) = record.vote.as_mut().filter(|vote| is_lowered && vote.until == now.life_millis) {
             vote.until += 1;
         }
-        retired.extend(owned.zip(record.retired.take()));
-        tombstones.extend(record.tombstone.take().map(|until| (attempt, until)));
-        for (attempt, until) in &answer.buried {
-            let known = tombstones.entry(*attempt).or_default();
-            *known = (*known).max(*until);
-        }
-        let handoff = answer.next.as_ref().and_then(|next| {
-            record.tombstone = tombstones.get(&next.attempt).copied();
-            hand_on(&life, record, next, now)
-        });
-        record.tombstone = None;
-        (answer, handoff)
+        answer
     }
 
     pub(super) fn errand(&mut self, visit: &Visit) -> Errand {
@@ -323,7 +306,7 @@ impl Model {
         let now = self.time();
         self.state.records[name].fence.insert(FenceNote {
             fence: Fence::new(Fence::MAX.get() - below),
-            by: attempt(0),
+            by: attempt(name, 0),
             since_micros: now.wall_micros,
             ticket: None,
             holder: "7 host late".into(),
@@ -336,11 +319,10 @@ impl Model {
         let now = self.time();
         for record in &mut self.state.records {
             record.lapse(now);
+            record.sweep_tombstones(now);
             // A hash has no order.
             record.entries.sort_by_key(|entry| entry.attempt);
         }
-        self.state.tombstones.retain(|_, until| now.life_millis <= *until);
-        self.state.retired.retain(|_, until| now.life_millis <= *until);
         self.state.clone()
     }
 }

@@ -13,7 +13,7 @@ use quorlock_core::node::{Entry, Epoch, FenceNote, Incarnation, KeptRequest, Pla
 use quorlock_core::ticket::{Channel, Ticket, Waiter};
 use quorlock_core::time::Ttl;
 
-use super::model::{State, attempts, owned};
+use super::model::{State, attempts, owners};
 use super::steps::NAMES;
 
 /// What the server told, in order.
@@ -33,22 +33,23 @@ impl Seen {
 
     pub(super) fn state(mut self, life: Option<Incarnation>) -> Read<State> {
         let mut records: [Record; NAMES] = Default::default();
-        for record in &mut records {
-            *record = self.record()?;
+        for (name, record) in records.iter_mut().enumerate() {
+            *record = self.record(name)?;
         }
-        let tombstones: BTreeMap<_, _> = attempts().filter_map(|attempt| Some((attempt, self.end()?))).collect();
-        let retired: BTreeMap<_, _> = owned().filter_map(|owned| Some((owned, self.end()?))).collect();
         let marks: usize = self.next();
         let known = self.keys + marks + usize::from(life.is_some());
         prop_assert_eq!(self.next::<usize>(), known, "keys that nobody knows");
-        Ok(State { life, records, tombstones, retired })
+        Ok(State { life, records })
     }
 
-    fn record(&mut self) -> Read<Record> {
+    fn record(&mut self, name: usize) -> Read<Record> {
         let (text, vote) = self.note(vote)?.unzip();
         let (_, fence) = self.note(fence)?.unzip();
         let entries = self.entries(text.as_deref(), vote.as_ref())?;
-        Ok(Record { vote, entries, fence, line: self.line()?, tombstone: None, retired: None })
+        let line = self.line()?;
+        let tombstones = attempts(name).filter_map(|attempt| Some((attempt, self.end()?))).collect();
+        let retired = owners().filter_map(|owner| Some((owner, self.end()?))).collect();
+        Ok(Record { vote, entries, fence, line, tombstones, retired })
     }
 
     fn next<T: FromRedisValue>(&mut self) -> T {

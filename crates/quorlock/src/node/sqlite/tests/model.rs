@@ -52,18 +52,20 @@ fn modes() -> impl Strategy<Value = Vec<Mode>> {
     })
 }
 
-fn request(modes: Vec<Mode>) -> impl Strategy<Value = Request> {
+/// A name and a request for it.
+fn request(modes: Vec<Mode>) -> impl Strategy<Value = (usize, Request)> {
     // Up to twenty minutes ahead: far beyond sigma, and still below the reserve.
     let fence = prop_oneof![Just(0), START_MICROS..START_MICROS + 20_000_000, Just(START_MICROS + 1_200_000_000)];
     let ttl = (100..60_000_u64).prop_map(ttl);
     let waiter = prop::option::weighted(0.7, waiter());
     let kind = prop_oneof![6 => Just(0), 3 => Just(1), 6 => Just(2), 5 => 3..8, 1 => 8..10];
-    (kind, 0..modes.len(), fence.prop_map(Fence::new), ttl, any::<bool>(), 0..90_000_u64, waiter).prop_map(
-        move |(kind, who, fence, ttl, flag, millis, waiter)| {
-            // From 1: nobody draws the attempt that could be taken for one that was broken.
-            let (attempt, mode) = (LeaseId::from_bits(who as u128 + 1), modes[who]);
-            let plain = LeaseId::from_bits((modes.len() - who % 2) as u128);
-            match kind {
+    let name = 0..NAMES.len();
+    (name, kind, 0..modes.len(), fence.prop_map(Fence::new), ttl, any::<bool>(), 0..90_000_u64, waiter).prop_map(
+        move |(name, kind, who, fence, ttl, flag, millis, waiter)| {
+            // From 1: nobody draws the attempt that could be taken for one that was broken. An attempt is for one name.
+            let attempt = |who| LeaseId::from_bits((name * modes.len() + who) as u128 + 1);
+            let (plain, attempt, mode) = (attempt(modes.len() - 1 - who % 2), attempt(who), modes[who]);
+            let request = match kind {
                 0 => Request::Acquire { attempt, proposal: fence, ttl, holder: holder(), mode, waiter },
                 1 => Request::Renew { attempt, fence, ttl, repair: flag, holder: holder(), mode },
                 2 => {
@@ -84,15 +86,16 @@ fn request(modes: Vec<Mode>) -> impl Strategy<Value = Request> {
                         if millis % 3 == 0 { Target::Digest(Digest::of(attempt)) } else { Target::Fence(STORED) };
                     Request::Break { target, mode: if flag { BreakMode::Now } else { BreakMode::Drain } }
                 }
-            }
+            };
+            (name, request)
         },
     )
 }
 
 fn step(modes: Vec<Mode>) -> impl Strategy<Value = Step> {
     prop_oneof![
-        12 => (0..NAMES.len(), request(modes), prop::bool::weighted(0.05))
-            .prop_map(|(name, request, stale)| Step::Ask { name, request, stale }),
+        12 => (request(modes), prop::bool::weighted(0.05))
+            .prop_map(|((name, request), stale)| Step::Ask { name, request, stale }),
         4 => prop_oneof![0..200_u64, 0..9_000_u64, 0..90_000_u64, 0..30 * HOUR_MILLIS].prop_map(Step::Pass),
         1 => Just(Step::Reopen),
     ]
@@ -105,27 +108,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Default)]
 struct Model {
     records: HashMap<String, Record>,
-    tombstones: HashMap<LeaseId, u64>,
-    retired: HashMap<(String, OwnerId), u64>,
 }
 
 impl Model {
     fn ask(&mut self, life: &Incarnation, letter: &Letter, epoch: Epoch, now: NodeTime) -> Answer {
-        let attempt = letter.request.attempt();
         let record = self.records.entry(letter.place.key.clone()).or_default();
-        record.tombstone = self.tombstones.get(&attempt).copied();
-        let owned = letter.request.owner().map(|owner| (letter.place.key.clone(), owner));
-        record.retired = owned.as_ref().and_then(|owned| self.retired.get(owned).copied());
-        let answer = apply(life, record, &letter.request, epoch, now);
+        let answer = apply(life, record, &letter.request, epoch, now, |_| false);
         record.forget_requests();
-        self.retired.extend(owned.zip(record.retired.take()));
-        if let Some(until) = record.tombstone.take() {
-            self.tombstones.insert(attempt, until);
-        }
-        for (attempt, until) in &answer.buried {
-            let known = self.tombstones.entry(*attempt).or_default();
-            *known = (*known).max(*until);
-        }
         answer
     }
 
@@ -198,8 +187,9 @@ impl Pair {
         let other = self.ground.other();
         for name in NAMES {
             let key = place(name).key;
-            let mut stored = record::load(&other, &key).unwrap();
+            let mut stored = record::load_standing(&other, &key).unwrap();
             let mut expected = self.model.records.get(&key).cloned().unwrap_or_default();
+            (expected.tombstones, expected.retired) = Default::default();
             for record in [&mut stored, &mut expected] {
                 record.lapse(now);
                 record.entries.sort_by_key(|entry| entry.attempt);
