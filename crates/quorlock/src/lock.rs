@@ -50,7 +50,7 @@ impl Lock {
 
     /// The Redlock page to the letter: `SET name id NX PX ttl`, the compare-and-delete script, no fence, no line.
     ///
-    /// Cheaper, and it tells less. A plain lock and a fenced one of the same name exclude each other; a plain one may
+    /// Cheaper, and it tells less: a refusal that is reported takes one more round, to see who holds the lock. A plain lock and a fenced one of the same name exclude each other; a plain one may
     /// overtake those who wait in line.
     #[must_use]
     pub fn plain(mut self) -> Self {

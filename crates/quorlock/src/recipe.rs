@@ -19,6 +19,7 @@ use crate::client::Handle;
 use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{AcquireError, ConfigError, HeldError, LostError};
+use crate::inspect::inspect;
 use crate::keeper::Held;
 use crate::lease::Lease;
 use crate::link::Voter;
@@ -149,13 +150,26 @@ impl Recipe {
 
     /// Asks once. `None` when somebody else is in the way.
     pub(crate) async fn once(&self, mode: Mode) -> Result<Option<Lease>, AcquireError> {
-        match self.acquire(mode, Patience::Once).await {
+        match self.ask(mode, Patience::Once).await {
             Err(AcquireError::Held(_)) => Ok(None),
             other => other.map(Some),
         }
     }
 
+    /// Asks, and says who is in the way. The answer to a plain request does not tell that, so the nodes are asked once more.
     pub(crate) async fn acquire(&self, mode: Mode, patience: Patience) -> Result<Lease, AcquireError> {
+        let mut asked = self.ask(mode, patience).await;
+        if let (Err(AcquireError::Held(held) | AcquireError::WaitTimeout(held)), Ok(order)) = (&mut asked, &self.order)
+            && order.plain
+            && held.tally.refused() > 0
+            && let Ok(seen) = Box::pin(inspect(&self.handle.cluster, &order.place)).await
+        {
+            held.add(&seen);
+        }
+        asked
+    }
+
+    async fn ask(&self, mode: Mode, patience: Patience) -> Result<Lease, AcquireError> {
         let order = self.order.as_ref().map_err(Clone::clone)?;
         let cluster = &self.handle.cluster;
         if cluster.is_closed() {

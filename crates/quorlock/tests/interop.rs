@@ -75,18 +75,15 @@ async fn refused(lock: &Lock) -> HeldError {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_of_theirs_is_respected() {
     let shared = Shared::start().await;
-    for (kind, told) in KINDS.into_iter().zip([true, false]) {
+    for kind in KINDS {
         for server in &shared.servers[..2] {
             assert_eq!(server.cli(&["SET", KEY, "theirs", "NX", "PX", "60000"]), "OK");
         }
         assert!(shared.lock(kind).try_acquire().await.unwrap().is_none());
         let error = refused(&shared.lock(kind)).await;
-        assert!(error.holder.is_none() && error.fence.is_none());
+        assert!(error.holder.is_none(), "{error}");
         assert_eq!(error.tally.refused(), 2, "{}", error.tally);
-        // The page's own commands do not tell how long.
-        let most = told.then_some(Duration::from_secs(60));
-        assert_eq!(error.remaining.is_some(), told);
-        assert!(error.remaining <= most, "{error}");
+        assert!(error.remaining.is_some_and(|left| left <= Duration::from_secs(60)), "{error}");
         for server in &shared.servers[..2] {
             assert_eq!(server.cli(&["EVAL", PAGE_RELEASE, "1", KEY, "theirs"]), "1");
         }
@@ -240,8 +237,11 @@ async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
         assert_eq!(seen.holder().unwrap().0.unwrap().to_string(), shown);
         let broken = shared.client.break_lock(KEY, Break::new(seen.target().unwrap(), "test").now()).await;
         assert!(matches!(&broken, Err(error) if error.to_string().contains(&shown)), "{broken:?}");
-        // The page's command says no more than that the key is there.
         assert!(shared.lock(Lock::plain).try_acquire().await.unwrap().is_none());
+        for wait in [Duration::ZERO, Duration::from_millis(1)] {
+            let error = shared.lock(Lock::plain).acquire_within(wait).await.unwrap_err();
+            assert!(error.to_string().contains(&shown), "{error}");
+        }
 
         // There is nothing to take back, and nothing is owed.
         let passing = builder(&shared.servers).connect().await.unwrap();

@@ -9,6 +9,7 @@ use quorlock_core::quorum::{Ballot, Tally};
 use quorlock_core::vote::Refusal;
 
 use super::Account;
+use crate::inspect::Inspection;
 
 /// Somebody else holds the lock, or the wait was over before enough nodes had answered: no node has refused then.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,14 +29,28 @@ pub struct HeldError {
 
 impl HeldError {
     pub(crate) fn new(name: Name, tally: Tally) -> Self {
-        let mut error = Self { name, holder: None, remaining: None, fence: None, tally };
-        for ballot in &error.tally.ballots {
-            let Ballot::Refused(Refusal::Held { holder, remaining, fence, .. }) = ballot else { continue };
-            error.holder = error.holder.or_else(|| holder.clone());
-            error.remaining = error.remaining.max(*remaining);
-            error.fence = error.fence.max((*fence > Fence::default()).then_some(*fence));
+        let mut error = Self { name, holder: None, remaining: None, fence: None, tally: Tally::default() };
+        for ballot in &tally.ballots {
+            if let Ballot::Refused(Refusal::Held { holder, remaining, fence, .. }) = ballot {
+                error.add_node(holder.as_ref(), *remaining, *fence);
+            }
         }
-        error
+        Self { tally, ..error }
+    }
+
+    /// Adds who holds it, by a look at the nodes.
+    pub(crate) fn add(&mut self, seen: &Inspection) {
+        for report in seen.nodes.iter().filter_map(|(_, said)| said.as_ref().ok()) {
+            if let Some(held) = &report.held {
+                self.add_node(held.holder.as_ref(), held.remaining, report.fence);
+            }
+        }
+    }
+
+    fn add_node(&mut self, holder: Option<&Holder>, remaining: Option<Duration>, fence: Fence) {
+        self.holder = self.holder.take().or_else(|| holder.cloned());
+        self.remaining = self.remaining.max(remaining);
+        self.fence = self.fence.max((fence > Fence::default()).then_some(fence));
     }
 }
 

@@ -93,15 +93,17 @@ pub(crate) async fn plain_and_fenced_exclude_each_other(backend: &Backend) {
     let fenced = ours.lock("a").acquire().await.unwrap();
     let first = fenced.fence().unwrap();
     assert!(theirs.lock("a").plain().try_acquire().await.unwrap().is_none());
+    let error = refused(&theirs.lock("a").plain()).await;
+    assert!(error.holder.is_some() && error.remaining.is_some() && error.fence == Some(first), "{error}");
     fenced.release().await.unwrap();
 
     let plain = theirs.lock("a").plain().acquire().await.unwrap();
     is_held(&ours, "a").await;
-    // Nobody knows who holds a plain lock, and plain commands do not even tell for how long.
-    let error = refused(&ours.lock("a")).await;
-    assert!(error.holder.is_none() && error.remaining.is_some());
-    let error = refused(&ours.lock("a").plain()).await;
-    assert!(error.holder.is_none() && error.remaining.is_none());
+    // A plain lock does not say who holds it.
+    for lock in [ours.lock("a"), ours.lock("a").plain()] {
+        let error = refused(&lock).await;
+        assert!(error.holder.is_none() && error.remaining.is_some());
+    }
     plain.release().await.unwrap();
     assert!(takes_over(&ours, "a").await.fence().unwrap() > first);
 }
