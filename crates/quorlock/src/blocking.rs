@@ -35,7 +35,7 @@ use crate::error::{
 };
 use crate::handed::{HandedLease, Released};
 use crate::inspect::Inspection;
-use crate::list::{Filter, Listing};
+use crate::list::{Filter, ListPage, Listing};
 use crate::node::event::Event;
 use crate::node::memory::MemoryNodes;
 use crate::owner::Owner;
@@ -172,6 +172,14 @@ impl Client {
     /// [`ListError`] when no majority of the nodes can be looked through.
     pub fn list(&self, filter: &Filter) -> Result<Listing, ListError> {
         self.background.wait_with_timers(self.client.list(filter))
+    }
+
+    /// The names that are held or waited for, in pages. See [`crate::Client::list_page`].
+    ///
+    /// # Errors
+    /// [`ListError`] when no majority of the nodes can be searched, or no page gave this position.
+    pub fn list_page(&self, filter: &Filter, position: &str) -> Result<ListPage, ListError> {
+        self.background.wait_with_timers(self.client.list_page(filter, position))
     }
 
     /// Extends a lease that was handed over. See [`crate::Client::extend`].

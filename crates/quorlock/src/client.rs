@@ -19,7 +19,7 @@ use crate::handed::{HandedLease, Released, asking};
 use crate::history::history;
 use crate::inspect::{Inspection, inspect};
 use crate::link::Link;
-use crate::list::{Filter, Listing, list};
+use crate::list::{Filter, ListPage, Listing, list, list_page};
 use crate::lock::Lock;
 use crate::node::Companion;
 use crate::node::event::Event;
@@ -172,6 +172,20 @@ impl Client {
     /// ```
     pub async fn list(&self, filter: &Filter) -> Result<Listing, ListError> {
         list(&self.handle.cluster, filter).await
+    }
+
+    /// Lists the names that are held or waited for in pages, with a bounded amount of work for each page.
+    ///
+    /// `position` is `""` for the first page, and [`ListPage::next`] for the one after it. Names come in no particular
+    /// order, and a page may have none. A name that changes while pages are read may be missing or come twice.
+    ///
+    /// # Errors
+    /// [`ListError`] when no majority of the nodes can be searched, or no page gave this position.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn list_page(&self, filter: &Filter, position: &str) -> Result<ListPage, ListError> {
+        list_page(&self.handle.cluster, filter, position).await
     }
 
     /// Ends somebody else's lease: the one that is named by its fence, and no newer one.

@@ -165,6 +165,9 @@ pub enum ListError {
         /// Who answered, and why the others did not.
         tally: Tally,
     },
+    /// The position is not one that a page gave.
+    #[error("invalid position: pass `next` of the page before")]
+    Position,
     /// The client was closed.
     #[error("the client was closed")]
     Closed,

@@ -89,7 +89,7 @@ pub use examine::{Examination, ExaminedNode, Finding, NodeState, Rate, Severity,
 pub use handed::{HandedLease, LeaseTextError, Released};
 pub use inspect::Inspection;
 pub use lease::Lease;
-pub use list::{Filter, LIST_DEFAULT, LIST_MAX, Listing};
+pub use list::{Filter, LIST_DEFAULT, LIST_MAX, ListPage, Listing};
 pub use lock::Lock;
 pub use node::event::{Event, HISTORY_MAX, REASON_BYTES_MAX, What};
 pub use node::memory::MemoryNodes;

@@ -1,6 +1,10 @@
 //! Which names are held or waited for, page by page from every node.
 
 mod glob;
+mod page;
+
+pub use page::ListPage;
+pub(crate) use page::list_page;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +19,8 @@ use crate::cluster::Cluster;
 use crate::error::{InspectError, ListError};
 use crate::inspect::{Inspection, inspect};
 use crate::link::Link;
-use crate::node::Search;
 use crate::node::place::KeySpan;
+use crate::node::{Page, Search};
 use crate::runtime;
 use glob::Glob;
 
@@ -24,7 +28,7 @@ use glob::Glob;
 pub const LIST_MAX: usize = 10_000;
 /// How many names a listing has at most, unless said otherwise.
 pub const LIST_DEFAULT: usize = 1_000;
-/// How many pages of a node are looked at: of a thousand keys each, whoever else's keys they are.
+/// How many pages of a node are looked at. A node walks a bounded number of keys for each.
 pub(crate) const PAGES_MAX: usize = 1_000;
 /// How many names are inspected at a time.
 const INSPECTED_AT_ONCE: usize = 64;
@@ -36,27 +40,18 @@ const PAGE_DEADLINE_MIN: Duration = Duration::from_secs(1);
 pub struct Filter {
     glob: Glob,
     limit: usize,
-    after: Option<String>,
     among: Option<Vec<Filter>>,
 }
 
 impl Filter {
     /// Names that fit this pattern: `*` stands for any text, `?` for any one letter, and everything else for itself.
     pub fn new(glob: &str) -> Self {
-        Self { glob: Glob::new(glob), limit: LIST_DEFAULT, after: None, among: None }
+        Self { glob: Glob::new(glob), limit: LIST_DEFAULT, among: None }
     }
 
     /// Names that begin like this, with whatever letters.
     pub fn beginning_with(beginning: &str) -> Self {
         Self { glob: Glob::beginning_with(beginning), ..Self::default() }
-    }
-
-    /// Only names behind this one, and if there are more than the limit, the first of them in order: so that one listing
-    /// can go on where another has ended. `""` is before every name. It looks through all keys, whatever the limit.
-    #[must_use]
-    pub fn after(mut self, name: &str) -> Self {
-        self.after = Some(name.into());
-        self
     }
 
     /// Only names that one of these fits as well.
@@ -68,9 +63,7 @@ impl Filter {
 
     /// Whether a name is among those that are to be listed.
     pub fn fits(&self, name: &str) -> bool {
-        let is_behind = self.after.as_ref().is_none_or(|after| name > after.as_str());
-        let is_among = || self.among.as_ref().is_none_or(|others| others.iter().any(|other| other.fits(name)));
-        is_behind && self.glob.fits(name) && is_among()
+        self.glob.fits(name) && self.among.as_ref().is_none_or(|others| others.iter().any(|other| other.fits(name)))
     }
 
     /// How many names at most: no more than [`LIST_MAX`].
@@ -96,9 +89,6 @@ pub struct Listing {
     pub names: Vec<Inspection>,
     /// Whether there may be more: the limit was reached, or a node has more keys than anybody wants to look through.
     pub is_cut: bool,
-    /// If there may be more, the last name that was looked at, in use or not: the next listing goes on
-    /// [`after`](Filter::after) it.
-    pub last: Option<Name>,
     /// The nodes that could not be looked through, and why.
     pub missing: Vec<(String, Silence)>,
 }
@@ -110,18 +100,14 @@ struct Found {
 }
 
 impl Found {
-    /// Whether it was looked for long enough.
+    /// Whether there are enough names.
     fn add(&mut self, name: Name, filter: &Filter) -> bool {
         let is_enough = self.names.len() >= filter.limit && !self.names.contains(&name);
         self.is_cut |= is_enough;
-        if is_enough && filter.after.is_none() {
-            return true;
+        if !is_enough {
+            self.names.insert(name);
         }
-        self.names.insert(name);
-        if is_enough {
-            self.names.pop_last();
-        }
-        false
+        is_enough
     }
 }
 
@@ -141,8 +127,7 @@ pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<List
     let titles = cluster.links.iter().map(|link| link.title.clone());
     let missing = titles.zip(looked).filter_map(|(title, looked)| Some((title, looked.err()?))).collect();
     let Found { names, is_cut } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let last = names.last().filter(|_| is_cut).cloned();
-    Ok(Listing { names: inspect_all(cluster, names).await?, is_cut, last, missing })
+    Ok(Listing { names: inspect_all(cluster, &names).await?, is_cut, missing })
 }
 
 /// Adds what one node has, until it has no more or there is enough.
@@ -153,12 +138,9 @@ async fn look_through(
     filter: &Filter,
     found: &Mutex<Found>,
 ) -> Result<(), Silence> {
-    let deadline = cluster.settings.look_deadline().max(PAGE_DEADLINE_MIN);
     let mut after = String::new();
     for _ in 0..PAGES_MAX {
-        let asked = link.search(Search { span: span.clone(), after })?;
-        let page = runtime::timeout(deadline, asked).await.map_err(|_| Silence::Late)?;
-        let page = page.unwrap_or_else(|_| Err(Silence::Broken("the connection ended".into())))?;
+        let page = search(cluster, link, span, after).await?;
         let names = page.keys.iter().filter_map(|key| cluster.settings.template.name_of(key));
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
         for name in names.filter(|name| filter.fits(name.as_str())) {
@@ -176,10 +158,21 @@ async fn look_through(
     Ok(())
 }
 
+/// Asks one node for a page of keys.
+async fn search(cluster: &Cluster, link: &Link, span: &KeySpan, after: String) -> Result<Page, Silence> {
+    let deadline = cluster.settings.look_deadline().max(PAGE_DEADLINE_MIN);
+    let asked = link.search(Search { span: span.clone(), after })?;
+    let page = runtime::timeout(deadline, asked).await.map_err(|_| Silence::Late)?;
+    page.unwrap_or_else(|_| Err(Silence::Broken("the connection ended".into())))
+}
+
 /// How each name stands; those that nobody has or wants any more are left out.
-async fn inspect_all(cluster: &Arc<Cluster>, names: BTreeSet<Name>) -> Result<Vec<Inspection>, ListError> {
+async fn inspect_all<'a>(
+    cluster: &Arc<Cluster>,
+    names: impl IntoIterator<Item = &'a Name>,
+) -> Result<Vec<Inspection>, ListError> {
     let mut inspected = Vec::new();
-    let places = names.iter().filter_map(|name| cluster.settings.template.place(name).ok().map(Arc::new));
+    let places = names.into_iter().filter_map(|name| cluster.settings.template.place(name).ok().map(Arc::new));
     let places: Vec<_> = places.collect();
     for chunk in places.chunks(INSPECTED_AT_ONCE) {
         for inspection in join_all(chunk.iter().map(|place| inspect(cluster, place))).await {

@@ -167,8 +167,10 @@ pub(crate) enum History {
     Recall(usize),
 }
 
-/// How many keys a node looks at for one page.
+/// How many keys a node finds for one page, about.
 pub(crate) const PAGE_MAX: usize = 1_000;
+/// How many times as many keys it walks at most: most may be of names that are free.
+pub(crate) const PAGE_STEPS_MAX: usize = 10;
 
 /// Which keys to look for: one page of them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -102,3 +102,69 @@ async fn a_node_that_is_away_is_named_and_does_not_hide_a_lock() {
     assert_eq!((tally.granted(), tally.silent()), (1, 2));
     assert_ne!(tally.ballots[2], quorlock::Ballot::Silent(Silence::Unheard));
 }
+
+/// Fills a server with the fences of names that are free, and with votes.
+fn fill(server: &quorlock_testkit::RedisServer, past: usize, held: usize) {
+    let script = "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'quorlock~fence:quorlock:past/' .. i, '1 x 1', 'EX', 86400) end \
+         for i = 1, tonumber(ARGV[2]) do redis.call('SET', 'quorlock:held/' .. i, string.format('%032x', i), 'EX', 3600) end";
+    server.command(&["EVAL", script, "0", &past.to_string(), &held.to_string()]);
+}
+
+/// How often a server was asked to run a command.
+fn calls(server: &quorlock_testkit::RedisServer, command: &str) -> usize {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let calls = stats.as_str().unwrap().split(&format!("cmdstat_{command}:calls=")).nth(1);
+    calls.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn past_names_cost_a_listing_few_commands() {
+    const HELD: usize = 100;
+    let cluster = Wired::ready(1).await;
+    let client = connected(cluster.direct()).await;
+    fill(&cluster.servers[0], 42_000, HELD);
+    let before = calls(&cluster.servers[0], "evalsha");
+    assert_eq!(names(&client).await.len(), HELD);
+    let searches = calls(&cluster.servers[0], "evalsha") - before - HELD;
+    assert!(searches <= 12, "{searches} steps");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_looks_at_few_names_however_many_there_are() {
+    let cluster = Wired::ready(3).await;
+    let client = connected(cluster.direct()).await;
+    for server in &cluster.servers {
+        fill(server, 0, 12_000);
+    }
+    let before = calls(&cluster.servers[0], "evalsha");
+    let page = client.list_page(&Filter::default().limit(1), "").await.unwrap();
+    assert_eq!(page.names.len(), 1);
+    assert!(page.next.is_some());
+    let commands = calls(&cluster.servers[0], "evalsha") - before;
+    assert!(commands <= 2, "a step of the search and a look at one name, not {commands}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_have_every_name_once() {
+    let cluster = Wired::ready(3).await;
+    let client = connected(cluster.direct()).await;
+    for server in &cluster.servers {
+        fill(server, 3_000, 3_000);
+    }
+    let (mut found, mut position) = (Vec::new(), String::new());
+    loop {
+        let page = client.list_page(&Filter::beginning_with("held/").limit(700), &position).await.unwrap();
+        assert!(page.names.len() <= 700 && page.missing.is_empty());
+        found.extend(page.names.iter().map(|inspection| inspection.name.to_string()));
+        match page.next {
+            Some(next) => position = next,
+            None => break,
+        }
+    }
+    found.sort_unstable();
+    let mut wanted: Vec<String> = (1..=3_000).map(|number| format!("held/{number}")).collect();
+    wanted.sort_unstable();
+    assert_eq!(found, wanted);
+    let error = client.list_page(&Filter::default(), "elsewhere").await.unwrap_err();
+    assert_eq!(error, ListError::Position);
+}

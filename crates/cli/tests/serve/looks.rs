@@ -46,6 +46,35 @@ fn locks_are_listed_page_by_page_in_order() {
 }
 
 #[test]
+fn a_page_of_too_many_locks_goes_on_where_the_one_before_ended() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 1);
+    let fill =
+        "for i = 1, 10500 do redis.call('SET', 'quorlock:held/' .. i, string.format('%032x', i), 'EX', 3600) end";
+    servers[0].command(&["EVAL", fill, "0"]);
+    let service = Service::with(&user, &["--nodes", &nodes]);
+    let page = |cursor: &str| {
+        let request = || agent(None).get(service.url("/v1/locks")).query("limit", "1").query("cursor", cursor);
+        let mut told = answer(request().call());
+        eventually("the nodes may be asked again", || {
+            if told.status == 429 {
+                told = answer(request().call());
+            }
+            told.status == 200
+        });
+        told.body
+    };
+    let first = page("");
+    let second = page(first["next"].as_str().unwrap());
+    assert_eq!((names(&first).len(), names(&second).len()), (1, 1));
+    assert_ne!(names(&first), names(&second));
+    for wrong in ["held/1", "keys:x", "name"] {
+        let refused = answer(agent(None).get(service.url("/v1/locks")).query("cursor", wrong).call());
+        assert!([400, 429].contains(&refused.status), "{wrong}: {refused:?}");
+    }
+}
+
+#[test]
 fn other_data_is_not_listed() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 1);

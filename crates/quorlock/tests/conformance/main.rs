@@ -117,7 +117,7 @@ macro_rules! on_all {
                 a_filter_picks_names,
                 every_name_can_be_listed,
                 a_listing_goes_on_from_page_to_page_and_ends_at_its_limit,
-                a_listing_goes_on_behind_a_name,
+                a_listing_goes_on_page_by_page,
             }
             running {
                 run_gives_the_works_value_and_frees,

@@ -32,13 +32,13 @@ pub(super) struct Which {
     limit: Option<usize>,
 }
 
-/// Locks that are held or waited for, in the order of their names.
+/// Locks that are held or waited for, in the order of their names, if there are at most 10,000.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Page {
     /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
     as_of: u64,
     locks: Vec<LockView>,
-    /// The cursor of the next page, if there may be one.
+    /// The cursor of the next page, if there may be one. A page may have no locks and yet a next one.
     next: Option<String>,
     /// Nodes that could not be looked through.
     missing: Vec<Missing>,
@@ -56,7 +56,8 @@ struct Missing {
 /// List what is held or waited for.
 ///
 /// Answered from a copy that is about a second old at most. The nodes are looked through step by step: what comes and goes
-/// meanwhile may be missing. If there are more than 10,000 locks, the nodes are read instead, once a second for each client.
+/// meanwhile may be missing. If there are more than 10,000 locks, each page reads a bounded number of keys from the nodes, once
+/// a second for each client, and the locks come in no particular order.
 #[utoipa::path(
     get, path = "/v1/locks", tag = "locks", params(Which),
     responses((status = 200, description = "A page of them", body = Page), Unseen)

@@ -1,10 +1,11 @@
 //! Answers from the copy, to those who ask once.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Bound;
 use std::time::Instant;
 
-use quorlock::Filter;
+use quorlock::{Filter, ListPage};
 
 use super::state::Listed;
 use super::{Hub, PACE, unix_millis};
@@ -44,6 +45,41 @@ impl Looks {
     }
 }
 
+/// Where a page begins.
+#[derive(Clone, Copy)]
+enum Cursor<'a> {
+    /// After this name, in the copy.
+    Name(&'a str),
+    /// At a position in the nodes' keys.
+    Position(&'a str),
+}
+
+impl<'a> Cursor<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Self::Name(""));
+        }
+        match text.split_once(':')? {
+            ("name", name) => Some(Self::Name(name)),
+            ("keys", position) => Some(Self::Position(position)),
+            _ => None,
+        }
+    }
+
+    fn invalid() -> Problem {
+        Problem::invalid("the cursor is not one of this service: send `next` of the page before")
+    }
+}
+
+impl fmt::Display for Cursor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(f, "name:{name}"),
+            Self::Position(position) => write!(f, "keys:{position}"),
+        }
+    }
+}
+
 impl Hub {
     /// When the nodes were read, and the newest events that the caller may see, newest first; of one name, if that is set.
     pub(crate) async fn history(
@@ -60,9 +96,10 @@ impl Hub {
         Ok((read.as_of, state.history.iter().filter(is_wanted).take(limit).cloned().collect()))
     }
 
-    /// The locks that the caller may see and whose names begin with `prefix`, after `cursor`.
+    /// The locks that the caller may see and whose names begin with `prefix`, from the cursor on.
     ///
-    /// If there are more names than the copy has room for, the nodes are read, if `may_read` allows it.
+    /// If there are more names than the copy has room for, the nodes are read, if `may_read` allows it: a bounded number
+    /// of keys.
     pub(crate) async fn list(
         &self,
         caller: &Caller,
@@ -70,32 +107,41 @@ impl Hub {
         limit: usize,
         may_read: impl FnOnce() -> Result<(), Problem>,
     ) -> Result<Page, Problem> {
-        self.refresh().await;
-        let filter = Filter::beginning_with(prefix).among(caller.names()).after(cursor);
-        if let Some(page) = self.page(prefix.max(cursor), &filter, limit)? {
-            return Ok(page);
-        }
+        let cursor = Cursor::parse(cursor).ok_or_else(Cursor::invalid)?;
+        let filter = Filter::beginning_with(prefix).among(caller.names()).limit(limit);
+        let position = match cursor {
+            Cursor::Position(position) => position,
+            Cursor::Name(name) => {
+                self.refresh().await;
+                match self.page(prefix, name, &filter, limit)? {
+                    Some(page) => return Ok(page),
+                    None => "",
+                }
+            }
+        };
         may_read()?;
         let _reading = self.read().await;
         let as_of = unix_millis();
-        let listing = self.reader.list(&filter.limit(limit)).await?;
-        let Listed { missing, .. } = Listed::new(&listing);
-        let next = listing.last.map(|last| last.to_string());
-        Ok(Page { as_of, locks: listing.names.iter().map(LockView::new).collect(), next, missing })
+        let ListPage { names, next, missing, .. } = self.reader.list_page(&filter, position).await?;
+        let next = next.map(|next| Cursor::Position(&next).to_string());
+        let missing = missing.into_iter().map(|(node, why)| (node, why.to_string())).collect();
+        Ok(Page { as_of, locks: names.iter().map(LockView::new).collect(), next, missing })
     }
 
-    /// The page, if the copy has all names. Those before `from` are not looked at.
-    fn page(&self, from: &str, filter: &Filter, limit: usize) -> Result<Option<Page>, Problem> {
+    /// The page after this name, if the copy has all names.
+    fn page(&self, prefix: &str, after: &str, filter: &Filter, limit: usize) -> Result<Option<Page>, Problem> {
         let state = self.state();
         let read = state.read.as_ref().ok_or_else(Problem::draining)?;
         let Listed { is_cut, missing } = read.listed.clone()?;
         if is_cut {
             return Ok(None);
         }
-        let behind = state.locks.range::<str, _>((Bound::Included(from), Bound::Unbounded));
+        let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
+        let behind = state.locks.range::<str, _>((from, Bound::Unbounded));
         let mut fitting = behind.filter(|(name, _)| filter.fits(name)).map(|(_, tracked)| &tracked.lock);
         let locks: Vec<LockView> = fitting.by_ref().take(limit).cloned().collect();
-        let next = fitting.next().and_then(|_| Some(locks.last()?.name.clone()));
+        let more = fitting.next().and_then(|_| locks.last());
+        let next = more.map(|last| Cursor::Name(&last.name).to_string());
         Ok(Some(Page { as_of: read.as_of, locks, next, missing }))
     }
 

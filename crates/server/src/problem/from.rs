@@ -110,6 +110,7 @@ impl From<ListError> for Problem {
         match error {
             ListError::NoQuorum { tally } => undecided(Code::NoQuorum, detail, &tally),
             ListError::Closed => closed(),
+            ListError::Position => Self::invalid(detail),
             _ => Self::new(Code::Internal, detail),
         }
     }

@@ -124,6 +124,14 @@ impl Home {
         }
     }
 
+    /// The same for the server's own patterns.
+    pub(crate) fn tag_pattern(self) -> &'static str {
+        match self {
+            Self::Server => "",
+            Self::Cluster => "[{]*}:",
+        }
+    }
+
     /// What needs keys that are not declared, and a look at the epoch.
     fn only_on_a_server(self, fragment: &str) -> &str {
         match self {

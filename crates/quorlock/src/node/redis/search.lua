@@ -1,19 +1,24 @@
--- Keys of locks that may be held or waited for: one step of a scan. It changes nothing.
--- ARGV  1 cursor   2 how many keys to look at   3 what a lock's key begins with   4 what it ends with
---       5 '1' if a key can be told by these; if not, only those count that a companion key vouches for
--- Gives {next cursor, {keys}}
-local step = redis.call('SCAN', ARGV[1], 'COUNT', ARGV[2])
-local start, last, fixed, found = ARGV[3], ARGV[4], ARGV[5] == '1', {}
-local function take(key)
-  local begins, ends = string.sub(key, 1, #start) == start, last == '' or string.sub(key, -#last) == last
-  if begins and ends then found[#found + 1] = key end
-end
-for _, key in ipairs(step[2]) do
-  local companion, of = string.match(string.sub(key, #RESERVED_PREFIX + 1), '^(%a+):' .. TAG .. '(.*)$')
-  if string.sub(key, 1, #RESERVED_PREFIX) ~= RESERVED_PREFIX then
-    if fixed then take(key) end
-  elseif companion == 'line' or companion == 'fence' and not fixed and redis.call('EXISTS', of) == 1 then
-    take(of)
+-- Keys of locks that may be held or waited for: one page. It changes nothing.
+-- The keys of votes are walked first, then those of queues. The server compares them with the pattern, so keys of other
+-- kinds cost little: each name leaves a fence for a day.
+-- ARGV  1 where to go on: a cursor, after a 'q' among the queues   2 how many keys to walk in a step, and to find at most
+--       3 how many steps at most   4 the pattern of votes' keys, or of fences' keys   5 the pattern of queues' keys
+--       6 '1' if a vote's key can be told from other data; if not, a fence has to vouch for it
+-- Gives {where to go on, {keys}}
+local queues, cursor = string.match(ARGV[1], '^(q?)(%d+)$')
+local found, most = {}, tonumber(ARGV[2])
+for _ = 1, ARGV[3] do
+  local step = redis.call('SCAN', cursor, 'MATCH', ARGV[queues == '' and 4 or 5], 'COUNT', most)
+  cursor = step[1]
+  for _, key in ipairs(step[2]) do
+    local of = string.match(key, '^' .. RESERVED_PREFIX .. '%a+:' .. TAG .. '(.*)$')
+    if queues == '' and ARGV[6] == '1' then
+      if not of then found[#found + 1] = key end
+    elseif of and (queues ~= '' or redis.call('EXISTS', of) == 1) then
+      found[#found + 1] = of
+    end
   end
+  if cursor == '0' or #found >= most then break end
 end
-return {step[1], found}
+if cursor == '0' and queues == '' then return {'q0', found} end
+return {cursor == '0' and '0' or queues .. cursor, found}

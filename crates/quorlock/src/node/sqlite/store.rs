@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::node::sqlite::column::{Column, hex, stored};
 use crate::node::sqlite::fault::Fault;
-use crate::node::{PAGE_MAX, Page, Search};
+use crate::node::{PAGE_MAX, PAGE_STEPS_MAX, Page, Search};
 
 /// How many records, how many hints and how many tombstones of each kind a sweep looks at.
 pub(super) const SWEEP_MAX: u32 = 1_000;
@@ -210,7 +210,7 @@ pub(super) fn search(connection: &Connection, search: &Search, now: NodeTime) ->
             WHERE key >= ?1 AND key > ?2 ORDER BY key LIMIT ?4",
     )?;
     let life_millis = stored(now.life_millis, "record", "vote_until")?;
-    let mut rows = statement.query(params![from, search.after, life_millis, PAGE_MAX as i64])?;
+    let mut rows = statement.query(params![from, search.after, life_millis, (PAGE_MAX * PAGE_STEPS_MAX) as i64])?;
     let (mut page, mut looked_at) = (Page::default(), 0);
     while let Some(row) = rows.next()? {
         let column = |index, name| Column { row, index, table: "record", name };
@@ -220,9 +220,12 @@ pub(super) fn search(connection: &Connection, search: &Search, now: NodeTime) ->
             return Ok(Page { next: None, ..page });
         }
         looked_at += 1;
-        page.next = (looked_at == PAGE_MAX).then(|| key.clone());
+        page.next = (looked_at == PAGE_MAX * PAGE_STEPS_MAX).then(|| key.clone());
         if column(1, "vote_until").flag()? == Some(true) && search.span.fits(&key) {
-            page.keys.push(key);
+            page.keys.push(key.clone());
+        }
+        if page.keys.len() == PAGE_MAX {
+            return Ok(Page { next: Some(key), ..page });
         }
     }
     Ok(page)

@@ -1,30 +1,48 @@
-//! Looking for names: one step of a scan after the other.
+//! Looking for names, page by page.
 
 use ::redis::{Cmd, Value, cmd};
 
-use super::super::scripts::Home;
+use super::super::scripts::{Home, companion};
 use super::super::{describe, malformed};
 use super::{FATAL, says, text};
-use crate::node::place::KeySpan;
-use crate::node::{PAGE_MAX, Page, Search, Trouble};
+use crate::node::place::{KeySpan, RESERVED_PREFIX};
+use crate::node::{PAGE_MAX, PAGE_STEPS_MAX, Page, Search, Trouble};
 
-/// A step of a scan as a command.
+/// A page of a search as a command.
 pub(in crate::node::redis) fn search(home: Home, search: &Search) -> Cmd {
-    let mut command = cmd("EVALSHA");
     let KeySpan { start, end, is_fixed } = &search.span;
+    let keys = format!("{}*{}", literal(start), literal(end));
+    let companions = |kind: &str| format!("{RESERVED_PREFIX}{kind}{}{keys}", home.tag_pattern());
+    let votes = if *is_fixed { keys.clone() } else { companions(companion::FENCE) };
     let after = if search.after.is_empty() { "0" } else { &search.after };
+    let mut command = cmd("EVALSHA");
     command
         .arg(&home.scripts().search.sha)
         .arg(0)
         .arg(after)
         .arg(PAGE_MAX)
-        .arg(start)
-        .arg(end)
+        .arg(PAGE_STEPS_MAX)
+        .arg(votes)
+        .arg(companions(companion::LINE))
         .arg(u8::from(*is_fixed));
     command
 }
 
-/// What the step has found, or why there was none. Keys that are not text are nobody's name.
+/// A pattern that fits this text and nothing else.
+fn literal(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            // As a class of one letter: a server of a Cluster would take a tag for the only slot that is meant.
+            '{' => pattern.push_str("[{]"),
+            '*' | '?' | '[' | ']' | '\\' => pattern.extend(['\\', letter]),
+            _ => pattern.push(letter),
+        }
+    }
+    pattern
+}
+
+/// What was found, or why there is no answer. Keys that are not text are nobody's name.
 pub(in crate::node::redis) fn page(value: &Value) -> Result<Result<Page, String>, Trouble> {
     match value {
         Value::ServerError(error) if FATAL.iter().any(|code| says(error, code)) => {
@@ -39,5 +57,15 @@ pub(in crate::node::redis) fn page(value: &Value) -> Result<Result<Page, String>
             _ => Err(malformed("a search")),
         },
         _ => Err(malformed("a search")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_literal_pattern_stands_for_its_text() {
+        assert_eq!(literal("a/{b}*[c]?\\"), "a/[{]b}\\*\\[c\\]\\?\\\\");
     }
 }
