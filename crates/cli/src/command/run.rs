@@ -20,7 +20,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use quorlock::{Client, Lease};
+use quorlock::{Client, Lease, Owner};
 use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_process};
 
 use crate::context::Context;
@@ -32,7 +32,7 @@ use crate::signals::Signals;
 use environment::Surroundings;
 use guard::{Duty, Guard, boot_time};
 use limits::{Cause, Limits, OnLost};
-use outer::Kind;
+use outer::{Kind, Outer};
 use report::Report;
 use supervise::{Run, Supervisor};
 use terminal::Terminal;
@@ -297,9 +297,8 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     // Without a /proc that shows our processes the command cannot be watched: say so before there is a lock.
     Process::find(std::process::id())?;
     let surroundings = Surroundings::new(context)?;
-    let outer = surroundings.outer();
+    let outer = Outer::inherited();
     context.name_nodes()?;
-    let recipe = way::recipe(context, args, terms.ttl, &outer)?;
     let mut signals = Signals::listen().map_err(|error| internal("no signals", error))?;
     let mut guard = Guard::post().map_err(|error| internal("cannot start a guard", error))?;
     let mut access = context.access()?;
@@ -315,7 +314,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
         signal = signals.next_fatal() => return Ok(interrupted(report, signal)),
     };
     let lease = tokio::select! {
-        lease = recipe.acquire(context.output, &client) => lease,
+        lease = acquire(context, args, terms.ttl, &outer, &client) => lease,
         signal = signals.next_fatal() => {
             // Dropping the attempt gave everything back; what is left is to deliver it.
             let _ = client.close(FLUSH).await;
@@ -324,7 +323,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
         }
     };
     report.waited_ms = millis(begun.elapsed());
-    let lease = lease?;
+    let (lease, owner) = lease?;
     let held = Instant::now();
     let hold_until = args.min_hold.map(|least| boot_time() + least);
     let duty = Duty { access, lease: lease.as_handed().reveal(), hold_until };
@@ -334,7 +333,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     if let Some(fence) = report.fence {
         context.output.detail(format!("{} is ours with fence {fence}, after {}", args.name, show(begun.elapsed())));
     }
-    let environment = surroundings.for_command(args, terms.ttl, &lease, recipe.way.owner(), &outer)?;
+    let environment = surroundings.for_command(args, terms.ttl, &lease, owner.as_ref(), &outer)?;
     let limits = Limits { on_lost: args.on_lost, grace: terms.kill_grace, max_hold: args.max_hold };
     let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, &args.command, &environment)?
         .watch(&client)
@@ -350,6 +349,33 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     release(context, lease, client).await;
     guard.dismiss();
     conclude(report, run)
+}
+
+/// Acquires the lock, or enters it again if a run around this one holds it. Also tells as whom.
+async fn acquire(
+    context: &Context,
+    args: &RunArgs,
+    ttl: Duration,
+    outer: &Outer,
+    client: &Client,
+) -> Result<(Lease, Option<Owner>), Failure> {
+    let around = outer.of(&args.name, client).await;
+    let recipe = way::recipe(context, args, ttl, around)?;
+    let lease = recipe.acquire(context.output, client).await?;
+    let owner = recipe.way.owner().cloned();
+    let Some(around) = around.filter(|around| owner.is_some() && around.owner() == owner) else {
+        return Ok((lease, owner));
+    };
+    // If that run ended before we entered, others may have entered with its owner, too.
+    if around.stands(client).await? {
+        return Ok((lease, owner));
+    }
+    if let Err(error) = lease.release().await {
+        context.output.detail(error);
+    }
+    let recipe = way::recipe(context, args, ttl, None)?;
+    let lease = recipe.acquire(context.output, client).await?;
+    Ok((lease, recipe.way.owner().cloned()))
 }
 
 /// A signal while waiting: everything is given back.

@@ -1,7 +1,12 @@
 //! Shared, in slots, and again within itself.
 
-use crate::Place;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use quorlock_testkit::eventually;
+
 use crate::common::{assert_fails, stderr, stdout};
+use crate::{Place, Running};
 
 const QUORLOCK: &str = env!("CARGO_BIN_EXE_quorlock");
 
@@ -39,7 +44,7 @@ fn so_many_run_as_there_are_slots() {
 fn a_run_within_a_run_of_the_same_name_enters_again() {
     Place::both(|place| {
         let inner = r#"echo "$QUORLOCK_FENCE"; "$Q" run a -- sh -c 'echo "$QUORLOCK_FENCE"'; "$Q" run b -- "$Q" run a --shared -- echo deep"#;
-        let after = r#"; env -u QUORLOCK_OWNER -u QUORLOCK_NAME "$Q" run a -- echo never; echo $?"#;
+        let after = r#"; env -u QUORLOCK_OUTER "$Q" run a -- echo never; echo $?"#;
         let mut run = place.run(&["a", "--", "sh", "-c", &format!("{inner}{after}")]);
         let output = run.env("Q", QUORLOCK).output().unwrap();
         let text = stdout(&output);
@@ -48,6 +53,83 @@ fn a_run_within_a_run_of_the_same_name_enters_again() {
         assert_eq!(lines[2..], ["deep", "75"], "what the inner runs gave back was theirs: {}", stderr(&output));
         assert!(place.is_free("a") && place.is_free("b"));
     });
+}
+
+#[test]
+fn a_run_within_a_run_may_spell_its_nodes_in_another_way() {
+    let place = Place::servers();
+    let other: Vec<String> = place.servers.iter().rev().map(|server| format!("redis://{}/0", server.addr())).collect();
+    let inner = [QUORLOCK, "--nodes", &other.join(","), "run", "a", "--", "echo", "in"];
+    let output = place.run(&[&["a", "--"], &inner[..]].concat()).output().unwrap();
+    assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
+}
+
+#[test]
+fn a_run_within_a_run_on_other_nodes_has_nothing_to_do_with_it() {
+    let place = Place::file();
+    let other = format!("sqlite:{}", place.user.home.path().join("other.db").display());
+    let run = ["a", "--", QUORLOCK, "--nodes", &other, "run", "a", "--slots", "2", "--", "echo", "in"];
+    let output = place.run(&run).output().unwrap();
+    assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
+}
+
+/// The variables that a run gave to its command, as a process has them that outlives both.
+fn left_over(place: &Place, flags: &[&str]) -> Vec<(String, String)> {
+    let output = place.run(&[&["a"], flags, &["--", "env"]].concat()).output().unwrap();
+    let text = stdout(&output);
+    let ours = text.lines().filter(|line| line.starts_with("QUORLOCK_")).filter_map(|line| line.split_once('='));
+    ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+#[test]
+fn a_process_that_outlives_its_run_is_not_let_in_by_its_owner() {
+    Place::both(|place| {
+        let variables = left_over(place, &[]);
+        let mut run = place.run(&["a", "--", "sh", "-c", "echo begun; exec sleep 1000"]);
+        let holder = Running::start(run.envs(variables.clone()));
+        let output = place.run(&["a", "--", "echo", "never"]).envs(variables).output().unwrap();
+        assert_fails(&output, 75, "a is held");
+        holder.signal("TERM");
+        assert_eq!(holder.code(), Some(143));
+        // Nor is it refused because of how that run held the lock.
+        let output = place.run(&["a", "--", "echo", "in"]).envs(left_over(place, &["--shared"])).output().unwrap();
+        assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
+    });
+}
+
+#[test]
+fn a_process_that_outlives_its_run_is_not_let_in_when_that_could_not_be_known_at_first() {
+    let place = Place::servers();
+    let variables = left_over(&place, &[]);
+    let alone = place.user.home.path().join("alone");
+    for server in &place.servers[..2] {
+        server.freeze();
+    }
+    let script = r#"mkdir "$ALONE" || echo two holders; read _; rmdir "$ALONE"; echo done"#;
+    let start = || {
+        let mut run = place.run(&["a", "--wait", "5m", "--", "sh", "-c", script]);
+        let mut child = run.envs(variables.clone()).env("ALONE", &alone).stdin(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut first).unwrap();
+        assert!(!first.is_empty(), "it waits for the nodes");
+        child
+    };
+    let mut runs = [start(), start()];
+    for server in &place.servers[..2] {
+        server.thaw();
+    }
+    eventually("one of them holds the lock, and the other waits for it", || {
+        let status = place.quorlock(&["status", "a", "--json"]).output().unwrap();
+        let look: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
+        alone.exists() && look["waiting"] == 1
+    });
+    for run in &mut runs {
+        run.stdin = None;
+    }
+    for run in runs {
+        let output = run.wait_with_output().unwrap();
+        assert_eq!(stdout(&output), "done\n", "{}", stderr(&output));
+    }
 }
 
 #[test]

@@ -52,11 +52,6 @@ impl Surroundings {
         })
     }
 
-    /// The runs around this one on the same nodes.
-    pub(super) fn outer(&self) -> Outer {
-        Outer::inherited(&self.nodes, &self.template)
-    }
-
     /// What the command gets.
     pub(super) fn for_command(
         &self,
@@ -67,17 +62,18 @@ impl Surroundings {
         outer: &Outer,
     ) -> Result<Environment, Failure> {
         let fence = lease.fence().map_err(|error| Failure::Internal(error.to_string()))?;
+        let handed = lease.as_handed();
         let own = [
             ("QUORLOCK_NAME", Some(args.name.clone())),
             ("QUORLOCK_KIND", Some(args.kind().text().to_owned())),
             ("QUORLOCK_FENCE", Some(fence.to_string())),
-            ("QUORLOCK_LEASE", Some(lease.as_handed().reveal())),
+            ("QUORLOCK_LEASE", Some(handed.reveal())),
             ("QUORLOCK_OWNER", owner.map(Owner::reveal)),
             ("QUORLOCK_SLOT", lease.slot().map(|slot| slot.to_string())),
             ("QUORLOCK_TTL_MS", Some(ttl.as_millis().to_string())),
             ("QUORLOCK_NODES", Some(self.nodes.clone())),
             ("QUORLOCK_KEY_TEMPLATE", Some(self.template.clone())),
-            ("QUORLOCK_OUTER", outer.to_environment()),
+            (Outer::VARIABLE, outer.with(args.kind(), &handed)),
         ];
         Ok(own.into_iter().chain(self.place.iter().cloned()).collect())
     }

@@ -1,6 +1,6 @@
-//! The runs around this one, by the environment that they gave to their commands.
+//! The runs around this one, by a variable that they gave to their commands.
 
-use quorlock::Owner;
+use quorlock::{CheckError, Client, HandedLease, Owner};
 use serde::{Deserialize, Serialize};
 
 /// How a lock is held.
@@ -12,55 +12,66 @@ pub(super) enum Kind {
     Slots,
 }
 
-/// One run around this one: what it holds, how, and as whom.
-#[derive(Clone, Serialize, Deserialize)]
+/// One run around this one: how it holds its lock, and its lease.
+#[derive(Clone)]
 pub(super) struct Around {
-    name: String,
     pub(super) kind: Kind,
-    owner: Option<String>,
+    lease: HandedLease,
 }
 
-/// All runs around this one on the same nodes, the nearest last.
+/// All runs around this one, the nearest last.
 #[derive(Clone, Default)]
 pub(super) struct Outer(Vec<Around>);
 
 impl Outer {
-    /// Reads the environment. Whatever was held on other nodes is none of this one's.
-    pub(super) fn inherited(nodes: &str, template: &str) -> Self {
-        Self::read(|key| std::env::var(key).ok(), nodes, template)
+    pub(super) const VARIABLE: &str = "QUORLOCK_OUTER";
+
+    /// Reads the environment.
+    pub(super) fn inherited() -> Self {
+        std::env::var(Self::VARIABLE).map_or_else(|_| Self::default(), |text| Self::parse(&text))
     }
 
-    fn read(var: impl Fn(&str) -> Option<String>, nodes: &str, template: &str) -> Self {
-        let is = |key: &str, value: &str| var(key).as_deref() == Some(value);
-        let is_same = is("QUORLOCK_NODES", nodes) && is("QUORLOCK_KEY_TEMPLATE", template);
-        let Some(name) = var("QUORLOCK_NAME").filter(|_| is_same) else { return Self::default() };
-        let further = var("QUORLOCK_OUTER").and_then(|text| serde_json::from_str(&text).ok());
-        let kind = match var("QUORLOCK_KIND").as_deref() {
-            Some("shared") => Kind::Shared,
-            Some("slots") => Kind::Slots,
-            _ => Kind::Exclusive,
-        };
-        let mut all: Vec<Around> = further.unwrap_or_default();
-        all.push(Around { name, kind, owner: var("QUORLOCK_OWNER") });
-        Self(all)
+    fn parse(text: &str) -> Self {
+        let all: Vec<(Kind, String)> = serde_json::from_str(text).unwrap_or_default();
+        let around = |(kind, lease): (Kind, String)| Some(Around { kind, lease: lease.parse().ok()? });
+        Self(all.into_iter().filter_map(around).collect())
     }
 
-    /// The nearest that holds this name.
-    pub(super) fn of(&self, name: &str) -> Option<&Around> {
-        self.0.iter().rev().find(|around| around.name == name)
+    /// The nearest run that holds this name on the nodes of this client.
+    ///
+    /// The environment alone proves nothing: the nodes may be others, and a process may outlive the run that started it.
+    /// A run counts if that cannot be known just now.
+    pub(super) async fn of(&self, name: &str, client: &Client) -> Option<&Around> {
+        for around in self.0.iter().rev().filter(|around| around.lease.name().as_str() == name) {
+            if around.stands(client).await.unwrap_or(true) {
+                return Some(around);
+            }
+        }
+        None
     }
 
-    /// What the command is told of the runs around its own.
-    pub(super) fn to_environment(&self) -> Option<String> {
-        // They are made of text: that cannot fail, and without it a deeper run waits for the lock like anybody else.
-        (!self.0.is_empty()).then(|| serde_json::to_string(&self.0).ok()).flatten()
+    /// The value of the variable for the command of a run within these.
+    pub(super) fn with(&self, kind: Kind, lease: &HandedLease) -> Option<String> {
+        let own = Around { kind, lease: lease.clone() };
+        let all = self.0.iter().chain([&own]).map(|around| (around.kind, around.lease.reveal()));
+        // It is made of text: that cannot fail, and without it a deeper run waits for the lock like anybody else.
+        serde_json::to_string(&all.collect::<Vec<_>>()).ok()
     }
 }
 
 impl Around {
     /// As whom it holds.
     pub(super) fn owner(&self) -> Option<Owner> {
-        self.owner.as_deref().and_then(Owner::parse)
+        self.lease.owner()
+    }
+
+    /// Whether it still holds its lock, on the nodes of this client.
+    pub(super) async fn stands(&self, client: &Client) -> Result<bool, CheckError> {
+        match client.check(&self.lease).await {
+            Ok(_) => Ok(true),
+            Err(CheckError::Lost(_) | CheckError::Config(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -78,24 +89,20 @@ impl Kind {
 mod tests {
     use super::*;
 
-    fn read(environment: &[(&str, &str)], nodes: &str) -> Outer {
-        let var = |key: &str| environment.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned());
-        Outer::read(var, nodes, "{name}")
-    }
-
-    #[test]
-    fn the_runs_around_are_known_by_their_names() {
-        let owner = Owner::new();
-        let text = owner.reveal();
-        let place = [("QUORLOCK_NODES", "n"), ("QUORLOCK_KEY_TEMPLATE", "{name}")];
-        let outermost = read(&[&place[..], &[("QUORLOCK_NAME", "a"), ("QUORLOCK_OWNER", &text)]].concat(), "n");
-        let chain = outermost.to_environment().unwrap();
-        let inner = [("QUORLOCK_NAME", "b"), ("QUORLOCK_KIND", "slots"), ("QUORLOCK_OUTER", &*chain)];
-        let both = [&place[..], &inner].concat();
-        let outer = read(&both, "n");
-        assert!(outer.of("a").unwrap().owner() == Some(owner));
-        assert_eq!(outer.of("b").unwrap().kind, Kind::Slots);
-        assert!(outer.of("c").is_none());
-        assert!(read(&both, "others").of("a").is_none(), "on other nodes");
+    #[tokio::test]
+    async fn the_nearest_run_that_stands_counts() {
+        let client = Client::memory().await;
+        let (shared, alone) = (client.rw("a").read().await.unwrap(), client.reentrant("b").acquire().await.unwrap());
+        let text = Outer::default().with(Kind::Shared, &shared.as_handed()).unwrap();
+        let text = Outer::parse(&text).with(Kind::Exclusive, &alone.as_handed()).unwrap();
+        let outer = Outer::parse(&text);
+        assert_eq!(outer.of("a", &client).await.unwrap().kind, Kind::Shared);
+        let around = outer.of("b", &client).await.unwrap();
+        assert!(around.owner().is_some() && around.owner() == alone.as_handed().owner());
+        assert!(outer.of("c", &client).await.is_none());
+        assert!(outer.of("a", &Client::memory().await).await.is_none(), "on other nodes");
+        alone.release().await.unwrap();
+        assert!(outer.of("b", &client).await.is_none(), "it is over");
+        assert!(Outer::parse("[[\"shared\",\"q1.cut\"]]").0.is_empty() && Outer::parse("{").0.is_empty());
     }
 }

@@ -1,11 +1,11 @@
-//! How a run holds its lock, by its flags and by what the runs around it hold.
+//! How a run holds its lock, by its flags and by the run around it that holds the same lock.
 
 use std::path::Path;
 use std::time::Duration;
 
 use quorlock::{Owner, Renewals};
 
-use super::outer::{Around, Kind, Outer};
+use super::outer::{Around, Kind};
 use super::{IfHeld, RunArgs};
 use crate::context::Context;
 use crate::exit::Failure;
@@ -19,9 +19,8 @@ pub(super) fn recipe<'a>(
     context: &Context,
     args: &'a RunArgs,
     ttl: Duration,
-    outer: &Outer,
+    around: Option<&Around>,
 ) -> Result<Recipe<'a>, Failure> {
-    let around = outer.of(&args.name);
     let mut wait = args.wait.patience(args.if_held.map(|if_held| if_held == IfHeld::Wait));
     let owner = || around.and_then(Around::owner).unwrap_or_else(Owner::new);
     let way = match (args.kind(), around.map(|around| around.kind)) {
