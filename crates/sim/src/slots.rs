@@ -7,7 +7,7 @@
 //! one of the orders in which they come first is tried. In every state that is reached, and at every win, there are at
 //! most k holders, in different slots, and no fence is given twice.
 //!
-//! Longer runs, with settling, dying and losing, are drawn at random in `tests/waiting/served.rs`, with the same checks.
+//! Longer runs, with settling, dying and losing, are drawn at random in `tests/suite/waiting/served.rs`, with the same checks.
 
 use std::collections::HashSet;
 use std::hash::BuildHasher as _;

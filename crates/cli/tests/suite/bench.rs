@@ -1,0 +1,201 @@
+//! `quorlock bench`, as its users run it: short, and without a word on how fast it was.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use crate::common::pty::Pty;
+use crate::common::{User, assert_fails, cluster, is_alive, signal, stderr, stdout};
+use quorlock_testkit::{RedisServer, eventually};
+use serde_json::Value;
+
+const SHORT: [&str; 5] = ["bench", "--seconds", "1", "--callers", "1,3"];
+
+fn short<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    SHORT.into_iter().chain(more.iter().copied()).collect()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// One object with everything in it that was measured.
+fn assert_measured(report: &Value, nodes: usize) {
+    assert_eq!((&report["v"], &report["seconds"]), (&1.into(), &1.into()), "{report}");
+    assert_eq!(report["nodes"].as_array().unwrap().len(), nodes, "{report}");
+    let cases = report["cases"].as_array().unwrap();
+    assert_eq!(cases.iter().map(|case| case["callers"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 3]);
+    for case in cases {
+        for number in ["/cycles", "/cycles_per_second", "/cycle/p50_us", "/cycle/p99_us", "/acquire/p50_us", "/leases"]
+        {
+            assert!(case.pointer(number).unwrap().as_f64().unwrap() > 0.0, "{number} of {case}");
+        }
+        assert!(case["second_rounds"].as_u64() <= case["leases"].as_u64(), "{case}");
+        assert_eq!(case["failures"], 0, "{case}");
+    }
+}
+
+/// The servers that a run has started, by the folder that they keep their files in.
+struct Started {
+    folder: PathBuf,
+    child: Child,
+}
+
+impl Started {
+    fn spawn(user: &User, arguments: &[&str]) -> Self {
+        let mut command = user.quorlock(arguments);
+        let child = command.env("TMPDIR", user.home.path()).spawn().unwrap();
+        Self { folder: user.home.path().to_owned(), child }
+    }
+
+    fn running(&self) -> usize {
+        servers_below(&self.folder).len()
+    }
+}
+
+/// The process ids of redis-servers whose settings are below this folder.
+fn servers_below(folder: &Path) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let is_ours = |pid: &String| {
+        let folder_of = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.starts_with("redis-server") && folder_of.starts_with(folder)
+    };
+    processes.filter(|pid| pid.parse::<u32>().is_ok()).filter(is_ours).filter(|pid| is_alive(pid)).collect()
+}
+
+#[test]
+fn local_servers_are_measured_and_gone_afterwards() {
+    let user = User::new();
+    let started = Started::spawn(&user, &short(&["--local", "3", "--json"]));
+    eventually("three servers", || started.running() == 3);
+    let (folder, output) = (started.folder, started.child.wait_with_output().unwrap());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&stdout(&output));
+    assert_measured(&report, 3);
+    assert!(report["handoff"]["handoffs"].as_u64() > Some(0), "{report}");
+    assert!(report["handoff"]["p99_us"].as_f64() > Some(0.0), "{report}");
+    assert_eq!(servers_below(&folder), Vec::<String>::new());
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "its folder is gone");
+}
+
+#[test]
+fn a_signal_ends_the_servers_too() {
+    for (name, code) in [("INT", 130), ("TERM", 143)] {
+        let user = User::new();
+        let mut started = Started::spawn(&user, &["bench", "--local", "3", "--seconds", "600"]);
+        eventually("three servers", || started.running() == 3);
+        signal(started.child.id(), name);
+        assert_eq!(started.child.wait().unwrap().code(), Some(code));
+        assert_eq!(started.running(), 0);
+        assert_eq!(std::fs::read_dir(&started.folder).unwrap().count(), 0, "its folder is gone");
+    }
+}
+
+#[test]
+fn whoever_kills_it_leaves_no_servers() {
+    let user = User::new();
+    let mut started = Started::spawn(&user, &["bench", "--local", "3", "--seconds", "600"]);
+    eventually("three servers", || started.running() == 3);
+    signal(started.child.id(), "KILL");
+    started.child.wait().unwrap();
+    eventually("the servers are gone", || started.running() == 0);
+}
+
+#[test]
+fn without_redis_server_it_says_what_to_do() {
+    let user = User::new();
+    let output = user.quorlock(&short(&["--local", "3"])).env("PATH", user.home.path()).output().unwrap();
+    assert_fails(&output, 78, "--local needs redis-server, which is not installed");
+    assert!(stderr(&output).contains("apt install redis-server"));
+}
+
+#[test]
+fn the_file_of_this_machine_is_measured_when_no_nodes_are_named() {
+    let user = User::new();
+    let output = user.run(&short(&["--json"]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&stdout(&output));
+    assert_measured(&report, 1);
+    assert!(report["nodes"][0].as_str().unwrap().starts_with("sqlite:"), "{report}");
+}
+
+#[test]
+fn named_nodes_are_measured_and_nothing_stays_locked() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let output = user.run(&short(&["--nodes", &nodes]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("this puts load on redis://"), "{}", stderr(&output));
+    let text = stdout(&output);
+    let rows: Vec<&str> = text.lines().collect();
+    assert!(rows[0].starts_with("CALLERS  CYCLES/S"), "{text}");
+    assert!(rows[1].starts_with("1 ") && rows[2].starts_with("3 "), "{text}");
+    assert!(text.contains("\nhandoff: p50 "), "{text}");
+    assert_eq!(locks(&servers), Vec::<String>::new());
+}
+
+#[test]
+fn an_interrupt_leaves_nothing_locked_on_named_nodes() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let arguments = ["bench", "--nodes", &nodes, "--seconds", "600", "--callers", "8"];
+    let mut child = user.quorlock(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    eventually("it locks something", || locks(&servers).iter().any(|key| key.starts_with("quorlock:quorlock-bench/")));
+    signal(child.id(), "INT");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(locks(&servers), Vec::<String>::new());
+}
+
+/// The keys of locks that stand on the servers.
+fn locks(servers: &[RedisServer]) -> Vec<String> {
+    let keys = servers.iter().flat_map(|server| server.keys("*"));
+    keys.filter(|key| !key.starts_with("quorlock~")).collect()
+}
+
+#[test]
+fn plain_locks_have_no_handoff() {
+    let user = User::new();
+    let report = json(&stdout(&user.run(&short(&["--json", "--plain", "--local", "1"]))));
+    assert_measured(&report, 1);
+    assert_eq!((&report["plain"], &report["handoff"]), (&true.into(), &Value::Null));
+}
+
+#[test]
+fn nodes_that_cannot_vote_are_told_at_once() {
+    let output = User::new().run(&short(&["--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3"]));
+    assert_fails(&output, 69, "no quorum");
+}
+
+#[test]
+fn on_a_terminal_it_asks_before_others_have_to_bear_it_and_shows_how_far_it_is() {
+    let user = User::new();
+    let foreign = short(&["--nodes", "redis://192.0.2.1,redis://192.0.2.2,redis://192.0.2.3"]);
+    let mut pty = Pty::spawn(&user.quorlock(&foreign));
+    pty.shows("Go on? [y/N]");
+    pty.type_keys(b"n\n");
+    assert_eq!(pty.wait().code(), Some(64));
+    pty.shows("--yes measures without asking");
+
+    let mut pty = Pty::spawn(&user.quorlock(&short(&[])));
+    pty.shows("█");
+    pty.shows("3 callers");
+    assert!(pty.wait().success());
+    pty.shows("handoff: p50");
+    assert!(!pty.text().contains('█'), "the bar is gone: {}", pty.text());
+}
+
+#[test]
+fn numbers_that_cannot_be_are_refused() {
+    let user = User::new();
+    for (wrong, names) in [
+        (["--callers", "0"], "--callers"),
+        (["--callers", "1,x"], "--callers"),
+        (["--seconds", "0"], "--seconds"),
+        (["--local", "0"], "--local"),
+    ] {
+        assert_fails(&user.run(&["bench", wrong[0], wrong[1]]), 64, names);
+    }
+    assert_fails(&user.run(&["bench", "--local", "2"]), 78, "two nodes tolerate no failure");
+}

@@ -1,0 +1,210 @@
+//! `quorlock break` as operators meet it: the real binary, a real file, real servers.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Output};
+
+use crate::common::place::Place;
+use crate::common::pty::Pty;
+use crate::common::{assert_fails, is_alive, stderr, stdout};
+use serde_json::Value;
+
+impl Place {
+    /// Breaks, for the usual reason.
+    fn breaks(&self, arguments: &[&str]) -> Output {
+        self.quorlock(&[&["break", "a", "--reason", "a test"], arguments].concat()).output().unwrap()
+    }
+
+    /// A run that does not end by itself.
+    fn hold_for_good(&self, ttl: &str) -> Held {
+        let script = "echo $QUORLOCK_FENCE $$; exec sleep 1000";
+        let flags = ["run", "a", "--ttl", ttl, "--kill-grace", "200ms", "--label", "the nightly", "--"];
+        let mut child = self.quorlock(&[&flags[..], &["sh", "-c", script]].concat()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let (fence, pid) = line.trim_end().split_once(' ').unwrap();
+        Held { child, fence: fence.into(), pid: pid.into() }
+    }
+}
+
+/// Whether nobody is in the way now.
+fn is_free(place: &Place) -> bool {
+    let tried = place.quorlock(&["run", "a", "-n", "--", "true"]).output().unwrap();
+    let code = tried.status.code();
+    assert!([Some(0), Some(75)].contains(&code), "{}", stderr(&tried));
+    code == Some(0)
+}
+
+/// A run that holds the lock.
+struct Held {
+    child: Child,
+    fence: String,
+    pid: String,
+}
+
+impl Held {
+    /// How it ended, and what it said.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_run_whose_lock_is_broken_is_over_before_anybody_else_gets_in() {
+    Place::both(|place| {
+        let held = place.hold_for_good("6s");
+        let pid = held.pid.clone();
+        let broken = place.breaks(&["--fence", &held.fence]);
+        assert!(broken.status.success(), "{}", stderr(&broken));
+        assert!(stdout(&broken).starts_with("a is broken on"), "{}", stdout(&broken));
+        // Who broke it is gone by now, and that frees nothing.
+        assert!(!is_free(place), "it drains first");
+        let is_dead = format!("! kill -0 {pid}");
+        for server in &place.servers {
+            let history = server.cli(&["XREVRANGE", "quorlock~history", "+", "-"]);
+            assert!(history.contains("a test") && history.contains("broken"), "{history}");
+        }
+        let next = place.quorlock(&["run", "a", "--wait", "5m", "--", "sh", "-c", &is_dead]).output().unwrap();
+        assert_eq!(next.status.code(), Some(0), "{}", stderr(&next));
+        let (code, said) = held.end();
+        assert_eq!(code, Some(79), "{said}");
+        assert!(said.contains("it was broken"), "{said}");
+    });
+}
+
+/// The lease of this run lasts longer than the test: its end is news.
+#[test]
+fn a_run_learns_at_once_that_its_lock_is_broken() {
+    Place::both(|place| {
+        let held = place.hold_for_good("60s");
+        assert!(place.breaks(&["--fence", &held.fence, "--now", "--yes"]).status.success());
+        let pid = held.pid.clone();
+        assert_eq!(held.end().0, Some(79));
+        assert!(!is_alive(&pid));
+        assert!(is_free(place), "at once");
+    });
+}
+
+#[test]
+fn another_fence_breaks_nothing_and_says_what_stands() {
+    Place::both(|place| {
+        let held = place.hold_for_good("60s");
+        for how in [&["--fence", "1"][..], &["--fence", "1", "--now", "--yes"]] {
+            let refused = place.breaks(how);
+            assert_fails(&refused, 75, &format!("another fence {} now", held.fence));
+            assert!(stderr(&refused).contains("the nightly"), "{}", stderr(&refused));
+        }
+        assert!(is_alive(&held.pid));
+        assert!(!is_free(place));
+    });
+}
+
+#[test]
+fn what_nobody_holds_is_not_broken() {
+    Place::both(|place| assert_fails(&place.breaks(&["--fence", "1"]), 75, "nobody holds \"a\""));
+}
+
+#[test]
+fn freeing_at_once_needs_a_word_where_nobody_can_be_asked() {
+    let place = Place::file();
+    let held = place.hold_for_good("60s");
+    assert_fails(&place.breaks(&["--fence", &held.fence, "--now"]), 64, "--yes");
+    assert!(is_alive(&held.pid));
+}
+
+#[test]
+fn freeing_at_once_asks_for_the_name() {
+    let place = Place::file();
+    let held = place.hold_for_good("60s");
+    let command = place.quorlock(&["break", "a", "--fence", &held.fence, "--reason", "a test", "--now"]);
+    for (typed, code) in [("b\n", 64), ("\n", 64), ("a\n", 0)] {
+        let mut terminal = Pty::spawn(&command);
+        terminal.shows("Type its name to go on:");
+        assert!(is_alive(&held.pid), "nothing happens before that");
+        terminal.type_keys(typed.as_bytes());
+        assert_eq!(terminal.wait().code(), Some(code), "{typed:?}: {}", terminal.text());
+    }
+    assert_eq!(held.end().0, Some(79));
+}
+
+#[test]
+fn what_was_broken_can_be_told_to_programs() {
+    Place::both(|place| {
+        let held = place.hold_for_good("60s");
+        let broken = place.breaks(&["--fence", &held.fence, "--json"]);
+        let told: Value = serde_json::from_str(&stdout(&broken)).unwrap();
+        assert_eq!((&told["v"], &told["name"], &told["mode"]), (&1.into(), &"a".into(), &"drain".into()));
+        assert_eq!(told["fence"].to_string(), held.fence);
+        assert_eq!(told["reason"], "a test");
+        assert!((1..=60_000).contains(&told["drains_ms"].as_u64().unwrap()), "{told}");
+    });
+}
+
+#[test]
+fn who_broke_it_and_why_is_remembered() {
+    Place::both(|place| {
+        let asked = |arguments: &[&str]| stdout(&place.quorlock(arguments).output().unwrap());
+        assert_eq!(asked(&["history"]).lines().count(), 1, "the heading alone");
+        let held = place.hold_for_good("60s");
+        assert!(place.breaks(&["--fence", &held.fence]).status.success());
+        let told: Value = serde_json::from_str(&asked(&["history", "a", "--json"])).unwrap();
+        let event = &told["events"][0];
+        assert_eq!((&event["name"], &event["what"], &event["mode"]), (&"a".into(), &"broken".into(), &"drain".into()));
+        assert_eq!((event["fence"].to_string(), &event["reason"]), (held.fence.clone(), &"a test".into()));
+        assert!(event["by"]["pid"].is_u64(), "{event}");
+        let table = asked(&["history"]);
+        assert!(table.contains(&held.fence) && table.contains("a test"), "{table}");
+        assert_eq!(asked(&["history", "another"]).lines().count(), 1, "not of this name");
+    });
+}
+
+#[test]
+fn a_plain_lock_is_named_by_its_digest() {
+    let place = Place::servers();
+    for server in &place.servers {
+        server.command(&["SET", "quorlock:a", "a stranger's", "NX", "PX", "100000"]);
+    }
+    assert_fails(&place.breaks(&["--fence", "1"]), 75, "another digest 765842bf8d727e5f now");
+    assert!(place.breaks(&["--digest", "765842bf8d727e5f"]).status.success());
+    assert!(!is_free(&place));
+    assert!(place.breaks(&["--digest", "765842bf8d727e5f", "--now", "--yes"]).status.success());
+    assert!(is_free(&place));
+}
+
+#[test]
+fn without_a_quorum_every_node_is_named() {
+    let place = Place::servers();
+    let held = place.hold_for_good("60s");
+    place.servers[0].kill();
+    place.servers[1].kill();
+    let refused = place.breaks(&["--fence", &held.fence]);
+    assert_fails(&refused, 69, "no quorum for breaking a: 0 of 3 granted");
+    for server in &place.servers[..2] {
+        assert!(stderr(&refused).contains(&server.url()), "{}", stderr(&refused));
+    }
+}
+
+#[test]
+fn what_is_missing_or_wrong_is_said() {
+    let place = Place::file();
+    for (arguments, says) in [
+        (&["break", "a", "--reason", "x"][..], "--fence"),
+        (&["break", "a", "--fence", "1"], "--reason"),
+        (&["break", "a", "--fence", "1", "--reason", " "], "it must say something"),
+        (&["break", "a", "--fence", "one", "--reason", "x"], "invalid"),
+        (&["break", "a", "--digest", "12", "--reason", "x"], "16 hexadecimal digits"),
+        (&["break", "a", "--digest", "0123456789abcdef", "--fence", "1", "--reason", "x"], "cannot be used with"),
+        (&["break", "", "--fence", "1", "--reason", "x"], "must not be empty"),
+    ] {
+        assert_fails(&place.quorlock(arguments).output().unwrap(), 64, says);
+    }
+}

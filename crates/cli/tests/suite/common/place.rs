@@ -1,0 +1,50 @@
+//! Where the locks of a test live.
+
+use std::process::Command;
+
+use quorlock_testkit::RedisServer;
+
+use super::{User, cluster};
+
+/// A user with a file, or with servers, which live as long as it does.
+pub(crate) struct Place {
+    pub(crate) user: User,
+    pub(crate) flags: Vec<String>,
+    pub(crate) servers: Vec<RedisServer>,
+}
+
+impl Place {
+    pub(crate) fn file() -> Self {
+        Self { user: User::new(), flags: Vec::new(), servers: Vec::new() }
+    }
+
+    /// Three servers.
+    pub(crate) fn servers() -> Self {
+        Self::of(3)
+    }
+
+    /// So many servers.
+    pub(crate) fn of(size: usize) -> Self {
+        let user = User::new();
+        let (servers, nodes) = cluster(&user, size);
+        Self { user, flags: vec!["--nodes".into(), nodes], servers }
+    }
+
+    /// What is true of a file and of three servers.
+    pub(crate) fn both(claim: impl Fn(&Self)) {
+        claim(&Self::file());
+        claim(&Self::servers());
+    }
+
+    /// `quorlock` with these arguments.
+    pub(crate) fn quorlock(&self, arguments: &[&str]) -> Command {
+        let mut command = self.user.quorlock(&[]);
+        command.args(&self.flags).args(arguments);
+        command
+    }
+
+    /// Whether a run gets the lock without waiting.
+    pub(crate) fn is_free(&self, name: &str) -> bool {
+        self.quorlock(&["run", name, "-n", "--", "true"]).output().unwrap().status.success()
+    }
+}

@@ -1,0 +1,97 @@
+//! `quorlock demo`, seen as its users see it.
+
+use std::process::Output;
+
+use crate::common::pty::Pty;
+use crate::common::{User, assert_fails, stdout};
+use serde_json::Value;
+
+fn demo(arguments: &[&str]) -> Output {
+    User::new().run(&[&["demo"], arguments].concat())
+}
+
+fn on_a_terminal(arguments: &[&str]) -> Pty {
+    Pty::spawn(&User::new().quorlock(&[&["demo"], arguments].concat()))
+}
+
+#[test]
+fn without_a_terminal_it_prints_lines_and_ends_with_the_verdict() {
+    let output = demo(&["--seconds", "5", "--seed", "7"]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+    for line in ["crashed", "is back, empty: in quarantine", "has deploy with fence", "gives report back"] {
+        assert!(text.contains(line), "no {line:?} in {text}");
+    }
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("✓ ") && last.contains(" 0 overlaps, fences increasing"), "{last}");
+}
+
+#[test]
+fn json_is_one_object_and_the_seed_decides_the_plan() {
+    let read = |seed: &str| {
+        let output = demo(&["--seconds", "3", "--seed", seed, "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_str::<Value>(&stdout(&output)).unwrap()
+    };
+    let (first, again, other) = (read("7"), read("7"), read("8"));
+    assert_eq!((&first["v"], &first["seed"], &first["seconds"]), (&1.into(), &7.into(), &3.into()));
+    assert_eq!((&first["nodes"], &first["workers"]), (&5.into(), &12.into()));
+    assert_eq!((&first["overlaps"], &first["fences_increasing"]), (&0.into(), &true.into()));
+    assert!(first["grants"].as_u64() > Some(0), "{first}");
+    let grants = first["names"].as_array().unwrap().iter().map(|name| name["grants"].as_u64().unwrap());
+    assert_eq!((grants.len(), grants.sum::<u64>()), (3, first["grants"].as_u64().unwrap()));
+    assert_eq!(first["violations"], Value::Array(vec![]));
+    assert_eq!(first["plan"][0]["act"], "crash");
+    assert_eq!(first["plan"], again["plan"]);
+    assert_ne!(first["plan"], other["plan"]);
+}
+
+#[test]
+fn a_length_that_cannot_be_is_refused() {
+    assert_fails(&demo(&["--seconds", "0"]), 64, "--seconds");
+}
+
+#[test]
+fn on_a_terminal_it_shows_holders_waiters_a_quarantine_and_the_verdict() {
+    let mut pty = on_a_terminal(&["--seconds", "8", "--seed", "7"]);
+    pty.shows_that("a holder and those who wait", |text| {
+        let row = text.lines().find(|line| line.starts_with("│ deploy"));
+        let words: Vec<&str> = row.unwrap_or_default().split_whitespace().collect();
+        // The frame, the name, the holder, a fence, how many leases, the bar, and somebody in line.
+        matches!(&words[..], [_, _, holder, fence, _, _, waiter, ..]
+            if holder.starts_with('w') && fence.parse::<u64>().is_ok() && waiter.starts_with('w'))
+    });
+    pty.shows("│ node 2   down");
+    pty.shows("node 2 crashed");
+    pty.shows("│ node 2   quarantine");
+    pty.shows("│ node 3   frozen");
+    let text = pty.text();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let boxes: Vec<&str> = text.lines().filter(|line| line.starts_with('│')).collect();
+    assert!(boxes.len() > 10 && boxes.iter().all(|line| line.ends_with('│')), "{text}");
+    assert!(pty.wait().success());
+    pty.shows(" 0 overlaps, fences increasing");
+    assert!(pty.is_in_order(), "{}", pty.text());
+}
+
+#[test]
+fn who_has_seen_enough_types_q_and_gets_the_verdict() {
+    let mut pty = on_a_terminal(&["--seconds", "600"]);
+    pty.shows("in line");
+    pty.type_keys(b"xq");
+    assert!(pty.wait().success());
+    pty.shows(" 0 overlaps, fences increasing");
+    assert!(pty.is_in_order(), "{}", pty.text());
+}
+
+#[test]
+fn an_interrupt_gives_the_terminal_back() {
+    let mut pty = on_a_terminal(&["--seconds", "600"]);
+    pty.shows("in line");
+    assert!(!pty.is_in_order());
+    pty.type_keys(b"\x03");
+    assert_eq!(pty.wait().code(), Some(130));
+    pty.shows(" 0 overlaps, fences increasing");
+    assert!(pty.is_in_order(), "{}", pty.text());
+}

@@ -1,0 +1,372 @@
+//! `quorlock doctor`: every mistake is made on real servers, and found.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+
+use crate::common::{User, cluster, stderr, stdout};
+use quorlock_testkit::{Aof, Clock, RedisServer, eventually};
+use serde_json::Value;
+
+/// What the doctor says, for programs.
+struct Report {
+    code: i32,
+    json: Value,
+}
+
+impl Report {
+    fn of(user: &User, nodes: &str) -> Self {
+        Self::with(user, &["--nodes", nodes])
+    }
+
+    fn with(user: &User, flags: &[&str]) -> Self {
+        let output = user.run(&[&["doctor", "--json"], flags].concat());
+        let json: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}{}", stdout(&output), stderr(&output)));
+        assert_eq!(json["v"], 1);
+        Self { code: output.status.code().unwrap(), json }
+    }
+
+    fn findings(&self) -> Vec<String> {
+        let nodes = self.json["nodes"].as_array().unwrap().iter();
+        let lists = nodes.map(|node| &node["findings"]).chain([&self.json["findings"]]);
+        let line = |found: &Value| {
+            let part = |name: &str| found[name].as_str().unwrap_or_default().to_owned();
+            format!("{} {}: {} -> {}", part("severity"), part("topic"), part("text"), part("advice"))
+        };
+        lists.flat_map(|list| list.as_array().unwrap().iter().map(line)).collect()
+    }
+
+    /// Whether something was found that begins like this and says all of that.
+    #[track_caller]
+    fn finds(&self, code: i32, kind: &str, says: &[&str]) {
+        let found = self.findings();
+        let fits = |line: &&String| line.starts_with(kind) && says.iter().all(|words| line.contains(words));
+        assert!(found.iter().any(|line| fits(&line)), "no {kind:?} that says {says:?} in {found:#?}");
+        assert_eq!(self.code, code, "{found:#?}");
+    }
+
+    fn node(&self, node: usize) -> &Value {
+        &self.json["nodes"][node]
+    }
+}
+
+fn urls(servers: &[RedisServer]) -> String {
+    servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn nothing_is_wrong_with_a_healthy_cluster() {
+    let user = User::new();
+    let (_servers, nodes) = cluster(&user, 3);
+    let report = Report::of(&user, &nodes);
+    let worse: Vec<String> =
+        report.findings().into_iter().filter(|line| !line.starts_with("ok") && !line.starts_with("note")).collect();
+    assert_eq!(worse, Vec::<String>::new());
+    report.finds(0, "ok quorum", &["3 of 3 nodes can vote, and 2 decide: 1 may fail"]);
+    report.finds(0, "ok access", &["everything that locks need"]);
+    report.finds(0, "note persistence", &["appendonly no", "quarantined for 66s"]);
+    for (node, url) in nodes.split(',').enumerate() {
+        let node = report.node(node);
+        assert_eq!((&node["state"], &node["node"]), (&Value::from("voting"), &Value::from(url)));
+        assert!(node["round_trip_ms"].as_f64().unwrap() > 0.0 && node["skew_ms"].is_number(), "{node}");
+        assert!(node["clock_rate_ppm"].is_number() && node["server"].as_str().unwrap().contains(' '), "{node}");
+    }
+    let plain = user.run(&["doctor", "--nodes", &nodes]);
+    assert_eq!(plain.status.code(), Some(0));
+    let text = stdout(&plain);
+    assert!(text.starts_with("redis://127.0.0.1:") && text.ends_with("nothing is wrong\n"), "{text}");
+    assert_eq!(stdout(&user.run(&["doctor", "-q", "--nodes", &nodes])).lines().filter(|l| l.contains("ok")).count(), 0);
+}
+
+#[test]
+fn a_look_changes_nothing() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let report = Report::of(&user, &urls(&servers));
+    report.finds(0, "note life", &["the nodes are new", "66s later", "quorlock nodes init --yes"]);
+    for server in &servers {
+        assert_eq!(server.keys("*"), Vec::<String>::new());
+    }
+    let _ = Report::with(&user, &[]);
+    assert!(std::fs::read_dir(user.home.path()).unwrap().next().is_none(), "no file was made");
+}
+
+#[test]
+fn unreachable_nodes_are_found() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    servers[2].kill();
+    let report = Report::of(&user, &nodes);
+    report.finds(69, "wrong reach", &["it cannot be reached", "refused", "start it"]);
+    report.finds(69, "warning quorum", &["2 of 3 nodes can vote", "no more may fail"]);
+    assert_eq!(report.node(2)["state"], "unreachable");
+    servers[1].kill();
+    Report::of(&user, &nodes).finds(69, "wrong quorum", &["1 of 3 nodes can vote", "nobody gets a lock"]);
+}
+
+#[test]
+fn a_policy_that_forgets_locks_is_found() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    servers[1].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    Report::of(&user, &nodes).finds(78, "wrong memory", &["allkeys-lru", "CONFIG SET maxmemory-policy noeviction"]);
+}
+
+#[test]
+fn a_server_whose_memory_is_full_is_found() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    servers[0].command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let report = Report::of(&user, &nodes);
+    report.finds(78, "wrong memory", &["its memory is full"]);
+    report.finds(78, "warning memory", &["it uses", "raise maxmemory"]);
+}
+
+#[test]
+fn a_replica_is_found_and_whose_it_is() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let port = servers[0].port().to_string();
+    servers[2].command(&["REPLICAOF", "127.0.0.1", &port]);
+    eventually("the replica to be in step", || {
+        let info = servers[2].command(&["INFO", "replication"]);
+        info.as_str().is_some_and(|text| text.contains("master_link_status:up"))
+    });
+    let report = Report::of(&user, &nodes);
+    report.finds(78, "wrong server", &[&format!("it is a replica of 127.0.0.1:{port}"), "REPLICAOF NO ONE"]);
+    report.finds(78, "wrong server", &["shares its replication id with", &servers[0].url()]);
+    report.finds(78, "note server", &["it has 1 replica"]);
+}
+
+#[test]
+fn one_server_under_two_addresses_is_found() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let (first, again) = (servers[0].url(), servers[0].url().replace("127.0.0.1", "localhost"));
+    let twice = nodes.replace(&servers[2].url(), &again);
+    Report::of(&user, &twice).finds(78, "wrong server", &["the same server as", &first, "name every server once"]);
+}
+
+#[test]
+fn a_wrong_password_is_found_and_not_told() {
+    let user = User::new();
+    let servers = RedisServer::builder().password("correct-horse").start_many(3);
+    let wrong = urls(&servers).replace("correct-horse", "battery-staple");
+    Report::of(&user, &wrong).finds(77, "wrong access", &["WRONGPASS"]);
+    Report::of(&user, &urls(&servers).replace(":correct-horse@", "")).finds(77, "wrong access", &["NOAUTH"]);
+    for flag in ["--json", "-v"] {
+        let output = user.run(&["doctor", flag, "--nodes", &wrong]);
+        assert!(!format!("{}{}", stdout(&output), stderr(&output)).contains("battery-staple"));
+    }
+}
+
+/// The user that the documentation tells operators to make.
+fn documented_acl() -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().find(|line| line.starts_with("ACL SETUSER quorlock ")).expect("the docs have an ACL line");
+    line.split(' ').map(str::to_owned).collect()
+}
+
+fn as_user(server: &RedisServer) -> String {
+    server.url().replace("redis://", "redis://quorlock:PASSWORD@")
+}
+
+/// Servers with the documented user, and its URLs; some rules of it are changed.
+fn with_user(servers: &[RedisServer], but: &[&str]) -> String {
+    for server in servers {
+        let words = documented_acl();
+        let words: Vec<&str> = words.iter().map(String::as_str).chain(but.iter().copied()).collect();
+        assert_eq!(server.command(&words).as_str(), Some("OK"), "{words:?}");
+    }
+    servers.iter().map(as_user).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn the_documented_user_may_do_everything() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let nodes = with_user(&servers, &[]);
+    let init = user.run(&["nodes", "init", "--yes", "--nodes", &nodes]);
+    assert!(init.status.success(), "{}", stderr(&init));
+    let report = Report::of(&user, &nodes);
+    report.finds(0, "ok access", &["everything that locks need"]);
+    assert_eq!(report.json["worst"], "note", "{:#?}", report.findings());
+    let run = user.run(&["run", "job", "--nodes", &nodes, "--", "true"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+}
+
+#[test]
+fn what_a_user_may_not_do_is_found() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let of = |but: &[&str]| Report::of(&user, &with_user(&servers, but));
+    of(&["-evalsha"]).finds(77, "wrong access", &["run evalsha", "+evalsha"]);
+    of(&["-script"]).finds(77, "wrong access", &["run script load", "+script|load"]);
+    of(&["-info"]).finds(77, "wrong access", &["run info"]);
+    of(&["-hset", "-hdel"]).finds(77, "wrong access", &["run hdel, hset", "+hdel +hset"]);
+    of(&["-client|tracking"]).finds(0, "warning access", &["track its memory", "+client|tracking"]);
+    of(&["-scan"]).finds(0, "warning access", &["no listings", "+scan"]);
+    of(&["resetkeys", "~quorlock~*"]).finds(77, "wrong access", &["touch keys of locks", "~quorlock:*"]);
+    of(&["resetkeys", "~quorlock:*"]).finds(77, "wrong access", &["the node's own keys quorlock~epoch"]);
+    of(&["-type"]).finds(0, "note access", &["types of keys", "+type"]);
+    of(&["-pubsub"]).finds(0, "warning access", &["who listens", "+pubsub|numsub"]);
+    of(&["resetchannels"]).finds(0, "warning access", &["hints", "&quorlock~*"]);
+    of(&["-config"]).finds(0, "note access", &["does not show its settings", "+config|get"]);
+}
+
+#[test]
+fn other_constants_are_found() {
+    let user = User::new();
+    let (_servers, nodes) = cluster(&user, 3);
+    let report = Report::with(&user, &["--nodes", &nodes, "--max-ttl", "2m"]);
+    report.finds(78, "wrong constants", &["max_ttl 60s there, 120s here", "nodes reconfigure"]);
+    let (others, _) = cluster(&user, 3);
+    let mixed = format!("{},{}", nodes.rsplit_once(',').unwrap().0, others[0].url());
+    Report::of(&user, &mixed).finds(78, "wrong constants", &["another cluster"]);
+}
+
+#[test]
+fn a_node_that_restarted_is_found_before_and_while_it_is_quarantined() {
+    let user = User::new();
+    let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
+    let nodes = urls(&servers);
+    assert!(user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success());
+    Report::of(&user, &nodes).finds(0, "ok persistence", &["appendfsync always", "quarantined after it all the same"]);
+    servers[1].restart();
+    let report = Report::of(&user, &nodes);
+    report.finds(0, "warning life", &["lost its memory", "quarantined for 66s", "nodes wait"]);
+    assert_eq!(report.node(1)["state"], "restarted");
+    // Whoever uses the cluster meets it.
+    eventually("the node to be met", || {
+        user.run(&["run", "job", "--nodes", &nodes, "--", "true"]);
+        Report::of(&user, &nodes).node(1)["state"] == "quarantined"
+    });
+    let report = Report::of(&user, &nodes);
+    report.finds(0, "warning life", &["lost its memory, and may vote in", "quorlock nodes wait"]);
+    report.finds(0, "note life", &["restarted once"]);
+    let left = report.node(1)["quarantine_left_ms"].as_u64().unwrap();
+    assert!((1..=66_000).contains(&left), "{left}");
+}
+
+#[test]
+fn a_skewed_clock_is_found() {
+    let user = User::new();
+    let clock = Clock::new();
+    let mut servers = RedisServer::start_many(2);
+    servers.push(RedisServer::builder().clock(&clock).start());
+    let nodes = urls(&servers);
+    assert!(user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success());
+    for (offset, code, kind, says) in [
+        (-20_000_000, 78, "wrong clock", "20s behind the middle"),
+        (20_000_000, 78, "wrong clock", "20s ahead of the middle"),
+        (2_000_000, 0, "warning clock", "2.0s ahead of the middle"),
+    ] {
+        clock.set_offset_micros(offset);
+        Report::of(&user, &nodes).finds(code, kind, &[says]);
+    }
+}
+
+#[test]
+fn a_clock_that_stands_still_is_found() {
+    let user = User::new();
+    let clock = Clock::new();
+    let server = RedisServer::builder().clock(&clock).start();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    clock.freeze_at_micros(i64::try_from(now.as_micros()).unwrap());
+    let report = Report::of(&user, &server.url());
+    report.finds(78, "wrong clock", &["its clock runs -", "more than the drift of 10 %"]);
+    // Two looks are not answered in no time: it says how well it can tell, and has to be right within that.
+    let told = report.findings().into_iter().find(|line| line.starts_with("wrong clock")).unwrap();
+    let number = |before: &str| -> f64 {
+        let (_, rest) = told.split_once(before).unwrap();
+        rest.split(' ').next().unwrap().parse().unwrap()
+    };
+    let (rate, within) = (number("its clock runs "), number("(within "));
+    let rounding = 0.01;
+    assert!((rate + 100.0).abs() <= within + rounding, "{told}");
+}
+
+#[test]
+fn numbers_of_nodes_that_help_nobody_are_found() {
+    let user = User::new();
+    let servers = RedisServer::start_many(4);
+    Report::of(&user, &urls(&servers[..2])).finds(78, "wrong settings", &["two nodes tolerate no failure"]);
+    Report::of(&user, &urls(&servers)).finds(0, "warning quorum", &["4 nodes stand no more failures than 3", "odd"]);
+}
+
+#[test]
+fn what_a_single_node_keeps_over_a_restart_is_judged_harder() {
+    let user = User::new();
+    for (server, code, kind, says) in [
+        (RedisServer::start(), 0, "warning persistence", "a restart loses all votes"),
+        (RedisServer::builder().rdb().start(), 0, "warning persistence", "only snapshots"),
+        (RedisServer::builder().aof(Aof::Everysec).start(), 0, "warning persistence", "the last second's votes"),
+        (RedisServer::builder().aof(Aof::Always).start(), 0, "ok persistence", "keeps every vote"),
+    ] {
+        Report::of(&user, &server.url()).finds(code, kind, &[says]);
+    }
+}
+
+#[test]
+fn a_url_that_cannot_be_read_is_found_and_the_others_are_looked_at() {
+    let user = User::new();
+    let servers = RedisServer::start_many(2);
+    let report = Report::of(&user, &format!("{},http://elsewhere", urls(&servers)));
+    report.finds(78, "wrong settings", &["http: is not a kind of node"]);
+    assert_eq!(report.node(0)["state"], "blank");
+    assert_eq!(report.node(2)["node"], "node 3");
+}
+
+#[test]
+fn the_file_of_this_machine_is_looked_at() {
+    let user = User::new();
+    Report::with(&user, &[]).finds(0, "note file", &["is not there yet"]);
+    assert!(user.run(&["run", "job", "--", "true"]).status.success());
+    let report = Report::with(&user, &[]);
+    report.finds(0, "ok file", &["locks.db", "bytes on", "journal mode wal"]);
+    assert_eq!(report.node(0)["state"], "voting");
+    assert!(report.node(0)["server"].as_str().unwrap().starts_with("SQLite 3."));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_found() {
+    let user = User::new();
+    let blocked = user.home.path().join("blocked");
+    std::fs::write(&blocked, "not a directory").unwrap();
+    let below = format!("sqlite:{}", blocked.join("locks.db").display());
+    Report::of(&user, &below).finds(78, "wrong settings", &["it is not a directory"]);
+    let text = user.home.path().join("text.db");
+    std::fs::write(&text, "x".repeat(1_000)).unwrap();
+    Report::of(&user, &format!("sqlite:{}", text.display())).finds(78, "wrong settings", &["not an SQLite database"]);
+    let locked = user.home.path().join("locked");
+    std::fs::create_dir(&locked).unwrap();
+    std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o500)).unwrap();
+    // Root may write anywhere.
+    if std::fs::write(locked.join("probe"), "").is_err() {
+        let report = Report::of(&user, &format!("sqlite:{}", locked.join("locks.db").display()));
+        report.finds(78, "wrong settings", &["nothing can be made in it"]);
+    }
+}
+
+#[test]
+fn a_frozen_server_does_not_hold_the_doctor_up_for_ever() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    servers[0].freeze();
+    let report = Report::of(&user, &nodes);
+    servers[0].thaw();
+    report.finds(69, "wrong reach", &["no answer within"]);
+}
+
+/// The output is for people: with colours where asked for, and never without.
+#[test]
+fn colours_are_on_request() {
+    let user = User::new();
+    let server = RedisServer::start();
+    let run = |color: &str| user.run(&["doctor", "--color", color, "--nodes", &server.url()]);
+    let text = |output: &Output| stdout(output);
+    assert!(text(&run("always")).contains("\u{1b}[32m") && !text(&run("auto")).contains('\u{1b}'));
+}

@@ -1,0 +1,66 @@
+//! The help of every command, to the letter. `QUORLOCK_WRITE_HELP=1 cargo test -p quorlock-cli --test suite help` writes it anew.
+
+use std::path::PathBuf;
+
+use crate::common::{User, stdout};
+
+/// Every command with a help of its own; the first is the tool itself.
+const COMMANDS: [&[&str]; 23] = [
+    &[],
+    &["run"],
+    &["acquire"],
+    &["extend"],
+    &["release"],
+    &["check"],
+    &["status"],
+    &["list"],
+    &["watch"],
+    &["break"],
+    &["history"],
+    &["nodes"],
+    &["nodes", "init"],
+    &["nodes", "wait"],
+    &["nodes", "reconfigure"],
+    &["doctor"],
+    &["serve"],
+    &["config"],
+    &["bench"],
+    &["demo"],
+    &["completions"],
+    &["man"],
+    &["--version"],
+];
+
+fn path(command: &[&str]) -> PathBuf {
+    let name = if command.is_empty() { "quorlock".to_owned() } else { command.join("-") };
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/suite/help").join(format!("{}.txt", name.trim_matches('-')))
+}
+
+#[test]
+fn the_help_of_every_command_is_as_written_down() {
+    let user = User::new();
+    for command in COMMANDS {
+        let help = if command == ["--version"] { vec!["--version"] } else { [command, &["--help"]].concat() };
+        let output = user.quorlock(&help).env("COLUMNS", "100").output().unwrap();
+        assert!(output.status.success(), "{help:?}");
+        let (path, text) = (path(command), stdout(&output));
+        if std::env::var_os("QUORLOCK_WRITE_HELP").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, &text).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(text, written, "{help:?}: if that is as it should be, write it anew");
+    }
+}
+
+#[test]
+fn no_command_is_missing_here() {
+    let text = stdout(&User::new().run(&["completions", "fish"]));
+    let listed = text.lines().filter_map(|line| {
+        let named = line.contains("__fish_quorlock_needs_command").then(|| line.split(" -a \"").nth(1)).flatten()?;
+        named.split('"').next().map(ToOwned::to_owned)
+    });
+    for command in listed.filter(|command| !command.starts_with("__")) {
+        assert!(COMMANDS.contains(&&[command.as_str()][..]), "{command}");
+    }
+}

@@ -1,0 +1,89 @@
+//! `quorlock list`: everything that is held or waited for.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+
+use crate::common::{User, assert_fails, cluster, stderr, stdout};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+fn names(listed: &Value) -> Vec<&str> {
+    listed["names"].as_array().unwrap().iter().map(|look| look["name"].as_str().unwrap()).collect()
+}
+
+/// The nodes of a file, one server and three.
+fn everywhere(check: impl Fn(&User, &[&str], usize)) {
+    for size in [0, 1, 3] {
+        let user = User::new();
+        let (_servers, nodes) = match size {
+            0 => (Vec::new(), format!("sqlite:{}", user.home.path().join("locks.db").display())),
+            size => cluster(&user, size),
+        };
+        check(&user, &["--nodes", &nodes], size.max(1));
+    }
+}
+
+#[test]
+fn what_is_held_is_listed_with_its_holder() {
+    everywhere(|user, at, nodes| {
+        let run = |arguments: &[&str]| user.run(&[arguments, at].concat());
+        let nothing = run(&["list"]);
+        assert_eq!((stdout(&nothing).as_str(), nothing.status.code()), ("", Some(0)));
+        assert!(stderr(&nothing).contains("nothing is held"), "{}", stderr(&nothing));
+        for name in ["invoices/1", "invoices/22", "orders/1"] {
+            assert!(run(&["acquire", name, "--label", "us"]).status.success());
+        }
+        assert!(run(&["run", "done", "--", "true"]).status.success());
+        let text = stdout(&run(&["list"]));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("NAME ") && lines[0].ends_with("NODES"), "{text}");
+        assert_eq!(lines.len(), 4, "{text}");
+        for (line, name) in lines[1..].iter().zip(["invoices/1", "invoices/22", "orders/1"]) {
+            assert!(line.starts_with(name) && line.contains(", us)"), "{line}");
+            assert!(line.ends_with(&format!("{nodes}/{nodes}")), "{line}");
+        }
+        let detailed = stdout(&run(&["list", "-v"]));
+        assert_eq!(detailed.lines().count(), 4 + 3 * nodes, "{detailed}");
+        let listed = json(&stdout(&run(&["list", "invoices/*", "--json"])));
+        assert_eq!((&listed["v"], &listed["cut"]), (&1.into(), &false.into()));
+        assert_eq!(names(&listed), ["invoices/1", "invoices/22"]);
+        assert_eq!(listed["names"][0]["nodes"].as_array().unwrap().len(), nodes);
+        assert_eq!(names(&json(&stdout(&run(&["list", "*/?", "--json"])))), ["invoices/1", "orders/1"]);
+    });
+}
+
+#[test]
+fn a_listing_that_was_cut_says_so() {
+    everywhere(|user, at, _| {
+        let run = |arguments: &[&str]| user.run(&[arguments, at].concat());
+        for name in ["a", "b", "c"] {
+            assert!(run(&["acquire", name]).status.success());
+        }
+        let cut = run(&["list", "--limit", "2"]);
+        assert_eq!(stdout(&cut).lines().count(), 3);
+        assert!(stderr(&cut).contains("there are more"), "{}", stderr(&cut));
+        assert_eq!(json(&stdout(&run(&["list", "--limit", "2", "--json"])))["cut"], true);
+        assert_eq!(json(&stdout(&run(&["list", "--limit", "3", "--json"])))["cut"], false);
+        for wrong in ["0", "10001"] {
+            assert_fails(&run(&["list", "--limit", wrong]), 64, "between 1 and 10000");
+        }
+    });
+}
+
+#[test]
+fn a_node_that_is_away_is_named() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let run = |arguments: &[&str]| user.run(&[arguments, &["--nodes", &nodes]].concat());
+    assert!(run(&["acquire", "a"]).status.success());
+    servers[0].kill();
+    let output = run(&["list"]);
+    assert!(output.status.success() && stdout(&output).contains("a "), "{}", stdout(&output));
+    assert!(stderr(&output).contains("was not looked through: unreachable"), "{}", stderr(&output));
+    let listed = json(&stdout(&run(&["list", "--json"])));
+    assert_eq!(listed["missing"].as_array().unwrap().len(), 1, "{listed}");
+    servers[1].kill();
+    assert_fails(&run(&["list"]), 69, "no quorum for a listing");
+}

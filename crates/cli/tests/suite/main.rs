@@ -1,0 +1,18 @@
+//! The command line tool and the service, as one test binary: linking takes longer than most tests.
+
+mod bench;
+mod breaking;
+mod common;
+mod config;
+mod demo;
+mod doctor;
+mod help;
+mod lease;
+mod list;
+mod nodes;
+mod run;
+mod serve;
+mod state;
+mod status;
+mod trusted;
+mod watch;

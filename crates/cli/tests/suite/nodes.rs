@@ -1,0 +1,281 @@
+//! `quorlock nodes`: how they are, and what operators do about them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use crate::common::pty::Pty;
+use crate::common::{User, assert_fails, cluster, stderr, stdout};
+use quorlock_testkit::{Aof, Proxy, RedisServer, eventually};
+use serde_json::Value;
+
+/// Constants that can be waited for: a quarantine takes 1.1 s.
+const SHORT: [&str; 6] = ["--max-ttl", "1s", "--sigma", "200ms", "--backstep", "200ms"];
+
+fn json(user: &User, arguments: &[&str]) -> Value {
+    let output = user.run(&[arguments, &["--json"]].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
+}
+
+fn urls(servers: &[RedisServer]) -> String {
+    servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn the_table_has_a_row_for_each_node() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    servers[2].kill();
+    let output = user.run(&["nodes", "--nodes", &nodes]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0].join(" "), "NODE STATE ROUND TRIP EPOCH MAY VOTE IN SKEW");
+    assert_eq!((rows.len(), rows[1][0], rows[1][1]), (4, servers[0].url().as_str(), "voting"), "{text}");
+    assert!(rows[1][2].ends_with("ms") && rows[1][3].len() == 8, "{text}");
+    assert_eq!(rows[3][1..], ["unreachable", "-", "-", "-", "-"], "{text}");
+    assert!(stderr(&output).contains("refused"), "{}", stderr(&output));
+    servers[1].kill();
+    assert_eq!(user.run(&["nodes", "--nodes", &nodes]).status.code(), Some(69), "no majority is left");
+}
+
+#[test]
+fn the_listing_for_programs_tells_the_same() {
+    let user = User::new();
+    let (_servers, nodes) = cluster(&user, 3);
+    let listed = json(&user, &["nodes", "--nodes", &nodes]);
+    assert_eq!((&listed["v"], &listed["majority"], &listed["voting"]), (&1.into(), &2.into(), &3.into()));
+    let node = &listed["nodes"][0];
+    assert_eq!((&node["state"], &node["restarts"]), (&"voting".into(), &0.into()));
+    assert!(node["round_trip_ms"].is_number() && node["skew_ms"].is_number(), "{node}");
+    assert_eq!(node["epoch"].as_str().unwrap().len(), 8);
+}
+
+#[test]
+fn init_asks_unless_it_is_told() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let nodes = urls(&servers);
+    assert_fails(&user.run(&["nodes", "init", "--nodes", &nodes]), 64, "quorlock nodes init --yes");
+    assert!(servers.iter().all(|server| server.keys("*").is_empty()), "nothing was changed");
+    let declared = json(&user, &["nodes", "init", "--yes", "--nodes", &nodes]);
+    assert_eq!((&declared["v"], &declared["nodes"]), (&1.into(), &3.into()));
+    let run = user.run(&["run", "job", "--nodes", &nodes, "--", "true"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+}
+
+#[test]
+fn on_a_terminal_init_wants_the_word_typed() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let init = user.quorlock(&["nodes", "init", "--nodes", &urls(&servers)]);
+    let mut pty = Pty::spawn(&init);
+    pty.shows("type yes:");
+    pty.type_keys(b"no\n");
+    assert_eq!(pty.wait().code(), Some(64));
+    assert!(servers.iter().all(|server| server.keys("*").is_empty()), "nothing was changed");
+    let mut pty = Pty::spawn(&init);
+    pty.shows("type yes:");
+    pty.type_keys(b"yes\n");
+    assert!(pty.wait().success());
+    pty.shows("3 nodes may vote, as one new cluster");
+}
+
+#[test]
+fn on_a_terminal_wait_shows_the_time_go_by() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let wait = user.quorlock(&[&["nodes", "wait"], &SHORT[..], &["--nodes", &urls(&servers)]].concat());
+    let mut pty = Pty::spawn(&wait);
+    pty.shows("may vote in");
+    assert!(pty.wait().success());
+    pty.shows("3 nodes may vote");
+    assert!(!pty.text().contains("may vote in"), "{}", pty.text());
+}
+
+#[test]
+fn a_run_that_waits_waits_for_a_brand_new_cluster() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let constants = ["--max-ttl", "4s", "--sigma", "500ms", "--backstep", "500ms"];
+    let run = ["run", "job", "--wait", "60s", "--ttl", "4s", "--kill-grace", "100ms"];
+    let output = user.run(&[&run[..], &constants, &["--nodes", &urls(&servers), "--", "echo", "done"]].concat());
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "done\n"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("3 of 3 nodes are new"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_brand_new_cluster_says_what_is_going_on_and_how_to_skip_it() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let output = user.run(&["run", "job", "--no-wait", "--nodes", &urls(&servers), "--", "true"]);
+    assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
+    let said = stderr(&output);
+    let line = said.lines().find(|line| line.contains("quorlock nodes init --yes")).expect(&said);
+    assert!(line.contains("may vote in 1m0"), "{line}");
+    let quiet = user.run(&["run", "job", "-q", "--no-wait", "--nodes", &urls(&servers), "--", "true"]);
+    assert!(!stderr(&quiet).contains("may vote in 1m0"), "{}", stderr(&quiet));
+}
+
+#[test]
+fn wait_waits_for_quarantines_and_for_nodes_that_are_away() {
+    let user = User::new();
+    let servers = RedisServer::start_many(5);
+    let nodes = urls(&servers);
+    let with = |command: &[&str]| user.run(&[command, &SHORT, &["--nodes", &nodes]].concat());
+    let waited = with(&["nodes", "wait"]);
+    assert!(waited.status.success(), "{}", stderr(&waited));
+    assert_eq!(stdout(&waited), "5 nodes may vote\n");
+    assert!(stderr(&waited).contains("may vote in"), "{}", stderr(&waited));
+    let again = with(&["nodes", "wait"]);
+    assert_eq!((stdout(&again).as_str(), stderr(&again).as_str()), ("5 nodes may vote\n", ""), "nothing to wait for");
+
+    servers[0].restart_empty();
+    servers[1].kill();
+    let output = with(&["nodes", "wait", "--timeout", "500ms"]);
+    assert_fails(&output, 69, "of 5 nodes cannot vote after 500ms");
+    assert!(stderr(&output).contains(&format!("  {}: unreachable", servers[1].url())), "{}", stderr(&output));
+
+    let waits = [&["nodes", "wait"], &SHORT[..], &["--nodes", &nodes]].concat();
+    let mut waiting = user.quorlock(&waits).spawn().unwrap();
+    assert!(waiting.try_wait().unwrap().is_none(), "a node is away");
+    servers[1].restart_empty();
+    assert!(waiting.wait().unwrap().success(), "it is back, and its quarantine is over");
+}
+
+/// What cron does: short runs, now and then, and nothing else.
+#[test]
+fn short_runs_alone_get_restarted_nodes_back() {
+    let user = User::new();
+    let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
+    let nodes = urls(&servers);
+    // Long enough that no single run sees much of the quarantine.
+    let constants = ["--max-ttl", "5s", "--sigma", "1s", "--backstep", "1s"];
+    let with = |command: &[&str], rest: &[&str]| user.run(&[command, &constants, &["--nodes", &nodes], rest].concat());
+    assert!(with(&["nodes", "init", "--yes"], &[]).status.success());
+    servers[1..].iter().for_each(RedisServer::restart);
+    let (mut lefts, mut said) = (Vec::new(), String::new());
+    eventually("a run to get the lock", || {
+        let run = with(&["run", "cron", "-n", "--ttl", "4s", "--kill-grace", "100ms"], &["--", "true"]);
+        said = stderr(&run);
+        let listed = json(&user, &[&["nodes", "--nodes", &nodes][..], &constants].concat());
+        lefts.extend(listed["nodes"][1]["quarantine_left_ms"].as_u64());
+        assert!(run.status.success() || run.status.code() == Some(69), "{said}");
+        let advises = said.contains("quorlock nodes wait") && !said.contains("init");
+        assert!(run.status.success() || advises, "{said}");
+        run.status.success()
+    });
+    assert!(lefts.is_sorted_by(|before, after| before >= after), "the time left only shrinks: {lefts:?}");
+    assert!(lefts.len() > 1 && lefts.first() > lefts.last(), "the time left shrinks: {lefts:?}");
+    assert!(user.home.path().join("quorlock/quarantine").is_dir());
+}
+
+#[test]
+fn init_refuses_while_a_node_shows_a_lease() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let holder = user.hold(&["run", "nightly", "--nodes", &nodes]);
+    let init = ["nodes", "init", "--yes", "--nodes", &nodes];
+    let refused = user.run(&init);
+    assert_fails(&refused, 75, "\"nightly\"");
+    assert!(stderr(&refused).contains("--danger-discard-leases"), "{}", stderr(&refused));
+    drop(holder);
+    let init_works = || user.run(&init).status.success();
+    eventually("the lease to be over", init_works);
+
+    // One that cannot list its names may have any.
+    servers[2].command(&["ACL", "SETUSER", "default", "-scan"]);
+    let refused = user.run(&init);
+    assert_fails(&refused, 75, "names cannot be listed");
+    assert!(stderr(&refused).contains(&servers[2].url()), "{}", stderr(&refused));
+    assert!(user.run(&[&init[..], &["--danger-discard-leases"]].concat()).status.success());
+}
+
+#[test]
+fn with_two_of_three_nodes_unreachable_the_message_is_about_those_two() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    servers[1..].iter().for_each(RedisServer::kill);
+    let run = user.run(&["run", "job", "-n", "--nodes", &nodes, "--", "true"]);
+    assert_fails(&run, 69, "2 of 3 nodes are unreachable");
+    let doctor = user.run(&["doctor", "--nodes", &nodes]);
+    for said in [stderr(&run), stdout(&doctor), stderr(&doctor)] {
+        assert!(!said.contains("init") && !said.contains("unfit"), "{said}");
+    }
+    let said = stderr(&run);
+    assert!(said.contains(&format!("{}  waiting: 2 of 3 nodes", servers[0].url())), "{said}");
+    for server in &servers[1..] {
+        assert!(said.contains(&format!("{}  unreachable", server.url())), "{said}");
+    }
+}
+
+#[test]
+fn reconfigure_changes_the_constants_after_a_quarantine() {
+    let user = User::new();
+    let servers = RedisServer::start_many(3);
+    let nodes = urls(&servers);
+    let with = |command: &[&str], flags: &[&str]| user.run(&[command, flags, &["--nodes", &nodes]].concat());
+    let longer = ["--max-ttl", "2s", "--sigma", "200ms", "--backstep", "200ms"];
+    assert_fails(&with(&["nodes", "reconfigure", "--yes"], &longer), 78, "no cluster yet");
+    assert!(with(&["nodes", "init", "--yes"], &SHORT).status.success());
+    assert_fails(&with(&["nodes", "reconfigure"], &longer), 64, "nodes reconfigure --yes");
+    assert_fails(&with(&["nodes", "wait"], &longer), 78, "max_ttl of 2s");
+
+    let output = with(&["nodes", "reconfigure", "--yes"], &longer);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("quorlock nodes wait"), "{}", stdout(&output));
+    assert_fails(&with(&["nodes", "wait"], &SHORT), 78, "max_ttl of 1s");
+    let waited = with(&["nodes", "wait"], &longer);
+    assert!(waited.status.success(), "{}", stderr(&waited));
+    let listed = json(&user, &[&["nodes", "--nodes", &nodes][..], &longer].concat());
+    assert_eq!(listed["voting"], 3, "{listed}");
+}
+
+#[test]
+fn a_single_node_is_reconfigured_at_once() {
+    let user = User::new();
+    let run = |max_ttl: &str| user.run(&["run", "job", "--max-ttl", max_ttl, "--", "true"]);
+    assert!(run("60s").status.success());
+    assert_fails(&run("2m"), 78, "max_ttl of 120s");
+    let told = user.run(&["nodes", "reconfigure", "--max-ttl", "2m", "--yes"]);
+    assert!(told.status.success() && stdout(&told).contains("votes"), "{}", stderr(&told));
+    eventually("the file to vote", || run("2m").status.success());
+}
+
+#[test]
+fn a_node_that_is_far_away_is_waited_for_as_long_as_one_says() {
+    let (user, server) = (User::new(), RedisServer::start());
+    let proxy = Proxy::start(server.addr());
+    // What comes too late may still get a vote: each has a name of its own.
+    let run = |deadline: &str, wait: &str| {
+        let nodes = proxy.url();
+        let flags = ["run", deadline, "--node-deadline", deadline, "--wait", wait, "--nodes", &nodes];
+        user.run(&[&flags[..], &["--", "echo", "here"]].concat())
+    };
+    assert_eq!(stdout(&run("11s", "1m")), "here\n");
+    proxy.delay(Duration::from_millis(300));
+    assert_fails(&run("200ms", "0s"), 69, "no answer");
+    let output = run("10s", "1m");
+    assert_eq!(stdout(&output), "here\n", "{}", stderr(&output));
+    assert_fails(&run("16s", "0s"), 78, "at most half of the ttl");
+}
+
+#[test]
+fn a_replica_among_three_nodes_is_like_a_failed_node_and_is_named() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let run = ["run", "job", "--nodes", &nodes, "--", "true"];
+    servers[1].command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let output = user.run(&run);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains(&format!("{} has no vote: it is a replica", servers[1].url())), "{said}");
+    let doctor = user.run(&["doctor", "--nodes", &nodes]);
+    assert!(!doctor.status.success() && stdout(&doctor).contains("it is a replica of"), "{}", stdout(&doctor));
+
+    servers[2].command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let output = user.run(&run);
+    for server in &servers[1..] {
+        assert_fails(&output, 78, &format!("{}: it is a replica", server.url()));
+    }
+    assert_fails(&user.run(&["run", "job", "--nodes", &servers[1].url(), "--", "true"]), 78, "it is a replica");
+}

@@ -1,0 +1,77 @@
+//! `quorlock run` as its users meet it: the real binary, a real file, real servers.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod codes;
+mod guard;
+mod held;
+mod killed;
+mod kinds;
+mod lost;
+mod signals;
+mod terminal;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, ExitStatus};
+
+use crate::common::place::Place;
+use crate::common::{Holder, is_alive, signal};
+use quorlock_testkit::eventually;
+
+impl Place {
+    /// `quorlock run` with these arguments.
+    fn run(&self, arguments: &[&str]) -> Command {
+        self.quorlock(&[&["run"], arguments].concat())
+    }
+
+    /// A shell script under the lock, which has said its first line.
+    fn script(&self, flags: &[&str], script: &str) -> Running {
+        Running::start(&mut self.run(&[flags, &["--", "sh", "-c", script]].concat()))
+    }
+
+    /// A run that holds the lock until it is killed or told to end.
+    fn hold(&self, flags: &[&str]) -> Holder {
+        let nodes = self.flags.iter().map(String::as_str);
+        self.user.hold(&["run"].into_iter().chain(nodes).chain(flags.iter().copied()).collect::<Vec<_>>())
+    }
+}
+
+/// A run that says something.
+struct Running {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    first: String,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut running = Self { child, stdout, first: String::new() };
+        running.first = running.line();
+        running
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
+    fn wait(mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    fn code(self) -> Option<i32> {
+        self.wait().code()
+    }
+}
+
+fn eventually_gone(pids: &str) {
+    for pid in pids.split_whitespace() {
+        eventually("the process is gone", || !is_alive(pid));
+    }
+}

@@ -1,0 +1,210 @@
+//! Somebody else has the lock.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{Place, eventually, eventually_gone};
+use crate::common::{assert_fails, stderr, stdout};
+
+#[test]
+fn a_held_lock_is_refused_with_its_holder() {
+    Place::both(|place| {
+        let holder = place.hold(&["nightly", "--label", "the first"]);
+        let refused = place.run(&["nightly", "--", "echo", "never"]).output().unwrap();
+        let holds = format!("(pid {}, the first) for 0.", holder.0.id());
+        assert_fails(&refused, 75, &holds);
+        assert!(stderr(&refused).contains("s; its lease ends in "), "{}", stderr(&refused));
+        assert!(stderr(&refused).contains("wait for it: --wait 5m    look: quorlock status nightly"));
+        assert_eq!(stdout(&refused), "");
+        assert_fails(&place.run(&["nightly", "--wait", "50ms", "--", "true"]).output().unwrap(), 75, "is held");
+        assert!(place.is_free("another"));
+        assert_eq!(holder.end(), Some(0));
+    });
+}
+
+#[test]
+fn what_to_do_if_held_can_be_said() {
+    let place = Place::file();
+    let holder = place.hold(&["a"]);
+    let run = |flags: &[&str]| place.run(&[&["a"], flags, &["--", "echo", "never"]].concat()).output().unwrap();
+    assert_fails(&run(&["--if-held", "fail"]), 75, "a is held");
+    assert_fails(&run(&["-n", "-E", "17"]), 17, "a is held");
+    assert_fails(&run(&["-E", "0"]), 0, "a is held");
+    let skipped = run(&["--if-held", "skip"]);
+    assert_fails(&skipped, 0, "skipped: a is held");
+    assert_eq!((stdout(&skipped).as_str(), stderr(&skipped).lines().count()), ("", 1), "{}", stderr(&skipped));
+    assert_eq!(stderr(&run(&["--if-held", "skip", "-q"])), "");
+    assert_fails(&run(&["--if-held", "skip", "--wait", "50ms"]), 0, "skipped");
+    let mut waiter = place.run(&["a", "--if-held", "wait", "--", "echo", "at last"]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(waiter.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("waiting for a"), "{line}");
+    assert_eq!(holder.end(), Some(0));
+    assert_eq!(stdout(&waiter.wait_with_output().unwrap()), "at last\n");
+}
+
+#[test]
+fn a_waiting_command_runs_when_the_lock_is_free() {
+    Place::both(|place| {
+        let holder = place.hold(&["a"]);
+        let mut waiter = place.run(&["a", "--wait", "5m", "--", "echo", "at last"]).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(waiter.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("quorlock: waiting for a, held by "), "{line}");
+        assert!(line.contains("\"sh\" for ") && line.contains("; you are 1st of 1, waited 0:0"), "{line}");
+        assert_eq!(holder.end(), Some(0));
+        assert_eq!(stdout(&waiter.wait_with_output().unwrap()), "at last\n");
+    });
+}
+
+#[test]
+fn whoever_waits_hears_of_another_holder() {
+    let place = Place::file();
+    let first = place.hold(&["a", "--label", "one"]);
+    let second = place.run(&["a", "--wait", "5m", "--label", "two", "--", "sh", "-c", "read _"]);
+    let mut second = { second }.stdin(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(second.stderr.take().unwrap()).lines();
+    assert!(told.next().unwrap().unwrap().contains("\"one\""));
+    let mut third = place.run(&["a", "--wait", "5m", "--", "true"]).spawn().unwrap();
+    let mut told = BufReader::new(third.stderr.take().unwrap()).lines();
+    let line = told.next().unwrap().unwrap();
+    assert!(line.contains("\"one\"") && line.contains("you are 2nd of 2"), "{line}");
+    assert_eq!(first.end(), Some(0));
+    let line = told.next().unwrap().unwrap();
+    assert!(line.contains("\"two\""), "{line}");
+    drop(second.stdin.take());
+    assert!(second.wait().unwrap().code().is_some());
+    assert!(third.wait().unwrap().success());
+}
+
+#[test]
+fn fifty_copies_run_one_at_a_time_and_in_order() {
+    let place = Place::file();
+    let log = place.user.home.path().join("log");
+    let script = r#"echo "begin $1" >> "$LOG"; echo "end $1" >> "$LOG""#;
+    let holder = place.hold(&["job"]);
+    let copies: Vec<_> = (0..50)
+        .map(|copy| {
+            let copy = copy.to_string();
+            let mut run = place.run(&["job", "--wait", "5m", "--", "sh", "-c", script, "sh", &copy]);
+            let mut run = run.env("LOG", &log).spawn().unwrap();
+            // It is in line when it says so, behind everyone who was started before.
+            let mut line = String::new();
+            let mut told = BufReader::new(run.stderr.take().unwrap());
+            told.read_line(&mut line).unwrap();
+            assert!(line.contains("waiting for job"), "{line}");
+            (run, told)
+        })
+        .collect();
+    assert_eq!(holder.end(), Some(0));
+    for (mut run, _told) in copies {
+        assert!(run.wait().unwrap().success());
+    }
+    let expected: Vec<String> = (0..50).flat_map(|copy| [format!("begin {copy}"), format!("end {copy}")]).collect();
+    assert_eq!(std::fs::read_to_string(log).unwrap().lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_lock_is_kept_for_at_least_as_long_as_was_asked() {
+    let place = Place::file();
+    let begun = Instant::now();
+    let run = place.script(&["a", "--min-hold", "1500ms"], "echo $$; exit 3");
+    eventually_gone(&run.first);
+    assert!(!place.is_free("a") || begun.elapsed() >= Duration::from_millis(1500));
+    assert_eq!(run.code(), Some(3));
+    assert!(begun.elapsed() >= Duration::from_millis(1500));
+}
+
+#[test]
+fn a_signal_ends_the_holding_on_and_not_the_result() {
+    let place = Place::file();
+    let mut run = place.script(&["a", "--min-hold", "5m"], "echo $$; exit 3");
+    eventually_gone(&run.first);
+    assert!(!place.is_free("a"));
+    // One that comes in the moment of the command's death is the command's.
+    eventually("it ends", || {
+        run.signal("TERM");
+        run.child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(run.code(), Some(3));
+    assert!(place.is_free("a"));
+}
+
+#[test]
+fn what_came_of_it_is_told_to_programs() {
+    let place = Place::file();
+    let path = place.user.home.path().join("result.json");
+    let file = path.to_str().unwrap();
+    let read = || serde_json::from_str::<Value>(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let script = "echo $QUORLOCK_FENCE; echo $QUORLOCK_LEASE; exit 4";
+    let output = place.run(&["a", "--result-file", file, "--json", "--", "sh", "-c", script]).output().unwrap();
+    let text = stdout(&output);
+    let lines: Vec<&str> = text.lines().collect();
+    let result = read();
+    assert_eq!(serde_json::from_str::<Value>(lines[2]).unwrap(), result, "--json prints the same");
+    assert_eq!(result["fence"].to_string(), lines[0]);
+    assert!(!result.to_string().contains(lines[1]), "a lease id is nobody's business");
+    let facts = [("v", "1"), ("name", "\"a\""), ("exit", "4"), ("outcome", "\"done\""), ("lost", "false")];
+    for (key, value) in facts {
+        assert_eq!(result[key].to_string(), value, "{key} of {result}");
+    }
+    assert!(result["waited_ms"].is_u64() && result["held_ms"].is_u64(), "{result}");
+    let holder = place.hold(&["a"]);
+    for (flags, outcome, exit) in [(&["-E", "9"][..], "held", 9), (&["--if-held", "skip"], "skipped", 0)] {
+        let output = place.run(&[&["a", "--result-file", file], flags, &["--", "true"]].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(exit));
+        let result = read();
+        assert_eq!((&result["outcome"], &result["exit"]), (&outcome.into(), &exit.into()));
+        let reason = result["reason"].as_str().unwrap();
+        assert!(reason.starts_with("a is held") && !reason.contains('\n'), "{result}");
+    }
+    let names = std::fs::read_dir(place.user.home.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.filter(|name| name.to_str().unwrap().contains("result")).count() == 1, "nothing else is left");
+    drop(holder);
+}
+
+#[test]
+fn as_much_is_said_as_was_asked_for() {
+    let place = Place::file();
+    let said = |flag: &[&str]| stderr(&place.run(&[&["a"], flag, &["--", "true"]].concat()).output().unwrap());
+    assert_eq!(said(&[]), "");
+    assert!(said(&["-v"]).contains("\nquorlock: a is ours with fence "), "{}", said(&["-v"]));
+    let _holder = place.hold(&["a"]);
+    assert_ne!(said(&["-q"]), "", "an error is an error");
+}
+
+#[test]
+fn without_a_quorum_each_node_is_named() {
+    let place = Place::servers();
+    let waiting = |place: &Place| {
+        let mut run = place.run(&["a", "--wait", "5m", "--", "echo", "at last"]).spawn().unwrap();
+        let mut told = BufReader::new(run.stderr.take().unwrap()).lines();
+        (told.next().unwrap().unwrap(), run)
+    };
+    place.servers[0].freeze();
+    place.servers[2].freeze();
+    let output = place.run(&["a", "--", "true"]).output().unwrap();
+    assert_fails(&output, 69, "no quorum for a");
+    for server in &place.servers {
+        assert!(stderr(&output).contains(&format!("  redis://{}", server.addr())), "{}", stderr(&output));
+    }
+    let waited = place.run(&["a", "--wait", "2s", "--", "true"]).output().unwrap();
+    assert_fails(&waited, 69, "no quorum for a");
+    assert_eq!(since_when(&waited), 3, "{}", stderr(&waited));
+    let (line, run) = waiting(&place);
+    assert!(line.contains("waiting for a: no quorum yet; redis://"), "{line}");
+    place.servers[0].thaw();
+    place.servers[2].thaw();
+    eventually("the nodes vote again", || place.is_free("another"));
+    assert_eq!(stdout(&run.wait_with_output().unwrap()), "at last\n");
+}
+
+/// How many nodes are listed along with how long they have been silent.
+fn since_when(output: &Output) -> usize {
+    let text = stderr(output);
+    let listed = text.lines().skip_while(|line| !line.contains("no quorum for ")).skip(1);
+    listed.filter(|line| line.starts_with("  redis://") && line.contains("; no vote for ")).count()
+}

@@ -1,0 +1,205 @@
+//! The lock is lost, or held for long enough.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{ChildStderr, Command};
+
+use serde_json::Value;
+
+use super::{Place, Running, eventually_gone};
+use crate::common::stdout;
+
+/// A short lease with a short grace.
+const SHORT: [&str; 4] = ["--ttl", "4s", "--kill-grace", "200ms"];
+
+impl Place {
+    /// Nothing can be renewed any more.
+    fn freeze(&self) {
+        self.servers[0].freeze();
+        self.servers[1].freeze();
+    }
+
+    /// Ends [`freeze`](Self::freeze).
+    fn thaw(&self) {
+        self.servers[0].thaw();
+        self.servers[1].thaw();
+    }
+}
+
+fn said(stderr: Option<ChildStderr>) -> String {
+    let mut text = String::new();
+    stderr.unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_command_is_dead_before_its_lock_can_be_somebody_elses() {
+    let place = Place::servers();
+    // It ignores SIGTERM, and so does the grandchild that does the work.
+    let script = "trap '' TERM; sleep 1000 & echo $$ $!; wait; wait";
+    let mut run = place.script(&[&["a"], &SHORT[..]].concat(), script);
+    let pids = run.first.clone();
+    let stderr = run.child.stderr.take();
+    place.freeze();
+    assert_eq!(run.code(), Some(79));
+    assert!(pids.split(' ').all(|pid| !crate::common::is_alive(pid)), "before the wrapper ends");
+    let text = said(stderr);
+    assert!(text.contains("a cannot be renewed: ending the command") && text.contains("the lease is lost"), "{text}");
+}
+
+#[test]
+fn a_command_that_returns_zero_after_a_loss_has_not_succeeded() {
+    let place = Place::servers();
+    let path = place.user.home.path().join("result.json");
+    let flags = [&["a", "--result-file", path.to_str().unwrap()], &SHORT[..]].concat();
+    let mut run = place.script(&flags, "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done");
+    place.freeze();
+    assert_eq!(run.line(), "ending", "it is asked first");
+    assert_eq!(run.code(), Some(79));
+    let result: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!((&result["outcome"], &result["lost"], &result["exit"]), (&"lost".into(), &true.into(), &79.into()));
+}
+
+#[test]
+fn what_is_done_about_a_loss_can_be_said() {
+    let place = Place::servers();
+    let script = "trap 'echo asked' TERM; echo begun; while ! test -e \"$DONE\"; do sleep 0.02; done; echo done";
+    let done = place.user.home.path().join("done");
+    let start = |name: &str, on_lost: &str| {
+        let flags = [&[name, "--on-lost", on_lost], &SHORT[..], &["--", "sh", "-c", script]].concat();
+        Running::start(place.run(&flags).env("DONE", &done))
+    };
+    let (mut ignored, mut killed) = (start("a", "ignore"), start("b", "kill"));
+    place.freeze();
+    assert_eq!(killed.line(), "", "it is not asked");
+    assert_eq!(killed.code(), Some(79));
+    std::fs::write(&done, "").unwrap();
+    assert_eq!(ignored.line(), "done");
+    assert_eq!(ignored.code(), Some(79));
+}
+
+#[test]
+fn a_limit_stands_after_renewals_have_failed_and_worked_again() {
+    let place = Place::servers();
+    let path = place.user.home.path().join("result.json");
+    let flags =
+        ["a", "--ttl", "9s", "--kill-grace", "2s", "--max-hold", "12s", "--result-file", path.to_str().unwrap()];
+    let mut run = place.script(&flags, "trap 'echo asked' TERM; echo begun; while :; do sleep 0.02; done");
+    let stderr = run.child.stderr.take();
+    place.freeze();
+    assert_eq!(run.line(), "asked");
+    place.thaw();
+    assert_eq!(run.line(), "asked", "by the limit");
+    assert_eq!(run.code(), Some(79));
+    let text = said(stderr);
+    let order = ["a cannot be renewed: ending", "a was renewed", "a has been held for long enough: ending"];
+    let places = order.map(|part| text.find(part).unwrap_or_else(|| panic!("{part:?} is not in: {text}")));
+    assert!(places.is_sorted(), "{text}");
+    let result: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!((&result["outcome"], &result["lost"]), (&"max-hold".into(), &false.into()));
+}
+
+#[test]
+fn a_command_that_was_asked_to_end_has_not_succeeded_though_its_lock_was_kept() {
+    let place = Place::servers();
+    let path = place.user.home.path().join("result.json");
+    let flags = ["a", "--ttl", "9s", "--kill-grace", "2s", "--result-file", path.to_str().unwrap()];
+    let script = "trap 'echo asked' TERM; echo begun; while ! test -e \"$DONE\"; do sleep 0.02; done";
+    let done = place.user.home.path().join("done");
+    let mut run = Running::start(place.run(&[&flags[..], &["--", "sh", "-c", script]].concat()).env("DONE", &done));
+    let mut stderr = BufReader::new(run.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    place.freeze();
+    assert_eq!(run.line(), "asked");
+    place.thaw();
+    assert!(stderr.any(|line| line.contains("a was renewed")));
+    std::fs::write(&done, "").unwrap();
+    assert_eq!(run.code(), Some(79), "its own code may be that of a command that gave up");
+    let result: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!((&result["outcome"], &result["lost"]), (&"asked-to-end".into(), &false.into()));
+}
+
+#[test]
+fn a_lock_that_was_deleted_is_noticed() {
+    let place = Place::servers();
+    let run = place.script(&[&["a"], &SHORT[..]].concat(), "echo $$; exec sleep 1000");
+    let pid = run.first.clone();
+    for server in &place.servers {
+        server.command(&["SET", "quorlock:a", "somebody-else", "PX", "60000"]);
+    }
+    assert_eq!(run.code(), Some(79));
+    eventually_gone(&pid);
+}
+
+#[test]
+fn a_hold_that_is_too_long_ends_the_command() {
+    Place::both(|place| {
+        let mut run = place.script(
+            &["a", "--max-hold", "300ms"],
+            "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done",
+        );
+        assert_eq!(run.line(), "ending");
+        let stderr = run.child.stderr.take();
+        assert_eq!(run.code(), Some(79));
+        assert!(said(stderr).contains("a has been held for long enough"));
+        let script = "trap '' TERM; echo $$; while :; do sleep 0.02; done";
+        let deaf = place.script(&["a", "--max-hold", "300ms", "--kill-grace", "200ms"], script);
+        let pid = deaf.first.clone();
+        assert_eq!(deaf.code(), Some(79));
+        assert!(!crate::common::is_alive(&pid));
+        assert!(place.is_free("a"));
+    });
+}
+
+/// Breaks the lock, as another client of the same nodes.
+fn break_lock(place: &Place, name: &str, now: bool) {
+    let file = format!("sqlite:{}", place.user.home.path().join("quorlock/locks.db").display());
+    let nodes = place.flags.get(1).unwrap_or(&file).split(',').map(ToOwned::to_owned).collect::<Vec<_>>();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = quorlock::Client::connect(nodes).await.unwrap();
+        let target = client.inspect(name).await.unwrap().target().unwrap();
+        let what = quorlock::Break::new(target, "a test");
+        client.break_lock(name, if now { what.now() } else { what }).await.unwrap();
+    });
+}
+
+#[test]
+fn a_lock_that_was_broken_ends_the_command_before_anybody_else_is_let_in() {
+    Place::both(|place| {
+        let script = "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done";
+        let mut run = place.script(&["a"], script);
+        let stderr = run.child.stderr.take();
+        break_lock(place, "a", false);
+        assert_eq!(run.line(), "ending", "it drains: there is time to be asked");
+        assert_eq!(run.code(), Some(79));
+        let text = said(stderr);
+        assert!(text.contains("a was broken: ending the command"), "{text}");
+        assert!(!place.is_free("a"), "it drains");
+        let deaf = place.script(&["b", "--kill-grace", "200ms"], "trap '' TERM; echo $$; while :; do sleep 0.02; done");
+        let pid = deaf.first.clone();
+        break_lock(place, "b", false);
+        assert_eq!(deaf.code(), Some(79));
+        assert!(!crate::common::is_alive(&pid));
+    });
+}
+
+#[test]
+fn a_lock_that_was_broken_at_once_kills_the_command_at_once() {
+    Place::both(|place| {
+        let mut run = place.script(&["a"], "trap 'echo asked' TERM; echo begun; while :; do sleep 0.02; done");
+        break_lock(place, "a", true);
+        assert_eq!(run.line(), "", "it is not asked");
+        assert_eq!(run.code(), Some(79));
+        assert!(place.is_free("a"));
+    });
+}
+
+#[test]
+fn one_who_was_not_started_under_the_lock_has_nothing_to_do_with_it() {
+    let place = Place::file();
+    let mut bystander = Command::new("sleep").arg("1000").spawn().unwrap();
+    let output = place.run(&["a", "--max-hold", "100ms", "--", "sleep", "1000"]).output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(79), ""));
+    assert!(bystander.try_wait().unwrap().is_none());
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+}

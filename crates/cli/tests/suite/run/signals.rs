@@ -1,0 +1,76 @@
+//! Signals: to the wrapper, to the command, and while waiting.
+
+use std::io::{BufRead, BufReader};
+
+use super::{Place, eventually};
+use crate::common::signal;
+
+#[test]
+fn signals_are_passed_on_to_the_command() {
+    Place::both(|place| {
+        for name in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"] {
+            let script = format!("trap 'echo got it; exit 9' {name}; echo begun; while :; do sleep 0.02; done");
+            let mut run = place.script(&["a"], &script);
+            run.signal(name);
+            assert_eq!(run.line(), "got it", "{name}");
+            assert_eq!(run.code(), Some(9), "{name}");
+        }
+        assert!(place.is_free("a"));
+    });
+}
+
+#[test]
+fn the_whole_group_is_told() {
+    let place = Place::file();
+    let mut run = place.script(&["a"], "sleep 1000 & echo $!; wait");
+    run.signal("TERM");
+    assert_eq!(run.line(), "");
+    let grandchild = run.first.clone();
+    assert_eq!(run.code(), Some(143));
+    super::eventually_gone(&grandchild);
+}
+
+#[test]
+fn a_command_that_is_killed_by_a_signal_says_which() {
+    let place = Place::file();
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("KILL", 137), ("USR1", 138)] {
+        let run = place.script(&["a"], "echo $$; exec sleep 1000");
+        signal(run.first.parse().unwrap(), name);
+        assert_eq!(run.code(), Some(code), "{name}");
+    }
+    assert!(place.is_free("a"));
+}
+
+#[test]
+fn a_signal_while_waiting_gives_the_place_back_at_once() {
+    Place::both(|place| {
+        let holder = place.hold(&["a"]);
+        for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+            let mut waiter = place.run(&["a", "--wait", "5m", "--", "echo", "never"]).spawn().unwrap();
+            let mut told = BufReader::new(waiter.stderr.take().unwrap());
+            let mut line = String::new();
+            told.read_line(&mut line).unwrap();
+            assert!(line.contains("you are 1st of 1"), "nobody else is left in line: {line}");
+            signal(waiter.id(), name);
+            assert_eq!(waiter.wait_with_output().unwrap().status.code(), Some(code), "{name}");
+        }
+        assert_eq!(holder.end(), Some(0));
+        assert!(place.is_free("a"), "nobody is left in line");
+    });
+}
+
+#[test]
+fn a_command_that_is_stopped_keeps_its_lock_and_goes_on() {
+    let place = Place::file();
+    let done = place.user.home.path().join("done");
+    let run =
+        place.script(&["a"], &format!("echo $$; while ! test -e {}; do sleep 0.02; done; exit 5", done.display()));
+    let pid = run.first.clone();
+    signal(pid.parse().unwrap(), "STOP");
+    let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    eventually("it stands still", || state().contains(") T "));
+    assert!(!place.is_free("a"));
+    std::fs::write(done, "").unwrap();
+    signal(pid.parse().unwrap(), "CONT");
+    assert_eq!(run.code(), Some(5));
+}

@@ -1,0 +1,223 @@
+//! Who may call, and what.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use quorlock_testkit::eventually;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use serde_json::json;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+
+use super::service::{Service, agent, answer};
+use crate::common::{User, assert_fails, stderr, stdout};
+
+const BILLING: &str = "billing-0123456789abcdef0123456789abcdef";
+const OPS: &str = "ops-0123456789abcdef0123456789abcdef";
+pub(crate) const READER: &str = "reader-0123456789abcdef0123456789abcdef";
+
+fn hash(user: &User, token: &str) -> String {
+    let mut child = user.quorlock(&["serve", "--hash-token"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(token.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    stdout(&output).trim().to_owned()
+}
+
+fn file(user: &User, name: &str, text: &str) -> String {
+    let path = user.home.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+pub(crate) fn clients(user: &User) -> String {
+    let [billing, ops, reader] = [BILLING, OPS, READER].map(|token| hash(user, token));
+    let text = format!(
+        "billing {billing} lock,read invoices/*,ledger\nops {ops} read,admin *\nreader {reader} read * # looks only\n"
+    );
+    file(user, "clients", &text)
+}
+
+#[test]
+fn only_known_bearer_tokens_are_let_in() {
+    let user = User::new();
+    let service = Service::with(&user, &["--clients", &clients(&user)]);
+    let ask = json!({"name": "ledger"});
+    service.lock(&ask).problem(401, "unauthenticated");
+    for wrong in ["", "x", &BILLING[1..], &BILLING.to_uppercase()] {
+        service.post_as(wrong, "/v1/leases", &ask).problem(401, "unauthenticated");
+    }
+    for open in ["/healthz", "/readyz", "/openapi.json"] {
+        service.get(open).expect(200);
+    }
+    for closed in ["/v1/locks", "/v1/locks/a", "/v1/nodes", "/v1/history", "/v1/events", "/metrics"] {
+        service.get(closed).problem(401, "unauthenticated");
+    }
+    service.post_as(BILLING, "/v1/leases", &ask).expect(201);
+}
+
+#[test]
+fn scopes_and_names_say_what_a_client_may_do() {
+    let user = User::new();
+    let service = Service::with(&user, &["--clients", &clients(&user)]);
+    let granted = service.post_as(BILLING, "/v1/leases", &json!({"name": "invoices/42"})).expect(201);
+    for body in [json!({"name": "orders/1"}), json!({"names": ["ledger", "orders/1"]})] {
+        service.post_as(BILLING, "/v1/leases", &body).problem(403, "forbidden");
+    }
+    for token in [OPS, READER] {
+        let refused = service.post_as(token, "/v1/leases", &json!({"name": "ledger"})).problem(403, "forbidden");
+        assert!(refused.text("detail").ends_with(" does not have the scope \"lock\""), "{refused:?}");
+        service.post_as(token, "/v1/leases/renew", &granted.lease()).problem(403, "forbidden");
+        service.post_as(token, "/v1/leases/release", &granted.lease()).problem(403, "forbidden");
+    }
+    service.get_as(BILLING, "/v1/locks/orders%2F1").problem(403, "forbidden");
+    let fence = granted.number("fence");
+    let broken = json!({"fence": fence, "reason": "a test"});
+    for token in [BILLING, READER] {
+        service.post_as(token, "/v1/locks/invoices%2F42/break", &broken).problem(403, "forbidden");
+    }
+    service.post_as(BILLING, "/v1/leases/renew", &granted.lease()).expect(200);
+    service.post_as(OPS, "/v1/locks/invoices%2F42/break", &broken).expect(200);
+    service.post_as(BILLING, "/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+}
+
+#[test]
+fn others_locks_are_not_listed() {
+    let user = User::new();
+    let text = format!("all {} lock,read *\nbilling {} read invoices/*\n", hash(&user, OPS), hash(&user, BILLING));
+    let service = Service::with(&user, &["--clients", &file(&user, "clients", &text)]);
+    for name in ["invoices/1", "a", "orders/1"] {
+        service.post_as(OPS, "/v1/leases", &json!({"name": name})).expect(201);
+    }
+    // Not even by the cursor of a page.
+    for path in ["/v1/locks", "/v1/locks?limit=1"] {
+        let listed = service.get_as(BILLING, path).expect(200).body;
+        let names: Vec<_> = listed["locks"].as_array().unwrap().iter().map(|lock| lock["name"].clone()).collect();
+        assert_eq!((names, &listed["next"]), (vec![json!("invoices/1")], &serde_json::Value::Null));
+    }
+    let told = || service.get_as(OPS, "/v1/history").expect(200).body["events"].as_array().unwrap().len();
+    eventually("all of it is written", || told() == 3);
+    let newest = service.get_as(BILLING, "/v1/history?limit=1").expect(200).body;
+    assert_eq!(newest["events"][0]["name"], "invoices/1", "however much others did since");
+    let request = agent(None).get(service.url("/v1/events")).header("authorization", format!("Bearer {BILLING}"));
+    let mut events = super::service::Events::new(request.call().unwrap());
+    let snapshot = events.until("snapshot").data;
+    assert_eq!(snapshot["locks"].as_array().unwrap().len(), 1, "{snapshot}");
+}
+
+#[test]
+fn a_holder_without_a_label_is_called_by_its_clients_name() {
+    let user = User::new();
+    let service = Service::with(&user, &["--clients", &clients(&user)]);
+    service.post_as(BILLING, "/v1/leases", &json!({"name": "ledger"})).expect(201);
+    service.post_as(BILLING, "/v1/leases", &json!({"name": "invoices/1", "label": "month's end"})).expect(201);
+    let label = |name: &str| service.get_as(READER, name).expect(200).body["holder"]["label"].clone();
+    assert_eq!(label("/v1/locks/ledger"), "billing");
+    assert_eq!(label("/v1/locks/invoices%2F1"), "month's end");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_names_its_line() {
+    let user = User::new();
+    let path = file(&user, "clients", "billing my-secret lock *\n");
+    let refused = user.run(&["serve", "--clients", &path]);
+    assert_fails(&refused, 78, "line 1");
+    assert!(!stderr(&refused).contains("my-secret"));
+    let short = user.quorlock(&["serve", "--hash-token"]).output().unwrap();
+    assert_fails(&short, 64, "at least 32 letters");
+}
+
+/// An address alone has two connections, and so has each client that it turns out to be.
+#[test]
+fn connections_are_counted_for_whoever_asks_on_them() {
+    let user = User::new();
+    let service = Service::with(&user, &["--clients", &clients(&user), "--connections", "2"]);
+    let call = |agent: &ureq::Agent, token: &str| {
+        answer(agent.get(service.url("/v1/nodes")).header("authorization", format!("Bearer {token}")).call())
+    };
+    let agents: Vec<ureq::Agent> = (0..3).map(|_| agent(None)).collect();
+    // Each of them keeps its connection: known by their keys, none of them counts for the address.
+    for agent in &agents[..2] {
+        call(agent, OPS).expect(200);
+    }
+    let refused = call(&agents[2], OPS).problem(429, "rate-limited");
+    assert!(refused.text("detail").contains("2 connections of \"ops\""), "{refused:?}");
+    call(&agents[2], READER).expect(200);
+    call(&agents[0], OPS).expect(200);
+    // One connection that turns to another client takes its place there.
+    call(&agents[0], READER).expect(200);
+    call(&agent(None), OPS).expect(200);
+}
+
+/// An authority, and what it has signed, as PEM.
+struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { pem, issuer: Issuer::new(params, key) }
+    }
+
+    /// A certificate and its key.
+    fn sign(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap(), key)
+    }
+
+    fn trusting(&self, client: Option<&(rcgen::Certificate, KeyPair)>) -> ureq::Agent {
+        let root = Certificate::from_pem(self.pem.as_bytes()).unwrap().to_owned();
+        let tls = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[root]));
+        let client = client.map(|(certificate, key)| {
+            let certificate = Certificate::from_pem(certificate.pem().as_bytes()).unwrap().to_owned();
+            let key = PrivateKey::from_pem(key.serialize_pem().as_bytes()).unwrap().to_owned();
+            ClientCert::new_with_certs(&[certificate], key)
+        });
+        agent(Some(tls.client_cert(client).build()))
+    }
+}
+
+#[test]
+fn tls_is_spoken_and_clients_may_be_known_by_their_certificates() {
+    let user = User::new();
+    let authority = Authority::new();
+    let (certificate, key) = authority.sign("localhost");
+    let (cert, key, ca) = (
+        file(&user, "cert.pem", &certificate.pem()),
+        file(&user, "key.pem", &key.serialize_pem()),
+        file(&user, "ca.pem", &authority.pem),
+    );
+    let plain = Service::with(&user, &["--tls-cert", &cert, "--tls-key", &key]);
+    assert!(plain.address.starts_with("https://"));
+    answer(authority.trusting(None).get(plain.url("/v1/nodes")).call()).expect(200);
+    assert!(Authority::new().trusting(None).get(plain.url("/v1/nodes")).call().is_err(), "not the authority");
+
+    let mutual = Service::with(&user, &["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &ca]);
+    let client = authority.sign("a client");
+    answer(authority.trusting(Some(&client)).get(mutual.url("/v1/nodes")).call()).expect(200);
+    assert!(authority.trusting(None).get(mutual.url("/v1/nodes")).call().is_err(), "without a certificate");
+    let stranger = Authority::new().sign("a client");
+    assert!(authority.trusting(Some(&stranger)).get(mutual.url("/v1/nodes")).call().is_err(), "of another authority");
+
+    let der = client.0.der().to_vec();
+    let path = user.home.path().join("client.der");
+    std::fs::write(&path, der).unwrap();
+    let sum = std::process::Command::new("sha256sum").arg(&path).output().unwrap();
+    let digits = stdout(&sum).split_whitespace().next().unwrap().to_owned();
+    let named = file(&user, "clients", &format!("web cert:{digits} read *\nops {} read *\n", hash(&user, OPS)));
+    let both =
+        Service::with(&user, &["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &ca, "--clients", &named]);
+    let call = |agent: ureq::Agent, token: &str| {
+        answer(agent.get(both.url("/v1/nodes")).header("authorization", format!("Bearer {token}")).call())
+    };
+    answer(authority.trusting(Some(&client)).get(both.url("/v1/nodes")).call()).expect(200);
+    answer(authority.trusting(Some(&authority.sign("other"))).get(both.url("/v1/nodes")).call())
+        .problem(401, "unauthenticated");
+    call(authority.trusting(None), OPS).expect(200);
+    call(authority.trusting(None), READER).problem(401, "unauthenticated");
+}

@@ -1,0 +1,94 @@
+//! Many at once.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use quorlock_testkit::eventually;
+use serde_json::{Value, json};
+
+use super::service::{LONG, LONG_MS, Service, agent, answer, cluster_with, patiently};
+use crate::common::User;
+
+#[test]
+fn a_thousand_wait_for_one_name_and_each_has_its_turn() {
+    const WAITERS: usize = 1_000;
+    let user = User::new();
+    let (_servers, nodes) = cluster_with(&user, 3, &LONG);
+    let service = Service::with(&user, &[&["--nodes", &nodes][..], &LONG].concat());
+    let granted = service.lock(&json!({"name": "a", "ttl_ms": LONG_MS})).expect(201);
+    let inside = AtomicUsize::new(0);
+    let turn = || {
+        let agent = agent(None);
+        let post = |path: &str, body: &Value| patiently(|| answer(agent.post(service.url(path)).send_json(body)));
+        let ask = json!({"name": "a", "wait_ms": 600_000, "ttl_ms": LONG_MS});
+        let granted = post("/v1/leases", &ask).expect(201);
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
+        inside.fetch_sub(1, Ordering::SeqCst);
+        post("/v1/leases/release", &granted.lease()).expect(204);
+        granted.number("fence")
+    };
+    thread::scope(|scope| {
+        let spawn = |_| thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, turn).unwrap();
+        let waiters: Vec<_> = (0..WAITERS).map(spawn).collect();
+        eventually("all of them wait", || service.status("a")["waiting"] == WAITERS);
+        service.release(&granted);
+        let fences: BTreeSet<u64> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();
+        assert_eq!(fences.len(), WAITERS, "a fence for each");
+    });
+    eventually("nobody waits", || service.status("a")["waiting"] == 0);
+}
+
+fn name_of(lock: &Value) -> String {
+    lock["name"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn ten_thousand_leases_are_held_renewed_listed_and_released() {
+    const LEASES: usize = 10_000;
+    const THREADS: usize = 8;
+    let user = User::new();
+    let (_servers, nodes) = cluster_with(&user, 1, &LONG);
+    let service = Service::with(&user, &[&["--nodes", &nodes][..], &LONG].concat());
+    let lock =
+        |number: usize| service.lock(&json!({"name": format!("{number:05}"), "ttl_ms": LONG_MS})).expect(201).lease();
+    let leases: Vec<Value> = thread::scope(|scope| {
+        let part = |first: usize| (first..LEASES).step_by(THREADS).map(lock).collect::<Vec<_>>();
+        let parts: Vec<_> = (0..THREADS).map(|first| scope.spawn(move || part(first))).collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
+    });
+    for batch in leases.chunks(1_000) {
+        // A busy machine may take longer than a node is waited for: then it is asked again.
+        eventually("all of them are renewed", || {
+            let renewed = service.post("/v1/leases/renew", &json!({"leases": batch})).expect(200);
+            let outcomes = renewed.body["leases"].as_array().unwrap();
+            assert!(outcomes.iter().all(|outcome| outcome["problem"]["code"] != "lease-lost"));
+            outcomes.iter().all(|outcome| outcome["validity_ms"].as_u64().is_some_and(|left| left > 0))
+        });
+    }
+    let (mut names, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = service.get(&format!("/v1/locks?limit=1000&cursor={cursor}")).expect(200).body;
+        names.extend(page["locks"].as_array().unwrap().iter().map(name_of));
+        let Some(next) = page["next"].as_str() else { break };
+        next.clone_into(&mut cursor);
+    }
+    assert_eq!(names, (0..LEASES).map(|number| format!("{number:05}")).collect::<Vec<_>>());
+    // Whoever begins to follow is told of all of them, once a look has been in time.
+    let mut events = service.follow(None);
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let is_cut = loop {
+        let event = events.next().unwrap();
+        match event.what.as_str() {
+            "snapshot" => seen.extend(event.data["locks"].as_array().unwrap().iter().map(name_of)),
+            "lock" => seen.extend([name_of(&event.data)]),
+            "look" if event.data["trouble"].is_null() && seen.len() >= LEASES => break event.data["is_cut"].clone(),
+            _ => {}
+        }
+    };
+    assert_eq!((seen.into_iter().collect::<Vec<_>>(), is_cut), (names, json!(false)));
+    for batch in leases.chunks(1_000) {
+        service.post("/v1/leases/release", &json!({"leases": batch})).expect(204);
+    }
+    assert_eq!(service.get_fresh("/v1/locks")["locks"], json!([]));
+}

@@ -1,0 +1,242 @@
+//! Hostile input costs its own connection, and nobody else anything.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use quorlock_testkit::{RedisServer, eventually};
+use serde_json::json;
+
+use super::service::{Service, cluster};
+use crate::common::User;
+
+/// Sends these bytes and reads what comes back until the service hangs up.
+fn send(service: &Service, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(service.socket()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    // It may hang up before it has read everything.
+    let _ = stream.write_all(bytes);
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+fn post(body: &[u8]) -> Vec<u8> {
+    post_with("", body)
+}
+
+fn post_with(headers: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n{headers}\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+fn status(said: &str) -> &str {
+    said.split(' ').nth(1).unwrap_or("none")
+}
+
+#[test]
+fn whatever_is_sent_is_answered_or_hung_up_on() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let deep = format!("{{\"name\":{}", "[".repeat(200_000));
+    let huge = format!("{{\"name\":\"{}\"}}", "x".repeat(10_000_000));
+    let flood = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(1_000));
+    let long = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(100_000));
+    let line = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "y".repeat(100_000));
+    for (bytes, wanted) in [
+        (post(b""), &["400"][..]),
+        (post(b"{"), &["400"]),
+        (post(b"\xff\xfe"), &["400"]),
+        (post(b"{\"name\": \"\xc3\x28\"}"), &["400"]),
+        (post(b"{\"name\": \"\\ud800\"}"), &["400"]),
+        (post(b"{\"name\": \"a\", \"name\": \"b\"}"), &["400"]),
+        (post(b"{\"name\": \"a\"} {\"name\": \"b\"}"), &["400"]),
+        (post(b"{\"name\": \"a\", \"wait_ms\": 99999999999999999999999}"), &["400"]),
+        (post(deep.as_bytes()), &["400"]),
+        (post(huge.as_bytes()), &["413", "none"]),
+        (flood.into_bytes(), &["431", "400", "none"]),
+        (long.into_bytes(), &["431", "400", "none"]),
+        (line.into_bytes(), &["414", "431", "400", "none"]),
+        (
+            b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 5\r\n\r\n{}{}{"
+                .to_vec(),
+            &["415"],
+        ),
+        (b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n".to_vec(), &["400", "none"]),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), &["400", "none"]),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), &["400", "505", "none"]),
+        (vec![0; 10_000], &["400", "none"]),
+        (b"GET /v1/locks/../../etc/passwd HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".to_vec(), &["404"]),
+        (b"GET /v1/locks/%00 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".to_vec(), &["200"]),
+    ] {
+        let said = send(&service, &bytes);
+        let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
+        assert!(wanted.contains(&status(&said)), "{begin:?}: {said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+    service.lock(&json!({"name": "a"})).expect(201);
+    assert!(!service.log().contains("panicked"), "{}", service.log());
+}
+
+#[test]
+fn one_address_has_no_more_than_its_share_of_connections() {
+    let user = User::new();
+    let service = Service::with(&user, &["--connections", "3"]);
+    let ask = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let mut held: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(service.socket()).unwrap()).collect();
+    for stream in &mut held {
+        stream.write_all(ask).unwrap();
+        let mut said = [0; 12];
+        stream.read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"HTTP/1.1 200");
+    }
+    // Without a word from the caller: whoever says nothing is not read, and cannot lose the answer by that.
+    let said = send(&service, b"");
+    assert_eq!(status(&said), "429", "{said}");
+    assert!(said.contains("application/problem+json") && said.contains("3 connections of \\\"127.0.0.1\\\""), "{said}");
+    drop(held.pop());
+    eventually("there is room again", || {
+        status(&send(&service, &[&ask[..ask.len() - 2], b"connection: close\r\n\r\n"].concat())) == "200"
+    });
+}
+
+#[test]
+fn a_page_elsewhere_cannot_ask_by_a_name_of_its_own() {
+    let user = User::new();
+    let asked = |service: &Service, host: &str, path: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        status(&send(service, head.as_bytes())).to_owned()
+    };
+    let service = Service::start(&user);
+    for path in ["/v1/locks", "/", "/openapi.json", "/metrics"] {
+        for host in ["localhost", service.socket()] {
+            assert_eq!(asked(&service, host, path), "200", "{host} {path}");
+        }
+        assert_eq!(asked(&service, "evil.example", path), "403", "{path}");
+    }
+    assert_eq!(asked(&service, "balancer.example", "/readyz"), "200", "whether it is well is no secret");
+    let open = Service::with(&user, &["--danger-no-auth"]);
+    assert_eq!(asked(&open, "lock.example", "/v1/locks"), "200", "whoever said so meant it");
+}
+
+/// Asks on a connection that stays open, and reads the answer.
+fn ask(stream: &mut TcpStream, path: &str) -> String {
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let mut line = String::new();
+        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "it hung up behind {head:?}");
+        if let Some(told) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = told.trim().parse().unwrap();
+        }
+        head.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    head + &String::from_utf8(body).unwrap()
+}
+
+#[test]
+fn connections_leave_the_nodes_their_files() {
+    const FILES: usize = 100;
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let service = Service::with_files(&user, FILES, &["--nodes", &nodes]);
+    eventually("it says that they are few", || service.log().contains("too few files may be open"));
+    let mut first = TcpStream::connect(service.socket()).unwrap();
+    assert_eq!(status(&ask(&mut first, "/readyz")), "200");
+    // Each asks for something, so that it may stay.
+    let one = || {
+        let mut stream = TcpStream::connect(service.socket()).unwrap();
+        let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        stream
+    };
+    let crowd = || -> Vec<TcpStream> { (0..FILES).map(|_| one()).collect() };
+    let _held = crowd();
+    servers[..2].iter().for_each(RedisServer::kill);
+    eventually("the nodes are gone", || status(&ask(&mut first, "/readyz")) == "503");
+    let _more = crowd();
+    servers[..2].iter().for_each(RedisServer::restart);
+    eventually("they are found again", || {
+        let told = ask(&mut first, "/readyz");
+        // Without their memory they do not vote yet, but they are there.
+        !told.contains("unreachable") && !told.contains("refused")
+    });
+}
+
+#[test]
+fn a_body_that_is_no_body_is_not_too_long() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let head = "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    let said = send(&service, format!("{head}transfer-encoding: chunked\r\n\r\nno number\r\n").as_bytes());
+    assert_eq!(status(&said), "400", "{said}");
+    assert!(said.contains("\"invalid-request\""), "{said}");
+}
+
+#[test]
+fn slow_clients_are_hung_up_on_and_hold_nobody_up() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let half = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(service.socket()).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    };
+    let mut slow: Vec<TcpStream> = (0..50)
+        .map(|number| match number % 3 {
+            0 => half(b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\n"),
+            1 => half(b""),
+            _ => half(&post(&[b' '; 100])[..150]),
+        })
+        .collect();
+    for _ in 0..20 {
+        let granted = service.lock(&json!({"name": "b"})).expect(201);
+        service.release(&granted);
+    }
+    thread::scope(|scope| {
+        for stream in &mut slow {
+            scope.spawn(|| {
+                let mut said = Vec::new();
+                stream.read_to_end(&mut said).unwrap();
+                let said = String::from_utf8_lossy(&said).into_owned();
+                assert!(["none", "408"].contains(&status(&said)), "{said}");
+            });
+        }
+    });
+}
+
+#[test]
+fn whoever_does_not_read_is_hung_up_on_and_does_not_wait_for_ever() {
+    let user = User::new();
+    let service = Service::start(&user);
+    // More than fits between the two ends of a connection.
+    for part in 0..2 {
+        let names: Vec<String> = (0..1_000).map(|number| format!("{part}/{number:0>500}")).collect();
+        service.lock(&json!({"names": names, "ttl_ms": 60_000})).expect(201);
+    }
+    let ask = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(service.socket()).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    };
+    let followers = |count: u32| {
+        let metrics = service.get("/metrics").expect(200).body;
+        metrics.as_str().unwrap().contains(&format!("quorlock_followers {count}\n"))
+    };
+    let _follower = ask(b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    eventually("somebody follows", || followers(1));
+    service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
+    let body = br#"{"name": "a", "wait_ms": 1000}"#;
+    let _waiter = ask(&post_with("accept: text/event-stream\r\n", body));
+    eventually("its wait is over", || service.log().contains("wait-timeout"));
+    assert_eq!(service.status("a")["waiting"], 0);
+    eventually("nobody follows", || followers(0));
+}

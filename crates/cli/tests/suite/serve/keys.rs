@@ -1,0 +1,224 @@
+//! A key makes a request repeatable: the same hold, from any replica, however often.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread;
+
+use quorlock_testkit::{RedisServer, eventually};
+use serde_json::{Value, json};
+
+use super::service::{Answer, Service, cluster};
+use crate::common::User;
+
+const KEY: &str = "5b1f0c52-6c1e-4d43-9d4e-3f0b7c1e9a11";
+
+fn ask(wait_ms: u64) -> Value {
+    json!({"name": "a", "key": KEY, "wait_ms": wait_ms, "ttl_ms": 60_000})
+}
+
+/// How many have entered, on the node where most have.
+fn holds(service: &Service) -> u64 {
+    service.status("a")["holds"].as_u64().unwrap()
+}
+
+/// Sends a request whose answer nobody will read.
+fn send_and_forget(service: &Service, body: &Value) -> TcpStream {
+    let body = body.to_string();
+    let mut stream = TcpStream::connect(service.socket()).unwrap();
+    let head = "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:";
+    write!(stream, "{head} {}\r\n\r\n{body}", body.len()).unwrap();
+    stream
+}
+
+fn replicas<const N: usize>(user: &User) -> (Vec<RedisServer>, [Service; N]) {
+    let (servers, nodes) = cluster(user, 5);
+    (servers, std::array::from_fn(|_| Service::with(user, &["--nodes", &nodes])))
+}
+
+#[test]
+fn a_repeated_request_gives_the_same_hold_from_any_replica() {
+    let user = User::new();
+    let (_servers, [one, other]) = replicas(&user);
+    let first = one.lock(&ask(0)).expect(201);
+    let again: Vec<Answer> = [&one, &other, &other].map(|replica| replica.lock(&ask(0)).expect(201)).into();
+    assert!(again.iter().all(|granted| granted.body["fence"] == first.body["fence"]), "{again:?}");
+    one.lock(&json!({"name": "a"})).problem(409, "lock-held");
+    one.lock(&json!({"name": "a", "key": format!("{KEY}2")})).problem(409, "lock-held");
+    for granted in again.iter().chain([&first]) {
+        other.post("/v1/leases/renew", &granted.lease()).expect(200);
+    }
+
+    // One release is the end of all of them.
+    other.release(&again[0]);
+    for granted in again.iter().chain([&first]) {
+        one.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+        other.release(granted);
+    }
+    let spent = one.lock(&ask(0)).problem(410, "key-spent");
+    assert_eq!(spent.text("detail"), "this key of \"a\" was released: use a new one for the next hold");
+    let next = one.lock(&json!({"name": "a"})).expect(201);
+    assert!(next.number("fence") > first.number("fence"));
+    other.release(&first);
+    other.post("/v1/leases/renew", &next.lease()).expect(200);
+}
+
+#[test]
+fn a_key_is_for_one_name() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let [a, b] = ["a", "b"].map(|name| service.lock(&json!({"name": name, "key": KEY})).expect(201));
+    service.release(&a);
+    service.post("/v1/leases/renew", &b.lease()).expect(200);
+    service.lock(&json!({"name": "b", "key": KEY})).expect(201);
+}
+
+#[test]
+fn a_reader_may_have_a_key_as_well() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let read = json!({"name": "a", "mode": "shared", "key": KEY});
+    let (first, _again) = (service.lock(&read).expect(201), service.lock(&read).expect(201));
+    let other = service.lock(&json!({"name": "a", "mode": "shared"})).expect(201);
+    service.release(&first);
+    assert_eq!(holds(&service), 1);
+    service.release(&other);
+    service.lock(&json!({"name": "a"})).expect(201);
+}
+
+#[test]
+fn a_repeated_request_to_read_gives_the_same_hold_also_behind_a_waiting_writer() {
+    let user = User::new();
+    let (_servers, [one, other]) = replicas(&user);
+    let read = json!({"name": "a", "mode": "shared", "key": KEY, "ttl_ms": 60_000});
+    let first = one.lock(&read).expect(201);
+    eventually("it stands on every node", || {
+        one.status("a")["nodes"].as_array().unwrap().iter().all(|node| node["held"] == true)
+    });
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| other.lock(&json!({"name": "a", "wait_ms": 600_000})).expect(201));
+        eventually("the writer waits", || one.status("a")["waiting"] == 1);
+        let again = [&one, &other].map(|replica| replica.lock(&read).expect(201));
+        assert!(again.iter().all(|granted| granted.body["fence"] == first.body["fence"]), "{again:?}");
+        one.lock(&json!({"name": "a", "mode": "shared"})).problem(409, "lock-held");
+        for granted in again.iter().chain([&first]) {
+            other.post("/v1/leases/renew", &granted.lease()).expect(200);
+        }
+        // One release is the end of all of them.
+        other.release(&again[0]);
+        let written = writing.join().unwrap();
+        assert!(written.number("fence") > first.number("fence"));
+        one.post("/v1/leases/renew", &first.lease()).problem(410, "lease-lost");
+    });
+}
+
+#[test]
+fn a_lost_answer_costs_nothing() {
+    let user = User::new();
+    let (_servers, [one, other]) = replicas(&user);
+    let lost = send_and_forget(&one, &ask(0));
+    eventually("it is granted", || holds(&other) == 1);
+    let standing = other.status("a")["fence"].clone();
+    // The replica dies before anybody has read a word of it.
+    drop((one, lost));
+    let granted = other.lock(&ask(0)).expect(201);
+    assert_eq!(holds(&other), 2, "an entry for each try");
+    assert_eq!(granted.body["fence"], standing, "and one hold");
+    other.release(&granted);
+    eventually("nothing is left of either", || holds(&other) == 0);
+    other.lock(&json!({"name": "a"})).expect(201);
+}
+
+#[test]
+fn whoever_has_no_answer_releases_by_the_key() {
+    let user = User::new();
+    let (_servers, [one, other]) = replicas(&user);
+    let lost = send_and_forget(&one, &ask(0));
+    eventually("it is granted", || holds(&other) == 1);
+    drop((one, lost));
+    other.post("/v1/leases/release", &json!({"name": "a", "key": KEY})).expect(204);
+    other.lock(&json!({"name": "a"})).expect(201);
+    other.post("/v1/leases/release", &json!({"name": "a", "key": KEY})).expect(204);
+    assert_eq!(other.status("a")["held"], true, "that is somebody else's");
+}
+
+#[test]
+fn tries_that_wait_on_two_replicas_come_to_one_hold() {
+    let user = User::new();
+    let (_servers, [one, other]) = replicas(&user);
+    let holder = one.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
+    thread::scope(|scope| {
+        let tries = [&one, &other].map(|replica| scope.spawn(|| replica.lock(&ask(600_000)).expect(201)));
+        eventually("both wait", || one.status("a")["waiting"] == 2);
+        one.release(&holder);
+        let [first, second] = tries.map(|granted| granted.join().unwrap());
+        // Where both enter at the same moment, the later one may raise the fence: a third try has the higher one.
+        let third = one.lock(&ask(0)).expect(201);
+        assert_eq!(third.number("fence"), first.number("fence").max(second.number("fence")));
+        other.release(&first);
+        one.post("/v1/leases/renew", &second.lease()).problem(410, "lease-lost");
+    });
+}
+
+#[test]
+fn the_end_of_one_try_leaves_what_another_has() {
+    let user = User::new();
+    let (_servers, [one, other]) = replicas(&user);
+    let holder = one.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
+    // One hangs up, one is over, and the replica of a third is killed: none of them takes along what the fourth gets.
+    let gone = send_and_forget(&one, &ask(600_000));
+    thread::scope(|scope| {
+        let kept = scope.spawn(|| other.lock(&ask(600_000)).expect(201));
+        eventually("both wait", || one.status("a")["waiting"] == 2);
+        one.lock(&ask(1_000)).problem(409, "wait-timeout");
+        drop(gone);
+        eventually("one has gone", || other.status("a")["waiting"] == 1);
+        let _killed = send_and_forget(&one, &ask(600_000));
+        eventually("another has come", || other.status("a")["waiting"] == 2);
+        drop(one);
+        other.release(&holder);
+        let granted = kept.join().unwrap();
+        other.post("/v1/leases/renew", &granted.lease()).expect(200);
+        other.lock(&json!({"name": "a"})).problem(409, "lock-held");
+        other.release(&granted);
+        // The place of the one that was killed is kept for a while.
+        other.lock(&json!({"name": "a", "wait_ms": 60_000})).expect(201);
+    });
+}
+
+#[test]
+fn a_try_that_fails_with_votes_takes_back_its_own_entry_only() {
+    let user = User::new();
+    let (servers, [one, other]) = replicas(&user);
+    let granted = one.lock(&ask(0)).expect(201);
+    let is_everywhere = |service: &Service, holds: u64| {
+        let lock = service.status("a");
+        let held = lock["nodes"].as_array().unwrap().iter().filter(|node| node["held"] == true).count();
+        held == servers.len() && lock["holds"] == holds
+    };
+    eventually("it stands on every node", || is_everywhere(&one, 1));
+    servers[..3].iter().for_each(RedisServer::freeze);
+    let failed = other.post_once("/v1/leases", &ask(0)).problem(503, "no-quorum");
+    let nodes = failed.body["nodes"].as_array().unwrap();
+    assert_eq!(nodes.iter().filter(|node| node["vote"] == "granted").count(), 2, "{failed:?}");
+    servers[..3].iter().for_each(RedisServer::thaw);
+    eventually("only the first is left, on every node", || is_everywhere(&one, 1) && is_everywhere(&other, 1));
+    let renewed = other.post("/v1/leases/renew", &granted.lease()).expect(200);
+    assert_eq!(renewed.body["fence"], granted.body["fence"]);
+    other.lock(&json!({"name": "a"})).problem(409, "lock-held");
+    one.release(&granted);
+    other.lock(&json!({"name": "a"})).expect(201);
+}
+
+#[test]
+fn a_try_that_still_waits_comes_to_nothing_once_its_key_is_released() {
+    let user = User::new();
+    let (_servers, [one, other]) = replicas(&user);
+    let holder = one.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
+    thread::scope(|scope| {
+        let ghost = scope.spawn(|| one.lock(&ask(600_000)));
+        eventually("it waits", || other.status("a")["waiting"] == 1);
+        other.post("/v1/leases/release", &json!({"name": "a", "key": KEY})).expect(204);
+        ghost.join().unwrap().problem(410, "key-spent");
+    });
+    other.post("/v1/leases/renew", &holder.lease()).expect(200);
+}

@@ -1,0 +1,96 @@
+//! Every kind of lock.
+
+use quorlock_testkit::eventually;
+use serde_json::{Value, json};
+
+use super::service::Service;
+use crate::common::User;
+
+const OWNER: &str = "an owner that nobody guesses";
+
+#[test]
+fn readers_share_and_keep_a_writer_out() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let readers = [0, 1].map(|_| service.lock(&json!({"name": "a", "mode": "shared"})).expect(201));
+    assert_eq!(service.status("a")["mode"], "shared");
+    service.lock(&json!({"name": "a"})).problem(409, "lock-held");
+    service.release(&readers[0]);
+    service.lock(&json!({"name": "a"})).problem(409, "lock-held");
+    service.release(&readers[1]);
+    service.lock(&json!({"name": "a"})).expect(201);
+    service.lock(&json!({"name": "a", "mode": "shared"})).problem(409, "lock-held");
+}
+
+#[test]
+fn there_are_as_many_slots_as_everyone_agrees_on() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let ask = json!({"name": "a", "mode": "slots", "slots": 2});
+    let holders = [0, 1].map(|_| service.lock(&ask).expect(201));
+    let slots = holders.each_ref().map(|granted| granted.number("slot"));
+    assert_eq!(slots.iter().sum::<u64>(), 1, "{slots:?}");
+    let full = service.lock(&ask).problem(409, "lock-held").text("detail");
+    assert!(full.starts_with("none of the 2 slots is free: \"a\" is held by "), "{full}");
+    let other = service.lock(&json!({"name": "a", "mode": "slots", "slots": 3})).problem(409, "slots-mismatch");
+    assert_eq!(other.text("detail"), "\"a\" is in use with 2 slots, not 3: all who use it must agree");
+    service.release(&holders[0]);
+    assert_eq!(service.lock(&ask).expect(201).number("slot"), slots[0]);
+    let told = service.wait(&json!({"name": "a", "mode": "slots", "slots": 2, "wait_ms": 100})).until("failed").data;
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.starts_with("none of the 2 slots is free: waited in vain: "), "{detail}");
+    let mut past = Value::Null;
+    eventually("three grants and a release are in the history", || {
+        past = service.get("/v1/history?name=a").expect(200).body["events"].clone();
+        past.as_array().unwrap().len() == 4
+    });
+    assert!(past.as_array().unwrap().iter().all(|event| event["mode"] == "slots"), "{past}");
+}
+
+#[test]
+fn an_owner_enters_again() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let ask = json!({"name": "a", "owner": OWNER});
+    let (outer, inner) = (service.lock(&ask).expect(201), service.lock(&ask).expect(201));
+    assert_eq!(outer.body["fence"], inner.body["fence"]);
+    assert_ne!(outer.body["lease_id"], inner.body["lease_id"]);
+    service.lock(&json!({"name": "a", "owner": format!("not {OWNER}")})).problem(409, "lock-held");
+    service.release(&inner);
+    service.lock(&json!({"name": "a"})).problem(409, "lock-held");
+    service.release(&outer);
+    service.lock(&json!({"name": "a"})).expect(201);
+}
+
+#[test]
+fn one_who_reads_does_not_write_as_well() {
+    let user = User::new();
+    let service = Service::start(&user);
+    service.lock(&json!({"name": "a", "mode": "shared", "owner": OWNER})).expect(201);
+    service.lock(&json!({"name": "a", "mode": "shared", "owner": OWNER})).expect(201);
+    service.lock(&json!({"name": "a", "owner": OWNER})).problem(409, "upgrade");
+}
+
+#[test]
+fn several_names_are_had_together_or_not_at_all() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let other = service.lock(&json!({"name": "b"})).expect(201);
+    service.lock(&json!({"names": ["c", "b", "a"]})).problem(409, "lock-held");
+    assert_eq!(
+        (service.status("a")["held"].clone(), service.status("c")["held"].clone()),
+        (json!(false), json!(false))
+    );
+    service.release(&other);
+    let all = service.lock(&json!({"names": ["c", "b", "a", "a"]})).expect(201);
+    let names: Vec<_> = all.body["leases"].as_array().unwrap().iter().map(|lease| lease["name"].clone()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    assert!(all.number("validity_ms") > 0);
+    let leases = all.body["leases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lease| json!({"name": lease["name"], "lease_id": lease["lease_id"]}));
+    service.post("/v1/leases/release", &json!({"leases": leases.collect::<Vec<_>>()})).expect(204);
+    service.lock(&json!({"names": ["a", "b", "c"]})).expect(201);
+}

@@ -1,0 +1,175 @@
+//! Locking, renewing and releasing.
+
+use quorlock_testkit::eventually;
+use serde_json::{Value, json};
+
+use super::service::{LONG, LONG_MS, Service};
+use crate::common::User;
+
+/// That a lease lasts for its ttl from some moment between the request and the answer, less drift for the nodes' clocks
+/// and once more for the caller's: however long the answer took.
+#[track_caller]
+fn assert_lasts(told: &Value, ttl_ms: u64) {
+    let number = |field: &str| told[field].as_u64().unwrap_or_else(|| panic!("no {field} in {told}"));
+    let (validity, elapsed) = (number("validity_ms"), number("server_elapsed_ms"));
+    let drift = |span: u64| span / 10 + 2;
+    let most = ttl_ms - drift(ttl_ms) - drift(ttl_ms - drift(ttl_ms));
+    assert!(validity <= most && validity + elapsed + 5 >= most, "{validity} of {most} ms, {elapsed} ms later");
+}
+
+#[test]
+fn a_lock_is_one_callers_until_it_is_released() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let first = service.lock(&json!({"name": "invoices/42", "label": "the first"})).expect(201);
+    assert_eq!((first.number("nodes_ok"), first.number("nodes_total"), first.number("ttl_ms")), (1, 1, 30_000));
+    assert_lasts(&first.body, 30_000);
+
+    let second = service.lock(&json!({"name": "invoices/42"})).problem(409, "lock-held");
+    assert_eq!(second.body["holder"]["label"], "the first");
+    assert_eq!(second.body["fence"], first.body["fence"]);
+    assert_eq!(second.body["nodes"].as_array().unwrap().len(), 1);
+
+    service.release(&first);
+    service.release(&first);
+    let third = service.lock(&json!({"name": "invoices/42"})).expect(201);
+    assert!(third.number("fence") > first.number("fence"));
+    assert_ne!(third.text("lease_id"), first.text("lease_id"));
+}
+
+#[test]
+fn a_renewal_lets_it_last_and_brings_nothing_back() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a", "ttl_ms": 20_000})).expect(201);
+    let renewed = service.post("/v1/leases/renew", &granted.lease()).expect(200);
+    assert_eq!(renewed.body["fence"], granted.body["fence"]);
+    assert_lasts(&renewed.body, 20_000);
+    service.release(&granted);
+    service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+    assert_eq!(service.status("a")["held"], false);
+}
+
+#[test]
+fn a_lease_ends_with_its_ttl_unless_it_is_renewed() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a", "ttl_ms": 200})).expect(201);
+    let next = service.lock(&json!({"name": "a", "wait_ms": 30_000})).expect(201);
+    assert!(next.number("fence") > granted.number("fence"));
+    service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+}
+
+#[test]
+fn many_leases_are_renewed_and_released_in_one_request() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted: Vec<_> = ["a", "b", "c"].iter().map(|name| service.lock(&json!({"name": name})).expect(201)).collect();
+    service.release(&granted[1]);
+    let leases: Vec<_> = granted.iter().map(super::service::Answer::lease).collect();
+    let renewed = service.post("/v1/leases/renew", &json!({"leases": leases})).expect(200);
+    let outcomes = renewed.body["leases"].as_array().unwrap();
+    let told: Vec<_> = outcomes.iter().map(|outcome| outcome["problem"]["code"].as_str()).collect();
+    assert_eq!(told, [None, Some("lease-lost"), None]);
+    assert_eq!(outcomes[0]["name"], "a");
+    assert_lasts(&outcomes[0], 30_000);
+
+    service.post("/v1/leases/release", &json!({"leases": leases})).expect(204);
+    for name in ["a", "b", "c"] {
+        assert_eq!(service.status(name)["held"], false);
+    }
+}
+
+#[test]
+fn the_largest_batch_is_renewed_and_released_in_one_request() {
+    let user = User::new();
+    let service = Service::with(&user, &LONG);
+    // Every byte of such a name takes six bytes in JSON, and three in a lease id.
+    let names: Vec<String> = (0..1_000).map(|number| format!("{number:\u{1}>512}")).collect();
+    let granted = service.lock(&json!({"names": names, "ttl_ms": LONG_MS})).expect(201);
+    let leases: Vec<Value> = granted.body["leases"].as_array().unwrap().iter().map(lease_ref).collect();
+    assert_eq!(leases.len(), names.len());
+    let renewed = service.post("/v1/leases/renew", &json!({"leases": leases})).expect(200);
+    assert!(renewed.body["leases"].as_array().unwrap().iter().all(|lease| lease["problem"].is_null()));
+    service.post("/v1/leases/release", &json!({"leases": leases})).expect(204);
+}
+
+fn lease_ref(lease: &Value) -> Value {
+    json!({"name": lease["name"], "lease_id": lease["lease_id"]})
+}
+
+#[test]
+fn a_lease_is_for_its_own_name() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a"})).expect(201);
+    let other = json!({"name": "b", "lease_id": granted.text("lease_id")});
+    let garbled = json!({"name": "a", "lease_id": "secret"});
+    for call in ["/v1/leases/renew", "/v1/leases/release"] {
+        service.post(call, &other).problem(403, "not-holder");
+        let refused = service.post(call, &garbled).problem(403, "not-holder");
+        assert!(!refused.text("detail").contains("secret"));
+    }
+    assert_eq!(service.status("a")["held"], true);
+}
+
+#[test]
+fn if_one_of_several_is_no_lease_none_is_released_and_it_is_named() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = ["a", "b"].map(|name| service.lock(&json!({"name": name})).expect(201).lease());
+    let secret = granted[0]["lease_id"].clone();
+    for bad in [json!({"name": "c", "lease_id": secret}), json!({"name": "c", "lease_id": "key.q1.secret"})] {
+        let leases = json!({"leases": [granted[0], granted[1], bad]});
+        let refused = service.post("/v1/leases/release", &leases).problem(403, "not-holder");
+        let detail = refused.text("detail");
+        assert!(detail.starts_with("leases[2]: "), "{detail}");
+        assert!(!detail.contains("secret") && !detail.contains(secret.as_str().unwrap()), "{detail}");
+    }
+    for name in ["a", "b"] {
+        assert_eq!(service.status(name)["held"], true, "{name}");
+    }
+    service.post("/v1/leases/release", &json!({"leases": granted})).expect(204);
+    assert_eq!(service.status("a")["held"], false);
+}
+
+#[test]
+fn a_lease_outlives_the_service_that_granted_it() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a"})).expect(201);
+    drop(service);
+    let next = Service::start(&user);
+    next.lock(&json!({"name": "a"})).problem(409, "lock-held");
+    next.post("/v1/leases/renew", &granted.lease()).expect(200);
+    next.release(&granted);
+    next.lock(&json!({"name": "a"})).expect(201);
+}
+
+#[test]
+fn replicas_share_their_locks() {
+    let user = User::new();
+    let (one, other) = (Service::start(&user), Service::start(&user));
+    let granted = one.lock(&json!({"name": "a"})).expect(201);
+    other.lock(&json!({"name": "a"})).problem(409, "lock-held");
+    other.post("/v1/leases/renew", &granted.lease()).expect(200);
+    other.release(&granted);
+    one.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+}
+
+#[test]
+fn a_holder_whose_lease_was_broken_is_told_so() {
+    let user = User::new();
+    let service = Service::start(&user);
+    for mode in ["drain", "now"] {
+        let granted = service.lock(&json!({"name": mode})).expect(201);
+        let ask = json!({"fence": granted.body["fence"], "mode": mode, "reason": "its host is on fire"});
+        service.post(&format!("/v1/locks/{mode}/break"), &ask).expect(200);
+        let lost = service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+        assert!(lost.text("detail").contains("broken: the history has by whom, and why"), "{lost:?}");
+        eventually("it is in the history", || {
+            let told = service.get(&format!("/v1/history?name={mode}")).expect(200).body.to_string();
+            told.contains("its host is on fire")
+        });
+    }
+}

@@ -1,0 +1,172 @@
+//! Reading: it costs those who lock nothing, however much of it there is.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock_testkit::{RedisServer, eventually};
+use serde_json::{Value, json};
+
+use super::service::{Answer, Service, agent, answer, cluster};
+use crate::common::User;
+
+/// Fills the history of a node, with events of other names than the tests use.
+fn fill_history(server: &RedisServer, events: usize) {
+    let script = "for i = 1, tonumber(ARGV[1]) do \
+         redis.call('XADD', 'quorlock~history', '*', 'id', string.format('%016x', i), 'at', string.format('%d', i), \
+         'name', 'other/' .. i % 100, 'what', 'granted', 'fence', '1', 'holder', '', 'mode', 'exclusive', 'reason', '') end";
+    server.command(&["EVAL", script, "0", &events.to_string()]);
+}
+
+/// How often a server was asked for its history.
+fn recalls(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let calls =
+        stats.as_str().unwrap().split("cmdstat_xrevrange:calls=").nth(1).and_then(|rest| rest.split(',').next());
+    calls.map_or(0, |calls| calls.parse().unwrap())
+}
+
+fn metric(service: &Service, name: &str) -> u64 {
+    let text = service.get("/metrics").expect(200).body;
+    let line = text.as_str().unwrap().lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("no {name}")).trim().parse().unwrap()
+}
+
+#[test]
+fn readers_cost_a_holder_nothing() {
+    const READERS: usize = 50;
+    const RENEWALS: usize = 8;
+    // Much longer than the time between renewals, and than a busy machine stands still.
+    const TTL_MS: u64 = 15_000;
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    for server in &servers {
+        fill_history(server, 10_000);
+    }
+    let service = Service::with(&user, &["--nodes", &nodes]);
+    let granted = service.lock(&json!({"name": "mine", "ttl_ms": TTL_MS})).expect(201);
+    let (begun, before) = (Instant::now(), metric(&service, "quorlock_reads_total"));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                let agent = agent(None);
+                while !is_over.load(Ordering::Relaxed) {
+                    let read = answer(agent.get(service.url("/v1/history?name=x")).call());
+                    assert!([200, 503].contains(&read.status), "{read:?}");
+                }
+            });
+            scope.spawn(|| {
+                let mut events = service.follow(None);
+                while events.next().is_some() {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        for _ in 0..RENEWALS {
+            thread::sleep(Duration::from_secs(1));
+            let renewed = service.post("/v1/leases/renew", &granted.lease());
+            assert_eq!(renewed.status, 200, "the lease is lost: {renewed:?}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let reads = metric(&service, "quorlock_reads_total") - before;
+    let most = 2 + begun.elapsed().as_secs();
+    assert!(reads <= most, "{reads} reads of the nodes in {:?}", begun.elapsed());
+    // A read asks each node for its newest events, and at most twice for older ones.
+    let recalls = servers.iter().map(recalls).max().unwrap();
+    assert!(recalls <= 3 * most, "{recalls} histories read from one node");
+}
+
+#[test]
+fn answers_say_when_the_nodes_were_read() {
+    let user = User::new();
+    let service = Service::start(&user);
+    service.lock(&json!({"name": "a"})).expect(201);
+    let mut first = 0;
+    for path in ["/v1/locks", "/v1/history", "/v1/locks/a"] {
+        let as_of = service.get(path).expect(200).number("as_of");
+        assert!(as_of > 0, "{path}");
+        first = as_of;
+    }
+    eventually("the copy is read again", || service.get("/v1/locks/a").expect(200).number("as_of") > first);
+}
+
+#[test]
+fn a_name_that_no_copy_has_is_asked_for_once_a_second() {
+    const NAMES: u64 = 100;
+    let user = User::new();
+    let (_servers, nodes) = cluster(&user, 1);
+    let service = Service::with(&user, &["--nodes", &nodes]);
+    service.get("/v1/locks").expect(200);
+    let begun = Instant::now();
+    let told: Vec<Answer> = (0..NAMES).map(|name| service.get_once(&format!("/v1/locks/free-{name}"))).collect();
+    let fresh = told.iter().filter(|told| told.status == 200).count() as u64;
+    assert!((1..=2 + begun.elapsed().as_secs()).contains(&fresh), "{fresh} in {:?}", begun.elapsed());
+    let refused = told.into_iter().find(|told| told.status != 200).unwrap().problem(429, "rate-limited");
+    assert!(refused.number("retry_after_ms") <= 1_000, "{refused:?}");
+}
+
+#[test]
+fn a_batch_counts_as_many_requests_as_it_has_leases() {
+    const BATCHES: u64 = 20;
+    let user = User::new();
+    let service = Service::with(&user, &["--rate-limit", "1000"]);
+    let junk: Vec<Value> = (0..1_000).map(|_| json!({"name": "a", "lease_id": "junk"})).collect();
+    let begun = Instant::now();
+    let told: Vec<Answer> =
+        (0..BATCHES).map(|_| service.post_once("/v1/leases/renew", &json!({"leases": junk}))).collect();
+    let counted = told.iter().filter(|told| told.status == 200).count() as u64;
+    assert!(counted <= 2 + begun.elapsed().as_secs(), "{counted} batches in {:?}", begun.elapsed());
+
+    let slow = Service::with(&user, &["--rate-limit", "2"]);
+    let names = |count: usize| json!({"names": (0..count).map(|name| name.to_string()).collect::<Vec<_>>()});
+    for (path, batch) in [("/v1/leases", names(3)), ("/v1/leases/release", json!({"leases": &junk[..3]}))] {
+        let mut told = slow.post_once(path, &batch);
+        eventually("it is not too early", || {
+            told = slow.post_once(path, &batch);
+            told.status != 429
+        });
+        let told = told.problem(400, "invalid-request");
+        assert!(told.text("detail").contains("3 leases count as 3 requests, and 2 a second"), "{told:?}");
+    }
+}
+
+#[test]
+fn a_lease_id_that_no_replica_made_reaches_no_node() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 1);
+    let service = Service::with(&user, &["--nodes", &nodes]);
+    let other = Service::start(&user);
+    let mine = service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
+    let unsigned = mine.text("lease_id").rsplit_once('.').unwrap().0.to_owned();
+    let foreign = other.lock(&json!({"name": "b"})).expect(201).text("lease_id");
+    let keys = servers[0].command(&["DBSIZE"]);
+    for (name, lease_id) in [("a", unsigned), ("b", foreign)] {
+        for call in ["release", "renew"] {
+            let path = format!("/v1/leases/{call}");
+            service.post(&path, &json!({"name": name, "lease_id": lease_id})).problem(403, "not-holder");
+        }
+    }
+    assert_eq!(servers[0].command(&["DBSIZE"]), keys, "nothing is left behind");
+    let replica = Service::with(&user, &["--nodes", &nodes]);
+    replica.post("/v1/leases/release", &mine.lease()).expect(204);
+}
+
+#[test]
+fn keys_that_were_released_are_limited() {
+    let user = User::new();
+    let service = Service::with(&user, &["--released-keys", "4"]);
+    let key = |number: u32| format!("{number:022}");
+    let release = |number| service.post_once("/v1/leases/release", &json!({"name": "a", "key": key(number)}));
+    let granted = service.lock(&json!({"name": "b", "key": key(9)})).expect(201);
+    release(1).expect(204);
+    release(2).expect(204);
+    let refused = release(3).problem(429, "rate-limited");
+    assert!(refused.number("retry_after_ms") > 1_000, "not before a key has lapsed: {refused:?}");
+    service.post_once("/v1/leases/release", &granted.lease()).problem(429, "rate-limited");
+    let plain = service.lock(&json!({"name": "c"})).expect(201);
+    service.release(&plain);
+}

@@ -1,0 +1,223 @@
+//! Replicas and servers that die under load.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock_testkit::eventually;
+use serde_json::{Value, json};
+
+use super::service::{Answer, Service, agent, answer, cluster};
+use crate::common::User;
+
+const WORKERS: usize = 6;
+const NAMES: [&str; 2] = ["a", "b"];
+/// Long enough for a busy machine to renew in time.
+const TTL_MS: u64 = 20_000;
+
+/// A caller that goes to the next replica when one does not answer.
+struct Caller<'a> {
+    replicas: &'a [String],
+    at: usize,
+    agent: ureq::Agent,
+}
+
+impl Caller<'_> {
+    /// Asks until somebody answers, and says when the request that was answered was sent.
+    fn ask(&mut self, path: &str, body: &Value) -> (Instant, Answer) {
+        self.ask_until(None, path, body)
+    }
+
+    /// The same, of a lease that ends then.
+    fn ask_until(&mut self, end: Option<Instant>, path: &str, body: &Value) -> (Instant, Answer) {
+        loop {
+            let sent = Instant::now();
+            assert!(end.is_none_or(|end| sent < end), "nobody answers {path} before the lease is over");
+            let url = format!("{}{path}", self.replicas[self.at]);
+            match self.agent.post(url).send_json(body) {
+                Ok(response) if response.status() != 503 => return (sent, answer(Ok(response))),
+                _ => {
+                    self.at = (self.at + 1) % self.replicas.len();
+                    self.agent = agent(None);
+                    thread::sleep(Duration::from_millis(20));
+                }
+            }
+        }
+    }
+}
+
+/// Lets everyone stop, whatever happens.
+struct Curtain<'a>(&'a AtomicBool);
+
+impl Drop for Curtain<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// When a lease ends, by the caller's own clock.
+fn deadline(sent: Instant, told: &Answer) -> Instant {
+    sent + Duration::from_millis(told.number("server_elapsed_ms") + told.number("validity_ms"))
+}
+
+#[test]
+fn nothing_that_was_renewed_in_time_is_lost_and_nothing_is_granted_twice() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 5);
+    let mut replicas: Vec<Service> = (0..2).map(|_| Service::with(&user, &["--nodes", &nodes])).collect();
+    let addresses: Vec<String> = replicas.iter().map(|replica| replica.address.clone()).collect();
+    let (stop, turns) = (AtomicBool::new(false), AtomicUsize::new(0));
+    // For each name, who has it until when, and the highest fence so far.
+    let holders: [Mutex<(Option<Instant>, u64)>; NAMES.len()] = Default::default();
+
+    let work = |number: usize| {
+        let mut caller = Caller { replicas: &addresses, at: number % 2, agent: agent(None) };
+        for turn in 0.. {
+            if stop.load(Ordering::SeqCst) {
+                return;
+            }
+            let which = (number + turn) % NAMES.len();
+            let key = format!("worker-{number:08}-turn-{turn:08}-of-this-test");
+            let ask = json!({"name": NAMES[which], "key": key, "ttl_ms": TTL_MS, "wait_ms": 60_000});
+            let (sent, granted) = caller.ask("/v1/leases", &ask);
+            if granted.status == 409 {
+                continue;
+            }
+            let granted = granted.expect(201);
+            let mut until = deadline(sent, &granted);
+            if granted.number("server_elapsed_ms") > TTL_MS / 2 {
+                let (sent, renewed) = caller.ask("/v1/leases/renew", &granted.lease());
+                until = deadline(sent, &renewed.expect(200));
+            }
+            let fence = granted.number("fence");
+            {
+                let mut holder = holders[which].lock().unwrap();
+                assert!(holder.0.is_none_or(|until| until <= Instant::now()), "somebody else holds {}", NAMES[which]);
+                assert!(fence > holder.1, "fences grow");
+                *holder = (Some(until), fence);
+            }
+            for _ in 0..3 {
+                let (sent, renewed) = caller.ask_until(Some(until), "/v1/leases/renew", &granted.lease());
+                until = deadline(sent, &renewed.expect(200));
+                holders[which].lock().unwrap().0 = Some(until);
+            }
+            holders[which].lock().unwrap().0 = None;
+            caller.ask("/v1/leases/release", &granted.lease()).1.expect(204);
+            turns.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    thread::scope(|scope| {
+        let _curtain = Curtain(&stop);
+        let workers: Vec<_> = (0..WORKERS).map(|number| scope.spawn(move || work(number))).collect();
+        let go_on = |more: usize| {
+            let enough = turns.load(Ordering::SeqCst) + more;
+            eventually("they go on", || {
+                turns.load(Ordering::SeqCst) >= enough || workers.iter().any(thread::ScopedJoinHandle::is_finished)
+            });
+        };
+        go_on(10);
+        servers[0].kill();
+        go_on(10);
+        eventually("requests are under way on it", || waiters(&replicas[0]) > 0);
+        drop(replicas.remove(0));
+        go_on(20);
+    });
+}
+
+/// How many wait on a replica just now.
+fn waiters(replica: &Service) -> u64 {
+    let metrics = replica.get("/metrics").expect(200).body;
+    let line = metrics.as_str().unwrap().lines().find_map(|line| line.strip_prefix("quorlock_waiters "));
+    line.unwrap().parse().unwrap()
+}
+
+/// A lease that somebody keeps, by that caller's own clock.
+#[derive(Clone, Copy)]
+struct Kept {
+    fence: u64,
+    until: Instant,
+}
+
+#[test]
+fn a_short_lease_outlives_its_replica_for_as_long_as_it_is_renewed() {
+    const TTL: Duration = Duration::from_secs(5);
+    const WAITERS: usize = 3;
+    let user = User::new();
+    let (_servers, nodes) = cluster(&user, 5);
+    let mut replicas: Vec<Service> = (0..2).map(|_| Service::with(&user, &["--nodes", &nodes])).collect();
+    let addresses: Vec<String> = replicas.iter().map(|replica| replica.address.clone()).collect();
+    let (stop, tries) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let kept: Mutex<Option<Kept>> = Mutex::default();
+
+    // Renews all the time, first on the replica that will die. A machine that is too busy for that has nothing to show: then it
+    // begins anew.
+    let keep = || {
+        let mut caller = Caller { replicas: &addresses, at: 0, agent: agent(None) };
+        while !stop.load(Ordering::SeqCst) {
+            let (sent, granted) = caller.ask("/v1/leases", &json!({"name": "a", "ttl_ms": TTL.as_millis() as u64}));
+            if granted.status == 409 {
+                continue;
+            }
+            let granted = granted.expect(201);
+            let (fence, mut until) = (granted.number("fence"), deadline(sent, &granted));
+            while !stop.load(Ordering::SeqCst) {
+                *kept.lock().unwrap() = Some(Kept { fence, until });
+                let (sent, renewed) = caller.ask("/v1/leases/renew", &granted.lease());
+                if Instant::now() >= until && renewed.status == 410 {
+                    break;
+                }
+                until = deadline(sent, &renewed.expect(200));
+                thread::sleep(TTL / 20);
+            }
+            *kept.lock().unwrap() = None;
+        }
+    };
+    // Whoever gets it has to have found it free: nobody may have been sure of it from before the request to after the answer.
+    let rival = || {
+        let mut caller = Caller { replicas: &addresses, at: 1, agent: agent(None) };
+        while !stop.load(Ordering::SeqCst) {
+            let before = *kept.lock().unwrap();
+            let (_, granted) = caller.ask("/v1/leases", &json!({"name": "a", "ttl_ms": 1_000}));
+            if granted.status != 409 {
+                let (granted, answered) = (granted.expect(201), Instant::now());
+                assert!(
+                    before.is_none_or(|kept| kept.until <= answered),
+                    "it was kept, and is granted to somebody else"
+                );
+                caller.ask("/v1/leases/release", &granted.lease()).1.expect(204);
+            }
+            tries.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let wait = || {
+        let url = format!("{}/v1/leases", addresses[0]);
+        agent(None).post(url).send_json(json!({"name": "a", "wait_ms": 600_000}))
+    };
+    thread::scope(|scope| {
+        let _curtain = Curtain(&stop);
+        let workers = [scope.spawn(keep), scope.spawn(rival)];
+        // The same lease, from some moment after this one.
+        let through_ttls = |mut since: Instant| {
+            let mut same = None;
+            eventually("it is kept for three ttls", || {
+                let Some(Kept { fence, until }) = *kept.lock().unwrap() else { return false };
+                if same.replace(fence).is_some_and(|same| same != fence) {
+                    since = Instant::now();
+                }
+                until >= since + TTL * 3 || workers.iter().any(thread::ScopedJoinHandle::is_finished)
+            });
+        };
+        through_ttls(Instant::now());
+        let waiters: Vec<_> = (0..WAITERS).map(|_| scope.spawn(wait)).collect();
+        eventually("they wait on it", || replicas[1].status("a")["waiting"] == WAITERS);
+        drop(replicas.remove(0));
+        for waiter in waiters {
+            waiter.join().unwrap().expect_err("its replica died under it");
+        }
+        let (killed, tried) = (Instant::now(), tries.load(Ordering::SeqCst));
+        through_ttls(killed);
+        assert!(tries.load(Ordering::SeqCst) > tried, "somebody wanted it meanwhile");
+        assert!(workers.iter().all(|worker| !worker.is_finished()), "nobody has found anything");
+    });
+}

@@ -1,0 +1,240 @@
+//! What the service tells of itself: a log without secrets, and numbers without names.
+
+use std::io::{BufRead, BufReader, Write};
+
+use quorlock_testkit::eventually;
+use serde_json::{Value, json};
+
+use super::service::{Answer, Service, agent, answer, cluster, patiently};
+use crate::common::User;
+
+const KEY: &str = "key-0123456789abcdef0123456789abcdef";
+const OWNER: &str = "owner-0123456789abcdef0123456789abcdef";
+
+#[test]
+fn secrets_are_in_no_log_and_no_listing() {
+    let user = User::new();
+    keeps_secrets(&Service::with(&user, &["-v", "--log", "json"]));
+    let (_servers, nodes) = cluster(&user, 3);
+    keeps_secrets(&Service::with(&user, &["-v", "--log", "json", "--nodes", &nodes]));
+}
+
+fn keeps_secrets(service: &Service) {
+    let granted = service.lock(&json!({"name": "a"})).expect(201);
+    let keyed = service.lock(&json!({"name": "b", "key": KEY})).expect(201);
+    let owned = service.lock(&json!({"name": "c", "owner": OWNER})).expect(201);
+    let streamed = service.wait(&json!({"name": "d"})).until("granted").data;
+    let streamed = Answer { status: 200, kind: String::new(), body: streamed };
+    let leases = [&granted, &keyed, &owned, &streamed];
+    service.lock(&json!({"name": "a", "wait_ms": 50})).problem(409, "wait-timeout");
+    let events = service.follow(None).until("snapshot").data.to_string();
+    let shown = [
+        events,
+        service.get("/v1/locks").body.to_string(),
+        service.get("/v1/history").body.to_string(),
+        service.get("/metrics").body.to_string(),
+        service.lock(&json!({"name": "b"})).body.to_string(),
+        service.post("/v1/leases/renew", &json!({"leases": leases.map(Answer::lease)})).expect(200).body.to_string(),
+    ]
+    .concat();
+    let broken = service.lock(&json!({"name": "e"})).expect(201);
+    let reason = json!({"fence": broken.body["fence"], "mode": "now", "reason": "a test"});
+    let shown = shown + &service.post("/v1/locks/e/break", &reason).expect(200).body.to_string();
+    service.post("/v1/leases/renew", &broken.lease()).problem(410, "lease-lost");
+    for lease in leases {
+        service.post("/v1/leases/renew", &lease.lease()).expect(200);
+        service.release(lease);
+        service.post("/v1/leases/renew", &lease.lease()).problem(410, "lease-lost");
+    }
+    let shown = shown + &service.get("/v1/history").body.to_string();
+    eventually("it is logged", || service.log().matches("\"status\":410").count() == 5);
+    let told = service.log() + &shown;
+    let parts: Vec<String> = leases.iter().chain([&&broken]).map(|lease| lease.text("lease_id")).collect();
+    // The 32 digits that sign the lease, and those of its owner, wherever they stand in the word.
+    let is_secret = |part: &&str| part.len() >= 32 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let secrets: Vec<&str> = parts.iter().flat_map(|word| word.split(['.', ':'])).filter(is_secret).collect();
+    assert_eq!(secrets.len(), 12, "five leases with their signatures, two owners");
+    for secret in secrets.into_iter().chain([KEY, OWNER]).chain(parts.iter().map(String::as_str)) {
+        assert!(!told.contains(secret), "{secret} is in {told}");
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_costs_lines_and_nothing_else() {
+    for (format, missing) in [("text", "lines are missing here"), ("json", "\"missing_lines\":")] {
+        let user = User::new();
+        let (mut service, unread) = Service::unread(&user, &["--log", format]);
+        // More than a pipe holds.
+        for _ in 0..2_000 {
+            service.get("/healthz").expect(200);
+        }
+        let granted = service.lock(&json!({"name": "a"})).expect(201);
+        let (told, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            BufReader::new(unread).lines().map_while(Result::ok).try_for_each(|line| told.send(line))
+        });
+        let mut lines = Vec::new();
+        eventually("it is told what is missing", || {
+            service.get("/healthz").expect(200);
+            lines.extend(heard.try_iter());
+            lines.iter().any(|line| line.contains(missing))
+        });
+        service.release(&granted);
+        service.signal("TERM");
+        assert!(service.child.wait().unwrap().success());
+        lines.extend(heard.iter());
+        let is_whole = |line: &String| {
+            let is_ours = line.contains("answered") || line.contains(missing) || line.contains("stopping");
+            is_ours && (format == "text" || serde_json::from_str::<Value>(line).is_ok())
+        };
+        let odd: Vec<_> = lines.iter().filter(|line| !is_whole(line)).collect();
+        assert!(odd.is_empty(), "{odd:?}");
+    }
+}
+
+#[test]
+fn every_request_has_a_line_with_its_number() {
+    let user = User::new();
+    let service = Service::with(&user, &["--log", "json"]);
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let request = agent(None).get(service.url("/v1/locks/a%2Fb"));
+    let request =
+        request.header("x-request-id", "number-7").header("traceparent", format!("00-{trace}-b7ad6b7169203331-01"));
+    let response = request.call().unwrap();
+    assert_eq!(response.headers()["x-request-id"], "number-7");
+    answer(Ok(response)).expect(200);
+    let line = || {
+        let log = service.log();
+        log.lines().find(|line| line.contains("number-7")).map(|line| serde_json::from_str::<Value>(line).unwrap())
+    };
+    eventually("it is logged", || line().is_some());
+    let line = line().unwrap();
+    assert_eq!((&line["status"], &line["span"]["trace_id"]), (&json!(200), &json!(trace)), "{line}");
+    assert_eq!(line["span"]["call"], "/v1/locks/{name}");
+    let fresh = agent(None).get(service.url("/healthz")).call().unwrap();
+    assert_eq!(fresh.headers()["x-request-id"].len(), 16);
+}
+
+#[test]
+fn the_end_of_a_stream_is_logged_and_counted() {
+    let user = User::new();
+    let service = Service::with(&user, &["--log", "json"]);
+    service.lock(&json!({"name": "a"})).expect(201);
+    let request = agent(None).post(service.url("/v1/leases")).header("accept", "text/event-stream");
+    let response = request.header("x-request-id", "number-8").send_json(json!({"name": "a", "wait_ms": 100})).unwrap();
+    super::service::Events::new(response).until("failed");
+    let ended = || {
+        let log = service.log();
+        let line = log.lines().find(|line| line.contains("number-8") && line.contains("\"waited\""))?;
+        Some(serde_json::from_str::<Value>(line).unwrap())
+    };
+    eventually("it is logged", || ended().is_some());
+    assert_eq!(ended().unwrap()["code"], "wait-timeout");
+    let metrics = service.get("/metrics").expect(200).body;
+    assert!(metrics.as_str().unwrap().contains("quorlock_problems_total{code=\"wait-timeout\"} 1"), "{metrics}");
+}
+
+#[test]
+fn whoever_hangs_up_has_a_line_and_is_counted() {
+    let user = User::new();
+    let service = Service::with(&user, &["--log", "json"]);
+    service.lock(&json!({"name": "a"})).expect(201);
+    for (at, kind) in [(1, "application/json"), (2, "text/event-stream")] {
+        let number = format!("number-{at}");
+        let body = json!({"name": "a", "wait_ms": 600_000}).to_string();
+        let mut stream = std::net::TcpStream::connect(service.socket()).unwrap();
+        write!(
+            stream,
+            "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\naccept: {kind}\r\nx-request-id: {number}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        eventually("it waits", || service.status("a")["waiting"] == 1);
+        drop(stream);
+        eventually("it is logged", || {
+            service.log().lines().any(|line| line.contains(&number) && line.contains("\"hung up\""))
+        });
+        let metrics = service.get("/metrics").expect(200).body;
+        assert!(metrics.as_str().unwrap().contains(&format!("quorlock_http_hangups_total {at}")), "{metrics}");
+    }
+}
+
+#[test]
+fn the_numbers_are_those_of_prometheus_and_name_no_lock() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a-lock"})).expect(201);
+    service.lock(&json!({"name": "a-lock"})).problem(409, "lock-held");
+    let mut tries = 0;
+    let mut renew = || {
+        tries += 1;
+        service.post_once("/v1/leases/renew", &granted.lease())
+    };
+    patiently(&mut renew).expect(200);
+    let renewals = format!("quorlock_http_request_duration_seconds_count{{call=\"/v1/leases/renew\"}} {tries}");
+    service.release(&granted);
+    service.get("/no-such-call-as-this").problem(404, "not-found");
+    let waiter = service.lock(&json!({"name": "a-lock"})).expect(201);
+    let mut stream = service.wait(&json!({"name": "a-lock", "wait_ms": 60_000}));
+    stream.until("queued");
+    eventually("the node votes", || service.get("/metrics").body.as_str().unwrap().contains("quorlock_nodes_voting 1"));
+    let metrics = service.get("/metrics").expect(200);
+    assert!(metrics.kind.starts_with("application/openmetrics-text"));
+    let text = metrics.body.as_str().unwrap();
+    for wanted in [
+        "quorlock_http_requests_total{call=\"/v1/leases\",method=\"POST\",status=\"201\"} 2",
+        "quorlock_http_requests_total{call=\"/v1/leases\",method=\"POST\",status=\"409\"} 1",
+        &renewals,
+        "quorlock_problems_total{code=\"lock-held\"} 1",
+        "quorlock_leases_granted_total 2",
+        "quorlock_renewals_total 1",
+        "quorlock_releases_total 1",
+        "quorlock_waiters 1",
+        "# EOF",
+    ] {
+        assert!(text.contains(wanted), "{wanted} is not in {text}");
+    }
+    assert!(!text.contains("a-lock") && !text.contains("no-such-call"), "{text}");
+    drop(stream);
+    service.release(&waiter);
+    eventually("nobody waits", || service.get("/metrics").body.as_str().unwrap().contains("quorlock_waiters 0"));
+}
+
+#[test]
+fn one_client_asks_no_more_than_its_share() {
+    let user = User::new();
+    let service = Service::with(&user, &["--rate-limit", "1", "--waiters", "1"]);
+    let refused = (0..200).map(|_| service.get("/v1/nodes")).find(|answer| answer.status == 429);
+    let refused = refused.expect("more than one request a second").problem(429, "rate-limited");
+    assert!(refused.number("retry_after_ms") <= 1_000);
+    eventually("its share is there again", || service.lock(&json!({"name": "a"})).status == 201);
+    let mut waiting = None;
+    eventually("one may wait", || {
+        let request = agent(None).post(service.url("/v1/leases")).header("accept", "text/event-stream");
+        let response = request.send_json(json!({"name": "a", "wait_ms": 60_000})).unwrap();
+        let is_let_in = response.status() == 200;
+        waiting = is_let_in.then(|| super::service::Events::new(response));
+        is_let_in
+    });
+    let mut waiting = waiting.unwrap();
+    waiting.until("queued");
+    eventually("another may not", || {
+        let answer = service.lock(&json!({"name": "a", "wait_ms": 1}));
+        answer.status == 429 && answer.text("detail").contains("wait already")
+    });
+    service.get("/healthz").expect(200);
+}
+
+#[test]
+fn what_anybody_may_ask_for_is_counted_for_the_address() {
+    let user = User::new();
+    let service = Service::with(&user, &["--rate-limit", "1"]);
+    for path in ["/", "/assets/app.js", "/openapi.json", "/no-such-call", "/v1/leases"] {
+        let refused = (0..200).map(|_| service.get(path)).find(|answer| answer.status == 429);
+        refused.unwrap_or_else(|| panic!("{path} is asked for more than once a second")).problem(429, "rate-limited");
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert!((0..20).all(|_| service.get(path).status == 200), "whoever looks after it is not kept from looking");
+    }
+}

@@ -1,0 +1,120 @@
+//! Waiting in line: by a long poll, by a stream, and by hanging up.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread;
+
+use quorlock_testkit::eventually;
+use serde_json::json;
+
+use super::service::{Service, cluster};
+use crate::common::User;
+
+#[test]
+fn a_long_poll_waits_until_the_lock_is_free() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a"})).expect(201);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| service.lock(&json!({"name": "a", "wait_ms": 30_000})).expect(201));
+        eventually("somebody waits", || service.status("a")["waiting"] == 1);
+        service.release(&granted);
+        assert!(waiter.join().unwrap().number("fence") > granted.number("fence"));
+    });
+}
+
+#[test]
+fn a_wait_that_is_over_says_who_is_in_the_way() {
+    let user = User::new();
+    let service = Service::start(&user);
+    service.lock(&json!({"name": "a", "label": "in the way"})).expect(201);
+    let waited = service.lock(&json!({"name": "a", "wait_ms": 100})).problem(409, "wait-timeout");
+    assert_eq!(waited.body["holder"]["label"], "in the way");
+    assert_eq!(service.status("a")["waiting"], 0);
+}
+
+#[test]
+fn a_stream_tells_place_and_holder_and_then_the_grant() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a", "label": "holder"})).expect(201);
+    let mut first = service.wait(&json!({"name": "a", "wait_ms": 60_000, "label": "first"}));
+    let queued = first.until("queued").data;
+    assert_eq!((&queued["position"], &queued["holder"]["label"]), (&json!(1), &json!("holder")));
+    assert_eq!(queued["fence"], granted.body["fence"]);
+
+    let mut second = service.wait(&json!({"name": "a", "wait_ms": 60_000}));
+    assert_eq!(second.until("queued").data["position"], 2);
+    service.release(&granted);
+    let grant = first.until("granted").data;
+    assert!(grant["validity_ms"].as_u64().unwrap() > 0 && grant["nodes_ok"] == 1, "{grant}");
+    assert!(first.next().is_none(), "nothing comes after the grant");
+
+    let moved = loop {
+        let event = second.next().unwrap();
+        if event.data["position"] == 1 && event.data["holder"]["label"] == "first" {
+            break event;
+        }
+    };
+    assert!(["holder", "position"].contains(&moved.what.as_str()), "{moved:?}");
+    let lease = json!({"name": "a", "lease_id": grant["lease_id"]});
+    service.post("/v1/leases/release", &lease).expect(204);
+    assert!(second.until("granted").data["fence"].as_u64() > grant["fence"].as_u64());
+}
+
+#[test]
+fn a_stream_that_waited_in_vain_says_so() {
+    let user = User::new();
+    let service = Service::start(&user);
+    service.lock(&json!({"name": "a"})).expect(201);
+    let mut waiter = service.wait(&json!({"name": "a", "wait_ms": 100}));
+    assert_eq!(waiter.until("failed").data["code"], "wait-timeout");
+    assert!(waiter.next().is_none());
+}
+
+#[test]
+fn a_lock_that_is_free_is_granted_by_a_stream_at_once() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let event = service.wait(&json!({"name": "a"})).next().unwrap();
+    assert_eq!((event.what.as_str(), &event.data["name"]), ("granted", &json!("a")));
+}
+
+/// A request that is sent before the answer to the one before.
+const NEXT: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+#[test]
+fn whoever_hangs_up_gives_its_place_back_on_every_node() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let service = Service::with(&user, &["--nodes", &nodes]);
+    let granted = service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
+    let places = || -> usize {
+        let count = |server: &quorlock_testkit::RedisServer| server.command(&["ZCARD", "quorlock~line:quorlock:a"]);
+        servers.iter().map(|server| format!("{:?}", count(server))).filter(|reply| !reply.contains('0')).count()
+    };
+
+    let streaming = service.wait(&json!({"name": "a", "wait_ms": 600_000}));
+    eventually("it waits everywhere", || places() == 3);
+    drop(streaming);
+    eventually("its place is gone everywhere", || places() == 0);
+
+    let body = json!({"name": "a", "wait_ms": 600_000}).to_string();
+    // Also behind what nobody will ever read.
+    for (kind, behind) in [("*/*", ""), ("*/*", "\r\n"), ("*/*", NEXT), ("text/event-stream", NEXT)] {
+        let mut polling = TcpStream::connect(service.socket()).unwrap();
+        write!(
+            polling,
+            "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\naccept: {kind}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}{behind}",
+            body.len()
+        )
+        .unwrap();
+        eventually("it waits everywhere", || places() == 3);
+        polling.write_all(behind.as_bytes()).unwrap();
+        drop(polling);
+        eventually("its place is gone everywhere", || places() == 0);
+    }
+    service.release(&granted);
+    service.lock(&json!({"name": "a"})).expect(201);
+}

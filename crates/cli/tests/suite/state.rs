@@ -1,0 +1,160 @@
+//! The file that the locks live in: where it cannot be, and what happens when the disk is full.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::common::{User, assert_fails, stderr, stdout};
+
+const ADVICE: &str = "use another file: --nodes sqlite:/some/path";
+/// Nobody in particular.
+const NOBODY: u32 = 65_534;
+
+impl User {
+    fn state(&self) -> PathBuf {
+        self.home.path().join("quorlock")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.state().join("locks.db")
+    }
+
+    fn run_in(&self, state: &Path) -> Output {
+        self.quorlock(&["run", "a", "--", "true"]).env("XDG_STATE_HOME", state).output().unwrap()
+    }
+
+    /// Runs as somebody to whom things can be forbidden, who has this path. `None` where that cannot be had.
+    fn run_as_nobody(&self, own: &Path) -> Option<Output> {
+        std::fs::set_permissions(self.home.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let mut command = self.quorlock(&["run", "a", "--", "true"]);
+        if rustix::process::geteuid().is_root() {
+            chown(own, Some(NOBODY), Some(NOBODY)).unwrap();
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let output = command.output();
+        if output.is_err() {
+            eprintln!("skipped: only root can run {}", env!("CARGO_BIN_EXE_quorlock"));
+        }
+        output.ok()
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn missing_directories_are_made_for_the_owner_alone() {
+    let user = User::new();
+    let state = user.home.path().join("deep/er");
+    assert!(user.run_in(&state).status.success());
+    for path in [state.parent().unwrap(), &state, &state.join("quorlock")] {
+        assert_eq!(mode(path), 0o700, "{}", path.display());
+    }
+    assert_eq!(mode(&state.join("quorlock/locks.db")), 0o600);
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named_with_what_to_do() {
+    let user = User::new();
+    let in_the_way = user.home.path().join("file");
+    std::fs::write(&in_the_way, "").unwrap();
+    for state in [in_the_way.as_path(), Path::new("/proc/self")] {
+        let output = user.run_in(state);
+        assert_fails(&output, 78, &format!("{}: cannot make the directory", state.join("quorlock").display()));
+        assert_fails(&output, 78, ADVICE);
+    }
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_is_named_with_what_to_do() {
+    let user = User::new();
+    std::fs::create_dir(user.state()).unwrap();
+    std::fs::set_permissions(user.state(), PermissionsExt::from_mode(0o500)).unwrap();
+    let Some(output) = user.run_as_nobody(&user.state()) else { return };
+    assert_fails(&output, 78, &format!("{}: cannot make the file: Permission denied", user.file().display()));
+    assert_fails(&output, 78, ADVICE);
+}
+
+#[test]
+fn a_file_that_may_not_be_written_is_named_with_what_to_do() {
+    let user = User::new();
+    std::fs::create_dir(user.state()).unwrap();
+    assert!(user.run(&["run", "a", "--", "true"]).status.success());
+    std::fs::set_permissions(user.state(), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(user.file(), PermissionsExt::from_mode(0o400)).unwrap();
+    let Some(output) = user.run_as_nobody(&user.file()) else { return };
+    assert_fails(&output, 78, &user.file().display().to_string());
+    assert_fails(&output, 78, ADVICE);
+}
+
+#[test]
+fn a_file_that_is_not_a_database_is_named_and_left_as_it_was() {
+    for text in ["a few words\n", &"many words\n".repeat(1_000)] {
+        let user = User::new();
+        std::fs::create_dir(user.state()).unwrap();
+        std::fs::write(user.file(), text).unwrap();
+        let output = user.run(&["run", "a", "--", "true"]);
+        assert_fails(&output, 78, &format!("{}: it is not an SQLite database", user.file().display()));
+        assert_fails(&output, 78, ADVICE);
+        assert_eq!(std::fs::read_to_string(user.file()).unwrap(), text);
+    }
+}
+
+/// Runs a script whose directory is a small disk of its own, gone with the script. `$Q` is the tool, `fill` leaves no room
+/// on the disk, and `make_room` gives it back. `None` where no disk can be had.
+fn on_a_small_disk(user: &User, script: &str) -> Option<Output> {
+    let disk = user.home.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=512k none \"$XDG_STATE_HOME\" || exit 200; cd \"$XDG_STATE_HOME\"
+         fill() {{ dd if=/dev/zero of=filler bs=4k 2>/dev/null; }}; make_room() {{ rm filler; }}
+         {script}"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
+    command.env("Q", env!("CARGO_BIN_EXE_quorlock")).env("XDG_STATE_HOME", &disk).env_remove("QUORLOCK_NODES");
+    let output = command.output().unwrap();
+    if matches!(output.status.code(), None | Some(1 | 200)) {
+        eprintln!("skipped: no small disk can be had here: {}", stderr(&output));
+        return None;
+    }
+    Some(output)
+}
+
+#[test]
+fn nothing_is_had_on_a_full_disk_and_nothing_is_lost_by_it() {
+    let script = "$Q run a -- sh -c 'echo $QUORLOCK_FENCE'
+        fill; $Q run a -- echo never; echo $?; $Q run b -- echo never; echo $?
+        make_room; $Q run a -- sh -c 'echo $QUORLOCK_FENCE'";
+    let Some(output) = on_a_small_disk(&User::new(), script) else { return };
+    let said = stdout(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    let [before, "69", "69", after] = lines[..] else { panic!("{said}{}", stderr(&output)) };
+    assert!(after.parse::<u64>().unwrap() > before.parse().unwrap(), "{said}");
+    assert_eq!(
+        stderr(&output).matches("quorlock/locks.db: database or disk is full").count(),
+        2,
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_new_file_on_a_full_disk_is_an_error_that_says_so() {
+    let script = "fill; $Q run a -- echo never; echo $?; make_room; $Q run a -- echo done";
+    let Some(output) = on_a_small_disk(&User::new(), script) else { return };
+    assert_eq!(stdout(&output), "69\ndone\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("disk is full"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_lease_that_a_full_disk_keeps_from_being_renewed_is_lost_and_its_command_ended() {
+    let script = "$Q run a --ttl 4s --kill-grace 100ms -- sh -c 'dd if=/dev/zero of=filler bs=4k; exec sleep 600'
+        echo $?; make_room; $Q run a --wait 60s -- echo done";
+    let Some(output) = on_a_small_disk(&User::new(), script) else { return };
+    assert_eq!(stdout(&output), "79\ndone\n", "{}", stderr(&output));
+}

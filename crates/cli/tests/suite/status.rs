@@ -1,0 +1,90 @@
+//! `quorlock status`: who has a name, node by node.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use quorlock_testkit::eventually;
+use serde_json::Value;
+
+use crate::common::{User, assert_fails, cluster, stdout};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn a_free_name_is_free() {
+    let user = User::new();
+    let output = user.run(&["status", "a"]);
+    assert!(output.status.success());
+    assert!(stdout(&output).starts_with("a is free\nNODE "), "{}", stdout(&output));
+    let look = json(&stdout(&user.run(&["status", "a", "--json"])));
+    assert_eq!((&look["v"], &look["name"], &look["held"]), (&1.into(), &"a".into(), &false.into()));
+    assert_eq!((&look["holder"], &look["fence"], &look["waiting"]), (&Value::Null, &Value::Null, &0.into()));
+}
+
+#[test]
+fn a_held_name_shows_who_has_it_on_every_node_and_how_many_wait() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let at = ["--nodes", nodes.as_str()];
+    let holder = user.hold(&["run", "a", "--label", "backup", "--nodes", &nodes]);
+    let mut waiter = user.quorlock(&["run", "a", "--wait", "60s", "--nodes", &nodes, "--", "true"]).spawn().unwrap();
+    let status = || json(&stdout(&user.run(&[&["status", "a", "--json"], &at[..]].concat())));
+    eventually("it is held and waited for everywhere", || {
+        let look = status();
+        let nodes = look["nodes"].as_array().unwrap();
+        look["held"] == true && nodes.iter().all(|node| node["held"] == true && node["waiting"] == 1)
+    });
+    let look = status();
+    assert_eq!((&look["holder"]["label"], &look["waiting"]), (&"backup".into(), &1.into()));
+    assert!(look["fence"].as_u64().unwrap() > 0);
+    for node in look["nodes"].as_array().unwrap() {
+        assert_eq!((&node["fence"], &node["holds"], &node["trouble"]), (&look["fence"], &1.into(), &Value::Null));
+        assert!(node["left_ms"].as_u64().unwrap() > 0 && node["since_ms"].as_u64().unwrap() > 0, "{node}");
+    }
+    let text = stdout(&user.run(&[&["status", "a"], &at[..]].concat()));
+    let first = text.lines().next().unwrap();
+    assert!(first.starts_with("a is held by ") && first.contains("backup) for "), "{first}");
+    assert!(first.contains("; its lease ends in ") && first.ends_with("; 1 waits"), "{first}");
+    assert_eq!(text.matches(", backup)").count(), 4, "{text}");
+    assert!(text.lines().last().unwrap().starts_with("1st in line for "), "{text}");
+    let line = look["line"].as_array().unwrap();
+    assert_eq!((line.len(), &line[0]["shared"]), (1, &false.into()), "{look}");
+    assert!(line[0]["since_ms"].as_u64().unwrap() > 0, "{look}");
+    servers[0].kill();
+    let text = stdout(&user.run(&[&["status", "a"], &at[..]].concat()));
+    assert!(text.contains("unreachable"), "{text}");
+    servers[1].kill();
+    assert_fails(&user.run(&[&["status", "a"], &at[..]].concat()), 69, "no quorum for a look at a");
+    waiter.kill().unwrap();
+    waiter.wait().unwrap();
+    drop(holder);
+}
+
+#[test]
+fn shares_and_slots_are_counted() {
+    let user = User::new();
+    let status = |name| stdout(&user.run(&["status", name]));
+    for _ in 0..2 {
+        assert!(user.run(&["acquire", "doc", "--shared"]).status.success());
+        assert!(user.run(&["acquire", "pool", "--slots", "3"]).status.success());
+    }
+    assert!(status("doc").lines().next().unwrap().contains(", shared by 2"), "{}", status("doc"));
+    assert!(status("pool").lines().next().unwrap().contains(", 2 of 3 slots"), "{}", status("pool"));
+}
+
+#[test]
+fn a_name_cannot_move_the_cursor() {
+    let user = User::new();
+    let name = "evil\u{1b}[2J";
+    assert!(user.run(&["acquire", name, "--label", name]).status.success());
+    for command in [&["status", name][..], &["list"], &["list", "-v"]] {
+        let text = stdout(&user.run(command));
+        assert!(text.contains("evil") && !text.contains('\u{1b}'), "{text:?}");
+    }
+}
+
+#[test]
+fn a_name_that_cannot_be_one_is_a_mistake() {
+    let user = User::new();
+    assert_fails(&user.run(&["status", ""]), 64, "a name must not be empty");
+}

@@ -1,0 +1,126 @@
+//! A master behind sentinels, and a whole Redis Cluster: each is a single node, which is trusted.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use quorlock_testkit::{Authority, RedisCluster, RedisServer, Sentinels, eventually};
+use serde_json::Value;
+
+use crate::common::{User, assert_fails, stderr, stdout};
+
+/// A user of such a node, who may have an authority to trust.
+struct Trusting<'a> {
+    user: User,
+    nodes: String,
+    authority: Option<&'a Path>,
+}
+
+impl Trusting<'_> {
+    fn new(nodes: String) -> Self {
+        Self { user: User::new(), nodes, authority: None }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.user.quorlock(arguments);
+        // A busy machine is not what is tested here.
+        command.env("QUORLOCK_NODES", &self.nodes).env("QUORLOCK_NODE_DEADLINE", "10s");
+        if let Some(authority) = self.authority {
+            command.env("SSL_CERT_FILE", authority);
+        }
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let output = self.command(arguments).output().unwrap();
+        assert!(!stdout(&output).contains("hunter") && !stderr(&output).contains("hunter"), "a password is shown");
+        output
+    }
+
+    /// What a command that succeeds prints.
+    fn said(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}{}", stdout(&output), stderr(&output));
+        stdout(&output)
+    }
+
+    /// Every command that looks at nodes or locks does so here, too. `title` is what the node is called.
+    fn is_at_home_with(&self, title: &str) {
+        assert_eq!(self.said(&["run", "a", "--", "sh", "-c", "echo $QUORLOCK_NAME"]), "a\n");
+        let lease = self.said(&["acquire", "a", "--label", "nightly"]);
+        assert_fails(&self.run(&["run", "a", "-n", "--", "true"]), 75, "a is held by");
+        let status = self.said(&["status", "a"]);
+        assert!(status.starts_with("a is held by ") && status.contains(", nightly)"), "{status}");
+        assert!(status.lines().nth(2).unwrap().starts_with(title), "{status}");
+        let look: Value = serde_json::from_str(&self.said(&["status", "a", "--json"])).unwrap();
+        assert_eq!((&look["held"], &look["nodes"][0]["node"]), (&true.into(), &title.into()));
+        let listed = self.said(&["list"]);
+        assert!(listed.lines().any(|line| line.starts_with("a ") && line.ends_with("1/1")), "{listed}");
+        let nodes: Value = serde_json::from_str(&self.said(&["nodes", "--json"])).unwrap();
+        assert_eq!((&nodes["nodes"][0]["node"], &nodes["nodes"][0]["state"]), (&title.into(), &"voting".into()));
+        let doctor = self.said(&["doctor"]);
+        assert!(doctor.contains(&format!("{title}  voting")), "{doctor}");
+        assert!(doctor.contains("it is trusted after a restart") && doctor.contains("nothing is wrong"), "{doctor}");
+        assert_eq!(self.said(&["release", lease.trim()]), "a is released\n");
+        assert!(self.said(&["status", "a"]).starts_with("a is free\n"));
+    }
+}
+
+#[test]
+fn a_master_behind_sentinels_is_a_node() {
+    let sentinels = Sentinels::builder().replicas(1).password("hunter2").sentinel_password("hunter3").start();
+    // A sentinel that is down does not matter while another is up.
+    let down = RedisServer::start();
+    down.kill();
+    let (down, up) = (down.addr().to_string(), sentinels.sentinel.addr());
+    let here = Trusting::new(sentinels.url_among(&[&down]));
+    let title = format!("redis+sentinel://{down},{up}/testkit");
+    here.is_at_home_with(&title);
+    // Whoever holds it sees to it that its lock stands on the next master, or ends.
+    sentinels.fail_over();
+    eventually("the next master to take over", || here.run(&["run", "b", "-n", "--", "true"]).status.success());
+    here.is_at_home_with(&title);
+    sentinels.sentinel.kill();
+    let output = here.run(&["run", "a", "--", "true"]);
+    assert_fails(&output, 69, "no quorum for a: 1 of 1 nodes is unreachable");
+    assert!(stderr(&output).contains(&title), "{}", stderr(&output));
+}
+
+#[test]
+fn a_redis_cluster_is_a_node() {
+    let cluster = RedisCluster::start(3);
+    let here = Trusting::new(cluster.url());
+    here.is_at_home_with(&here.nodes);
+    let leases: Vec<String> = ["b", "c", "d", "e", "f"].map(|name| here.said(&["acquire", name])).into();
+    assert!(cluster.masters.iter().all(|master| !master.keys("quorlock:*").is_empty()), "spread over all masters");
+    assert_eq!(here.said(&["list"]).lines().count(), 1 + leases.len());
+    for lease in leases {
+        here.said(&["release", lease.trim()]);
+    }
+    let nodes = here.nodes.replace("redis+cluster", "redis").replace(',', ",redis://");
+    let alone = Trusting::new(nodes);
+    assert_fails(&alone.run(&["run", "a", "--", "true"]), 78, "redis+cluster://");
+}
+
+#[test]
+fn sentinels_and_their_master_are_spoken_to_over_tls() {
+    let Some(authority) = Authority::make() else { return };
+    let sentinels = Sentinels::builder().tls(&authority).start();
+    let mut here = Trusting::new(sentinels.url());
+    assert_fails(&here.run(&["run", "a", "--", "true"]), 69, "certificate");
+    let path = authority.path();
+    here.authority = Some(&path);
+    here.is_at_home_with(here.nodes.strip_suffix("?tls=true").unwrap());
+    here.nodes = here.nodes.strip_suffix("?tls=true").unwrap().to_owned();
+    assert_fails(&here.run(&["run", "a", "--", "true"]), 69, "no quorum for a");
+    here.nodes = here.nodes.replace("redis+", "rediss+");
+    assert_fails(&here.run(&["run", "a", "--", "true"]), 78, "as in redis+sentinel://..?tls=true");
+}
+
+#[test]
+fn what_promotes_replicas_stands_alone() {
+    for node in ["redis+sentinel://:hunter2@a/main", "redis+cluster://:hunter2@a"] {
+        let several = Trusting::new(format!("{node},redis://b,redis://c"));
+        assert_fails(&several.run(&["run", "a", "--", "true"]), 78, "cannot be one of several nodes");
+    }
+}

@@ -1,0 +1,154 @@
+//! `quorlock watch`: what is held, as it changes.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use quorlock_testkit::eventually;
+use serde_json::Value;
+
+use crate::common::pty::Pty;
+use crate::common::{User, assert_fails, cluster, signal, stdout};
+
+/// Only a failing test waits this long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A watch whose lines are read, and which is killed at the end.
+struct Watch {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Watch {
+    fn start(user: &User, arguments: &[&str]) -> Self {
+        let all = [&["watch", "--every", "100ms"], arguments].concat();
+        let mut child = user.quorlock(&all).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, lines }
+    }
+
+    fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("there is another line")
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.line()).unwrap()
+    }
+
+    /// The code with which it ends.
+    fn end(&mut self) -> Option<i32> {
+        let mut status = None;
+        eventually("the watch to end", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap().code()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn acquire(user: &User, arguments: &[&str]) -> String {
+    let output = user.run(&[&["acquire"], arguments].concat());
+    assert!(output.status.success());
+    stdout(&output).trim_end().to_owned()
+}
+
+#[test]
+fn every_change_is_a_line() {
+    for size in [0, 3] {
+        let user = User::new();
+        let (_servers, nodes) = match size {
+            0 => (Vec::new(), format!("sqlite:{}", user.home.path().join("locks.db").display())),
+            size => cluster(&user, size),
+        };
+        let at = ["--nodes", nodes.as_str()];
+        let lease = acquire(&user, &[&["a", "--label", "us"], &at[..]].concat());
+        let mut watch = Watch::start(&user, &[&["a*"], &at[..]].concat());
+        let first = watch.line();
+        assert!(first.starts_with("a is held by ") && first.contains(", us) with fence "), "{first}");
+        let waits = [&["run", "a", "--wait", "60s"], &at[..], &["--", "true"]].concat();
+        let mut waiter = user.quorlock(&waits).spawn().unwrap();
+        assert_eq!(watch.line(), format!("{first}, 1 waiting"));
+        signal(waiter.id(), "INT");
+        waiter.wait().unwrap();
+        assert_eq!(watch.line(), first);
+        let other = acquire(&user, &[&["ab"], &at[..]].concat());
+        assert!(watch.line().starts_with("ab is held by "));
+        for (lease, line) in [(&lease, "a is free"), (&other, "ab is free")] {
+            let released =
+                user.quorlock(&[&["release"], &at[..]].concat()).env("QUORLOCK_LEASE", lease).output().unwrap();
+            assert!(released.status.success());
+            assert_eq!(watch.line(), line);
+        }
+        signal(watch.child.id(), "INT");
+        assert_eq!(watch.end(), Some(130));
+    }
+}
+
+#[test]
+fn every_change_is_an_object() {
+    let user = User::new();
+    let lease = acquire(&user, &["a", "--label", "us"]);
+    let mut watch = Watch::start(&user, &["--json"]);
+    let held = watch.json();
+    assert_eq!((&held["v"], &held["event"], &held["name"]), (&1.into(), &"held".into(), &"a".into()));
+    assert_eq!(held["holder"]["label"], "us");
+    assert!(held["at_ms"].as_u64().unwrap() > 1_700_000_000_000 && held["nodes"].is_array(), "{held}");
+    user.quorlock(&["release"]).env("QUORLOCK_LEASE", &lease).output().unwrap();
+    let free = watch.json();
+    assert_eq!((&free["event"], &free["name"], &free["held"]), (&"free".into(), &"a".into(), &false.into()));
+    signal(watch.child.id(), "TERM");
+    assert_eq!(watch.end(), Some(143));
+}
+
+#[test]
+fn a_reader_that_leaves_ends_it() {
+    let user = User::new();
+    let lease = acquire(&user, &["a"]);
+    let mut watch = user.quorlock(&["watch", "--every", "100ms"]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(watch.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("a is held"), "{line}");
+    user.quorlock(&["release"]).env("QUORLOCK_LEASE", &lease).output().unwrap();
+    let (_sender, lines) = mpsc::channel();
+    assert_eq!(Watch { child: watch, lines }.end(), Some(0));
+}
+
+#[test]
+fn on_a_terminal_it_is_drawn_anew_in_its_place() {
+    let user = User::new();
+    let lease = acquire(&user, &["a", "--label", "us"]);
+    let mut terminal = Pty::spawn(&user.quorlock(&["watch", "--every", "100ms"]));
+    terminal.shows_that("the lock to be drawn", |text| text.contains(", us)"));
+    let other = acquire(&user, &["b", "--label", "them"]);
+    terminal.shows_that("both to be drawn", |text| {
+        text.matches("NAME ").count() == 1 && text.contains(", us)") && text.contains(", them)")
+    });
+    for lease in [lease, other] {
+        user.quorlock(&["release"]).env("QUORLOCK_LEASE", &lease).output().unwrap();
+    }
+    terminal.shows_that("both to be gone", |text| text.contains("NAME ") && !text.contains(", us)"));
+    terminal.type_keys(b"\x03");
+    assert_eq!(terminal.wait().code(), Some(130));
+}
+
+#[test]
+fn looking_too_often_is_refused() {
+    assert_fails(&User::new().run(&["watch", "--every", "1ms"]), 64, "at least 100ms");
+}

@@ -1,0 +1,390 @@
+//! Cancellation: however and whenever a caller turns away, no vote of theirs is left standing.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use crate::common::Cluster;
+use crate::common::long::{DRAINING, Wired, connected, soon};
+use quorlock::{AcquireError, FenceError, Lease, Lock, LostError};
+use quorlock_testkit::eventually;
+use tokio::task::yield_now;
+
+/// How far an acquire had come when it was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nobody ever polled it.
+    Unpolled,
+    /// Its requests were queued, under way or being answered.
+    Asking,
+    /// It was won, and nobody had taken the lease.
+    Won,
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Polls once, then lets everyone else on this thread take so many steps, then drops.
+///
+/// There is one thread: between two steps nothing moves, so counting through them visits every state of the links.
+async fn drop_after_steps(acquire: impl Future<Output = Result<Lease, AcquireError>>, steps: usize) -> Phase {
+    let Some(steps) = steps.checked_sub(1) else { return Phase::Unpolled };
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut acquire = pin!(acquire);
+    assert!(acquire.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "decided without asking");
+    for _ in 0..steps {
+        yield_now().await;
+        if woken.0.load(Ordering::SeqCst) {
+            return Phase::Won;
+        }
+    }
+    Phase::Asking
+}
+
+/// Whether a client that has no past gets the lock with its first question.
+async fn is_free_for_anyone(cluster: &Wired, name: &str) {
+    let fresh = connected(cluster.direct()).await;
+    let lease = fresh.lock(name).try_acquire().await.expect("all nodes can vote");
+    lease.expect("nobody holds it").release().await.expect("all nodes can acknowledge");
+}
+
+#[tokio::test]
+async fn an_acquire_dropped_at_every_step_leaves_no_key() {
+    const DROPS: usize = 500;
+    let cluster = Wired::ready(5).await;
+    let client = connected(cluster.direct()).await;
+    let (mut unpolled, mut asking, mut won) = (0, 0, 0);
+    let mut steps = 0;
+    while unpolled + asking + won < DROPS {
+        let phase = drop_after_steps(client.lock("job").acquire(), steps).await;
+        steps += 1;
+        match phase {
+            Phase::Unpolled => unpolled += 1,
+            Phase::Asking => asking += 1,
+            Phase::Won => {
+                won += 1;
+                steps = 0;
+            }
+        }
+    }
+    println!("dropped: {unpolled} unpolled, {asking} asking, {won} won and not taken");
+    assert!(won > 0 && asking > won, "not every step was visited");
+    cluster.drained(client).await;
+    is_free_for_anyone(&cluster, "job").await;
+}
+
+#[tokio::test]
+async fn an_acquire_dropped_while_another_holds_takes_nothing_along() {
+    let cluster = Wired::ready(5).await;
+    let holder = connected(cluster.direct()).await;
+    let held = holder.lock("job").acquire().await.unwrap();
+    cluster.stands_on("quorlock:job", &[0, 1, 2, 3, 4]).await;
+    let (mut asking, mut waiting) = (0, 0);
+    let mut steps = 1_usize;
+    while waiting < 10 {
+        let client = connected(cluster.direct()).await;
+        let told = Arc::new(AtomicBool::new(false));
+        let waits = Arc::clone(&told);
+        let lock = client.lock("job").observe(move |_| waits.store(true, Ordering::Release));
+        {
+            let mut acquire = pin!(lock.acquire());
+            assert!(acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            for _ in 0..steps {
+                yield_now().await;
+            }
+            *(if told.load(Ordering::Acquire) { &mut waiting } else { &mut asking }) += 1;
+            steps += steps.div_ceil(8);
+        }
+        drop(lock);
+        client.close(DRAINING).await.unwrap();
+        for server in &cluster.servers {
+            assert_eq!(server.command(&["GET", "quorlock:job"]).as_str(), Some(held.id().reveal().as_str()));
+            assert_eq!(server.command(&["EXISTS", "quorlock~line:quorlock:job"]).as_int(), Some(0), "a place is left");
+        }
+    }
+    println!("dropped: {asking} asking, {waiting} waiting");
+    assert!(asking > 0, "not every phase was visited");
+    held.release().await.unwrap();
+    cluster.drained(holder).await;
+    is_free_for_anyone(&cluster, "job").await;
+}
+
+/// Durations from nothing to a few milliseconds, most of them short: a round takes less than one.
+struct Durations(u64);
+
+impl Iterator for Durations {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let share = (self.0 >> 40) as f64 / f64::from(1 << 24);
+        Some(Duration::from_secs_f64(share.powi(3) * 0.006))
+    }
+}
+
+/// The runtime's timers know no less than a millisecond.
+async fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        yield_now().await;
+    }
+}
+
+/// Acquires so often, and turns away after a random time. Returns how often that was too late.
+async fn turn_away(lock: Lock, turns: usize, seed: u64) -> usize {
+    let mut won = 0;
+    for (turn, patience) in Durations(seed).take(turns).enumerate() {
+        let lease = if turn % 2 == 0 {
+            tokio::select! {
+                lease = lock.acquire() => Some(lease.expect("asking goes on")),
+                () = spin(patience) => None,
+            }
+        } else {
+            tokio::time::timeout(patience, lock.acquire()).await.ok().map(|lease| lease.expect("asking goes on"))
+        };
+        won += usize::from(lease.is_some());
+    }
+    won
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acquires_dropped_at_random_times_leave_no_key() {
+    const TURNS: usize = 60;
+    let cluster = Wired::ready(5).await;
+    let proxy = &cluster.proxies[4];
+    let (mut won, mut dropped) = (0, 0);
+    for trouble in ["none", "slow", "cut", "lossy"] {
+        let clients = [connected(cluster.builder()).await, connected(cluster.builder()).await];
+        match trouble {
+            "slow" => proxy.delay(Duration::from_millis(2)),
+            "lossy" => proxy.drop_replies(true),
+            _ => {}
+        }
+        // Two fight for each name.
+        let names = (0..6).map(|task| (task, format!("job {}", task % 3)));
+        let turning: Vec<_> = names
+            .map(|(task, name)| tokio::spawn(turn_away(clients[task / 3].lock(&name), TURNS, 1 + task as u64)))
+            .collect();
+        for task in turning {
+            if trouble == "cut" {
+                proxy.cut();
+            }
+            let in_vain = task.await.unwrap();
+            won += in_vain;
+            dropped += TURNS - in_vain;
+        }
+        proxy.refuse(true);
+        proxy.cut();
+        proxy.drop_replies(false);
+        proxy.delay(Duration::ZERO);
+        proxy.refuse(false);
+        for client in clients {
+            client.close(DRAINING).await.expect("all nodes are back: everything owed can be delivered");
+        }
+        assert_eq!(cluster.standing().concat(), Vec::<String>::new(), "left behind with trouble: {trouble}");
+        for name in ["job 0", "job 1", "job 2"] {
+            is_free_for_anyone(&cluster, name).await;
+        }
+    }
+    println!("turned away: {dropped} before the decision, {won} after the lock was won");
+    assert!(dropped > 0 && won > 0);
+}
+
+/// Begins something and leaves it.
+fn begin(work: impl Future) {
+    let _ = pin!(work).poll(&mut Context::from_waker(Waker::noop()));
+}
+
+/// Every way for a holder to leave, other than to release and wait.
+async fn leave(lock: &Lock, way: usize) {
+    let lease = soon(lock.acquire()).await.expect("whoever left before has given it back");
+    match way {
+        0 => drop(lease),
+        1 => {
+            let panicked = tokio::spawn(async move {
+                let _lease = lease;
+                std::panic::resume_unwind(Box::new("on purpose"));
+            });
+            assert!(panicked.await.is_err_and(|error| error.is_panic()));
+        }
+        2 => begin(lease.release()),
+        3 => drop(lease.release()),
+        4 => {
+            begin(lease.extend());
+            lease.ensure(Duration::from_secs(1)).expect("it was only the waiting that was given up");
+        }
+        5 => {
+            let aborted = tokio::spawn(async move {
+                let _lease = lease;
+                std::future::pending::<()>().await;
+            });
+            yield_now().await;
+            aborted.abort();
+            assert!(aborted.await.is_err_and(|error| error.is_cancelled()));
+        }
+        _ => unreachable!("{way}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_a_holder_leaves_the_lock_is_given_back() {
+    let cluster = Wired::ready(5).await;
+    let clients = [connected(cluster.direct()).await, connected(cluster.direct()).await];
+    for turn in 0..60 {
+        leave(&clients[turn % 2].lock("job"), turn % 6).await;
+    }
+    for client in clients {
+        client.close(DRAINING).await.unwrap();
+    }
+    assert_eq!(cluster.standing().concat(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_that_panics_or_is_dropped_gives_the_lock_back() {
+    use futures_util::FutureExt;
+
+    let cluster = Wired::ready(5).await;
+    let client = connected(cluster.direct()).await;
+    let lock = client.lock("job");
+    for _ in 0..10 {
+        let panics = lock.run(async |_lease| -> () { std::panic::resume_unwind(Box::new("on purpose")) });
+        soon(AssertUnwindSafe(panics).catch_unwind()).await.unwrap_err();
+        let begun = Arc::new(tokio::sync::Notify::new());
+        let endless = lock.run(async |_lease| {
+            begun.notify_one();
+            std::future::pending::<()>().await;
+        });
+        tokio::select! {
+            _ = endless => unreachable!("it has no end"),
+            () = soon(begun.notified()) => {}
+        }
+    }
+    drop(lock);
+    cluster.drained(client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_end_when_their_client_is_closed() {
+    let cluster = Wired::ready(5).await;
+    let client = connected(cluster.direct()).await;
+    let mut leases = Vec::new();
+    for number in 0..10 {
+        leases.push(client.lock(format!("job {number}")).acquire().await.unwrap());
+    }
+    std::mem::forget(client.lock("forgotten").acquire().await.unwrap());
+    cluster.stands_on("quorlock:forgotten", &[0, 1, 2, 3, 4]).await;
+    let lost = leases[0].lost();
+    client.close(DRAINING).await.unwrap();
+    cluster.cleared().await;
+    assert_eq!(soon(lost).await, LostError::Closed);
+    for lease in &leases {
+        assert_eq!(lease.fence(), Err(FenceError::Lost(LostError::Closed)));
+        assert_eq!(lease.validity(), Duration::ZERO);
+        assert!(soon(lease.extend()).await.is_err());
+    }
+
+    // What is left of them must not touch those who come after.
+    let next = connected(cluster.direct()).await;
+    let held = next.lock("job 0").try_acquire().await.unwrap().expect("it is free");
+    cluster.stands_on("quorlock:job 0", &[0, 1, 2, 3, 4]).await;
+    assert!(soon(leases.remove(0).release()).await.is_err());
+    drop(leases);
+    held.extend().await.unwrap();
+    cluster.stands_on("quorlock:job 0", &[0, 1, 2, 3, 4]).await;
+    held.release().await.unwrap();
+    cluster.drained(next).await;
+}
+
+/// Waits in a task of its own for a lock that is held.
+async fn waiter(lock: Lock) -> tokio::task::JoinHandle<Result<(), AcquireError>> {
+    let (begin, begun) = tokio::sync::oneshot::channel();
+    let task = tokio::spawn(async move {
+        let mut acquire = pin!(lock.acquire());
+        begin.send(()).expect("somebody waits for it");
+        let lease = acquire.as_mut().await?;
+        lease.ensure(Duration::from_secs(1)).expect("the lock that it came from is still there");
+        Ok(())
+    });
+    begun.await.expect("it begins");
+    task
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_outlives_the_client_and_not_its_closing() {
+    let cluster = Wired::ready(5).await;
+    let holder = connected(cluster.direct()).await;
+    let held = holder.lock("job").acquire().await.unwrap();
+
+    let client = connected(cluster.direct()).await;
+    let waiting = waiter(client.lock("job")).await;
+    client.close(DRAINING).await.unwrap();
+    assert_eq!(soon(waiting).await.unwrap(), Err(AcquireError::Closed));
+
+    let client = connected(cluster.direct()).await;
+    let waiting = waiter(client.lock("job")).await;
+    drop(client);
+    held.release().await.unwrap();
+    soon(waiting).await.unwrap().expect("a lock keeps its client's connections alive");
+    cluster.cleared().await;
+    is_free_for_anyone(&cluster, "job").await;
+}
+
+/// Works on a runtime that ends with the work.
+fn on_another_runtime<T: Send + 'static>(work: impl AsyncFnOnce() -> T + Send + 'static) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("the system has the means for a runtime");
+    std::thread::spawn(move || runtime.block_on(work())).join().expect("the work is done")
+}
+
+/// Where several ask, a batch waits for others: not for one that is dropped, after which the runtime may have no turn left.
+#[tokio::test]
+async fn a_lease_that_is_dropped_needs_no_turn_of_the_runtime_where_many_asked() {
+    let cluster = Wired::ready(3).await;
+    let client = connected(cluster.direct()).await;
+    let names: Vec<String> = (0..8).map(|at| format!("job/{at}")).collect();
+    let locks: Vec<Lock> = names.iter().map(|name| client.lock(name)).collect();
+    // The first leave alone, and the rest behind them as one batch.
+    let mut leases = futures_util::future::join_all(locks.iter().map(Lock::acquire)).await;
+    for name in &names {
+        cluster.stands_on(&format!("quorlock:{name}"), &[0, 1, 2]).await;
+    }
+    drop(leases.pop());
+    // From here on nothing is awaited, and there is one thread.
+    let left = |standing: Vec<Vec<String>>| standing.iter().all(|keys| keys.len() == leases.len());
+    eventually("its votes to be taken back", || left(cluster.standing()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_runtime_is_gone_nothing_hangs_and_what_is_held_lapses() {
+    let cluster = Cluster::ready(3).await;
+    let here = connected(cluster.builder()).await;
+    let builder = cluster.builder();
+    let (client, lease, mut waiting) = on_another_runtime(async move || {
+        let client = connected(builder).await;
+        let lease = client.lock("job").acquire().await.unwrap();
+        let lock = client.lock("job");
+        let mut waiting = Box::pin(async move { lock.acquire().await });
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        (client, lease, waiting)
+    });
+    assert!(soon(waiting.as_mut()).await.is_err(), "nobody is left who could ask");
+    assert!(soon(client.lock("other").try_acquire()).await.is_err());
+    soon(lease.lost()).await;
+    assert!(lease.fence().is_err());
+    assert!(soon(lease.extend()).await.is_err());
+    assert!(soon(lease.release()).await.is_err());
+    drop((waiting, client));
+    drop(soon(here.lock("job").acquire()).await.expect("it has lapsed"));
+}

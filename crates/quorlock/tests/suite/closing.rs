@@ -1,0 +1,37 @@
+//! A client that is closed while somebody is still asking leaves nothing behind.
+
+use std::time::Duration;
+
+use crate::common::lock_keys;
+use crate::common::long::{Wired, connected};
+use quorlock::AcquireError;
+use quorlock_testkit::{RedisServer, eventually_async};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_acquire_had_asked_for_is_taken_back_when_the_client_closes() {
+    let cluster = Wired::ready(3).await;
+    let client = connected(cluster.direct()).await;
+    cluster.servers[1..].iter().for_each(RedisServer::freeze);
+    let lock = client.lock("job");
+    let asking = tokio::spawn(async move { lock.acquire().await.map(drop) });
+    eventually_async("the first node to vote", async || !lock_keys(&cluster.servers[0]).is_empty()).await;
+
+    // The frozen ones cannot be told in time.
+    let _ = client.close(Duration::from_millis(10)).await;
+    assert_eq!(asking.await.expect("an acquire does not panic"), Err(AcquireError::Closed));
+    eventually_async("the vote to be taken back", async || lock_keys(&cluster.servers[0]).is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_won_in_the_moment_of_closing_is_given_back() {
+    let cluster = Wired::ready(3).await;
+    for _ in 0..50 {
+        let client = connected(cluster.direct()).await;
+        let lock = client.lock("job");
+        let asking = tokio::spawn(async move { lock.acquire().await.map(drop) });
+        tokio::task::yield_now().await;
+        client.close(Duration::from_secs(30)).await.expect("all nodes can be reached");
+        let _ = asking.await.expect("an acquire does not panic");
+    }
+    cluster.cleared().await;
+}

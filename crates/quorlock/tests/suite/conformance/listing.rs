@@ -1,0 +1,119 @@
+//! Which names are held or waited for.
+
+use futures_util::future::join_all;
+use quorlock::{Client, Filter, LIST_MAX, Listing, NAME_BYTES_MAX};
+
+use crate::conformance::backend::{Backend, held_by, is_free, queue};
+
+async fn list(client: &Client, glob: &str) -> Listing {
+    let listing = client.list(&Filter::new(glob)).await.unwrap();
+    assert_eq!(listing.missing, []);
+    listing
+}
+
+async fn names(client: &Client, glob: &str) -> Vec<String> {
+    let listing = list(client, glob).await;
+    assert!(!listing.is_cut);
+    listing.names.iter().map(|inspection| inspection.name.to_string()).collect()
+}
+
+pub(crate) async fn what_is_held_or_waited_for_is_listed(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    assert_eq!(names(&theirs, "*").await, [""; 0]);
+    let exclusive = ours.lock("exclusive").acquire().await.unwrap();
+    let _plain = ours.lock("plain").plain().acquire().await.unwrap();
+    let _entry = ours.reentrant("reentrant").acquire().await.unwrap();
+    let _share = ours.rw("shared").read().await.unwrap();
+    let _slot = ours.semaphore("slot", 2).acquire().await.unwrap();
+    ours.lock("free again").acquire().await.unwrap().release().await.unwrap();
+    is_free(&theirs, "free again").await;
+    let waiting = theirs.lock("exclusive");
+    let waiter = queue(&theirs, "exclusive", 1, async move { waiting.acquire().await }).await;
+    for name in ["plain", "reentrant", "shared", "slot"] {
+        held_by(&theirs, name, 1).await;
+    }
+    let listing = list(&theirs, "*").await;
+    let found: Vec<&str> = listing.names.iter().map(|inspection| inspection.name.as_str()).collect();
+    assert_eq!(found, ["exclusive", "plain", "reentrant", "shared", "slot"]);
+    let first = &listing.names[0];
+    assert_eq!((first.holder().unwrap().1, first.waiting()), (exclusive.fence().unwrap(), 1));
+    assert_eq!(first.nodes.len(), backend.quorum().0);
+    assert!(matches!(first.line(), [only] if only.since_micros > 0 && !only.shared), "{:?}", first.line());
+    waiter.abort();
+    let _ = waiter.await;
+}
+
+pub(crate) async fn a_filter_picks_names(backend: &Backend) {
+    let client = backend.client().await;
+    let mut leases = Vec::new();
+    for name in ["invoices/1", "invoices/22", "orders/1", "in*"] {
+        leases.push(client.lock(name).acquire().await.unwrap());
+    }
+    for (glob, found) in [
+        ("invoices/*", vec!["invoices/1", "invoices/22"]),
+        ("invoices/?", vec!["invoices/1"]),
+        ("*/1", vec!["invoices/1", "orders/1"]),
+        ("orders/1", vec!["orders/1"]),
+        ("in*", vec!["in*", "invoices/1", "invoices/22"]),
+        ("order", vec![]),
+        ("", vec![]),
+    ] {
+        assert_eq!(names(&client, glob).await, found, "{glob:?}");
+    }
+}
+
+pub(crate) async fn every_name_can_be_listed(backend: &Backend) {
+    let client = backend.client().await;
+    let longest = "\u{e9}".repeat(NAME_BYTES_MAX / 2);
+    let mut odd = [" ", "two\nlines", "\0", "{name}", "*", "[a]", "%s", "a\\", "\u{1f512}", "line:a", &longest];
+    odd.sort_unstable();
+    let mut leases = Vec::new();
+    for name in odd {
+        leases.push(client.lock(name).acquire().await.unwrap());
+    }
+    assert_eq!(names(&client, "*").await, odd);
+    for name in odd.into_iter().filter(|name| !name.contains(['*', '?'])) {
+        assert_eq!(names(&client, name).await, [name]);
+    }
+}
+
+pub(crate) async fn a_listing_goes_on_from_page_to_page_and_ends_at_its_limit(backend: &Backend) {
+    const MANY: usize = 1_100;
+    let client = backend.client().await;
+    let all: Vec<String> = (0..MANY).map(|number| format!("name {number:04}")).collect();
+    let mut leases = Vec::new();
+    for some in all.chunks(100) {
+        let locks: Vec<_> = some.iter().map(|name| client.lock(name)).collect();
+        leases.extend(join_all(locks.iter().map(quorlock::Lock::acquire)).await.into_iter().map(Result::unwrap));
+    }
+    let listing = client.list(&Filter::new("*").limit(LIST_MAX)).await.unwrap();
+    let found: Vec<&str> = listing.names.iter().map(|inspection| inspection.name.as_str()).collect();
+    assert_eq!((found, listing.is_cut), (all.iter().map(String::as_str).collect(), false));
+    let exactly = client.list(&Filter::new("*").limit(MANY)).await.unwrap();
+    assert_eq!((exactly.names.len(), exactly.is_cut), (MANY, false));
+    let cut = client.list(&Filter::new("name 0*").limit(10)).await.unwrap();
+    assert_eq!((cut.names.len(), cut.is_cut), (10, true));
+}
+
+pub(crate) async fn a_listing_goes_on_page_by_page(backend: &Backend) {
+    let client = backend.client().await;
+    let names: Vec<String> = (0..7).map(|number| format!("in*/{number}")).collect();
+    let mut leases = Vec::new();
+    for name in names.iter().map(String::as_str).chain(["inner", "out"]) {
+        leases.push(client.lock(name).acquire().await.unwrap());
+    }
+    let (mut found, mut position) = (Vec::new(), String::new());
+    loop {
+        let page = client.list_page(&Filter::beginning_with("in*/").limit(3), &position).await.unwrap();
+        assert!(page.names.len() <= 3);
+        found.extend(page.names.iter().map(|inspection| inspection.name.to_string()));
+        let Some(next) = page.next else { break };
+        position = next;
+    }
+    found.sort_unstable();
+    assert_eq!(found, names);
+    let some = ["in*/3", "*/5", "out"].map(Filter::new);
+    let listing = client.list(&Filter::beginning_with("in*/").among(&some)).await.unwrap();
+    let found: Vec<&str> = listing.names.iter().map(|inspection| inspection.name.as_str()).collect();
+    assert_eq!(found, ["in*/3", "in*/5"]);
+}

@@ -1,0 +1,161 @@
+//! Several names, all or nothing.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt;
+use quorlock::{AcquireError, Break, ConfigError, FenceError, LostError, NameError, Target};
+
+use crate::conformance::backend::{Backend, LONG, SHORT, held_by, is_free, is_held, is_waited_for, queue, takes_over};
+
+pub(crate) async fn names_are_sorted_and_taken_once(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let leases = ours.all(["c", "a", "b", "a", "c"]).acquire().await.unwrap();
+    let names: Vec<&str> = leases.iter().map(|lease| lease.name().as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    for name in names {
+        held_by(&ours, name, 1).await;
+        is_held(&theirs, name).await;
+    }
+    is_free(&theirs, "d").await;
+}
+
+pub(crate) async fn there_is_one_fence_for_each_name(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let before = theirs.lock("b").acquire().await.unwrap();
+    let fence = before.fence().unwrap();
+    before.release().await.unwrap();
+    let leases = ours.all(["b", "a"]).acquire().await.unwrap();
+    for name in ["a", "b"] {
+        let lease = leases.get(name).unwrap();
+        assert_eq!(leases.fence(name), lease.fence());
+        lease.extend().await.unwrap();
+    }
+    assert!(leases.fence("b").unwrap() > fence);
+    assert_eq!(leases.fence("c"), Err(FenceError::NotHeld));
+    let fences = ["a", "b"].map(|name| leases.fence(name).unwrap());
+    leases.release().await.unwrap();
+    let again = theirs.all(["a", "b"]).acquire().await.unwrap();
+    assert!(again.fence("a").unwrap() > fences[0] && again.fence("b").unwrap() > fences[1]);
+}
+
+pub(crate) async fn nothing_is_held_when_one_is_not_to_be_had(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lease = theirs.lock("b").label("the one").acquire().await.unwrap();
+    let all = ours.all(["a", "b", "c"]);
+    assert!(all.try_acquire().await.unwrap().is_none());
+    match all.acquire_within(SHORT).await {
+        Err(AcquireError::WaitTimeout(error)) => {
+            assert_eq!((error.name.as_str(), error.holder.unwrap().label.as_str()), ("b", "the one"));
+        }
+        other => panic!("one of them is held: {other:?}"),
+    }
+    for name in ["a", "c"] {
+        // Through the client that gave it back: what it asks comes after.
+        held_by(&ours, name, 0).await;
+        is_free(&theirs, name).await;
+    }
+    lease.extend().await.unwrap();
+}
+
+pub(crate) async fn a_set_keeps_what_it_has_while_it_waits(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lease = theirs.lock("b").acquire().await.unwrap();
+    let all = ours.all(["a", "b", "c"]);
+    let waiting = queue(&theirs, "b", 1, async move { all.acquire().await }).await;
+    is_held(&theirs, "a").await;
+    is_free(&theirs, "c").await;
+    lease.release().await.unwrap();
+    let leases = waiting.await.unwrap();
+    for name in ["a", "b", "c"] {
+        is_held(&theirs, name).await;
+    }
+    leases.release().await.unwrap();
+}
+
+pub(crate) async fn a_set_that_is_given_up_gives_everything_back(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lease = theirs.lock("b").acquire().await.unwrap();
+    let all = ours.all(["a", "b"]);
+    let waiting = queue(&theirs, "b", 1, async move { all.acquire().await }).await;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    is_waited_for(&ours, "b", 0).await;
+    takes_over(&theirs, "a").await.release().await.unwrap();
+    lease.release().await.unwrap();
+    takes_over(&theirs, "b").await.release().await.unwrap();
+    let _ = ours.all(["a", "b"]).acquire().now_or_never();
+    takes_over(&theirs, "a").await.release().await.unwrap();
+    takes_over(&theirs, "b").await.release().await.unwrap();
+}
+
+pub(crate) async fn overlapping_sets_do_not_wait_for_each_other(backend: &Backend) {
+    let sets = [vec!["a", "b", "c"], vec!["c", "b"], vec!["b", "a"], vec!["c", "a"]];
+    let busy: Arc<BTreeMap<&str, AtomicBool>> =
+        Arc::new(["a", "b", "c"].map(|name| (name, AtomicBool::default())).into());
+    let fences = Arc::new(Mutex::new(BTreeMap::new()));
+    let mut tasks = Vec::new();
+    for set in sets {
+        let (client, busy, fences) = (backend.client().await, Arc::clone(&busy), Arc::clone(&fences));
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..8 {
+                let leases = client.all(&set).acquire().await.unwrap();
+                for name in &set {
+                    assert!(!busy[name].swap(true, Ordering::SeqCst), "two hold {name}");
+                    let fence = leases.fence(name).unwrap();
+                    assert!(fences.lock().unwrap().insert(*name, fence) < Some(fence), "the fence of {name}");
+                }
+                tokio::task::yield_now().await;
+                for name in &set {
+                    busy[name].store(false, Ordering::SeqCst);
+                }
+                leases.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+pub(crate) async fn a_set_without_names_or_with_an_impossible_one_is_refused(backend: &Backend) {
+    let client = backend.client().await;
+    let none: [&str; 0] = [];
+    for (names, why) in [(&none[..], ConfigError::NoNames), (&["a", ""], ConfigError::Name(NameError::Empty))] {
+        let all = client.all(names);
+        let why = AcquireError::Config(why);
+        assert_eq!(all.try_acquire().await.unwrap_err(), why);
+        assert_eq!(all.acquire().await.unwrap_err(), why);
+        assert_eq!(all.acquire_within(SHORT).await.unwrap_err(), why);
+    }
+    assert_eq!(backend.traces(), [""; 0]);
+}
+
+pub(crate) async fn dropping_a_set_frees_all_of_it(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    drop(ours.all(["a", "b", "c"]).acquire().await.unwrap());
+    for name in ["a", "b", "c"] {
+        takes_over(&theirs, name).await.release().await.unwrap();
+    }
+}
+
+pub(crate) async fn a_set_is_handed_over_as_a_whole_or_released(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    for lost in ["a", "b", "c"] {
+        let leases = ours.all(["a", "b", "c"]).ttl(LONG).acquire().await.unwrap();
+        let fence = leases.fence(lost).unwrap();
+        theirs.break_lock(lost, Break::new(Target::Fence(fence), "a test").now()).await.unwrap();
+        leases.get(lost).unwrap().lost().await;
+        assert_eq!(leases.hand_over().unwrap_err(), LostError::Broken);
+        for name in ["a", "b", "c"] {
+            takes_over(&theirs, name).await.release().await.unwrap();
+        }
+    }
+    let handed = ours.all(["a", "b"]).acquire().await.unwrap().hand_over().unwrap();
+    assert_eq!(handed.iter().map(|lease| lease.name().as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    for lease in &handed {
+        is_held(&theirs, lease.name().as_str()).await;
+        ours.release(lease).await.unwrap();
+    }
+}

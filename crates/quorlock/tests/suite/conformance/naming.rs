@@ -1,0 +1,79 @@
+//! What can be asked for, and what is refused before anything is sent.
+
+use std::time::Duration;
+
+use quorlock::{AcquireError, ConfigError, ConnectError, Lock, NAME_BYTES_MAX, NameError, TTL_MIN};
+
+use crate::conformance::backend::{Backend, LONG, is_held};
+
+pub(crate) async fn every_name_that_fits_is_a_name(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let longest = "x".repeat(NAME_BYTES_MAX);
+    let longest_wide = "\u{e9}".repeat(NAME_BYTES_MAX / 2);
+    let odd =
+        [" ", "two words", "two\nlines\r\n", "\0", "{name}", "*", "%s %d", "'\"\\`$(x)", "\u{9501}/42", "\u{1f512}"];
+    for name in odd.into_iter().chain([longest.as_str(), &longest_wide]) {
+        let lease = ours.lock(name).acquire().await.unwrap();
+        assert_eq!(lease.name().as_str(), name);
+        is_held(&theirs, name).await;
+        lease.release().await.unwrap();
+        theirs.lock(name).acquire().await.unwrap().release().await.unwrap();
+    }
+}
+
+pub(crate) async fn names_are_told_apart_to_the_byte(backend: &Backend) {
+    let client = backend.client().await;
+    let mut leases = Vec::new();
+    // The two last ones look the same: one letter, or a letter and its accent.
+    for name in ["a", "A", "a ", " a", "a\n", "a\0", "aa", "\u{e9}", "e\u{301}"] {
+        leases.push(client.lock(name).try_acquire().await.unwrap().unwrap());
+    }
+    for lease in leases {
+        lease.release().await.unwrap();
+    }
+}
+
+pub(crate) async fn a_name_that_does_not_fit_is_refused(backend: &Backend) {
+    let client = backend.client().await;
+    let too_long = NAME_BYTES_MAX + 1;
+    for (name, why) in [
+        (String::new(), NameError::Empty),
+        ("x".repeat(too_long), NameError::TooLong { bytes: too_long }),
+        // As many letters as bytes are allowed, but more bytes.
+        ("\u{e9}".repeat(NAME_BYTES_MAX), NameError::TooLong { bytes: NAME_BYTES_MAX * 2 }),
+    ] {
+        refuses(&client.lock(&name), &ConfigError::Name(why)).await;
+        refuses(&client.lock(&name).plain(), &ConfigError::Name(why)).await;
+    }
+    assert_eq!(backend.traces(), [""; 0]);
+}
+
+pub(crate) async fn a_ttl_out_of_bounds_is_refused(backend: &Backend) {
+    let client = backend.client().await;
+    let hair = Duration::from_nanos(1);
+    for ttl in [Duration::ZERO, TTL_MIN.saturating_sub(hair), LONG + hair, Duration::MAX] {
+        let error = quorlock::TtlError { ttl, max_ttl: LONG };
+        refuses(&client.lock("a").ttl(ttl), &ConfigError::Ttl(error)).await;
+        let connected = backend.builder().ttl(ttl).connect().await;
+        assert_eq!(connected.unwrap_err(), ConnectError::Config(ConfigError::Ttl(error)));
+    }
+    assert_eq!(backend.traces(), [""; 0]);
+}
+
+pub(crate) async fn the_bounds_of_a_ttl_are_within_them(backend: &Backend) {
+    let client = backend.client().await;
+    for ttl in [TTL_MIN, LONG] {
+        let lease = client.lock("a").ttl(ttl).acquire().await.unwrap();
+        assert!(lease.validity() < ttl);
+        drop(lease);
+    }
+}
+
+/// Every way to ask gives the same error.
+async fn refuses(lock: &Lock, why: &ConfigError) {
+    let why = AcquireError::Config(why.clone());
+    assert_eq!(lock.try_acquire().await.unwrap_err(), why);
+    assert_eq!(lock.acquire().await.unwrap_err(), why);
+    assert_eq!(lock.acquire_within(LONG).await.unwrap_err(), why);
+    assert_eq!(lock.run(async |_| ()).await.unwrap_err(), why.into());
+}

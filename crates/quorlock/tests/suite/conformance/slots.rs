@@ -1,0 +1,153 @@
+//! So many at a time, and no more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use quorlock::{AcquireError, Client, ConfigError, Lease, PERMITS_MAX};
+
+use crate::conformance::backend::{Backend, LONG, SHORT, crash_after, held_by, is_free, is_held, queue};
+
+pub(crate) async fn so_many_hold_it_and_no_more(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let mut leases = Vec::new();
+    for client in [&ours, &theirs, &ours] {
+        leases.push(client.semaphore("a", 3).acquire().await.unwrap());
+        held_by(client, "a", leases.len() as u32).await;
+    }
+    assert_eq!(slots(&leases), BTreeSet::from([0, 1, 2]));
+    for client in [&ours, &theirs] {
+        assert!(client.semaphore("a", 3).try_acquire().await.unwrap().is_none(), "three have it");
+    }
+    let free = leases.remove(1);
+    let slot = free.slot();
+    free.release().await.unwrap();
+    held_by(&ours, "a", 2).await;
+    let next = ours.semaphore("a", 3).try_acquire().await.unwrap().unwrap();
+    assert_eq!(next.slot(), slot);
+    assert!(theirs.semaphore("a", 3).try_acquire().await.unwrap().is_none(), "three have it again");
+    for lease in leases.iter().chain([&next]) {
+        lease.extend().await.unwrap();
+    }
+}
+
+pub(crate) async fn a_release_lets_the_next_in(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let semaphore = ours.semaphore("a", 2);
+    let (one, other) = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
+    held_by(&ours, "a", 2).await;
+    let next = theirs.semaphore("a", 2);
+    let waiting = queue(&ours, "a", 1, async move { next.acquire().await }).await;
+    assert!(ours.semaphore("a", 2).try_acquire().await.unwrap().is_none(), "two have it and one waits");
+    let slot = one.slot();
+    one.release().await.unwrap();
+    let next = waiting.await.unwrap();
+    assert_eq!(next.slot(), slot);
+    other.extend().await.unwrap();
+}
+
+pub(crate) async fn each_slot_has_a_fence_of_its_own(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let mut leases = Vec::new();
+    for client in [&ours, &theirs, &ours, &theirs] {
+        leases.push(client.semaphore("a", 4).acquire().await.unwrap());
+    }
+    assert!(leases.is_sorted_by(|earlier, later| earlier.fence().unwrap() < later.fence().unwrap()), "{leases:?}");
+}
+
+pub(crate) async fn another_number_of_permits_is_refused_with_both_numbers(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lease = ours.semaphore("a", 17).acquire().await.unwrap();
+    held_by(&ours, "a", 1).await;
+    let differs = theirs.semaphore("a", 23);
+    let told = [
+        differs.try_acquire().await.unwrap_err(),
+        differs.acquire().await.unwrap_err(),
+        differs.acquire_within(LONG).await.unwrap_err(),
+    ];
+    for error in told {
+        assert!(matches!(&error, AcquireError::Permits { asked: 23, stored: 17, .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("17") && text.contains("23") && text.contains("\"a\""), "{text}");
+    }
+    lease.release().await.unwrap();
+    held_by(&ours, "a", 0).await;
+    let lease = differs.try_acquire().await.unwrap().unwrap();
+    let error = ours.semaphore("a", 17).try_acquire().await.unwrap_err();
+    assert!(matches!(error, AcquireError::Permits { asked: 17, stored: 23, .. }), "{error:?}");
+    lease.extend().await.unwrap();
+}
+
+pub(crate) async fn a_number_of_permits_out_of_bounds_is_refused(backend: &Backend) {
+    let client = backend.client().await;
+    for permits in [0, PERMITS_MAX + 1, u32::MAX] {
+        let semaphore = client.semaphore("a", permits);
+        for error in [semaphore.try_acquire().await.unwrap_err(), semaphore.acquire().await.unwrap_err()] {
+            assert!(matches!(&error, AcquireError::Config(ConfigError::Setting { .. })), "{error:?}");
+            assert!(error.to_string().contains(&permits.to_string()), "{error}");
+        }
+    }
+    assert_eq!(backend.traces(), [""; 0]);
+    for permits in [1, PERMITS_MAX] {
+        let lease = client.semaphore("a", permits).try_acquire().await.unwrap().unwrap();
+        assert!(lease.slot() < Some(permits));
+        lease.release().await.unwrap();
+    }
+}
+
+pub(crate) async fn one_permit_is_an_exclusive_lock(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let mut last = None;
+    for (client, other) in [(&ours, &theirs), (&theirs, &ours), (&ours, &theirs)] {
+        let lease = client.semaphore("a", 1).acquire().await.unwrap();
+        assert_eq!(lease.slot(), Some(0));
+        assert!(last.replace(lease.fence().unwrap()) < lease.fence().ok());
+        assert!(other.semaphore("a", 1).try_acquire().await.unwrap().is_none());
+        assert!(client.semaphore("a", 1).try_acquire().await.unwrap().is_none());
+        is_held(other, "a").await;
+        lease.release().await.unwrap();
+        is_free(other, "a").await;
+    }
+}
+
+pub(crate) async fn all_who_wait_for_slots_are_served(backend: &Backend) {
+    const PERMITS: u32 = 2;
+    let taken: Arc<[AtomicU32; PERMITS as usize]> = Arc::default();
+    let mut tasks = Vec::new();
+    for _ in 0..5 {
+        let (client, taken) = (backend.client().await, Arc::clone(&taken));
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..6 {
+                let lease = client.semaphore("a", PERMITS).acquire().await.unwrap();
+                let slot = &taken[lease.slot().unwrap() as usize];
+                assert_eq!(slot.fetch_add(1, Ordering::SeqCst), 0, "two have one slot");
+                tokio::task::yield_now().await;
+                assert_eq!(slot.fetch_sub(1, Ordering::SeqCst), 1, "two have one slot");
+                // Some are given back in so many words, some are just dropped.
+                if lease.fence().unwrap().get() % 2 == 0 {
+                    lease.release().await.unwrap();
+                }
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+pub(crate) async fn a_crashed_holder_frees_its_slot_and_no_other(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let semaphore = ours.semaphore("a", 2);
+    let lease = semaphore.acquire().await.unwrap();
+    held_by(&ours, "a", 1).await;
+    let hold = async |client: &Client| client.semaphore("a", 2).ttl(SHORT).acquire().await.unwrap();
+    crash_after(backend.builder(), hold).await;
+    let next = theirs.semaphore("a", 2).acquire().await.unwrap();
+    assert_ne!(next.slot(), lease.slot());
+    assert!(semaphore.try_acquire().await.unwrap().is_none(), "two have it");
+    lease.extend().await.unwrap();
+}
+
+fn slots(leases: &[Lease]) -> BTreeSet<u32> {
+    leases.iter().map(|lease| lease.slot().unwrap()).collect()
+}

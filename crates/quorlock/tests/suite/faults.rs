@@ -1,0 +1,286 @@
+//! Nodes that die, freeze, are demoted or run out of memory: the rest goes on, and says who is missing and why.
+
+use std::time::Duration;
+
+use crate::common::long::{Wired, connected, missing, noticed, soon, take_a_turn, voting};
+use crate::common::observe::{life, quarantined, trouble};
+use crate::common::{Cluster, MAX_TTL, lock_keys};
+use quorlock::{AcquireError, Ballot, Client, ExtendError, Fence, ReleaseError, Silence, Tally};
+use quorlock_testkit::{Aof, RedisServer, eventually, eventually_async};
+
+/// All pairs of these servers.
+fn pairs(servers: &[RedisServer]) -> impl Iterator<Item = [&RedisServer; 2]> {
+    let from = move |first: usize| servers[first + 1..].iter().map(move |second| [&servers[first], second]);
+    (0..servers.len()).flat_map(from)
+}
+
+/// The tally of an attempt that found no quorum.
+async fn no_quorum(client: &Client) -> Tally {
+    match client.lock("job").try_acquire().await {
+        Err(AcquireError::NoQuorum { tally, .. }) => tally,
+        other => panic!("a quorum was found: {other:?}"),
+    }
+}
+
+/// Asks until everyone else has answered in time: then exactly these are missing, and they always were.
+async fn names_exactly(client: &Client, servers: &[RedisServer]) {
+    eventually_async("the others to answer in time", async || {
+        let tally = no_quorum(client).await;
+        let missing = missing(&tally);
+        assert!(urls(servers).iter().all(|url| missing.contains(&url.as_str())), "{tally:?}");
+        missing == urls(servers)
+    })
+    .await;
+}
+
+/// Makes sure that a node which may vote has been watched for long enough before.
+fn was_quarantined(server: &RedisServer) {
+    let life = life(server, "job").expect("it belongs to a cluster");
+    assert!(life.floor.is_some() && life.elapsed >= MAX_TTL, "{life:?}");
+}
+
+/// A fence of the lock that everyone here takes turns with.
+async fn next_fence(client: &Client) -> Fence {
+    let lease = soon(client.lock("job").acquire()).await.expect("asking goes on until a majority answers");
+    lease.fence().expect("it is held")
+}
+
+fn urls(servers: &[RedisServer]) -> Vec<String> {
+    servers.iter().map(RedisServer::url).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_two_of_five_nodes_may_be_frozen() {
+    let cluster = Wired::ready(5).await;
+    let client = connected(cluster.direct()).await;
+    let mut last = take_a_turn(&client, "job").await;
+    for pair in pairs(&cluster.servers) {
+        pair.into_iter().for_each(RedisServer::freeze);
+        let fence = take_a_turn(&client, "job").await;
+        assert!(fence > last, "{fence} after {last}");
+        last = fence;
+        pair.into_iter().for_each(RedisServer::thaw);
+    }
+    // The frozen ones have granted late, and were told of the release behind it.
+    cluster.drained(client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_two_of_five_nodes_may_be_killed() {
+    let cluster = Wired::ready(5).await;
+    let client = connected(cluster.direct()).await;
+    for pair in pairs(&cluster.servers) {
+        pair.into_iter().for_each(RedisServer::kill);
+        take_a_turn(&client, "job").await;
+        pair.into_iter().for_each(RedisServer::restart);
+        client.init_cluster().await.unwrap();
+    }
+    cluster.drained(client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_dead_nodes_are_named_and_the_rest_is_left_clean() {
+    let cluster = Wired::ready(5).await;
+    let client = connected(cluster.direct()).await;
+    let lease = client.lock("held before").acquire().await.unwrap();
+    cluster.stands_on("quorlock:held before", &[0, 1, 2, 3, 4]).await;
+    let (dead, living) = cluster.servers.split_at(3);
+    dead.iter().for_each(RedisServer::kill);
+
+    for _ in 0..3 {
+        let tally = soon(no_quorum(&client)).await;
+        assert_eq!(missing(&tally), urls(dead), "{tally:?}");
+    }
+    let error = soon(client.lock("job").try_acquire()).await.unwrap_err().to_string();
+    for url in urls(dead) {
+        let told = error.split("; ").find(|part| part.starts_with(&url));
+        let told = told.unwrap_or_else(|| panic!("{url} is not named: {error}"));
+        assert!(told.contains("unreachable") || told.contains("broken"), "{url} without a reason: {error}");
+    }
+    let Err(ExtendError::NoQuorum { tally }) = soon(lease.extend()).await else { panic!("extended by a minority") };
+    assert_eq!(missing(&tally), urls(dead));
+    lease.ensure(Duration::from_secs(1)).expect("a lease outlives the failure of a renewal");
+    // What the dead ones have to say to the release may only be waited for until the deadline.
+    drop(lease);
+    eventually_async("the living to be clean", async || living.iter().all(|node| lock_keys(node).is_empty())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_frozen_nodes_are_named_and_serve_again_when_thawed() {
+    let cluster = Wired::ready(5).await;
+    let client = connected(cluster.direct().node_deadline(Duration::from_millis(500))).await;
+    let lease = client.lock("held before").acquire().await.unwrap();
+    let (frozen, _) = cluster.servers.split_at(3);
+    frozen.iter().for_each(RedisServer::freeze);
+
+    names_exactly(&client, frozen).await;
+    let Err(ReleaseError::NoQuorum { tally }) = lease.release().await else { panic!("acknowledged by a minority") };
+    assert_eq!(missing(&tally)[..3], urls(frozen), "{tally:?}");
+    // Given up on, their connections are replaced: what waits in the old ones arrives behind its release, or before.
+    for node in 0..3 {
+        noticed(&client, node, |_| true).await;
+    }
+    names_exactly(&client, frozen).await;
+
+    frozen.iter().for_each(RedisServer::thaw);
+    next_fence(&client).await;
+    voting(&client).await;
+    cluster.drained(client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_were_killed_serve_again_after_their_quarantine() {
+    let cluster = Cluster::ready(5).await;
+    let client = connected(cluster.builder()).await;
+    let before = next_fence(&client).await;
+    for server in &cluster.servers[2..] {
+        server.kill();
+    }
+    names_exactly(&client, &cluster.servers[2..]).await;
+    for server in &cluster.servers[2..] {
+        server.restart();
+    }
+    assert!(next_fence(&client).await > before, "service resumes by itself, with higher fences");
+    voting(&client).await;
+    cluster.servers[2..].iter().for_each(was_quarantined);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_demoted_node_is_refused_until_it_is_a_master_again() {
+    let cluster = Cluster::ready(3).await;
+    let client = connected(cluster.builder()).await;
+    let demoted = &cluster.servers[0];
+    // Of a master that does not exist: it keeps what it has, and must not vote all the same.
+    demoted.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    eventually_async("it to be asked for a vote", async || {
+        next_fence(&client).await;
+        trouble(&client, 0).is_some()
+    })
+    .await;
+    let why = noticed(&client, 0, |why| matches!(why, Silence::Unfit(_))).await;
+    assert!(why.to_string().contains("replica"), "{why}");
+    assert_eq!(lock_keys(demoted), Vec::<String>::new());
+    let elsewhere = cluster.builder().connect().await.expect("two of three nodes are a majority");
+    next_fence(&elsewhere).await;
+
+    demoted.command(&["REPLICAOF", "NO", "ONE"]);
+    voting(&client).await;
+    // Nobody knows what it missed meanwhile.
+    was_quarantined(demoted);
+    next_fence(&client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_loading_is_waited_for() {
+    let slow_to_load = RedisServer::builder()
+        .rdb()
+        .config("key-load-delay", "20000")
+        .config("loading-process-events-interval-bytes", "1024");
+    let mut servers = RedisServer::start_many(2);
+    servers.push(slow_to_load.start());
+    let fill = "for i = 1, 1000 do redis.call('SET', 'quorlock~filler' .. i, string.rep('x', 100)) end";
+    servers[2].command(&["EVAL", fill, "0"]);
+    servers[2].save();
+    let cluster = Wired::over(servers).await;
+    let client = connected(cluster.direct()).await;
+    std::thread::scope(|scope| {
+        let restart = scope.spawn(|| cluster.servers[2].restart());
+        eventually("the client to meet a server that is loading", || {
+            let found = trouble(&client, 2).is_some_and(|why| why.to_string().contains("LOADING"));
+            found || restart.is_finished()
+        });
+        assert!(!restart.is_finished(), "loading was over before the client noticed it");
+        cluster.servers[2].command(&["CONFIG", "SET", "key-load-delay", "0"]);
+    });
+    take_a_turn(&client, "job").await;
+    quarantined(&client, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_without_memory_refuse_with_the_reason_and_still_take_releases() {
+    let cluster = Wired::ready(5).await;
+    let client = connected(cluster.direct()).await;
+    let lease = client.lock("held before").acquire().await.unwrap();
+    cluster.stands_on("quorlock:held before", &[0, 1, 2, 3, 4]).await;
+    for server in &cluster.servers[2..] {
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    }
+    let tally = no_quorum(&client).await;
+    assert_eq!(missing(&tally), urls(&cluster.servers[2..]));
+    for ballot in &tally.ballots[2..] {
+        assert!(matches!(ballot, Ballot::Silent(Silence::Failed(why)) if why.contains("OOM")), "{ballot}");
+    }
+    soon(lease.release()).await.expect("a release needs no memory");
+    cluster.cleared().await;
+    for server in &cluster.servers[2..] {
+        server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    }
+    take_a_turn(&client, "job").await;
+    cluster.drained(client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_forgot_the_scripts_are_told_again() {
+    let cluster = Wired::ready(5).await;
+    let client = connected(cluster.direct()).await;
+    let flush = || cluster.servers.iter().for_each(|server| drop(server.command(&["SCRIPT", "FLUSH"])));
+    let kept = client.lock("kept").acquire().await.unwrap();
+    flush();
+    take_a_turn(&client, "job").await;
+    flush();
+    soon(kept.release()).await.expect("a release is repeated until the scripts are back");
+    flush();
+    let dropped = soon(client.lock("dropped").acquire()).await.unwrap();
+    flush();
+    drop(dropped);
+    cluster.drained(client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_an_operator_kills_are_made_again() {
+    let cluster = Wired::ready(5).await;
+    let client = connected(cluster.direct()).await;
+    let kept = client.lock("kept").acquire().await.unwrap();
+    for turn in 0..10 {
+        for server in &cluster.servers {
+            server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        }
+        take_a_turn(&client, &format!("job {turn}")).await;
+    }
+    kept.ensure(Duration::from_secs(1)).unwrap();
+    soon(kept.release()).await.unwrap();
+    cluster.drained(client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_owed_to_a_dead_node_is_delivered_when_it_is_back() {
+    let durable = RedisServer::builder().aof(Aof::Always);
+    let cluster = Wired::over(durable.start_many(3)).await;
+    let client = connected(cluster.builder()).await;
+    let lease = client.lock("job").acquire().await.unwrap();
+    cluster.stands_on("quorlock:job", &[0, 1, 2]).await;
+    cluster.proxies[2].refuse(true);
+    cluster.servers[2].kill();
+    lease.release().await.expect("two of three acknowledge");
+
+    cluster.servers[2].restart();
+    cluster.stands_on("quorlock:job", &[2]).await;
+    cluster.proxies[2].refuse(false);
+    // It is quarantined for longer than this test lasts; taking back is right in any life.
+    cluster.cleared().await;
+    quarantined(&client, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_closes_says_what_it_could_not_deliver() {
+    let cluster = Wired::ready(3).await;
+    let client = connected(cluster.direct()).await;
+    let lease = client.lock("job").acquire().await.unwrap();
+    cluster.stands_on("quorlock:job", &[0, 1, 2]).await;
+    cluster.servers[1].freeze();
+    soon(lease.release()).await.expect("two of three acknowledge");
+    let undelivered = client.close(Duration::from_millis(1)).await.unwrap_err();
+    assert_eq!(undelivered.owed, 1, "{undelivered}");
+    cluster.servers[1].thaw();
+    cluster.cleared().await;
+}

@@ -1,0 +1,12 @@
+//! Fences grow with every lease of a name, whatever restarts and whosever clock is wrong.
+
+mod chaos;
+mod clocks;
+
+use crate::common::builder;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_handed_out_only_when_a_majority_carries_its_fence() {
+    let [first, second] = crate::scenarios::node_ahead::fences(&builder).await;
+    assert!(second > first, "{second} after {first}");
+}

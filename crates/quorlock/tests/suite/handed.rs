@@ -1,0 +1,259 @@
+//! Leases without a guard, on real servers: what a majority says counts, and nothing is left behind.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use crate::common::long::{DRAINING, Wired, connected, each, more, noticed, votes, voting};
+use quorlock::{AcquireError, CheckError, Client, ExtendError, HandedLease, Lease, LostError, ReleaseError, Released};
+use quorlock_testkit::{Reply, eventually_async};
+
+const KEY: &str = "quorlock:a";
+
+/// How long an answer is waited for: no longer than a test can wait, and longer than a busy machine takes.
+const NOT_LONG: Duration = Duration::from_millis(500);
+
+async fn handed(client: &Client) -> HandedLease {
+    client.lock("a").acquire().await.unwrap().hand_over().unwrap()
+}
+
+/// A client that does not wait long for nodes that do not answer.
+async fn brisk(cluster: &Wired) -> Client {
+    connected(cluster.direct().node_deadline(NOT_LONG)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minority_that_is_away_does_not_matter_and_is_told_later() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    let lease = handed(&client).await;
+    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.servers[2].freeze();
+    client.check(&lease).await.unwrap();
+    client.extend(&lease).await.unwrap();
+    assert_eq!(client.release(&lease).await, Ok(Released::Standing));
+    cluster.servers[2].thaw();
+    client.close(DRAINING).await.unwrap();
+    cluster.stands_on(KEY, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_majority_nothing_is_known_and_the_release_stays_owed() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    let lease = handed(&client).await;
+    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    for server in &cluster.servers[..2] {
+        server.freeze();
+    }
+    assert!(matches!(client.check(&lease).await, Err(CheckError::NoQuorum { tally }) if tally.granted() == 1));
+    assert!(matches!(client.extend(&lease).await, Err(ExtendError::NoQuorum { tally }) if tally.granted() == 1));
+    assert!(matches!(client.release(&lease).await, Err(ReleaseError::NoQuorum { tally }) if tally.granted() == 1));
+    for server in &cluster.servers[..2] {
+        server.thaw();
+    }
+    client.close(DRAINING).await.unwrap();
+    cluster.stands_on(KEY, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vote_that_is_gone_is_not_given_again() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    let lease = handed(&client).await;
+    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.servers[0].command(&["DEL", KEY]);
+    client.extend(&lease).await.unwrap();
+    client.check(&lease).await.unwrap();
+    cluster.stands_on(KEY, &[1, 2]).await;
+    cluster.servers[1].command(&["DEL", KEY]);
+    assert_eq!(client.check(&lease).await, Err(CheckError::Lost(LostError::Taken)));
+    cluster.stands_on(KEY, &[2]).await;
+    assert_eq!(client.extend(&lease).await, Err(ExtendError::Lost(LostError::Taken)));
+    // What is left of it is of no use to anyone.
+    cluster.stands_on(KEY, &[]).await;
+    assert_eq!(client.release(&lease).await, Ok(Released::Gone));
+}
+
+/// Takes these nodes away from whoever speaks to them through their proxies.
+async fn away(cluster: &Wired, client: &Client, nodes: &[usize]) {
+    for &node in nodes {
+        cluster.proxies[node].refuse(true);
+        cluster.proxies[node].cut();
+    }
+    for &node in nodes {
+        noticed(client, node, |_| true).await;
+    }
+}
+
+fn back(cluster: &Wired, nodes: &[usize]) {
+    for &node in nodes {
+        cluster.proxies[node].refuse(false);
+    }
+}
+
+/// A lease of every kind that has a fence, of the same name, each when the one before it is gone.
+async fn of_kind(client: &Client, kind: usize) -> Result<Lease, AcquireError> {
+    match kind {
+        0 => client.lock("a").acquire().await,
+        1 => client.reentrant("a").acquire().await,
+        2 => client.rw("a").read().await,
+        _ => client.semaphore("a", 2).acquire().await,
+    }
+}
+
+/// A lease that needs the grant of every node that is left: one that a busy machine makes late is asked again.
+async fn by_all_of_a_bare_majority(client: &Client, kind: usize) -> Lease {
+    let mut lease = None;
+    eventually_async("a bare majority to grant", async || {
+        lease = of_kind(client, kind).await.ok();
+        lease.is_some()
+    })
+    .await;
+    lease.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_bare_majority_granted_is_given_to_the_rest_and_outlives_one_of_them() {
+    let cluster = Wired::ready(5).await;
+    let ours = connected(cluster.builder().node_deadline(NOT_LONG)).await;
+    let theirs = brisk(&cluster).await;
+    for kind in 0..4 {
+        away(&cluster, &ours, &[3, 4]).await;
+        let lease = by_all_of_a_bare_majority(&ours, kind).await.hand_over().unwrap();
+        cluster.stands_on(KEY, &[0, 1, 2]).await;
+        back(&cluster, &[3, 4]);
+        cluster.stands_on(KEY, &[0, 1, 2, 3, 4]).await;
+        voting(&ours).await;
+        // As good as any that all of them have granted: two may go.
+        for server in &cluster.servers[..2] {
+            server.freeze();
+        }
+        // All that are left must answer in time, which a busy machine may not let them do at once.
+        eventually_async("it goes on", async || theirs.extend(&lease).await.is_ok()).await;
+        eventually_async("it stands", async || theirs.check(&lease).await.is_ok()).await;
+        for server in &cluster.servers[..2] {
+            server.thaw();
+        }
+        voting(&theirs).await;
+        voting(&ours).await;
+        eventually_async("it is released", async || theirs.release(&lease).await.is_ok()).await;
+        cluster.stands_on(KEY, &[]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_overtakes_a_late_repair_leaves_no_vote() {
+    let cluster = Wired::ready(3).await;
+    let ours = connected(cluster.builder().node_deadline(NOT_LONG)).await;
+    let theirs = brisk(&cluster).await;
+    let last = &cluster.servers[2..];
+    for kind in 0..4 {
+        last[0].command(&["SET", KEY, "somebody else's"]);
+        let lease = by_all_of_a_bare_majority(&ours, kind).await.hand_over().unwrap();
+        let before = each(last, votes);
+        cluster.proxies[2].hold(true);
+        last[0].command(&["DEL", KEY]);
+        eventually_async("a repair to be under way", async || cluster.proxies[2].held_up() > 0).await;
+        theirs.release(&lease).await.unwrap();
+        cluster.stands_on(KEY, &[]).await;
+        eventually_async("all to know", async || last[0].keys("quorlock~done:*").len() > kind).await;
+        cluster.proxies[2].hold(false);
+        more(last, votes, &before, 1).await;
+        cluster.stands_on(KEY, &[]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_goes_on_asking_keeps_no_minority_standing() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    let lease = handed(&client).await;
+    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    for server in &cluster.servers[..2] {
+        server.freeze();
+    }
+    assert!(matches!(client.extend(&lease).await, Err(ExtendError::NoQuorum { .. })));
+    cluster.servers[2].command(&["PEXPIRE", KEY, "60000"]);
+    let left = || cluster.servers[2].command(&["PTTL", KEY]).as_int().unwrap();
+    for _ in 0..3 {
+        assert!(matches!(client.extend(&lease).await, Err(ExtendError::NoQuorum { .. })));
+    }
+    assert!(left() <= 60_000, "it was kept for longer");
+    for server in &cluster.servers[..2] {
+        server.thaw();
+    }
+    eventually_async("it goes on", async || client.extend(&lease).await.is_ok()).await;
+    assert!(left() > 60_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_have_under_way_for_a_released_lease_is_refused() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    let lease = handed(&client).await;
+    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    client.release(&lease).await.unwrap();
+    client.close(DRAINING).await.unwrap();
+    let tombstone = format!("quorlock~done:{}", lease.id().reveal());
+    for server in &cluster.servers {
+        assert_eq!(server.command(&["EXISTS", &tombstone]), Reply::Int(1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_of_a_longer_ttl_than_these_nodes_allow_is_refused() {
+    let cluster = Wired::ready(1).await;
+    let lease = handed(&connected(cluster.direct()).await).await;
+    let other = Client::memory().await;
+    assert!(matches!(other.check(&lease).await, Err(CheckError::Config(_))));
+    assert!(matches!(other.extend(&lease).await, Err(ExtendError::Config(_))));
+    assert!(matches!(other.release(&lease).await, Err(ReleaseError::Config(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_detached_lease_that_was_lost_stays_lost_whatever_the_nodes_say_later() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    let lease = handed(&client).await;
+    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    for server in &cluster.servers[..2] {
+        server.command(&["DEL", KEY]);
+    }
+    eventually_async("two say that it is gone", async || {
+        client.extend(&lease).await == Err(ExtendError::Lost(LostError::Taken))
+    })
+    .await;
+    cluster.stands_on(KEY, &[]).await;
+    let tombstone = format!("quorlock~done:{}", lease.id().reveal());
+    for server in &cluster.servers {
+        eventually_async("it is given back", async || server.command(&["DEL", &tombstone]) == Reply::Int(1)).await;
+        server.command(&["SET", KEY, &lease.id().reveal(), "PX", "60000"]);
+    }
+    assert_eq!(client.extend(&lease).await, Err(ExtendError::Lost(LostError::Ended)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_with_little_left_after_an_outage_is_extended_not_lost() {
+    let cluster = Wired::ready(3).await;
+    let client = brisk(&cluster).await;
+    // A tenth of it is the allowance for drift.
+    let lease = client.lock("a").ttl(Duration::from_secs(60)).acquire().await.unwrap().hand_over().unwrap();
+    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    for server in &cluster.servers[..2] {
+        server.freeze();
+    }
+    assert!(matches!(client.extend(&lease).await, Err(ExtendError::NoQuorum { .. })));
+    for server in &cluster.servers[..2] {
+        server.thaw();
+    }
+    voting(&client).await;
+    for server in &cluster.servers {
+        server.command(&["PEXPIRE", KEY, "5900"]);
+    }
+    eventually_async("it goes on", async || match client.extend(&lease).await {
+        Err(ExtendError::Lost(why)) => panic!("{why}"),
+        extended => extended.is_ok(),
+    })
+    .await;
+}

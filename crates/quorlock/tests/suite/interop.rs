@@ -1,0 +1,372 @@
+//! Sharing servers: with others who lock by the Redlock page, with other data, and with administrators.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use crate::common::long::{self, LONG};
+use quorlock::{
+    AcquireError, Break, Client, ClientBuilder, ConnectError, ExtendError, HeldError, Lease, Lock, LostError,
+};
+use quorlock_testkit::{RedisServer, Reply, eventually, eventually_async};
+
+/// The script with which the page, and everyone who follows it, releases a lock.
+const PAGE_RELEASE: &str = r#"
+    if redis.call("get",KEYS[1]) == ARGV[1] then
+        return redis.call("del",KEYS[1])
+    else
+        return 0
+    end"#;
+
+/// The lock, and its key: with this template they are the same.
+const KEY: &str = "invoices/42";
+
+/// Both kinds of lock.
+const KINDS: [fn(Lock) -> Lock; 2] = [|lock| lock, Lock::plain];
+
+/// Three servers that we share with others, and who we are there.
+struct Shared {
+    servers: Vec<RedisServer>,
+    client: Client,
+}
+
+impl Shared {
+    async fn start() -> Self {
+        let servers = RedisServer::start_many(3);
+        let client = builder(&servers).init_cluster().await.unwrap();
+        Self { servers, client }
+    }
+
+    fn lock(&self, kind: fn(Lock) -> Lock) -> Lock {
+        kind(self.client.lock(KEY))
+    }
+
+    /// What the real redis-cli prints, on one server after the other.
+    fn cli<'a>(&'a self, words: &'a [&str]) -> impl Iterator<Item = String> + 'a {
+        self.servers.iter().map(|server| server.cli(words))
+    }
+
+    /// Waits until a lease has reached all servers, and none of its requests is still under way.
+    fn stands_everywhere(&self, lease: &Lease) {
+        let id = lease.id().reveal();
+        eventually("the lease to reach all servers", || self.cli(&["GET", KEY]).all(|value| value == id));
+    }
+
+    /// Waits until the key is gone from all servers.
+    fn is_gone_everywhere(&self) {
+        eventually("the key to be gone", || self.cli(&["EXISTS", KEY]).all(|found| found == "0"));
+    }
+}
+
+fn builder(servers: &[RedisServer]) -> ClientBuilder {
+    long::builder().key_template("{name}").nodes(servers.iter().map(RedisServer::url))
+}
+
+/// Asks in vain, and is told why.
+async fn refused(lock: &Lock) -> HeldError {
+    match lock.acquire_within(Duration::ZERO).await {
+        Err(AcquireError::Held(error)) => *error,
+        other => panic!("it should be held: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_of_theirs_is_respected() {
+    let shared = Shared::start().await;
+    for kind in KINDS {
+        for server in &shared.servers[..2] {
+            assert_eq!(server.cli(&["SET", KEY, "theirs", "NX", "PX", "60000"]), "OK");
+        }
+        assert!(shared.lock(kind).try_acquire().await.unwrap().is_none());
+        let error = refused(&shared.lock(kind)).await;
+        assert!(error.holder.is_none(), "{error}");
+        assert_eq!(error.tally.refused(), 2, "{}", error.tally);
+        assert!(error.remaining.is_some_and(|left| left <= Duration::from_secs(60)), "{error}");
+        for server in &shared.servers[..2] {
+            assert_eq!(server.cli(&["EVAL", PAGE_RELEASE, "1", KEY, "theirs"]), "1");
+        }
+        shared.lock(kind).acquire().await.unwrap().release().await.unwrap();
+        shared.is_gone_everywhere();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minority_of_theirs_is_left_alone() {
+    let shared = Shared::start().await;
+    shared.servers[0].cli(&["SET", KEY, "theirs", "NX", "PX", "60000"]);
+    for kind in KINDS {
+        let lease = shared.lock(kind).acquire().await.unwrap();
+        lease.extend().await.unwrap();
+        lease.release().await.unwrap();
+    }
+    shared.client.close(LONG).await.unwrap();
+    assert_eq!(shared.servers[0].cli(&["GET", KEY]), "theirs");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_of_ours_is_respected() {
+    let shared = Shared::start().await;
+    for kind in KINDS {
+        let lease = shared.lock(kind).acquire().await.unwrap();
+        shared.stands_everywhere(&lease);
+        for refusal in shared.cli(&["SET", KEY, "theirs", "NX", "PX", "60000"]) {
+            assert_eq!(refusal, "", "it is set already");
+        }
+        for answer in shared.cli(&["EVAL", PAGE_RELEASE, "1", KEY, "theirs"]) {
+            assert_eq!(answer, "0");
+        }
+        lease.extend().await.unwrap();
+        lease.release().await.unwrap();
+        shared.is_gone_everywhere();
+        for answer in shared.cli(&["SET", KEY, "theirs", "NX", "PX", "60000"]) {
+            assert_eq!(answer, "OK");
+        }
+        shared.cli(&["DEL", KEY]).for_each(drop);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_key_is_what_the_page_says() {
+    let shared = Shared::start().await;
+    for kind in KINDS {
+        let lease = shared.lock(kind).acquire().await.unwrap();
+        shared.stands_everywhere(&lease);
+        assert_eq!(lease.id().reveal().len(), 32);
+        for server in &shared.servers {
+            assert_eq!(server.cli(&["TYPE", KEY]), "string");
+            let left = server.command(&["PTTL", KEY]).as_int().unwrap();
+            assert!(left > 0 && Duration::from_millis(left.unsigned_abs()) <= LONG, "{left}");
+        }
+        lease.release().await.unwrap();
+        shared.is_gone_everywhere();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_pages_own_script_frees_a_lock_of_ours() {
+    let shared = Shared::start().await;
+    let other = builder(&shared.servers).connect().await.unwrap();
+    for kind in KINDS {
+        let lease = shared.lock(kind).acquire().await.unwrap();
+        shared.stands_everywhere(&lease);
+        for answer in shared.cli(&["EVAL", PAGE_RELEASE, "1", KEY, &lease.id().reveal()]) {
+            assert_eq!(answer, "1");
+        }
+        let next = kind(other.lock(KEY)).try_acquire().await.unwrap().unwrap();
+        shared.stands_everywhere(&next);
+
+        // With an id that is no longer the key's, nothing can be extended or released.
+        assert_eq!(lease.extend().await, Err(ExtendError::Lost(LostError::Taken)));
+        drop(lease);
+        assert!(shared.lock(kind).try_acquire().await.unwrap().is_none());
+        next.extend().await.unwrap();
+        shared.stands_everywhere(&next);
+        next.release().await.unwrap();
+        shared.is_gone_everywhere();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_lock_sends_the_pages_commands() {
+    let shared = Shared::start().await;
+    let server = &shared.servers[0];
+    // Every command that is executed from now on is on record, but for those that scripts run.
+    for (setting, value) in [("slowlog-log-slower-than", "0"), ("slowlog-max-len", "1000")] {
+        assert_eq!(server.cli(&["CONFIG", "SET", setting, value]), "OK");
+    }
+    let lease = shared.lock(Lock::plain).acquire().await.unwrap();
+    let id = lease.id().reveal();
+    shared.stands_everywhere(&lease);
+    lease.release().await.unwrap();
+    shared.is_gone_everywhere();
+
+    // Scripts are sent without their indentation.
+    let text: String = include_str!("../../src/node/redis/plain_release.lua")
+        .lines()
+        .map(|line| line.trim_start().to_owned() + "\n")
+        .collect();
+    let script = server.command(&["SCRIPT", "LOAD", &text]);
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(include_str!("../../src/node/redis/plain_release.lua")), words(PAGE_RELEASE));
+    let ttl = LONG.as_millis().to_string();
+    let expected = [vec!["SET", KEY, &id, "NX", "PX", &ttl], vec!["EVALSHA", script.as_str().unwrap(), "1", KEY, &id]];
+    let ours: Vec<Vec<String>> = recorded(server).into_iter().filter(|words| words.contains(&id)).collect();
+    assert_eq!(ours, expected);
+}
+
+/// The commands that a server has on record, oldest first.
+fn recorded(server: &RedisServer) -> Vec<Vec<String>> {
+    let Reply::Array(entries) = server.command(&["SLOWLOG", "GET", "-1"]) else { panic!("SLOWLOG gives a list") };
+    let words = |entry: Reply| match entry {
+        // Its number, when, how long, and the command.
+        Reply::Array(parts) => parts[3].strings(),
+        other => panic!("an entry is a list, not {other:?}"),
+    };
+    entries.into_iter().rev().map(words).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
+    let shared = Shared::start().await;
+    for write in [["RPUSH", KEY, "an element"].as_slice(), &["HSET", KEY, "a field", "a value"]] {
+        shared.cli(write).for_each(drop);
+        let before: Vec<String> = shared.cli(&["DUMP", KEY]).collect();
+        let key_type = if write[0] == "HSET" { "hash" } else { "list" };
+        let shown = format!("another program (key type {key_type})");
+        let mut fences = Vec::new();
+        for _ in 0..2 {
+            match shared.lock(KINDS[0]).acquire_within(Duration::ZERO).await {
+                Err(AcquireError::Held(held)) => {
+                    assert_eq!(held.holder.as_ref().map(ToString::to_string).as_ref(), Some(&shown), "{held}");
+                    fences.push(held.fence);
+                }
+                other => panic!("another program holds it: {other:?}"),
+            }
+        }
+        assert_eq!(fences[0], fences[1], "an attempt that is refused raises no fence");
+        for error in [
+            shared.client.reentrant(KEY).acquire_within(Duration::ZERO).await.unwrap_err(),
+            shared.client.rw(KEY).read_within(Duration::ZERO).await.unwrap_err(),
+            shared.client.semaphore(KEY, 2).acquire_within(Duration::ZERO).await.unwrap_err(),
+        ] {
+            assert!(matches!(&error, AcquireError::Held(_)) && error.to_string().contains(&shown), "{error}");
+        }
+        let seen = shared.client.inspect(KEY).await.unwrap();
+        assert_eq!(seen.holder().unwrap().0.unwrap().to_string(), shown);
+        let broken = shared.client.break_lock(KEY, Break::new(seen.target().unwrap(), "test").now()).await;
+        assert!(matches!(&broken, Err(error) if error.to_string().contains(&shown)), "{broken:?}");
+        assert!(shared.lock(Lock::plain).try_acquire().await.unwrap().is_none());
+        for wait in [Duration::ZERO, Duration::from_millis(1)] {
+            let error = shared.lock(Lock::plain).acquire_within(wait).await.unwrap_err();
+            assert!(error.to_string().contains(&shown), "{error}");
+        }
+
+        // There is nothing to take back, and nothing is owed.
+        let passing = builder(&shared.servers).connect().await.unwrap();
+        assert!(passing.lock(KEY).plain().try_acquire().await.unwrap().is_none());
+        passing.close(LONG / 4).await.unwrap();
+
+        // A minority of such servers is in nobody's way.
+        shared.servers[1..].iter().for_each(|server| drop(server.cli(&["DEL", KEY])));
+        for kind in KINDS {
+            let lease = shared.lock(kind).acquire().await.unwrap();
+            lease.extend().await.unwrap();
+            lease.release().await.unwrap();
+        }
+        assert_eq!(shared.servers[0].cli(&["DUMP", KEY]), before[0]);
+        shared.cli(&["DEL", KEY]).for_each(drop);
+    }
+    shared.client.close(LONG).await.unwrap();
+}
+
+/// Connects in vain, and is told why.
+async fn rejected(urls: &[String]) -> ConnectError {
+    long::builder().nodes(urls).connect().await.expect_err("it should be refused")
+}
+
+/// Connects in vain to a server that does not let us in, and is told why.
+async fn denied(url: String) -> String {
+    match rejected(&[url]).await {
+        error @ ConnectError::Denied { .. } => error.to_string(),
+        other => panic!("access should be denied: {other}"),
+    }
+}
+
+/// Connects in vain to a server that cannot be a node, and is told why.
+async fn unfit(urls: &[String]) -> String {
+    match rejected(urls).await {
+        error @ ConnectError::Unfit { .. } => error.to_string(),
+        other => panic!("it should be unfit: {other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_denied_and_not_repeated() {
+    let server = RedisServer::builder().password("correct-horse").start();
+    let error = denied(format!("redis://:battery-staple@{}", server.addr())).await;
+    assert!(error.contains("authentication failed") && error.contains(&server.addr().to_string()), "{error}");
+    assert!(!error.contains("battery-staple"), "{error}");
+    let error = denied(format!("redis://{}", server.addr())).await;
+    assert!(error.contains("NOAUTH"), "{error}");
+
+    let client = long::builder().nodes([server.url()]).connect().await.unwrap();
+    client.lock(KEY).acquire().await.unwrap().release().await.unwrap();
+    let shown = format!("{client:?} {:?}", client.nodes());
+    assert!(!shown.contains("correct-horse"), "{shown}");
+}
+
+#[tokio::test]
+async fn missing_permissions_are_told_by_name() {
+    let server = RedisServer::start();
+    let url = |permissions: &[&str]| {
+        let user = ["ACL", "SETUSER", "limited", "reset", "on", ">battery-staple"];
+        assert_eq!(server.cli(&[&user, permissions].concat()), "OK");
+        format!("redis://limited:battery-staple@{}", server.addr())
+    };
+    for (permissions, missing) in [
+        (["~*", "+@all", "-@scripting"], "script"),
+        (["~*", "+@all", "-info"], "info"),
+        (["~app:*", "+@all", "-flushall"], "key"),
+    ] {
+        let error = denied(url(&permissions)).await;
+        assert!(error.contains("NOPERM") && error.contains(missing), "{error}");
+        assert!(!error.contains("battery-staple"), "{error}");
+    }
+    // What it takes: the scripts, who the server is, and the keys of the locks and of quorlock's own.
+    let data = ["+@string", "+@hash", "+@sortedset", "+@keyspace"];
+    let enough = [&["~quorlock*", "-@all", "+@scripting", "+info", "+time"], &data[..]].concat();
+    let client = long::builder().nodes([url(&enough)]).connect().await.unwrap();
+    for kind in KINDS {
+        let lease = kind(client.lock(KEY)).acquire().await.unwrap();
+        lease.extend().await.unwrap();
+        lease.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_replica_is_refused() {
+    let servers = RedisServer::start_many(2);
+    let port = servers[0].port().to_string();
+    assert_eq!(servers[1].cli(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+    let error = unfit(&[servers[1].url()]).await;
+    assert!(error.contains("replica") && error.contains(&servers[1].addr().to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_may_forget_a_lock_is_refused() {
+    for policy in ["allkeys-lru", "volatile-ttl"] {
+        let server = RedisServer::builder().config("maxmemory-policy", policy).start();
+        let error = unfit(&[server.url()]).await;
+        assert!(error.contains(policy) && error.contains("noeviction"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_told_to_forget_later_is_refused_until_it_is_told_otherwise() {
+    for busy in [false, true] {
+        let server = RedisServer::start();
+        let client = long::builder().nodes([server.url()]).connect().await.unwrap();
+        let trouble = || client.nodes()[0].1.as_ref().map(ToString::to_string);
+        server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+        // A node that is heard all the time needs no heartbeat.
+        eventually_async("the policy is noticed", async || {
+            if busy && let Ok(lease) = client.lock(KEY).try_acquire().await {
+                drop(lease);
+            }
+            trouble().is_some_and(|why| why.contains("allkeys-lru") && why.contains("noeviction"))
+        })
+        .await;
+        assert!(client.lock(KEY).try_acquire().await.is_err());
+        server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+        eventually_async("it may vote again", async || client.lock(KEY).try_acquire().await.is_ok()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_new_cluster_with_one_server_under_two_names_is_refused() {
+    let servers = RedisServer::start_many(2);
+    let alias = servers[0].url().replace("127.0.0.1", "localhost");
+    let error = unfit(&[servers[0].url(), servers[1].url(), alias]).await;
+    assert!(error.contains("same server") && error.contains("twice"), "{error}");
+    assert!(error.contains("localhost") && error.contains("127.0.0.1"), "{error}");
+}

@@ -1,0 +1,29 @@
+//! The library's integration tests, as one binary: linking takes longer than most of them.
+
+mod breaking;
+mod cancel;
+mod closing;
+mod common;
+mod conformance;
+mod contact;
+mod examine;
+mod faults;
+mod fence_checkers;
+mod fences;
+mod handed;
+mod hostile;
+mod interop;
+mod listing;
+mod lost;
+mod mutants;
+mod pauses;
+mod redis_cluster;
+mod restart;
+mod scenarios;
+mod sentinel;
+mod sqlite_deaths;
+mod sqlite_namespaces;
+mod sqlite_processes;
+mod tls;
+mod waiting;
+mod wire;

@@ -1,0 +1,193 @@
+//! A master that sentinels name, as a single trusted node: what a failover does to leases and fences.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use quorlock::{Client, ConnectError, ExtendError, LostError};
+use quorlock_testkit::{Proxy, RedisServer, Sentinels, eventually, eventually_async};
+
+use crate::common::long::{self, LONG};
+
+/// Soon enough to be waited for. Only the tests in which a master dies have such a sentinel.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// So far ahead of the clocks that fences do not grow by themselves while a test runs.
+const SIGMA: Duration = Duration::from_secs(30);
+
+async fn client(sentinels: &Sentinels) -> Client {
+    long::builder().sigma(SIGMA).nodes([sentinels.url()]).connect().await.unwrap()
+}
+
+/// Waits until the client can ask its node.
+async fn is_up(client: &Client) {
+    eventually_async("the node to be there", async || client.nodes()[0].1.is_none()).await;
+}
+
+#[tokio::test]
+async fn fences_grow_over_a_failover_and_a_lease_goes_on_if_its_replica_has_it() {
+    let sentinels = Sentinels::builder().replicas(1).patience(PATIENCE).start();
+    let client = client(&sentinels).await;
+    let lease = client.lock("kept").acquire().await.unwrap();
+    let first = client.lock("next").acquire().await.unwrap();
+    let fence = first.fence().unwrap();
+    first.release().await.unwrap();
+    sentinels.servers[1].catch_up_with(&sentinels.servers[0]);
+
+    sentinels.servers[0].kill();
+    let next = client.lock("next").acquire().await.unwrap();
+    assert!(next.fence().unwrap() > fence, "after a failover, fences go on above those before");
+    assert_eq!(sentinels.master().port(), sentinels.servers[1].port());
+    lease.extend().await.unwrap();
+    let rival = self::client(&sentinels).await;
+    assert!(rival.lock("kept").try_acquire().await.unwrap().is_none(), "the new master knows the lease");
+}
+
+#[tokio::test]
+async fn a_lease_that_the_new_master_has_missed_is_lost_to_one_with_a_higher_fence() {
+    let sentinels = Sentinels::builder().replicas(1).patience(PATIENCE).start();
+    let client = client(&sentinels).await;
+    let lease = client.lock("missed").acquire().await.unwrap();
+    let fence = lease.fence().unwrap();
+    sentinels.servers[1].catch_up_with(&sentinels.servers[0]);
+    sentinels.servers[0].kill();
+    let heir = &sentinels.servers[1];
+    eventually_async("the replica to be the master", async || sentinels.master().port() == heir.port()).await;
+    // As if it had not reached it.
+    assert_eq!(heir.command(&["DEL", "quorlock:missed", "quorlock~fence:quorlock:missed"]).as_int(), Some(2));
+    let rival = self::client(&sentinels).await;
+    let theirs = rival.lock("missed").acquire().await.unwrap();
+    assert!(theirs.fence().unwrap() > fence);
+    eventually_async("the first to learn that its lease is lost", async || {
+        matches!(lease.extend().await, Err(ExtendError::Lost(LostError::Taken)))
+    })
+    .await;
+    theirs.extend().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failover_by_hand_is_noticed_before_the_old_master_obeys() {
+    let sentinels = Sentinels::builder().replicas(1).start();
+    let client = client(&sentinels).await;
+    let first = client.lock("a").acquire().await.unwrap();
+    let fence = first.fence().unwrap();
+    first.release().await.unwrap();
+    let old = &sentinels.servers[0];
+    assert_eq!(old.cli(&["ACL", "SETUSER", "default", "-replicaof", "-slaveof"]), "OK");
+    sentinels.fail_over();
+    // The old master never obeys, and its word counts no more.
+    assert_eq!(old.cli(&["SET", "quorlock:a", "stranger"]), "OK");
+    let second = client.lock("a").acquire_within(LONG).await.unwrap();
+    assert!(second.fence().unwrap() > fence);
+    assert_ne!(sentinels.servers[1].cli(&["GET", "quorlock:a"]), "stranger");
+    assert_eq!(old.cli(&["GET", "quorlock:a"]), "stranger");
+}
+
+/// Makes the old master ignore its demotion, does `fail_over`, and asks for a lock that only the old master thinks is held.
+async fn leaves_the_old_master(sentinels: &Sentinels, client: &Client, fail_over: impl FnOnce()) {
+    let first = client.lock("a").acquire().await.unwrap();
+    let fence = first.fence().unwrap();
+    first.release().await.unwrap();
+    let old = &sentinels.servers[0];
+    assert_eq!(old.cli(&["ACL", "SETUSER", "default", "-replicaof", "-slaveof"]), "OK");
+    fail_over();
+    assert_eq!(old.cli(&["SET", "quorlock:a", "stranger"]), "OK");
+    let second = client.lock("a").acquire_within(LONG).await.unwrap();
+    assert!(second.fence().unwrap() > fence);
+    assert_ne!(sentinels.servers[1].cli(&["GET", "quorlock:a"]), "stranger");
+}
+
+#[tokio::test]
+async fn a_failover_is_noticed_after_the_sentinel_restarted() {
+    let sentinels = Sentinels::builder().replicas(1).start();
+    let client = client(&sentinels).await;
+    is_up(&client).await;
+    sentinels.restart_sentinel();
+    leaves_the_old_master(&sentinels, &client, || sentinels.fail_over()).await;
+}
+
+#[tokio::test]
+async fn a_failover_is_noticed_while_the_sentinel_hangs() {
+    let sentinels = Sentinels::builder().replicas(1).start();
+    let other = sentinels.start_another();
+    let url = sentinels.url_among(&[&other.addr().to_string()]);
+    // Only one of them can be listened to at first.
+    other.freeze();
+    let client = long::builder().sigma(SIGMA).nodes([url]).connect().await.unwrap();
+    is_up(&client).await;
+    other.thaw();
+    sentinels.sentinel.freeze();
+    leaves_the_old_master(&sentinels, &client, || sentinels.fail_over_by(&other)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_is_noticed_by_sentinels_that_answer_late() {
+    let sentinels = Sentinels::builder().replicas(1).start();
+    let slow = Proxy::start(sentinels.sentinel.addr());
+    let url = sentinels.url().replace(&sentinels.sentinel.addr().to_string(), &slow.addr().to_string());
+    let client = long::builder().sigma(SIGMA).nodes([url]).connect().await.unwrap();
+    is_up(&client).await;
+    let before = slow.connections();
+    slow.delay(Duration::from_millis(600));
+    eventually_async("the client to ask anew", async || slow.connections() > before).await;
+    let fail_over = || {
+        sentinels.fail_over();
+        eventually("the client to leave its master", || client.nodes()[0].1.is_some());
+        slow.delay(Duration::ZERO);
+    };
+    leaves_the_old_master(&sentinels, &client, fail_over).await;
+}
+
+#[tokio::test]
+async fn a_master_is_kept_while_no_sentinel_answers() {
+    let sentinels = Sentinels::builder().start();
+    let client = client(&sentinels).await;
+    let lease = client.lock("a").acquire().await.unwrap();
+    sentinels.sentinel.kill();
+    lease.extend().await.unwrap();
+    client.lock("b").acquire().await.unwrap().release().await.unwrap();
+    sentinels.sentinel.restart();
+    lease.extend().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_master_that_is_demoted_is_left() {
+    let sentinels = Sentinels::builder().start();
+    let client = client(&sentinels).await;
+    let other = RedisServer::start();
+    let port = other.port().to_string();
+    is_up(&client).await;
+    assert_eq!(sentinels.servers[0].command(&["REPLICAOF", "127.0.0.1", &port]).as_str(), Some("OK"));
+    assert!(client.lock("a").try_acquire().await.is_err(), "a replica gives no votes");
+    eventually_async("the link to say why", async || {
+        let trouble = client.nodes().remove(0).1;
+        trouble.is_some_and(|trouble| trouble.to_string().contains("not the master"))
+    })
+    .await;
+    assert_eq!(sentinels.servers[0].command(&["REPLICAOF", "NO", "ONE"]).as_str(), Some("OK"));
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn one_sentinel_of_several_is_enough_and_passwords_are_used() {
+    let sentinels = Sentinels::builder().password("hunter2").sentinel_password("hunter3").start();
+    // One that is down, one that is silent, and one that watches something else.
+    let (down, silent) = (RedisServer::start(), RedisServer::start());
+    let stranger = Sentinels::builder().start();
+    down.kill();
+    silent.freeze();
+    let others = [&down, &silent].map(|server| server.addr().to_string());
+    let stranger_url = stranger.sentinel.addr().to_string();
+    let url = sentinels.url_among(&[&others[0], &others[1]]);
+    let client = long::builder().nodes([&url]).connect().await.unwrap();
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    let (title, _) = &client.nodes()[0];
+    assert!(title.contains("/testkit") && !title.contains("hunter"), "{title}");
+
+    let wrong = url.replace("hunter3", "hunter4").replace(&others[0], &stranger_url).replace(&others[1], &stranger_url);
+    let error = long::builder().nodes([wrong.replace("testkit", "other")]).connect().await.unwrap_err();
+    assert!(matches!(&error, ConnectError::Denied { .. } if !error.to_string().contains("hunter")), "{error}");
+    let unknown = sentinels.url().replace("/testkit", "/other");
+    let error = long::builder().nodes([unknown]).connect().await.unwrap_err();
+    assert!(matches!(&error, ConnectError::Unfit { .. } if error.to_string().contains("\"other\"")), "{error}");
+}

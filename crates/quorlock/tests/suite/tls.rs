@@ -1,0 +1,74 @@
+//! Locks over TLS: nodes are spoken to if their certificate can be verified, and not otherwise.
+
+use std::process::Command;
+
+use crate::common::long::{self, connected, take_a_turn};
+use quorlock_testkit::{Authority, RedisCluster, RedisServer};
+
+/// Set in a copy of this process that trusts the test's own authority: where the nodes are.
+const NODES: &str = "QUORLOCK_TLS_NODES";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_spoken_to_over_tls_if_they_can_be_verified() {
+    if let Ok(urls) = std::env::var(NODES) {
+        let builder = || long::builder().nodes(urls.split(','));
+        builder().init_cluster().await.unwrap();
+        take_a_turn(&connected(builder()).await, "job").await;
+        return;
+    }
+    let Some(authority) = Authority::make() else { return };
+    let servers = RedisServer::builder().tls(&authority).start_many(3);
+    let urls: Vec<String> = servers.iter().map(|server| format!("rediss://127.0.0.1:{}", server.tls_port())).collect();
+    let stranger = long::builder().nodes(&urls).connect_lazy().await.unwrap();
+    let error = stranger.lock("job").try_acquire().await.unwrap_err();
+    assert!(servers.iter().all(|server| server.keys("*").is_empty()), "spoken to without being verified: {error}");
+
+    trusting(
+        &authority,
+        concat!(module_path!(), "::nodes_are_spoken_to_over_tls_if_they_can_be_verified"),
+        &urls.join(","),
+    );
+    assert!(servers.iter().all(|server| server.keys("quorlock~epoch").len() == 1));
+    println!("as a stranger: {error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_master_of_a_cluster_is_spoken_to_over_tls_if_it_can_be_verified() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    if let Ok(url) = std::env::var(NODES) {
+        let client = connected(long::builder().nodes([url])).await;
+        for name in names {
+            take_a_turn(&client, name).await;
+        }
+        return;
+    }
+    let Some(authority) = Authority::make() else { return };
+    let cluster = RedisCluster::start_with_tls(3, &authority);
+    let stranger = long::builder().nodes([cluster.tls_url()]).connect_lazy().await.unwrap();
+    let error = stranger.lock("job").try_acquire().await.unwrap_err();
+    assert!(cluster.servers().all(|server| server.keys("*").is_empty()), "spoken to without being verified: {error}");
+
+    trusting(
+        &authority,
+        concat!(module_path!(), "::every_master_of_a_cluster_is_spoken_to_over_tls_if_it_can_be_verified"),
+        &cluster.tls_url(),
+    );
+    for name in names {
+        let master = cluster.master_of(&format!("quorlock:{name}"));
+        let fences = master.keys("quorlock~fence:*");
+        assert!(fences.iter().any(|key| key.contains(&format!("quorlock:{name}"))), "{name}: {fences:?}");
+    }
+}
+
+/// Runs a test (its path with the name of the crate) once more, in a process that trusts the authority: that is set for a process as a whole.
+fn trusting(authority: &Authority, test: &str, nodes: &str) {
+    let copy = Command::new(std::env::current_exe().expect("this process has a program"))
+        .args(&crate::common::only(test)[..2])
+        .env("SSL_CERT_FILE", authority.path())
+        .env(NODES, nodes)
+        .output()
+        .expect("it can be started once more");
+    let said = String::from_utf8_lossy(&copy.stdout);
+    assert!(copy.status.success(), "{said}{}", String::from_utf8_lossy(&copy.stderr));
+    assert!(said.contains("1 passed"), "{said}");
+}

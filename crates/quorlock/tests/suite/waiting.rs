@@ -1,0 +1,12 @@
+//! Waiting in line: order, herds, hints, deadlines, and what is left behind.
+
+mod comeback;
+mod foreign;
+mod herd;
+mod hints;
+mod history;
+mod kills;
+mod leaving;
+mod line;
+mod split;
+mod storm;

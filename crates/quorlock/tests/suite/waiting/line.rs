@@ -1,0 +1,84 @@
+//! Someone in line, and how lines look on the nodes.
+
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::join_all;
+use quorlock::{AcquireError, Lease, Lock, Progress};
+use quorlock_testkit::{RedisServer, eventually_async};
+use tokio::task::JoinHandle;
+
+/// An acquire in a task of its own.
+pub(crate) struct InLine {
+    place: Arc<Mutex<Option<u32>>>,
+    task: JoinHandle<Result<Lease, AcquireError>>,
+}
+
+impl InLine {
+    /// Begins to ask.
+    pub(crate) fn up(lock: Lock) -> Self {
+        let place = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&place);
+        let lock = lock.observe(move |progress| {
+            if let Progress::Waiting(wait) = progress {
+                *told.lock().expect("no observer panics") = wait.place;
+            }
+        });
+        Self { place, task: tokio::spawn(async move { lock.acquire().await }) }
+    }
+
+    /// Begins to ask, and waits until a place was told.
+    pub(crate) async fn placed(lock: Lock) -> Self {
+        let waiter = Self::up(lock);
+        eventually_async("a place in line", async || waiter.place().is_some()).await;
+        waiter
+    }
+
+    /// The place that was told last.
+    pub(crate) fn place(&self) -> Option<u32> {
+        *self.place.lock().expect("no observer panics")
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// Waits for the decision.
+    pub(crate) async fn outcome(self) -> Result<Lease, AcquireError> {
+        crate::common::long::soon(self.task).await.expect("an acquire does not panic")
+    }
+
+    /// Waits until it is served.
+    pub(crate) async fn served(self) -> Lease {
+        self.outcome().await.expect("everyone who waits is served")
+    }
+
+    /// Drops the acquire, wherever it is.
+    pub(crate) async fn drop_it(self) {
+        self.task.abort();
+        if let Ok(decided) = self.task.await {
+            panic!("decided before it was dropped: {decided:?}");
+        }
+    }
+}
+
+/// Waits until all are served, each of whom lets go at once. In whatever order: a client whose replies are late takes the nodes'
+/// clocks to be behind, and its ticket may be lower than that of one who came before.
+pub(crate) async fn all_are_served(waiters: Vec<InLine>) {
+    let served = waiters.into_iter().map(async |waiter| waiter.served().await.release().await);
+    for released in join_all(served).await {
+        released.expect("the nodes are there");
+    }
+}
+
+/// How many have a place in line for a name, on each node.
+pub(crate) fn waiting(servers: &[RedisServer], name: &str) -> Vec<i64> {
+    let key = format!("quorlock~line:quorlock:{name}");
+    let count = |server: &RedisServer| server.command(&["ZCARD", &key]).as_int().expect("a line is a sorted set");
+    servers.iter().map(count).collect()
+}
+
+/// Waits until so many have a place in line on every one of these nodes.
+pub(crate) async fn in_line(servers: &[RedisServer], name: &str, wanted: i64) {
+    let what = format!("{wanted} in line on every node");
+    eventually_async(&what, async || waiting(servers, name).iter().all(|count| *count == wanted)).await;
+}

@@ -1,0 +1,95 @@
+//! The example of a fence checker for a service, asked as a service is.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../examples/fence_header.rs"]
+mod fence_header;
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request as Asked;
+use axum::http::{Request, StatusCode};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::routing::put;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tower::ServiceExt;
+
+#[tokio::test]
+async fn a_path_takes_the_same_fence_again_and_no_lower_one() {
+    let app = fence_header::app();
+    let put = async |path: &str, fence: Option<&str>| {
+        let request = Request::put(path);
+        let request = if let Some(fence) = fence { request.header("x-fence", fence) } else { request };
+        app.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap().status()
+    };
+    for (path, fence, status) in [
+        ("/invoices/42", None, StatusCode::PRECONDITION_REQUIRED),
+        ("/invoices/42", Some("seven"), StatusCode::PRECONDITION_REQUIRED),
+        ("/invoices/42", Some("7"), StatusCode::OK),
+        ("/invoices/42", Some("7"), StatusCode::OK),
+        ("/invoices/42", Some("1763267021482113"), StatusCode::OK),
+        ("/invoices/42", Some("8"), StatusCode::PRECONDITION_FAILED),
+        ("/invoices/43", Some("8"), StatusCode::OK),
+    ] {
+        assert_eq!(put(path, fence).await, status, "{path} {fence:?}");
+    }
+}
+
+fn fence_of(request: &Asked) -> u64 {
+    request.headers()["x-fence"].to_str().unwrap().parse().unwrap()
+}
+
+async fn put_to(address: SocketAddr, fence: u64) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("PUT /invoices/42 HTTP/1.1\r\nhost: x\r\nx-fence: {fence}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await.unwrap();
+    said.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_was_let_in_and_stalls_does_not_write_behind_the_next() {
+    let (written, (go_on, stalled)) = (Arc::new(Mutex::new(Vec::new())), mpsc::channel::<()>(1));
+    let (log, stalled) = (Arc::clone(&written), Arc::new(tokio::sync::Mutex::new(stalled)));
+    let write = async move |request: Asked| {
+        let fence = fence_of(&request);
+        if fence == 7 {
+            stalled.lock().await.recv().await.unwrap();
+        }
+        log.lock().unwrap().push(fence);
+    };
+    // Tells of each request that has come as far as it gets for now.
+    let (tell, mut came) = mpsc::unbounded_channel();
+    let watch = move |request: Asked, next: Next| {
+        let tell = tell.clone();
+        async move {
+            let fence = fence_of(&request);
+            let mut answering = Box::pin(next.run(request));
+            let answer = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await;
+            tell.send(fence).unwrap();
+            if let Poll::Ready(answer) = answer { answer } else { answering.await }
+        }
+    };
+    let check = from_fn_with_state(fence_header::Seen::default(), fence_header::check_fence);
+    let app = Router::new().route("/invoices/{id}", put(write)).layer(check).layer(from_fn(watch));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
+
+    let older = tokio::spawn(put_to(address, 7));
+    assert_eq!(came.recv().await, Some(7));
+    let newer = tokio::spawn(put_to(address, 8));
+    assert_eq!(came.recv().await, Some(8));
+    go_on.send(()).await.unwrap();
+    assert_eq!((older.await.unwrap(), newer.await.unwrap()), ("200".into(), "200".into()));
+    assert_eq!(*written.lock().unwrap(), [7, 8], "in the order of their fences");
+    assert_eq!(put_to(address, 7).await, "412");
+}

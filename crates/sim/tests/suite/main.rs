@@ -1,0 +1,9 @@
+//! The searches of the core, and the pages about them.
+
+mod evidence;
+mod fair;
+mod jumps;
+mod kinds;
+mod rules;
+mod slots;
+mod waiting;
