@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quorlock::doors::name(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quorlock::fuzzing::name(bytes));

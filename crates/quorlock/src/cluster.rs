@@ -1,6 +1,16 @@
 //! A client's nodes, together: who to ask, what to propose, what is still held.
 
+pub(crate) mod admin;
+pub(crate) mod break_lock;
+pub(crate) mod broadcast;
 mod claims;
+pub(crate) mod doctor;
+pub(crate) mod history;
+pub(crate) mod inspect;
+pub(crate) mod list;
+pub(crate) mod owner;
+pub(crate) mod recent;
+pub(crate) mod stats;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -17,21 +27,20 @@ use quorlock_core::time::{Drift, Moment, Ttl};
 use quorlock_core::vote::Silence;
 use quorlock_core::watchdog::Renewals;
 
-use crate::declare;
+use crate::cluster::history::Chronicle;
+use crate::cluster::owner::OwnerFences;
+use crate::cluster::stats::Counters;
 use crate::error::{CloseError, ConfigError, InitError};
-use crate::handed::Noted;
-use crate::history::Chronicle;
-use crate::link::{Link, LinkConfig, Pending, Waiters};
-use crate::membership::Membership;
+use crate::link::membership::Membership;
+use crate::link::{Link, LinkConfig, Pending, Traffic, Waiters};
 use crate::node::event::Event;
-use crate::node::place::KeyTemplate;
+use crate::node::key::KeyTemplate;
 use crate::node::{Companion, Node, STEP_DEADLINE};
-use crate::owner::OwnerFences;
-use crate::runtime;
-use crate::stats::{Counters, Traffic};
-use crate::sync::AtomicBool;
-use crate::timers::Timers;
+use crate::platform::runtime;
+use crate::platform::sync::AtomicBool;
+use crate::platform::timers::Timers;
 pub(crate) use claims::{Claim, Claims};
+use recent::Noted;
 
 /// What a client was built with.
 #[derive(Clone, Debug)]
@@ -353,7 +362,7 @@ impl Cluster {
 
     /// Declares the cluster anew on every node, on connections of its own.
     pub(crate) async fn init(&self) -> Result<(), InitError> {
-        declare::init(&self.nodes, &self.settings).await?;
+        admin::init(&self.nodes, &self.settings).await?;
         self.membership.reset();
         for link in &self.links {
             link.reconnect();

@@ -23,81 +23,56 @@
 //!
 //! What is promised, under which assumptions, and what is not: see `docs/guarantees.md` in the repository.
 
-mod all;
-mod attempt;
-pub mod blocking;
-#[cfg(target_os = "linux")]
-mod boot;
-mod breaking;
-mod builder;
-mod client;
-mod clock;
+mod api;
 mod cluster;
-mod declare;
-#[cfg(any(test, feature = "doors"))]
-#[doc(hidden)]
-pub mod doors;
-mod election;
-mod entropy;
+mod detached;
 mod error;
-mod examine;
-mod handed;
-mod history;
-mod ids;
-mod inspect;
-mod keeper;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+#[cfg(test)]
+mod imports;
 mod lease;
 mod link;
-mod list;
-mod lock;
-mod membership;
 mod node;
-mod owner;
-#[cfg(feature = "sim")]
-#[doc(hidden)]
-pub mod peek;
-mod quarantine;
-mod recipe;
-mod reentrant;
-mod runtime;
-mod rw;
-mod semaphore;
-#[cfg(feature = "sim")]
-#[doc(hidden)]
-pub mod sim;
-mod stats;
-mod sync;
-mod timers;
-mod votes;
+mod platform;
 
 /// The README's example has to compile, too.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
 
-pub use all::{All, Leases};
-pub use attempt::Progress;
-pub use breaking::{Break, Broken};
-pub use builder::{BACKSTEP_DEFAULT, CONNECT_TIMEOUT_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAULT};
-pub use client::Client;
-pub use election::{Election, Leader, Leadership};
+pub use api::blocking;
+pub use api::builder::{BACKSTEP_DEFAULT, CONNECT_TIMEOUT_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAULT};
+pub use api::client::Client;
+pub use api::election::{Election, Leader, Leadership};
+pub use api::lease::Lease;
+pub use api::lock::Lock;
+pub use api::multi::{All, Leases};
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub use api::peek;
+pub use api::reentrant::Reentrant;
+pub use api::rw::RwLock;
+pub use api::semaphore::Semaphore;
+pub use cluster::break_lock::{Break, Broken};
+pub use cluster::doctor::{Examination, ExaminedNode, Finding, NodeState, Rate, Severity, Skew, Topic};
+pub use cluster::inspect::Inspection;
+pub use cluster::list::{Filter, LIST_DEFAULT, LIST_MAX, ListPage, Listing};
+pub use cluster::owner::Owner;
+pub use cluster::stats::{NodeStats, Stats};
+pub use detached::{HandedLease, LeaseTextError, Released};
 pub use error::{
     AcquireError, BreakError, CheckError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError,
     HistoryError, InitError, InspectError, ListError, LostError, OtherError, ReconfigureError, ReleaseError, RunError,
 };
-pub use examine::{Examination, ExaminedNode, Finding, NodeState, Rate, Severity, Skew, Topic};
-pub use handed::{HandedLease, LeaseTextError, Released};
-pub use inspect::Inspection;
-pub use lease::Lease;
-pub use list::{Filter, LIST_DEFAULT, LIST_MAX, ListPage, Listing};
-pub use lock::Lock;
+pub use lease::attempt::Progress;
+pub use link::RoundTrips;
 pub use node::event::{Event, HISTORY_MAX, REASON_BYTES_MAX, What};
 pub use node::memory::MemoryNodes;
-pub use owner::Owner;
-pub use reentrant::Reentrant;
-pub use rw::RwLock;
-pub use semaphore::Semaphore;
-pub use stats::{NodeStats, RoundTrips, Stats};
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub use platform::sim;
 
 pub use quorlock_core::acquire::Wait;
 pub use quorlock_core::digest::Digest;

@@ -1,20 +1,25 @@
 //! The connection to one node: ordered batches out, votes in, a handshake before anything, releases owed until delivered.
 
 mod handshake;
+mod heartbeat;
+mod history;
+mod latency;
 mod mark;
-mod notes;
+pub(crate) mod membership;
 mod outages;
 mod outbox;
 mod pending;
-mod pulse;
+pub(crate) mod quarantine;
 mod serve;
-mod vigil;
+mod traffic;
 mod waiters;
 
+pub use latency::RoundTrips;
 pub(crate) use mark::Mark;
 pub(crate) use outages::Outages;
 pub(crate) use outbox::{Ask, GiveBack};
 pub(crate) use pending::Pending;
+pub(crate) use traffic::Traffic;
 pub(crate) use waiters::{Hinted, Waiters};
 
 use std::sync::atomic::Ordering;
@@ -29,17 +34,16 @@ use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Silence};
 use tokio::sync::{Notify, mpsc};
 
-use crate::clock;
-use crate::entropy::SystemDice;
-use crate::membership::Membership;
+use crate::link::membership::Membership;
+use crate::link::quarantine::Records;
 use crate::node::{Answer, Inbox, Node, Trouble};
-use crate::quarantine::Records;
-use crate::runtime;
-use crate::stats::Traffic;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex};
-use notes::Notes;
+use crate::platform::clock;
+use crate::platform::entropy::SystemDice;
+use crate::platform::runtime;
+use crate::platform::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex};
+use history::Notes;
+use latency::Pulse;
 use outbox::{OWED_MAX, Outbox, Owed, State};
-use pulse::Pulse;
 use serve::Port;
 
 /// Who waits for a node's answer.

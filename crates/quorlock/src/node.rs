@@ -1,16 +1,15 @@
 //! Nodes: where votes are kept. One trait, three kinds.
 
 pub(crate) mod event;
-pub(crate) mod exam;
+pub(crate) mod key;
 pub(crate) mod memory;
-pub(crate) mod place;
+pub(crate) mod probe;
 pub(crate) mod redis;
+mod request_reply;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
-pub(crate) mod slot;
 #[cfg(target_os = "linux")]
 pub(crate) mod sqlite;
-mod talk;
 
 use std::fmt;
 use std::pin::Pin;
@@ -23,11 +22,11 @@ use quorlock_core::ticket::{Channel, Handoff, Ticket};
 use quorlock_core::vote::{Request, Silence, Vote};
 use tokio::sync::mpsc;
 
-use crate::sync::AtomicBool;
+use crate::platform::sync::AtomicBool;
 use event::Event;
-use exam::{Exam, Plan};
-use place::{KeySpan, Place};
-pub(crate) use talk::{STEP_DEADLINE, Talk, within};
+use key::{KeySpan, Place};
+use probe::{Exam, Plan};
+pub(crate) use request_reply::{STEP_DEADLINE, Talk, within};
 
 /// A future that can be kept in a collection.
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -61,7 +60,7 @@ pub(crate) trait Node: Send + Sync {
 
     /// Looks at everything that can be seen of it, and changes nothing.
     fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Exam> + Send + 'a>> {
-        Box::pin(exam::by_session(self, plan))
+        Box::pin(probe::by_session(self, plan))
     }
 }
 

@@ -20,7 +20,7 @@ static REQUESTS: AtomicU64 = AtomicU64::new(0);
 static TOGETHER: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn count_requests() {
-    quorlock::doors::watch_requests(|_, together| {
+    quorlock::fuzzing::watch_requests(|_, together| {
         REQUESTS.fetch_add(1, Ordering::Relaxed);
         TOGETHER.fetch_add(u64::from(together), Ordering::Relaxed);
     });

@@ -18,7 +18,7 @@ use crate::schedule::{Scene, carry_out};
 use crate::subject::Program;
 
 /// How often the library looks at an idle node, and so how late it may notice a failover.
-pub const HEARTBEAT: Duration = quorlock::doors::HEARTBEAT;
+pub const HEARTBEAT: Duration = quorlock::fuzzing::HEARTBEAT;
 
 /// How long clients go on after the failover: the sentinel demotes the old master about ten seconds after it.
 const AFTERMATH: Duration = Duration::from_secs(14);

@@ -43,7 +43,7 @@ impl Library for Own {
     type Held = OwnHeld;
 
     async fn connect(task: &Task) -> Result<Self, Failure> {
-        quorlock::doors::watch_requests(count);
+        quorlock::fuzzing::watch_requests(count);
         let mut builder = Client::builder()
             .nodes(&task.urls)
             .ttl(Duration::from_millis(task.ttl_ms))

@@ -7,9 +7,9 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
 
-use crate::ids::ById;
 use crate::link::BreakListener;
-use crate::sync::Mutex;
+use crate::platform::ids::ById;
+use crate::platform::sync::Mutex;
 
 /// The most detached leases that are repaired at a time. Others stay on the nodes that have granted them.
 pub(crate) const REPAIRS_MAX: usize = 65_536;

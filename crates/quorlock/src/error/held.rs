@@ -6,10 +6,9 @@ use std::time::Duration;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Holder, Name};
 use quorlock_core::quorum::{Ballot, Tally};
-use quorlock_core::vote::Refusal;
+use quorlock_core::vote::{Refusal, Report};
 
 use super::Account;
-use crate::inspect::Inspection;
 
 /// Somebody else holds the lock, or the wait was over before enough nodes had answered: no node has refused then.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,9 +37,9 @@ impl HeldError {
         Self { tally, ..error }
     }
 
-    /// Adds who holds it, by a look at the nodes.
-    pub(crate) fn add(&mut self, seen: &Inspection) {
-        for report in seen.nodes.iter().filter_map(|(_, said)| said.as_ref().ok()) {
+    /// Adds what nodes report about the holder.
+    pub(crate) fn add<'a>(&mut self, reports: impl Iterator<Item = &'a Report>) {
+        for report in reports {
             if let Some(held) = &report.held {
                 self.add_node(held.holder.as_ref(), held.remaining, report.fence);
             }

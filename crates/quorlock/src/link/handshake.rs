@@ -5,12 +5,14 @@ use std::sync::atomic::Ordering;
 use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Standing};
 
 use super::Link;
+use super::heartbeat::lost_memory;
 use super::outbox::State;
-use super::vigil::lost_memory;
-use crate::membership::{Admission, Membership};
+use crate::link::membership::{Admission, Membership};
+use crate::link::quarantine::Sighting;
 use crate::node::{Answer, Session, Trouble};
-use crate::quarantine::Sighting;
-use crate::{clock, entropy, runtime};
+use crate::platform::clock;
+use crate::platform::entropy;
+use crate::platform::runtime;
 use quorlock_core::vote::Silence;
 use tokio::sync::mpsc;
 

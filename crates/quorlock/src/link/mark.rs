@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use quorlock_core::name::LeaseId;
 
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64};
+use crate::platform::sync::{AtomicBool, AtomicU32, AtomicU64};
 
 /// More than this are not counted.
 const MANY: u64 = 3;

@@ -7,8 +7,8 @@ use quorlock_core::quorum::Quorum;
 use quorlock_core::time::Moment;
 use quorlock_core::vote::Silence;
 
-use crate::clock;
-use crate::sync::Mutex;
+use crate::platform::clock;
+use crate::platform::sync::Mutex;
 
 /// The nodes of one client that are known to be out.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use quorlock_core::ticket::{ENTRY_LEASE, Parting};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Request, Silence};
 
-use crate::ids::ById;
 use crate::link::Voter;
 use crate::link::mark::Mark;
-use crate::node::place::Place;
+use crate::node::key::Place;
 use crate::node::{Letter, Life, Reply};
+use crate::platform::ids::ById;
 
 /// The most releases that a link keeps. One that owes so many takes on no new requests.
 pub(crate) const OWED_MAX: usize = 65_536;
@@ -333,8 +333,8 @@ mod tests {
     use super::*;
     use quorlock_core::name::Name;
 
-    use crate::clock;
-    use crate::node::place::KeyTemplate;
+    use crate::node::key::KeyTemplate;
+    use crate::platform::clock;
 
     /// How many letters there are to send, each of which is answered with an error.
     fn fail_all(outbox: &mut Outbox) -> usize {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::sync::AtomicUsize;
+use crate::platform::sync::AtomicUsize;
 
 /// A count of those that are not settled. Links that are closed stay until there is none.
 #[derive(Debug, Default)]

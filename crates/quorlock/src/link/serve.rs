@@ -13,13 +13,13 @@ use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
 use tokio::sync::{mpsc, oneshot};
 
-use super::notes::Recalling;
+use super::heartbeat::{Watch, lost_memory};
+use super::history::Recalling;
 use super::outbox::{BATCH_MAX, Sent, State};
-use super::vigil::{Watch, lost_memory};
 use super::{Contact, Link};
-use crate::clock;
 use crate::node::{Answer, Page, Reply, Search, Session, Trouble};
-use crate::runtime::{self, Instant};
+use crate::platform::clock;
+use crate::platform::runtime::{self, Instant};
 
 /// How many batches may be under way to a node that is near: one that it works on, and the next. What comes meanwhile
 /// waits for an answer, and becomes a batch.

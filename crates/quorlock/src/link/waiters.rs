@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use quorlock_core::ticket::{Handoff, Ticket};
 
-use crate::sync::Mutex;
+use crate::platform::sync::Mutex;
 
 /// Someone who waits, and asks again when told that it may help.
 pub(crate) trait Hinted: Send + Sync {

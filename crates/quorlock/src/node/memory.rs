@@ -13,7 +13,8 @@ use crate::node::event::{Event, HISTORY_MAX};
 use crate::node::{
     Answer, BoxFuture, History, Inbox, Letter, Life, Node, PAGE_MAX, Page, Reply, Search, Session, Trouble,
 };
-use crate::{clock, entropy};
+use crate::platform::clock;
+use crate::platform::entropy;
 
 /// Nodes that live in this process and are shared by every client that is given a clone.
 ///

@@ -3,23 +3,25 @@
 //! Hints come as RESP3 pushes over the connection itself. Every server that is new enough for the scripts speaks RESP3,
 //! so there is no second connection to listen on. A server that lets nobody subscribe is a node without hints.
 
-mod cluster;
+pub(in crate::node) mod cluster;
 mod codec;
 mod commands;
 #[cfg(test)]
 mod differential;
-mod exam;
 mod fitness;
 mod frame;
 mod hints;
 mod history;
 #[cfg(test)]
 mod hostile;
+mod probe;
 mod scripts;
 mod seeds;
 mod sentinel;
 mod trouble;
 mod value;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod watch;
 mod wire;
 
 use std::collections::VecDeque;
@@ -31,11 +33,11 @@ use std::time::Duration;
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, RedisConnectionInfo, Value};
 use quorlock_core::node::{Constants, Errand, Identity, Standing};
 
-use crate::node::exam::{Exam, Plan};
+use crate::node::probe::{Exam, Plan};
 use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
 pub(crate) use cluster::ClusterNode;
 use codec::Bundles;
-#[cfg(any(test, feature = "doors"))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use codec::take_anything;
 use commands::Commands;
 use fitness::{Post, identify, info_text, keeps_all, last_promotion};
@@ -134,7 +136,7 @@ impl Node for RedisNode {
     }
 
     fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Exam> + Send + 'a>> {
-        Box::pin(exam::examine(&self.origin, self.connect_deadline, plan))
+        Box::pin(probe::examine(&self.origin, self.connect_deadline, plan))
     }
 }
 

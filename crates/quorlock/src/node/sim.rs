@@ -7,7 +7,7 @@ use quorlock_core::node::{Epoch, Errand, Identity};
 use tokio::sync::oneshot;
 
 use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Reply, Search, Session, Trouble};
-use crate::sim::{Ear, Question, Said, World, world};
+use crate::platform::sim::{Ear, Question, Said, World, world};
 
 /// Who waits for a connection to come about: the server's identity, or why there is none.
 type Opened = oneshot::Sender<Result<Identity, String>>;

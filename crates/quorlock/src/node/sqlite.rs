@@ -14,11 +14,11 @@
 mod column;
 mod database;
 mod dead;
-mod exam;
 mod fault;
 mod file;
 mod history;
 mod listener;
+mod probe;
 mod processes;
 mod record;
 mod reserve;
@@ -32,9 +32,9 @@ use std::sync::{Arc, mpsc};
 use quorlock_core::node::{Errand, Identity, NodeTime};
 use tokio::sync::oneshot;
 
-use crate::boot::Boot;
-use crate::node::exam::{Exam, Plan};
+use crate::node::probe::{Exam, Plan};
 use crate::node::{BoxFuture, Companion, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
+use crate::platform::boot::Boot;
 pub(crate) use processes::Processes;
 use worker::{Job, Worker};
 
@@ -95,7 +95,7 @@ impl Node for SqliteNode {
     }
 
     fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Exam> + Send + 'a>> {
-        Box::pin(exam::examine(self, plan))
+        Box::pin(probe::examine(self, plan))
     }
 }
 

@@ -6,7 +6,7 @@ use quorlock_core::vote::Request;
 use quorlock_testkit::eventually_async;
 
 use super::*;
-use crate::node::place::KeyTemplate;
+use crate::node::key::KeyTemplate;
 use crate::{AcquireError, Client};
 
 async fn client(nodes: &MemoryNodes) -> Client {

@@ -3,8 +3,9 @@
 //! Whatever is not as it was in the handshake ends the session, with all its connections. The life of such a node is that of
 //! all its masters: if any of them is another one, it is a new life.
 
-mod desk;
+mod reorder;
 mod shards;
+pub(crate) mod slot;
 
 use std::iter;
 use std::sync::Arc;
@@ -21,9 +22,9 @@ use super::scripts::Home;
 use super::seeds::{self, Seeds};
 use super::wire::{Connecting, Wire};
 use super::{codec, connect, greet, hints, history, malformed};
-use crate::node::slot::Slot;
+use crate::node::redis::cluster::slot::Slot;
 use crate::node::{BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
-use desk::{About, Desk, Ear};
+use reorder::{About, Desk, Ear};
 use shards::Shards;
 
 const PORT: u16 = 6_379;
@@ -137,7 +138,7 @@ impl Session for ClusterSession {
     /// One master after the other.
     fn search(&mut self, search: Search) {
         let lanes = self.lanes.len();
-        let (lane, after) = desk::open_at(&search.after, lanes);
+        let (lane, after) = reorder::open_at(&search.after, lanes);
         self.desk.expect(About::Search { lane, lanes }, &[lane]);
         let command = codec::search(Home::Cluster, &Search { after, ..search });
         self.lanes[lane].send(&command.get_packed_command());

@@ -1,9 +1,9 @@
 //! Requests into commands, values into replies. A hostile reply is malformed at worst: never a panic, never a vote.
 
-#[cfg(any(test, feature = "doors"))]
-mod anything;
 mod bundle;
 mod errand;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzz;
 mod report;
 mod request;
 mod search;
@@ -22,10 +22,10 @@ use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Vote};
 use super::commands::{DIGITS_MAX, decimal};
 use super::malformed;
 use crate::node::{Letter, Life, Reply, Trouble};
-#[cfg(any(test, feature = "doors"))]
-pub(crate) use anything::take_anything;
 pub(super) use bundle::Bundles;
 pub(super) use errand::{LOOK_VALUES, errand, look, looked, standing};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use fuzz::take_anything;
 use report::report;
 pub(super) use request::{Writer, batch};
 pub(super) use search::{page, search};

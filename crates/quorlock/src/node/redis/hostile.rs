@@ -25,7 +25,7 @@ use super::codec::Bundles;
 use super::commands::Commands;
 use super::scripts::{Home, fence_key};
 use super::{RedisNode, codec};
-use crate::node::place::{KeyTemplate, Place};
+use crate::node::key::{KeyTemplate, Place};
 use crate::node::{Letter, Life, Reply, Search, Talk};
 use odd::{Call, Change, Odd, Which, changes};
 

@@ -14,7 +14,7 @@ use quorlock_core::name::LeaseId;
 use quorlock_core::ticket::{Channel, ENTRY_LEASE, LINE_LISTED_MAX, WAITERS_MAX};
 use quorlock_core::vote::FREE_LISTED_MAX;
 
-use crate::node::place::{Place, RESERVED_PREFIX};
+use crate::node::key::{Place, RESERVED_PREFIX};
 
 /// The fields of the meta key, in the order in which a node tells them.
 pub(crate) const META_FIELDS: [&str; 11] = [

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::node::Reply;
-use crate::node::place::{KeyTemplate, Place};
+use crate::node::key::{KeyTemplate, Place};
 
 const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
 const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";

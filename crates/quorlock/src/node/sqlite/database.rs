@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, FileControl, OpenFlags, Transaction, TransactionBehavior};
 
-use crate::entropy;
 use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::{file, reserve, store};
+use crate::platform::entropy;
 
 /// Marks a file as ours: "qloc".
 pub(super) const APPLICATION_ID: i32 = 0x716c_6f63;

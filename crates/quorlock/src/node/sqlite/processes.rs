@@ -167,7 +167,7 @@ fn read_stat(text: &str) -> Option<Sight> {
 
 /// Where process ids and start times mean the same, if `/proc` tells it.
 fn realm() -> Option<String> {
-    let boot = crate::boot::current_id().ok()?;
+    let boot = crate::platform::boot::current_id().ok()?;
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     if !is_seen_from_within(&status) {
         return None;

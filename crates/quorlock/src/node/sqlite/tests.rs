@@ -27,7 +27,7 @@ use quorlock_core::vote::{Refusal, Request, Vote};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::node::place::{KeyTemplate, Place};
+use crate::node::key::{KeyTemplate, Place};
 use crate::node::{Reply, Talk};
 
 /// When the tests begin, by the wall clock: 2025-01-01.
@@ -204,7 +204,7 @@ impl Listening {
 fn hello(session: &mut Talk) -> Standing {
     let errand = Errand::Hello {
         identity: session.identity().clone(),
-        fresh: Epoch(crate::entropy::bits()),
+        fresh: Epoch(crate::platform::entropy::bits()),
         constants: constants(),
         founders: "run".into(),
         trust: Trust::Vote { floor_offset: 2 * SIGMA_MICROS.cast_signed() },

@@ -9,7 +9,6 @@ use quorlock_core::ticket::Hint;
 use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, Transaction};
 
-use crate::entropy;
 use crate::node::event::Event;
 use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::listener::Listener;
@@ -17,6 +16,7 @@ use crate::node::sqlite::processes::Processes;
 use crate::node::sqlite::store::{self, NodeNote};
 use crate::node::sqlite::{Clock, database, dead, file, history, record, reserve};
 use crate::node::{Answer, History, Inbox, Letter, Life, Page, Reply, Search, Trouble};
+use crate::platform::entropy;
 
 /// About how many requests share one transaction at most.
 const LETTERS_MAX: usize = 1_024;

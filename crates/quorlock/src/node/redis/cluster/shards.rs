@@ -4,9 +4,9 @@ use ::redis::{ConnectionAddr, ConnectionInfo, Value};
 
 use super::malformed;
 use crate::node::Trouble;
+use crate::node::redis::cluster::slot::{SLOTS, Slot};
 use crate::node::redis::wire::Connecting;
 use crate::node::redis::{add_hello, trouble};
-use crate::node::slot::{SLOTS, Slot};
 
 /// The most masters that are connected to: more than a Cluster is made for.
 const MASTERS_MAX: usize = 1_000;

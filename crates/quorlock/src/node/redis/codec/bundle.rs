@@ -132,7 +132,7 @@ impl Bundles {
     }
 
     /// Whether this letter goes in one command with others.
-    #[cfg(any(test, feature = "doors"))]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn is_shared(self, at: usize) -> bool {
         self.all().iter().any(|chosen| chosen.has(at) && chosen.count() > 1)
     }
@@ -251,7 +251,7 @@ mod tests {
     use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
 
     use super::*;
-    use crate::node::place::KeyTemplate;
+    use crate::node::key::KeyTemplate;
 
     fn ttl(seconds: u64) -> Ttl {
         Ttl::new(Duration::from_secs(seconds), Duration::MAX).unwrap()

@@ -15,7 +15,7 @@ use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, LINE};
 use super::super::scripts::{Home, Scripts, retired_key, tombstone_prefix};
 use super::bundle::{Bundles, Chosen};
 use super::{EpochMark, looks_at_epoch, mark};
-use crate::node::place::{Place, RESERVED_PREFIX};
+use crate::node::key::{Place, RESERVED_PREFIX};
 use crate::node::{Letter, Life};
 
 /// What all requests of a batch have in common.
@@ -36,8 +36,8 @@ pub(in crate::node::redis) fn batch(
 ) -> Bundles {
     let writer = Writer::new(life, constants);
     let bundles = Bundles::of(letters);
-    #[cfg(any(test, feature = "doors"))]
-    crate::doors::tell_requests(
+    #[cfg(any(test, feature = "fuzzing"))]
+    crate::node::redis::watch::tell_requests(
         letters.iter().enumerate().map(|(at, letter)| (&*letter.place.key, bundles.is_shared(at))),
     );
     match bundles.releases.count() {

@@ -5,7 +5,7 @@ use ::redis::{Cmd, Value, cmd};
 use super::super::scripts::{Home, companion};
 use super::super::{describe, malformed};
 use super::{FATAL, says, text};
-use crate::node::place::{KeySpan, RESERVED_PREFIX};
+use crate::node::key::{KeySpan, RESERVED_PREFIX};
 use crate::node::{PAGE_MAX, PAGE_STEPS_MAX, Page, Search, Trouble};
 
 /// A page of a search as a command.

@@ -9,9 +9,9 @@ use quorlock_core::ticket::{LINE_LISTED_MAX, Waiting};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{HeldBy, Report};
 
-use crate::node::place::KeyTemplate;
+use crate::node::key::KeyTemplate;
 
-use super::anything::{BREAK, LIFE, PERMITS, letters, says_yes};
+use super::fuzz::{BREAK, LIFE, PERMITS, letters, says_yes};
 use super::*;
 
 /// What a server could say that is broken, hostile or none of ours.

@@ -20,7 +20,7 @@ use super::steps::{
     TICKETS, Visit,
 };
 use crate::node::Life;
-use crate::node::place::{KeyTemplate, Place};
+use crate::node::key::{KeyTemplate, Place};
 
 const START: i64 = 1_700_000_000_123_456;
 const NOBODY: Epoch = Epoch(0);

@@ -14,7 +14,7 @@ fn the_killed_process() {
     // A name of its own: these sessions do not say whose they are, so what a killed process held stays held.
     let name = format!("theirs/{}", std::process::id());
     let mut last = Fence::default();
-    for attempt in crate::entropy::bits() >> 1.. {
+    for attempt in crate::platform::entropy::bits() >> 1.. {
         let fence = session.fence(&name, attempt);
         assert!(fence > last);
         last = fence;

@@ -37,7 +37,7 @@ fn its_title_is_its_path_and_its_run_the_boot_id() {
     let node = SqliteNode::new(ground.path(), Processes::default());
     assert_eq!(node.title(), format!("sqlite:{}", ground.path().display()));
     let mut session = Handled::new(open(&node).unwrap());
-    assert_eq!(session.session.identity().run, crate::boot::current_id().unwrap());
+    assert_eq!(session.session.identity().run, crate::platform::boot::current_id().unwrap());
     granted(&session.acquire("a", 1));
 }
 

@@ -1,0 +1,106 @@
+//! From URLs to nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_core::node::Constants;
+
+use super::{ClientBuilder, SILENCE_MIN};
+use crate::error::ConfigError;
+use crate::node::Node;
+use crate::node::key::KeyTemplate;
+use crate::node::memory::MemoryNodes;
+use crate::node::redis::{ClusterNode, RedisNode};
+
+/// How long a connection to a server may take to come about.
+const CONNECT_DEADLINE: Duration = SILENCE_MIN;
+
+const SCHEMES: &str = "use redis://, rediss://, redis+sentinel://, redis+cluster://, sqlite:PATH or memory:";
+const PROMOTED: &str = "a replica that is promoted may have missed votes, and its old master may still give some";
+
+impl ClientBuilder {
+    /// How many nodes there are.
+    pub(super) fn count(&self) -> usize {
+        #[cfg(feature = "sim")]
+        if let Some(nodes) = self.simulated {
+            return nodes;
+        }
+        self.memory.as_ref().map_or(self.urls.len(), |nodes| nodes.iter().count())
+    }
+
+    pub(super) fn open_nodes(&self, constants: &Constants) -> Result<Vec<Arc<dyn Node>>, ConfigError> {
+        #[cfg(feature = "sim")]
+        if let Some(nodes) = self.simulated {
+            return Ok(crate::node::sim::nodes(nodes));
+        }
+        if let Some(memory) = &self.memory {
+            return Ok(memory.iter().collect());
+        }
+        self.urls.iter().enumerate().map(|(index, url)| self.open_node(index, url, constants)).collect()
+    }
+
+    /// How names become keys on these nodes.
+    pub(super) fn keys(&self) -> Result<KeyTemplate, ConfigError> {
+        let template = KeyTemplate::new(&self.template)?;
+        let in_cluster = self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("redis+cluster:"));
+        Ok(if in_cluster { template.in_cluster() } else { template })
+    }
+
+    pub(super) fn open_node(
+        &self,
+        index: usize,
+        url: &str,
+        constants: &Constants,
+    ) -> Result<Arc<dyn Node>, ConfigError> {
+        let invalid = |why: String| ConfigError::Url { position: index + 1, why };
+        let alone = |title: String, why| {
+            if self.urls.len() > 1 { Err(ConfigError::Alone { title, why }) } else { Ok(()) }
+        };
+        let (scheme, rest) = url.split_once(':').ok_or_else(|| invalid(format!("not a URL; {SCHEMES}")))?;
+        let (login, constants) = (self.login.as_ref(), constants.clone());
+        match scheme {
+            "redis" | "rediss" | "redis+unix" | "unix" => {
+                Ok(Arc::new(RedisNode::new(url, login, constants, CONNECT_DEADLINE).map_err(invalid)?))
+            }
+            "redis+sentinel" => {
+                let node = RedisNode::behind_sentinels(url, login, constants, CONNECT_DEADLINE).map_err(invalid)?;
+                alone(node.title().into(), PROMOTED)?;
+                Ok(Arc::new(node))
+            }
+            "redis+cluster" => {
+                let node = ClusterNode::new(url, login, constants, CONNECT_DEADLINE).map_err(invalid)?;
+                alone(node.title().into(), PROMOTED)?;
+                Ok(Arc::new(node))
+            }
+            "memory" => {
+                alone(url.into(), "it lives in this process only")?;
+                MemoryNodes::new(1).iter().next().ok_or_else(|| invalid("no node".into()))
+            }
+            #[cfg(target_os = "linux")]
+            "sqlite" if !rest.is_empty() => {
+                alone(url.into(), "one file on one machine fails as a whole")?;
+                let processes = self.processes()?;
+                Ok(Arc::new(crate::node::sqlite::SqliteNode::new(rest.into(), processes)))
+            }
+            "sqlite" if rest.is_empty() => Err(invalid("sqlite: needs a path, as in sqlite:/var/lib/locks.db".into())),
+            "rediss+sentinel" | "rediss+cluster" => {
+                let plain = scheme.replace("rediss", "redis");
+                Err(invalid(format!("TLS is asked for at the end, as in {plain}://..?tls=true")))
+            }
+            other => Err(invalid(format!("{other}: is not a kind of node; {SCHEMES}"))),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn processes(&self) -> Result<crate::node::sqlite::Processes, ConfigError> {
+        crate::node::sqlite::Processes::read(!self.outlived, &self.companions).map_err(not_a_process)
+    }
+}
+
+pub(crate) fn not_a_process(pid: u32) -> ConfigError {
+    ConfigError::Setting {
+        setting: "an also_alive_with",
+        value: pid.to_string(),
+        why: "the id of a process that runs".into(),
+    }
+}

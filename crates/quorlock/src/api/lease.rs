@@ -1,0 +1,190 @@
+//! The guard over a won lock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_core::fence::Fence;
+use quorlock_core::name::{LeaseId, Name};
+
+use crate::api::client::Handle;
+use crate::cluster::Claim as _;
+use crate::detached::HandedLease;
+use crate::error::{ExtendError, FenceError, LostError, ReleaseError};
+use crate::lease::held::Held;
+
+/// What you get when a lock is won: it is yours until it is released, dropped or lost.
+///
+/// The watchdog renews it in the background. It can still be lost, when the nodes cannot be reached or this process is
+/// held up: watch [`lost`](Self::lost), ask [`ensure`](Self::ensure) before each step, and pass the
+/// [`fence`](Self::fence) to whatever the lock protects, so that it can refuse a step that comes too late.
+///
+/// Dropping a lease gives the lock back, without waiting and without blocking. A lease keeps its client's connections
+/// open, so it holds the lock also after the last [`Client`](crate::Client) and [`Lock`](crate::Lock) are dropped.
+/// [`Client::close`](crate::Client::close) ends it. A lease that is leaked ([`std::mem::forget`]) is renewed until the
+/// lifetime limit of its [`Renewals`](crate::Renewals), by default one hour.
+#[must_use = "a lease that is dropped at once protects nothing"]
+pub struct Lease {
+    held: Arc<Held>,
+    /// Keeps the client open. Dropped after the release is queued.
+    _client: Arc<Handle>,
+}
+
+impl Lease {
+    pub(crate) fn new(held: Arc<Held>, client: Arc<Handle>) -> Self {
+        Self { held, _client: client }
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+
+    /// What is locked.
+    pub fn name(&self) -> &Name {
+        &self.held.place.name
+    }
+
+    /// The random value that signs this lease on the nodes. Whoever knows it can release the lock.
+    pub fn id(&self) -> LeaseId {
+        self.held.id()
+    }
+
+    /// The number that is higher than that of every earlier lease of this name.
+    ///
+    /// # Errors
+    /// [`FenceError::Lost`] when the lease is over, by a look at the clock; [`FenceError::Plain`] for a plain lock.
+    pub fn fence(&self) -> Result<Fence, FenceError> {
+        self.held.validity()?;
+        self.held.fence().ok_or(FenceError::Plain)
+    }
+
+    /// Which slot it has, from 0, of a [semaphore](crate::Semaphore); `None` for other locks.
+    pub fn slot(&self) -> Option<u32> {
+        self.held.slot
+    }
+
+    /// How many nodes are known to have granted it: a majority at least, since the slow ones are not waited for.
+    pub fn nodes(&self) -> usize {
+        self.held.nodes()
+    }
+
+    /// How long it lasts from each renewal, on the nodes.
+    pub fn ttl(&self) -> Duration {
+        self.held.ttl()
+    }
+
+    /// How long the lease still surely holds if nothing renews it; zero when it is over.
+    ///
+    /// Counted by the boot-time clock. If the wall clock ran ahead of that by more than is left, the machine was paused, and
+    /// the lease is lost.
+    pub fn validity(&self) -> Duration {
+        self.held.validity().unwrap_or_default()
+    }
+
+    /// Makes sure that at least this much validity is left, by a look at the clock.
+    ///
+    /// It asks no node. A lease that somebody [broke](crate::Client::break_lock) with [`now`](crate::Break::now), or whose owner was
+    /// [retired](crate::Client::retire), passes until this client has heard of it: a break is announced at once where the
+    /// nodes can send hints, everything else is found with the next renewal. Somebody else may hold the lock in that time,
+    /// with a higher fence. [`extend`](Self::extend) asks the nodes.
+    ///
+    /// # Errors
+    /// [`LostError::TooShort`] when less is left, or why the lease is over.
+    pub fn ensure(&self, needed: Duration) -> Result<(), LostError> {
+        let left = self.held.validity()?;
+        if left < needed { Err(LostError::TooShort { left, needed }) } else { Ok(()) }
+    }
+
+    /// Waits until the lease is lost. It fires at the end of validity at the latest, from a timer of its own; it never
+    /// fires for a lease that is released. A pause of the machine is noticed with the next renewal.
+    ///
+    /// # Cancel safety
+    /// The future changes nothing and may be dropped.
+    pub fn lost(&self) -> impl Future<Output = LostError> + Send + Sync + 'static {
+        Arc::clone(&self.held).lost()
+    }
+
+    /// Renews now: a majority of the nodes restarts the ttl.
+    ///
+    /// # Errors
+    /// [`ExtendError::Lost`] when the lease is over: nothing revives it. [`ExtendError::NoQuorum`] when no majority
+    /// renewed it in time; it still holds until its validity ends.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop a renewal that is under way; the lease stays held.
+    pub async fn extend(&self) -> Result<(), ExtendError> {
+        self.held.extend().await
+    }
+
+    /// Gives the lock back, and waits until a majority of the nodes has acknowledged it.
+    ///
+    /// Dropping the lease gives it back as well; this is for those who want to know.
+    ///
+    /// # Errors
+    /// [`ReleaseError`] when the lease was lost before, or when too few nodes acknowledged by the node deadline. The
+    /// lease is over in either case; what could not be delivered is delivered later, or lapses with its ttl.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop the release.
+    pub async fn release(self) -> Result<(), ReleaseError> {
+        self.held.release().await
+    }
+
+    /// Gives up the guard without giving the lock back: nobody renews it from now on, and what is returned can be
+    /// extended, checked and released by any client of these nodes. It lasts for its ttl from the last renewal, and does
+    /// not end with this client, nor keep it open. While the client lives, nodes that had not granted it yet are still asked to, for as long
+    /// as it surely holds without a renewal. On an SQLite node it may end with this process, unless the client was built to be
+    /// [outlived by its leases](crate::ClientBuilder::outlived_by_leases).
+    ///
+    /// # Errors
+    /// [`LostError`] when the lease is over.
+    pub fn hand_over(self) -> Result<HandedLease, LostError> {
+        self.held.hand_over()
+    }
+
+    /// Hands over all of these, or none: if one is over, the others are released.
+    pub(crate) fn hand_over_all(leases: Vec<Self>) -> Result<Vec<HandedLease>, LostError> {
+        let mut done: Vec<(Arc<Held>, HandedLease)> = Vec::with_capacity(leases.len());
+        for lease in leases {
+            let held = Arc::clone(&lease.held);
+            match lease.hand_over() {
+                Ok(handed) => done.push((held, handed)),
+                Err(lost) => {
+                    for (held, handed) in &done {
+                        held.take_back_handed(handed);
+                    }
+                    return Err(lost);
+                }
+            }
+        }
+        Ok(done.into_iter().map(|(_, handed)| handed).collect())
+    }
+
+    /// The lease as [`hand_over`](Self::hand_over) would give it, while this guard goes on: for work in other processes
+    /// that wants to [check](crate::Client::check) it.
+    pub fn as_handed(&self) -> HandedLease {
+        self.held.as_handed()
+    }
+
+    /// Releases after the work was done; whether a majority acknowledged makes no difference to it.
+    pub(crate) async fn finish(self) {
+        if let Err(error) = self.held.release().await {
+            tracing::debug!(name = %self.held.place.name, %error, "released");
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.held.let_go();
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lease = &mut f.debug_struct("Lease");
+        lease.field("name", self.name()).field("fence", &self.held.fence()).field("validity", &self.validity());
+        lease.finish_non_exhaustive()
+    }
+}

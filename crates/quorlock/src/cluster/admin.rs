@@ -1,0 +1,203 @@
+//! An operator's word to all nodes: to be one new cluster, or the same one with other constants.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use quorlock_core::name::Name;
+use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Trust};
+use quorlock_core::ticket::Channel;
+use quorlock_core::vote::{Request, Vote};
+
+use crate::cluster::Settings;
+use crate::cluster::list::PAGES_MAX;
+use crate::error::{InitError, ReconfigureError};
+use crate::node::key::{KeyTemplate, Place};
+use crate::node::{Letter, Node, Reply, STEP_DEADLINE, Search, Talk, Trouble, within};
+use crate::platform::entropy;
+
+/// How many names of leases are shown for each node.
+const NAMES_SHOWN: usize = 5;
+/// How many names are inspected at a time.
+const INSPECTED_AT_ONCE: usize = 64;
+
+/// The nodes that failed, and why.
+#[derive(Default)]
+struct Failed(Vec<(String, Trouble)>);
+
+impl Failed {
+    fn add(&mut self, node: &dyn Node, trouble: Trouble) {
+        self.0.push((node.title().to_owned(), trouble));
+    }
+
+    fn or<T>(self, told: T) -> Result<T, Self> {
+        if self.0.is_empty() { Ok(told) } else { Err(self) }
+    }
+
+    fn is_denied(&self) -> bool {
+        self.0.iter().any(|(_, trouble)| matches!(trouble, Trouble::Denied(_)))
+    }
+
+    fn list(self) -> Vec<(String, String)> {
+        self.0.into_iter().map(|(title, trouble)| (title, trouble.as_silence().to_string())).collect()
+    }
+}
+
+impl From<Failed> for InitError {
+    fn from(failed: Failed) -> Self {
+        if failed.is_denied() { Self::Denied { nodes: failed.list() } } else { Self::Failed { failed: failed.list() } }
+    }
+}
+
+impl From<Failed> for ReconfigureError {
+    fn from(failed: Failed) -> Self {
+        if failed.is_denied() { Self::Denied { nodes: failed.list() } } else { Self::Failed { failed: failed.list() } }
+    }
+}
+
+/// Makes the nodes one new cluster that may vote at once.
+pub(crate) async fn init(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result<(), InitError> {
+    let constants = settings.constants(format!("{:032x}", entropy::bits()));
+    let mut sessions = open_all(nodes).await?;
+    if !settings.discards_leases {
+        refuse_leases(nodes, &mut sessions, &settings.template).await?;
+    }
+    let errand = |identity| Errand::Init { identity, fresh: Epoch(entropy::bits()), constants: constants.clone() };
+    Ok(tell_all(nodes, &mut sessions, errand).await?)
+}
+
+/// Refuses if any node shows a lease. A node that cannot list its names counts as having some.
+async fn refuse_leases(
+    nodes: &[Arc<dyn Node>],
+    sessions: &mut [Talk],
+    template: &KeyTemplate,
+) -> Result<(), InitError> {
+    let mut found = Vec::new();
+    for (node, session) in nodes.iter().zip(sessions) {
+        let what = match leases(session, template).await {
+            Ok(names) if names.is_empty() => continue,
+            Ok(names) => {
+                let shown = names.iter().take(NAMES_SHOWN).map(|name| format!("{:?}", name.as_str()));
+                let more = if names.len() > NAMES_SHOWN { ", and more" } else { "" };
+                format!("{}{more}", shown.collect::<Vec<_>>().join(", "))
+            }
+            Err(trouble) => format!("its names cannot be listed: {}", trouble.as_silence()),
+        };
+        found.push((node.title().to_owned(), what));
+    }
+    if found.is_empty() { Ok(()) } else { Err(InitError::Leases { found }) }
+}
+
+/// The names that are held on a node: all of them, or enough to show.
+async fn leases(session: &mut Talk, template: &KeyTemplate) -> Result<Vec<Name>, Trouble> {
+    let span = template.span("");
+    let (mut held, mut after) = (Vec::new(), String::new());
+    for _ in 0..PAGES_MAX {
+        let page = within(STEP_DEADLINE, session.search(Search { span: span.clone(), after })).await?;
+        let names = page.keys.iter().filter_map(|key| template.name_of(key));
+        let places: Vec<Arc<Place>> = names.filter_map(|name| template.place(&name).ok().map(Arc::new)).collect();
+        for places in places.chunks(INSPECTED_AT_ONCE) {
+            let letter = |place: &Arc<Place>| Letter { place: Arc::clone(place), request: Arc::new(Request::Inspect) };
+            let replies = within(STEP_DEADLINE, session.send(None, places.iter().map(letter).collect())).await?;
+            for (place, reply) in places.iter().zip(replies) {
+                match reply {
+                    Reply::Voted { vote: Vote::Report(report), .. } if report.held.is_none() => {}
+                    // Another program's data, under a name that could be a lock's.
+                    Reply::Failed(why) if why.contains("WRONGTYPE") => {}
+                    Reply::Failed(why) | Reply::Moved(why) => return Err(Trouble::Broken(why)),
+                    Reply::Voted { .. } => held.push(place.name.clone()),
+                }
+            }
+        }
+        match page.next {
+            Some(next) if held.len() <= NAMES_SHOWN => after = next,
+            _ => return Ok(held),
+        }
+    }
+    Err(Trouble::Unfit("it has too many keys to look through".into()))
+}
+
+/// Gives the nodes' cluster these constants. They vote again after a quarantine, unless they are trusted.
+///
+/// Every node stops voting before the first quarantine may end: an old majority and a new one need not have a node in
+/// common. If that fails half-way, those that were told stay suspended until it is said again.
+pub(crate) async fn reconfigure(
+    nodes: &[Arc<dyn Node>],
+    settings: &Settings,
+    trust: Trust,
+) -> Result<(), ReconfigureError> {
+    let mut sessions = open_all(nodes).await?;
+    let mut lives = Vec::new();
+    for (node, session) in nodes.iter().zip(&mut sessions) {
+        match within(STEP_DEADLINE, session.errand(Errand::Look)).await {
+            Ok(look) => lives.extend(look.life),
+            Err(trouble) => return Err(Failed(vec![(node.title().to_owned(), trouble)]).into()),
+        }
+    }
+    let constants = settings.constants(one_cluster(&lives)?);
+    let errand = |suspend| {
+        let constants = constants.clone();
+        move |identity| {
+            let (fresh, constants) = (Epoch(entropy::bits()), constants.clone());
+            Errand::Reconfigure { identity, fresh, constants, trust, suspend }
+        }
+    };
+    if nodes.len() > 1 {
+        tell_all(nodes, &mut sessions, errand(true)).await?;
+    }
+    Ok(tell_all(nodes, &mut sessions, errand(false)).await?)
+}
+
+/// The name of the one cluster that these nodes belong to, if no majority of it is elsewhere.
+fn one_cluster(lives: &[Incarnation]) -> Result<String, ReconfigureError> {
+    let clusters: BTreeSet<&str> = lives.iter().map(|life| life.constants.cluster.as_str()).collect();
+    let cluster = match clusters.into_iter().collect::<Vec<_>>().as_slice() {
+        [] => return Err(ReconfigureError::Blank),
+        [cluster] => (*cluster).to_owned(),
+        [..] => return Err(ReconfigureError::Mixed),
+    };
+    // Whoever still goes by the old constants must not find a majority that has not heard of the new ones.
+    let before = lives.iter().map(|life| life.constants.nodes).max().unwrap_or(0);
+    let present = lives.len();
+    if present < before / 2 + 1 {
+        return Err(ReconfigureError::Minority { present, before });
+    }
+    Ok(cluster)
+}
+
+/// All or none: a cluster that is declared on some of its nodes is worse than one that is not.
+async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<Talk>, Failed> {
+    let mut sessions: Vec<Talk> = Vec::new();
+    let mut titles = Vec::new();
+    let mut failed = Failed::default();
+    for node in nodes {
+        match within(STEP_DEADLINE, Talk::open(&**node, Channel(0))).await {
+            Err(trouble) => failed.add(&**node, trouble),
+            Ok(session) => {
+                if let Some(twin) = sessions.iter().position(|other| other.identity().run == session.identity().run) {
+                    failed.add(&**node, Trouble::Unfit(format!("it is the same server as {}", titles[twin])));
+                } else {
+                    sessions.push(session);
+                    titles.push(node.title());
+                }
+            }
+        }
+    }
+    failed.or(sessions)
+}
+
+async fn tell_all(
+    nodes: &[Arc<dyn Node>],
+    sessions: &mut [Talk],
+    errand: impl Fn(Identity) -> Errand,
+) -> Result<(), Failed> {
+    let mut failed = Failed::default();
+    for (node, session) in nodes.iter().zip(sessions) {
+        let errand = errand(session.identity().clone());
+        match within(STEP_DEADLINE, session.errand(errand)).await {
+            Ok(standing) if standing.accepted => {}
+            Ok(_) => failed.add(&**node, Trouble::Unfit("it belongs to another cluster by now".into())),
+            Err(trouble) => failed.add(&**node, trouble),
+        }
+    }
+    failed.or(())
+}

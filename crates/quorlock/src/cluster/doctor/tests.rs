@@ -1,0 +1,61 @@
+use std::time::Duration;
+
+use quorlock_core::node::Constants;
+use quorlock_core::time::{Drift, Moment};
+
+use super::*;
+use crate::node::probe::{FileFacts, Reading};
+
+fn measure() -> Measure {
+    let constants = Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 60_000, sigma_micros: 10_000_000 };
+    Measure { constants, drift: Drift::default(), node_deadline: Duration::from_millis(200) }
+}
+
+fn found(exam: Exam) -> Vec<String> {
+    let patient = judge::node("node".into(), exam, &measure());
+    patient.findings.iter().map(|finding| format!("{} {finding}", finding.topic)).collect()
+}
+
+/// Reads a clock so many microseconds after the start, with a round trip of two milliseconds.
+fn reading(after: u64, at_micros: u64) -> Vec<Reading> {
+    let moment = |micros: u64| Moment::from_nanos(micros * 1_000);
+    vec![Reading { sent: moment(after), heard: moment(after + 2_000), at_micros }]
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_and_a_file_that_will_not_last_are_told() {
+    let file = |free, volatile| FileFacts {
+        path: "/locks.db".into(),
+        exists: true,
+        system: Some("tmpfs".into()),
+        volatile,
+        size: 4_096,
+        free: Some(free),
+        journal: Some("wal"),
+    };
+    let says = |facts| found(Exam { file: Some(facts), ..Exam::default() });
+    let good = says(file(1 << 30, false));
+    assert_eq!(good, ["file ok: /locks.db: 4096 bytes on tmpfs, journal mode wal"]);
+    assert!(says(file(1 << 20, false))[1].starts_with("file warning: only 1.0 MiB are free there"));
+    assert!(says(file(1 << 30, true))[1].contains("fences may repeat"));
+}
+
+#[test]
+fn a_clock_is_as_fast_as_it_surely_is() {
+    let second = 1_000_000;
+    for (gained, kind) in [(0, "ok"), (11_000, "ok"), (20_000, "warning"), (99_000, "warning"), (103_000, "wrong")] {
+        let exam = Exam { first: reading(0, 0), last: reading(second, second + gained), ..Exam::default() };
+        let clock = found(exam).into_iter().find(|line| line.starts_with("clock")).unwrap();
+        assert!(clock.starts_with(&format!("clock {kind}: its clock runs +")), "{gained}: {clock}");
+        assert!(clock.contains("(within 0.20 %)"), "{clock}");
+    }
+}
+
+#[test]
+fn a_node_that_is_slow_is_judged_by_its_deadline() {
+    for (round_trip, kind) in [(90, "ok"), (120, "warning"), (250, "wrong")] {
+        let (sent, heard) = (Moment::from_nanos(0), Moment::from_nanos(round_trip * 1_000_000));
+        let says = found(Exam { first: vec![Reading { sent, heard, at_micros: 0 }], ..Exam::default() });
+        assert!(says[0].starts_with(&format!("reach {kind}")), "{says:?}");
+    }
+}

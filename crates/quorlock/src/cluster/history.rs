@@ -1,0 +1,118 @@
+//! The history of locks: creating events, and reading those of all nodes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use quorlock_core::fence::Fence;
+use quorlock_core::hold::Hold;
+use quorlock_core::name::{Holder, Name};
+use quorlock_core::quorum::{Ballot, Tally};
+use quorlock_core::vote::Silence;
+
+use crate::cluster::Cluster;
+use crate::error::HistoryError;
+use crate::link::Link;
+use crate::node::event::{Event, HISTORY_MAX, What, word_for};
+use crate::platform::clock;
+use crate::platform::entropy;
+use crate::platform::runtime;
+
+/// The least patience with a node that is asked for its history.
+const RECALL_DEADLINE_MIN: Duration = Duration::from_secs(1);
+
+/// When a client's last event was. What is known of the nodes' clocks changes with every answer, by a little: what comes
+/// later must not seem to have come before.
+#[derive(Debug, Default)]
+pub(crate) struct Chronicle(AtomicU64);
+
+impl Chronicle {
+    /// This moment, or the one after the last event.
+    fn after_the_last(&self, at: u64) -> u64 {
+        let later = |last: u64| at.max(last.saturating_add(1));
+        // It never declines.
+        let last = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(later(last)));
+        last.map_or(at, later)
+    }
+}
+
+/// How far apart the times may be that two clients have, in microseconds: the nodes' clocks are asked over the network.
+const CLOCKS_APART_MICROS: u64 = 100_000;
+
+impl Cluster {
+    /// An event that happens now.
+    pub(crate) fn event(&self, name: &Name, what: What, fence: Option<Fence>) -> Event {
+        let at = self.node_micros(clock::now()).and_then(|micros| u64::try_from(micros).ok());
+        let (id, at) = (entropy::bits() as u64, self.chronicle.after_the_last(at.unwrap_or_default()));
+        Event::new(id, at, name, what, fence)
+    }
+
+    /// An event that happens to a lease now.
+    pub(crate) fn lease_event(&self, name: &Name, hold: &Hold, what: What) -> Event {
+        let (terms, fence) = (hold.terms(), hold.fence());
+        self.event(name, what, fence).by(Holder::decode(&terms.holder), word_for(terms.mode, fence))
+    }
+}
+
+impl Event {
+    /// Whether it frees the lock for the next holder.
+    fn lets_go(&self) -> bool {
+        self.what == What::Released && self.is_alone()
+    }
+
+    /// Whether it is a grant that was possible only after the other event.
+    fn follows(&self, other: &Self) -> bool {
+        self.what == What::Granted && self.is_alone() && self.name == other.name && self.fence > other.fence
+    }
+
+    fn is_alone(&self) -> bool {
+        self.fence.is_some() && ["exclusive", "reentrant"].contains(&&*self.mode)
+    }
+}
+
+/// Reads all nodes' histories, and puts them together, newest first. What was written to several nodes is there once.
+pub(crate) async fn history(cluster: &Arc<Cluster>, limit: usize) -> Result<Vec<Event>, HistoryError> {
+    if cluster.is_closed() {
+        return Err(HistoryError::Closed);
+    }
+    if limit == 0 {
+        return Ok(Vec::new());
+    }
+    let limit = limit.min(HISTORY_MAX);
+    let told = join_all(cluster.links.iter().map(|link| recall(cluster, link, limit))).await;
+    if told.iter().all(Result::is_err) {
+        let ballots = told.into_iter().map(|told| told.map_or_else(Ballot::Silent, |_| Ballot::Granted));
+        let tally = cluster.name_nodes(Tally { ballots: ballots.collect(), nodes: Vec::new() });
+        return Err(HistoryError::NoAnswer { tally });
+    }
+    let events: HashMap<u64, Event> = told.into_iter().flatten().flatten().map(|event| (event.id, event)).collect();
+    let mut events = in_order(events.into_values().collect());
+    events.reverse();
+    events.truncate(limit);
+    Ok(events)
+}
+
+/// Oldest first, by their times; but where a lock was released and granted again, fences know better: clients are not quite
+/// of one mind about what time it is, and it would look as if two had held it.
+fn in_order(mut events: Vec<Event>) -> Vec<Event> {
+    events.sort_by_key(|event| (event.at_micros, event.id));
+    let mut told = Vec::with_capacity(events.len());
+    for event in events {
+        let since = event.at_micros.saturating_sub(CLOCKS_APART_MICROS);
+        let near = told.iter().rposition(|earlier: &Event| earlier.at_micros < since).map_or(0, |far| far + 1);
+        let next = if event.lets_go() { told[near..].iter().position(|next| next.follows(&event)) } else { None };
+        told.insert(next.map_or(told.len(), |next| near + next), event);
+    }
+    told
+}
+
+async fn recall(cluster: &Cluster, link: &Link, limit: usize) -> Result<Vec<Event>, Silence> {
+    let deadline = cluster.settings.look_deadline().max(RECALL_DEADLINE_MIN);
+    let told = runtime::timeout(deadline, link.recall(limit)?).await.map_err(|_| Silence::Late)?;
+    told.unwrap_or_else(|_| Err(Silence::Broken("the connection ended".into())))
+}
+
+#[cfg(test)]
+mod tests;

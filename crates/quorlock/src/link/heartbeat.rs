@@ -1,0 +1,154 @@
+//! The watch over a node's memory: the heartbeat of a node that votes, and the claims that end a quarantine.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Standing};
+use quorlock_core::retry::Dice;
+
+use super::Link;
+use super::outbox::State;
+use crate::link::quarantine::{self, Sighting};
+use crate::node::{Life, Trouble};
+use crate::platform::clock;
+use crate::platform::entropy::SystemDice;
+use crate::platform::runtime::{self, Instant};
+
+/// How often claims are sent, at most and at least.
+const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// The watch over the memory behind one connection.
+pub(super) struct Watch {
+    epoch: Epoch,
+    /// While the node is quarantined.
+    quarantine: Option<Quarantine>,
+    /// When the errand that is under way was sent.
+    under_way: Option<Instant>,
+    /// When to send the next one.
+    due: Instant,
+    /// How many doubts there were when the errand that is under way was sent.
+    doubts: u64,
+}
+
+/// What one connection knows of a quarantine.
+struct Quarantine {
+    best: Sighting,
+    micros: u64,
+    pace: Duration,
+}
+
+impl Watch {
+    /// When the node has to be looked at next.
+    pub(super) fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Since when an answer is owed.
+    pub(super) fn asked(&self) -> Option<Instant> {
+        self.under_way
+    }
+}
+
+impl Link {
+    /// Ready at once, or when the quarantine is over.
+    pub(super) fn take_up(&self, epoch: Epoch, life: &Incarnation) -> Watch {
+        self.pulse.lives(epoch);
+        let watch = |quarantine: Option<Quarantine>| Watch {
+            epoch,
+            due: self.next_look(quarantine.as_ref()),
+            quarantine,
+            under_way: None,
+            doubts: 0,
+        };
+        if let Some(floor) = life.floor {
+            self.outbox().send_moved();
+            self.set_state(State::Up(Life { epoch, floor }));
+            return watch(None);
+        }
+        let quarantined = quarantine::silence(life);
+        self.set_state(State::Down(quarantined.clone()));
+        self.note_outage(quarantined);
+        let micros = life.quarantine_micros;
+        let pace = Duration::from_micros(micros / 20).clamp(PACE.0, PACE.1);
+        watch(Some(Quarantine { best: Sighting::new(life.elapsed_micros), micros, pace }))
+    }
+
+    /// When to look at the node next, busy or not. Clients that began together do not look together for long.
+    fn next_look(&self, quarantine: Option<&Quarantine>) -> Instant {
+        let (least, most) = self.config.look;
+        let wait = quarantine.map(|quarantine| quarantine.pace);
+        runtime::now() + wait.unwrap_or_else(|| SystemDice::default().between(least, most))
+    }
+
+    /// Sends the next word about the node's memory, unless one is under way.
+    pub(super) fn look_after(&self, watch: &mut Watch) {
+        watch.due = self.next_look(watch.quarantine.as_ref());
+        if watch.under_way.is_some() {
+            return;
+        }
+        let errand = watch.quarantine.as_ref().map_or(Errand::Look, |Quarantine { best, micros, .. }| Errand::Claim {
+            epoch: watch.epoch,
+            elapsed_micros: best.claim().min(*micros),
+        });
+        self.send_errand(watch, errand);
+    }
+
+    fn send_errand(&self, watch: &mut Watch, errand: Errand) {
+        if let Some(port) = &mut *self.port() {
+            watch.under_way = Some(runtime::now());
+            watch.doubts = self.doubts.load(Ordering::Acquire);
+            port.session().errand(errand);
+        }
+    }
+
+    /// Takes the answer. An error means that the node's memory is another one.
+    pub(super) fn watched(&self, watch: &mut Watch, standing: Standing, identity: &Identity) -> Result<(), Trouble> {
+        if let Some(since) = watch.under_way.take() {
+            self.pulse.took(since.elapsed());
+        }
+        self.note_clock(standing.at_micros, clock::now());
+        let epoch = watch.epoch;
+        let is_same = |life: &Incarnation| life.epoch == Some(epoch) && !life.is_replaced_by(identity);
+        let life = standing.life.filter(is_same).ok_or_else(lost_memory)?;
+        self.settled_doubts.store(watch.doubts, Ordering::Release);
+        match (&mut watch.quarantine, life.floor) {
+            (None, Some(_)) => {}
+            (None, None) => return Err(lost_memory()),
+            (Some(_), Some(floor)) => {
+                self.out_of_quarantine(epoch);
+                self.set_state(State::Up(Life { epoch, floor }));
+                watch.quarantine = None;
+            }
+            (Some(quarantine), None) => {
+                quarantine.best = quarantine.best.better(Sighting::new(life.elapsed_micros));
+                self.set_state(State::Down(quarantine::silence(&life)));
+            }
+        }
+        if self.is_doubted() {
+            // The answer may be older than the doubt.
+            self.look_after(watch);
+            return Ok(());
+        }
+        self.release_held()
+    }
+
+    /// Whether the node's memory may have been replaced since the last look.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.doubts.load(Ordering::Acquire) != self.settled_doubts.load(Ordering::Acquire)
+    }
+
+    /// Tells that a quarantine is over, and removes the record of it.
+    pub(super) fn out_of_quarantine(&self, epoch: Epoch) {
+        tracing::info!(node = %self.title, "out of quarantine");
+        if self.config.records.have_folder() {
+            let records = self.config.records.clone();
+            runtime::spawn(async move {
+                runtime::blocking(move || records.remove(epoch)).await;
+            });
+        }
+    }
+}
+
+pub(super) fn lost_memory() -> Trouble {
+    Trouble::Broken("the node lost its memory".into())
+}

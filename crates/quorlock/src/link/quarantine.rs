@@ -1,0 +1,180 @@
+//! How much of a node's quarantine has surely passed, by the clocks of this host.
+//!
+//! A node reports a number: how much of its quarantine has passed. A client that received the number may later claim that
+//! number plus the time since. Records in the state folder of the host carry the number from one process to the next, so
+//! that the time between two short runs counts, too.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quorlock_core::node::{Epoch, Incarnation};
+use quorlock_core::vote::Silence;
+
+use crate::platform::clock::{self, Stopwatch};
+use crate::platform::entropy;
+
+/// The number of records that a folder keeps: the newest ones.
+const RECORDS_MAX: usize = 256;
+/// The first line of every record.
+const TITLE: &str = "quorlock quarantine 1";
+
+/// Why a quarantined node does not vote.
+pub(crate) fn silence(life: &Incarnation) -> Silence {
+    let left = life.quarantine_left();
+    if life.is_founding() { Silence::Founding(left) } else { Silence::Quarantined(left) }
+}
+
+/// A number that a node reported, and a stopwatch that was started when the report had arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sighting {
+    elapsed_micros: u64,
+    since: Stopwatch,
+}
+
+impl Sighting {
+    /// A number that has just been received.
+    pub(crate) fn new(elapsed_micros: u64) -> Self {
+        Self { elapsed_micros, since: Stopwatch::start() }
+    }
+
+    /// The time of the quarantine that has surely passed by now.
+    pub(crate) fn claim(self) -> u64 {
+        let since = u64::try_from(self.since.at_least().as_micros()).unwrap_or(u64::MAX);
+        self.elapsed_micros.saturating_add(since)
+    }
+
+    /// The one of two that allows the higher claim.
+    pub(crate) fn better(self, other: Self) -> Self {
+        if other.claim() > self.claim() { other } else { self }
+    }
+
+    fn encode(self, epoch: Epoch, clocks: &str) -> String {
+        let (boot, raw) = self.since.started();
+        let elapsed = self.elapsed_micros;
+        let mut text =
+            format!("{TITLE}\nepoch {:032x}\nclocks {clocks}\nboot {boot}\nraw {raw}\nelapsed {elapsed}\n", epoch.0);
+        let sum = checksum(&text);
+        // Writing into a string does not fail.
+        let _ = writeln!(text, "sum {sum:016x}");
+        text
+    }
+
+    /// Reads a record. `None` unless it is whole, about this epoch, and by clocks that have gone on since.
+    fn decode(text: &str, epoch: Epoch, clocks: &str) -> Option<Self> {
+        let (body, sum) = text.split_at_checked(text.rfind("sum ")?)?;
+        if sum != format!("sum {:016x}\n", checksum(body)) {
+            return None;
+        }
+        let mut lines = body.lines();
+        let mut field = |name: &str| lines.next()?.strip_prefix(name);
+        let is_ours =
+            field(TITLE)?.is_empty() && field("epoch ")? == format!("{:032x}", epoch.0) && field("clocks ")? == clocks;
+        let (boot, raw) = (field("boot ")?.parse().ok()?, field("raw ")?.parse().ok()?);
+        let elapsed_micros = field("elapsed ")?.parse().ok()?;
+        let since = Stopwatch::resume(boot, raw).filter(|_| is_ours)?;
+        Some(Self { elapsed_micros, since })
+    }
+}
+
+/// FNV-1a: tells a damaged record from a whole one.
+fn checksum(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Where this host keeps its records, if anywhere.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Records {
+    folder: Option<Arc<Path>>,
+}
+
+impl Records {
+    /// Records in this state folder.
+    pub(crate) fn new(state_folder: Option<&Path>) -> Self {
+        Self { folder: state_folder.map(|folder| folder.join("quarantine").into()) }
+    }
+
+    /// The recorded sighting, if it allows a higher claim than this one. Otherwise this one is recorded.
+    ///
+    /// It may wait for the disk.
+    pub(crate) fn resume(&self, epoch: Epoch, seen: Sighting) -> Option<Sighting> {
+        let clocks = clock::identity()?;
+        let recorded = self.read(epoch).and_then(|text| Sighting::decode(&text, epoch, &clocks));
+        if let Some(recorded) = recorded.filter(|recorded| recorded.claim() >= seen.claim()) {
+            return Some(recorded);
+        }
+        if let Err(error) = self.write(epoch, &seen.encode(epoch, &clocks)) {
+            tracing::warn!(%error, folder = ?self.folder, "cannot record a quarantine: time counts only while connected");
+        }
+        None
+    }
+
+    /// Whether there is a folder for them.
+    pub(crate) fn have_folder(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// Removes the record of a quarantine that is over. It may wait for the disk.
+    pub(crate) fn remove(&self, epoch: Epoch) {
+        if let Some(path) = self.path(epoch) {
+            // Another process may have been faster, and a record that stays does no harm.
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    fn path(&self, epoch: Epoch) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.join(format!("{:032x}", epoch.0)))
+    }
+
+    fn read(&self, epoch: Epoch) -> Option<String> {
+        #[cfg(feature = "sim")]
+        if let Some(world) = crate::platform::sim::world() {
+            return world.recorded(epoch);
+        }
+        fs::read_to_string(self.path(epoch)?).ok()
+    }
+
+    /// Writes a record as a whole or not at all.
+    fn write(&self, epoch: Epoch, text: &str) -> io::Result<()> {
+        #[cfg(feature = "sim")]
+        if let Some(world) = crate::platform::sim::world() {
+            world.record(epoch, text.to_owned());
+            return Ok(());
+        }
+        let (Some(folder), Some(path)) = (&self.folder, self.path(epoch)) else { return Ok(()) };
+        fs::create_dir_all(folder)?;
+        prune(folder)?;
+        let temporary = folder.join(format!("{:032x}.new", entropy::bits()));
+        let written = fs::File::create_new(&temporary)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .and_then(|()| fs::rename(&temporary, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+}
+
+/// Makes room for another record.
+fn prune(folder: &Path) -> io::Result<()> {
+    let is_ours = |name: &OsStr| name.to_str().is_some_and(|name| name.trim_end_matches(".new").len() == 32);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if is_ours(&entry.file_name()) {
+            files.push((entry.metadata()?.modified()?, entry.path()));
+        }
+    }
+    files.sort_unstable();
+    let surplus = (files.len() + 1).saturating_sub(RECORDS_MAX);
+    for (_, path) in files.into_iter().take(surplus) {
+        let _ = fs::remove_file(path);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! What has to hold for whatever a server says: for property tests and fuzzers.
+
+use std::sync::Arc;
+
+use ::redis::parse_redis_value;
+
+use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+use quorlock_core::time::Ttl;
+use quorlock_core::vote::{BreakMode, Target};
+
+use super::super::frame::Measure;
+use super::super::{hints, history, value};
+use super::{
+    Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Letter, Life, Mode, OwnerId, Reply, Request, Value, Vote, hex,
+    looks_at_epoch, mark, page, replies, standing,
+};
+use crate::node::key::KeyTemplate;
+
+pub(super) const LIFE: Life = Life { epoch: Epoch(0xe), floor: Fence::new(7) };
+pub(super) const PERMITS: u32 = 3;
+
+pub(super) const BREAK: Request = Request::Break { target: Target::Fence(Fence::new(7)), mode: BreakMode::Drain };
+
+fn letter(name: &str, request: Request) -> Letter {
+    let template = KeyTemplate::new(KeyTemplate::DEFAULT).expect("it names its name once");
+    let place = template.place(&Name::new(name).expect("it is a name")).expect("it is not reserved");
+    Letter { place: Arc::new(place), request: Arc::new(request) }
+}
+
+/// Letters that go together, of each kind that does.
+fn bundles() -> [[Letter; 2]; 5] {
+    let attempt = LeaseId::from_bits(1);
+    let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("it is within bounds");
+    let (proposal, holder, mode) = (Fence::new(1), "".into(), Mode::EXCLUSIVE);
+    let holder: Arc<str> = holder;
+    let renew = Request::Renew { attempt, fence: proposal, ttl, repair: true, holder: Arc::clone(&holder), mode };
+    let acquire = Request::Acquire { attempt, proposal, ttl, holder, mode, waiter: None };
+    let release = Request::Release { attempt, tombstone: None, parting: None };
+    [acquire, renew, release, Request::PlainRelease { attempt }, Request::PlainExtend { attempt, ttl }]
+        .map(|request| ["one", "two"].map(|name| letter(name, request.clone())))
+}
+
+pub(super) fn letters() -> Vec<Letter> {
+    let (attempt, fence) = (LeaseId::from_bits(1), Fence::new(1));
+    let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("it is within bounds");
+    let owner = OwnerId::from_bits(2);
+    let ticket = Ticket { at: 3, id: 4 };
+    let waiter = Some(Waiter { ticket, channel: Channel(5), shared: false });
+    let mut requests = Vec::new();
+    for mode in [
+        Mode::EXCLUSIVE,
+        Mode::Exclusive { writer: Some(owner) },
+        Mode::Reentrant { owner },
+        Mode::Shared { owner, reenters: false },
+        Mode::Slot { permits: PERMITS, slot: 1 },
+    ] {
+        let holder: Arc<str> = "".into();
+        requests.push(Request::Acquire { attempt, proposal: fence, ttl, holder: holder.clone(), mode, waiter });
+        requests.push(Request::Renew { attempt, fence, ttl, repair: true, holder, mode });
+    }
+    requests.extend([
+        Request::Release { attempt, tombstone: Some(1), parting: waiter.map(Parting::Yield) },
+        Request::Inspect,
+        Request::Check { attempt, slot: Some(1) },
+        BREAK,
+        Request::PlainAcquire { attempt, ttl },
+        Request::PlainExtend { attempt, ttl },
+        Request::PlainRelease { attempt },
+    ]);
+    requests.into_iter().map(|request| letter("name", request)).collect()
+}
+
+/// Whether a value says yes to a request, word for word as the scripts and the page's commands do.
+pub(super) fn says_yes(request: &Request, value: &Value, same_life: bool) -> bool {
+    let is_number = |value: &Value| matches!(value, Value::Int(0..));
+    match request {
+        Request::PlainAcquire { .. } => same_life && *value == Value::Okay,
+        Request::PlainExtend { .. } => same_life && *value == Value::Int(1),
+        Request::PlainRelease { .. } | Request::Release { .. } | Request::Retire { .. } => *value == Value::Int(1),
+        Request::Acquire { mode: Mode::Slot { .. }, .. } | Request::Renew { mode: Mode::Slot { .. }, .. } => {
+            let is_slot = |value: &Value| matches!(value, Value::Int(0..3));
+            matches!(value, Value::Array(parts)
+                if matches!(&parts[..], [Value::Int(1), at, fence, slot, Value::Array(free)]
+                    if is_number(at) && is_number(fence) && is_slot(slot)
+                        && free.len() <= FREE_LISTED_MAX && free.iter().all(is_slot)))
+        }
+        Request::Acquire { .. } | Request::Renew { .. } => matches!(value, Value::Array(parts)
+            if matches!(&parts[..], [Value::Int(1), at, fence] if is_number(at) && is_number(fence))),
+        Request::Inspect | Request::Check { .. } | Request::Break { .. } => false,
+    }
+}
+
+/// What a value says to each of two who asked together: of acquires and renewals, behind the node's clock.
+fn shares(request: &Request, value: &Value) -> Option<[bool; 2]> {
+    let Value::Array(parts) = value else { return None };
+    let is_number = |value: &Value| matches!(value, Value::Int(0..));
+    match (request, parts.as_slice()) {
+        // A grant that is given together with others is its fence alone.
+        (Request::Acquire { .. } | Request::Renew { .. }, [at, shares @ ..]) => {
+            let share = |value| is_number(at) && is_number(value) || says_yes(request, value, true);
+            <&[Value; 2]>::try_from(shares).ok().map(|shares| shares.each_ref().map(share))
+        }
+        (_, shares) => <&[Value; 2]>::try_from(shares)
+            .ok()
+            .map(|shares| shares.each_ref().map(|share| says_yes(request, share, true))),
+    }
+}
+
+fn take_bundle(letters: &[Letter; 2], value: &Value) {
+    let bundles = Bundles::of(letters);
+    assert_ne!(bundles, Bundles::default(), "they go together");
+    let said = shares(&letters[0].request, value).unwrap_or_default();
+    let mut values = vec![value.clone()];
+    values.extend(looks_at_epoch(letters).then(|| Value::BulkString(mark(Some(LIFE)).as_ref().into())));
+    let taken = replies(Some(LIFE), letters, bundles, values);
+    let is_grant = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. });
+    match &taken {
+        Ok(replies) => {
+            assert_eq!(replies.iter().map(is_grant).collect::<Vec<_>>(), said, "{value:?} to {:?}", letters[0].request);
+        }
+        // One who answers nonsense to the other is not believed at all.
+        Err(_) => assert_ne!(said, [true; 2], "{value:?} to {:?}", letters[0].request),
+    }
+}
+
+/// Takes bytes for the answer to every question that there is.
+///
+/// # Panics
+/// If the length of a value depends on the pieces in which it comes, or anything but a grant is taken for one.
+pub(crate) fn take_anything(bytes: &[u8]) {
+    let length = Measure::default().look(bytes);
+    let mut measure = Measure::default();
+    let in_pieces = (0..=bytes.len()).map(|end| measure.look(&bytes[..end])).find(|looked| *looked != Ok(None));
+    assert_eq!(in_pieces.unwrap_or(Ok(None)), length, "in pieces it is another value");
+    let Ok(Some(length)) = length else { return };
+    let value = value::read(&bytes[..length]);
+    assert_eq!(
+        value.as_ref().ok(),
+        parse_redis_value(&bytes[..length]).as_ref().ok(),
+        "read in one go it is another value"
+    );
+    let Ok(value) = value else { return };
+    if let Value::Push { kind, data } = &value {
+        drop(hints::heard(Channel(5), kind, data));
+        return;
+    }
+    drop(standing(value.clone()));
+    drop(page(&value));
+    drop(history::told(true, vec![value.clone()]));
+    for letters in bundles() {
+        take_bundle(&letters, &value);
+    }
+    for letter in letters() {
+        for epoch in [mark(Some(LIFE)).as_ref(), hex(LIFE.epoch).as_bytes(), b""] {
+            let same_life = epoch == mark(Some(LIFE)).as_ref();
+            let mut values = vec![value.clone()];
+            let looks = looks_at_epoch(std::slice::from_ref(&letter));
+            values.extend(looks.then(|| Value::BulkString(epoch.into())));
+            let is_yes = says_yes(&letter.request, &value, same_life);
+            let taken = replies(Some(LIFE), std::slice::from_ref(&letter), Bundles::default(), values);
+            let is_grant = matches!(taken.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
+            assert_eq!(is_grant, is_yes, "{value:?} to {:?}", letter.request);
+        }
+    }
+}

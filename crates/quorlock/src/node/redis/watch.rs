@@ -1,0 +1,20 @@
+//! A test's view of the requests to Redis servers.
+
+use std::sync::OnceLock;
+
+/// Called for every request to a Redis server, with its key and whether it shares a command with others.
+pub type Watcher = fn(key: &str, together: bool);
+
+static WATCHER: OnceLock<Watcher> = OnceLock::new();
+
+/// Calls the watcher for all requests of this process from now on, unless there is one already.
+pub fn watch_requests(watcher: Watcher) {
+    // The first one stays.
+    let _ = WATCHER.set(watcher);
+}
+
+pub(crate) fn tell_requests<'a>(sent: impl Iterator<Item = (&'a str, bool)>) {
+    if let Some(watcher) = WATCHER.get() {
+        sent.for_each(|(key, together)| watcher(key, together));
+    }
+}

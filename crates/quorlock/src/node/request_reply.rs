@@ -1,0 +1,128 @@
+//! One question after the other, each with its answer: for those who have nothing else to do.
+
+use std::time::Duration;
+
+use quorlock_core::node::{Errand, Identity, Standing};
+use quorlock_core::ticket::Channel;
+#[cfg(test)]
+use quorlock_core::ticket::{Handoff, Ticket};
+use tokio::sync::mpsc;
+
+use crate::node::{Answer, Inbox, Letter, Life, Node, Page, Reply, Search, Session, Trouble};
+use crate::platform::runtime;
+
+/// How long each step of an operator's command may take on each node.
+pub(crate) const STEP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Limits the time of one step.
+pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    runtime::timeout(limit, work)
+        .await
+        .unwrap_or_else(|_| Err(Trouble::Unreachable(format!("no answer within {limit:?}"))))
+}
+
+/// A session of one's own.
+pub(crate) struct Talk {
+    session: Box<dyn Session>,
+    answers: mpsc::UnboundedReceiver<Answer>,
+    /// Whoever asks after the end is told of it again.
+    ended: Option<Trouble>,
+}
+
+impl Talk {
+    /// Connects, and hears hints on this channel.
+    pub(crate) async fn open(node: &(impl Node + ?Sized), channel: Channel) -> Result<Self, Trouble> {
+        let (inbox, answers) = Inbox::queue(channel);
+        Ok(Self { session: node.open(inbox).await?, answers, ended: None })
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        self.session.identity()
+    }
+
+    pub(crate) async fn errand(&mut self, errand: Errand) -> Result<Standing, Trouble> {
+        self.session.errand(errand);
+        self.standing().await
+    }
+
+    async fn standing(&mut self) -> Result<Standing, Trouble> {
+        match self.next().await? {
+            Answer::Standing(standing, _) => Ok(*standing),
+            _ => Err(out_of_turn()),
+        }
+    }
+
+    /// Puts a batch on its way.
+    pub(crate) fn post(&mut self, life: Option<Life>, batch: Vec<Letter>) {
+        self.session.send(life, batch);
+    }
+
+    /// The answer to the oldest question, which must have been a batch.
+    pub(crate) async fn replies(&mut self) -> Result<Vec<Reply>, Trouble> {
+        match self.next().await? {
+            Answer::Replies(replies) => Ok(replies),
+            _ => Err(out_of_turn()),
+        }
+    }
+
+    pub(crate) async fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) -> Result<Vec<Reply>, Trouble> {
+        self.post(life, batch);
+        self.replies().await
+    }
+
+    /// One page of keys.
+    pub(crate) async fn search(&mut self, search: Search) -> Result<Page, Trouble> {
+        self.session.search(search);
+        match self.next().await? {
+            Answer::Page(page) => page.map_err(Trouble::Broken),
+            _ => Err(out_of_turn()),
+        }
+    }
+
+    /// The answer to the oldest question.
+    async fn next(&mut self) -> Result<Answer, Trouble> {
+        loop {
+            if let Some(trouble) = &self.ended {
+                return Err(trouble.clone());
+            }
+            match self.answers.recv().await {
+                Some(Answer::Hint(..) | Answer::Broken(_) | Answer::MemoryChanged) => {}
+                Some(Answer::End(trouble)) => self.ended = Some(trouble),
+                Some(answer) => return Ok(answer),
+                None => self.ended = Some(Trouble::Broken("the session has ended".into())),
+            }
+        }
+    }
+}
+
+fn out_of_turn() -> Trouble {
+    Trouble::Broken("an answer out of turn".into())
+}
+
+/// What only tests have to say.
+#[cfg(test)]
+impl Talk {
+    /// Connects, and gives hints a queue of their own.
+    pub(crate) async fn listening(
+        node: &dyn Node,
+        channel: Channel,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<(Ticket, Option<Handoff>)>), Trouble> {
+        let (sender, answers) = mpsc::unbounded_channel();
+        let (hints, heard) = mpsc::unbounded_channel();
+        let inbox = Inbox::new(channel, move |answer| match answer {
+            Answer::Hint(ticket, handoff) => drop(hints.send((ticket, handoff))),
+            answer => drop(sender.send(answer)),
+        });
+        Ok((Self { session: node.open(inbox).await?, answers, ended: None }, heard))
+    }
+
+    /// Puts an errand on its way; the answer must be waited for in its turn.
+    pub(crate) fn post_errand(&mut self, errand: Errand) {
+        self.session.errand(errand);
+    }
+
+    /// Ends the session, and gives what still comes.
+    pub(crate) fn hang_up(self) -> mpsc::UnboundedReceiver<Answer> {
+        self.answers
+    }
+}

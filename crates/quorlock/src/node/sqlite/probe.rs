@@ -1,0 +1,69 @@
+//! The file as the doctor sees it. It is not made if it is not there.
+
+use std::path::Path;
+
+use rustix::fs::{Access, access, statfs, statvfs};
+
+use super::{SqliteNode, file};
+use crate::node::Trouble;
+use crate::node::probe::{self, Exam, FileFacts, Plan};
+
+/// Looks at the file and, if it is there, at what is in it.
+pub(super) async fn examine(node: &SqliteNode, plan: &Plan) -> Exam {
+    let facts = look(&node.path);
+    let mut exam = if facts.exists {
+        let mut exam = probe::by_session(node, plan).await;
+        exam.server = Some(format!("SQLite {}", rusqlite::version()));
+        exam
+    } else {
+        Exam { trouble: unmade(&node.path), ..Exam::default() }
+    };
+    // A session refuses every other one.
+    let journal = exam.standing.is_some().then_some("wal");
+    exam.file = Some(FileFacts { journal, ..facts });
+    exam
+}
+
+fn look(path: &Path) -> FileFacts {
+    let found = std::fs::metadata(path).ok();
+    let standing = path.ancestors().find(|ancestor| ancestor.exists());
+    let system = standing.and_then(|there| statfs(there).ok()).map(|system| i128::from(system.f_type));
+    FileFacts {
+        path: path.display().to_string(),
+        exists: found.is_some(),
+        system: system.map(|magic| file::network(magic).or_else(|| local(magic)).unwrap_or("unknown").to_owned()),
+        volatile: system.is_some_and(|magic| matches!(local(magic), Some("tmpfs" | "ramfs"))),
+        size: found.map_or(0, |found| found.len()),
+        free: standing.and_then(|there| statvfs(there).ok()).map(|space| space.f_bavail.saturating_mul(space.f_frsize)),
+        journal: None,
+    }
+}
+
+/// Why the file could not be made by whoever needs it first.
+fn unmade(path: &Path) -> Option<Trouble> {
+    let directory = path.ancestors().skip(1).find(|ancestor| ancestor.exists())?;
+    let why = if directory.is_dir() {
+        access(directory, Access::WRITE_OK | Access::EXEC_OK).err()?.to_string()
+    } else {
+        "it is not a directory".into()
+    };
+    Some(Trouble::Unfit(format!("{}: nothing can be made in it: {why}", directory.display())))
+}
+
+/// The name of a local file system, by the magic number that `statfs` gives.
+fn local(magic: i128) -> Option<&'static str> {
+    Some(match magic as u32 {
+        0xef53 => "ext4",
+        0x5846_5342 => "XFS",
+        0x9123_683e => "Btrfs",
+        0x2fc1_2fc1 => "ZFS",
+        0xf2f5_2010 => "F2FS",
+        0x0102_1994 => "tmpfs",
+        0x8584_58f6 => "ramfs",
+        0x794c_7630 => "overlayfs",
+        0x6573_5546 => "FUSE",
+        0x4d44 => "FAT",
+        0x2011_bab0 => "exFAT",
+        _ => return None,
+    })
+}

@@ -1,0 +1,357 @@
+//! The only `now()`, suspend-proof.
+//!
+//! `std::time::Instant` stands still while a machine is suspended; the nodes' ttls do not. The boot-time clock counts a
+//! suspension but is slewed by NTP; the raw clock is not slewed but stands still. [`now`] goes as fast as the faster of
+//! the two, so it never says that less time has passed than has.
+//!
+//! Both stand still while a virtual machine is paused, and after a restore from a snapshot or by CRIU. Only the wall clock
+//! is put right afterwards: [`now`] remembers how far it was ahead, for [`wall_at`].
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use quorlock_core::time::Moment;
+
+/// The current moment.
+pub(crate) fn now() -> Moment {
+    #[cfg(feature = "sim")]
+    if let Some(world) = crate::platform::sim::world() {
+        return Moment::from_nanos(world.now());
+    }
+    // Before the other clocks: what passes in between must not make the wall clock seem further ahead than it is.
+    let wall = wall_nanos();
+    let moment = ANCHOR.moment_of(Reading::take());
+    SKEWS.note(moment, wall, wall_nanos);
+    Moment::from_nanos(moment)
+}
+
+/// What the wall clock says, in nanoseconds since the Unix epoch.
+pub(crate) fn wall() -> i64 {
+    #[cfg(feature = "sim")]
+    if let Some(world) = crate::platform::sim::world() {
+        return world.wall() as i64;
+    }
+    wall_nanos()
+}
+
+/// What the wall clock said at a moment that [`now`] has returned.
+pub(crate) fn wall_at(moment: Moment) -> i64 {
+    let moment = moment.as_nanos();
+    #[cfg(feature = "sim")]
+    if let Some(world) = crate::platform::sim::world() {
+        return world.wall_at(moment) as i64;
+    }
+    SKEWS.at(moment).saturating_add_unsigned(moment)
+}
+
+/// Measures how long something stood, and never says more than that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(Reading);
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self(Reading::take())
+    }
+
+    /// At least this much has passed, by the slower of the two clocks.
+    pub(crate) fn at_least(self) -> Duration {
+        let now = Reading::take();
+        let passed = now.boot.saturating_sub(self.0.boot).min(now.raw.saturating_sub(self.0.raw));
+        Duration::from_nanos(passed)
+    }
+
+    /// The readings of both clocks when it was started, in nanoseconds.
+    pub(crate) fn started(self) -> (u64, u64) {
+        (self.0.boot, self.0.raw)
+    }
+
+    /// One that was started at these readings by another process with clocks of the same [`identity`]. `None` if a clock
+    /// says less now than it did then.
+    pub(crate) fn resume(boot: u64, raw: u64) -> Option<Self> {
+        let now = Reading::take();
+        (now.boot >= boot && now.raw >= raw).then_some(Self(Reading { boot, raw }))
+    }
+}
+
+/// Names the clocks of this process: two processes with the same name read the same clocks. `None` where that cannot be
+/// told.
+pub(crate) fn identity() -> Option<String> {
+    #[cfg(feature = "sim")]
+    if crate::platform::sim::is_on() {
+        return Some("simulated".into());
+    }
+    #[cfg(target_os = "linux")]
+    return crate::platform::boot::clocks().ok();
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
+const REANCHOR: Duration = Duration::from_secs(1);
+
+static ANCHOR: Mooring = Mooring::new();
+static SKEWS: Skews = Skews::new();
+
+/// Two readings that were taken together, and the moment that they are.
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    reading: Reading,
+    moment: u64,
+}
+
+impl Anchor {
+    fn passed(self, reading: Reading) -> u64 {
+        let Reading { boot, raw } = self.reading;
+        reading.boot.saturating_sub(boot).max(reading.raw.saturating_sub(raw))
+    }
+
+    fn moment_of(self, reading: Reading) -> u64 {
+        self.moment.saturating_add(self.passed(reading))
+    }
+
+    fn is_old(self, reading: Reading) -> bool {
+        self.passed(reading) > REANCHOR.as_nanos() as u64
+    }
+}
+
+/// Where the anchor is. Read without a lock: what was read is the anchor if the version is even, and the same afterwards.
+struct Mooring {
+    /// Zero before the first one; odd while it is moved.
+    version: AtomicU64,
+    /// Boot, raw, moment.
+    fields: [AtomicU64; 3],
+    moving: Mutex<()>,
+}
+
+impl Mooring {
+    const fn new() -> Self {
+        Self {
+            version: AtomicU64::new(0),
+            fields: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
+            moving: Mutex::new(()),
+        }
+    }
+
+    /// Everyone comes by here, all the time: nobody waits for anybody, but while the anchor is moved.
+    fn moment_of(&self, reading: Reading) -> u64 {
+        let anchor = self.look().filter(|anchor| !anchor.is_old(reading));
+        anchor.unwrap_or_else(|| self.weigh(reading)).moment_of(reading)
+    }
+
+    fn look(&self) -> Option<Anchor> {
+        let before = self.version.load(Ordering::Acquire);
+        let [boot, raw, moment] = [0, 1, 2].map(|field: usize| self.fields[field].load(Ordering::Acquire));
+        let is_whole = before != 0 && before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before;
+        is_whole.then_some(Anchor { reading: Reading { boot, raw }, moment })
+    }
+
+    /// Moves the anchor to a reading, unless somebody else just has. Rarely: each new one may add what passed between the
+    /// two readings of one.
+    fn weigh(&self, reading: Reading) -> Anchor {
+        let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        let anchor = match self.look() {
+            Some(anchor) if !anchor.is_old(reading) => return anchor,
+            Some(anchor) => Anchor { reading, moment: anchor.moment_of(reading) },
+            None => Anchor { reading, moment: 0 },
+        };
+        self.version.fetch_add(1, Ordering::AcqRel);
+        for (field, value) in self.fields.iter().zip([reading.boot, reading.raw, anchor.moment]) {
+            field.store(value, Ordering::Release);
+        }
+        self.version.fetch_add(1, Ordering::AcqRel);
+        anchor
+    }
+}
+
+/// How far the wall clock was ahead of [`now`], in nanoseconds, and since when.
+struct Skews {
+    /// The last one: nothing is locked while it stays the same.
+    last: AtomicI64,
+    /// In the order of their moments.
+    changes: Mutex<VecDeque<(u64, i64)>>,
+}
+
+/// Smaller changes are not remembered: clocks that are read one after the other seem to differ by what passes in between.
+const SKEW_GRAIN: u64 = 2_000_000;
+/// The most changes that are remembered. At the rate at which clocks are slewed, that is hours.
+const SKEWS_MAX: usize = 4_096;
+
+impl Skews {
+    const fn new() -> Self {
+        Self { last: AtomicI64::new(i64::MIN), changes: Mutex::new(VecDeque::new()) }
+    }
+
+    /// The wall clock said `wall` just before the moment, and `wall_after` tells what it says now.
+    fn note(&self, moment: u64, wall: i64, wall_after: impl FnOnce() -> i64) {
+        let (skew, last) = (wall.saturating_sub_unsigned(moment), self.last.load(Ordering::Relaxed));
+        if last.abs_diff(skew) < SKEW_GRAIN {
+            return;
+        }
+        // Unchanged, if the thread was held up between the two clocks.
+        if skew < last && last <= wall_after().saturating_sub_unsigned(moment) {
+            return;
+        }
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody who has read the clocks later may have been here first.
+        let moment = changes.back().map_or(moment, |(last, _)| moment.max(*last));
+        changes.push_back((moment, skew));
+        if changes.len() > SKEWS_MAX {
+            changes.pop_front();
+        }
+        self.last.store(skew, Ordering::Relaxed);
+    }
+
+    /// The skew at a moment; the first one that is remembered if it is older than that.
+    fn at(&self, moment: u64) -> i64 {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = changes.partition_point(|(since, _)| *since <= moment);
+        changes.get(after.saturating_sub(1)).map_or(0, |(_, skew)| *skew)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    boot: u64,
+    raw: u64,
+}
+
+impl Reading {
+    fn take() -> Self {
+        #[cfg(feature = "sim")]
+        if let Some(world) = crate::platform::sim::world() {
+            return Self { boot: world.now(), raw: world.raw() };
+        }
+        Self::of_the_system()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn of_the_system() -> Self {
+        use rustix::time::{ClockId, clock_gettime};
+        let nanos = |clock| {
+            let time = clock_gettime(clock);
+            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        };
+        Self { boot: nanos(ClockId::Boottime), raw: nanos(ClockId::MonotonicRaw) }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn of_the_system() -> Self {
+        static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        let passed = ORIGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64;
+        Self { boot: passed, raw: passed }
+    }
+}
+
+/// Nanoseconds since the machine started, suspensions included, as the time namespace of this process shows them.
+#[cfg(target_os = "linux")]
+pub(crate) fn boot_nanos() -> u64 {
+    Reading::take().boot
+}
+
+/// Microseconds since the Unix epoch. Only nodes that live in this process use it, as their own wall clock.
+pub(crate) fn wall_micros() -> u64 {
+    wall_nanos().unsigned_abs() / 1_000
+}
+
+fn wall_nanos() -> i64 {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since_epoch.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn now_never_goes_back() {
+        let mut last = now();
+        for _ in 0..10_000 {
+            let next = now();
+            assert!(next >= last);
+            last = next;
+        }
+    }
+
+    #[test]
+    fn the_anchor_is_moved_once_a_second_and_time_goes_on() {
+        let second = REANCHOR.as_nanos() as u64;
+        let mooring = Mooring::new();
+        let mut last = 0;
+        // The raw clock is the slower one, then the faster one.
+        for (boot, raw) in
+            [(100, 50), (second, 60), (second * 3, second), (second * 3 + 9, second * 5), (second * 4, second * 5 + 1)]
+        {
+            let reading = Reading { boot, raw };
+            let moment = mooring.moment_of(reading);
+            assert!(moment >= last, "{moment} after {last}");
+            last = moment;
+        }
+        // By the boot-time clock, by the raw one, and by the boot-time clock again.
+        assert_eq!(last, (second * 3 - 100) + second * 4 + (second - 9));
+    }
+
+    #[test]
+    fn threads_that_look_while_the_anchor_is_moved_never_see_half_of_it() {
+        let mooring = Mooring::new();
+        let step = REANCHOR.as_nanos() as u64 + 1;
+        mooring.moment_of(Reading { boot: 0, raw: 0 });
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for count in 1..20_000 {
+                    mooring.moment_of(Reading { boot: count * step, raw: 0 });
+                }
+            });
+            for _ in 0..20_000 {
+                let Some(anchor) = mooring.look() else { continue };
+                assert_eq!((anchor.reading.boot, anchor.reading.raw), (anchor.moment, 0));
+            }
+        });
+    }
+
+    #[test]
+    fn the_wall_clock_of_a_moment_in_the_past_is_remembered() {
+        let second = 1_000_000_000;
+        let skews = Skews::new();
+        let wall = 1_700_000_000 * second as i64;
+        let note = |moment: u64, wall: i64| skews.note(moment, wall, || wall);
+        note(0, wall);
+        note(5 * second, wall + 5 * second as i64 + 1_000_000);
+        // Held up for a second after the wall clock was read.
+        skews.note(6 * second, wall + 5 * second as i64, || wall + 6 * second as i64);
+        // Ahead by a minute from here on, then back by an hour.
+        note(7 * second, wall + 67 * second as i64);
+        note(9 * second, wall - 3_600 * second as i64);
+        let says = |at: u64| skews.at(at).saturating_add_unsigned(at) - wall;
+        assert_eq!(says(0), 0);
+        assert_eq!(says(5 * second), 5 * second as i64, "too small a change to be one");
+        assert_eq!(says(6 * second), 6 * second as i64, "no change at all");
+        assert_eq!(says(7 * second - 1), 7 * second as i64 - 1);
+        assert_eq!(says(7 * second), 67 * second as i64);
+        assert_eq!(says(8 * second), 68 * second as i64);
+        assert_eq!(says(10 * second), -3_599 * second as i64);
+        for at in 10..10 + SKEWS_MAX as u64 {
+            note(at * second, at as i64);
+        }
+        assert_eq!(skews.changes.lock().unwrap().len(), SKEWS_MAX);
+        assert_eq!(skews.at(0), 10 - 10 * second as i64, "the oldest that is remembered");
+    }
+
+    #[test]
+    fn the_wall_clock_of_now_is_the_wall_clock() {
+        let before = wall();
+        let (moment, after) = (now(), wall());
+        let grain = SKEW_GRAIN as i64;
+        assert!((before - grain..=after + grain).contains(&wall_at(moment)), "{before} {} {after}", wall_at(moment));
+    }
+
+    #[test]
+    fn a_stopwatch_never_says_more_than_the_clock() {
+        let before = now();
+        let watch = Stopwatch::start();
+        for _ in 0..1_000 {
+            let at_least = watch.at_least();
+            assert!(at_least <= now().since(before));
+        }
+    }
+}

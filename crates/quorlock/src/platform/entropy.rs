@@ -1,0 +1,55 @@
+//! The only randomness.
+
+use quorlock_core::retry::Dice;
+
+/// Dice thrown by the operating system; in a simulation, by its seed.
+///
+/// They are for one decision, and not to be kept: what was drawn and not used yet would be the same in two copies of a
+/// machine.
+#[derive(Default)]
+pub(crate) struct SystemDice {
+    /// What was drawn in one call, as each is one to the operating system: enough for a ticket and an attempt.
+    drawn: [u64; DRAWN],
+    unused: usize,
+}
+
+const DRAWN: usize = 3;
+
+impl Dice for SystemDice {
+    fn bits(&mut self) -> u64 {
+        #[cfg(feature = "sim")]
+        if let Some(world) = crate::platform::sim::world() {
+            return world.bits();
+        }
+        if self.unused == 0 {
+            let mut bytes = [[0; 8]; DRAWN];
+            getrandom::fill(bytes.as_flattened_mut()).expect("the operating system gives random numbers");
+            self.drawn = bytes.map(u64::from_ne_bytes);
+            self.unused = DRAWN;
+        }
+        self.unused -= 1;
+        self.drawn[self.unused]
+    }
+}
+
+/// 128 fresh random bits.
+pub(crate) fn bits() -> u128 {
+    SystemDice::default().wide_bits()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn dice_never_show_the_same_twice() {
+        let thrown = (0..DRAWN * 3).map(|_| SystemDice::default().bits());
+        let mut kept = SystemDice::default();
+        let again = (0..DRAWN * 3).map(|_| kept.bits());
+        let all: Vec<u64> = thrown.chain(again).collect();
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
+        assert!(!all.contains(&0));
+    }
+}

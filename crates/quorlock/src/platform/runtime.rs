@@ -1,0 +1,86 @@
+//! The only tasks and sleeps: tokio's, and those of a [simulation](crate::platform::sim) where there is one.
+
+use std::time::Duration;
+
+pub(crate) use tokio::time::Instant;
+
+/// The time was over before something was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeOver;
+
+/// Runs a task in the background.
+pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+    #[cfg(feature = "sim")]
+    if let Some(world) = crate::platform::sim::world() {
+        return world.spawn(Box::pin(task));
+    }
+    tokio::spawn(task);
+}
+
+/// Runs what may wait for a disk, where no task waits for it. `None` if the runtime shuts down.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    #[cfg(feature = "sim")]
+    if crate::platform::sim::is_on() {
+        return Some(work());
+    }
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
+/// The current instant, by the clock of [`sleep_until`].
+pub(crate) fn now() -> Instant {
+    #[cfg(feature = "sim")]
+    if let Some(world) = crate::platform::sim::world() {
+        return crate::platform::sim::instant(world.now());
+    }
+    Instant::now()
+}
+
+/// How long ago that was.
+pub(crate) fn since(earlier: Instant) -> Duration {
+    now().saturating_duration_since(earlier)
+}
+
+pub(crate) async fn sleep_until(at: Instant) {
+    #[cfg(feature = "sim")]
+    if crate::platform::sim::is_on() {
+        return crate::platform::sim::Sleep::until(at).await;
+    }
+    tokio::time::sleep_until(at).await;
+}
+
+pub(crate) async fn sleep(delay: Duration) {
+    sleep_until(now() + delay).await;
+}
+
+/// What comes of the future, if it comes in time.
+pub(crate) async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, TimeOver> {
+    #[cfg(feature = "sim")]
+    if crate::platform::sim::is_on() {
+        let late = sleep(limit);
+        return tokio::select! {
+            biased;
+            done = future => Ok(done),
+            () = late => Err(TimeOver),
+        };
+    }
+    tokio::time::timeout(limit, future).await.map_err(|_| TimeOver)
+}
+
+/// Lets the others have their turn.
+pub(crate) async fn yield_now() {
+    #[cfg(feature = "sim")]
+    if crate::platform::sim::is_on() {
+        // Where nothing takes any time, whoever always has something to do would stop the clock.
+        return sleep(crate::platform::sim::TURN).await;
+    }
+    tokio::task::yield_now().await;
+}
+
+/// Whether this thread runs the client's tasks.
+pub(crate) fn is_here() -> bool {
+    #[cfg(feature = "sim")]
+    if crate::platform::sim::is_on() {
+        return true;
+    }
+    tokio::runtime::Handle::try_current().is_ok()
+}
