@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Settings, Value, list};
 use crate::duration::{show, show_exactly};
-use crate::exit::Failure;
+use crate::exit::{Failure, between_runs};
 use crate::output::Output;
 
 /// The settings, and where to print.
@@ -105,7 +105,11 @@ impl Context {
     pub(crate) async fn open(&self, builder: ClientBuilder) -> Result<Client, Failure> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
-        for text in [one_too_many(nodes.len()), not_yet(&nodes)].into_iter().flatten().chain(unusable(&nodes)) {
+        let new = not_yet(&nodes).map(|text| match unrecorded(&client) {
+            Some(why) => format!("{text}\n{}", between_runs(&why)),
+            None => text,
+        });
+        for text in [one_too_many(nodes.len()), new].into_iter().flatten().chain(unusable(&nodes)) {
             self.output.note(text);
         }
         Ok(client)
@@ -226,6 +230,14 @@ fn not_yet(nodes: &[(String, Option<Silence>)]) -> Option<String> {
         ("lost their memory", "to wait for them: quorlock nodes wait")
     };
     Some(format!("{} of {} nodes {why}, and may vote in {}; {advice}", left.len(), nodes.len(), show(*wait)))
+}
+
+/// Why the time between two runs does not count towards a quarantine; `None` if it does.
+pub(crate) fn unrecorded(client: &Client) -> Option<String> {
+    if state_folder().is_none() {
+        return Some("neither XDG_STATE_HOME nor HOME names a state folder".into());
+    }
+    client.state_folder_trouble()
 }
 
 /// `$XDG_STATE_HOME/quorlock`, or below `~/.local/state`, if either is set.

@@ -51,9 +51,10 @@ pub(crate) enum Failure {
     Held { error: Box<HeldError>, since: Option<Duration> },
     #[error(transparent)]
     Acquire(AcquireError),
-    /// Node by node, and for how long each has been silent, if that is known.
-    #[error("{}", undecided(what, tally, silent_for))]
-    Undecided { what: String, tally: Tally, silent_for: Vec<Option<Duration>> },
+    /// Node by node, for how long each has been silent, if that is known, and why the time between runs does not count towards
+    /// a quarantine.
+    #[error("{}", undecided(what, tally, silent_for, unrecorded.as_deref()))]
+    Undecided { what: String, tally: Tally, silent_for: Vec<Option<Duration>>, unrecorded: Option<String> },
     #[error("{0}")]
     Lost(LostError),
     #[error("{0}")]
@@ -126,7 +127,7 @@ impl From<ListError> for Failure {
 
 impl Failure {
     fn undecided(what: impl Into<String>, tally: Tally) -> Self {
-        Self::Undecided { what: what.into(), tally, silent_for: Vec::new() }
+        Self::Undecided { what: what.into(), tally, silent_for: Vec::new(), unrecorded: None }
     }
 
     /// Says it, and gives the code.
@@ -209,7 +210,7 @@ fn held(error: &HeldError, since: Option<Duration>) -> String {
 }
 
 /// Without a quorum, one line for each node.
-fn undecided(what: &str, tally: &Tally, silent_for: &[Option<Duration>]) -> String {
+fn undecided(what: &str, tally: &Tally, silent_for: &[Option<Duration>], unrecorded: Option<&str>) -> String {
     let silent = |is: fn(&Silence) -> bool| {
         tally.ballots.iter().filter(|ballot| matches!(ballot, Ballot::Silent(why) if is(why))).count()
     };
@@ -224,11 +225,16 @@ fn undecided(what: &str, tally: &Tally, silent_for: &[Option<Duration>]) -> Stri
     if silent(|why| matches!(why, Silence::Founding(_))) == nodes {
         lines.push("  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init --yes".into());
     } else if silent(|why| why.quarantine_left().is_some()) > 0 {
-        lines.push(
-            "  wait for the end of a quarantine: quorlock nodes wait    or run this again after that time".into(),
-        );
+        let again = if unrecorded.is_none() { "    or run this again after that time" } else { "" };
+        lines.push(format!("  wait for the end of a quarantine: quorlock nodes wait{again}"));
+        lines.extend(unrecorded.map(between_runs));
     }
     lines.join("\n")
+}
+
+/// What follows for short runs from a quarantine that cannot be recorded.
+pub(crate) fn between_runs(unrecorded: &str) -> String {
+    format!("  the time between runs does not count: {unrecorded}")
 }
 
 /// What stands instead, or one line for each node.

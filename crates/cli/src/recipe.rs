@@ -7,6 +7,7 @@ use clap::Args;
 use quorlock::{AcquireError, Client, Lease, Owner, Progress, Renewals, Wait};
 use tokio::sync::watch;
 
+use crate::context::unrecorded;
 use crate::duration::parse_duration;
 use crate::exit::Failure;
 use crate::output::Output;
@@ -102,7 +103,8 @@ impl Recipe<'_> {
                 Err(Failure::Held { error, since: since.and_then(|since| since.elapsed().ok()) })
             }
             Err(Failure::Undecided { what, tally, .. }) => {
-                Err(Failure::Undecided { what, tally, silent_for: client.silent_for() })
+                let unrecorded = unrecorded(client);
+                Err(Failure::Undecided { what, tally, silent_for: client.silent_for(), unrecorded })
             }
             other => other,
         }

@@ -32,6 +32,7 @@ use crate::cluster::owner::OwnerFences;
 use crate::cluster::stats::Counters;
 use crate::error::{CloseError, ConfigError, InitError};
 use crate::link::membership::Membership;
+use crate::link::quarantine::Records;
 use crate::link::{Link, LinkConfig, Pending, Traffic, Waiters};
 use crate::node::event::Event;
 use crate::node::key::KeyTemplate;
@@ -158,6 +159,8 @@ pub(crate) struct Cluster {
     /// On which hints for them are heard.
     pub(crate) channel: Channel,
     pub(crate) traffic: Arc<Traffic>,
+    /// What this host knows of quarantines.
+    pub(crate) records: Records,
     /// When the last event of this client's was.
     pub(crate) chronicle: Chronicle,
     closed: AtomicBool,
@@ -192,6 +195,7 @@ impl Cluster {
             waiters: Arc::clone(&link.waiters),
             channel: link.channel,
             traffic: Arc::clone(&link.traffic),
+            records: link.records.clone(),
             closed: AtomicBool::new(false),
         };
         let cluster = Arc::new(cluster);

@@ -1,6 +1,7 @@
 //! `quorlock nodes`: how they are, and what operators do about them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::common::pty::Pty;
@@ -167,6 +168,36 @@ fn short_runs_alone_get_restarted_nodes_back() {
     assert!(lefts.is_sorted_by(|before, after| before >= after), "the time left only shrinks: {lefts:?}");
     assert!(lefts.len() > 1 && lefts.first() > lefts.last(), "the time left shrinks: {lefts:?}");
     assert!(user.home.path().join("quorlock/quarantine").is_dir());
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_used_is_named_where_a_quarantine_is() {
+    const SAYS: &str = "the time between runs does not count: ";
+    let user = User::new();
+    let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
+    let nodes = urls(&servers);
+    assert!(user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success());
+    servers[1..].iter().for_each(RedisServer::restart);
+    let in_the_way = user.home.path().join("file");
+    std::fs::write(&in_the_way, "").unwrap();
+    let run = |arguments: &[&str], state: Option<&Path>| {
+        let mut command = user.quorlock(&[&["run", "a", "--nodes", &nodes], arguments].concat());
+        command.env_remove("HOME").env_remove("XDG_STATE_HOME");
+        command.envs(state.map(|state| ("XDG_STATE_HOME", state))).output().unwrap()
+    };
+    let path = in_the_way.join("quorlock/quarantine");
+    let unusable = format!("{SAYS}cannot use {}: Not a directory", path.display());
+    let without = format!("{SAYS}neither XDG_STATE_HOME nor HOME names a state folder");
+    for (state, says) in [(Some(in_the_way.as_path()), unusable), (None, without)] {
+        for flags in [&["--no-wait"][..], &["--no-wait", "-q"], &["--wait", "10ms"]] {
+            let output = run(&[flags, &["--", "true"]].concat(), state);
+            assert_fails(&output, 69, &says);
+            assert!(!stderr(&output).contains("run this again"), "{}", stderr(&output));
+        }
+    }
+    let output = run(&["--no-wait", "--", "true"], Some(user.home.path()));
+    assert_fails(&output, 69, "run this again after that time");
+    assert!(!stderr(&output).contains(SAYS), "{}", stderr(&output));
 }
 
 #[test]

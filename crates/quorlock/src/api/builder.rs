@@ -269,7 +269,8 @@ impl ClientBuilder {
     ///
     /// A node that lost its memory votes again when clients have seen enough time pass. Without a folder, that is the time
     /// while a client is connected. With one, the time between two short runs counts, too. It must not be shared with other
-    /// hosts, and may be lost at any time.
+    /// hosts, and may be lost at any time. One that cannot be used is like none; then
+    /// [`Client::state_folder_trouble`](crate::Client::state_folder_trouble) tells why.
     pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state_folder = Some(folder.into());
         self

@@ -383,6 +383,12 @@ impl Client {
         self.handle.cluster.links.iter().map(|link| link.silent_for()).collect()
     }
 
+    /// Why this client cannot use its [state folder](crate::ClientBuilder::state_folder), with the path; `None` if it can, has not needed
+    /// it yet, or has none. The time between two runs then does not count towards a quarantine.
+    pub fn state_folder_trouble(&self) -> Option<String> {
+        self.handle.cluster.records.trouble()
+    }
+
     /// What this client has done so far, in numbers. Clones count together.
     ///
     /// ```

@@ -80,7 +80,11 @@ impl Link {
         let (seen, records) = (Sighting::new(life.elapsed_micros), self.config.records.clone());
         let resumed = runtime::blocking(move || records.resume(epoch, seen));
         // A disk that hangs must not keep the node from being used.
-        let in_time = runtime::timeout(self.config.handshake_deadline, resumed).await;
+        let limit = self.config.handshake_deadline;
+        let in_time = runtime::timeout(limit, resumed).await;
+        if in_time.is_err() {
+            self.config.records.note_trouble(format_args!("no answer in {limit:?}"));
+        }
         let Some(recorded) = in_time.ok().flatten().flatten() else { return Ok(life) };
         let elapsed_micros = recorded.claim().min(life.quarantine_micros);
         let (standing, identity) = self.errand(session, answers, Errand::Claim { epoch, elapsed_micros }).await?;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorlock_core::node::{Epoch, Incarnation};
 use quorlock_core::vote::Silence;
@@ -85,29 +85,53 @@ fn checksum(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Where this host keeps its records, if anywhere.
+/// Where this host keeps its records, if anywhere. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
     folder: Option<Arc<Path>>,
+    /// Why the last record could not be kept.
+    trouble: Arc<Mutex<Option<String>>>,
 }
 
 impl Records {
     /// Records in this state folder.
     pub(crate) fn new(state_folder: Option<&Path>) -> Self {
-        Self { folder: state_folder.map(|folder| folder.join("quarantine").into()) }
+        Self { folder: state_folder.map(|folder| folder.join("quarantine").into()), trouble: Arc::default() }
+    }
+
+    /// Why the folder cannot be used; `None` if it can, was not needed yet, or there is none.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.noted().clone()
+    }
+
+    /// Notes why the folder cannot be used, and warns of it once.
+    pub(crate) fn note_trouble(&self, why: impl std::fmt::Display) {
+        let Some(folder) = &self.folder else { return };
+        let text = format!("cannot use {}: {why}", folder.display());
+        if self.noted().replace(text.clone()).is_none() {
+            tracing::warn!("{text}; the time of a quarantine counts only while a client is connected");
+        }
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Option<String>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The recorded sighting, if it allows a higher claim than this one. Otherwise this one is recorded.
     ///
     /// It may wait for the disk.
     pub(crate) fn resume(&self, epoch: Epoch, seen: Sighting) -> Option<Sighting> {
-        let clocks = clock::identity()?;
+        let Some(clocks) = clock::identity() else {
+            self.note_trouble("the clocks of this host cannot be identified");
+            return None;
+        };
         let recorded = self.read(epoch).and_then(|text| Sighting::decode(&text, epoch, &clocks));
         if let Some(recorded) = recorded.filter(|recorded| recorded.claim() >= seen.claim()) {
             return Some(recorded);
         }
-        if let Err(error) = self.write(epoch, &seen.encode(epoch, &clocks)) {
-            tracing::warn!(%error, folder = ?self.folder, "cannot record a quarantine: time counts only while connected");
+        match self.write(epoch, &seen.encode(epoch, &clocks)) {
+            Ok(()) => *self.noted() = None,
+            Err(error) => self.note_trouble(error),
         }
         None
     }

@@ -93,10 +93,20 @@ fn a_folder_keeps_the_newest_records() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_like_none() {
+fn a_folder_that_cannot_be_used_is_like_none_and_is_named() {
     let (folder, records) = records();
-    fs::write(folder.path().join("quarantine"), "a file").unwrap();
+    let path = folder.path().join("quarantine");
+    fs::write(&path, "a file").unwrap();
+    let client = records.clone();
+    assert_eq!(client.trouble(), None, "it was not needed yet");
+    for _ in 0..2 {
+        assert!(records.resume(EPOCH, Sighting::new(0)).is_none());
+        let trouble = client.trouble().unwrap();
+        assert!(trouble.starts_with(&format!("cannot use {}: ", path.display())), "{trouble}");
+    }
+    fs::remove_file(&path).unwrap();
     assert!(records.resume(EPOCH, Sighting::new(0)).is_none());
-    assert!(records.resume(EPOCH, Sighting::new(0)).is_none());
-    assert!(Records::new(None).resume(EPOCH, Sighting::new(0)).is_none());
+    assert_eq!(client.trouble(), None, "it can be used again");
+    let none = Records::new(None);
+    assert!(none.resume(EPOCH, Sighting::new(0)).is_none() && none.trouble().is_none());
 }
