@@ -89,6 +89,8 @@ pub struct Limits {
     pub waiters: usize,
     /// Keys of each client that the nodes keep out after their release, at a time.
     pub released_keys: u32,
+    /// Distinct names that each client uses in a day: the nodes keep a fence of each.
+    pub names: usize,
     /// Streams of events at a time, of each client: each begins with all that there is.
     pub followers: usize,
     /// The longest wait for a lock in one request.
@@ -136,6 +138,7 @@ impl Default for Limits {
             requests_per_second: 50_000,
             waiters: 10_000,
             released_keys: 100_000,
+            names: 500_000,
             followers: 64,
             wait: Duration::from_secs(10 * 60),
             batch: 1_000,

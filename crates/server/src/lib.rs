@@ -43,6 +43,7 @@ mod lease_id;
 mod linger;
 mod listener;
 mod metrics;
+mod names;
 mod outflow;
 mod page;
 mod problem;

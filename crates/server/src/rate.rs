@@ -1,15 +1,16 @@
-//! How much one caller may ask for: requests a second, and waiters and connections at a time.
+//! How much one caller may ask for: requests a second, waiters and connections at a time, and names in a day.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, InsufficientCapacity, Quota, RateLimiter};
 
 use crate::config::Limits;
+use crate::names::UsedNames;
 use crate::problem::{Code, Problem};
 
 /// How often callers that have been quiet are forgotten.
@@ -22,6 +23,7 @@ pub(crate) struct Rates {
     requests: DefaultKeyedRateLimiter<Arc<str>>,
     reads: DefaultKeyedRateLimiter<Arc<str>>,
     released_keys: DefaultKeyedRateLimiter<Arc<str>>,
+    names: UsedNames,
     waiters: Shares,
     followers: Shares,
     connections: Shares,
@@ -36,6 +38,7 @@ impl Rates {
             requests: RateLimiter::keyed(Quota::per_second(most)),
             reads: RateLimiter::keyed(Quota::per_second(NonZeroU32::MIN)),
             released_keys: RateLimiter::keyed(at_a_time(limits.released_keys, limits.released_key())),
+            names: UsedNames::new(limits.names),
             waiters: Shares::of(limits.waiters),
             followers: Shares::of(limits.followers),
             connections: Shares::of(limits.connections_per_client),
@@ -89,6 +92,21 @@ impl Rates {
         }
     }
 
+    /// Counts the names that a client wants to lock, unless it has used them before: the nodes keep each for a day.
+    pub(crate) fn names(&self, caller: &Arc<str>, names: &[String]) -> Result<(), Problem> {
+        self.names.add(caller, names, Instant::now()).map_err(|pause| {
+            let most = self.names.most();
+            let why = format!("{most} different names in 24 hours are allowed for each client");
+            let detail = format!("too many new names: {why}, because the nodes keep a fence of each; use names again");
+            Problem::new(Code::RateLimited, detail).retry_after(pause)
+        })
+    }
+
+    /// Notes that a client has renewed a lease of this name.
+    pub(crate) fn renewed(&self, caller: &Arc<str>, name: &str) {
+        self.names.keep(caller, name, Instant::now());
+    }
+
     /// Counts a waiter, for as long as what is returned lives.
     pub(crate) fn waiter(&self, caller: &str) -> Result<Share, Problem> {
         self.waiters.take(caller).map_err(|most| {
@@ -118,6 +136,7 @@ impl Rates {
         self.requests.retain_recent();
         self.reads.retain_recent();
         self.released_keys.retain_recent();
+        self.names.forget(Instant::now());
     }
 }
 

@@ -75,6 +75,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = Limits::default().released_keys, value_parser = clap::value_parser!(u32).range(2..))]
     released_keys: u32,
 
+    /// Different names that each client locks in 24 hours, at most. Each replica counts for itself.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().names)]
+    names: usize,
+
     /// Open connections of each client, at most. Without --clients, and before its first request, a client is an address.
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections_per_client)]
     connections: usize,
@@ -154,6 +158,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     config.limits.requests_per_second = args.rate_limit;
     config.limits.waiters = args.waiters;
     config.limits.released_keys = args.released_keys;
+    config.limits.names = args.names;
     config.limits.connections_per_client = args.connections;
     config.limits.wait = args.max_wait;
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {

@@ -161,6 +161,7 @@ pub(super) async fn acquire(
     let order = request.check(service.limits(), caller.name())?;
     order.names().iter().try_for_each(|name| caller.may_with(Scope::Lock, name))?;
     service.rates().batch(caller.share_key(), order.names().len())?;
+    service.rates().names(caller.share_key(), order.names())?;
     let waiting = Waits::new(&service, &caller, &peer, &order)?;
     if is_stream {
         return Ok(stream::stream(service, order, began, waiting).into_response());

@@ -96,6 +96,7 @@ async fn renew_one(service: &Service, caller: &Caller, lease: &LeaseRef, began: 
     let LeaseWord { lease, .. } = service.signer()?.read(&lease.name, &lease.lease_id)?;
     let extended = service.client().extend(&lease).await?;
     service.metrics().renewals.inc();
+    service.rates().renewed(caller.share_key(), lease.name().as_str());
     let at = Instant::now();
     // What has passed since is gone from it.
     let outlook = Outlook::new(began, lease.ttl(), || extended.saturating_sub(at.elapsed()))?;

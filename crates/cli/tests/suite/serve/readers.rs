@@ -156,6 +156,24 @@ fn a_lease_id_that_no_replica_made_reaches_no_node() {
 }
 
 #[test]
+fn new_names_are_limited_for_each_client() {
+    let user = User::new();
+    let service = Service::with(&user, &["--names", "3"]);
+    let lock = |names: &[&str]| service.post_once("/v1/leases", &json!({"names": names}));
+    let granted = lock(&["a", "b"]).expect(201);
+    lock(&["c", "d"]).problem(429, "rate-limited");
+    lock(&["c"]).expect(201);
+    let refused = lock(&["d"]).problem(429, "rate-limited");
+    assert!(refused.number("retry_after_ms") > 1_000 * 60 * 60, "{refused:?}");
+    assert!(refused.text("detail").contains("3 different names in 24 hours"), "{refused:?}");
+    let first = &granted.body["leases"][0];
+    let lease = json!({"name": first["name"], "lease_id": first["lease_id"]});
+    service.post("/v1/leases/renew", &lease).expect(200);
+    service.post("/v1/leases/release", &lease).expect(204);
+    lock(&["a"]).expect(201);
+}
+
+#[test]
 fn keys_that_were_released_are_limited() {
     let user = User::new();
     let service = Service::with(&user, &["--released-keys", "4"]);
