@@ -1,7 +1,7 @@
 //! Never more than k holders: clients and nodes as they ship, three of each, in every order of delivery.
 //!
-//! A request is delivered at any time, and its answer with it, unless that is lost; a holder lets go at any time. What
-//! is taken back arrives at once: `naive_semaphore.rs` is about releases that are late. Time stands still as long as
+//! A request is delivered at any time, and its answer with it, unless that is lost; a holder lets go at any time. Releases
+//! arrive at once, or at any time where the search says so. Time stands still as long as
 //! anything else can happen, so each client makes one attempt, and as many more as it takes to settle on a slot; where
 //! that would be too much to search, so many as the bounds say. Nodes are alike, and clients without tickets, too: only
 //! one of the orders in which they come first is tried. In every state that is reached, and at every win, there are at
@@ -19,7 +19,7 @@ use crate::search::Finding;
 use crate::world::Mixed;
 
 /// More than any of the searches needs: they are to end even if a rule is broken.
-const STATES_MAX: usize = 40_000;
+const STATES_MAX: usize = 200_000;
 
 /// What is searched, and how far.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,10 @@ pub struct Slots {
     pub permits: u32,
     /// Whether they line up.
     pub waits: bool,
+    /// Whether releases arrive at any time, and not at once.
+    pub late: bool,
+    /// What is wrong with the nodes.
+    pub flaws: Flaws,
     /// How far to search.
     pub bounds: Bounds,
 }
@@ -112,13 +116,13 @@ impl Slots {
     /// If too many hold at a time, two hold the same slot, or a fence is given twice.
     pub fn search(self) -> (Finding, usize) {
         let modes = vec![Mode::Slot { permits: self.permits, slot: 0 }; self.clients];
-        let world = World::new(3, &modes, self.waits, Flaws::default(), None);
+        let world = World::new(3, &modes, self.waits, self.flaws, None);
         let clients = if self.waits { self.clients } else { 0 };
         let mut open = vec![State { world, left: self.bounds, nodes: 0, clients }];
         let mut seen = HashSet::new();
         let mut most = 0;
         while let Some(mut state) = open.pop() {
-            while let Some(release) = state.world.release_under_way() {
+            while let Some(release) = state.world.release_under_way().filter(|_| !self.late) {
                 state.world.act(release);
             }
             if seen.len() > STATES_MAX {
@@ -135,12 +139,12 @@ impl Slots {
 
 /// Three who want the one slot.
 pub fn three_for_one() -> Slots {
-    Slots { clients: 3, permits: 1, waits: false, bounds: ALL }
+    Slots { clients: 3, permits: 1, waits: false, late: false, flaws: Flaws::default(), bounds: ALL }
 }
 
 /// Three who want one of two slots, one of whom may let go.
 pub fn three_for_two() -> Slots {
-    Slots { clients: 3, permits: 2, waits: false, bounds: Bounds { attempts: 1, freed: 1, ..ALL } }
+    Slots { permits: 2, bounds: Bounds { attempts: 1, freed: 1, ..ALL }, ..three_for_one() }
 }
 
 /// The same, with an answer that is lost instead.
@@ -150,5 +154,15 @@ pub fn three_for_two_and_a_lost_answer() -> Slots {
 
 /// Two who wait for one slot.
 pub fn two_who_wait_for_one() -> Slots {
-    Slots { clients: 2, permits: 1, waits: true, bounds: Bounds { pauses: 1, freed: 1, ..ALL } }
+    Slots { clients: 2, waits: true, bounds: Bounds { pauses: 1, freed: 1, ..ALL }, ..three_for_one() }
+}
+
+/// Three who want one of two slots, one of whom may let go, and whose releases arrive at any time.
+pub fn three_for_two_and_late_releases() -> Slots {
+    Slots { late: true, ..three_for_two() }
+}
+
+/// Two slots on nodes that count permits, and give the same slot to two holders.
+pub fn nodes_without_slots() -> Slots {
+    Slots { flaws: Flaws { slotless: true, ..Flaws::default() }, ..three_for_two() }
 }

@@ -1,6 +1,5 @@
 //! Fences grow with every lease of a name, whatever restarts and whosever clock is wrong.
 
-mod chaos;
 mod clocks;
 
 use crate::common::builder;

@@ -45,6 +45,8 @@ pub struct Flaws {
     pub timeless: bool,
     /// Nodes hand no votes on: whoever is told has to ask. Not a flaw of nodes that cannot.
     pub empty_handed: bool,
+    /// Nodes count a semaphore's permits, and give the slot that is asked for although another holder has it.
+    pub slotless: bool,
     /// This node does not answer.
     pub down: Option<usize>,
 }

@@ -1,6 +1,9 @@
 //! Never more than k holders, in every order of delivery; and as many as there are permits.
 
-use quorlock_sim::slots::{Slots, three_for_one, three_for_two, three_for_two_and_a_lost_answer, two_who_wait_for_one};
+use quorlock_sim::slots::{
+    Slots, nodes_without_slots, three_for_one, three_for_two, three_for_two_and_a_lost_answer,
+    three_for_two_and_late_releases, two_who_wait_for_one,
+};
 
 /// The most that ever held at a time.
 fn most_holders(slots: Slots) -> usize {
@@ -28,4 +31,15 @@ fn two_permits_have_two_holders_though_an_answer_is_lost() {
 #[test]
 fn those_who_wait_for_one_permit_hold_it_one_after_the_other() {
     assert_eq!(most_holders(two_who_wait_for_one()), 1);
+}
+
+#[test]
+fn two_permits_have_two_holders_though_releases_are_late() {
+    assert_eq!(most_holders(three_for_two_and_late_releases()), 2);
+}
+
+#[test]
+#[should_panic(expected = "slot")]
+fn permits_that_are_only_counted_let_two_into_one_slot() {
+    most_holders(nodes_without_slots());
 }

@@ -1,6 +1,7 @@
 //! The nodes: what a request does to a record, and whom the node tells.
 
 use quorlock_core::fence::Fence;
+use quorlock_core::mode::Mode;
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime, Place, apply};
 use quorlock_core::ticket::{Channel, Parting};
 use quorlock_core::vote::{Outcome, Request, Vote};
@@ -59,7 +60,13 @@ impl World {
         // A node sees when nobody listens any more, but not that what it says gets lost.
         let is_dead = |channel: Channel| self.clients[channel.0 as usize].is_dead;
         let hands_on = |channel| !is_dead(channel) && !self.flaws.empty_handed && !yields_to_itself;
-        let answer = apply(&self.life, record, &request, EPOCH, now, hands_on);
+        let mut answer = apply(&self.life, record, &request, EPOCH, now, hands_on);
+        if self.flaws.slotless
+            && let (Vote::Grant { slot: Some(granted), .. }, Request::Acquire { mode: Mode::Slot { slot, .. }, .. }) =
+                (&mut answer.vote, &request)
+        {
+            granted.index = *slot;
+        }
         if let Some(place) = record.line.iter_mut().find(is_theirs) {
             place.request = request_kept;
         }
