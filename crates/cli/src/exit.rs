@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use quorlock::{
-    AcquireError, Ballot, BreakError, CheckError, ConnectError, ExtendError, HeldError, InitError, InspectError,
-    ListError, LostError, ReconfigureError, ReleaseError, Silence, Tally,
+    AcquireError, Ballot, BreakError, ConnectError, HeldError, LeaseError, LostError, ReadError, ReconfigureError,
+    Silence, Tally,
 };
 
 use crate::duration::show;
@@ -59,9 +59,7 @@ pub(crate) enum Failure {
     Lost(LostError),
     #[error("{0}")]
     NoQuorum(String),
-    #[error("{}", init(.0))]
-    Init(#[from] InitError),
-    #[error(transparent)]
+    #[error("{}", reconfigure(.0))]
     Reconfigure(#[from] ReconfigureError),
     #[error("{}", breaking(.0))]
     Break(#[from] BreakError),
@@ -85,49 +83,29 @@ impl From<AcquireError> for Failure {
     }
 }
 
-/// Of a lease that was handed over, or a look: the errors are of one kind.
-macro_rules! from {
-    ($($error:ident: $what:expr;)+) => {
-        $(impl From<$error> for Failure {
-            fn from(error: $error) -> Self {
-                match error {
-                    $error::Lost(lost) => Self::Lost(lost),
-                    $error::NoQuorum { tally } => Self::undecided($what, tally),
-                    other => Self::Config(other.to_string()),
-                }
-            }
-        })+
-    };
-}
-
-from! {
-    ExtendError: "not extended";
-    CheckError: "not known whether it is held";
-    ReleaseError: "released, but not acknowledged by a majority";
-}
-
-impl From<InspectError> for Failure {
-    fn from(error: InspectError) -> Self {
+impl From<LeaseError> for Failure {
+    fn from(error: LeaseError) -> Self {
         match error {
-            InspectError::NoQuorum { name, tally } => Self::undecided(format!("no quorum for a look at {name}"), tally),
-            InspectError::Config(error) => Self::Usage(error.to_string()),
-            other => Self::Internal(other.to_string()),
+            LeaseError::Lost(lost) => Self::Lost(lost),
+            LeaseError::NoQuorum { operation, tally } => Self::undecided(operation.to_string(), tally),
+            other => Self::Config(other.to_string()),
         }
     }
 }
 
-impl From<ListError> for Failure {
-    fn from(error: ListError) -> Self {
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
         match error {
-            ListError::NoQuorum { tally } => Self::undecided("no quorum for a listing", tally),
+            ReadError::NoQuorum { operation, tally } => Self::undecided(operation.to_string(), tally),
+            ReadError::Config(error) => Self::Usage(error.to_string()),
             other => Self::Internal(other.to_string()),
         }
     }
 }
 
 impl Failure {
-    fn undecided(what: impl Into<String>, tally: Tally) -> Self {
-        Self::Undecided { what: what.into(), tally, silent_for: Vec::new(), unrecorded: None }
+    fn undecided(what: String, tally: Tally) -> Self {
+        Self::Undecided { what, tally, silent_for: Vec::new(), unrecorded: None }
     }
 
     /// Says it, and gives the code.
@@ -147,12 +125,11 @@ impl Failure {
             | Self::Acquire(AcquireError::Config(_) | AcquireError::Permits { .. } | AcquireError::Upgrade { .. }) => {
                 Exit::USAGE
             }
-            Self::Connect(ConnectError::Denied { .. })
-            | Self::Init(InitError::Denied { .. })
-            | Self::Reconfigure(ReconfigureError::Denied { .. }) => Exit::DENIED,
+            Self::Connect(ConnectError::Denied { .. }) | Self::Reconfigure(ReconfigureError::Denied { .. }) => {
+                Exit::DENIED
+            }
             Self::Config(_)
             | Self::Connect(_)
-            | Self::Init(InitError::Config(_))
             | Self::Reconfigure(
                 ReconfigureError::Config(_)
                 | ReconfigureError::Blank
@@ -160,14 +137,11 @@ impl Failure {
                 | ReconfigureError::Minority { .. },
             ) => Exit::CONFIG,
             Self::Held { .. }
-            | Self::Init(InitError::Leases { .. })
+            | Self::Reconfigure(ReconfigureError::Leases { .. })
             | Self::Break(BreakError::Other(_) | BreakError::NotHeld { .. }) => Exit::HELD,
-            Self::Acquire(_)
-            | Self::Init(_)
-            | Self::Reconfigure(_)
-            | Self::NoQuorum(_)
-            | Self::Undecided { .. }
-            | Self::Break(_) => Exit::NO_QUORUM,
+            Self::Acquire(_) | Self::Reconfigure(_) | Self::NoQuorum(_) | Self::Undecided { .. } | Self::Break(_) => {
+                Exit::NO_QUORUM
+            }
             Self::Lost(_) => Exit::LOST,
             Self::Spawn { error, .. } if error.kind() == std::io::ErrorKind::NotFound => Exit::NOT_FOUND,
             Self::Spawn { .. } => Exit::NOT_EXECUTABLE,
@@ -189,9 +163,9 @@ fn connect(error: &ConnectError) -> String {
 }
 
 /// What to do about leases that are in the way.
-fn init(error: &InitError) -> String {
+fn reconfigure(error: &ReconfigureError) -> String {
     match error {
-        InitError::Leases { .. } => format!(
+        ReconfigureError::Leases { .. } => format!(
             "{error}\n  stop all users, and wait until their leases are over: quorlock list\n  \
              to give up these leases, at the risk of two holders: --danger-discard-leases"
         ),

@@ -30,7 +30,7 @@ use quorlock_core::watchdog::Renewals;
 use crate::cluster::history::Chronicle;
 use crate::cluster::owner::OwnerFences;
 use crate::cluster::stats::Counters;
-use crate::error::{CloseError, ConfigError, InitError};
+use crate::error::{CloseError, ConfigError, ReconfigureError};
 use crate::link::membership::Membership;
 use crate::link::quarantine::Records;
 use crate::link::{Link, LinkConfig, Pending, Traffic, Waiters};
@@ -365,7 +365,7 @@ impl Cluster {
     }
 
     /// Declares the cluster anew on every node, on connections of its own.
-    pub(crate) async fn init(&self) -> Result<(), InitError> {
+    pub(crate) async fn init(&self) -> Result<(), ReconfigureError> {
         admin::init(&self.nodes, &self.settings).await?;
         self.membership.reset();
         for link in &self.links {
@@ -375,7 +375,7 @@ impl Cluster {
             return Ok(());
         }
         let stuck = self.links.iter().filter_map(|link| Some((link.title.clone(), link.trouble()?.to_string())));
-        Err(InitError::Failed { failed: stuck.collect() })
+        Err(ReconfigureError::Failed { nodes: stuck.collect() })
     }
 }
 

@@ -1,14 +1,12 @@
-//! One error for each operation. Each says which of held, no quorum, too slow, lost or configuration it was.
+//! One error for each family of operations. Each says which of held, no quorum, too slow, lost or configuration it was.
 
 mod breaking;
 mod declare;
 mod held;
-mod history;
 
 pub use breaking::{BreakError, OtherError};
-pub use declare::{InitError, ReconfigureError};
+pub use declare::ReconfigureError;
 pub use held::HeldError;
-pub use history::HistoryError;
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -135,42 +133,58 @@ fn no_majority(nodes: &[(String, Option<Silence>)], waited: Duration) -> String 
     text
 }
 
-/// How a name stands could not be told.
+/// The nodes could not be read. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum InspectError {
-    /// The name cannot be one.
+pub enum ReadError {
+    /// The name is invalid. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Too few nodes answered.
-    #[error("no quorum for a look at {name:?}: {}", Account(tally))]
+    /// Too few nodes answered: no majority, or not a single one that tells its history.
+    #[error("{operation}: {}", Account(tally))]
     NoQuorum {
-        /// What was to be looked at.
-        name: Name,
-        /// Who answered, and why the others did not.
+        /// What was asked for.
+        operation: Operation,
+        /// The nodes that answered, and why the others did not.
         tally: Tally,
     },
-    /// The client was closed.
-    #[error("the client was closed")]
-    Closed,
-}
-
-/// Which names are in use could not be told.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ListError {
-    /// Too few nodes answered.
-    #[error("no quorum for a listing: {}", Account(tally))]
-    NoQuorum {
-        /// Who answered, and why the others did not.
-        tally: Tally,
-    },
-    /// The position is not one that a page gave.
+    /// The position in a list is not one that a page gave. Nothing was sent.
     #[error("invalid position: pass `next` of the page before")]
     Position,
     /// The client was closed.
     #[error("the client was closed")]
     Closed,
+}
+
+/// An operation that too few nodes answered. It is displayed as the failure, such as `not extended`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Extending a lease.
+    Extend,
+    /// Checking a detached lease.
+    Check,
+    /// Releasing a lease, or retiring an owner.
+    Release,
+    /// Inspecting a name.
+    Inspect(Name),
+    /// Listing names.
+    List,
+    /// Reading the history.
+    History,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Extend => f.write_str("not extended"),
+            Self::Check => f.write_str("not known whether it is held"),
+            Self::Release => f.write_str("released, but not acknowledged by a majority"),
+            Self::Inspect(name) => write!(f, "no quorum for a look at {name:?}"),
+            Self::List => f.write_str("no quorum for a listing"),
+            Self::History => f.write_str("no node tells its history"),
+        }
+    }
 }
 
 /// A lock was not acquired. Whatever votes the attempt got are being taken back.
@@ -283,66 +297,28 @@ pub enum FenceError {
     NotHeld,
 }
 
-/// A lease was not extended.
+/// A lease was not extended, checked or released.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ExtendError {
-    /// It is over, and stays so.
+pub enum LeaseError {
+    /// The lease is over, and stays so. After a check of a detached lease, see [`Client::check`](crate::Client::check).
     #[error(transparent)]
     Lost(#[from] LostError),
-    /// No majority renewed it. It is still held until its validity ends.
-    #[error("not extended: {}", Account(tally))]
+    /// Too few nodes answered by the node deadline.
+    ///
+    /// A lease that was not extended or checked may be held until its validity ends. One that was not released is over: its client
+    /// goes on trying as long as it lives, and votes that it cannot take back lapse with their ttl.
+    #[error("{operation}: {}", Account(tally))]
     NoQuorum {
-        /// Who said what.
+        /// What was asked for.
+        operation: Operation,
+        /// The vote of each node; "granted" means extended, standing or taken back.
         tally: Tally,
     },
-    /// It cannot be a lease of these nodes, as they are set up. Only of a lease that was handed over.
+    /// These nodes cannot have a lease like this. Only of a detached lease: nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The client was closed. Only of a lease that was handed over, which does not end with it.
-    #[error("the client was closed")]
-    Closed,
-}
-
-/// It is not known that a lease that was handed over still stands.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CheckError {
-    /// It is over, and stays so.
-    #[error(transparent)]
-    Lost(#[from] LostError),
-    /// Too few nodes could tell. It may still be held.
-    #[error("not known: {}", Account(tally))]
-    NoQuorum {
-        /// Who said what; "granted" means that it stands there.
-        tally: Tally,
-    },
-    /// It cannot be a lease of these nodes, as they are set up.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The client was closed.
-    #[error("the client was closed")]
-    Closed,
-}
-
-/// It is not known that a majority has taken its votes back. The lease is over all the same: the client goes on trying
-/// as long as it lives, and what cannot be reached lapses with its ttl.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReleaseError {
-    /// The lease was over before it was released.
-    #[error(transparent)]
-    Lost(#[from] LostError),
-    /// Too few nodes acknowledged by the node deadline.
-    #[error("released, but a majority has not acknowledged it: {}", Account(tally))]
-    NoQuorum {
-        /// Who said what; "granted" means taken back.
-        tally: Tally,
-    },
-    /// It cannot be a lease of these nodes, as they are set up. Only of a lease that was handed over.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The client was closed. Only of a lease that was handed over, which does not end with it.
+    /// The client was closed. Only of a detached lease, which does not end with it: it may be held until its ttl ends.
     #[error("the client was closed")]
     Closed,
 }

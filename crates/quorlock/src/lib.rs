@@ -63,8 +63,8 @@ pub use cluster::owner::Owner;
 pub use cluster::stats::{NodeStats, Stats};
 pub use detached::{HandedLease, LeaseTextError, Released};
 pub use error::{
-    AcquireError, BreakError, CheckError, CloseError, ConfigError, ConnectError, ExtendError, FenceError, HeldError,
-    HistoryError, InitError, InspectError, ListError, LostError, OtherError, ReconfigureError, ReleaseError, RunError,
+    AcquireError, BreakError, CloseError, ConfigError, ConnectError, FenceError, HeldError, LeaseError, LostError,
+    Operation, OtherError, ReadError, ReconfigureError, RunError,
 };
 pub use lease::attempt::Progress;
 pub use link::RoundTrips;

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use prometheus_client::metrics::counter::Counter;
-use quorlock::{Client, Filter, HISTORY_MAX, HistoryError, LIST_MAX};
+use quorlock::{Client, Filter, HISTORY_MAX, LIST_MAX, ReadError};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
@@ -168,7 +168,7 @@ impl Hub {
     }
 
     /// The newest events, newest first, and whether that is all that the nodes keep.
-    async fn happened(&self) -> Result<(Vec<EventView>, bool), HistoryError> {
+    async fn happened(&self) -> Result<(Vec<EventView>, bool), ReadError> {
         // The first time, everything: whether the grant of a lock was written down shows only there.
         let is_first = self.state().read.is_none();
         let limits = HISTORY_READ.into_iter().skip(if is_first { HISTORY_READ.len() - 1 } else { 0 });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use quorlock::peek::{self, Peek};
 use quorlock::sim::sleep;
-use quorlock::{AcquireError, Break, Client, ExtendError, FenceError, HandedLease, Lease, Owner, Renewals};
+use quorlock::{AcquireError, Break, Client, FenceError, HandedLease, Lease, LeaseError, Owner, Renewals};
 
 use crate::ledger::{Grant, Hold};
 use crate::plan::{Cancel, Ending, Errand, Patience, Plan, Want};
@@ -278,7 +278,7 @@ impl Heir {
                     (until, wall + (until - began))
                 }
                 // It is told that it has it no more.
-                Err(ExtendError::Lost(_)) => (0, 0),
+                Err(LeaseError::Lost(_)) => (0, 0),
                 Err(_) => continue,
             };
             state.ledger.hand(self.id, self.handed.id(), self.client, until);

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use quorlock::{Client, Filter, ListError, Listing};
+use quorlock::{Client, Filter, Listing, ReadError};
 use serde::Serialize;
 
 use super::list::{FilterArgs, looks, remarks, table};
@@ -138,7 +138,7 @@ impl View {
     }
 
     /// The nodes could not be looked through this time.
-    fn miss(&mut self, error: &ListError) -> Result<bool, Failure> {
+    fn miss(&mut self, error: &ReadError) -> Result<bool, Failure> {
         if self.is_drawn {
             return self.draw(vec![one_line(&error.to_string())]);
         }

@@ -34,10 +34,7 @@ use crate::cluster::list::{Filter, ListPage, Listing};
 use crate::cluster::owner::Owner;
 use crate::cluster::stats::Stats;
 use crate::detached::{HandedLease, Released};
-use crate::error::{
-    BreakError, CheckError, CloseError, ConnectError, ExtendError, HistoryError, InitError, InspectError, ListError,
-    ReleaseError,
-};
+use crate::error::{BreakError, CloseError, ConnectError, LeaseError, ReadError, ReconfigureError};
 use crate::node::event::Event;
 use crate::node::memory::MemoryNodes;
 pub use all::{All, Leases};
@@ -153,8 +150,8 @@ impl Client {
     /// How a name stands on every node. See [`crate::Client::inspect`].
     ///
     /// # Errors
-    /// [`InspectError`] when no majority of the nodes can tell.
-    pub fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, InspectError> {
+    /// [`ReadError`] when no majority of the nodes can tell.
+    pub fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, ReadError> {
         wait(self.client.inspect(name))
     }
 
@@ -169,40 +166,40 @@ impl Client {
     /// The names that are held or waited for. See [`crate::Client::list`].
     ///
     /// # Errors
-    /// [`ListError`] when no majority of the nodes can be looked through.
-    pub fn list(&self, filter: &Filter) -> Result<Listing, ListError> {
+    /// [`ReadError`] when no majority of the nodes can be looked through.
+    pub fn list(&self, filter: &Filter) -> Result<Listing, ReadError> {
         self.background.wait_with_timers(self.client.list(filter))
     }
 
     /// The names that are held or waited for, in pages. See [`crate::Client::list_page`].
     ///
     /// # Errors
-    /// [`ListError`] when no majority of the nodes can be searched, or no page gave this position.
-    pub fn list_page(&self, filter: &Filter, position: &str) -> Result<ListPage, ListError> {
+    /// [`ReadError`] when no majority of the nodes can be searched, or no page gave this position.
+    pub fn list_page(&self, filter: &Filter, position: &str) -> Result<ListPage, ReadError> {
         self.background.wait_with_timers(self.client.list_page(filter, position))
     }
 
     /// Extends a lease that was handed over. See [`crate::Client::extend`].
     ///
     /// # Errors
-    /// [`ExtendError`] when it is over, or too few nodes answered.
-    pub fn extend(&self, lease: &HandedLease) -> Result<Duration, ExtendError> {
+    /// [`LeaseError`] when it is over, or too few nodes answered.
+    pub fn extend(&self, lease: &HandedLease) -> Result<Duration, LeaseError> {
         wait(self.client.extend(lease))
     }
 
     /// Looks whether a lease that was handed over still stands. See [`crate::Client::check`].
     ///
     /// # Errors
-    /// [`CheckError`] when it does not, or too few nodes answered.
-    pub fn check(&self, lease: &HandedLease) -> Result<Duration, CheckError> {
+    /// [`LeaseError`] when it does not, or too few nodes answered.
+    pub fn check(&self, lease: &HandedLease) -> Result<Duration, LeaseError> {
         wait(self.client.check(lease))
     }
 
     /// Gives back a lease that was handed over. See [`crate::Client::release`].
     ///
     /// # Errors
-    /// [`ReleaseError`] when too few nodes acknowledged.
-    pub fn release(&self, lease: &HandedLease) -> Result<Released, ReleaseError> {
+    /// [`LeaseError`] when too few nodes acknowledged.
+    pub fn release(&self, lease: &HandedLease) -> Result<Released, LeaseError> {
         wait(self.client.release(lease))
     }
 
@@ -210,24 +207,24 @@ impl Client {
     /// [`crate::Client::retire`].
     ///
     /// # Errors
-    /// [`ReleaseError`] when too few nodes acknowledged.
-    pub fn retire(&self, name: impl AsRef<str>, owner: &Owner, keep_out: Duration) -> Result<Released, ReleaseError> {
+    /// [`LeaseError`] when too few nodes acknowledged.
+    pub fn retire(&self, name: impl AsRef<str>, owner: &Owner, keep_out: Duration) -> Result<Released, LeaseError> {
         wait(self.client.retire(name, owner, keep_out))
     }
 
     /// Retires the owner of a lease that was handed over. See [`crate::Client::retire_owner_of`].
     ///
     /// # Errors
-    /// [`ReleaseError`] when too few nodes acknowledged.
-    pub fn retire_owner_of(&self, lease: &HandedLease, keep_out: Duration) -> Result<Released, ReleaseError> {
+    /// [`LeaseError`] when too few nodes acknowledged.
+    pub fn retire_owner_of(&self, lease: &HandedLease, keep_out: Duration) -> Result<Released, LeaseError> {
         wait(self.client.retire_owner_of(lease, keep_out))
     }
 
     /// What has happened to locks, newest first. See [`crate::Client::history`].
     ///
     /// # Errors
-    /// [`HistoryError`] when no node answers.
-    pub fn history(&self, limit: usize) -> Result<Vec<Event>, HistoryError> {
+    /// [`ReadError`] when no node answers.
+    pub fn history(&self, limit: usize) -> Result<Vec<Event>, ReadError> {
         self.background.wait_with_timers(self.client.history(limit))
     }
 
@@ -249,8 +246,8 @@ impl Client {
     /// Declares that no lock can be outstanding on these nodes. See [`crate::Client::init_cluster`].
     ///
     /// # Errors
-    /// [`InitError`] names the nodes that could not be reached.
-    pub fn init_cluster(&self) -> Result<(), InitError> {
+    /// [`ReconfigureError`] names the nodes that could not be reached.
+    pub fn init_cluster(&self) -> Result<(), ReconfigureError> {
         let client = self.client.clone();
         self.background.run(async move { client.init_cluster().await })
     }

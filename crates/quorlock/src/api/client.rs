@@ -22,10 +22,7 @@ use crate::cluster::list::{Filter, ListPage, Listing, list, list_page};
 use crate::cluster::owner::Owner;
 use crate::cluster::stats::{NodeStats, Stats};
 use crate::detached::{HandedLease, Released, ops};
-use crate::error::{
-    BreakError, CheckError, CloseError, ConfigError, ConnectError, ExtendError, HistoryError, InitError, InspectError,
-    ListError, ReleaseError,
-};
+use crate::error::{BreakError, CloseError, ConfigError, ConnectError, LeaseError, ReadError, ReconfigureError};
 use crate::link::Link;
 use crate::node::Companion;
 use crate::node::event::Event;
@@ -137,11 +134,11 @@ impl Client {
     /// How a name stands on every node: who holds it, with which fence, and how many wait. It changes nothing.
     ///
     /// # Errors
-    /// [`InspectError`] when no majority of the nodes can tell.
+    /// [`ReadError`] when no majority of the nodes can tell.
     ///
     /// # Cancel safety
     /// It only looks.
-    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, InspectError> {
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, ReadError> {
         let recipe = Recipe::new(Arc::clone(&self.handle), name.as_ref());
         inspect(&self.handle.cluster, recipe.place()?).await
     }
@@ -153,7 +150,7 @@ impl Client {
     /// a lock's key looks like any other: then plain locks are not listed.
     ///
     /// # Errors
-    /// [`ListError`] when no majority of the nodes can be looked through.
+    /// [`ReadError`] when no majority of the nodes can be looked through.
     ///
     /// # Cancel safety
     /// It only looks.
@@ -170,7 +167,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
     /// ```
-    pub async fn list(&self, filter: &Filter) -> Result<Listing, ListError> {
+    pub async fn list(&self, filter: &Filter) -> Result<Listing, ReadError> {
         list(&self.handle.cluster, filter).await
     }
 
@@ -180,11 +177,11 @@ impl Client {
     /// order, and a page may have none. A name that changes while pages are read may be missing or come twice.
     ///
     /// # Errors
-    /// [`ListError`] when no majority of the nodes can be searched, or no page gave this position.
+    /// [`ReadError`] when no majority of the nodes can be searched, or no page gave this position.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
-    pub async fn list_page(&self, filter: &Filter, position: &str) -> Result<ListPage, ListError> {
+    pub async fn list_page(&self, filter: &Filter, position: &str) -> Result<ListPage, ReadError> {
         list_page(&self.handle.cluster, filter, position).await
     }
 
@@ -225,12 +222,12 @@ impl Client {
     /// lease was lost meanwhile.
     ///
     /// # Errors
-    /// [`ExtendError::Lost`] when no majority can have it any more. That is final: this client releases what is left of it, and
-    /// does not extend it again. [`ExtendError::NoQuorum`] when too few nodes answered; it may still be held, until the end that was known before.
+    /// [`LeaseError::Lost`] when no majority can have it any more. That is final: this client releases what is left of it, and
+    /// does not extend it again. [`LeaseError::NoQuorum`] when too few nodes answered; it may still be held, until the end that was known before.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop an extension that is under way.
-    pub async fn extend(&self, lease: &HandedLease) -> Result<Duration, ExtendError> {
+    pub async fn extend(&self, lease: &HandedLease) -> Result<Duration, LeaseError> {
         ops::extend(&self.handle.cluster, lease).await
     }
 
@@ -261,15 +258,15 @@ impl Client {
     /// Looks whether a majority of the nodes still has a lease that was handed over, and for how long at least. It
     /// changes nothing.
     ///
-    /// It tells how the nodes stand now. [`CheckError::Lost`] can be followed by a success while the client that acquired the
+    /// It tells how the nodes stand now. [`LeaseError::Lost`] can be followed by a success while the client that acquired the
     /// lease still gives it to nodes that did not have it, or its guard repairs it.
     ///
     /// # Errors
-    /// [`CheckError::Lost`] when no majority has it, or not for long enough to rely on. [`CheckError::NoQuorum`] when too few nodes answered.
+    /// [`LeaseError::Lost`] when no majority has it, or not for long enough to rely on. [`LeaseError::NoQuorum`] when too few nodes answered.
     ///
     /// # Cancel safety
     /// It only looks.
-    pub async fn check(&self, lease: &HandedLease) -> Result<Duration, CheckError> {
+    pub async fn check(&self, lease: &HandedLease) -> Result<Duration, LeaseError> {
         ops::check(&self.handle.cluster, lease).await
     }
 
@@ -277,11 +274,11 @@ impl Client {
     /// released just as well. Nodes that cannot be reached now are told later, as long as this client lives.
     ///
     /// # Errors
-    /// [`ReleaseError::NoQuorum`] when too few nodes acknowledged by the node deadline; the rest lapses with its ttl.
+    /// [`LeaseError::NoQuorum`] when too few nodes acknowledged by the node deadline; the rest lapses with its ttl.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the release.
-    pub async fn release(&self, lease: &HandedLease) -> Result<Released, ReleaseError> {
+    pub async fn release(&self, lease: &HandedLease) -> Result<Released, LeaseError> {
         ops::release(&self.handle.cluster, lease).await
     }
 
@@ -308,7 +305,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`ReleaseError::NoQuorum`] when too few nodes acknowledged: it may still be let in. It may be called again.
+    /// [`LeaseError::NoQuorum`] when too few nodes acknowledged: it may still be let in. It may be called again.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop what is under way; it can be called again.
@@ -317,7 +314,7 @@ impl Client {
         name: impl AsRef<str>,
         owner: &Owner,
         keep_out: Duration,
-    ) -> Result<Released, ReleaseError> {
+    ) -> Result<Released, LeaseError> {
         let recipe = Recipe::new(Arc::clone(&self.handle), name.as_ref());
         ops::retire(&self.handle.cluster, recipe.place()?, owner.id(), keep_out, None).await
     }
@@ -326,11 +323,11 @@ impl Client {
     /// [released](Self::release).
     ///
     /// # Errors
-    /// [`ReleaseError::NoQuorum`] when too few nodes acknowledged. It may be called again.
+    /// [`LeaseError::NoQuorum`] when too few nodes acknowledged. It may be called again.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop what is under way; it can be called again.
-    pub async fn retire_owner_of(&self, lease: &HandedLease, keep_out: Duration) -> Result<Released, ReleaseError> {
+    pub async fn retire_owner_of(&self, lease: &HandedLease, keep_out: Duration) -> Result<Released, LeaseError> {
         let Some(owner) = lease.owner() else { return self.release(lease).await };
         let recipe = Recipe::new(Arc::clone(&self.handle), lease.name().as_str());
         ops::retire(&self.handle.cluster, recipe.place()?, owner.id(), keep_out, Some(lease)).await
@@ -340,11 +337,11 @@ impl Client {
     /// won, released and lost. The nodes keep about [`HISTORY_MAX`](crate::HISTORY_MAX) events; a few may be missing.
     ///
     /// # Errors
-    /// [`HistoryError`] when no node answers.
+    /// [`ReadError`] when no node answers.
     ///
     /// # Cancel safety
     /// It only looks.
-    pub async fn history(&self, limit: usize) -> Result<Vec<Event>, HistoryError> {
+    pub async fn history(&self, limit: usize) -> Result<Vec<Event>, ReadError> {
         history(&self.handle.cluster, limit).await
     }
 
@@ -419,12 +416,12 @@ impl Client {
     /// it. Returns when every node can vote.
     ///
     /// # Errors
-    /// [`InitError`] names the nodes that show a lease or cannot list their names, unless
+    /// [`ReconfigureError`] names the nodes that show a lease or cannot list their names, unless
     /// [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set, and those that could not be reached. If any cannot be, none is changed.
     ///
     /// # Cancel safety
     /// Dropped half-way, some nodes may have been changed and others not: call it again.
-    pub async fn init_cluster(&self) -> Result<(), InitError> {
+    pub async fn init_cluster(&self) -> Result<(), ReconfigureError> {
         self.handle.cluster.init().await
     }
 

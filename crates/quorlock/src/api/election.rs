@@ -12,7 +12,7 @@ use crate::api::client::Handle;
 use crate::api::lease::Lease;
 use crate::api::lock::Lock;
 use crate::cluster::inspect::inspect;
-use crate::error::{AcquireError, FenceError, InspectError, LostError, ReleaseError};
+use crate::error::{AcquireError, FenceError, LeaseError, LostError, ReadError};
 use crate::platform::runtime;
 
 /// One leader at a time. Made by [`Client::election`](crate::Client::election).
@@ -90,11 +90,11 @@ impl Election {
     /// Who leads, by the word of a majority.
     ///
     /// # Errors
-    /// [`InspectError`] when no majority can tell.
+    /// [`ReadError`] when no majority can tell.
     ///
     /// # Cancel safety
     /// It only looks.
-    pub async fn leader(&self) -> Result<Option<Leader>, InspectError> {
+    pub async fn leader(&self) -> Result<Option<Leader>, ReadError> {
         let recipe = self.lock.recipe();
         let found = inspect(&recipe.handle.cluster, recipe.place()?).await?;
         Ok(found.holder().map(|(holder, term)| Leader { holder, term }))
@@ -117,8 +117,8 @@ impl Election {
                     Ok(leader) if told.as_ref() != Some(&leader) => {
                         return Some((leader.clone(), (election, Some(leader))));
                     }
-                    Ok(_) | Err(InspectError::NoQuorum { .. }) => {}
-                    Err(InspectError::Closed | InspectError::Config(_)) => return None,
+                    Ok(_) | Err(ReadError::NoQuorum { .. }) => {}
+                    Err(_) => return None,
                 }
             }
         })
@@ -166,11 +166,11 @@ impl Leadership {
     /// Lets the next candidate lead, and waits until a majority of the nodes knows.
     ///
     /// # Errors
-    /// [`ReleaseError`], as for [`Lease::release`]. It leads no more in either case.
+    /// [`LeaseError`], as for [`Lease::release`]. It leads no more in either case.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop it.
-    pub async fn step_down(self) -> Result<(), ReleaseError> {
+    pub async fn step_down(self) -> Result<(), LeaseError> {
         self.lease.release().await
     }
 }

@@ -10,7 +10,7 @@ use quorlock_core::name::{LeaseId, Name};
 use crate::api::client::Handle;
 use crate::cluster::Claim as _;
 use crate::detached::HandedLease;
-use crate::error::{ExtendError, FenceError, LostError, ReleaseError};
+use crate::error::{FenceError, LeaseError, LostError};
 use crate::lease::held::Held;
 
 /// What you get when a lock is won: it is yours until it is released, dropped or lost.
@@ -108,12 +108,12 @@ impl Lease {
     /// Renews now: a majority of the nodes restarts the ttl.
     ///
     /// # Errors
-    /// [`ExtendError::Lost`] when the lease is over: nothing revives it. [`ExtendError::NoQuorum`] when no majority
+    /// [`LeaseError::Lost`] when the lease is over: nothing revives it. [`LeaseError::NoQuorum`] when no majority
     /// renewed it in time; it still holds until its validity ends.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop a renewal that is under way; the lease stays held.
-    pub async fn extend(&self) -> Result<(), ExtendError> {
+    pub async fn extend(&self) -> Result<(), LeaseError> {
         self.held.extend().await
     }
 
@@ -122,12 +122,12 @@ impl Lease {
     /// Dropping the lease gives it back as well; this is for those who want to know.
     ///
     /// # Errors
-    /// [`ReleaseError`] when the lease was lost before, or when too few nodes acknowledged by the node deadline. The
+    /// [`LeaseError`] when the lease was lost before, or when too few nodes acknowledged by the node deadline. The
     /// lease is over in either case; what could not be delivered is delivered later, or lapses with its ttl.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the release.
-    pub async fn release(self) -> Result<(), ReleaseError> {
+    pub async fn release(self) -> Result<(), LeaseError> {
         self.held.release().await
     }
 

@@ -17,7 +17,7 @@ use crate::api::client::Handle;
 use crate::api::lease::Lease;
 use crate::api::spec::{Patience, Recipe};
 use crate::detached::HandedLease;
-use crate::error::{AcquireError, ConfigError, FenceError, LostError, ReleaseError};
+use crate::error::{AcquireError, ConfigError, FenceError, LeaseError, LostError};
 use crate::lease::attempt::Progress;
 
 /// Exclusive locks of several names, all or nothing.
@@ -204,11 +204,11 @@ impl Leases {
     /// Gives all of them back, and waits until a majority of the nodes has acknowledged each.
     ///
     /// # Errors
-    /// [`ReleaseError`] of the first that was lost before, or not acknowledged. All are over in either case.
+    /// [`LeaseError`] of the first that was lost before, or not acknowledged. All are over in either case.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the release.
-    pub async fn release(self) -> Result<(), ReleaseError> {
+    pub async fn release(self) -> Result<(), LeaseError> {
         join_all(self.leases.into_iter().map(Lease::release)).await.into_iter().collect()
     }
 

@@ -10,7 +10,7 @@ use quorlock_core::vote::{Request, Vote};
 
 use crate::cluster::Settings;
 use crate::cluster::list::PAGES_MAX;
-use crate::error::{InitError, ReconfigureError};
+use crate::error::ReconfigureError;
 use crate::node::key::{KeyTemplate, Place};
 use crate::node::{Letter, Node, Reply, STEP_DEADLINE, Search, Talk, Trouble, within};
 use crate::platform::entropy;
@@ -32,30 +32,18 @@ impl Failed {
     fn or<T>(self, told: T) -> Result<T, Self> {
         if self.0.is_empty() { Ok(told) } else { Err(self) }
     }
-
-    fn is_denied(&self) -> bool {
-        self.0.iter().any(|(_, trouble)| matches!(trouble, Trouble::Denied(_)))
-    }
-
-    fn list(self) -> Vec<(String, String)> {
-        self.0.into_iter().map(|(title, trouble)| (title, trouble.as_silence().to_string())).collect()
-    }
-}
-
-impl From<Failed> for InitError {
-    fn from(failed: Failed) -> Self {
-        if failed.is_denied() { Self::Denied { nodes: failed.list() } } else { Self::Failed { failed: failed.list() } }
-    }
 }
 
 impl From<Failed> for ReconfigureError {
     fn from(failed: Failed) -> Self {
-        if failed.is_denied() { Self::Denied { nodes: failed.list() } } else { Self::Failed { failed: failed.list() } }
+        let is_denied = failed.0.iter().any(|(_, trouble)| matches!(trouble, Trouble::Denied(_)));
+        let nodes = failed.0.into_iter().map(|(title, trouble)| (title, trouble.as_silence().to_string())).collect();
+        if is_denied { Self::Denied { nodes } } else { Self::Failed { nodes } }
     }
 }
 
 /// Makes the nodes one new cluster that may vote at once.
-pub(crate) async fn init(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result<(), InitError> {
+pub(crate) async fn init(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result<(), ReconfigureError> {
     let constants = settings.constants(format!("{:032x}", entropy::bits()));
     let mut sessions = open_all(nodes).await?;
     if !settings.discards_leases {
@@ -70,7 +58,7 @@ async fn refuse_leases(
     nodes: &[Arc<dyn Node>],
     sessions: &mut [Talk],
     template: &KeyTemplate,
-) -> Result<(), InitError> {
+) -> Result<(), ReconfigureError> {
     let mut found = Vec::new();
     for (node, session) in nodes.iter().zip(sessions) {
         let what = match leases(session, template).await {
@@ -84,7 +72,7 @@ async fn refuse_leases(
         };
         found.push((node.title().to_owned(), what));
     }
-    if found.is_empty() { Ok(()) } else { Err(InitError::Leases { found }) }
+    if found.is_empty() { Ok(()) } else { Err(ReconfigureError::Leases { nodes: found }) }
 }
 
 /// The names that are held on a node: all of them, or enough to show.

@@ -13,7 +13,7 @@ use quorlock_core::quorum::{Ballot, Tally};
 use quorlock_core::vote::Silence;
 
 use crate::cluster::Cluster;
-use crate::error::HistoryError;
+use crate::error::{Operation, ReadError};
 use crate::link::Link;
 use crate::node::event::{Event, HISTORY_MAX, What, word_for};
 use crate::platform::clock;
@@ -73,9 +73,9 @@ impl Event {
 }
 
 /// Reads all nodes' histories, and puts them together, newest first. What was written to several nodes is there once.
-pub(crate) async fn history(cluster: &Arc<Cluster>, limit: usize) -> Result<Vec<Event>, HistoryError> {
+pub(crate) async fn history(cluster: &Arc<Cluster>, limit: usize) -> Result<Vec<Event>, ReadError> {
     if cluster.is_closed() {
-        return Err(HistoryError::Closed);
+        return Err(ReadError::Closed);
     }
     if limit == 0 {
         return Ok(Vec::new());
@@ -85,7 +85,7 @@ pub(crate) async fn history(cluster: &Arc<Cluster>, limit: usize) -> Result<Vec<
     if told.iter().all(Result::is_err) {
         let ballots = told.into_iter().map(|told| told.map_or_else(Ballot::Silent, |_| Ballot::Granted));
         let tally = cluster.name_nodes(Tally { ballots: ballots.collect(), nodes: Vec::new() });
-        return Err(HistoryError::NoAnswer { tally });
+        return Err(ReadError::NoQuorum { operation: Operation::History, tally });
     }
     let events: HashMap<u64, Event> = told.into_iter().flatten().flatten().map(|event| (event.id, event)).collect();
     let mut events = in_order(events.into_values().collect());

@@ -17,7 +17,7 @@ use quorlock_core::vote::Silence;
 
 use crate::cluster::Cluster;
 use crate::cluster::inspect::{Inspection, inspect};
-use crate::error::{InspectError, ListError};
+use crate::error::{Operation, ReadError};
 use crate::link::Link;
 use crate::node::key::KeySpan;
 use crate::node::{Page, Search};
@@ -111,9 +111,9 @@ impl Found {
     }
 }
 
-pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<Listing, ListError> {
+pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<Listing, ReadError> {
     if cluster.is_closed() {
-        return Err(ListError::Closed);
+        return Err(ReadError::Closed);
     }
     let found = Mutex::new(Found { names: BTreeSet::new(), is_cut: false });
     let span = cluster.settings.template.span(filter.glob.beginning());
@@ -122,7 +122,7 @@ pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<List
     if looked.iter().filter(|looked| looked.is_ok()).count() < cluster.settings.quorum.majority() {
         let ballots = looked.into_iter().map(|looked| looked.map_or_else(Ballot::Silent, |()| Ballot::Granted));
         let tally = cluster.name_nodes(Tally { ballots: ballots.collect(), nodes: Vec::new() });
-        return Err(ListError::NoQuorum { tally });
+        return Err(ReadError::NoQuorum { operation: Operation::List, tally });
     }
     let titles = cluster.links.iter().map(|link| link.title.clone());
     let missing = titles.zip(looked).filter_map(|(title, looked)| Some((title, looked.err()?))).collect();
@@ -170,7 +170,7 @@ async fn search(cluster: &Cluster, link: &Link, span: &KeySpan, after: String) -
 async fn inspect_all<'a>(
     cluster: &Arc<Cluster>,
     names: impl IntoIterator<Item = &'a Name>,
-) -> Result<Vec<Inspection>, ListError> {
+) -> Result<Vec<Inspection>, ReadError> {
     let mut inspected = Vec::new();
     let places = names.into_iter().filter_map(|name| cluster.settings.template.place(name).ok().map(Arc::new));
     let places: Vec<_> = places.collect();
@@ -179,9 +179,11 @@ async fn inspect_all<'a>(
             match inspection {
                 Ok(inspection) => inspected.push(inspection),
                 // The key holds other data: it is nobody's lock.
-                Err(InspectError::NoQuorum { tally, .. }) if tally.ballots.iter().any(is_failed) => {}
-                Err(InspectError::NoQuorum { tally, .. }) => return Err(ListError::NoQuorum { tally }),
-                Err(_) => return Err(ListError::Closed),
+                Err(ReadError::NoQuorum { tally, .. }) if tally.ballots.iter().any(is_failed) => {}
+                Err(ReadError::NoQuorum { tally, .. }) => {
+                    return Err(ReadError::NoQuorum { operation: Operation::List, tally });
+                }
+                Err(other) => return Err(other),
             }
         }
     }

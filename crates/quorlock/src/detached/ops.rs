@@ -6,7 +6,6 @@ use std::time::Duration;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{OwnerId, Period};
 use quorlock_core::name::Holder;
-use quorlock_core::quorum::Tally;
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::validity;
 use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
@@ -14,7 +13,7 @@ use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
 use super::{HandedLease, Released};
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::{Votes, tally};
-use crate::error::{CheckError, ConfigError, ExtendError, LostError, ReleaseError};
+use crate::error::{ConfigError, LeaseError, LostError, Operation};
 use crate::link::{GiveBack, Mark, Voter};
 use crate::node::event::{Event, What, word_for};
 use crate::node::key::Place;
@@ -31,15 +30,15 @@ const ENDED_FOR: Duration = Duration::from_secs(10 * 60);
 /// A lease that no majority can have any more is given back where it stands, and this client does not extend it again: lost
 /// is final. One that no majority was known to have the last time is looked at first: whoever goes on asking must not keep a
 /// few votes standing that are of no use to anyone.
-pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Duration, ExtendError> {
+pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Duration, LeaseError> {
     if cluster.ended.has(lease.id, clock::now()) {
         return Err(LostError::Ended.into());
     }
     if cluster.doubts.has(lease.id, clock::now()) {
         let look = Request::Check { attempt: lease.id, slot: lease.slot() };
-        match outlook(cluster, lease, look).await {
+        match outlook(cluster, lease, look, Operation::Extend).await {
             // A majority still has it, for as long as it takes to extend it.
-            Err(Doubt::Lost(LostError::Expired)) => {}
+            Err(LeaseError::Lost(LostError::Expired)) => {}
             other => {
                 settle(cluster, lease, other)?;
             }
@@ -53,23 +52,27 @@ pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resul
         }
         None => Request::PlainExtend { attempt, ttl },
     };
-    let outlook = match outlook(cluster, lease, request).await {
+    let outlook = match outlook(cluster, lease, request, Operation::Extend).await {
         // The answers came too late to count. The nodes may well have extended it.
-        Err(Doubt::Lost(LostError::Expired)) => {
+        Err(LeaseError::Lost(LostError::Expired)) => {
             let late = vec![Outcome::Silent(Silence::Late); cluster.links.len()];
-            Err(Doubt::NoQuorum(tally(cluster, late)))
+            Err(LeaseError::NoQuorum { operation: Operation::Extend, tally: tally(cluster, late) })
         }
         other => other,
     };
-    Ok(settle(cluster, lease, outlook)?)
+    settle(cluster, lease, outlook)
 }
 
 /// Remembers what came of an extension, for the next. A loss is told once, to those who look at the history.
-fn settle(cluster: &Arc<Cluster>, lease: &HandedLease, outlook: Result<Duration, Doubt>) -> Result<Duration, Doubt> {
+fn settle(
+    cluster: &Arc<Cluster>,
+    lease: &HandedLease,
+    outlook: Result<Duration, LeaseError>,
+) -> Result<Duration, LeaseError> {
     let now = clock::now();
     match &outlook {
         Ok(_) => cluster.doubts.forget(lease.id),
-        Err(Doubt::Lost(why)) => {
+        Err(LeaseError::Lost(why)) => {
             cluster.doubts.forget(lease.id);
             let is_known = end_here(cluster, lease);
             if let Ok(place) = place(cluster, lease) {
@@ -80,10 +83,10 @@ fn settle(cluster: &Arc<Cluster>, lease: &HandedLease, outlook: Result<Duration,
                 cluster.note(|| event(cluster, lease, What::Lost).because(&why.to_string()));
             }
         }
-        Err(Doubt::NoQuorum(_)) => {
+        Err(LeaseError::NoQuorum { .. }) => {
             cluster.doubts.add(lease.id, now + lease.ttl.duration(), now);
         }
-        Err(Doubt::Config(_) | Doubt::Closed) => {}
+        Err(LeaseError::Config(_) | LeaseError::Closed) => {}
     }
     outlook
 }
@@ -101,16 +104,16 @@ pub(crate) fn event(cluster: &Cluster, lease: &HandedLease, what: What) -> Event
 }
 
 /// Looks where the vote stands, and for how long.
-pub(crate) async fn check(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Duration, CheckError> {
+pub(crate) async fn check(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Duration, LeaseError> {
     let request = Request::Check { attempt: lease.id, slot: lease.slot() };
-    Ok(outlook(cluster, lease, request).await?)
+    outlook(cluster, lease, request, Operation::Check).await
 }
 
 /// Takes the votes back, on every node, with a note that the attempt is over: what others may have under way for this
 /// lease is not known here.
-pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Released, ReleaseError> {
+pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Released, LeaseError> {
     let place = place(cluster, lease)?;
-    let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(ReleaseError::Closed)?;
+    let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(LeaseError::Closed)?;
     give_back(cluster, lease, &place, Some(&votes));
     end_here(cluster, lease);
     let quorum = cluster.settings.quorum;
@@ -129,7 +132,7 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resu
     let late = Outcome::Silent(Silence::Late);
     let said = said.into_iter().flatten();
     let said = said.map(|outcome| if outcome == late { Outcome::Silent(Silence::Unheard) } else { outcome });
-    Err(ReleaseError::NoQuorum { tally: tally(cluster, said.collect()) })
+    Err(LeaseError::NoQuorum { operation: Operation::Release, tally: tally(cluster, said.collect()) })
 }
 
 /// Takes the votes back, without waiting for anything.
@@ -158,13 +161,13 @@ pub(crate) async fn retire(
     owner: OwnerId,
     keep_out: Duration,
     lease: Option<&HandedLease>,
-) -> Result<Released, ReleaseError> {
+) -> Result<Released, LeaseError> {
     let end = match lease {
         // What was held cannot be asked for any more when it is known that something was.
         None if cluster.settings.history => Some(end_of(cluster, place, owner).await),
         _ => None,
     };
-    let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(ReleaseError::Closed)?;
+    let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(LeaseError::Closed)?;
     cluster.claims.end_repairs_of(owner, &place.key);
     lease.map(|lease| end_here(cluster, lease));
     let tombstone = u64::try_from(keep_out.as_millis()).unwrap_or(u64::MAX).clamp(1, TOMBSTONE_MILLIS_MAX);
@@ -175,7 +178,7 @@ pub(crate) async fn retire(
     let (told, stood) =
         said.iter().fold((0, false), |(told, stood), said| (told + usize::from(is_told(said)), stood | is_grant(said)));
     if told < majority {
-        return Err(ReleaseError::NoQuorum { tally: tally(cluster, said) });
+        return Err(LeaseError::NoQuorum { operation: Operation::Release, tally: tally(cluster, said) });
     }
     if !stood {
         return Ok(Released::Gone);
@@ -215,18 +218,15 @@ async fn end_of(
     }
 }
 
-/// Why it is not known that a lease stands.
-enum Doubt {
-    Lost(LostError),
-    NoQuorum(Tally),
-    Config(ConfigError),
-    Closed,
-}
-
 /// How long a majority lets the lease stand at least: the m-th largest end, each counted from its own send, less drift.
-async fn outlook(cluster: &Arc<Cluster>, lease: &HandedLease, request: Request) -> Result<Duration, Doubt> {
-    let place = place(cluster, lease).map_err(Doubt::Config)?;
-    let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(Doubt::Closed)?;
+async fn outlook(
+    cluster: &Arc<Cluster>,
+    lease: &HandedLease,
+    request: Request,
+    operation: Operation,
+) -> Result<Duration, LeaseError> {
+    let place = place(cluster, lease)?;
+    let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(LeaseError::Closed)?;
     let (began, wall) = (clock::now(), clock::wall());
     votes.ask(cluster, &place, request);
     let quorum = cluster.settings.quorum;
@@ -241,15 +241,15 @@ async fn outlook(cluster: &Arc<Cluster>, lease: &HandedLease, request: Request) 
             // A pause of the machine since the request was sent is only seen on the wall clock.
             let lasts = i64::try_from(until.since(began).as_nanos()).unwrap_or(i64::MAX);
             if left.is_zero() || clock::wall() > wall.saturating_add(lasts) {
-                Err(Doubt::Lost(LostError::Expired))
+                Err(LeaseError::Lost(LostError::Expired))
             } else {
                 Ok(left)
             }
         }
         None if said.iter().filter(|outcome| is_refusal(outcome)).count() > quorum.spare() => {
-            Err(Doubt::Lost(if said.iter().any(is_end) { LostError::Ended } else { LostError::Taken }))
+            Err(LeaseError::Lost(if said.iter().any(is_end) { LostError::Ended } else { LostError::Taken }))
         }
-        None => Err(Doubt::NoQuorum(tally(cluster, said))),
+        None => Err(LeaseError::NoQuorum { operation, tally: tally(cluster, said) }),
     }
 }
 
@@ -290,21 +290,3 @@ fn place(cluster: &Cluster, lease: &HandedLease) -> Result<Arc<Place>, ConfigErr
     Ttl::new(lease.ttl(), settings.max_ttl)?;
     Ok(Arc::new(settings.template.place(&lease.name)?))
 }
-
-/// Both operations may come to any of it.
-macro_rules! from_doubt {
-    ($($error:ident)+) => {
-        $(impl From<Doubt> for $error {
-            fn from(doubt: Doubt) -> Self {
-                match doubt {
-                    Doubt::Lost(why) => Self::Lost(why),
-                    Doubt::NoQuorum(tally) => Self::NoQuorum { tally },
-                    Doubt::Config(error) => Self::Config(error),
-                    Doubt::Closed => Self::Closed,
-                }
-            }
-        })+
-    };
-}
-
-from_doubt! { ExtendError CheckError }

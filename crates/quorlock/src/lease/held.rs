@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use crate::cluster::owner::OwnerFence;
 use crate::cluster::{Claim, Cluster};
 use crate::detached::HandedLease;
-use crate::error::{ExtendError, LostError, ReleaseError};
+use crate::error::{LeaseError, LostError, Operation};
 use crate::link::{Ask, GiveBack, Mark, Voter};
 use crate::node::event::What;
 use crate::node::key::Place;
@@ -201,7 +201,7 @@ impl Held {
     }
 
     /// Renews now, and waits for the verdict.
-    pub(crate) async fn extend(self: &Arc<Self>) -> Result<(), ExtendError> {
+    pub(crate) async fn extend(self: &Arc<Self>) -> Result<(), LeaseError> {
         let round = {
             let mut inner = self.inner();
             let now = inner.moment(clock::now(), clock::wall());
@@ -222,7 +222,8 @@ impl Held {
                 match &inner.verdict {
                     Some((settled, None)) if *settled >= round => return Ok(()),
                     Some((settled, Some(tally))) if *settled >= round => {
-                        return Err(ExtendError::NoQuorum { tally: self.cluster.name_nodes(tally.clone()) });
+                        let tally = self.cluster.name_nodes(tally.clone());
+                        return Err(LeaseError::NoQuorum { operation: Operation::Extend, tally });
                     }
                     _ => {}
                 }
@@ -232,7 +233,7 @@ impl Held {
     }
 
     /// Gives the lock back, and waits until a majority has acknowledged it.
-    pub(crate) async fn release(self: &Arc<Self>) -> Result<(), ReleaseError> {
+    pub(crate) async fn release(self: &Arc<Self>) -> Result<(), LeaseError> {
         let now = clock::now();
         let deadline = now + self.node_deadline;
         let receipt = Arc::new(Receipt::new(self.quorum, deadline));
@@ -253,7 +254,10 @@ impl Held {
         if let Some(call) = call {
             timers.cancel(call);
         }
-        told.map_err(|tally| ReleaseError::NoQuorum { tally: self.cluster.name_nodes(tally) })
+        told.map_err(|tally| LeaseError::NoQuorum {
+            operation: Operation::Release,
+            tally: self.cluster.name_nodes(tally),
+        })
     }
 
     /// How many nodes are known to have granted it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::long::{Wired, connected, missing, noticed, soon, take_a_turn, voting};
 use crate::common::observe::{life, quarantined, trouble};
 use crate::common::{Cluster, MAX_TTL, lock_keys};
-use quorlock::{AcquireError, Ballot, Client, ExtendError, Fence, ReleaseError, Silence, Tally};
+use quorlock::{AcquireError, Ballot, Client, Fence, LeaseError, Silence, Tally};
 use quorlock_testkit::{Aof, RedisServer, eventually, eventually_async};
 
 /// All pairs of these servers.
@@ -97,7 +97,7 @@ async fn three_dead_nodes_are_named_and_the_rest_is_left_clean() {
         let told = told.unwrap_or_else(|| panic!("{url} is not named: {error}"));
         assert!(told.contains("unreachable") || told.contains("broken"), "{url} without a reason: {error}");
     }
-    let Err(ExtendError::NoQuorum { tally }) = soon(lease.extend()).await else { panic!("extended by a minority") };
+    let Err(LeaseError::NoQuorum { tally, .. }) = soon(lease.extend()).await else { panic!("extended by a minority") };
     assert_eq!(missing(&tally), urls(dead));
     lease.ensure(Duration::from_secs(1)).expect("a lease outlives the failure of a renewal");
     // What the dead ones have to say to the release may only be waited for until the deadline.
@@ -114,7 +114,7 @@ async fn three_frozen_nodes_are_named_and_serve_again_when_thawed() {
     frozen.iter().for_each(RedisServer::freeze);
 
     names_exactly(&client, frozen).await;
-    let Err(ReleaseError::NoQuorum { tally }) = lease.release().await else { panic!("acknowledged by a minority") };
+    let Err(LeaseError::NoQuorum { tally, .. }) = lease.release().await else { panic!("acknowledged by a minority") };
     assert_eq!(missing(&tally)[..3], urls(frozen), "{tally:?}");
     // Given up on, their connections are replaced: what waits in the old ones arrives behind its release, or before.
     for node in 0..3 {

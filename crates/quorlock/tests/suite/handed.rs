@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::common::long::{DRAINING, Wired, connected, each, more, noticed, votes, voting};
-use quorlock::{AcquireError, CheckError, Client, ExtendError, HandedLease, Lease, LostError, ReleaseError, Released};
+use quorlock::{AcquireError, Client, HandedLease, Lease, LeaseError, LostError, Released};
 use quorlock_testkit::{Reply, eventually_async};
 
 const KEY: &str = "quorlock:a";
@@ -46,9 +46,9 @@ async fn without_a_majority_nothing_is_known_and_the_release_stays_owed() {
     for server in &cluster.servers[..2] {
         server.freeze();
     }
-    assert!(matches!(client.check(&lease).await, Err(CheckError::NoQuorum { tally }) if tally.granted() == 1));
-    assert!(matches!(client.extend(&lease).await, Err(ExtendError::NoQuorum { tally }) if tally.granted() == 1));
-    assert!(matches!(client.release(&lease).await, Err(ReleaseError::NoQuorum { tally }) if tally.granted() == 1));
+    assert!(matches!(client.check(&lease).await, Err(LeaseError::NoQuorum { tally, .. }) if tally.granted() == 1));
+    assert!(matches!(client.extend(&lease).await, Err(LeaseError::NoQuorum { tally, .. }) if tally.granted() == 1));
+    assert!(matches!(client.release(&lease).await, Err(LeaseError::NoQuorum { tally, .. }) if tally.granted() == 1));
     for server in &cluster.servers[..2] {
         server.thaw();
     }
@@ -67,9 +67,9 @@ async fn a_vote_that_is_gone_is_not_given_again() {
     client.check(&lease).await.unwrap();
     cluster.stands_on(KEY, &[1, 2]).await;
     cluster.servers[1].command(&["DEL", KEY]);
-    assert_eq!(client.check(&lease).await, Err(CheckError::Lost(LostError::Taken)));
+    assert_eq!(client.check(&lease).await, Err(LeaseError::Lost(LostError::Taken)));
     cluster.stands_on(KEY, &[2]).await;
-    assert_eq!(client.extend(&lease).await, Err(ExtendError::Lost(LostError::Taken)));
+    assert_eq!(client.extend(&lease).await, Err(LeaseError::Lost(LostError::Taken)));
     // What is left of it is of no use to anyone.
     cluster.stands_on(KEY, &[]).await;
     assert_eq!(client.release(&lease).await, Ok(Released::Gone));
@@ -173,11 +173,11 @@ async fn whoever_goes_on_asking_keeps_no_minority_standing() {
     for server in &cluster.servers[..2] {
         server.freeze();
     }
-    assert!(matches!(client.extend(&lease).await, Err(ExtendError::NoQuorum { .. })));
+    assert!(matches!(client.extend(&lease).await, Err(LeaseError::NoQuorum { .. })));
     cluster.servers[2].command(&["PEXPIRE", KEY, "60000"]);
     let left = || cluster.servers[2].command(&["PTTL", KEY]).as_int().unwrap();
     for _ in 0..3 {
-        assert!(matches!(client.extend(&lease).await, Err(ExtendError::NoQuorum { .. })));
+        assert!(matches!(client.extend(&lease).await, Err(LeaseError::NoQuorum { .. })));
     }
     assert!(left() <= 60_000, "it was kept for longer");
     for server in &cluster.servers[..2] {
@@ -206,9 +206,9 @@ async fn a_lease_of_a_longer_ttl_than_these_nodes_allow_is_refused() {
     let cluster = Wired::ready(1).await;
     let lease = handed(&connected(cluster.direct()).await).await;
     let other = Client::memory().await;
-    assert!(matches!(other.check(&lease).await, Err(CheckError::Config(_))));
-    assert!(matches!(other.extend(&lease).await, Err(ExtendError::Config(_))));
-    assert!(matches!(other.release(&lease).await, Err(ReleaseError::Config(_))));
+    assert!(matches!(other.check(&lease).await, Err(LeaseError::Config(_))));
+    assert!(matches!(other.extend(&lease).await, Err(LeaseError::Config(_))));
+    assert!(matches!(other.release(&lease).await, Err(LeaseError::Config(_))));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -221,7 +221,7 @@ async fn a_detached_lease_that_was_lost_stays_lost_whatever_the_nodes_say_later(
         server.command(&["DEL", KEY]);
     }
     eventually_async("two say that it is gone", async || {
-        client.extend(&lease).await == Err(ExtendError::Lost(LostError::Taken))
+        client.extend(&lease).await == Err(LeaseError::Lost(LostError::Taken))
     })
     .await;
     cluster.stands_on(KEY, &[]).await;
@@ -230,7 +230,7 @@ async fn a_detached_lease_that_was_lost_stays_lost_whatever_the_nodes_say_later(
         eventually_async("it is given back", async || server.command(&["DEL", &tombstone]) == Reply::Int(1)).await;
         server.command(&["SET", KEY, &lease.id().reveal(), "PX", "60000"]);
     }
-    assert_eq!(client.extend(&lease).await, Err(ExtendError::Lost(LostError::Ended)));
+    assert_eq!(client.extend(&lease).await, Err(LeaseError::Lost(LostError::Ended)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -243,7 +243,7 @@ async fn a_lease_with_little_left_after_an_outage_is_extended_not_lost() {
     for server in &cluster.servers[..2] {
         server.freeze();
     }
-    assert!(matches!(client.extend(&lease).await, Err(ExtendError::NoQuorum { .. })));
+    assert!(matches!(client.extend(&lease).await, Err(LeaseError::NoQuorum { .. })));
     for server in &cluster.servers[..2] {
         server.thaw();
     }
@@ -252,7 +252,7 @@ async fn a_lease_with_little_left_after_an_outage_is_extended_not_lost() {
         server.command(&["PEXPIRE", KEY, "5900"]);
     }
     eventually_async("it goes on", async || match client.extend(&lease).await {
-        Err(ExtendError::Lost(why)) => panic!("{why}"),
+        Err(LeaseError::Lost(why)) => panic!("{why}"),
         extended => extended.is_ok(),
     })
     .await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::long::{self, LONG};
 use quorlock::{
-    AcquireError, Break, Client, ClientBuilder, ConnectError, ExtendError, HeldError, Lease, Lock, LostError,
+    AcquireError, Break, Client, ClientBuilder, ConnectError, HeldError, Lease, LeaseError, Lock, LostError,
 };
 use quorlock_testkit::{RedisServer, Reply, eventually, eventually_async};
 
@@ -156,7 +156,7 @@ async fn the_pages_own_script_frees_a_lock_of_ours() {
         shared.stands_everywhere(&next);
 
         // With an id that is no longer the key's, nothing can be extended or released.
-        assert_eq!(lease.extend().await, Err(ExtendError::Lost(LostError::Taken)));
+        assert_eq!(lease.extend().await, Err(LeaseError::Lost(LostError::Taken)));
         drop(lease);
         assert!(shared.lock(kind).try_acquire().await.unwrap().is_none());
         next.extend().await.unwrap();

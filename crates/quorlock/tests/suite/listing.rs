@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::common::long::{Wired, connected, noticed};
-use quorlock::{Client, Filter, ListError, Report, Silence};
+use quorlock::{Client, Filter, ReadError, Report, Silence};
 
 async fn names(client: &Client) -> Vec<String> {
     let listing = client.list(&Filter::default()).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_node_that_is_away_is_named_and_does_not_hide_a_lock() {
     assert_eq!(listing.missing.iter().map(|(node, _)| node.clone()).collect::<Vec<_>>(), [client.nodes()[1].0.clone()]);
     cluster.servers[2].freeze();
     let error = client.list(&Filter::default()).await.unwrap_err();
-    let ListError::NoQuorum { tally } = error else { panic!("{error}") };
+    let ReadError::NoQuorum { tally, .. } = error else { panic!("{error}") };
     assert_eq!((tally.granted(), tally.silent()), (1, 2));
     assert_ne!(tally.ballots[2], quorlock::Ballot::Silent(Silence::Unheard));
 }
@@ -164,5 +164,5 @@ async fn pages_have_every_name_once() {
     wanted.sort_unstable();
     assert_eq!(found, wanted);
     let error = client.list_page(&Filter::default(), "elsewhere").await.unwrap_err();
-    assert_eq!(error, ListError::Position);
+    assert_eq!(error, ReadError::Position);
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::long::{DRAINING, LONG, Wired, connected, each, more, soon, votes};
 use crate::common::{Cluster, TTL};
-use quorlock::{Client, Drift, ExtendError, FenceError, Lease, LostError, Renewals, RunError};
+use quorlock::{Client, Drift, FenceError, Lease, LeaseError, LostError, Renewals, RunError};
 use quorlock_testkit::{RedisServer, eventually_async};
 
 const KEY: &str = "quorlock:job";
@@ -39,7 +39,7 @@ async fn is_over_for_good(lease: &Lease, why: LostError) {
     assert_eq!(lease.validity(), Duration::ZERO);
     assert_eq!(lease.ensure(Duration::ZERO), Err(why));
     assert_eq!(lease.fence(), Err(FenceError::Lost(why)));
-    assert_eq!(soon(lease.extend()).await, Err(ExtendError::Lost(why)));
+    assert_eq!(soon(lease.extend()).await, Err(LeaseError::Lost(why)));
     assert_eq!(soon(lease.lost()).await, why, "the latch stays fired");
 }
 
@@ -245,7 +245,7 @@ async fn renewals_that_fail_for_a_while_are_made_up_for() {
         let mut failed = 0;
         while failed < 3 {
             // One may have been answered before the connection was cut.
-            failed += i32::from(matches!(lease.extend().await, Err(ExtendError::NoQuorum { .. })));
+            failed += i32::from(matches!(lease.extend().await, Err(LeaseError::NoQuorum { .. })));
         }
         // Far enough down for a renewal to be told from the last one.
         eventually_async("validity to run down", async || lease.validity() < ttl.mul_f64(0.8)).await;

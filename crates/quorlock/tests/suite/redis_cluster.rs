@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Client, ConnectError, ExtendError, Filter, LostError};
+use quorlock::{Client, ConnectError, Filter, LeaseError, LostError};
 use quorlock_testkit::{RedisCluster, RedisServer, eventually_async};
 
 use crate::common::long;
@@ -142,7 +142,7 @@ async fn a_lease_that_any_master_has_forgotten_is_lost_to_one_with_a_higher_fenc
         let theirs = rival.lock(name).acquire().await.unwrap();
         assert!(theirs.fence().unwrap() > fence, "{name}");
         eventually_async("the first to learn that its lease is lost", async || {
-            matches!(lease.extend().await, Err(ExtendError::Lost(LostError::Taken)))
+            matches!(lease.extend().await, Err(LeaseError::Lost(LostError::Taken)))
         })
         .await;
         theirs.release().await.unwrap();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Client, ConnectError, ExtendError, LostError};
+use quorlock::{Client, ConnectError, LeaseError, LostError};
 use quorlock_testkit::{Proxy, RedisServer, Sentinels, eventually, eventually_async};
 
 use crate::common::long::{self, LONG};
@@ -59,7 +59,7 @@ async fn a_lease_that_the_new_master_has_missed_is_lost_to_one_with_a_higher_fen
     let theirs = rival.lock("missed").acquire().await.unwrap();
     assert!(theirs.fence().unwrap() > fence);
     eventually_async("the first to learn that its lease is lost", async || {
-        matches!(lease.extend().await, Err(ExtendError::Lost(LostError::Taken)))
+        matches!(lease.extend().await, Err(LeaseError::Lost(LostError::Taken)))
     })
     .await;
     theirs.extend().await.unwrap();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use quorlock::{HISTORY_MAX, HistoryError, ListError, Listing};
+use quorlock::{HISTORY_MAX, Listing, ReadError};
 use serde::Serialize;
 
 use super::answer::Looks;
@@ -44,8 +44,8 @@ pub(super) struct Read {
     /// When it began, in milliseconds of Unix time.
     pub(super) as_of: u64,
     pub(super) good_until: Instant,
-    pub(super) listed: Result<Listed, ListError>,
-    pub(super) recalled: Result<(), HistoryError>,
+    pub(super) listed: Result<Listed, ReadError>,
+    pub(super) recalled: Result<(), ReadError>,
 }
 
 impl Read {
@@ -121,9 +121,9 @@ impl State {
     /// Takes in what was read, and tells what has changed.
     pub(super) fn take_in(
         &mut self,
-        listing: Result<(Vec<LockView>, Listed), ListError>,
-        history: Result<(Vec<EventView>, bool), HistoryError>,
-    ) -> (Result<Listed, ListError>, Result<(), HistoryError>) {
+        listing: Result<(Vec<LockView>, Listed), ReadError>,
+        history: Result<(Vec<EventView>, bool), ReadError>,
+    ) -> (Result<Listed, ReadError>, Result<(), ReadError>) {
         let listed = listing.map(|(locks, listed)| {
             let granted = lapses::granted(history.as_ref().map_or(&[], |(events, _)| events));
             self.compare(locks, &granted);

@@ -1,8 +1,7 @@
 //! The library's errors as problems.
 
 use quorlock::{
-    AcquireError, BreakError, ConfigError, ExtendError, HeldError, HistoryError, InspectError, ListError, LostError,
-    ReleaseError, Tally, Target,
+    AcquireError, BreakError, ConfigError, HeldError, LeaseError, LostError, Operation, ReadError, Tally, Target,
 };
 
 use super::{Code, Problem, quarantine};
@@ -66,63 +65,31 @@ impl From<LostError> for Problem {
     }
 }
 
-impl From<ExtendError> for Problem {
-    fn from(error: ExtendError) -> Self {
+impl From<LeaseError> for Problem {
+    fn from(error: LeaseError) -> Self {
         let detail = error.to_string();
         match error {
-            ExtendError::Lost(error) => error.into(),
-            ExtendError::NoQuorum { tally } => undecided(Code::NoQuorum, detail, &tally),
-            ExtendError::Config(error) => error.into(),
-            ExtendError::Closed => closed(),
+            LeaseError::Lost(error) => error.into(),
+            LeaseError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
+            LeaseError::Config(error) => error.into(),
+            LeaseError::Closed => closed(),
             _ => Self::new(Code::Internal, detail),
         }
     }
 }
 
-impl From<ReleaseError> for Problem {
-    fn from(error: ReleaseError) -> Self {
+impl From<ReadError> for Problem {
+    fn from(error: ReadError) -> Self {
         let detail = error.to_string();
         match error {
-            ReleaseError::Lost(error) => error.into(),
-            ReleaseError::NoQuorum { tally } => undecided(Code::NoQuorum, detail, &tally),
-            ReleaseError::Config(error) => error.into(),
-            ReleaseError::Closed => closed(),
-            _ => Self::new(Code::Internal, detail),
-        }
-    }
-}
-
-impl From<InspectError> for Problem {
-    fn from(error: InspectError) -> Self {
-        let detail = error.to_string();
-        match error {
-            InspectError::Config(error) => error.into(),
-            InspectError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
-            InspectError::Closed => closed(),
-            _ => Self::new(Code::Internal, detail),
-        }
-    }
-}
-
-impl From<ListError> for Problem {
-    fn from(error: ListError) -> Self {
-        let detail = error.to_string();
-        match error {
-            ListError::NoQuorum { tally } => undecided(Code::NoQuorum, detail, &tally),
-            ListError::Closed => closed(),
-            ListError::Position => Self::invalid(detail),
-            _ => Self::new(Code::Internal, detail),
-        }
-    }
-}
-
-impl From<HistoryError> for Problem {
-    fn from(error: HistoryError) -> Self {
-        let detail = error.to_string();
-        match error {
+            ReadError::Config(error) => error.into(),
             // One node that answers will do.
-            HistoryError::NoAnswer { tally } => Self::new(Code::NoQuorum, detail).with_nodes(&tally),
-            HistoryError::Closed => closed(),
+            ReadError::NoQuorum { operation: Operation::History, tally } => {
+                Self::new(Code::NoQuorum, detail).with_nodes(&tally)
+            }
+            ReadError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
+            ReadError::Position => Self::invalid(detail),
+            ReadError::Closed => closed(),
             _ => Self::new(Code::Internal, detail),
         }
     }

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use quorlock::{Client, ExtendError, HandedLease};
+use quorlock::{Client, HandedLease, LeaseError};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
@@ -108,7 +108,7 @@ async fn extend_until(client: &Client, lease: &HandedLease, mut ended: oneshot::
         rest = match client.extend(lease).await {
             Ok(_) => lease.ttl() / 3,
             // It may come back in time.
-            Err(ExtendError::NoQuorum { .. }) => AGAIN.min(lease.ttl() / 10),
+            Err(LeaseError::NoQuorum { .. }) => AGAIN.min(lease.ttl() / 10),
             Err(error) => return Err(error.into()),
         };
     }

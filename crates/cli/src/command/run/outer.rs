@@ -1,6 +1,6 @@
 //! The runs around this one, by a variable that they gave to their commands.
 
-use quorlock::{CheckError, Client, HandedLease, Owner};
+use quorlock::{Client, HandedLease, LeaseError, Owner};
 use serde::{Deserialize, Serialize};
 
 /// How a lock is held.
@@ -66,10 +66,10 @@ impl Around {
     }
 
     /// Whether it still holds its lock, on the nodes of this client.
-    pub(super) async fn stands(&self, client: &Client) -> Result<bool, CheckError> {
+    pub(super) async fn stands(&self, client: &Client) -> Result<bool, LeaseError> {
         match client.check(&self.lease).await {
             Ok(_) => Ok(true),
-            Err(CheckError::Lost(_) | CheckError::Config(_)) => Ok(false),
+            Err(LeaseError::Lost(_) | LeaseError::Config(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -10,7 +10,7 @@ use quorlock_core::name::Name;
 use super::background::{Background, wait};
 use super::lease::Lease;
 use super::settings::settings;
-use crate::error::{AcquireError, FenceError, LostError, ReleaseError};
+use crate::error::{AcquireError, FenceError, LeaseError, LostError};
 
 /// Exclusive locks of several names, all or nothing. See [`crate::All`].
 #[derive(Clone, Debug)]
@@ -99,8 +99,8 @@ impl Leases {
     /// Gives all of them back, and waits until a majority of the nodes has acknowledged each.
     ///
     /// # Errors
-    /// [`ReleaseError`] of the first that was lost before, or not acknowledged. All are over in either case.
-    pub fn release(self) -> Result<(), ReleaseError> {
+    /// [`LeaseError`] of the first that was lost before, or not acknowledged. All are over in either case.
+    pub fn release(self) -> Result<(), LeaseError> {
         wait(join_all(self.leases.into_iter().map(|lease| lease.inner.release()))).into_iter().collect()
     }
 }

@@ -12,7 +12,7 @@ use super::background::{Background, wait};
 use super::lease::Lease;
 use super::settings::settings;
 use crate::api::election::Leader;
-use crate::error::{AcquireError, FenceError, InspectError, LostError, ReleaseError};
+use crate::error::{AcquireError, FenceError, LeaseError, LostError, ReadError};
 
 /// One leader at a time. See [`crate::Election`].
 #[derive(Clone, Debug)]
@@ -44,8 +44,8 @@ impl Election {
     /// Who leads, by the word of a majority.
     ///
     /// # Errors
-    /// [`InspectError`] when no majority can tell.
-    pub fn leader(&self) -> Result<Option<Leader>, InspectError> {
+    /// [`ReadError`] when no majority can tell.
+    pub fn leader(&self) -> Result<Option<Leader>, ReadError> {
         wait(self.inner.leader())
     }
 
@@ -113,8 +113,8 @@ impl Leadership {
     /// Lets the next candidate lead, and waits until a majority of the nodes knows.
     ///
     /// # Errors
-    /// [`ReleaseError`], as for [`Lease::release`]. It leads no more in either case.
-    pub fn step_down(self) -> Result<(), ReleaseError> {
+    /// [`LeaseError`], as for [`Lease::release`]. It leads no more in either case.
+    pub fn step_down(self) -> Result<(), LeaseError> {
         self.lease.release()
     }
 }

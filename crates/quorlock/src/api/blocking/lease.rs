@@ -7,7 +7,7 @@ use quorlock_core::name::{LeaseId, Name};
 
 use super::background::wait;
 use crate::detached::HandedLease;
-use crate::error::{ExtendError, FenceError, LostError, ReleaseError};
+use crate::error::{FenceError, LeaseError, LostError};
 
 /// What you get when a lock is won. See [`crate::Lease`].
 #[derive(Debug)]
@@ -70,16 +70,16 @@ impl Lease {
     /// Renews now.
     ///
     /// # Errors
-    /// [`ExtendError`] when the lease is over, or no majority renewed it in time.
-    pub fn extend(&self) -> Result<(), ExtendError> {
+    /// [`LeaseError`] when the lease is over, or no majority renewed it in time.
+    pub fn extend(&self) -> Result<(), LeaseError> {
         wait(self.inner.extend())
     }
 
     /// Gives the lock back, and waits until a majority of the nodes has acknowledged it.
     ///
     /// # Errors
-    /// [`ReleaseError`] when the lease was lost before, or too few nodes acknowledged.
-    pub fn release(self) -> Result<(), ReleaseError> {
+    /// [`LeaseError`] when the lease was lost before, or too few nodes acknowledged.
+    pub fn release(self) -> Result<(), LeaseError> {
         wait(self.inner.release())
     }
 

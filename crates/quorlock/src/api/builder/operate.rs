@@ -10,7 +10,7 @@ use crate::api::client::Client;
 use crate::cluster::NODE_DEADLINE_MAX;
 use crate::cluster::admin;
 use crate::cluster::doctor::{self, Configured, Examination, Finding, Measure, Topic};
-use crate::error::{ConfigError, ConnectError, InitError, ReconfigureError};
+use crate::error::{ConfigError, ConnectError, ReconfigureError};
 use crate::node::key::Place;
 use crate::node::probe::Plan;
 use crate::platform::entropy;
@@ -20,7 +20,7 @@ impl ClientBuilder {
     /// were before, they become one new cluster and may vote at once.
     ///
     /// # Errors
-    /// [`InitError`] names the nodes that show a lease or cannot list their names, unless
+    /// [`ReconfigureError`] names the nodes that show a lease or cannot list their names, unless
     /// [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set, and those that cannot be used. If any cannot be, none is changed.
     ///
     /// # Cancel safety
@@ -28,7 +28,7 @@ impl ClientBuilder {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub async fn init_cluster(self) -> Result<Client, InitError> {
+    pub async fn init_cluster(self) -> Result<Client, ReconfigureError> {
         let client = self.start()?;
         client.init_cluster().await?;
         Ok(client)
@@ -56,11 +56,11 @@ impl ClientBuilder {
         let client = self.launch(settings, nodes)?;
         first_contact(&client).await.map_err(|error| match error {
             ConnectError::Config(error) => ReconfigureError::Config(error),
-            ConnectError::Unfit { nodes } => ReconfigureError::Failed { failed: nodes },
+            ConnectError::Unfit { nodes } => ReconfigureError::Failed { nodes },
             ConnectError::Denied { nodes } => ReconfigureError::Denied { nodes },
             ConnectError::NoMajority { nodes, .. } => {
                 let failed = nodes.into_iter().filter_map(|(title, why)| Some((title, why?.to_string())));
-                ReconfigureError::Failed { failed: failed.collect() }
+                ReconfigureError::Failed { nodes: failed.collect() }
             }
         })?;
         Ok(client)

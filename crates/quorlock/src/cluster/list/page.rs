@@ -10,7 +10,7 @@ use quorlock_core::vote::Silence;
 use super::{Filter, INSPECTED_AT_ONCE, inspect_all, search};
 use crate::cluster::Cluster;
 use crate::cluster::inspect::Inspection;
-use crate::error::ListError;
+use crate::error::{Operation, ReadError};
 
 /// How many times the nodes are asked for keys, at most.
 const SEARCHES_MAX: usize = 20;
@@ -60,11 +60,11 @@ impl Position {
     }
 }
 
-pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position: &str) -> Result<ListPage, ListError> {
+pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position: &str) -> Result<ListPage, ReadError> {
     if cluster.is_closed() {
-        return Err(ListError::Closed);
+        return Err(ReadError::Closed);
     }
-    let mut at = Position::parse(position).ok_or(ListError::Position)?;
+    let mut at = Position::parse(position).ok_or(ReadError::Position)?;
     let template = &cluster.settings.template;
     let span = template.span(filter.glob.beginning());
     let mut page = ListPage::default();
@@ -110,7 +110,7 @@ fn is_listed_before(inspection: &Inspection, node: usize) -> bool {
 }
 
 /// Fails if too few nodes are left to find every name that is held.
-fn check_quorum(cluster: &Cluster, page: &ListPage) -> Result<(), ListError> {
+fn check_quorum(cluster: &Cluster, page: &ListPage) -> Result<(), ReadError> {
     let (nodes, majority) = (cluster.links.len(), cluster.settings.quorum.majority());
     if page.missing.len() <= nodes - majority {
         return Ok(());
@@ -119,7 +119,8 @@ fn check_quorum(cluster: &Cluster, page: &ListPage) -> Result<(), ListError> {
         |title: &String| page.missing.iter().find(|(missing, _)| missing == title).map(|(_, why)| why.clone());
     let ballots =
         cluster.links.iter().map(|link| silence(&link.title).map_or(Ballot::Granted, Ballot::Silent)).collect();
-    Err(ListError::NoQuorum { tally: cluster.name_nodes(Tally { ballots, nodes: Vec::new() }) })
+    let tally = cluster.name_nodes(Tally { ballots, nodes: Vec::new() });
+    Err(ReadError::NoQuorum { operation: Operation::List, tally })
 }
 
 #[cfg(test)]

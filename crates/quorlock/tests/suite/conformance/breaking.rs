@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quorlock::{Break, BreakError, Broken, Client, ExtendError, Lease, LostError, Renewals, RwLock, Target};
+use quorlock::{Break, BreakError, Broken, Client, Lease, LeaseError, LostError, Renewals, RwLock, Target};
 
 use crate::conformance::backend::{BRISK, Backend, everywhere, held_by, is_held, queue, takes_over};
 
@@ -34,7 +34,7 @@ pub(crate) async fn the_holder_of_a_broken_lease_learns_at_once(backend: &Backen
     let broken = drain(&theirs, "x").await;
     assert!(broken.nodes >= backend.quorum().1, "{broken:?}");
     assert_eq!(lease.lost().await, LostError::Broken);
-    assert_eq!(lease.extend().await, Err(ExtendError::Lost(LostError::Broken)));
+    assert_eq!(lease.extend().await, Err(LeaseError::Lost(LostError::Broken)));
     assert_eq!(ours.stats().lost, 1);
 }
 
@@ -145,7 +145,7 @@ pub(crate) async fn a_break_in_the_middle_of_renewals_is_a_break(backend: &Backe
         }
     });
     theirs.break_lock("x", Break::new(target, "a test").now()).await.unwrap();
-    assert_eq!(renewing.await.unwrap(), ExtendError::Lost(LostError::Broken));
+    assert_eq!(renewing.await.unwrap(), LeaseError::Lost(LostError::Broken));
     let next = takes_over(&theirs, "x").await;
     next.extend().await.unwrap();
 }

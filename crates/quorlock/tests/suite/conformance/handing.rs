@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{CheckError, Client, ExtendError, HandedLease, Lease, LostError, Released, Renewals};
+use quorlock::{Client, HandedLease, Lease, LeaseError, LostError, Released, Renewals};
 use quorlock_testkit::eventually_async;
 
 use crate::conformance::backend::{BRISK, Backend, LONG, SHORT, held_by, is_free, is_held, takes_over};
@@ -50,10 +50,10 @@ pub(crate) async fn a_lease_of_any_kind_travels(backend: &Backend) {
         is_free(&theirs, name).await;
         // The page's commands leave no note.
         let over = if lease.fence().is_some() { LostError::Ended } else { LostError::Taken };
-        assert_eq!(theirs.check(&lease).await, Err(CheckError::Lost(over)), "{lease}");
+        assert_eq!(theirs.check(&lease).await, Err(LeaseError::Lost(over)), "{lease}");
         assert_eq!(
             theirs.extend(&lease).await,
-            Err(ExtendError::Lost(LostError::Ended)),
+            Err(LeaseError::Lost(LostError::Ended)),
             "{lease}: who released it knows"
         );
         assert_eq!(theirs.release(&lease).await, Ok(Released::Gone), "{lease}");
@@ -67,14 +67,14 @@ pub(crate) async fn nobody_renews_a_lease_that_was_handed_over(backend: &Backend
         // Some of them may have lapsed by now: these are not handed over, which is as good.
         let Ok(lease) = lease.hand_over() else { continue };
         let name = lease.name().as_str();
-        let over = Err(CheckError::Lost(LostError::Taken));
+        let over = Err(LeaseError::Lost(LostError::Taken));
         // Looking does not keep it.
         eventually_async("the lease to lapse", async || theirs.check(&lease).await == over).await;
         let next = takes_over(&theirs, name).await;
-        assert_eq!(theirs.extend(&lease).await, Err(ExtendError::Lost(LostError::Taken)), "{lease}");
+        assert_eq!(theirs.extend(&lease).await, Err(LeaseError::Lost(LostError::Taken)), "{lease}");
         // What was left of it was given back, with a note that the page's commands do not leave.
         let over = if lease.fence().is_some() { LostError::Ended } else { LostError::Taken };
-        assert_eq!(theirs.check(&lease).await, Err(CheckError::Lost(over)), "{lease}");
+        assert_eq!(theirs.check(&lease).await, Err(LeaseError::Lost(over)), "{lease}");
         assert_eq!(theirs.release(&lease).await, Ok(Released::Gone), "{lease}");
         next.extend().await.unwrap();
         is_held(&ours, name).await;
@@ -130,7 +130,7 @@ pub(crate) async fn releasing_one_entry_leaves_the_others(backend: &Backend) {
         held_by(&theirs, first.name().as_str(), 1).await;
         second.extend().await.unwrap();
         theirs.check(&second.hand_over().unwrap()).await.unwrap();
-        assert_eq!(theirs.check(&first).await, Err(CheckError::Lost(LostError::Ended)));
+        assert_eq!(theirs.check(&first).await, Err(LeaseError::Lost(LostError::Ended)));
     }
 }
 
@@ -138,8 +138,8 @@ pub(crate) async fn a_closed_client_says_so(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("a").acquire().await.unwrap().hand_over().unwrap();
     ours.clone().close(LONG).await.unwrap();
-    assert_eq!(ours.check(&lease).await, Err(CheckError::Closed));
-    assert_eq!(ours.extend(&lease).await, Err(ExtendError::Closed));
+    assert_eq!(ours.check(&lease).await, Err(LeaseError::Closed));
+    assert_eq!(ours.extend(&lease).await, Err(LeaseError::Closed));
     assert!(ours.release(&lease).await.is_err());
     theirs.check(&lease).await.unwrap();
 }

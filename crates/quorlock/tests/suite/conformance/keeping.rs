@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{Client, ExtendError, FenceError, Lease, Lock, LostError, ReleaseError, Renewals};
+use quorlock::{Client, FenceError, Lease, LeaseError, Lock, LostError, Renewals};
 
 use crate::conformance::backend::{BRISK, Backend, SHORT, crash_after, is_held};
 
@@ -33,8 +33,8 @@ pub(crate) async fn an_unrenewed_lease_lapses(backend: &Backend) {
         assert_eq!(lapsed.validity(), Duration::ZERO);
         assert_eq!(lapsed.ensure(Duration::ZERO), Err(LostError::Expired));
         assert_eq!(lapsed.fence(), Err(FenceError::Lost(LostError::Expired)));
-        assert_eq!(lapsed.extend().await, Err(ExtendError::Lost(LostError::Expired)));
-        assert_eq!(lapsed.release().await, Err(ReleaseError::Lost(LostError::Expired)));
+        assert_eq!(lapsed.extend().await, Err(LeaseError::Lost(LostError::Expired)));
+        assert_eq!(lapsed.release().await, Err(LeaseError::Lost(LostError::Expired)));
         lock.acquire().await.unwrap().release().await.unwrap();
     };
     tokio::join!(check(client.lock("fenced")), check(client.lock("plain").plain()));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Break, Client, Event, ExtendError, HandedLease, Owner, Released, Target, What};
+use quorlock::{Break, Client, Event, HandedLease, LeaseError, Owner, Released, Target, What};
 use quorlock_testkit::eventually_async;
 
 use crate::conformance::backend::{Backend, everywhere};
@@ -93,7 +93,7 @@ pub(crate) async fn a_loss_is_remembered_with_its_reason(backend: &Backend) {
 }
 
 async fn is_lost(client: &Client, lease: &HandedLease) -> bool {
-    matches!(client.extend(lease).await, Err(ExtendError::Lost(_)))
+    matches!(client.extend(lease).await, Err(LeaseError::Lost(_)))
 }
 
 pub(crate) async fn a_handed_lease_that_lapsed_is_remembered_as_lost_once(backend: &Backend) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use quorlock::{Client, ConnectError, InitError, Retry};
+use quorlock::{Client, ConnectError, ReconfigureError, Retry};
 use quorlock_testkit::{RedisServer, Reply};
 
 use crate::common::long::voting;
@@ -44,7 +44,9 @@ async fn init_needs_every_node_and_changes_nothing_otherwise() {
         builder().nodes(blank.iter().map(RedisServer::url)).connect_lazy().await.expect("nothing is wrong yet");
 
     for (client, missing) in [(&client, &cluster.servers[2]), (&newcomer, &blank[2])] {
-        let Err(InitError::Failed { failed }) = client.init_cluster().await else { panic!("a node is missing") };
+        let Err(ReconfigureError::Failed { nodes: failed }) = client.init_cluster().await else {
+            panic!("a node is missing")
+        };
         let names: Vec<&str> = failed.iter().map(|(title, _)| title.as_str()).collect();
         assert_eq!(names, [missing.url()]);
     }

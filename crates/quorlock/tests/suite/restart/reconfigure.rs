@@ -69,7 +69,7 @@ async fn reconfigure_needs_every_node_and_a_majority_of_the_old_ones() {
     assert_eq!(try_with(mixed).await, ReconfigureError::Mixed);
     blank[0].kill();
     let dead = try_with([urls(&cluster.servers), urls(&blank[..1])].concat()).await;
-    assert!(matches!(&dead, ReconfigureError::Failed { failed } if failed[0].0 == blank[0].url()), "{dead}");
+    assert!(matches!(&dead, ReconfigureError::Failed { nodes } if nodes[0].0 == blank[0].url()), "{dead}");
     assert_eq!(lives(), before, "nothing was changed");
 }
 

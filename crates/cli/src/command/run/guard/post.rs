@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
-use quorlock::{ExtendError, HandedLease, ReleaseError};
+use quorlock::{HandedLease, LeaseError};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, setsid};
@@ -131,13 +131,13 @@ fn release(duty: &Duty) -> Result<(), Box<dyn std::error::Error>> {
         while let Some(rest) = duty.hold_until.and_then(|until| until.checked_sub(boot_time())) {
             let next = match client.extend(&lease).await {
                 Ok(_) => lease.ttl() / 3,
-                Err(ExtendError::NoQuorum { .. }) => REST_MAX.min(lease.ttl() / 10),
+                Err(LeaseError::NoQuorum { .. }) => REST_MAX.min(lease.ttl() / 10),
                 Err(error) => return Err(error.into()),
             };
             tokio::time::sleep(rest.min(next)).await;
         }
         let lapse = boot_time() + lease.ttl();
-        while let Err(ReleaseError::NoQuorum { .. }) = client.release(&lease).await
+        while let Err(LeaseError::NoQuorum { .. }) = client.release(&lease).await
             && boot_time() < lapse
         {
             tokio::time::sleep(REST_MAX).await;
