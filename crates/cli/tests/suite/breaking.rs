@@ -27,14 +27,6 @@ impl Place {
     }
 }
 
-/// Whether nobody is in the way now.
-fn is_free(place: &Place) -> bool {
-    let tried = place.quorlock(&["run", "a", "-n", "--", "true"]).output().unwrap();
-    let code = tried.status.code();
-    assert!([Some(0), Some(75)].contains(&code), "{}", stderr(&tried));
-    code == Some(0)
-}
-
 /// A run that holds the lock.
 struct Held {
     child: Child,
@@ -67,7 +59,7 @@ fn a_run_whose_lock_is_broken_is_over_before_anybody_else_gets_in() {
         assert!(broken.status.success(), "{}", stderr(&broken));
         assert!(stdout(&broken).starts_with("a is broken on"), "{}", stdout(&broken));
         // Who broke it is gone by now, and that frees nothing.
-        assert!(!is_free(place), "it drains first");
+        assert!(!place.is_free("a"), "it drains first");
         let is_dead = format!("! kill -0 {pid}");
         for server in &place.servers {
             let history = server.cli(&["XREVRANGE", "quorlock~history", "+", "-"]);
@@ -90,7 +82,7 @@ fn a_run_learns_at_once_that_its_lock_is_broken() {
         let pid = held.pid.clone();
         assert_eq!(held.end().0, Some(79));
         assert!(!is_alive(&pid));
-        assert!(is_free(place), "at once");
+        assert!(place.is_free("a"), "at once");
     });
 }
 
@@ -104,7 +96,7 @@ fn another_fence_breaks_nothing_and_says_what_stands() {
             assert!(stderr(&refused).contains("the nightly"), "{}", stderr(&refused));
         }
         assert!(is_alive(&held.pid));
-        assert!(!is_free(place));
+        assert!(!place.is_free("a"));
     });
 }
 
@@ -175,9 +167,9 @@ fn a_plain_lock_is_named_by_its_digest() {
     }
     assert_fails(&place.breaks(&["--fence", "1"]), 75, "another digest 765842bf8d727e5f now");
     assert!(place.breaks(&["--digest", "765842bf8d727e5f"]).status.success());
-    assert!(!is_free(&place));
+    assert!(!place.is_free("a"));
     assert!(place.breaks(&["--digest", "765842bf8d727e5f", "--now", "--yes"]).status.success());
-    assert!(is_free(&place));
+    assert!(place.is_free("a"));
 }
 
 #[test]

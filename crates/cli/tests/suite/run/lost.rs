@@ -82,8 +82,9 @@ fn a_limit_stands_after_renewals_have_failed_and_worked_again() {
     let place = Place::servers();
     let path = place.user.home.path().join("result.json");
     let flags =
-        ["a", "--ttl", "9s", "--kill-grace", "2s", "--max-hold", "12s", "--result-file", path.to_str().unwrap()];
-    let mut run = place.script(&flags, "trap 'echo asked' TERM; echo begun; while :; do sleep 0.02; done");
+        ["a", "--ttl", "18s", "--kill-grace", "5s", "--max-hold", "18s", "--result-file", path.to_str().unwrap()];
+    let script = "trap 'echo asked; trap \"echo asked; exit\" TERM' TERM; echo begun; while :; do sleep 0.02; done";
+    let mut run = place.script(&flags, script);
     let stderr = run.child.stderr.take();
     place.freeze();
     assert_eq!(run.line(), "asked");
@@ -102,7 +103,7 @@ fn a_limit_stands_after_renewals_have_failed_and_worked_again() {
 fn a_command_that_was_asked_to_end_has_not_succeeded_though_its_lock_was_kept() {
     let place = Place::servers();
     let path = place.user.home.path().join("result.json");
-    let flags = ["a", "--ttl", "9s", "--kill-grace", "2s", "--result-file", path.to_str().unwrap()];
+    let flags = ["a", "--ttl", "18s", "--kill-grace", "5s", "--result-file", path.to_str().unwrap()];
     let script = "trap 'echo asked' TERM; echo begun; while ! test -e \"$DONE\"; do sleep 0.02; done";
     let done = place.user.home.path().join("done");
     let mut run = Running::start(place.run(&[&flags[..], &["--", "sh", "-c", script]].concat()).env("DONE", &done));
