@@ -1,0 +1,79 @@
+//! Controls are built, or fetched, when they are asked for: no part of quorlock needs them.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{Program, Subject};
+use crate::Failure;
+
+/// Where their sources are.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/controls");
+/// Where they are built, unless Cargo is told otherwise.
+const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target");
+const NODE_PACKAGES: [&str; 2] = ["@sesamecare-oss/redlock", "ioredis"];
+
+/// Builds the client that uses rslock.
+pub(super) fn rslock() -> Result<Program, Failure> {
+    let source = Path::new(SOURCES).join("rslock");
+    let target = workplace("rslock")?;
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--release", "--quiet", "--manifest-path"]).arg(source.join("Cargo.toml"));
+    run(build.arg("--target-dir").arg(&target))?;
+    let lock = fs::read_to_string(source.join("Cargo.lock"))?;
+    let version = format!("rslock {} on redis {}", locked(&lock, "rslock")?, locked(&lock, "redis")?);
+    let file = target.join("release/faults-control-rslock").into();
+    Ok(Program { subject: Subject::Rslock, version, is_apart: false, file, args: Vec::new() })
+}
+
+/// Fetches node redlock and puts the client beside it.
+pub(super) fn node_redlock() -> Result<Program, Failure> {
+    let (source, folder) = (Path::new(SOURCES).join("node-redlock"), workplace("node-redlock")?);
+    for file in ["package.json", "package-lock.json", "worker.js"] {
+        fs::copy(source.join(file), folder.join(file))?;
+    }
+    let npm = ["ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"];
+    run(Command::new("npm").args(npm).current_dir(&folder))?;
+    let mut version = format!("Node.js {}", output(Command::new("node").arg("--version"))?);
+    for package in NODE_PACKAGES.iter().rev() {
+        let says = fs::read_to_string(folder.join("node_modules").join(package).join("package.json"))?;
+        let says: serde_json::Value = serde_json::from_str(&says)?;
+        version = format!("{package} {} on {version}", says["version"].as_str().unwrap_or("of no version"));
+    }
+    let args = vec![folder.join("worker.js").into()];
+    Ok(Program { subject: Subject::NodeRedlock, version, is_apart: false, file: in_path("node")?.into(), args })
+}
+
+/// A folder for what is built or fetched.
+fn workplace(name: &str) -> Result<PathBuf, Failure> {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| TARGET.into(), PathBuf::from);
+    let folder = target.join("controls").join(name);
+    fs::create_dir_all(&folder)?;
+    Ok(folder.canonicalize()?)
+}
+
+/// The version of a package in a lock file of Cargo's.
+fn locked<'a>(lock: &'a str, package: &str) -> Result<&'a str, Failure> {
+    let (_, rest) =
+        lock.split_once(&format!("name = \"{package}\"\nversion = \"")).ok_or("no such package is locked")?;
+    Ok(rest.split('"').next().unwrap_or_default())
+}
+
+fn in_path(program: &str) -> Result<PathBuf, Failure> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
+    found.ok_or_else(|| format!("{program} is not installed").into())
+}
+
+fn run(command: &mut Command) -> Result<(), Failure> {
+    let status = command.stdin(Stdio::null()).status().map_err(|error| format!("{command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
+}
+
+/// What a program prints, without the end of its line.
+pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}

@@ -1,0 +1,65 @@
+//! `./x model`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use quorlock_model::occasion::Occasion;
+use quorlock_model::report::{HEAD, Row, WIDE_HEAD, Wide, page};
+use quorlock_model::scenario::ALL;
+
+/// Searches everything that can happen to the core within bounds: with all rules, and without each of them.
+#[derive(Parser)]
+#[command(name = "./x model")]
+struct Options {
+    /// Only the scenarios that take seconds.
+    #[arg(long)]
+    quick: bool,
+    /// Only the rule of this name, with its story.
+    #[arg(long)]
+    rule: Option<String>,
+    /// Where to write the table and the stories.
+    #[arg(long)]
+    write: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let is_wanted = |name: &str| options.rule.as_ref().is_none_or(|rule| rule == name);
+    let scenarios = ALL.iter().filter(|scenario| (scenario.is_quick || !options.quick) && is_wanted(scenario.name));
+    let mut rows = Vec::new();
+    println!("{HEAD}");
+    for scenario in scenarios {
+        let row = Row::search(scenario);
+        println!("{}", row.line());
+        rows.push(row);
+    }
+    if options.rule.is_some() {
+        for row in &rows {
+            println!("{}", row.story());
+        }
+    }
+    let wide = if options.quick || options.rule.is_some() { Vec::new() } else { Wide::search_all() };
+    if !wide.is_empty() {
+        println!("\n{WIDE_HEAD}");
+    }
+    for search in &wide {
+        println!("{}", search.line());
+    }
+    let complaints = rows.iter().filter_map(Row::complaint).chain(wide.iter().filter_map(Wide::complaint));
+    let complaints: Vec<String> = complaints.collect();
+    for complaint in &complaints {
+        eprintln!("{complaint}");
+    }
+    if rows.is_empty() {
+        eprintln!("no rule has this name");
+        return ExitCode::from(64);
+    }
+    if let Some(path) = &options.write
+        && let Err(error) = std::fs::write(path, page(&Occasion::now("model"), &rows, &wide))
+    {
+        eprintln!("{} cannot be written: {error}", path.display());
+        return ExitCode::FAILURE;
+    }
+    if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,45 @@
+//! Never more than k holders, in every order of delivery; and as many as there are permits.
+
+use quorlock_model::slots::{
+    Slots, nodes_without_slots, three_for_one, three_for_two, three_for_two_and_a_lost_answer,
+    three_for_two_and_late_releases, two_who_wait_for_one,
+};
+
+/// The most that ever held at a time.
+fn most_holders(slots: Slots) -> usize {
+    let (found, most) = slots.search();
+    println!("{} states", found.states);
+    assert!(found.exhausted, "there is no end to it");
+    most
+}
+
+#[test]
+fn one_permit_has_one_holder() {
+    assert_eq!(most_holders(three_for_one()), 1);
+}
+
+#[test]
+fn two_permits_have_two_holders() {
+    assert_eq!(most_holders(three_for_two()), 2);
+}
+
+#[test]
+fn two_permits_have_two_holders_though_an_answer_is_lost() {
+    assert_eq!(most_holders(three_for_two_and_a_lost_answer()), 2);
+}
+
+#[test]
+fn those_who_wait_for_one_permit_hold_it_one_after_the_other() {
+    assert_eq!(most_holders(two_who_wait_for_one()), 1);
+}
+
+#[test]
+fn two_permits_have_two_holders_though_releases_are_late() {
+    assert_eq!(most_holders(three_for_two_and_late_releases()), 2);
+}
+
+#[test]
+#[should_panic(expected = "slot")]
+fn permits_that_are_only_counted_let_two_into_one_slot() {
+    most_holders(nodes_without_slots());
+}

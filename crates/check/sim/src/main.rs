@@ -1,0 +1,114 @@
+//! `./x sim`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use quorlock::Rule;
+use quorlock_model::occasion::Occasion;
+use quorlock_sim::dice::Seeded;
+use quorlock_sim::kept::{self, Kept};
+use quorlock_sim::report::{Hunt, Sweep, page};
+use quorlock_sim::run::{Options, run};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Runs the whole library on virtual time: one seed decides everything that happens.
+#[derive(Parser)]
+#[command(name = "./x sim")]
+struct Arguments {
+    /// The run of this seed only; with --runs or --mutants, so many from it on.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many runs, of fresh seeds [default: 10000].
+    #[arg(long)]
+    runs: Option<u64>,
+    /// Tell what happens, in the run of --seed.
+    #[arg(long, requires = "seed", conflicts_with = "runs")]
+    trace: bool,
+    /// Without this rule of the protocol: how many runs does it take to notice? With --seed, its run only.
+    #[arg(long, value_parser = rule)]
+    without: Option<Rule>,
+    /// Then without each rule of the protocol in turn: the run of the seed that is kept for it, and of fresh ones.
+    #[arg(long, conflicts_with_all = ["trace", "without"])]
+    mutants: bool,
+    /// Where to write the page with the figures.
+    #[arg(long, requires = "mutants")]
+    write: Option<PathBuf>,
+}
+
+fn rule(name: &str) -> Result<Rule, String> {
+    let found = Rule::ALL.iter().find(|(other, _)| *other == name);
+    let names = || Rule::ALL.map(|(name, _)| name).join(", ");
+    found.map(|(_, rule)| *rule).ok_or_else(|| format!("the rules are {}", names()))
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let (Some(seed), None, false) = (arguments.seed, arguments.runs, arguments.mutants) {
+        return tell(seed, Options { without: arguments.without, is_told: arguments.trace });
+    }
+    let (base, runs) = (arguments.seed.unwrap_or_else(Seeded::fresh), arguments.runs.unwrap_or(10_000));
+    if let Some(rule) = arguments.without {
+        let hunt = Hunt::of(rule, base, runs);
+        println!("{hunt}");
+        return if hunt.first.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let began = busy();
+    let mut sweep = Sweep::default();
+    for Kept { name, seed, .. } in kept::ALL {
+        if let Some(breach) = run(*seed, Options::default()).breach {
+            eprintln!("{name} is back, with seed {seed}: {breach}");
+            return ExitCode::FAILURE;
+        }
+    }
+    for seed in (0..runs).map(|at| base.wrapping_add(at)) {
+        sweep.add(seed, &run(seed, Options::default()));
+        if sweep.first.is_some() {
+            break;
+        }
+    }
+    sweep.took = busy().saturating_sub(began);
+    println!("{sweep}");
+    if let Some((seed, _)) = &sweep.first {
+        println!("the same again, told: ./x sim --seed {seed} --trace");
+        return ExitCode::FAILURE;
+    }
+    if !arguments.mutants {
+        return ExitCode::SUCCESS;
+    }
+    let hunts: Vec<Hunt> = Rule::ALL
+        .into_iter()
+        .map(|(_, rule)| {
+            let hunt = Hunt::of(rule, base, runs);
+            println!("{hunt}");
+            hunt
+        })
+        .collect();
+    if let Some(path) = &arguments.write
+        && let Err(error) = std::fs::write(path, page(&Occasion::now("sim"), base, &sweep, &hunts))
+    {
+        eprintln!("{} cannot be written: {error}", path.display());
+        return ExitCode::FAILURE;
+    }
+    if hunts.iter().all(|hunt| hunt.first.is_some()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// How much of a core's time this process has had: others may have the machine's cores, too.
+fn busy() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// One run, with everything that is known of it.
+fn tell(seed: u64, options: Options) -> ExitCode {
+    let outcome = run(seed, options);
+    for line in &outcome.story {
+        println!("{line}");
+    }
+    let mut sweep = Sweep::default();
+    sweep.add(seed, &outcome);
+    println!("{sweep}");
+    println!("fingerprint {:016x}, {:.1?} of virtual time", outcome.fingerprint, outcome.lasted);
+    if outcome.breach.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

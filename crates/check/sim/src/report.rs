@@ -1,0 +1,215 @@
+//! Figures, and the page that shows them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use quorlock::Rule;
+use quorlock_model::occasion::Occasion;
+
+use crate::kept::{self, Kept};
+use crate::run::{Breach, Counts, Options, Outcome, run};
+
+/// What came of many runs.
+#[derive(Clone, Debug, Default)]
+pub struct Sweep {
+    runs: u64,
+    beyond: u64,
+    steps: u64,
+    within_counts: Counts,
+    beyond_counts: Counts,
+    lasted: Duration,
+    /// What went wrong, how often.
+    faults: BTreeMap<&'static str, u64>,
+    /// How much of a core's time it took, if that was measured.
+    pub took: Duration,
+    /// The first run that broke something.
+    pub first: Option<(u64, Breach)>,
+}
+
+impl Sweep {
+    /// Adds a run.
+    pub fn add(&mut self, seed: u64, outcome: &Outcome) {
+        self.runs += 1;
+        self.beyond += u64::from(outcome.is_beyond);
+        self.steps += outcome.steps;
+        self.lasted += outcome.lasted;
+        let counts = if outcome.is_beyond { &mut self.beyond_counts } else { &mut self.within_counts };
+        counts.add(&outcome.counts);
+        for fault in &outcome.faults {
+            *self.faults.entry(fault.kind()).or_default() += 1;
+        }
+        if self.first.is_none() {
+            self.first = outcome.breach.clone().map(|breach| (seed, breach));
+        }
+    }
+
+    /// How many runs there were.
+    pub fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    fn rows(&self) -> [(&'static str, u64, &Counts); 2] {
+        [("within", self.runs - self.beyond, &self.within_counts), ("beyond", self.beyond, &self.beyond_counts)]
+    }
+}
+
+impl fmt::Display for Sweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (which, runs, counts) in self.rows() {
+            let Counts { leases, overlaps, writes, refused, .. } = counts;
+            writeln!(
+                f,
+                "{which} what is assumed: {runs} runs, {leases} leases, {overlaps} overlaps; a store that checks fences took \
+                 {writes} writes, and refused {refused} that came too late"
+            )?;
+        }
+        if !self.took.is_zero() {
+            let pace = self.runs as f64 / self.took.as_secs_f64();
+            writeln!(f, "{:.0?} of virtual time in {:.1?} of a core: {pace:.0} runs a second", self.lasted, self.took)?;
+        }
+        match &self.first {
+            Some((seed, breach)) => write!(f, "seed {seed}: {breach}"),
+            None => f.write_str("nothing was broken"),
+        }
+    }
+}
+
+/// What came of runs without a rule.
+pub struct Hunt {
+    /// Which rule.
+    name: &'static str,
+    /// Of fresh seeds.
+    runs: u64,
+    found: u64,
+    /// A run that shows that it is missing: of the seed that is kept for it or, if that shows nothing, of a fresh one.
+    pub first: Option<(u64, Breach)>,
+}
+
+/// So many findings are enough for an average.
+const ENOUGH: u64 = 50;
+/// How long to go on after the first finding, for an average.
+const HUNT_MAX: Duration = Duration::from_secs(60);
+/// After so many runs without a finding a rule is not missed: ten times as many as the rarest has taken on average.
+const HUNTED_MAX: u64 = 400_000;
+
+impl Hunt {
+    /// Makes runs without this rule: that of the seed that is kept for it, and so many from this seed on, for an average.
+    /// If nothing shows by then, it goes on.
+    pub fn of(rule: Rule, base: u64, runs: u64) -> Self {
+        let mut hunt = Self::kept(rule);
+        let began = Instant::now();
+        while hunt.first.is_none() && hunt.runs < HUNTED_MAX
+            || hunt.runs < runs && hunt.found < ENOUGH && began.elapsed() < HUNT_MAX
+        {
+            hunt.look(rule, base.wrapping_add(hunt.runs));
+        }
+        hunt
+    }
+
+    /// Makes runs without this rule until it has been missed once: that of the seed that is kept for it, then fresh ones.
+    pub fn once(rule: Rule, base: u64) -> Self {
+        Self::of(rule, base, 0)
+    }
+
+    fn kept(rule: Rule) -> Self {
+        let name = Rule::ALL.iter().find(|(_, other)| *other == rule).map_or("", |(name, _)| name);
+        let seed = kept::MISSED.iter().find(|(other, _)| *other == name).map(|(_, seed)| *seed);
+        let first = seed.and_then(|seed| Some((seed, missed(rule, seed)?)));
+        Self { name, runs: 0, found: 0, first }
+    }
+
+    fn look(&mut self, rule: Rule, seed: u64) {
+        self.runs += 1;
+        if let Some(breach) = missed(rule, seed) {
+            self.found += 1;
+            self.first.get_or_insert((seed, breach));
+        }
+    }
+
+    /// Whether the seed that is kept shows nothing any more.
+    fn is_new(&self) -> bool {
+        self.first.as_ref().is_some_and(|(seed, _)| !kept::MISSED.contains(&(self.name, *seed)))
+    }
+
+    fn average(&self) -> Option<f64> {
+        (self.found > 0).then(|| self.runs as f64 / self.found as f64)
+    }
+}
+
+/// What the run of a seed shows without a rule.
+fn missed(rule: Rule, seed: u64) -> Option<Breach> {
+    run(seed, Options { without: Some(rule), is_told: false }).breach
+}
+
+impl fmt::Display for Hunt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, runs, found, .. } = self;
+        write!(f, "without {name}: ")?;
+        match runs {
+            0 => f.write_str("missed")?,
+            _ => write!(f, "missed in {found} of {runs} runs")?,
+        }
+        if let Some(average) = self.average() {
+            write!(f, ", one in {average:.0}")?;
+        }
+        if let Some((seed, breach)) = &self.first {
+            write!(f, "; seed {seed}: {breach}")?;
+        }
+        if self.is_new() {
+            f.write_str(" (the seed that is kept for it shows nothing any more: this one is to be kept)")?;
+        }
+        Ok(())
+    }
+}
+
+/// The page, of runs from this seed on.
+pub fn page(occasion: &Occasion, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> String {
+    let mut page = String::from("# The whole library, simulated\n\n");
+    let mut add = |line: String| {
+        page.push_str(&line);
+        page.push('\n');
+    };
+    add(occasion.told());
+    add(include_str!("page.md").trim_end().into());
+    add(String::new());
+    add(figures(first, sweep));
+    add("| | runs | leases | overlaps | writes taken | writes refused | ended early |\n|---|---|---|---|---|---|---|"
+        .into());
+    for (which, runs, counts) in sweep.rows() {
+        let Counts { leases, overlaps, writes, refused, forgotten } = counts;
+        add(format!("| {which} | {runs} | {leases} | {overlaps} | {writes} | {refused} | {forgotten} |"));
+    }
+    add(format!("\n{}\n\n| what happened | how often |\n|---|---|", include_str!("page/columns.md").trim_end()));
+    for (kind, count) in &sweep.faults {
+        add(format!("| {kind} | {count} |"));
+    }
+    add(format!(
+        "\n{}\n\n| rule | missed in | seed | what it shows |\n|---|---|---|---|",
+        include_str!("page/mutants.md").trim_end()
+    ));
+    for hunt in hunts {
+        let (seed, breach) = hunt
+            .first
+            .as_ref()
+            .map_or((String::new(), "nothing".into()), |(seed, breach)| (seed.to_string(), breach.to_string()));
+        add(format!("| `{}` | {} of {} runs | {seed} | {breach} |", hunt.name, hunt.found, hunt.runs));
+    }
+    add(format!("\n{}\n\n| bug | seed | what it was |\n|---|---|---|", include_str!("page/kept.md").trim_end()));
+    for Kept { name, seed, what, .. } in kept::ALL {
+        add(format!("| {name} | {seed} | {what} |"));
+    }
+    page
+}
+
+fn figures(first: u64, sweep: &Sweep) -> String {
+    let Sweep { runs, lasted, took, .. } = sweep;
+    let pace = *runs as f64 / took.as_secs_f64();
+    let steps = sweep.steps / (*runs).max(1);
+    let hours = lasted.as_secs_f64() / 3600.0;
+    format!(
+        "{runs} runs, the same again with `./x sim --seed {first} --runs {runs}`: {hours:.0} hours of virtual time in {:.0} \
+         seconds of one core, {pace:.0} runs a second, of {steps} steps each (a message that arrives, a sleeper that wakes).\n",
+        took.as_secs_f64()
+    )
+}

@@ -1,0 +1,106 @@
+//! What happens, in words.
+
+use std::collections::BTreeMap;
+
+use quorlock::sim::{Question, Said};
+use quorlock_core::name::LeaseId;
+use quorlock_core::ticket::{Handoff, Parting};
+use quorlock_core::vote::Request;
+use quorlock_model::words;
+
+use super::State;
+
+/// What happened, if anybody wants to know.
+pub(crate) struct Story {
+    lines: Option<Vec<String>>,
+    attempts: BTreeMap<LeaseId, String>,
+}
+
+impl Story {
+    pub(super) fn new(is_told: bool) -> Self {
+        Self { lines: is_told.then(Vec::new), attempts: BTreeMap::new() }
+    }
+
+    pub(crate) fn is_told(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    pub(crate) fn say(&mut self, now: u64, who: &str, what: impl FnOnce() -> String) {
+        if let Some(lines) = &mut self.lines {
+            lines.push(format!("{:>10.3} ms  {who:<2} {}", now as f64 / 1e6, what()));
+        }
+    }
+
+    pub(crate) fn say_of_client(&mut self, now: u64, client: usize, what: impl FnOnce() -> String) {
+        self.say(now, &client_name(client), what);
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<String> {
+        self.lines.take().unwrap_or_default()
+    }
+
+    fn name(&mut self, client: usize, attempt: LeaseId) -> String {
+        let count = self.attempts.values().filter(|name| name.starts_with(&client_name(client))).count();
+        self.attempts.entry(attempt).or_insert_with(|| format!("{}{}", client_name(client), count + 1)).clone()
+    }
+}
+
+impl State {
+    /// A node gave its vote to one who had not asked again.
+    pub(super) fn tell_handoff(&mut self, listener: usize, handoff: Option<Handoff>) {
+        let of = &self.connections[listener];
+        let (client, node, now) = (client_name(of.client), format!("n{}", of.node + 1), self.now);
+        if let Some(Handoff { fence, .. }) = handoff {
+            self.story.say(now, &node, || format!("hands its vote on to {client}, with fence {fence}"));
+        }
+    }
+
+    /// What a node did with a question.
+    pub(super) fn tell_answer(&mut self, connection: usize, question: &Question, said: &Said) {
+        if self.story.lines.is_none() {
+            return;
+        }
+        let of = &self.connections[connection];
+        let (client, node) = (client_name(of.client), format!("n{}", of.node + 1));
+        let late = if of.is_heard { "" } else { ", from a broken connection" };
+        let (index, now) = (of.client, self.now);
+        match (question, said) {
+            (Question::Batch(_, letters), Said::Votes(votes, _)) => {
+                for ((key, request), vote) in letters.iter().zip(votes) {
+                    let whose = match request.attempt() {
+                        attempt if attempt == LeaseId::from_bits(0) => client.clone(),
+                        attempt => self.story.name(index, attempt),
+                    };
+                    let name = key.trim_start_matches("quorlock:");
+                    let (what, says) = (words::of_request(request, false), words::of_vote(request, vote));
+                    let what = what + parting(request);
+                    self.story.say(now, &node, || format!("gets {whose}'s {what} for {name}{late}: {says}"));
+                }
+            }
+            (Question::Errand(errand), Said::Standing(standing, _)) => {
+                let what = format!("{errand:?}");
+                let what = what.split([' ', '{']).next().unwrap_or_default().to_lowercase();
+                let stands = standing.life.as_ref().map_or("blank", |life| match life.floor {
+                    Some(_) => "may vote",
+                    None => "in quarantine",
+                });
+                let done = if standing.accepted { "" } else { "refused, " };
+                self.story.say(now, &node, || format!("gets {client}'s {what}{late}: {done}{stands}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What becomes of the place in line.
+fn parting(request: &Request) -> &'static str {
+    match request {
+        Request::Release { parting: Some(Parting::Leave(_)), .. } => ", which leaves the line,",
+        Request::Release { parting: Some(Parting::Yield(_)), .. } => ", which keeps its place,",
+        _ => "",
+    }
+}
+
+pub(crate) fn client_name(client: usize) -> String {
+    char::from(b'A' + (client % 26) as u8).to_string()
+}
