@@ -1,13 +1,12 @@
 //! All cases, in the order in which they are measured.
 
-mod counts;
 mod cycle;
-mod damage;
-mod embedded;
+mod frozen;
 mod growth;
 mod handoff;
 mod held;
 mod http;
+mod sqlite;
 mod start;
 mod takeover;
 
@@ -34,15 +33,14 @@ impl Planned {
 pub(crate) fn all() -> Vec<Planned> {
     let mut planned = Vec::new();
     planned.extend(cycle::planned());
-    planned.extend(embedded::planned());
+    planned.extend(sqlite::planned());
     planned.extend(handoff::planned());
     planned.extend(http::planned());
     planned.extend(start::planned());
     planned.extend(takeover::planned());
-    planned.extend(damage::planned());
+    planned.extend(frozen::planned());
     planned.extend(held::planned());
     planned.extend(growth::planned());
-    planned.extend(counts::planned());
     planned
 }
 

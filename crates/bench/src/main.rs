@@ -1,5 +1,6 @@
 //! Measures quorlock against the floor, the ceiling and its peers: all take turns in one run, and what counts is ratios.
 
+mod against;
 mod bare;
 mod busy;
 mod case;
@@ -34,8 +35,7 @@ use worker::Task;
 
 /// quorlock against the floor, the ceiling and its peers, side by side in one run.
 ///
-/// Prints a table for each case; the figures of every turn are in bench/report.json of the folder for builds, with the
-/// tables beside them.
+/// Prints a table for each case. The last figures of every case, turn by turn, are in bench/report.json of the build folder.
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
@@ -46,19 +46,25 @@ struct Args {
     /// List the cases.
     #[arg(long)]
     list: bool,
-    /// How often every contender takes its turn, after one that does not count.
-    #[arg(long, default_value_t = 5)]
-    turns: usize,
+    /// How often every contender takes its turn, after one that does not count [default: 5; with --against: 11].
+    #[arg(long)]
+    turns: Option<usize>,
     /// How long a turn is, in milliseconds, where it is a time.
     #[arg(long, default_value_t = 400)]
     length: u64,
     /// How many measurements make up a turn, where it is not.
     #[arg(long, default_value_t = 100)]
     each: usize,
-    /// Put the figures into docs/performance.json, and write docs/performance.md and the README's table from them.
+    /// Compare this tree with another git revision instead: both builds of our worker take turns in cases of their own.
+    ///
+    /// The revision's worker must speak the protocol of crates/bench/src/worker.rs, and accept nodes that this tree has
+    /// initialized. Its build is kept in bench/against of the build folder.
+    #[arg(long, value_name = "REV", conflicts_with_all = ["write", "write_only"])]
+    against: Option<String>,
+    /// Write docs/performance.md and the README's table from the last figures of all cases.
     #[arg(long)]
     write: bool,
-    /// Measure nothing: write the pages from docs/performance.json as it is.
+    /// Measure nothing: write the pages from the figures as they are.
     #[arg(long)]
     write_only: bool,
 }
@@ -74,13 +80,16 @@ enum Command {
 enum Kind {
     Own,
     Floor,
-    Mutex,
     Flock,
     Leases,
     HandedOver,
     Http,
     HttpBeside,
 }
+
+const TURNS: usize = 5;
+/// More, as the two builds are close to each other.
+const TURNS_AGAINST: usize = 11;
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Outcome = Result<(), Failure>;
@@ -90,11 +99,45 @@ fn main() -> Outcome {
     if let Some(Command::Worker { kind, task }) = args.command {
         return work(kind, &serde_json::from_str(&task)?);
     }
-    let pages = Pages::here();
-    if args.write_only {
-        return pages.write(&Report::read(&pages.figures())?);
+    let options = Options::new(Duration::from_millis(args.length), args.each)?;
+    if args.list {
+        for name in names(&args) {
+            println!("{name}");
+        }
+        return Ok(());
     }
-    measure(&args, &pages)
+    if args.write_only {
+        return write_pages(&Report::read(&options.figures())?);
+    }
+    if names(&args).is_empty() {
+        return Err("no such case; --list names them".into());
+    }
+    match &args.against {
+        Some(revision) => against::compare(revision, &names(&args), args.turns.unwrap_or(TURNS_AGAINST), &options),
+        None => measure(&args, &options),
+    }
+}
+
+/// The names of the cases that are wanted.
+fn names(args: &Args) -> Vec<String> {
+    let mut names = if args.against.is_some() { against::names() } else { all_names() };
+    names.retain(|name| args.cases.is_empty() || args.cases.iter().any(|wanted| name.starts_with(wanted)));
+    names
+}
+
+fn all_names() -> Vec<String> {
+    cases::all().into_iter().map(|case| case.name).collect()
+}
+
+/// Writes the pages, which have every case.
+fn write_pages(report: &Report) -> Outcome {
+    let missing: Vec<String> = all_names().into_iter().filter(|name| report.case(name).is_none()).collect();
+    if !missing.is_empty() {
+        return Err(
+            format!("the pages have all cases, and these were never measured here: {}", missing.join(", ")).into()
+        );
+    }
+    Pages::here().write(report)
 }
 
 fn work(kind: Kind, task: &Task) -> Outcome {
@@ -103,44 +146,28 @@ fn work(kind: Kind, task: &Task) -> Outcome {
     match kind {
         Kind::Own => worker::own::work(task, &runtime()?),
         Kind::Floor => worker::floor::work(task),
-        Kind::Mutex => worker::local::mutex(),
         Kind::Leases => worker::leases::work(task, &runtime()?),
-        Kind::Flock => worker::local::flock(task),
+        Kind::Flock => worker::flock::work(task),
         Kind::HandedOver => worker::own::hand_over(task, &runtime()?),
         Kind::Http => worker::load::together(task),
         Kind::HttpBeside => worker::load::beside(task, &runtime()?),
     }
 }
 
-fn measure(args: &Args, pages: &Pages) -> Outcome {
-    let (begun, options) = (Instant::now(), Options::new(Duration::from_millis(args.length), args.each)?);
-    let mut planned = cases::all();
-    let order: Vec<String> = planned.iter().map(|case| case.name.clone()).collect();
-    if !args.cases.is_empty() {
-        planned.retain(|case| args.cases.iter().any(|wanted| case.name.starts_with(wanted)));
-    }
-    if args.list {
-        for case in &planned {
-            println!("{}", case.name);
-        }
-        return Ok(());
-    }
-    if planned.is_empty() {
-        return Err("no such case; --list names them".into());
-    }
-    let (mut report, mut tables, mut failed) = (Report::default(), String::new(), Vec::new());
-    for case in planned {
+fn measure(args: &Args, options: &Options) -> Outcome {
+    let (begun, wanted) = (Instant::now(), names(args));
+    let mut report = Report::read(&options.figures())?;
+    let (mut measured, mut failed) = (0, Vec::new());
+    for case in cases::all().into_iter().filter(|case| wanted.contains(&case.name)) {
         let name = case.name.clone();
-        match attempt(case, &options, args.turns) {
-            Ok(measured) => {
-                let table = case_as_markdown(&measured);
-                println!("{table}");
-                tables.push_str(&table);
-                tables.push('\n');
-                report.add(measured);
-                // What was measured is kept, whatever becomes of the rest.
-                report.write(&options.folder.join("report.json"))?;
-                std::fs::write(options.folder.join("report.md"), &tables)?;
+        match attempt(case, options, args.turns.unwrap_or(TURNS)) {
+            Ok(case) => {
+                println!("{}", case_as_markdown(&case));
+                report.add(case);
+                report.put_in_order(&all_names());
+                // After each case: the figures are kept if a later case fails.
+                report.write(&options.figures())?;
+                measured += 1;
             }
             Err(error) => {
                 eprintln!("{name}: {error}");
@@ -148,13 +175,9 @@ fn measure(args: &Args, pages: &Pages) -> Outcome {
             }
         }
     }
-    eprintln!("{} cases in {:.0} minutes", report.cases.len(), begun.elapsed().as_secs_f64() / 60.0);
+    eprintln!("{measured} cases in {:.0} minutes", begun.elapsed().as_secs_f64() / 60.0);
     if args.write {
-        let mut all = Report::read(&pages.figures())?;
-        report.cases.into_iter().for_each(|case| all.add(case));
-        all.put_in_order(&order);
-        all.write(&pages.figures())?;
-        pages.write(&all)?;
+        write_pages(&report)?;
     }
     if failed.is_empty() { Ok(()) } else { Err(format!("not measured: {}", failed.join(", ")).into()) }
 }

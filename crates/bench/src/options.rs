@@ -37,4 +37,9 @@ impl Options {
         let target = program.parent().and_then(|folder| folder.parent()).ok_or("no folder for builds")?;
         Ok(Self { length, each, runtime: Arc::new(runtime), folder: target.join("bench") })
     }
+
+    /// The last figures of every case.
+    pub(crate) fn figures(&self) -> PathBuf {
+        self.folder.join("report.json")
+    }
 }

@@ -31,15 +31,6 @@ pub(crate) fn node(task: &Task, options: &Options) -> Result<Worker, Failure> {
     Worker::start(command, task, options.length)
 }
 
-/// One of Python's, as a worker.
-pub(crate) fn python(library: &str, task: &Task, options: &Options) -> Result<Worker, Failure> {
-    static FETCHED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let folder = FETCHED.get_or_init(|| fetch_python(&options.folder.join("python"))).clone()?;
-    let mut command = Command::new(folder.join("bin/python"));
-    command.arg(home().join("python/worker.py")).arg(library);
-    Worker::start(command, task, options.length)
-}
-
 /// By the versions that are locked.
 fn fetch_node(folder: &Path) -> Result<PathBuf, String> {
     let told = |error: std::io::Error| error.to_string();
@@ -55,18 +46,6 @@ fn fetch_node(folder: &Path) -> Result<PathBuf, String> {
         npm.args(["ci", "--silent", "--no-audit", "--no-fund", "--prefix"]).arg(folder);
         succeed(npm)?;
     }
-    Ok(folder.to_owned())
-}
-
-fn fetch_python(folder: &Path) -> Result<PathBuf, String> {
-    if !folder.join("bin/pip").is_file() {
-        let mut python = Command::new("python3");
-        python.args(["-m", "venv"]).arg(folder);
-        succeed(python)?;
-    }
-    let mut pip = Command::new(folder.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check", "-r"]).arg(home().join("python/requirements.txt"));
-    succeed(pip)?;
     Ok(folder.to_owned())
 }
 

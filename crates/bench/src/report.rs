@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::case::{Bar, Case, Figures, Limit};
 use crate::machine::Machine;
 use crate::spread::Spread;
-pub(crate) use markdown::case_as_markdown;
+pub(crate) use markdown::{case_as_markdown, number};
 pub(crate) use page::Pages;
 
 /// All cases that were measured.

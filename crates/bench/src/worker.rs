@@ -2,10 +2,10 @@
 //! every line that it reads: so many milliseconds. What it answers is one line of figures.
 
 pub(crate) mod crew;
+pub(crate) mod flock;
 pub(crate) mod floor;
 pub(crate) mod leases;
 pub(crate) mod load;
-pub(crate) mod local;
 pub(crate) mod own;
 
 use std::io::{BufRead, BufReader, Write};

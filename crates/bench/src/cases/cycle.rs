@@ -11,8 +11,8 @@ use crate::record::Recording;
 use crate::stage::Stage;
 use crate::worker::{Task, Worker};
 
-const NODES: [usize; 3] = [1, 3, 5];
-const CALLERS: [usize; 3] = [1, 64, 512];
+/// Nodes and callers of each case.
+const CASES: [(usize, usize); 4] = [(1, 1), (5, 1), (5, 64), (5, 512)];
 const TTL_MS: u64 = 30_000;
 /// Commands in a pass of the ceiling: a tenth of a second or more.
 const PLAIN_PASS: usize = 20_000;
@@ -32,9 +32,8 @@ const OURS_FENCED_ALONE: &str = "ours, fenced, one thread";
 const RSLOCK_ALONE: &str = "rslock, one thread";
 
 pub(crate) fn planned() -> Vec<Planned> {
-    let case =
-        |nodes| move |callers| Planned::new(name(nodes, callers), move |options| set_up(nodes, callers, options));
-    NODES.iter().flat_map(|nodes| CALLERS.iter().copied().map(case(*nodes))).collect()
+    let case = |(nodes, callers)| Planned::new(name(nodes, callers), move |options| set_up(nodes, callers, options));
+    CASES.into_iter().map(case).collect()
 }
 
 fn name(nodes: usize, callers: usize) -> String {
@@ -54,25 +53,20 @@ fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failu
     case.add(FLOOR, floor(true, &stage.plain)?);
     case.add(OURS, Worker::of_this_program("own", &task(true), options.length)?);
     case.add_if(RSLOCK, peers::rust("rslock", &task(true), options));
-    case.add_if("distributed-lock", peers::rust("distributed-lock", &task(true), options));
     case.add_if("node redlock", peers::node(&task(true), options));
     if callers == 1 {
-        case.add_if("pottery", peers::python("pottery", &task(true), options));
         add_etcd(&mut case, nodes, &task(true), options);
-    }
-    if callers == 1 && nodes == 1 {
-        case.add_if("redis-py", peers::python("redis-py", &task(true), options));
     }
     case.about = about(nodes, callers);
     case.add(FLOOR_FENCED, floor(false, &stage.fenced)?);
     case.add(OURS_FENCED, Worker::of_this_program("own", &task(false), options.length)?);
-    if nodes == NODES[2] {
+    if nodes == 5 {
         let alone = |plain| Task { one_thread: true, ..task(plain) };
         case.add(OURS_ALONE, Worker::of_this_program("own", &alone(true), options.length)?);
         case.add(OURS_FENCED_ALONE, Worker::of_this_program("own", &alone(false), options.length)?);
         case.add_if(RSLOCK_ALONE, peers::rust("rslock", &alone(true), options));
     }
-    if callers == CALLERS[2] {
+    if callers == 512 {
         let plain = || Ceiling::new(&stage.servers, &stage.plain, PLAIN_PASS);
         let fenced = || Ceiling::new(&stage.servers, &stage.fenced, FENCED_PASS);
         case.add(CEILING, plain());
@@ -86,11 +80,11 @@ fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failu
     Ok(case)
 }
 
-/// Python's and etcd's take seconds for one cycle each of many callers.
+/// etcd takes seconds for one cycle each of many callers.
 fn about(nodes: usize, callers: usize) -> String {
-    let many = (callers > 1).then_some("Python's libraries and etcd are measured with one caller.");
-    let threads = (nodes == NODES[2]).then_some(
-        "*One thread* is a runtime of one thread, as floor, node and Python have it; the others have one for each core.",
+    let many = (callers > 1).then_some("etcd is measured with one caller.");
+    let threads = (nodes == 5).then_some(
+        "*One thread* is a runtime of one thread, as floor and node have it; the others have one for each core.",
     );
     many.into_iter().chain(threads).collect::<Vec<_>>().join(" ")
 }

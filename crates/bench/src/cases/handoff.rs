@@ -37,24 +37,12 @@ const ABOUT: &str = "From the call of release to the next holder's grant. A roun
 
 pub(crate) fn planned() -> Vec<Planned> {
     vec![
-        Planned::new("handoff-loopback", |options| set_up("handoff-loopback", Way::default(), options)),
-        Planned::new("handoff-network", |options| {
-            set_up("handoff-network", Way { delay: Some(DELAY), again: false }, options)
-        }),
-        Planned::new("handoff-again", |options| set_up("handoff-again", Way { delay: None, again: true }, options)),
+        Planned::new("handoff-loopback", |options| set_up("handoff-loopback", None, options)),
+        Planned::new("handoff-network", |options| set_up("handoff-network", Some(DELAY), options)),
     ]
 }
 
-/// How a lock is handed on.
-#[derive(Clone, Copy, Default)]
-struct Way {
-    /// Through a network with this delay in each direction.
-    delay: Option<Duration>,
-    /// Whoever has let go asks again at once, while the lock is being handed on: then others than the next holder ask, too.
-    again: bool,
-}
-
-fn set_up(name: &str, way: Way, options: &Options) -> Result<Case, Failure> {
+fn set_up(name: &str, delay: Option<Duration>, options: &Options) -> Result<Case, Failure> {
     let servers = Arc::new(RedisServer::start_many(NODES));
     let mut nodes: Vec<SocketAddr> = servers.iter().map(RedisServer::addr).collect();
     let runtime = Arc::clone(&options.runtime);
@@ -62,14 +50,13 @@ fn set_up(name: &str, way: Way, options: &Options) -> Result<Case, Failure> {
         connect(&nodes).await?.init_cluster().await?;
         Ok::<(), Failure>(())
     })?;
-    let title = match way {
-        Way { delay: Some(_), .. } => "Handoff over 5 nodes, through a network of 1 ms",
-        Way { again: true, .. } => "Handoff over 5 nodes, on loopback; whoever has let go asks again at once",
-        Way { .. } => "Handoff over 5 nodes, on loopback; whoever has let go asks again when the next one has it",
+    let title = match delay {
+        Some(_) => "Handoff over 5 nodes, through a network of 1 ms",
+        None => "Handoff over 5 nodes, on loopback",
     };
     let mut case = Case::new(name, title, P50);
     case.about = ABOUT.into();
-    if let Some(delay) = way.delay {
+    if let Some(delay) = delay {
         let proxies: Vec<Proxy> = nodes.iter().copied().map(Proxy::start).collect();
         for proxy in &proxies {
             proxy.delay(delay);
@@ -81,32 +68,11 @@ fn set_up(name: &str, way: Way, options: &Options) -> Result<Case, Failure> {
     case.add(ROUND, Round(place.clone()));
     case.add("floor", Floor(place.clone()));
     for waiters in WAITERS {
-        case.add(who(waiters), Handoffs { place: place.clone(), waiters, clients: waiters + 1, again: way.again });
-        if !way.again {
-            case.bars.push(Bar::ratio(&who(waiters), P50, ROUND, Limit::AtMost(ROUNDS_MAX)));
-        }
+        case.add(who(waiters), Handoffs { place: place.clone(), waiters });
+        case.bars.push(Bar::ratio(&who(waiters), P50, ROUND, Limit::AtMost(ROUNDS_MAX)));
     }
-    if !way.again {
-        case.bars.push(Bar::ratio(&who(WAITERS[2]), P50, &who(WAITERS[0]), Limit::AtMost(GROWTH_MAX)));
-    }
+    case.bars.push(Bar::ratio(&who(WAITERS[2]), P50, &who(WAITERS[0]), Limit::AtMost(GROWTH_MAX)));
     Ok(case)
-}
-
-/// For whoever wants to know how it grows: on loopback, with clients that several waiters share.
-pub(super) fn growth(case: &mut Case, waiters: &[usize], clients_max: usize, options: &Options) -> Result<(), Failure> {
-    let servers = Arc::new(RedisServer::start_many(NODES));
-    let nodes: Vec<SocketAddr> = servers.iter().map(RedisServer::addr).collect();
-    let runtime = Arc::clone(&options.runtime);
-    runtime.block_on(async {
-        connect(&nodes).await?.init_cluster().await?;
-        Ok::<(), Failure>(())
-    })?;
-    let place = Place { runtime, servers, nodes, each: options.each };
-    for waiters in waiters.iter().copied() {
-        let clients = clients_max.min(waiters + 1);
-        case.add(who(waiters), Handoffs { place: place.clone(), waiters, clients, again: false });
-    }
-    Ok(())
 }
 
 fn who(waiters: usize) -> String {
@@ -119,7 +85,7 @@ async fn connect(nodes: &[SocketAddr]) -> Result<Client, quorlock::ConnectError>
 
 /// Where it is measured.
 #[derive(Clone)]
-pub(super) struct Place {
+struct Place {
     runtime: Arc<Runtime>,
     servers: Arc<Vec<RedisServer>>,
     nodes: Vec<SocketAddr>,
@@ -187,13 +153,11 @@ impl Contender for Floor {
     }
 }
 
-/// One more contender than there are waiters: each takes the lock, holds it for a while, lets it go, and lines up again.
-pub(super) struct Handoffs {
+/// One more client than there are waiters: each acquires the lock, holds it for a while, releases it, and queues again when the
+/// next one has it.
+struct Handoffs {
     place: Place,
     waiters: usize,
-    /// They share these, from hand to hand.
-    clients: usize,
-    again: bool,
 }
 
 impl Contender for Handoffs {
@@ -201,14 +165,13 @@ impl Contender for Handoffs {
         let runtime = Arc::clone(&self.place.runtime);
         let clients = runtime.block_on(async {
             let mut clients = Vec::new();
-            for _ in 0..self.clients {
+            for _ in 0..=self.waiters {
                 clients.push(connect(&self.place.nodes).await?);
             }
             Ok::<_, Failure>(clients)
         })?;
-        let contenders = (0..=self.waiters).map(|at| clients[at % self.clients].clone()).collect();
         let before: Vec<Stats> = clients.iter().map(Client::stats).collect();
-        let (spread, busy) = self.place.run(hand_on(contenders, self.place.each, self.again))?;
+        let (spread, busy) = self.place.run(hand_on(clients.clone(), self.place.each))?;
         let (mut requests, mut messages, mut leases) = (0, 0, 0);
         for (before, after) in before.iter().zip(clients.iter().map(Client::stats)) {
             requests += after.requests - before.requests;
@@ -231,7 +194,7 @@ fn all_messages(stats: &Stats) -> u64 {
 }
 
 /// Until the lock was had so many times.
-async fn hand_on(clients: Vec<Client>, each: usize, again: bool) -> Result<Spread, Failure> {
+async fn hand_on(clients: Vec<Client>, each: usize) -> Result<Spread, Failure> {
     let log = Arc::new(Mutex::new(Log { left: each, released: None, handoffs: Spread::default() }));
     let turns = Arc::new(watch::Sender::new(0_u64));
     let more_than_served = clients.len() > each;
@@ -250,7 +213,7 @@ async fn hand_on(clients: Vec<Client>, each: usize, again: bool) -> Result<Sprea
                 // One that too few nodes have acknowledged by the deadline was handed on late, and that is measured.
                 let _ = lease.release().await;
                 // Everybody else waits as long as there is something left to measure.
-                if !again && log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {
+                if log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {
                     next.changed().await?;
                 }
             }

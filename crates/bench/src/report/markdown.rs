@@ -90,7 +90,7 @@ pub(super) fn label(figure: &str) -> String {
 }
 
 /// Three digits, or all of a whole number.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         large if large >= 1_000.0 => grouped(value.round() as i64),
         middle if middle >= 100.0 => format!("{value:.0}"),

@@ -20,7 +20,7 @@ enum Way {
     HandedOver(Duration),
 }
 
-/// Works until there is no more to do. Without nodes, it is a memory node of its own.
+/// Works until there is no more to do.
 pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
     let client = runtime.block_on(client(task))?;
     let way = Way::Guarded { plain: task.plain };
@@ -35,9 +35,6 @@ pub(crate) fn hand_over(task: &Task, runtime: &Runtime) -> Outcome {
 }
 
 pub(crate) async fn client(task: &Task) -> Result<Client, Failure> {
-    if task.nodes.is_empty() {
-        return Ok(Client::memory().await);
-    }
     Ok(Client::builder().nodes(&task.nodes).ttl(Duration::from_millis(task.ttl_ms)).connect().await?)
 }
 

@@ -32,10 +32,8 @@ struct Options {
     /// Decides everything that is done [default: a random one]. Each further episode has the next seed.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Who is judged, with commas between them: quorlock, and who else may show what can be found.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["quorlock"])]
-    subjects: Vec<Subject>,
-    /// All subjects, and a page about it: docs/evidence/faults.md unless another file is given.
+    /// Also judge other libraries and quorlock without its quarantine, to show what the judge can see, and write a page:
+    /// docs/evidence/faults.md unless another file is given.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/evidence/faults.md")]
     report: Option<PathBuf>,
     /// The kinds of episodes, with commas between them [default: all].
@@ -44,7 +42,7 @@ struct Options {
     /// Try the crontab recipe of the README in every case, and write a page: docs/evidence/cron.md unless another file is
     /// given.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/evidence/cron.md",
-          conflicts_with_all = ["report", "series", "subjects", "minutes", "seed"])]
+          conflicts_with_all = ["report", "series", "minutes", "seed"])]
     cron: Option<PathBuf>,
     /// Where the histories go.
     #[arg(long, value_name = "FOLDER", default_value = "target/faults")]
@@ -102,7 +100,7 @@ fn judge(options: &Options) -> Result<ExitCode, Failure> {
     fs::create_dir_all(&options.histories)?;
     let subjects = match &options.report {
         Some(_) => [Subject::Quorlock].into_iter().chain(Subject::CONTROLS).collect(),
-        None => options.subjects.clone(),
+        None => vec![Subject::Quorlock],
     };
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     println!("seed {seed}");

@@ -8,7 +8,6 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
-use clap::ValueEnum;
 use quorlock_testkit::mortal_command;
 use serde::Serialize;
 
@@ -17,7 +16,7 @@ use crate::task::Task;
 pub(crate) use prepare::output;
 
 /// A lock library, as a program that takes a [`Task`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
     /// quorlock as it is shipped.

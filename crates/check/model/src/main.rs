@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use quorlock_model::occasion::Occasion;
-use quorlock_model::report::{HEAD, Row, WIDE_HEAD, Wide, page};
+use quorlock_model::report::{HEAD, Row, WIDE_HEAD, Wide, page, stories};
 use quorlock_model::scenario::ALL;
 
 /// Searches everything that can happen to the core within bounds: with all rules, and without each of them.
@@ -18,7 +18,7 @@ struct Options {
     /// Only the rule of this name, with its story.
     #[arg(long)]
     rule: Option<String>,
-    /// Where to write the table and the stories.
+    /// Where to write the tables.
     #[arg(long)]
     write: Option<PathBuf>,
 }
@@ -55,11 +55,15 @@ fn main() -> ExitCode {
         eprintln!("no rule has this name");
         return ExitCode::from(64);
     }
-    if let Some(path) = &options.write
-        && let Err(error) = std::fs::write(path, page(&Occasion::now("model"), &rows, &wide))
-    {
-        eprintln!("{} cannot be written: {error}", path.display());
-        return ExitCode::FAILURE;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let mut texts = vec![(target.join("model/stories.txt"), stories(&rows))];
+    texts.extend(options.write.map(|path| (path, page(&Occasion::now("model"), &rows, &wide))));
+    for (path, text) in texts {
+        let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        if let Err(error) = folder.and_then(|()| std::fs::write(&path, text)) {
+            eprintln!("{} cannot be written: {error}", path.display());
+            return ExitCode::FAILURE;
+        }
     }
     if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

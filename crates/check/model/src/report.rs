@@ -1,4 +1,4 @@
-//! What the searches came to, as a table and as stories.
+//! What the searches came to: tables for the page, and stories.
 
 use std::fmt::Write as _;
 
@@ -105,13 +105,12 @@ pub fn page(occasion: &Occasion, rows: &[Row], wide: &[Wide]) -> String {
     for search in wide {
         let _ = writeln!(page, "{}", search.line());
     }
-    let _ = writeln!(page, "\n## The shortest counter-examples\n");
-    for row in rows {
-        let _ = writeln!(page, "```text\n{}```\n", row.story());
-    }
-    page.truncate(page.trim_end().len());
-    page.push('\n');
     page
+}
+
+/// The shortest counter-example of each rule, step by step.
+pub fn stories(rows: &[Row]) -> String {
+    rows.iter().map(Row::story).collect::<Vec<_>>().join("\n")
 }
 
 const INTRODUCTION: &str = "\
@@ -143,8 +142,8 @@ Where a wall clock jumps and votes lapse by it, as on a Redis server, votes vani
 searches judge that fences differ, and that no server has granted the lower of two after the higher one. In all others votes
 lapse by a clock that does not jump, and a jump only makes a server look older.
 
-A step is one choice of the search: who is heard next, what is held back, what breaks, whether time passes. A story tells what
-follows from each choice, so it may have more lines than steps; those of the line say how votes and places stand after each.
+A step is one choice of the search: who is heard next, what is held back, what breaks, whether time passes. `./x model` writes every
+counter-example, step by step, to `target/model/stories.txt`; `./x model --rule NAME` prints one.
 
 Of the quarantine four milliseconds are taken, since three would not show: the 2 ms that the drift takes off a lease besides
 a tenth of it make up for 2.44, by clocks at their limit (2 / 0.9 x 1.1), and a restart takes one.

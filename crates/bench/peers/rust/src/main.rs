@@ -9,8 +9,6 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use distributed_lock_core::prelude::*;
-use distributed_lock_redis::RedisLockProvider;
 use rslock::LockManager;
 use serde::Deserialize;
 use tokio::task::JoinSet;
@@ -42,20 +40,6 @@ impl Library for Rslock {
     async fn cycle(&self, name: &str, ttl: Duration) -> Result<(), Failure> {
         let lock = self.0.lock(name.as_bytes(), ttl).await?;
         self.0.unlock(&lock).await;
-        Ok(())
-    }
-}
-
-struct DistributedLockCrate(RedisLockProvider);
-
-impl Library for DistributedLockCrate {
-    async fn connect(task: &Task) -> Result<Self, Failure> {
-        let provider = RedisLockProvider::builder().urls(&task.nodes).expiry(Duration::from_millis(task.ttl_ms));
-        Ok(Self(provider.build().await?))
-    }
-
-    async fn cycle(&self, name: &str, _ttl: Duration) -> Result<(), Failure> {
-        self.0.create_lock(name).acquire(None).await?.release().await?;
         Ok(())
     }
 }
@@ -118,7 +102,6 @@ fn main() -> Result<(), Failure> {
     let task: Task = serde_json::from_str(&task)?;
     match peer.as_str() {
         "rslock" => work::<Rslock>(&task),
-        "distributed-lock" => work::<DistributedLockCrate>(&task),
         #[cfg(feature = "etcd")]
         "etcd" => work::<etcd::Etcd>(&task),
         other => Err(format!("{other} was not built").into()),

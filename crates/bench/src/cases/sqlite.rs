@@ -1,8 +1,8 @@
-//! Nodes that need no server: memory in one process, and SQLite on one machine.
+//! One SQLite file on one machine.
 
 use super::Planned;
 use crate::Failure;
-use crate::case::{Bar, Case, Limit, P50, RATE};
+use crate::case::{Bar, Case, Limit, RATE};
 use crate::options::Options;
 use crate::worker::crew::Crew;
 use crate::worker::{Task, Worker};
@@ -10,30 +10,17 @@ use crate::worker::{Task, Worker};
 const TTL_MS: u64 = 30_000;
 const CALLERS: usize = 64;
 const PROCESSES: usize = 8;
-const OURS: &str = "ours";
-const OURS_FENCED: &str = "ours, fenced";
 const MANY_CALLERS: &str = "ours, 1 process, 64 callers";
 
 pub(crate) fn planned() -> Vec<Planned> {
-    vec![Planned::new("memory", memory), Planned::new("sqlite", sqlite)]
+    vec![Planned::new("sqlite", set_up)]
 }
 
 fn task(nodes: Vec<String>, callers: usize, plain: bool) -> Task {
     Task { nodes, callers, first: 0, ttl_ms: TTL_MS, plain, ..Task::default() }
 }
 
-fn memory(options: &Options) -> Result<Case, Failure> {
-    let mut case = Case::new("memory", "A memory node: 1 caller in the same process", P50);
-    let worker = |kind, plain| Worker::of_this_program(kind, &task(Vec::new(), 1, plain), options.length);
-    case.add("tokio's Mutex", worker("mutex", true)?);
-    case.add(OURS, worker("own", true)?);
-    case.add(OURS_FENCED, worker("own", false)?);
-    case.bars.push(Bar::figure(OURS, P50, Limit::AtMost(2.0)));
-    case.bars.push(Bar::figure(OURS_FENCED, P50, Limit::AtMost(2.0)));
-    Ok(case)
-}
-
-fn sqlite(options: &Options) -> Result<Case, Failure> {
+fn set_up(options: &Options) -> Result<Case, Failure> {
     std::fs::create_dir_all(&options.folder)?;
     let folder = tempfile::tempdir_in(&options.folder)?;
     let node = vec![format!("sqlite:{}", folder.path().join("locks.db").display())];

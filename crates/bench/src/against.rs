@@ -1,0 +1,229 @@
+//! This tree against another revision of itself: the workers of both builds take turns.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::case::{Case, P50, RATE};
+use crate::options::Options;
+use crate::report::{Measured, number};
+use crate::run;
+use crate::spread::Spread;
+use crate::stage::Stage;
+use crate::worker::{Task, Worker};
+use crate::{Failure, Outcome};
+
+const TTL_MS: u64 = 30_000;
+const NODES: [usize; 3] = [5, 3, 1];
+const CALLERS: [usize; 3] = [1, 64, 512];
+const SQLITE_CALLERS: usize = 64;
+const HELD: &str = "held";
+const HELD_LEASES: usize = 20_000;
+/// A third of the ttl: every lease is renewed once in each turn.
+const HELD_TURN: Duration = Duration::from_secs(10);
+const HELD_TURNS: usize = 3;
+const SHARE: &str = "share_of_a_core";
+const NOW: &str = "now";
+
+/// What both builds do in one case.
+struct Contest {
+    name: String,
+    /// Redis servers; without any, one SQLite file.
+    nodes: usize,
+    callers: usize,
+    plain: bool,
+    kind: &'static str,
+    figure: &'static str,
+}
+
+/// The default lock first: with fences.
+fn contests() -> Vec<Contest> {
+    let cycles = |plain: bool| {
+        NODES.into_iter().flat_map(move |nodes| CALLERS.into_iter().map(move |callers| (nodes, callers))).map(
+            move |(nodes, callers)| {
+                let name = format!("{}-{nodes}-{callers}", if plain { "plain" } else { "fenced" });
+                let figure = if callers == 1 { P50 } else { RATE };
+                Contest { name, nodes, callers, plain, kind: "own", figure }
+            },
+        )
+    };
+    let sqlite = Contest {
+        name: format!("sqlite-{SQLITE_CALLERS}"),
+        nodes: 0,
+        callers: SQLITE_CALLERS,
+        plain: false,
+        kind: "own",
+        figure: RATE,
+    };
+    let held = Contest {
+        name: HELD.into(),
+        nodes: NODES[0],
+        callers: HELD_LEASES,
+        plain: false,
+        kind: "leases",
+        figure: SHARE,
+    };
+    cycles(false).chain(cycles(true)).chain([sqlite, held]).collect()
+}
+
+/// The names of all cases.
+pub(crate) fn names() -> Vec<String> {
+    contests().into_iter().map(|contest| contest.name).collect()
+}
+
+/// Builds the revision, compares both builds in the named cases, and prints one row for each.
+pub(crate) fn compare(revision: &str, names: &[String], turns: usize, options: &Options) -> Outcome {
+    let (commit, worker) = build(revision, &options.folder.join("against"))?;
+    let then = format!("{revision} ({})", &commit[..commit.len().min(10)]);
+    println!("Ratios are those of medians; a spread is the middle half of {turns} turns.\n");
+    println!("| case | figure | now | spread | {then} | spread | now / then | |\n|---|---|---|---|---|---|---|---|");
+    let mut failed = Vec::new();
+    for contest in contests().into_iter().filter(|contest| names.contains(&contest.name)) {
+        let name = contest.name.clone();
+        match contest.set_up(&worker, &then, options).and_then(|case| run::measure(case, turns)) {
+            Ok(measured) => print!("{}", row(&measured, &then)),
+            Err(error) => {
+                eprintln!("{name}: {error}");
+                failed.push(name);
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("not compared: {}", failed.join(", ")).into()) }
+}
+
+impl Contest {
+    /// Each build has servers, or a file, of its own.
+    fn set_up(self, worker: &Path, then: &str, options: &Options) -> Result<Case, Failure> {
+        let mut case = Case::new(self.name, "", self.figure);
+        let length = if self.kind == "leases" { HELD_TURN } else { options.length };
+        case.turns = (self.kind == "leases").then_some(HELD_TURNS);
+        for (name, program) in [(NOW, &std::env::current_exe()?), (then, &worker.to_owned())] {
+            let nodes = if self.nodes == 0 {
+                let folder = tempfile::tempdir_in(&options.folder)?;
+                let node = format!("sqlite:{}", folder.path().join("locks.db").display());
+                case.keep(folder);
+                vec![node]
+            } else {
+                let stage = options.runtime.block_on(Stage::set(self.nodes))?;
+                let urls = stage.urls();
+                case.keep(stage);
+                urls
+            };
+            let task = Task { nodes, callers: self.callers, ttl_ms: TTL_MS, plain: self.plain, ..Task::default() };
+            let mut command = Command::new(program);
+            command.args(["worker", self.kind]);
+            let worker = Worker::start(command, &task, length)
+                .map_err(|error| format!("the worker of {name} does not work with this tree's driver: {error}"))?;
+            case.add(name, worker);
+        }
+        Ok(case)
+    }
+}
+
+/// One case: both medians with their spreads, their ratio, and whether this tree is slower beyond the spreads.
+fn row(case: &Measured, then: &str) -> String {
+    let spread =
+        |name: &str| Spread::of(case.contender(name).map(|of| of.turns(&case.figure).to_vec()).unwrap_or_default());
+    let (now, then) = (spread(NOW), spread(then));
+    let mut row = format!("| {} | {} |", case.name, case.figure.replace('_', " "));
+    for spread in [&now, &then] {
+        let (low, high) = (number(spread.quantile(0.25)), number(spread.quantile(0.75)));
+        let _ = write!(row, " {} | {low} to {high} |", number(spread.median()));
+    }
+    let verdict = if is_slower(&now, &then, case.figure == RATE) { "slower by more than its spread" } else { "" };
+    let _ = writeln!(row, " {:.2} | {verdict} |", now.median() / then.median());
+    row
+}
+
+/// Whether the medians are further apart than the wider of both spreads, and this tree's is the worse one.
+fn is_slower(now: &Spread, then: &Spread, more_is_better: bool) -> bool {
+    let width = |spread: &Spread| spread.quantile(0.75) - spread.quantile(0.25);
+    let lost = if more_is_better { then.median() - now.median() } else { now.median() - then.median() };
+    lost > width(now).max(width(then))
+}
+
+/// The worker of a revision, and its commit. Built once: the program is kept by its commit.
+fn build(revision: &str, folder: &Path) -> Result<(String, PathBuf), Failure> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut git = Command::new("git");
+    git.arg("-C").arg(&root).args(["rev-parse", "--verify", "--quiet", "--end-of-options"]);
+    let output =
+        git.arg(format!("{revision}^{{commit}}")).output().map_err(|error| format!("cannot run git: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{revision} is not a revision of this repository").into());
+    }
+    let commit = String::from_utf8(output.stdout)?.trim().to_owned();
+    let program = folder.join(&commit).join("quorlock-bench");
+    if program.is_file() {
+        return Ok((commit, program));
+    }
+    eprintln!("building {revision} ({commit}); its build is kept in {}", folder.display());
+    let tree = folder.join("tree");
+    let _ = std::fs::remove_dir_all(&tree);
+    std::fs::create_dir_all(&tree)?;
+    let built = unpack(&root, &commit, &tree).and_then(|()| cargo_build(&tree, &folder.join("target")));
+    std::fs::remove_dir_all(&tree)?;
+    built.map_err(|error| format!("cannot build {revision} ({commit}): {error}"))?;
+    // It appears under its name only when it is complete.
+    let copy = folder.join("quorlock-bench.new");
+    std::fs::copy(folder.join("target/release/quorlock-bench"), &copy)?;
+    std::fs::create_dir_all(folder.join(&commit))?;
+    std::fs::rename(copy, &program)?;
+    Ok((commit, program))
+}
+
+/// Not a git worktree: that would stay registered if this is interrupted.
+fn unpack(root: &Path, commit: &str, tree: &Path) -> Result<(), String> {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(root).args(["archive", "--format=tar", commit]).stdout(Stdio::piped());
+    let mut git = git.spawn().map_err(|error| format!("git: {error}"))?;
+    let archive = git.stdout.take().ok_or("git archive has no output")?;
+    // Files that are as old as their commit would look to cargo as if they were built already.
+    let mut tar = Command::new("tar");
+    tar.args(["-x", "--touch", "-C"]).arg(tree).stdin(archive);
+    let unpacked = tar.status().map_err(|error| format!("tar: {error}"))?;
+    let archived = git.wait().map_err(|error| format!("git: {error}"))?;
+    if archived.success() && unpacked.success() { Ok(()) } else { Err("its files cannot be unpacked".into()) }
+}
+
+fn cargo_build(tree: &Path, target: &Path) -> Result<(), String> {
+    let mut cargo = Command::new("cargo");
+    cargo
+        .args(["build", "--release", "--quiet", "--locked", "--package", "quorlock-bench", "--target-dir"])
+        .arg(target);
+    cargo.arg("--manifest-path").arg(tree.join("Cargo.toml"));
+    let status = cargo.status().map_err(|error| format!("cargo: {error}"))?;
+    if status.success() { Ok(()) } else { Err("cargo build failed; its messages are above".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slower_is_what_differs_by_more_than_both_spreads() {
+        let spread = |values: &[f64]| Spread::of(values.to_vec());
+        let (narrow, wide) = (spread(&[100.0, 101.0, 102.0, 103.0, 104.0]), spread(&[50.0, 80.0, 100.0, 120.0, 150.0]));
+        let slow = spread(&[90.0, 91.0, 92.0, 93.0, 94.0]);
+        assert!(is_slower(&slow, &narrow, true), "fewer cycles a second");
+        assert!(!is_slower(&narrow, &slow, true), "it is faster");
+        assert!(is_slower(&narrow, &slow, false), "a cycle takes longer");
+        assert!(!is_slower(&slow, &wide, true), "within the spread of the other build");
+    }
+
+    #[test]
+    fn the_default_lock_comes_first() {
+        let names = names();
+        assert_eq!(names[0], "fenced-5-1");
+        let plain = names.iter().position(|name| name.starts_with("plain")).unwrap();
+        assert!(names[plain..].iter().all(|name| !name.starts_with("fenced")));
+    }
+
+    #[test]
+    fn a_revision_that_does_not_exist_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = build("no-such-revision", folder.path()).unwrap_err();
+        assert_eq!(error.to_string(), "no-such-revision is not a revision of this repository");
+    }
+}

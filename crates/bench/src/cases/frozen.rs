@@ -1,0 +1,43 @@
+//! Five nodes, one of them frozen: ours against ours on healthy ones, and peers.
+
+use super::Planned;
+use crate::Failure;
+use crate::case::{Bar, Case, Limit, P99};
+use crate::options::Options;
+use crate::peers;
+use crate::stage::Stage;
+use crate::worker::{Task, Worker};
+
+const NODES: usize = 5;
+const TTL_MS: u64 = 30_000;
+const HEALTHY: &str = "ours, all healthy";
+const HEALTHY_FENCED: &str = "ours, fenced, all healthy";
+const OURS: &str = "ours";
+const OURS_FENCED: &str = "ours, fenced";
+
+pub(crate) fn planned() -> Vec<Planned> {
+    vec![Planned::new("frozen", set_up)]
+}
+
+fn set_up(options: &Options) -> Result<Case, Failure> {
+    let (healthy, damaged) =
+        options.runtime.block_on(async { Ok::<_, Failure>((Stage::set(NODES).await?, Stage::set(NODES).await?)) })?;
+    let mut case = Case::new("frozen", "5 nodes, 1 caller: one of them is frozen", P99);
+    let task =
+        |stage: &Stage, plain| Task { nodes: stage.urls(), callers: 1, ttl_ms: TTL_MS, plain, ..Task::default() };
+    let own = |stage: &Stage, plain| Worker::of_this_program("own", &task(stage, plain), options.length);
+    case.add(HEALTHY, own(&healthy, true)?);
+    case.add(OURS, own(&damaged, true)?);
+    case.add(HEALTHY_FENCED, own(&healthy, false)?);
+    case.add(OURS_FENCED, own(&damaged, false)?);
+    case.add_if("rslock", peers::rust("rslock", &task(&damaged, true), options));
+    case.add_if("node redlock", peers::node(&task(&damaged, true), options));
+    // Everybody connects while all nodes are healthy.
+    case.warm_up()?;
+    damaged.servers[0].freeze();
+    case.bars.push(Bar::ratio(OURS, P99, HEALTHY, Limit::AtMost(1.2)));
+    case.bars.push(Bar::ratio(OURS_FENCED, P99, HEALTHY_FENCED, Limit::AtMost(1.2)));
+    case.keep(healthy);
+    case.keep(damaged);
+    Ok(case)
+}
