@@ -13,7 +13,8 @@ use crate::mode::Mode;
 use crate::name::LeaseId;
 use crate::nodes::NodeSet;
 use crate::quorum::{Tally, Verdict};
-use crate::retry::{DELAY_MIN, Dice, Schedule};
+use crate::retry::{DELAY_MIN, Schedule};
+use crate::rng::Rng;
 use crate::rules::Rule;
 use crate::ticket::{POLL_MAX, Parting, Ticket, Waiter};
 use crate::time::Moment;
@@ -89,28 +90,28 @@ impl Acquire {
     }
 
     /// Time has passed. `node_micros` is the middle of the nodes' clocks now, where known.
-    pub fn tick(&mut self, now: Moment, node_micros: Option<i64>, dice: &mut dyn Dice) -> Vec<Step> {
+    pub fn tick(&mut self, now: Moment, node_micros: Option<i64>, rng: &mut dyn Rng) -> Vec<Step> {
         self.promised.take_if(|at| now >= *at);
         let steps = match &mut self.state {
             State::Finished => Vec::new(),
             State::Resting { until: Some(until) } if now < *until => Vec::new(),
-            State::Resting { .. } => self.ask(now, node_micros, dice),
+            State::Resting { .. } => self.ask(now, node_micros, rng),
             State::Asking(asking) => {
                 if self.plan.give_up.is_some_and(|end| now >= end) {
                     asking.give_up_on_the_rest(now);
                     let verdict = asking.round.defeat();
-                    let mut steps = self.decide(now, dice);
+                    let mut steps = self.decide(now, rng);
                     if matches!(self.state, State::Asking(_)) {
-                        steps.extend(self.defeat(self.last_heard(verdict), now, dice));
+                        steps.extend(self.defeat(self.last_heard(verdict), now, rng));
                     }
                     steps
                 } else if asking.deadline.is_some_and(|at| now >= at) {
                     asking.give_up_on_the_rest(now);
-                    let mut steps = self.decide(now, dice);
+                    let mut steps = self.decide(now, rng);
                     steps.extend(self.complete_the_turn(now));
                     steps
                 } else if asking.poll.is_some_and(|at| now >= at) {
-                    self.poll(now, node_micros, dice)
+                    self.poll(now, node_micros, rng)
                 } else {
                     Vec::new()
                 }
@@ -126,7 +127,7 @@ impl Acquire {
         node: usize,
         outcome: Outcome,
         now: Moment,
-        dice: &mut dyn Dice,
+        rng: &mut dyn Rng,
     ) -> Vec<Step> {
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
         if asking.attempt != attempt {
@@ -140,7 +141,7 @@ impl Acquire {
             other => other,
         };
         let hinted = asking.take(node, outcome);
-        let mut steps = self.decide(now, dice);
+        let mut steps = self.decide(now, rng);
         // The hint may have been for the moment right after the one in which the node refused.
         if hinted {
             steps.extend(self.ask_again(node, now));
@@ -176,22 +177,22 @@ impl Acquire {
     }
 
     /// A fresh attempt, to all nodes.
-    fn ask(&mut self, now: Moment, node_micros: Option<i64>, dice: &mut dyn Dice) -> Vec<Step> {
+    fn ask(&mut self, now: Moment, node_micros: Option<i64>, rng: &mut dyn Rng) -> Vec<Step> {
         if let (None, Some(at), Some(_), false) = (self.ticket, node_micros, self.plan.line, self.plan.plain) {
-            self.ticket = u64::try_from(at).ok().map(|at| Ticket { at, id: dice.bits() });
+            self.ticket = u64::try_from(at).ok().map(|at| Ticket { at, id: rng.bits() });
         }
         if let Mode::Slot { permits, .. } = self.plan.mode {
-            self.slot.get_or_insert_with(|| (dice.bits() % u64::from(permits.max(1))) as u32);
+            self.slot.get_or_insert_with(|| (rng.bits() % u64::from(permits.max(1))) as u32);
         }
         let proposal = self.proposal(node_micros);
-        self.state = State::Asking(Asking::new(self.plan.quorum, fresh_id(dice), proposal));
+        self.state = State::Asking(Asking::new(self.plan.quorum, fresh_id(rng), proposal));
         self.ask_all(now)
     }
 
     /// The same attempt once more, to all nodes that do not owe an answer.
-    fn poll(&mut self, now: Moment, node_micros: Option<i64>, dice: &mut dyn Dice) -> Vec<Step> {
+    fn poll(&mut self, now: Moment, node_micros: Option<i64>, rng: &mut dyn Rng) -> Vec<Step> {
         if self.schedule.is_last() {
-            return self.defeat(Verdict::Held, now, dice);
+            return self.defeat(Verdict::Held, now, rng);
         }
         self.schedule.count();
         let proposal = self.proposal(node_micros);
@@ -260,37 +261,37 @@ impl Acquire {
     }
 
     /// The verdict falls the moment it is certain.
-    fn decide(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
+    fn decide(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let State::Asking(asking) = &self.state else { return Vec::new() };
         let majority = self.plan.quorum.majority();
         if let Some(won) = self.won(asking) {
             let left = validity::left(won.valid_until, now);
             if left.is_zero() || left < self.plan.min_validity {
-                return self.defeat(Verdict::TooSlow, now, dice);
+                return self.defeat(Verdict::TooSlow, now, rng);
             }
             self.state = State::Finished;
             return alloc::vec![Step::Finish(Ok(won))];
         }
         let over = self.is_over(now);
         if !over && self.must_yield(asking) {
-            return self.yield_votes(now, dice);
+            return self.yield_votes(now, rng);
         }
         if asking.round.is_out_of_reach() {
             let verdict = asking.round.defeat();
             let again = !self.by_clock_only && asking.is_too_far_ahead();
             let waits = verdict == Verdict::Held && self.ticket.is_some() && !over && !again;
             let verdict = if over { self.last_heard(verdict) } else { verdict };
-            return if waits { self.wait(now, dice) } else { self.defeat(verdict, now, dice) };
+            return if waits { self.wait(now, rng) } else { self.defeat(verdict, now, rng) };
         }
         let best = asking.round.grants_of(asking.round.best_slot()).count();
         if best + asking.round.open() < majority {
-            return self.settle(now, dice);
+            return self.settle(now, rng);
         }
         // After a seal that did not help, whoever has not answered yet may still complete the majority.
         let stuck = asking.seals == 0 || asking.round.open() == 0;
         if best >= majority && asking.sealing.is_empty() && stuck {
             let seals_left = asking.seals < SEALS_MAX && !over;
-            return if seals_left { self.seal(now) } else { self.defeat(Verdict::TooSlow, now, dice) };
+            return if seals_left { self.seal(now) } else { self.defeat(Verdict::TooSlow, now, rng) };
         }
         Vec::new()
     }
@@ -354,7 +355,7 @@ impl Acquire {
         alloc::vec![Step::Ask { nodes: lower, request: self.request(attempt, target) }]
     }
 
-    fn defeat(&mut self, verdict: Verdict, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
+    fn defeat(&mut self, verdict: Verdict, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let State::Asking(asking) = core::mem::replace(&mut self.state, State::Finished) else { return Vec::new() };
         // Votes and places that cannot come to anything would only hold up the others.
         let mut steps = alloc::vec![self.release(&asking, self.waiter().map(Parting::Leave))];
@@ -372,7 +373,7 @@ impl Acquire {
             self.state = State::Resting { until: Some(now) };
             return steps;
         }
-        let next = if verdict == Verdict::Mismatch { None } else { self.schedule.next(now, dice) };
+        let next = if verdict == Verdict::Mismatch { None } else { self.schedule.next(now, rng) };
         if let Some(at) = next {
             self.state = State::Resting { until: Some(at) };
         } else {
@@ -410,8 +411,8 @@ impl Acquire {
     }
 }
 
-fn fresh_id(dice: &mut dyn Dice) -> LeaseId {
-    LeaseId::from_bits(dice.wide_bits())
+fn fresh_id(rng: &mut dyn Rng) -> LeaseId {
+    LeaseId::from_bits(rng.wide_bits())
 }
 
 #[cfg(test)]

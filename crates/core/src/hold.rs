@@ -9,7 +9,7 @@ use crate::fence::Fence;
 use crate::mode::Mode;
 use crate::name::LeaseId;
 use crate::quorum::{Quorum, Tally};
-use crate::retry::Dice;
+use crate::rng::Rng;
 use crate::round::Round;
 use crate::rules::{Rule, Rules};
 use crate::time::{Drift, Moment, Ttl};
@@ -192,14 +192,14 @@ impl Hold {
     }
 
     /// Time has passed.
-    pub fn tick(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
+    pub fn tick(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let mut steps = Vec::new();
         if !self.still_valid(now, &mut steps) {
             return steps;
         }
         if let Some(renewal) = self.renewal.as_mut().filter(|renewal| now >= renewal.deadline) {
             renewal.round.silence_the_rest(&Silence::Late);
-            self.settle(now, dice, &mut steps);
+            self.settle(now, rng, &mut steps);
         }
         if self.renewal.is_none() && self.watchdog.due().is_some_and(|due| now >= due) {
             steps.push(self.renew(now));
@@ -232,7 +232,7 @@ impl Hold {
     /// Whichever round an answer belongs to, it tells something about that node, and only about that node: it counts
     /// from its own send, and never completes another round's majority. Answers to the acquire that come after the win
     /// are round 0.
-    pub fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
+    pub fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let mut steps = Vec::new();
         if !self.still_valid(now, &mut steps) || node >= self.acks.len() {
             return steps;
@@ -266,7 +266,7 @@ impl Hold {
         match &mut self.renewal {
             Some(renewal) if round == self.rounds => {
                 renewal.round.take(node, outcome);
-                self.settle(now, dice, &mut steps);
+                self.settle(now, rng, &mut steps);
             }
             // Too late for its round, and in time for the lease: there is no need to ask once more.
             None if self.watchdog.has_failed() && asked >= self.begun => self.watchdog.renewed(asked),
@@ -347,13 +347,13 @@ impl Hold {
         Request::Renew { attempt: self.attempt, fence, ttl: self.terms.ttl, repair: true, holder, mode }
     }
 
-    fn settle(&mut self, now: Moment, dice: &mut dyn Dice, steps: &mut Vec<Step>) {
+    fn settle(&mut self, now: Moment, rng: &mut dyn Rng, steps: &mut Vec<Step>) {
         let Some(renewal) = &self.renewal else { return };
         if renewal.round.grants().count() >= self.terms.quorum.majority() {
             self.watchdog.renewed(self.asked().unwrap_or(self.begun));
             steps.push(Step::Renewed { round: self.rounds });
         } else if renewal.round.is_out_of_reach() {
-            self.watchdog.failed(now, self.terms.node_deadline, dice);
+            self.watchdog.failed(now, self.terms.node_deadline, rng);
             steps.push(Step::Failed { round: self.rounds, tally: renewal.round.tally() });
         } else {
             return;

@@ -1,6 +1,6 @@
 //! The algorithm behind [quorlock](https://docs.rs/quorlock): who may hold a lock, for how long, and with which fence.
 //!
-//! Nothing in here reads a clock, opens a socket or throws dice. Every machine takes an input and the current
+//! Nothing in here reads a clock, opens a socket or draws a random number of its own. Every machine takes an input and the current
 //! [`Moment`](time::Moment) and says what is to be done; the `quorlock` crate does it. That makes each rule a thing that
 //! can be stepped by hand, simulated and model-checked exactly as it ships.
 //!
@@ -21,6 +21,7 @@ pub mod node;
 pub mod nodes;
 pub mod quorum;
 pub mod retry;
+pub mod rng;
 pub mod round;
 pub mod rules;
 #[cfg(test)]

@@ -2,26 +2,8 @@
 
 use core::time::Duration;
 
+use crate::rng::Rng;
 use crate::time::Moment;
-
-/// The only randomness that the core ever sees.
-pub trait Dice {
-    /// 64 fresh random bits.
-    fn bits(&mut self) -> u64;
-
-    /// 128 of them.
-    fn wide_bits(&mut self) -> u128 {
-        u128::from(self.bits()) << 64 | u128::from(self.bits())
-    }
-
-    /// A duration drawn evenly from `low..=high`.
-    fn between(&mut self, low: Duration, high: Duration) -> Duration {
-        let span = high.saturating_sub(low).as_nanos().min(u128::from(u64::MAX - 1)) as u64;
-        // The high half of a 128-bit product: even enough for jitter, and without a loop.
-        let share = ((u128::from(self.bits()) * (u128::from(span) + 1)) >> 64) as u64;
-        low + Duration::from_nanos(share)
-    }
-}
 
 /// The shortest delay, whatever was asked for: asking without a pause helps nobody.
 pub const DELAY_MIN: Duration = Duration::from_millis(1);
@@ -83,7 +65,7 @@ impl Schedule {
     ///
     /// Each delay is drawn between the shortest one and a reach that doubles, up to the longest one. A delay that would
     /// pass the last call is cut to it, so that a waiter asks once more before it gives up.
-    pub fn next(&mut self, now: Moment, dice: &mut dyn Dice) -> Option<Moment> {
+    pub fn next(&mut self, now: Moment, rng: &mut dyn Rng) -> Option<Moment> {
         if !self.count() {
             return None;
         }
@@ -92,7 +74,7 @@ impl Schedule {
         }
         let min = self.retry.min.max(DELAY_MIN);
         self.reach = self.reach.max(min).saturating_mul(2).min(self.retry.max).max(min);
-        let at = now + dice.between(min, self.reach);
+        let at = now + rng.between(min, self.reach);
         Some(self.last_call.map_or(at, |end| at.min(end)))
     }
 }

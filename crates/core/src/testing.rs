@@ -1,14 +1,14 @@
-//! What the machines' tests share: moments, dice and answers.
+//! What the machines' tests share: moments, random numbers and answers.
 
 use core::time::Duration;
 
 use crate::fence::Fence;
-use crate::retry::Dice;
+use crate::rng::Rng;
 use crate::ticket::Line;
 use crate::time::{Moment, Ttl};
 use crate::vote::{Outcome, Refusal, Silence, Vote};
 
-/// Dice that never throw the same number twice.
+/// Never the same number twice.
 pub(crate) struct Loaded {
     next: u64,
     step: u64,
@@ -26,7 +26,7 @@ impl Loaded {
     }
 }
 
-impl Dice for Loaded {
+impl Rng for Loaded {
     fn bits(&mut self) -> u64 {
         self.next = self.next.wrapping_add(self.step);
         self.next

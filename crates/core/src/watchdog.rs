@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::retry::Dice;
+use crate::rng::Rng;
 use crate::time::{Moment, Ttl};
 
 /// How long a lease is renewed at most, unless its owner says otherwise: renewing for ever would break liveness.
@@ -73,11 +73,11 @@ impl Watchdog {
 
     /// A round failed at `now`: again soon, until it works or the lease is lost. A node that has too much to do is not helped
     /// by more of it, so the next time may be later than this one.
-    pub fn failed(&mut self, now: Moment, node_deadline: Duration, dice: &mut dyn Dice) {
+    pub fn failed(&mut self, now: Moment, node_deadline: Duration, rng: &mut dyn Rng) {
         let longest = node_deadline.max(self.every / TRIES);
         let reach = self.reach.clamp(node_deadline, longest);
         self.reach = (reach * 2).min(longest);
-        self.set(now + dice.between(node_deadline / 2, reach));
+        self.set(now + rng.between(node_deadline / 2, reach));
     }
 
     fn set(&mut self, due: Moment) {

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Trust;
-use quorlock_core::retry::Dice;
+use quorlock_core::rng::Rng;
 use quorlock_core::ticket::{Channel, Parting};
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Silence};
@@ -38,7 +38,7 @@ use crate::link::membership::Membership;
 use crate::link::quarantine::Records;
 use crate::node::{Answer, Inbox, Node, Trouble};
 use crate::platform::clock;
-use crate::platform::entropy::SystemDice;
+use crate::platform::entropy::SystemRng;
 use crate::platform::runtime;
 use crate::platform::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex};
 use history::Notes;
@@ -257,7 +257,7 @@ impl Link {
             if !served {
                 self.note_outage(trouble.as_silence());
             }
-            let pause = SystemDice::default().between(backoff / 2, backoff);
+            let pause = SystemRng::default().between(backoff / 2, backoff);
             backoff = match trouble {
                 Trouble::Unfit(_) | Trouble::Denied(_) => BACKOFF_MAX,
                 Trouble::Unreachable(_) | Trouble::Broken(_) => (backoff * 2).min(BACKOFF_MAX),

@@ -36,7 +36,6 @@ mod auth;
 mod config;
 mod connection;
 mod descriptors;
-mod entropy;
 mod hub;
 mod inflow;
 mod lease_id;

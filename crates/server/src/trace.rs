@@ -10,7 +10,6 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::auth::Peer;
-use crate::entropy;
 use crate::metrics::Call;
 use crate::problem::{Code, word};
 use crate::service::Service;
@@ -103,7 +102,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 
 /// Sixteen hexadecimal digits.
 fn fresh_id() -> HeaderValue {
-    let bits = entropy::bits();
+    let bits = fastrand::u64(..);
     let digits: [u8; 16] = std::array::from_fn(|at| b"0123456789abcdef"[(bits >> (60 - 4 * at)) as usize & 15]);
     // Digits can stand in a header, whichever.
     HeaderValue::from_bytes(&digits).unwrap_or_else(|_| bits.into())

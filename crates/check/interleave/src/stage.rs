@@ -11,6 +11,7 @@ use quorlock::Client;
 use quorlock::sim::{self, Ear, Question, Task, Turns, World};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Constants, NodeTime};
+use quorlock_core::rng::{Rng as _, Seeded};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::thread;
 
@@ -43,7 +44,7 @@ pub struct Stage {
 
 struct State {
     now: u64,
-    rolls: u64,
+    rng: Seeded,
     calls: u64,
     sleepers: BTreeMap<u64, (u64, Waker)>,
     /// The node that each connection leads to.
@@ -120,8 +121,14 @@ fn constants() -> Constants {
 
 impl Stage {
     fn new() -> Self {
-        let state =
-            State { now: ORIGIN, rolls: 0, calls: 0, sleepers: BTreeMap::new(), connections: Vec::new(), tasks: 0 };
+        let state = State {
+            now: ORIGIN,
+            rng: Seeded::new(0),
+            calls: 0,
+            sleepers: BTreeMap::new(),
+            connections: Vec::new(),
+            tasks: 0,
+        };
         let nodes = (0..NODES).map(|_| Queue::new()).collect();
         Self { state: Mutex::new(state), nodes, soon: Queue::new() }
     }
@@ -187,13 +194,7 @@ impl Stage {
     }
 
     fn roll(&self) -> u64 {
-        let mut state = self.state();
-        state.rolls += 1;
-        // SplitMix64.
-        let mut bits = state.rolls.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
+        self.state().rng.bits()
     }
 
     /// Never held where somebody else may go on.

@@ -2,7 +2,6 @@
 //! the core's rules, on a simulated network. One seed decides everything that happens.
 
 pub mod clock;
-pub mod dice;
 pub mod kept;
 mod ledger;
 mod party;

@@ -7,10 +7,9 @@ use std::time::Duration;
 use clap::Parser;
 use quorlock::Rule;
 use quorlock_model::occasion::Occasion;
-use quorlock_sim::dice::Seeded;
 use quorlock_sim::kept::{self, Kept};
 use quorlock_sim::report::{Hunt, Sweep, page};
-use quorlock_sim::run::{Options, run};
+use quorlock_sim::run::{Options, fresh_seed, run};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Runs the whole library on virtual time: one seed decides everything that happens.
@@ -48,7 +47,7 @@ fn main() -> ExitCode {
     if let (Some(seed), None, false) = (arguments.seed, arguments.runs, arguments.mutants) {
         return tell(seed, Options { without: arguments.without, is_told: arguments.trace });
     }
-    let (base, runs) = (arguments.seed.unwrap_or_else(Seeded::fresh), arguments.runs.unwrap_or(10_000));
+    let (base, runs) = (arguments.seed.unwrap_or_else(fresh_seed), arguments.runs.unwrap_or(10_000));
     if let Some(rule) = arguments.without {
         let hunt = Hunt::of(rule, base, runs);
         println!("{hunt}");

@@ -6,8 +6,8 @@ mod want;
 use std::time::Duration;
 
 use quorlock_core::node::Constants;
+use quorlock_core::rng::Seeded;
 
-use crate::dice::Seeded;
 pub use fault::{Direction, Fault, Recovery};
 pub use want::{Cancel, Ending, Errand, Kind, Patience, Want};
 
@@ -86,8 +86,8 @@ enum Temper {
 }
 
 impl Temper {
-    fn draw(dice: &mut Seeded) -> Self {
-        match dice.below(6) {
+    fn draw(rng: &mut Seeded) -> Self {
+        match rng.below(6) {
             0 => Self::Mixed,
             1 | 2 => Self::Patient,
             3 | 4 => Self::Hasty,
@@ -149,43 +149,43 @@ pub struct Network {
 impl Plan {
     /// What this seed decides.
     pub fn of(seed: u64) -> Self {
-        let dice = &mut Seeded::new(seed);
-        let count = dice.pick(&[3, 3, 3, 3, 3, 3, 3, 5, 5, 1]);
-        let ttl = dice.pick(&[100, 150, 200, 300, 500, 1_000, 3_000]);
+        let rng = &mut Seeded::new(seed);
+        let count = rng.pick(&[3, 3, 3, 3, 3, 3, 3, 5, 5, 1]);
+        let ttl = rng.pick(&[100, 150, 200, 300, 500, 1_000, 3_000]);
         // Large enough against a heartbeat for clocks that run at different rates not to look skewed.
         let max_ttl = 3_000;
         let (sigma, backstep) = (max_ttl * 2 / 5, max_ttl / 5);
-        let horizon = ttl * dice.range(2, 7) * MS;
-        let rush = dice.percent(40).then(|| dice.range(0, horizon / 2) + 20 * MS);
-        let temper = if rush.is_some() { Temper::draw(dice) } else { Temper::Mixed };
+        let horizon = ttl * rng.range(2, 7) * MS;
+        let rush = rng.percent(40).then(|| rng.range(0, horizon / 2) + 20 * MS);
+        let temper = if rush.is_some() { Temper::draw(rng) } else { Temper::Mixed };
         let is_hasty = temper == Temper::Hasty;
-        let mut names: Vec<Kind> = (0..dice.pick(&[1, 1, 1, 2])).map(|_| Kind::draw(dice)).collect();
+        let mut names: Vec<Kind> = (0..rng.pick(&[1, 1, 1, 2])).map(|_| Kind::draw(rng)).collect();
         if is_hasty {
             names = vec![Kind::Exclusive];
         }
-        let node_deadline = dice.percent(40).then(|| dice.millis(5, ttl / 2));
-        let (is_beyond, menu) = fault::menu(dice, count);
-        let (nodes, client_ppm) = nodes(dice, count, &names, sigma, is_hasty);
-        let parties = if is_hasty { 2 } else { dice.pick(&[1, 2, 2, 2, 3, 3, 3, 4]) };
+        let node_deadline = rng.percent(40).then(|| rng.millis(5, ttl / 2));
+        let (is_beyond, menu) = fault::menu(rng, count);
+        let (nodes, client_ppm) = nodes(rng, count, &names, sigma, is_hasty);
+        let parties = if is_hasty { 2 } else { rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4]) };
         let mut clients: Vec<ClientPlan> = (0..parties)
             .map(|index| ClientPlan {
-                ppm: client_ppm(dice),
-                starts: if index > 0 && dice.percent(15) { dice.millis(0, horizon / MS) } else { Duration::ZERO },
-                tasks: (0..if is_hasty { 1 } else { dice.pick(&[1, 1, 2]) })
-                    .map(|_| want::errands(dice, &names, ttl, is_beyond))
+                ppm: client_ppm(rng),
+                starts: if index > 0 && rng.percent(15) { rng.millis(0, horizon / MS) } else { Duration::ZERO },
+                tasks: (0..if is_hasty { 1 } else { rng.pick(&[1, 1, 2]) })
+                    .map(|_| want::errands(rng, &names, ttl, is_beyond))
                     .collect(),
             })
             .collect();
         temper.of(&mut clients);
-        let mut faults = fault::draw(dice, &menu, count, parties, ttl, backstep, horizon);
+        let mut faults = fault::draw(rng, &menu, count, parties, ttl, backstep, horizon);
         faults.extend(fault::draw_pauses(seed, parties, ttl, horizon));
-        if let Some(at) = rush.filter(|_| is_hasty && dice.percent(70)) {
+        if let Some(at) = rush.filter(|_| is_hasty && rng.percent(70)) {
             faults.push((at.saturating_sub(5 * MS), out_of_reach(&nodes, ttl)));
         }
         Self {
             seed,
             is_beyond,
-            is_blank: dice.percent(4),
+            is_blank: rng.percent(4),
             nodes,
             ttl: Duration::from_millis(ttl),
             max_ttl: Duration::from_millis(max_ttl),
@@ -195,7 +195,7 @@ impl Plan {
             names,
             clients,
             rush,
-            network: network(dice, count, ttl, node_deadline, is_hasty),
+            network: network(rng, count, ttl, node_deadline, is_hasty),
             faults,
             horizon,
         }
@@ -230,35 +230,35 @@ impl Plan {
 
 /// The nodes' clocks, and how the clients' are drawn: together within what the drift allows.
 fn nodes(
-    dice: &mut Seeded,
+    rng: &mut Seeded,
     count: usize,
     names: &[Kind],
     sigma: u64,
     is_hasty: bool,
 ) -> (Vec<NodePlan>, impl Fn(&mut Seeded) -> i64 + use<>) {
-    let (are_off, at_limit) = (dice.percent(50), dice.percent(50));
+    let (are_off, at_limit) = (rng.percent(50), rng.percent(50));
     // (T - d)(1 + node) <= T (1 - client), with d of a tenth.
-    let slowest = if are_off { dice.below(90_000) } else { 0 };
+    let slowest = if are_off { rng.below(90_000) } else { 0 };
     let quickest = if are_off { (1_000_000 - slowest) * 10 / 9 - 1_000_000 } else { 0 };
-    let (are_apart, remember) = (dice.percent(50), dice.percent(30) || is_hasty);
+    let (are_apart, remember) = (rng.percent(50), rng.percent(30) || is_hasty);
     let sigma = sigma as i64 * 1_000;
     let nodes = (0..count).map(|_| NodePlan {
-        ppm: match if at_limit { 2 } else { dice.below(4) } {
-            0 => dice.below(quickest + 1) as i64,
-            1 => -(dice.below(quickest + 1) as i64),
+        ppm: match if at_limit { 2 } else { rng.below(4) } {
+            0 => rng.below(quickest + 1) as i64,
+            1 => -(rng.below(quickest + 1) as i64),
             _ => quickest as i64,
         },
         slews: sigma as u64 * 1_000 / 8,
-        ahead: if are_apart { dice.below(sigma as u64 / 4) as i64 - sigma / 8 } else { 0 },
+        ahead: if are_apart { rng.below(sigma as u64 / 4) as i64 - sigma / 8 } else { 0 },
         fences: names
             .iter()
             .map(|_| {
-                (remember && dice.percent(if is_hasty { 90 } else { 50 })).then(|| dice.below(sigma as u64 / 2) as i64)
+                (remember && rng.percent(if is_hasty { 90 } else { 50 })).then(|| rng.below(sigma as u64 / 2) as i64)
             })
             .collect(),
     });
-    let ppm = move |dice: &mut Seeded| match if at_limit { 1 } else { dice.below(3) } {
-        0 => dice.below(if are_off { 90_000 } else { 1 }) as i64,
+    let ppm = move |rng: &mut Seeded| match if at_limit { 1 } else { rng.below(3) } {
+        0 => rng.below(if are_off { 90_000 } else { 1 }) as i64,
         _ => -(slowest as i64),
     };
     (nodes.collect(), ppm)
@@ -270,18 +270,18 @@ fn out_of_reach(nodes: &[NodePlan], ttl: u64) -> Fault {
     Fault::Cut { client: 0, node, direction: Direction::Both, lasts: ttl * MS }
 }
 
-fn network(dice: &mut Seeded, count: usize, ttl: u64, node_deadline: Option<Duration>, is_hasty: bool) -> Network {
-    let slow_max = dice.range(1, ttl / 2) * MS;
+fn network(rng: &mut Seeded, count: usize, ttl: u64, node_deadline: Option<Duration>, is_hasty: bool) -> Network {
+    let slow_max = rng.range(1, ttl / 2) * MS;
     // A round has to fit into the time that a node is waited for, unless something goes wrong.
     let deadline = node_deadline.map_or((ttl * MS / 20).clamp(5 * MS, 200 * MS), |deadline| deadline.as_nanos() as u64);
-    let pace = dice.pick(&[deadline / 100, deadline / 30, deadline / 10]);
+    let pace = rng.pick(&[deadline / 100, deadline / 30, deadline / 10]);
     Network {
-        paces: (0..count).map(|_| dice.range(pace / 2, pace * 2)).collect(),
-        slow_percent: dice.pick(&[0, 0, 3, 10, 30]),
+        paces: (0..count).map(|_| rng.range(pace / 2, pace * 2)).collect(),
+        slow_percent: rng.pick(&[0, 0, 3, 10, 30]),
         slow_max,
-        breaks_permille: if is_hasty { 100 } else { dice.pick(&[0, 0, 0, 0, 10, 100]) },
-        hints_lost_percent: dice.pick(&[0, 0, 0, 30, 100]),
-        stray_percent: dice.pick(&[0, 30, 70]),
+        breaks_permille: if is_hasty { 100 } else { rng.pick(&[0, 0, 0, 0, 10, 100]) },
+        hints_lost_percent: rng.pick(&[0, 0, 0, 30, 100]),
+        stray_percent: rng.pick(&[0, 30, 70]),
         stray_max: ttl * MS,
         // Two ttls, by the fastest clock that a node may have.
         tombstones: ttl * MS * 9 / 5,

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use quorlock::{Client, Rule, Rules, sim};
+use quorlock_core::rng::Seeded;
 
 use crate::clock::Clock;
-use crate::dice::Seeded;
 use crate::ledger::Ledger;
 pub use crate::ledger::{Breach, Counts};
 use crate::party::{Clients, Party, name};
@@ -54,6 +54,13 @@ pub struct Outcome {
     pub story: Vec<String>,
 }
 
+/// A random seed, short enough to be typed.
+pub fn fresh_seed() -> u64 {
+    use std::hash::BuildHasher;
+    // The standard library draws these keys from the operating system.
+    std::collections::hash_map::RandomState::new().hash_one(0) >> 32
+}
+
 /// Makes the run of a seed.
 pub fn run(seed: u64, options: Options) -> Outcome {
     run_plan(Plan::of(seed), options)
@@ -62,10 +69,10 @@ pub fn run(seed: u64, options: Options) -> Outcome {
 /// Makes a run by a plan.
 pub fn run_plan(plan: Plan, options: Options) -> Outcome {
     let plan = Rc::new(plan);
-    let mut dice = Seeded::new(plan.seed ^ 0x5eed);
+    let mut rng = Seeded::new(plan.seed ^ 0x5eed);
     let ledger = Ledger::new(plan.is_beyond);
     let servers = plan.nodes.iter().enumerate().map(|(index, node)| server(&plan, index, node, options)).collect();
-    let world = World::new(dice.fork(), plan.network.clone(), servers, options.is_told, ledger);
+    let world = World::new(rng.fork(), plan.network.clone(), servers, options.is_told, ledger);
     let entered = sim::enter(Rc::clone(&world) as Rc<dyn sim::World>);
     let ended = catch_unwind(AssertUnwindSafe(|| live(&world, &plan, options)));
     let panicked = ended.err().map(|panic| {

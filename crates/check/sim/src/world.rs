@@ -15,11 +15,10 @@ use std::task::Waker;
 use quorlock::sim::{self, Ear, Question, Said, Task};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Epoch;
-use quorlock_core::retry::Dice;
+use quorlock_core::rng::{Rng, Seeded};
 use quorlock_core::ticket::{Channel, Waiter};
 
 use crate::clock::Clock;
-use crate::dice::Seeded;
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Network};
 use crate::shape::Shape;
@@ -44,7 +43,7 @@ pub(crate) struct World {
 pub(crate) struct State {
     /// Real time, in nanoseconds.
     pub(crate) now: u64,
-    pub(crate) dice: Seeded,
+    pub(crate) rng: Seeded,
     /// Whose code is running.
     pub(crate) running: usize,
     pub(crate) clients: Vec<Client>,
@@ -125,10 +124,10 @@ pub(crate) enum Event {
 }
 
 impl World {
-    pub(crate) fn new(dice: Seeded, network: Network, servers: Vec<Server>, is_told: bool, ledger: Ledger) -> Rc<Self> {
+    pub(crate) fn new(rng: Seeded, network: Network, servers: Vec<Server>, is_told: bool, ledger: Ledger) -> Rc<Self> {
         let state = State {
             now: 0,
-            dice,
+            rng,
             running: 0,
             clients: Vec::new(),
             servers,
@@ -333,7 +332,7 @@ impl sim::World for World {
     }
 
     fn bits(&self) -> u64 {
-        self.state.borrow_mut().dice.bits()
+        self.state.borrow_mut().rng.bits()
     }
 
     fn spawn(&self, task: Task) {

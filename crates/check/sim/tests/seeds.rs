@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use quorlock::Rule;
-use quorlock_sim::dice::Seeded;
 use quorlock_sim::kept::{self, Kept};
 use quorlock_sim::report::{Hunt, Sweep};
-use quorlock_sim::run::{Options, run};
+use quorlock_sim::run::{Options, fresh_seed, run};
 
 /// How many fresh seeds are run: so many at least, however long that takes, and more for as long as this.
 const FRESH_MIN: u64 = 2_000;
@@ -15,7 +14,7 @@ const FRESH_TIME: Duration = Duration::from_secs(30);
 
 #[test]
 fn fresh_seeds_break_nothing() {
-    let (base, began) = (Seeded::fresh(), Instant::now());
+    let (base, began) = (fresh_seed(), Instant::now());
     println!("from seed {base} on");
     let mut sweep = Sweep::default();
     for at in 0..FRESH_MAX {
@@ -34,7 +33,7 @@ fn fresh_seeds_break_nothing() {
 #[test]
 fn every_rule_is_missed() {
     for (name, rule) in Rule::ALL {
-        let hunt = Hunt::once(rule, Seeded::fresh());
+        let hunt = Hunt::once(rule, fresh_seed());
         println!("{hunt}");
         assert!(hunt.first.is_some(), "nobody misses {name}");
     }

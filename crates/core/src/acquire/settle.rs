@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    Acquire, Asking, DELAY_MIN, Dice, Mode, Moment, POLL_MAX, Parting, SETTLES_MAX, State, Step, Verdict, fresh_id,
+    Acquire, Asking, DELAY_MIN, Mode, Moment, POLL_MAX, Parting, Rng, SETTLES_MAX, State, Step, Verdict, fresh_id,
 };
 use crate::round::Slot;
 
@@ -17,27 +17,27 @@ impl Acquire {
     }
 
     /// Every node granted another slot: give them back, and ask for the one that most nodes can give.
-    pub(super) fn settle(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
+    pub(super) fn settle(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         self.settles += 1;
         let State::Asking(asking) = &self.state else { return Vec::new() };
         let Some(slot) = asking.round.likeliest_slot().filter(|_| self.settles <= SETTLES_MAX && !self.is_over(now))
         else {
             self.settles = 0;
-            return self.defeat(Verdict::Held, now, dice);
+            return self.defeat(Verdict::Held, now, rng);
         };
         self.slot = Some(slot);
         let is_crossed = asking.round.offers_of(slot) < self.plan.quorum.majority();
         if is_crossed && self.ticket.is_none() {
-            return self.defeat(Verdict::Held, now, dice);
+            return self.defeat(Verdict::Held, now, rng);
         }
         let proposal = asking.proposal.max(asking.round.highest_fence().next());
         let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
-        let mut fresh = Asking::new(self.plan.quorum, fresh_id(dice), proposal);
+        let mut fresh = Asking::new(self.plan.quorum, fresh_id(rng), proposal);
         // No slot could come to a majority while others keep theirs, and whoever asks at once gets back what it gave:
         // pause until they, too, have heard from everyone and have given theirs back.
         let is_slow = asking.round.slots().iter().any(|slot| matches!(slot, Slot::Silent(_)));
         let pause = if is_slow { self.plan.node_deadline } else { self.plan.retry.min }.max(DELAY_MIN);
-        fresh.poll = is_crossed.then(|| now + dice.between(pause, pause.saturating_mul(2)).min(POLL_MAX));
+        fresh.poll = is_crossed.then(|| now + rng.between(pause, pause.saturating_mul(2)).min(POLL_MAX));
         self.state = State::Asking(fresh);
         if !is_crossed {
             steps.extend(self.ask_all(now));

@@ -35,16 +35,16 @@ fn patient(nodes: usize) -> Plan {
     Plan { retry: Retry { min: ms(50), max: ms(300), attempts: None }, ..plan(nodes) }
 }
 
-/// A machine with its dice, and the attempt that it has made last.
+/// A machine with its random numbers, and the attempt that it has made last.
 struct Run {
     acquire: Acquire,
-    dice: Loaded,
+    rng: Loaded,
     attempt: LeaseId,
 }
 
 impl Run {
     fn new(plan: Plan) -> Self {
-        Self { acquire: Acquire::new(plan), dice: Loaded::low(), attempt: LeaseId::from_bits(0) }
+        Self { acquire: Acquire::new(plan), rng: Loaded::low(), attempt: LeaseId::from_bits(0) }
     }
 
     /// Has asked everyone at the origin.
@@ -56,12 +56,12 @@ impl Run {
 
     fn tick(&mut self, now: u64) -> Vec<Step> {
         let clock = i64::try_from(CLOCK + now * 1_000).unwrap();
-        let steps = self.acquire.tick(at(now), Some(clock), &mut self.dice);
+        let steps = self.acquire.tick(at(now), Some(clock), &mut self.rng);
         self.noting(steps)
     }
 
     fn take(&mut self, now: u64, node: usize, outcome: Outcome) -> Vec<Step> {
-        let steps = self.acquire.take(self.attempt, node, outcome, at(now), &mut self.dice);
+        let steps = self.acquire.take(self.attempt, node, outcome, at(now), &mut self.rng);
         self.noting(steps)
     }
 

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Acquire, Asking, DELAY_MIN, Dice, Moment, POLL_MAX, Parting, Rule, State, Step, Verdict, fresh_id};
+use super::{Acquire, Asking, DELAY_MIN, Moment, POLL_MAX, Parting, Rng, Rule, State, Step, Verdict, fresh_id};
 use crate::digest::Digest;
 use crate::fence::Fence;
 use crate::name::Holder;
@@ -73,15 +73,15 @@ impl Acquire {
     }
 
     /// Gives the votes back and keeps the place. From then on it is a fresh attempt, which asks when it is told to.
-    pub(super) fn yield_votes(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
+    pub(super) fn yield_votes(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let State::Asking(asking) = &self.state else { return Vec::new() };
         let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
         let (hinted, given_back) = (asking.hinted(), asking.unrefused());
         let (wait, tally, proposal) = (Wait::of(&asking.round), asking.round.tally(), asking.proposal);
         self.see(wait.fence);
-        let mut fresh = Asking::new(self.plan.quorum, fresh_id(dice), proposal);
+        let mut fresh = Asking::new(self.plan.quorum, fresh_id(rng), proposal);
         fresh.given_back = given_back;
-        fresh.poll = Some(now + dice.between(self.pace() * 3 / 4, self.pace()));
+        fresh.poll = Some(now + rng.between(self.pace() * 3 / 4, self.pace()));
         for node in hinted {
             fresh.note_prompt(node);
         }
@@ -117,7 +117,7 @@ impl Acquire {
         handoff: Handoff,
         now: Moment,
         node_micros: Option<i64>,
-        dice: &mut dyn Dice,
+        rng: &mut dyn Rng,
     ) -> Vec<Step> {
         let Some(sent) = self.handed_for(node, handoff, now) else { return self.hint(node, now, node_micros) };
         let (pace, deadline) = (self.pace(), self.deadline(now));
@@ -126,7 +126,7 @@ impl Acquire {
         asking.begin_turn(handoff.fence);
         asking.poll.get_or_insert(now + pace);
         asking.take_handoff(node, handoff.fence, sent, deadline);
-        let mut steps = self.decide(now, dice);
+        let mut steps = self.decide(now, rng);
         steps.extend(self.ask_what_was_given_back(now));
         self.with_wake(steps)
     }
@@ -146,7 +146,7 @@ impl Acquire {
     }
 
     /// Stays in line, with the votes that there are, until a hint or the next poll.
-    pub(super) fn wait(&mut self, now: Moment, dice: &mut dyn Dice) -> Vec<Step> {
+    pub(super) fn wait(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let pace = self.pace();
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
         let (wait, tally) = (Wait::of(&asking.round), asking.round.tally());
@@ -163,7 +163,7 @@ impl Acquire {
                 _ => {}
             }
         }
-        let poll = now + dice.between(pause * 3 / 4, pause).min(lapse);
+        let poll = now + rng.between(pause * 3 / 4, pause).min(lapse);
         asking.poll = Some(asking.poll.map_or(poll, |at| at.min(poll)));
         self.see(wait.fence);
         self.held = Some(tally);

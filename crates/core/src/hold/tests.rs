@@ -38,15 +38,15 @@ fn won<const N: usize>(acks: [Option<u64>; N]) -> Won {
     }
 }
 
-/// A hold with its dice.
+/// A hold with its random numbers.
 struct Run {
     hold: Hold,
-    dice: Loaded,
+    rng: Loaded,
 }
 
 impl Run {
     fn new(terms: Terms, won: Won) -> Self {
-        Self { hold: Hold::new(terms, won, at(0)), dice: Loaded::low() }
+        Self { hold: Hold::new(terms, won, at(0)), rng: Loaded::low() }
     }
 
     /// Five nodes granted at the origin.
@@ -62,11 +62,11 @@ impl Run {
     }
 
     fn tick(&mut self, now: u64) -> Vec<Step> {
-        self.hold.tick(at(now), &mut self.dice)
+        self.hold.tick(at(now), &mut self.rng)
     }
 
     fn take(&mut self, now: u64, round: u32, node: usize, outcome: Outcome) -> Vec<Step> {
-        self.hold.take(round, node, outcome, at(now), &mut self.dice)
+        self.hold.take(round, node, outcome, at(now), &mut self.rng)
     }
 
     /// The nodes' answers, of which only the last leads to anything.
@@ -310,7 +310,7 @@ fn a_failed_round_is_repeated_until_success_or_the_end() {
     for round in 1..=3 {
         assert!(matches!(run.tick(now + 200)[..], [Step::Failed { round: failed, .. }] if failed == round));
         now += 300;
-        assert_eq!(run.hold.next_tick(), Some(at(now)), "half a node deadline later, with these dice");
+        assert_eq!(run.hold.next_tick(), Some(at(now)), "half a node deadline later, with these rng");
         assert_eq!(asked(&run.tick(now)), Some(round + 1));
     }
     let grants = [0, 1, 2].map(|node| (node, grant(70, now)));

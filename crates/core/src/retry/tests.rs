@@ -1,7 +1,7 @@
 use super::*;
 
 struct Fixed(u64);
-impl Dice for Fixed {
+impl Rng for Fixed {
     fn bits(&mut self) -> u64 {
         self.0
     }

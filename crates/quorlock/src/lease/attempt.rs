@@ -18,7 +18,7 @@ use crate::cluster::Cluster;
 use crate::link::{Ask, GiveBack, Hinted, Link, Mark, Voter};
 use crate::node::key::Place;
 use crate::platform::clock;
-use crate::platform::entropy::SystemDice;
+use crate::platform::entropy::SystemRng;
 use crate::platform::sync::{AtomicBool, Mutex};
 use crate::platform::timers::{Call, Timed};
 
@@ -96,7 +96,7 @@ impl Attempt {
     ) -> Deciding {
         let (ttl, plain, now) = (plan.ttl, plan.plain, clock::now());
         let mut machine = Acquire::new(plan);
-        let steps = machine.tick(now, cluster.node_micros(now), &mut SystemDice::default());
+        let steps = machine.tick(now, cluster.node_micros(now), &mut SystemRng::default());
         // It begins by asking.
         let first = steps.iter().find_map(|step| match step {
             Step::Ask { request, .. } => Some(request.attempt()),
@@ -204,7 +204,7 @@ impl Attempt {
             inner.queued |= 1 << node;
             if let Err(silence) = asked {
                 let outcome = Outcome::Silent(silence);
-                steps.extend(inner.machine.take(attempt, node, outcome, clock::now(), &mut SystemDice::default()));
+                steps.extend(inner.machine.take(attempt, node, outcome, clock::now(), &mut SystemRng::default()));
             }
         }
         steps
@@ -345,7 +345,7 @@ impl Voter for Attempt {
         if let Outcome::Voted { vote: Vote::Refusal(_), .. } = &outcome {
             self.listen(&mut inner);
         }
-        let steps = inner.machine.take(attempt, node, outcome, now, &mut SystemDice::default());
+        let steps = inner.machine.take(attempt, node, outcome, now, &mut SystemRng::default());
         self.perform(&mut inner, steps);
         self.let_out(inner, Link::flush);
     }
@@ -360,7 +360,7 @@ impl Hinted for Attempt {
             inner.mark.set_handed(node);
         }
         let steps = match handoff {
-            Some(handoff) => inner.machine.take_handoff(node, handoff, now, node_micros, &mut SystemDice::default()),
+            Some(handoff) => inner.machine.take_handoff(node, handoff, now, node_micros, &mut SystemRng::default()),
             None => inner.machine.hint(node, now, node_micros),
         };
         self.perform(&mut inner, steps);
@@ -377,7 +377,7 @@ impl Timed for Attempt {
             return None;
         }
         let node_micros = self.cluster.node_micros(now);
-        let steps = inner.machine.tick(now, node_micros, &mut SystemDice::default());
+        let steps = inner.machine.tick(now, node_micros, &mut SystemRng::default());
         self.perform(&mut inner, steps);
         self.let_out(inner, Link::flush);
         None

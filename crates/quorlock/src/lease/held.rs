@@ -26,7 +26,7 @@ use crate::link::{Ask, GiveBack, Mark, Voter};
 use crate::node::event::What;
 use crate::node::key::Place;
 use crate::platform::clock;
-use crate::platform::entropy::{self, SystemDice};
+use crate::platform::entropy::{self, SystemRng};
 use crate::platform::sync::Mutex;
 use crate::platform::timers::{Call, Timed};
 use receipt::Receipt;
@@ -408,7 +408,7 @@ impl Held {
             };
             if let Err(silence) = link.ask(ask) {
                 let outcome = Outcome::Silent(silence);
-                steps.extend(inner.hold.take(round, link.node, outcome, clock::now(), &mut SystemDice::default()));
+                steps.extend(inner.hold.take(round, link.node, outcome, clock::now(), &mut SystemRng::default()));
             }
         }
         steps
@@ -427,7 +427,7 @@ impl Held {
 
     fn advance(self: &Arc<Self>, inner: &mut Inner, now: Moment) {
         let now = inner.moment(now, clock::wall());
-        let steps = inner.hold.tick(now, &mut SystemDice::default());
+        let steps = inner.hold.tick(now, &mut SystemRng::default());
         self.perform(inner, steps);
     }
 
@@ -500,7 +500,7 @@ impl Voter for Held {
         }
         let mut inner = self.inner();
         let now = inner.moment(now, clock::wall());
-        let steps = inner.hold.take(round, node, outcome, now, &mut SystemDice::default());
+        let steps = inner.hold.take(round, node, outcome, now, &mut SystemRng::default());
         inner.follow_hold();
         if inner.mending.is_some() {
             self.look_after_mending(&inner, clock::now());

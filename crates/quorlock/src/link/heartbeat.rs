@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Standing};
-use quorlock_core::retry::Dice;
+use quorlock_core::rng::Rng;
 
 use super::Link;
 use super::outbox::State;
 use crate::link::quarantine::{self, Sighting};
 use crate::node::{Life, Trouble};
 use crate::platform::clock;
-use crate::platform::entropy::SystemDice;
+use crate::platform::entropy::SystemRng;
 use crate::platform::runtime::{self, Instant};
 
 /// How often claims are sent, at most and at least.
@@ -77,7 +77,7 @@ impl Link {
     fn next_look(&self, quarantine: Option<&Quarantine>) -> Instant {
         let (least, most) = self.config.look;
         let wait = quarantine.map(|quarantine| quarantine.pace);
-        runtime::now() + wait.unwrap_or_else(|| SystemDice::default().between(least, most))
+        runtime::now() + wait.unwrap_or_else(|| SystemRng::default().between(least, most))
     }
 
     /// Sends the next word about the node's memory, unless one is under way.

@@ -1,13 +1,12 @@
 //! The only randomness.
 
-use quorlock_core::retry::Dice;
+use quorlock_core::rng::Rng;
 
-/// Dice thrown by the operating system; in a simulation, by its seed.
+/// Random numbers of the operating system; in a simulation, of its seed.
 ///
-/// They are for one decision, and not to be kept: what was drawn and not used yet would be the same in two copies of a
-/// machine.
+/// For one decision, and not to be kept: numbers that were drawn and not used yet would be the same in two copies of a machine.
 #[derive(Default)]
-pub(crate) struct SystemDice {
+pub(crate) struct SystemRng {
     /// What was drawn in one call, as each is one to the operating system: enough for a ticket and an attempt.
     drawn: [u64; DRAWN],
     unused: usize,
@@ -15,7 +14,7 @@ pub(crate) struct SystemDice {
 
 const DRAWN: usize = 3;
 
-impl Dice for SystemDice {
+impl Rng for SystemRng {
     fn bits(&mut self) -> u64 {
         #[cfg(feature = "sim")]
         if let Some(world) = crate::platform::sim::world() {
@@ -34,7 +33,7 @@ impl Dice for SystemDice {
 
 /// 128 fresh random bits.
 pub(crate) fn bits() -> u128 {
-    SystemDice::default().wide_bits()
+    SystemRng::default().wide_bits()
 }
 
 #[cfg(test)]
@@ -44,9 +43,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dice_never_show_the_same_twice() {
-        let thrown = (0..DRAWN * 3).map(|_| SystemDice::default().bits());
-        let mut kept = SystemDice::default();
+    fn rng_never_shows_the_same_twice() {
+        let thrown = (0..DRAWN * 3).map(|_| SystemRng::default().bits());
+        let mut kept = SystemRng::default();
         let again = (0..DRAWN * 3).map(|_| kept.bits());
         let all: Vec<u64> = thrown.chain(again).collect();
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());

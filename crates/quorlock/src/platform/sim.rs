@@ -1,4 +1,4 @@
-//! What a simulation puts in place of clocks, dice, tasks and nodes. Test-only: behind the feature `sim`, and without effect
+//! What a simulation puts in place of clocks, random numbers, tasks and nodes. Test-only: behind the feature `sim`, and without effect
 //! on threads that have not entered a world.
 //!
 //! A world runs on one thread. It knows whose client is running at any time: each may have a clock of its own.

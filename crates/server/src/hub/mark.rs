@@ -12,7 +12,7 @@ pub(crate) struct Mark {
 impl Mark {
     /// Before the first event of a new run.
     pub(super) fn first() -> Self {
-        Self { run: crate::entropy::bits(), number: 0 }
+        Self { run: fastrand::u64(..), number: 0 }
     }
 
     pub(super) fn next(self) -> Self {

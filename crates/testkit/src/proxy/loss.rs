@@ -26,30 +26,28 @@ pub(super) enum Fate {
 }
 
 /// One connection's chances.
-pub(super) struct Chances(u64);
+pub(super) struct Chances {
+    connection: u64,
+    /// Seeded when the first message may get lost.
+    rng: Option<fastrand::Rng>,
+}
 
 impl Chances {
     /// The chances of the connection with this number.
     pub(super) fn new(connection: u64) -> Self {
-        Self(connection)
+        Self { connection, rng: None }
     }
 
     pub(super) fn fate(&mut self, loss: Option<Loss>) -> Fate {
         let Some(loss) = loss else { return Fate::Arrives(Duration::ZERO) };
-        if !self.hit(loss.seed, loss.one_in) {
+        let rng = self.rng.get_or_insert_with(|| fastrand::Rng::with_seed(loss.seed ^ self.connection));
+        let mut hit = |one_in: u64| rng.u64(..one_in.max(1)) == 0;
+        if !hit(loss.one_in) {
             Fate::Arrives(Duration::ZERO)
-        } else if self.hit(loss.seed, loss.for_good_one_in) {
+        } else if hit(loss.for_good_one_in) {
             Fate::Never
         } else {
             Fate::Arrives(loss.resent_after)
         }
-    }
-
-    fn hit(&mut self, seed: u64, one_in: u64) -> bool {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = seed ^ self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31).is_multiple_of(one_in.max(1))
     }
 }

@@ -140,10 +140,10 @@ impl World {
             Action::Reply(index, node) => {
                 let client = &mut self.clients[index];
                 if let Some(message) = client.links[node].replies.pop_front() {
-                    let (machine, dice) = (&mut client.machine, &mut client.dice);
+                    let (machine, rng) = (&mut client.machine, &mut client.rng);
                     let steps = match message {
-                        Message::Vote(attempt, outcome) => machine.take(attempt, node, outcome, now, dice),
-                        Message::Handoff(handoff) => machine.take_handoff(node, handoff, now, micros, dice),
+                        Message::Vote(attempt, outcome) => machine.take(attempt, node, outcome, now, rng),
+                        Message::Handoff(handoff) => machine.take_handoff(node, handoff, now, micros, rng),
                     };
                     self.carry_out(index, steps);
                 }
@@ -157,7 +157,7 @@ impl World {
             Action::Tick(index) => {
                 let client = &mut self.clients[index];
                 client.wake = None;
-                let steps = client.machine.tick(now, micros, &mut client.dice);
+                let steps = client.machine.tick(now, micros, &mut client.rng);
                 self.carry_out(index, steps);
             }
             Action::Free(index) => {

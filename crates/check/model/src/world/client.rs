@@ -8,7 +8,8 @@ use quorlock_core::hold::{Hold, Terms};
 use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
 use quorlock_core::quorum::Quorum;
-use quorlock_core::retry::{Dice, Retry};
+use quorlock_core::retry::Retry;
+use quorlock_core::rng::Rng;
 use quorlock_core::ticket::{Channel, Parting};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::validity;
@@ -25,7 +26,7 @@ pub(super) struct Thrown {
     is_stuck: bool,
 }
 
-impl Dice for Thrown {
+impl Rng for Thrown {
     fn bits(&mut self) -> u64 {
         self.next += u64::from(!self.is_stuck);
         self.who << 32 | self.next
@@ -53,7 +54,7 @@ pub(super) struct Client {
     pub(super) mode: Mode,
     pub(super) parting: Option<Parting>,
     pub(super) wake: Option<Moment>,
-    pub(super) dice: Thrown,
+    pub(super) rng: Thrown,
     pub(super) starts: u8,
     /// Every attempt that it has begun, in this order.
     pub(super) attempts: Vec<LeaseId>,
@@ -76,7 +77,7 @@ impl Client {
             mode: party.mode,
             parting: None,
             wake: None,
-            dice: Thrown { who: who + 1, next: 0, is_stuck },
+            rng: Thrown { who: who + 1, next: 0, is_stuck },
             starts: party.starts,
             attempts: Vec::new(),
             was_over: false,

@@ -32,12 +32,12 @@ impl World {
         let client = &mut *self.clients[index];
         client.wake.take_if(|at| *at <= now);
         if let Some(machine) = &mut client.machine {
-            let steps = machine.tick(now, Some(micros), &mut client.dice);
+            let steps = machine.tick(now, Some(micros), &mut client.rng);
             self.perform(index, steps);
         }
         let client = &mut *self.clients[index];
         if let Some(hold) = &mut client.hold {
-            let steps = hold.tick(now, &mut client.dice);
+            let steps = hold.tick(now, &mut client.rng);
             self.keep_up(index, steps);
         }
     }
@@ -99,7 +99,7 @@ impl World {
         let client = &mut *self.clients[index];
         let Some(machine) = &mut client.machine else { return };
         let steps = match handoff {
-            Some(handoff) => machine.take_handoff(node, handoff, now, micros, &mut client.dice),
+            Some(handoff) => machine.take_handoff(node, handoff, now, micros, &mut client.rng),
             None => machine.hint(node, now, micros),
         };
         self.perform(index, steps);
@@ -119,13 +119,13 @@ impl World {
                 }
             } else if let Some(winner) = handed.winner.as_mut().filter(|_| letter.round == 0) {
                 // Nothing comes of that but who has granted.
-                let _ = winner.take(0, node, outcome, now, &mut client.dice);
+                let _ = winner.take(0, node, outcome, now, &mut client.rng);
             }
         } else if let Some(hold) = client.hold.as_mut().filter(|hold| hold.attempt() == attempt) {
-            let steps = hold.take(letter.round, node, outcome, now, &mut client.dice);
+            let steps = hold.take(letter.round, node, outcome, now, &mut client.rng);
             self.keep_up(index, steps);
         } else if let Some(machine) = &mut client.machine {
-            let steps = machine.take(attempt, node, outcome, now, &mut client.dice);
+            let steps = machine.take(attempt, node, outcome, now, &mut client.rng);
             self.perform(index, steps);
         }
     }
@@ -181,7 +181,7 @@ impl World {
                 asked.push(node);
             } else if let Some(machine) = &mut client.machine {
                 let outcome = Outcome::Silent(Silence::Unreachable("no connection".into()));
-                steps.extend(machine.take(attempt, node, outcome, now, &mut client.dice));
+                steps.extend(machine.take(attempt, node, outcome, now, &mut client.rng));
             }
         }
         let whose = self.attempt_name(attempt);
@@ -215,7 +215,7 @@ impl World {
                     for (node, link) in client.links.iter_mut().enumerate() {
                         if !link.ask(&request, round, now) {
                             let outcome = Outcome::Silent(Silence::Unreachable("no connection".into()));
-                            steps.extend(hold.take(round, node, outcome, now, &mut client.dice));
+                            steps.extend(hold.take(round, node, outcome, now, &mut client.rng));
                         }
                     }
                     self.say_of_client(index, || "sends a renewal to all".into());

@@ -1,10 +1,10 @@
 //! What goes wrong.
 
-use crate::dice::Seeded;
 use crate::world::client_name;
+use quorlock_core::rng::Seeded;
 
 const MS: u64 = 1_000_000;
-/// Tells the dice of pauses from the others of a seed.
+/// Tells the generator of pauses from the others of a seed.
 const PAUSES: u64 = 0x7061_7573_6573;
 
 /// Which messages are held up.
@@ -213,7 +213,7 @@ pub(super) enum Dish {
 }
 
 /// Which kinds of fault this run has, and whether any is beyond what is assumed.
-pub(super) fn menu(dice: &mut Seeded, nodes: usize) -> (bool, Vec<Dish>) {
+pub(super) fn menu(rng: &mut Seeded, nodes: usize) -> (bool, Vec<Dish>) {
     let within = [
         Dish::Cuts,
         Dish::Isolation,
@@ -226,9 +226,9 @@ pub(super) fn menu(dice: &mut Seeded, nodes: usize) -> (bool, Vec<Dish>) {
         Dish::Kills,
         Dish::Leaps,
     ];
-    let share = dice.pick(&[10, 25, 45]);
-    let mut menu: Vec<Dish> = within.into_iter().filter(|_| dice.percent(share)).collect();
-    if dice.percent(25) {
+    let share = rng.pick(&[10, 25, 45]);
+    let mut menu: Vec<Dish> = within.into_iter().filter(|_| rng.percent(share)).collect();
+    if rng.percent(25) {
         menu.push(Dish::ClientClocks);
         if nodes > 1 {
             menu.push(Dish::NodeClocks);
@@ -241,20 +241,20 @@ pub(super) fn menu(dice: &mut Seeded, nodes: usize) -> (bool, Vec<Dish>) {
     (is_beyond, menu)
 }
 
-/// Pauses of machines, in some runs. They have dice of their own: the rest of a plan is as it was without them.
+/// Pauses of machines, in some runs. They have a generator of their own: the rest of a plan is as it was without them.
 pub(super) fn draw_pauses(seed: u64, clients: usize, ttl: u64, horizon: u64) -> Vec<(u64, Fault)> {
-    let dice = &mut Seeded::new(seed ^ PAUSES);
-    let count = if dice.percent(12) { dice.range(1, 3) } else { 0 };
+    let rng = &mut Seeded::new(seed ^ PAUSES);
+    let count = if rng.percent(12) { rng.range(1, 3) } else { 0 };
     let pause = |_| {
-        let (at, client) = (dice.below(horizon), dice.index(clients));
-        (at, Fault::PauseClient { client, lasts: dice.range(1, ttl * 3) * MS })
+        let (at, client) = (rng.below(horizon), rng.index(clients));
+        (at, Fault::PauseClient { client, lasts: rng.range(1, ttl * 3) * MS })
     };
     (0..count).map(pause).collect()
 }
 
 /// What goes wrong, and when.
 pub(super) fn draw(
-    dice: &mut Seeded,
+    rng: &mut Seeded,
     menu: &[Dish],
     nodes: usize,
     clients: usize,
@@ -266,15 +266,15 @@ pub(super) fn draw(
     if menu.is_empty() {
         return faults;
     }
-    for _ in 0..dice.range(1, 6) {
-        let at = dice.below(horizon);
-        let lasts = dice.range(1, ttl * 2) * MS;
-        let (client, node) = (dice.index(clients), dice.index(nodes));
-        let direction = dice.pick(&[Direction::Up, Direction::Down, Direction::Both]);
+    for _ in 0..rng.range(1, 6) {
+        let at = rng.below(horizon);
+        let lasts = rng.range(1, ttl * 2) * MS;
+        let (client, node) = (rng.index(clients), rng.index(nodes));
+        let direction = rng.pick(&[Direction::Up, Direction::Down, Direction::Both]);
         let mut add = |at, fault| faults.push((at, fault));
-        match dice.pick(menu) {
+        match rng.pick(menu) {
             Dish::Cuts => add(at, Fault::Cut { client, node, direction, lasts }),
-            Dish::Isolation if dice.percent(50) => {
+            Dish::Isolation if rng.percent(50) => {
                 (0..nodes).for_each(|node| add(at, Fault::Cut { client, node, direction, lasts }));
             }
             Dish::Isolation => {
@@ -282,12 +282,12 @@ pub(super) fn draw(
             }
             Dish::Resets => add(at, Fault::Reset { client, node }),
             Dish::Crashes => {
-                let recovery = dice.pick(&[Recovery::Empty, Recovery::Empty, Recovery::Whole]);
+                let recovery = rng.pick(&[Recovery::Empty, Recovery::Empty, Recovery::Whole]);
                 add(at, Fault::Crash { node, recovery, lasts: lasts / 4 });
             }
             Dish::Snapshots => {
                 add(at, Fault::Save { node });
-                let later = at + dice.below(ttl * MS * 2);
+                let later = at + rng.below(ttl * MS * 2);
                 add(
                     later,
                     // By a number that is drawn anyway.
@@ -301,10 +301,10 @@ pub(super) fn draw(
             Dish::FrozenNodes => add(at, Fault::FreezeNode { node, lasts }),
             Dish::FrozenClients => add(at, Fault::FreezeClient { client, lasts }),
             Dish::Kills => add(at, Fault::Kill { client }),
-            Dish::Leaps => add(at, Fault::ClientLeaps { client, millis: dice.range(1, ttl) }),
+            Dish::Leaps => add(at, Fault::ClientLeaps { client, millis: rng.range(1, ttl) }),
             Dish::NodeClocks => {
                 // Forward and back again: nobody's clock steps back further than is tolerated.
-                let millis = dice.range(1, backstep) as i64;
+                let millis = rng.range(1, backstep) as i64;
                 let node = node.min(nodes - 1);
                 if !faults.iter().any(|(_, fault)| matches!(fault, Fault::NodeClock { node: of, .. } if *of == node)) {
                     faults.push((at, Fault::NodeClock { node, millis }));
@@ -312,7 +312,7 @@ pub(super) fn draw(
                 }
             }
             Dish::ClientClocks => {
-                add(at, Fault::ClientClock { client, ppm: dice.pick(&[-1_000_000, -800_000, -400_000]) });
+                add(at, Fault::ClientClock { client, ppm: rng.pick(&[-1_000_000, -800_000, -400_000]) });
                 add(at + lasts, Fault::ClientClock { client, ppm: 0 });
             }
         }

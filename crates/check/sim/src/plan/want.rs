@@ -1,8 +1,7 @@
 //! What users of the library do.
 
+use quorlock_core::rng::Seeded;
 use std::time::Duration;
-
-use crate::dice::Seeded;
 
 /// How a name is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +17,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub(super) fn draw(dice: &mut Seeded) -> Self {
-        match dice.below(10) {
+    pub(super) fn draw(rng: &mut Seeded) -> Self {
+        match rng.below(10) {
             0..5 => Self::Exclusive,
             5..7 => Self::Shared,
             7 => Self::Reentrant,
-            _ => Self::Semaphore(dice.range(1, 3) as u32),
+            _ => Self::Semaphore(rng.range(1, 3) as u32),
         }
     }
 }
@@ -118,52 +117,52 @@ pub struct Errand {
     pub ending: Ending,
 }
 
-pub(super) fn errands(dice: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Vec<Errand> {
-    (0..dice.range(1, 3)).map(|_| errand(dice, names, ttl, is_beyond)).collect()
+pub(super) fn errands(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Vec<Errand> {
+    (0..rng.range(1, 3)).map(|_| errand(rng, names, ttl, is_beyond)).collect()
 }
 
-fn errand(dice: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Errand {
-    let name = dice.index(names.len());
+fn errand(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Errand {
+    let name = rng.index(names.len());
     let want = match names[name] {
-        _ if dice.percent(4) => Want::Break { now: is_beyond && dice.percent(50) },
-        Kind::Exclusive if dice.percent(15) => Want::Plain,
-        Kind::Exclusive if names.len() > 1 && names.iter().all(|kind| *kind == Kind::Exclusive) && dice.percent(40) => {
+        _ if rng.percent(4) => Want::Break { now: is_beyond && rng.percent(50) },
+        Kind::Exclusive if rng.percent(15) => Want::Plain,
+        Kind::Exclusive if names.len() > 1 && names.iter().all(|kind| *kind == Kind::Exclusive) && rng.percent(40) => {
             Want::All
         }
         Kind::Exclusive => Want::Alone,
-        Kind::Shared if dice.percent(60) => Want::Read,
+        Kind::Shared if rng.percent(60) => Want::Read,
         Kind::Shared => Want::Write,
-        Kind::Reentrant => Want::Enter { again: dice.percent(50) },
+        Kind::Reentrant => Want::Enter { again: rng.percent(50) },
         Kind::Semaphore(permits) => Want::Slot(permits),
     };
     Errand {
-        rest: if dice.percent(50) { Duration::ZERO } else { dice.millis(0, ttl * 2) },
+        rest: if rng.percent(50) { Duration::ZERO } else { rng.millis(0, ttl * 2) },
         name,
         want,
-        patience: match dice.below(10) {
+        patience: match rng.below(10) {
             0..3 => Patience::Once,
-            3..5 => Patience::Within(dice.millis(1, ttl * 3)),
+            3..5 => Patience::Within(rng.millis(1, ttl * 3)),
             _ => Patience::Endless,
         },
-        cancel: match dice.below(10) {
-            0 => Some(Cancel::Looks(dice.below(3) as u32)),
-            1 => Some(Cancel::After(dice.millis(0, ttl / 8))),
-            2 => Some(Cancel::After(dice.millis(0, ttl * 2))),
+        cancel: match rng.below(10) {
+            0 => Some(Cancel::Looks(rng.below(3) as u32)),
+            1 => Some(Cancel::After(rng.millis(0, ttl / 8))),
+            2 => Some(Cancel::After(rng.millis(0, ttl * 2))),
             _ => None,
         },
-        renews: dice.percent(70),
-        works: match dice.below(10) {
+        renews: rng.percent(70),
+        works: match rng.below(10) {
             0..3 => Duration::ZERO,
-            3..7 => dice.millis(0, ttl / 2),
-            _ => dice.millis(ttl / 2, ttl * 3 / 2),
+            3..7 => rng.millis(0, ttl / 2),
+            _ => rng.millis(ttl / 2, ttl * 3 / 2),
         },
-        steps: dice.range(1, 4) as u32,
-        extends: dice.percent(10),
-        ending: match dice.below(10) {
+        steps: rng.range(1, 4) as u32,
+        extends: rng.percent(10),
+        ending: match rng.below(10) {
             0..5 => Ending::Release,
             5..8 => Ending::Drop,
             8 => Ending::UntilLost,
-            _ => Ending::HandOver { client: dice.index(4), extensions: dice.below(4) as u32 },
+            _ => Ending::HandOver { client: rng.index(4), extensions: rng.below(4) as u32 },
         },
     }
 }

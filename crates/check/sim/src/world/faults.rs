@@ -84,7 +84,7 @@ impl State {
                 for connection in 0..self.connections.len() {
                     let of = &self.connections[connection];
                     if of.client == client && of.node == node && of.is_open {
-                        let is_told = self.dice.percent(70);
+                        let is_told = self.rng.percent(70);
                         self.break_off(connection, is_told);
                     }
                 }
@@ -102,7 +102,7 @@ impl State {
                 for connection in 0..self.connections.len() {
                     let of = &self.connections[connection];
                     if of.node == node && of.is_open {
-                        let is_told = self.dice.percent(80);
+                        let is_told = self.rng.percent(80);
                         self.break_off(connection, is_told);
                     }
                 }

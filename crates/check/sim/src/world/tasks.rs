@@ -1,4 +1,4 @@
-//! Tasks, in an order that the dice decide.
+//! Tasks, in an order that the seed decides.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -86,7 +86,7 @@ impl World {
         if awake.is_empty() {
             return None;
         }
-        let task = state.dice.pick(&awake);
+        let task = state.rng.pick(&awake);
         ready.retain(|other| *other != task);
         state.steps += 1;
         state.fingerprint = mixed(state.fingerprint, task as u64);

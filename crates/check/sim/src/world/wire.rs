@@ -93,9 +93,9 @@ impl State {
 
     /// Whether the connection breaks with this message.
     fn breaks(&mut self, connection: usize) -> bool {
-        let breaks = self.dice.below(1_000) < self.network.breaks_permille;
+        let breaks = self.rng.below(1_000) < self.network.breaks_permille;
         if breaks {
-            let is_told = self.dice.percent(90);
+            let is_told = self.rng.percent(90);
             self.break_off(connection, is_told);
         }
         breaks
@@ -104,9 +104,9 @@ impl State {
     /// How long a message takes: mostly short, sometimes not.
     fn delay(&mut self, node: usize) -> u64 {
         let pace = self.network.paces[node];
-        let usual = pace / 2 + self.dice.below(pace);
-        let is_slow = self.dice.percent(self.network.slow_percent);
-        if is_slow { usual + self.dice.below(self.network.slow_max) } else { usual }
+        let usual = pace / 2 + self.rng.below(pace);
+        let is_slow = self.rng.percent(self.network.slow_percent);
+        if is_slow { usual + self.rng.below(self.network.slow_max) } else { usual }
     }
 
     /// Takes a cut way into use again.
@@ -130,9 +130,9 @@ impl State {
 
     /// The client hangs up. What is under way gets lost, or arrives, perhaps late.
     pub(super) fn hang_up(&mut self, connection: usize) {
-        let is_late = self.dice.percent(self.network.stray_percent);
-        let until = self.now + self.dice.below(self.network.stray_max.max(1));
-        let is_lost = self.dice.percent(10);
+        let is_late = self.rng.percent(self.network.stray_percent);
+        let until = self.now + self.rng.below(self.network.stray_max.max(1));
+        let is_lost = self.rng.percent(10);
         let of = &mut self.connections[connection];
         of.is_heard = false;
         of.up_lost |= is_lost;
@@ -225,7 +225,7 @@ impl State {
 
     fn refuse(&mut self, connection: usize) {
         self.connections[connection].up_lost = true;
-        if self.dice.percent(70) {
+        if self.rng.percent(70) {
             self.send_down(connection, Said::End("connection refused".into()));
         }
     }
@@ -233,7 +233,7 @@ impl State {
     fn say_aside(&mut self, node: usize, aside: Aside) {
         match aside {
             // A hint proves nothing, and may get lost.
-            Aside::Hint(.., None) if self.dice.percent(self.network.hints_lost_percent) => {}
+            Aside::Hint(.., None) if self.rng.percent(self.network.hints_lost_percent) => {}
             Aside::Hint(channel, ticket, handoff) => {
                 if let Some(listener) = self.servers[node].listeners.get(&channel).copied() {
                     self.shape.handed_on += u32::from(handoff.is_some());

@@ -41,11 +41,11 @@ fn a_majority_in_one_slot_wins_it_in_one_round() {
 }
 
 #[test]
-fn the_dice_say_where_to_look_first_and_the_same_is_said_to_all() {
+fn a_random_slot_is_asked_for_first_and_the_same_on_all_nodes() {
     let mut starts = Vec::new();
     for thrown in 0..PERMITS {
         let mut run = Run::new(slots(3));
-        (0..thrown).for_each(|_| _ = run.dice.bits());
+        (0..thrown).for_each(|_| _ = run.rng.bits());
         starts.push(start(&run.tick(0)));
     }
     starts.sort_unstable();

@@ -85,7 +85,7 @@ fn the_first_request_carries_a_ticket_by_the_nodes_clock() {
 #[test]
 fn without_the_nodes_clock_there_is_no_ticket_yet() {
     let mut run = Run::new(waiting(3));
-    let steps = run.acquire.tick(at(0), None, &mut run.dice);
+    let steps = run.acquire.tick(at(0), None, &mut run.rng);
     assert_eq!(waiter(&steps), None);
     run.noting(steps);
     let steps = run.take_all(4, [held(9), held(9)]);
@@ -111,7 +111,7 @@ fn refused_everywhere_it_stays_in_line_and_polls_with_the_same_attempt() {
     let steps = run.take_all(4, [held_in(9, SECOND), held_in(9, SECOND)]);
     assert_eq!((steps.len(), told(&steps).len()), (1, 1), "nothing is given back: {steps:?}");
     assert_eq!(run.take(5, 2, held_in(9, SECOND)), []);
-    assert_eq!(run.tick(200), [Step::Wake(at(754))], "three quarters of a second, with these dice");
+    assert_eq!(run.tick(200), [Step::Wake(at(754))], "three quarters of a second, with these rng");
     let ticket = run.acquire.ticket();
     let steps = run.tick(754);
     assert_eq!((asked_nodes(&steps), run.attempt), (alloc::vec![0, 1, 2], first));
@@ -127,8 +127,8 @@ fn it_polls_each_second_and_the_first_in_line_each_third_of_a_short_ttl() {
         (900, FIRST, 225, 300),
         (900, NEXT, 225, 300),
     ] {
-        for (dice, pause) in [(Loaded::low(), low), (Loaded::high(), high)] {
-            let mut run = Run { dice, ..Run::new(Plan { ttl: ttl(millis), ..waiting(3) }) };
+        for (rng, pause) in [(Loaded::low(), low), (Loaded::high(), high)] {
+            let mut run = Run { rng, ..Run::new(Plan { ttl: ttl(millis), ..waiting(3) }) };
             run.tick(0);
             run.take_all(4, [behind(line), behind(line)]);
             run.take(4, 2, behind(line));

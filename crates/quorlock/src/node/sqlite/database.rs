@@ -148,16 +148,16 @@ fn patiently<T>(mut attempt: impl FnMut() -> Result<T, Fault>) -> Result<T, Faul
 
 /// Waits a little before each further try, and says when it is enough. Naps vary, so that processes do not march in step.
 fn napping() -> impl FnMut(i32) -> bool + Send + 'static {
-    let mut dice = entropy::bits() as u32 | 1;
+    let mut rng = entropy::bits() as u32 | 1;
     let mut since = Instant::now();
     move |tries| {
         if tries == 0 {
             since = Instant::now();
         }
-        dice ^= dice << 13;
-        dice ^= dice >> 17;
-        dice ^= dice << 5;
-        std::thread::sleep(BUSY_NAP / 2 + BUSY_NAP * (dice % 1_024) / 1_024);
+        rng ^= rng << 13;
+        rng ^= rng >> 17;
+        rng ^= rng << 5;
+        std::thread::sleep(BUSY_NAP / 2 + BUSY_NAP * (rng % 1_024) / 1_024);
         since.elapsed() < BUSY_MAX
     }
 }

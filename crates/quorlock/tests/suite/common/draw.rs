@@ -7,10 +7,10 @@ pub struct Draw(pub u64);
 
 impl Draw {
     pub fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) % end as u64) as usize
+        let mut rng = fastrand::Rng::with_seed(self.0);
+        let drawn = rng.usize(..end);
+        self.0 = rng.get_seed();
+        drawn
     }
 }
 

@@ -8,7 +8,8 @@ use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
 use quorlock_core::quorum::Quorum;
-use quorlock_core::retry::{Dice, Retry};
+use quorlock_core::retry::Retry;
+use quorlock_core::rng::{Rng, Seeded};
 use quorlock_core::rules::Rules;
 use quorlock_core::ticket::{Channel, Handoff, Parting};
 use quorlock_core::time::{Drift, Moment, Ttl};
@@ -36,21 +37,18 @@ pub(super) struct Thrown {
     next: u64,
 }
 
-impl Dice for Thrown {
+impl Rng for Thrown {
     // Never the same twice, and the same in every run. Without a seed every delay is the shortest one.
     fn bits(&mut self) -> u64 {
         self.next += 1;
-        let Some(seed) = self.seed else { return self.next };
-        let mixed = (seed ^ self.next).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed ^ (mixed >> 31)
+        self.seed.map_or(self.next, |seed| Seeded::new(seed ^ self.next).bits())
     }
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     pub(super) machine: Acquire,
-    pub(super) dice: Thrown,
+    pub(super) rng: Thrown,
     pub(super) links: Vec<Link>,
     pub(super) wake: Option<Moment>,
     pub(super) won: Option<Won>,
@@ -77,7 +75,7 @@ impl Client {
         };
         Self {
             machine: Acquire::new(plan),
-            dice: Thrown { seed, next: (index as u64) << 32 },
+            rng: Thrown { seed, next: (index as u64) << 32 },
             links: vec![Link::default(); nodes],
             wake: None,
             won: None,

@@ -14,7 +14,7 @@ use super::client::Message;
 impl World {
     /// All that matters for what can happen next, as text. Attempts, which `Debug` keeps secret, are told apart by whose
     /// they are and how many that client has begun since; fences by their order and by how near they are to each other.
-    /// Dice are left out: without a seed they decide nothing.
+    /// Random numbers are left out: without a seed they decide nothing.
     pub fn key(&self) -> String {
         let mut begun = vec![0; self.clients.len()];
         self.attempts.values().for_each(|(client, serial)| begun[*client] = begun[*client].max(*serial));

@@ -12,7 +12,7 @@ impl Run {
     fn handed_to(&mut self, now: u64, node: usize, attempt: LeaseId, fence: u64) -> Vec<Step> {
         let clock = i64::try_from(CLOCK + now * 1_000).unwrap();
         let handoff = Handoff { attempt: Digest::of(attempt), fence: Fence::new(fence) };
-        let steps = self.acquire.take_handoff(node, handoff, at(now), Some(clock), &mut self.dice);
+        let steps = self.acquire.take_handoff(node, handoff, at(now), Some(clock), &mut self.rng);
         self.noting(steps)
     }
 }
