@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quorlock::{Client, ClientBuilder, MAX_TTL_DEFAULT, Silence, TTL_DEFAULT, TTL_MIN};
+use quorlock::{Client, ClientBuilder, MAX_TTL_DEFAULT, Quorum, Silence, TTL_DEFAULT, TTL_MIN};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Settings, Value, list};
@@ -217,19 +217,17 @@ fn away(nodes: &[(String, Option<Silence>)], knows_quarantines: bool) -> Option<
 
 /// What is going on where so many nodes are in quarantine that nobody gets a lock.
 fn not_yet(nodes: &[(String, Option<Silence>)]) -> Option<String> {
-    let majority = nodes.len() / 2 + 1;
     let voting = nodes.iter().filter(|(_, trouble)| trouble.is_none()).count();
-    let mut left: Vec<Duration> = nodes.iter().filter_map(|(_, trouble)| trouble.as_ref()?.quarantine_left()).collect();
-    left.sort_unstable();
-    // As soon as those with the least time left make up a majority.
-    let wait = left.get(majority.checked_sub(voting + 1)?)?;
+    let left: Vec<Duration> = nodes.iter().filter_map(|(_, trouble)| trouble.as_ref()?.quarantine_left()).collect();
+    let quarantined = left.len();
+    let wait = Quorum::quarantine_left(nodes.len(), voting, left)?;
     let are_new = nodes.iter().all(|(_, trouble)| matches!(trouble, Some(Silence::Founding(_))));
     let (why, advice) = if are_new {
         ("are new", "if no lock can be outstanding: quorlock nodes init --yes")
     } else {
         ("lost their memory", "to wait for them: quorlock nodes wait")
     };
-    Some(format!("{} of {} nodes {why}, and may vote in {}; {advice}", left.len(), nodes.len(), show(*wait)))
+    Some(format!("{} of {} nodes {why}, and may vote in {}; {advice}", quarantined, nodes.len(), show(wait)))
 }
 
 /// Why the time between two runs does not count towards a quarantine; `None` if it does.

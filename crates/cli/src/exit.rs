@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use quorlock::{
-    AcquireError, Ballot, BreakError, ConnectError, HeldError, LeaseError, LostError, ReadError, ReconfigureError,
-    Silence, Tally,
+    AcquireError, Ballot, BreakError, ConnectError, HeldError, LeaseError, LostError, Quorum, ReadError,
+    ReconfigureError, Silence, Tally,
 };
 
 use crate::duration::show;
@@ -189,7 +189,7 @@ fn undecided(what: &str, tally: &Tally, silent_for: &[Option<Duration>], unrecor
         tally.ballots.iter().filter(|ballot| matches!(ballot, Ballot::Silent(why) if is(why))).count()
     };
     let (nodes, away) = (tally.ballots.len(), silent(|why| matches!(why, Silence::Unreachable(_))));
-    let begin = if nodes - away < nodes / 2 + 1 {
+    let begin = if nodes - away < Quorum::majority_of(nodes) {
         let verb = if away == 1 { "is" } else { "are" };
         format!("{what}: {away} of {nodes} nodes {verb} unreachable")
     } else {

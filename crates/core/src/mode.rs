@@ -76,6 +76,11 @@ impl Mode {
         }
     }
 
+    /// The word for it: `exclusive`, `reentrant`, `shared` or `slots`.
+    pub const fn as_str(self) -> &'static str {
+        Period::begun_by(self).as_str()
+    }
+
     /// Whether several may wait side by side and enter together.
     pub fn is_shared(self) -> bool {
         matches!(self, Self::Shared { .. })
@@ -102,14 +107,57 @@ pub enum Period {
 }
 
 impl Period {
+    /// The words for periods of one owner, who has one fence at a time.
+    pub const ALONE: [&'static str; 2] = ["exclusive", "reentrant"];
+
     /// The period that begins with a hold of this mode.
-    pub fn begun_by(mode: Mode) -> Self {
+    pub const fn begun_by(mode: Mode) -> Self {
         match mode {
             Mode::Exclusive { .. } => Self::Exclusive,
             Mode::Reentrant { owner } => Self::Reentrant(owner),
             Mode::Shared { .. } => Self::Shared,
             Mode::Slot { permits, .. } => Self::Slots(permits),
         }
+    }
+
+    /// The word for it: `exclusive`, `reentrant`, `shared` or `slots`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Reentrant(_) => "reentrant",
+            Self::Shared => "shared",
+            Self::Slots(_) => "slots",
+        }
+    }
+
+    /// The number of slots, of a semaphore.
+    pub const fn slots(self) -> Option<u32> {
+        match self {
+            Self::Slots(slots) => Some(slots),
+            Self::Exclusive | Self::Reentrant(_) | Self::Shared => None,
+        }
+    }
+
+    /// The word, and behind it the owner, which is a secret, or the number of slots.
+    pub fn reveal(self) -> String {
+        let word = self.as_str();
+        match self {
+            Self::Exclusive | Self::Shared => word.into(),
+            Self::Reentrant(owner) => alloc::format!("{word} {}", owner.reveal()),
+            Self::Slots(slots) => alloc::format!("{word} {slots}"),
+        }
+    }
+
+    /// Reads what [`reveal`](Self::reveal) wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        let period = match text.split_once(' ') {
+            None if text == Self::Exclusive.as_str() => Self::Exclusive,
+            None if text == Self::Shared.as_str() => Self::Shared,
+            Some(("reentrant", owner)) => Self::Reentrant(OwnerId::parse(owner)?),
+            Some(("slots", slots)) => Self::Slots(slots.parse().ok()?),
+            _ => return None,
+        };
+        Some(period)
     }
 }
 

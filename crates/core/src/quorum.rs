@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 
 use crate::vote::{Refusal, Silence};
 
@@ -46,7 +47,20 @@ impl Quorum {
 
     /// How many have to agree.
     pub const fn majority(self) -> usize {
-        self.nodes / 2 + 1
+        Self::majority_of(self.nodes)
+    }
+
+    /// How many of this many nodes have to agree.
+    pub const fn majority_of(nodes: usize) -> usize {
+        nodes / 2 + 1
+    }
+
+    /// How long it takes until a majority of the nodes can vote, if it waits for quarantines that last this long. `None` if a
+    /// majority can vote, or needs a node that is neither voting nor in quarantine.
+    pub fn quarantine_left(nodes: usize, voting: usize, mut left: Vec<Duration>) -> Option<Duration> {
+        left.sort_unstable();
+        let missing = Self::majority_of(nodes).checked_sub(voting)?;
+        left.get(missing.checked_sub(1)?).copied()
     }
 
     /// How many may be missing.
@@ -119,6 +133,22 @@ impl Tally {
         self.ballots.iter().filter(|b| matches!(b, Ballot::Silent(_))).count()
     }
 
+    /// How long it takes until a majority can vote, if it waits for quarantines. A node that was only late, or not heard, may
+    /// vote the next time.
+    pub fn quarantine_left(&self) -> Option<Duration> {
+        let (mut voting, mut left) = (0, Vec::new());
+        for ballot in &self.ballots {
+            match ballot {
+                Ballot::Silent(Silence::Quarantined(time) | Silence::Founding(time)) => left.push(*time),
+                Ballot::Silent(
+                    Silence::Unreachable(_) | Silence::Waiting(_) | Silence::Unfit(_) | Silence::Skewed(_),
+                ) => {}
+                _ => voting += 1,
+            }
+        }
+        Quorum::quarantine_left(self.ballots.len(), voting, left)
+    }
+
     /// Each node's name with its ballot.
     pub fn by_node(&self) -> impl Iterator<Item = (&str, &Ballot)> {
         let names = self.nodes.iter().map(String::as_str).chain(core::iter::repeat("node"));
@@ -166,3 +196,6 @@ pub enum Verdict {
     /// It was asked for in a way that does not go with how it is held.
     Mismatch,
 }
+
+#[cfg(test)]
+mod tests;

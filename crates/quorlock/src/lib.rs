@@ -79,7 +79,7 @@ pub use quorlock_core::digest::Digest;
 pub use quorlock_core::fence::Fence;
 pub use quorlock_core::mode::{PERMITS_MAX, Period};
 pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError};
-pub use quorlock_core::quorum::{Ballot, QuorumError, Tally};
+pub use quorlock_core::quorum::{Ballot, Quorum, QuorumError, Tally};
 pub use quorlock_core::retry::Retry;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]

@@ -1,7 +1,6 @@
 //! What went wrong, as RFC 9457 has it, under the same names as the library's errors.
 
 mod from;
-mod quarantine;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use quorlock::{Ballot, Holder, Tally};
+use quorlock::{Ballot, Holder, Quorum, Tally};
 use serde::Serialize;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
@@ -229,7 +228,7 @@ impl Problem {
         });
         problem.0.nodes = others.collect();
         let left = nodes.nodes.iter().filter_map(|node| node.quarantine_ms).map(Duration::from_millis);
-        problem.not_before(quarantine::ends_in(nodes.nodes.len(), nodes.voting, left.collect()))
+        problem.not_before(Quorum::quarantine_left(nodes.nodes.len(), nodes.voting, left.collect()))
     }
 
     /// It makes no sense to ask before this, if it is known.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Event, Holder, Inspection, NodeStats, Period, Report, Silence, Waiting};
+use quorlock::{Event, Holder, Inspection, NodeStats, Period, Quorum, Report, Silence, Waiting};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -187,7 +187,7 @@ pub(crate) struct NodeView {
 impl NodesView {
     pub(crate) fn new(nodes: Vec<NodeStats>) -> Self {
         let nodes: Vec<_> = nodes.into_iter().map(NodeView::new).collect();
-        let (total, majority) = (nodes.len(), nodes.len() / 2 + 1);
+        let (total, majority) = (nodes.len(), Quorum::majority_of(nodes.len()));
         let voting = nodes.iter().filter(|node| node.trouble.is_none()).count();
         Self { total, majority, voting, can_lose: voting.saturating_sub(majority), nodes }
     }
@@ -276,8 +276,7 @@ impl EventView {
             what: event.what.as_str(),
             fence: event.fence.map(quorlock::Fence::get),
             by: event.holder.as_ref().map(Who::new),
-            // As it is called everywhere else.
-            mode: if event.mode == "slot" { "slots".into() } else { event.mode.clone() },
+            mode: event.mode.clone(),
             reason: event.reason.clone(),
         }
     }

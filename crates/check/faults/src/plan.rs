@@ -278,7 +278,9 @@ impl Planner {
             On::Link => Target::Link { node, side: self.dice.usize(..SIDES) },
             On::Client => Target::Client(self.dice.usize(..CLIENTS)),
             On::OneOrMajority if self.dice.bool() => Target::Node(node),
-            On::Majority | On::OneOrMajority => Target::Nodes(self.dice.usize(self.nodes / 2 + 1..=self.nodes)),
+            On::Majority | On::OneOrMajority => {
+                Target::Nodes(self.dice.usize(quorlock::Quorum::majority_of(self.nodes)..=self.nodes))
+            }
         };
         let free = match target {
             Target::Nodes(count) => (0..count).all(|node| self.is_free(Target::Node(node), at)),

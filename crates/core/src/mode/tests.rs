@@ -39,3 +39,17 @@ fn only_readers_wait_side_by_side_but_slots_are_held_together_too() {
         assert_eq!((mode.is_shared(), mode.is_among_others()), (shared, among_others), "{mode:?}");
     }
 }
+
+#[test]
+fn a_period_is_read_as_it_was_written() {
+    for period in
+        [Period::Exclusive, Period::Reentrant(OwnerId::from_bits(7)), Period::Shared, Period::Slots(PERMITS_MAX)]
+    {
+        let text = period.reveal();
+        assert!(text.starts_with(period.as_str()));
+        assert_eq!(Period::parse(&text), Some(period));
+    }
+    for text in ["", "exclusive 1", "shared ", "reentrant", "reentrant x", "slots", "slots -1", "slot"] {
+        assert_eq!(Period::parse(text), None, "{text:?}");
+    }
+}

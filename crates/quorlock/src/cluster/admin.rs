@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quorlock_core::name::Name;
 use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Trust};
+use quorlock_core::quorum::Quorum;
 use quorlock_core::ticket::Channel;
 use quorlock_core::vote::{Request, Vote};
 
@@ -146,7 +147,7 @@ fn one_cluster(lives: &[Incarnation]) -> Result<String, ReconfigureError> {
     // Whoever still goes by the old constants must not find a majority that has not heard of the new ones.
     let before = lives.iter().map(|life| life.constants.nodes).max().unwrap_or(0);
     let present = lives.len();
-    if present < before / 2 + 1 {
+    if present < Quorum::majority_of(before) {
         return Err(ReconfigureError::Minority { present, before });
     }
     Ok(cluster)

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::node::{Constants, Incarnation};
+use quorlock_core::quorum::Quorum;
 use quorlock_core::time::Drift;
 
 pub use finding::{Finding, Severity, Topic};
@@ -201,7 +202,7 @@ pub(crate) async fn examine(nodes: Vec<Configured>, plan: &Plan, measure: &Measu
     let exams = futures_util::future::join_all(exams).await;
     let mut patients: Vec<Patient> = exams.into_iter().map(|(title, exam)| judge::node(title, exam, measure)).collect();
     let findings = together::judge(&mut patients, measure);
-    let majority = measure.constants.nodes / 2 + 1;
+    let majority = Quorum::majority_of(measure.constants.nodes);
     Examination { nodes: patients.into_iter().map(Patient::discharge).collect(), findings, majority }
 }
 

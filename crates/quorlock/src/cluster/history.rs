@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use quorlock_core::fence::Fence;
 use quorlock_core::hold::Hold;
+use quorlock_core::mode::Period;
 use quorlock_core::name::{Holder, Name};
 use quorlock_core::quorum::{Ballot, Tally};
 use quorlock_core::vote::Silence;
@@ -68,7 +69,7 @@ impl Event {
     }
 
     fn is_alone(&self) -> bool {
-        self.fence.is_some() && ["exclusive", "reentrant"].contains(&&*self.mode)
+        self.fence.is_some() && Period::ALONE.contains(&&*self.mode)
     }
 }
 

@@ -212,8 +212,10 @@ async fn end_of(
     // The seal has seen to it that a majority carries the highest.
     let highest = held.max_by_key(|(fence, held)| (held.period == Period::Reentrant(owner), *fence));
     match highest {
-        Some((fence, held)) if held.period == Period::Reentrant(owner) => (Some(fence), held.holder, "reentrant"),
-        Some((_, held)) if held.period == Period::Shared => (None, None, "shared"),
+        Some((fence, held)) if held.period == Period::Reentrant(owner) => {
+            (Some(fence), held.holder, held.period.as_str())
+        }
+        Some((_, held)) if held.period == Period::Shared => (None, None, held.period.as_str()),
         _ => Default::default(),
     }
 }

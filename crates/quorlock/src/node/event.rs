@@ -125,10 +125,7 @@ impl Event {
 pub(crate) fn word_for(mode: Mode, fence: Option<Fence>) -> &'static str {
     match mode {
         Mode::Exclusive { .. } if fence.is_none() => "plain",
-        Mode::Exclusive { .. } => "exclusive",
-        Mode::Reentrant { .. } => "reentrant",
-        Mode::Shared { .. } => "shared",
-        Mode::Slot { .. } => "slot",
+        _ => mode.as_str(),
     }
 }
 

@@ -4,7 +4,7 @@ use quorlock::{
     AcquireError, BreakError, ConfigError, HeldError, LeaseError, LostError, Operation, ReadError, Tally, Target,
 };
 
-use super::{Code, Problem, quarantine};
+use super::{Code, Problem};
 use crate::view::millis;
 
 impl From<ConfigError> for Problem {
@@ -26,7 +26,7 @@ fn held(code: Code, detail: String, error: &HeldError) -> Problem {
 }
 
 fn undecided(code: Code, detail: String, tally: &Tally) -> Problem {
-    Problem::new(code, detail).with_nodes(tally).not_before(quarantine::ends_for(tally))
+    Problem::new(code, detail).with_nodes(tally).not_before(tally.quarantine_left())
 }
 
 fn closed() -> Problem {

@@ -53,7 +53,7 @@ impl World {
     /// A server has carried out a break: it tells everybody who may hold.
     pub(super) fn note_break(&mut self, server: usize, vote: &Vote) {
         let Vote::Broken { .. } = vote else { return };
-        let (now, majority) = (self.now, self.setup.servers / 2 + 1);
+        let (now, majority) = (self.now, quorlock_core::quorum::Quorum::majority_of(self.setup.servers));
         if let Some(broken) = self.broken.as_mut().filter(|broken| !broken.servers.contains(&server)) {
             broken.servers.push(server);
             broken.servers.sort_unstable();

@@ -48,7 +48,7 @@ const KINDS: usize = 3;
 /// How many may be out at a time, except in a storm: a minority.
 const OUT_MAX: usize = (NODES - 1) / 2;
 /// How many are frozen at once in a storm: a majority.
-const STORM: usize = NODES / 2 + 1;
+const STORM: usize = quorlock::Quorum::majority_of(NODES);
 /// After so many faults, a storm.
 const STORM_AFTER: usize = 4;
 

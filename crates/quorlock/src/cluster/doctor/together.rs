@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use quorlock_core::fence::median;
 use quorlock_core::node::{Constants, quarantine_micros};
+use quorlock_core::quorum::Quorum;
 
 use super::finding::{Finding, Topic};
 use super::{Measure, NodeState, Patient, Skew, shorten, spell};
@@ -158,7 +159,7 @@ fn clocks(patients: &mut [Patient], measure: &Measure) {
 fn newcomers(patients: &mut [Patient], measure: &Measure, findings: &mut Vec<Finding>) {
     let quarantine = spell(Duration::from_micros(quarantine_micros(&measure.constants)));
     let members = patients.iter().filter(|patient| patient.life().is_some()).count();
-    let majority = measure.constants.nodes / 2 + 1;
+    let majority = Quorum::majority_of(measure.constants.nodes);
     let is_away = |patient: &&Patient| matches!(patient.state, NodeState::Unreachable(_));
     let away: Vec<String> = patients.iter().filter(is_away).map(|patient| patient.title.clone()).collect();
     let blank: Vec<&mut Patient> = patients
@@ -194,7 +195,7 @@ fn newcomers(patients: &mut [Patient], measure: &Measure, findings: &mut Vec<Fin
 /// How many may fail.
 fn quorum(patients: &[Patient], measure: &Measure, findings: &mut Vec<Finding>) {
     let nodes = measure.constants.nodes;
-    let majority = nodes / 2 + 1;
+    let majority = Quorum::majority_of(nodes);
     let count = |is: fn(&NodeState) -> bool| patients.iter().filter(|patient| is(&patient.state)).count();
     let voting = count(|state| *state == NodeState::Voting);
     // A node that stands alone votes as soon as somebody comes.

@@ -37,7 +37,7 @@ pub(super) fn load_standing(connection: &Connection, key: &str) -> Result<Record
         None => None,
         Some(attempt) => Some(VoteNote {
             attempt,
-            period: column(1, "period").parsed(read_period)?.unwrap_or(Period::Exclusive),
+            period: column(1, "period").parsed(Period::parse)?.unwrap_or(Period::Exclusive),
             until: column(2, "vote_until").must(Column::number)?,
         }),
     };
@@ -103,7 +103,7 @@ fn save_row(connection: &Connection, key: &str, record: &Record, behind: Option<
         .execute(params![
             key,
             vote.map(|vote| vote.attempt.reveal()),
-            vote.and_then(|vote| write_period(vote.period)),
+            vote.and_then(|vote| Some(vote.period.reveal()).filter(|_| vote.period != Period::Exclusive)),
             vote.map(|vote| number(vote.until, "vote_until")).transpose()?,
             fence.map(|note| number(note.fence.get(), "fence")).transpose()?,
             fence.map(|note| note.by.reveal()),
@@ -115,25 +115,6 @@ fn save_row(connection: &Connection, key: &str, record: &Record, behind: Option<
             behind.filter(|_| is_exclusive),
         ])?;
     Ok(())
-}
-
-/// How a vote is held, unless it is exclusive.
-fn write_period(period: Period) -> Option<String> {
-    match period {
-        Period::Exclusive => None,
-        Period::Reentrant(owner) => Some(format!("reentrant {}", owner.reveal())),
-        Period::Shared => Some("shared".into()),
-        Period::Slots(permits) => Some(format!("slots {permits}")),
-    }
-}
-
-fn read_period(text: &str) -> Option<Period> {
-    match text.split_once(' ') {
-        Some(("reentrant", owner)) => OwnerId::parse(owner).map(Period::Reentrant),
-        Some(("slots", permits)) => permits.parse().ok().map(Period::Slots),
-        None if text == "shared" => Some(Period::Shared),
-        _ => None,
-    }
 }
 
 fn load_entries(connection: &Connection, key: &str) -> Result<Vec<Entry>, Fault> {
