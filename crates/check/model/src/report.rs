@@ -124,7 +124,8 @@ off, breadth first, until the shortest counter-example is found.
 
 What has to be true in every state: no two leases are valid that exclude each other, each judged by its own client's clock;
 every fence is above all that were handed out before; a lease that was lost stays lost; a lease that a majority has broken
-ends within a ttl, and as soon as its holder has been told and has asked, and no other than the one that was named; and when
+ends within a ttl, and as soon as its holder has been told and has asked, and no other than the one that was named; an owner
+that a majority has retired holds for no longer than a ttl after that, and holds other names as before; and when
 nothing is under way and nothing is owed, no vote stands that nobody has. For the line: from every state that is reached in any order of the first
 answers, a fair schedule serves everyone, and nobody asks more often than its polls say while nothing changes. The wider
 searches follow every fair schedule to its end: none leaves anybody waiting. Fair is one on which time passes only when

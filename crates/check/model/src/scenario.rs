@@ -21,9 +21,10 @@ use beginnings::{
     broken_with_mishaps, coming_back, crash, crash_and_jump, crash_between_clocks_at_their_limit,
     crash_with_clients_off_the_clock, cut_off, flushed, handed_on, handed_on_with_mishaps, handed_over, old_snapshot,
     one_node_ahead, one_node_ahead_and_two_rivals, one_who_turns_away, plain_and_flushed, plainly_two,
-    rates_at_their_limit, renewals_late, renewals_with_slow_answers, restless_holder, rolled_back,
-    second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers, two_addresses, two_claimants,
-    two_everywhere, two_losses, two_readers_and_a_writer, two_who_wait, waiting_through_a_restart,
+    rates_at_their_limit, renewals_late, renewals_with_slow_answers, restless_holder, retired, retired_elsewhere,
+    retired_for_another, rolled_back, second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers,
+    two_addresses, two_claimants, two_everywhere, two_losses, two_readers_and_a_writer, two_who_wait,
+    waiting_through_a_restart,
 };
 
 /// A rule, and the search that shows what it is for.
@@ -300,6 +301,20 @@ pub const ALL: &[Scenario] = &[
         Flaw::DoubtOnce,
         broken_while_renewing,
     ),
+    scenario(
+        "retire-tombstone",
+        "a retired owner is refused",
+        "its late request is granted",
+        Flaw::RetireForgets,
+        retired,
+    ),
+    scenario(
+        "retire-one-name",
+        "a retirement acts on the name that it names",
+        "it acts on every name of the owner",
+        Flaw::RetireEverywhere,
+        retired_elsewhere,
+    ),
     waiting("yield", "a waiter gives its votes back to a lower ticket", "queue without yield", || Flaws {
         rules: Rules::without(Rule::Yield),
         ..Flaws::default()
@@ -360,6 +375,10 @@ pub const WIDE: &[(&str, Wide)] = &[
     (
         "a lease that is broken to be free at once, with a waiter and an answer held back: fences only",
         Wide::Leases(broken_at_once_for_a_waiter),
+    ),
+    (
+        "an owner who renews and is retired, another who comes after it, an answer held back",
+        Wide::Leases(retired_for_another),
     ),
     ("a reader who renews, a writer, a restart, one who lets go", Wide::Leases(a_reader_a_writer_and_a_restart)),
     ("two readers, a writer, a restart, one who lets go, at once", Wide::Leases(two_readers_a_writer_and_a_restart)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_core::mode::Mode;
+use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::node::{Constants, Trust};
 use quorlock_core::rules::{Rule, Rules};
 use quorlock_core::time::Drift;
@@ -71,6 +71,10 @@ pub enum Flaw {
     BreakAny,
     /// Who hears of a break while it renews does not ask once more.
     DoubtOnce,
+    /// A retirement leaves no tombstone: the owner's next request is carried out.
+    RetireForgets,
+    /// A retirement acts on every name of the owner.
+    RetireEverywhere,
 }
 
 /// One client.
@@ -98,8 +102,19 @@ pub struct Party {
     pub hands_over: Option<u8>,
     /// Whether it breaks a lease, once, and how.
     pub ends: Option<BreakMode>,
+    /// Whether it retires an owner, once.
+    pub retires: Option<Retirement>,
     /// Whether it then gives the lease to the nodes that have not granted it, once, and to whom it was handed over.
     pub mends_for: Option<Heir>,
+}
+
+/// The retirement of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Retirement {
+    /// The owner that is retired.
+    pub owner: OwnerId,
+    /// Whether it is retired from another name than the one that is searched.
+    pub elsewhere: bool,
 }
 
 /// Who was given a lease.
@@ -126,6 +141,7 @@ impl Party {
             waits: false,
             hands_over: None,
             ends: None,
+            retires: None,
             mends_for: None,
         }
     }
@@ -135,7 +151,12 @@ impl Party {
         Self { starts: 0, ends: Some(mode), ..Self::once() }
     }
 
-    /// The same, within reach of these addresses only.
+    /// An operator, who wants no lock and retires an owner.
+    pub fn retiring(retirement: Retirement) -> Self {
+        Self { starts: 0, retires: Some(retirement), ..Self::once() }
+    }
+
+    /// Someone who wants the lock once, within reach of these addresses only.
     pub fn reaching(nodes: &[usize]) -> Self {
         Self { reaches: nodes.to_vec(), ..Self::once() }
     }

@@ -12,6 +12,7 @@ mod drive;
 mod judge;
 mod link;
 mod order;
+mod retiring;
 mod server;
 mod shared;
 mod tell;
@@ -32,6 +33,7 @@ use clock::{client_time, when_client, when_past};
 pub use judge::Breach;
 use link::{Connection, Message};
 use order::Order;
+use retiring::Retired;
 use server::{Memory, Server};
 pub(crate) use shared::Mixed;
 use shared::Shared;
@@ -66,6 +68,8 @@ pub enum Action {
     Extend(usize),
     /// The operator breaks the lease that stands.
     End(usize),
+    /// The operator retires an owner.
+    Retire(usize),
     /// Whoever won it, and gave it away, asks the nodes that have not granted it yet.
     Mend(usize),
     /// The server restarts empty.
@@ -105,6 +109,7 @@ pub struct World {
     order: Option<Order>,
     epochs: u64,
     broken: Option<Broken>,
+    retired: Option<Retired>,
     /// How many servers have come up; those that come next are alike.
     touched: usize,
     breach: Option<Breach>,
@@ -132,6 +137,7 @@ impl World {
             order: setup.expires_by_wall().then(|| Order::new(setup.servers)),
             epochs: 0,
             broken: None,
+            retired: None,
             touched: if setup.alike { 0 } else { setup.servers },
             breach: None,
             story: None,
@@ -165,7 +171,7 @@ impl World {
     /// Names the state. Two states with the same name have the same future.
     pub fn key(&self) -> u64 {
         let fences = (self.highest, self.highest_owner, self.highest_among, &self.highest_in, &self.order);
-        let rest = (self.left, fences, self.epochs, &self.broken, self.touched, self.breach);
+        let rest = (self.left, fences, self.epochs, &self.broken, &self.retired, self.touched, self.breach);
         Mixed.hash_one((self.now, &self.servers, &self.clients, rest))
     }
 
@@ -209,6 +215,7 @@ impl World {
             }
             Action::Extend(index) => self.extend(index),
             Action::End(index) => self.end(index),
+            Action::Retire(index) => self.retire(index),
             Action::Mend(index) => self.mend(index),
             Action::Crash(server) => {
                 self.left.crashes -= 1;

@@ -3,7 +3,7 @@
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::vote::BreakMode;
 
-use crate::setup::{Budget, Expiry, Heir, Party, Setup};
+use crate::setup::{Budget, Expiry, Heir, Party, Retirement, Setup};
 
 /// Time passes to moments at which something is due, and to no others.
 const NO_GRID: u64 = 1_000_000;
@@ -319,6 +319,29 @@ pub(super) fn broken_at_once_for_a_waiter() -> Setup {
     let parties = vec![Party::reaching(&[0, 1]), waiter(), operator(BreakMode::Now)];
     let budget = Budget { slow: 1, frees: 1, ..NONE };
     Setup { budget, grid: NO_GRID, horizon: 300, only_fences: true, ..Setup::new(parties) }
+}
+
+/// An operator who retires the first owner, where it is.
+fn retiring(elsewhere: bool) -> Party {
+    Party { reaches: vec![0, 1], ..Party::retiring(Retirement { owner: OwnerId::from_bits(1), elsewhere }) }
+}
+
+/// An owner who renews and is retired. A connection may break, and what is under way on it may be late.
+pub(super) fn retired() -> Setup {
+    let parties = vec![Party { renews: Some(500), ..owner(1, &[0, 1]) }, retiring(false)];
+    Setup { budget: Budget { breaks: 1, ..NONE }, grid: NO_GRID, horizon: 1_510, ..Setup::new(parties) }
+}
+
+/// The same with another owner, who comes after it, and with an answer that may be late.
+pub(super) fn retired_for_another() -> Setup {
+    let parties = vec![Party { renews: Some(500), ..owner(1, &[0, 1]) }, owner(2, &[0, 1]), retiring(false)];
+    Setup { parties, budget: Budget { slow: 1, ..NONE }, ..retired() }
+}
+
+/// An owner who is retired from another name, and a second owner who wants this one.
+pub(super) fn retired_elsewhere() -> Setup {
+    let parties = vec![owner(1, &[0, 1]), owner(2, &[0, 1]), retiring(true)];
+    Setup { budget: Budget { slow: 1, ..NONE }, grid: NO_GRID, horizon: 0, ..Setup::new(parties) }
 }
 
 pub(super) fn two_everywhere() -> Setup {

@@ -20,6 +20,7 @@ impl World {
             let may_extend = client.handed.as_ref().is_some_and(|handed| handed.extensions > 0);
             actions.extend(may_extend.then_some(Action::Extend(index)));
             actions.extend(self.may_end(index).then_some(Action::End(index)));
+            actions.extend(self.may_retire(index).then_some(Action::Retire(index)));
             actions.extend(self.repair_by(index).map(|_| Action::Mend(index)));
             for node in 0..client.links.len() {
                 self.extend_with_link(index, node, &mut actions);
@@ -95,6 +96,7 @@ impl World {
             | Action::Cancel(_)
             | Action::Extend(_)
             | Action::End(_)
+            | Action::Retire(_)
             | Action::Mend(_)
             | Action::Pass => None,
         }

@@ -195,7 +195,7 @@ impl World {
         let left = won.valid_until.since(now);
         let with = fence.map_or_else(|| "no fence".into(), |fence| format!("fence {fence}"));
         self.say_of_client(index, || format!("holds as {whose}, with {with}, for another {left:.1?} by its clock"));
-        if let Some(fence) = fence {
+        if let Some(fence) = fence.filter(|_| !self.is_retired(won.mode)) {
             self.judge_fence(won.mode, won.attempt, fence);
         }
         let client = &mut *self.clients[index];

@@ -26,6 +26,8 @@ pub enum Breach {
     Unaware,
     /// A lease is broken that nobody meant.
     Mistaken,
+    /// An owner holds for more than a ttl after a majority has retired it.
+    Unretired,
     /// A waiter is never served, though everyone goes on asking and everything is delivered.
     Starved,
     /// Somebody asks without end, though nothing has changed.
@@ -42,6 +44,7 @@ impl std::fmt::Display for Breach {
             Self::Unbroken => "a broken lease goes on",
             Self::Unaware => "a holder does not learn that its lease is broken",
             Self::Mistaken => "another lease is broken than was meant",
+            Self::Unretired => "a retired owner goes on",
             Self::Starved => "a waiter is never served",
             Self::Restless => "asks without end",
         })
@@ -66,13 +69,14 @@ impl World {
         let valid: Vec<Mode> = (0..self.clients.len())
             .filter(|index| self.clients[*index].is_valid(self.moment(*index)))
             .map(|index| self.clients[index].mode)
+            .filter(|mode| !self.is_retired(*mode))
             .collect();
         let conflict =
             valid.iter().enumerate().any(|(at, mode)| valid[..at].iter().any(|other| excludes(*mode, *other)));
         if conflict && !self.setup.only_fences && !self.setup.expires_by_wall() {
             self.breach = Some(Breach::TwoHolders);
         }
-        self.breach = self.breach.or_else(|| self.judge_broken());
+        self.breach = self.breach.or_else(|| self.judge_broken()).or_else(|| self.judge_retired());
         let is_drained = self
             .clients
             .iter()

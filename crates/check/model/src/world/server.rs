@@ -144,6 +144,9 @@ impl Server {
         if let (Request::Break { .. }, Some(tombstones)) = (request, tombstones) {
             record.tombstones = tombstones;
         }
+        if setup.lacks(Flaw::RetireForgets) {
+            record.retired.clear();
+        }
         if let (true, Request::Acquire { proposal, .. }, Vote::Refusal(Refusal::Held { .. }), Some(note)) =
             (*raises && setup.lacks(Flaw::RaiseAnyVote), request, &answer.vote, &mut record.fence)
         {

@@ -52,7 +52,7 @@ impl World {
             return;
         }
         let whose = match &letter.request {
-            Request::Break { .. } => client_name(asker),
+            Request::Break { .. } | Request::Retire { .. } => client_name(asker),
             request => self.attempt_name(request.attempt()),
         };
         let (what, says) = (words::of_request(&letter.request, letter.again), words::of_vote(&letter.request, vote));

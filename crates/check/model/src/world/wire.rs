@@ -34,9 +34,13 @@ impl World {
     fn vote(&mut self, index: usize, node: usize, letter: Letter, is_stray: bool) -> Reply {
         let setup = Arc::clone(&self.setup);
         let behind = self.behind(index, node);
+        let elsewhere = self.vote_elsewhere(index, &letter);
         let listener = |channel| listener(&setup, &self.clients, behind, channel);
         let server = &mut self.servers[behind];
-        let answer = server.vote(&setup, self.now, &letter, |channel| listener(channel).is_some());
+        let answer = match elsewhere {
+            Some(refusal) => refusal.into(),
+            None => server.vote(&setup, self.now, &letter, |channel| listener(channel).is_some()),
+        };
         let heard = answer.hint.and_then(|hint| Some((hint, listener(hint.channel)?)));
         let (vote, epoch) = (answer.vote, server.epoch());
         if let (Some(order), Request::Acquire { attempt, .. }, Vote::Grant { fence, .. }) =
@@ -46,6 +50,7 @@ impl World {
         }
         self.say_vote(behind, index, &letter, &vote, is_stray);
         self.note_break(behind, &vote);
+        self.note_retirement(behind, &letter.request);
         if let Some((hint, to)) = heard {
             self.tell_the_first(behind, hint, to, answer.handoff);
         }
