@@ -23,6 +23,11 @@ pub enum Breach {
     Revived,
     /// What checks fences has taken the writes of two holders for those of one.
     Corrupted,
+    /// An owner holds a name that it was retired from: it asked after a majority had acknowledged that, or goes on for more
+    /// than a ttl.
+    Unretired,
+    /// Somebody was refused as retired who was not, or not from this name.
+    Misretired,
     /// Votes or places are left of clients that have given back everything.
     Leaked(Vec<String>),
     /// Somebody is never served, though nothing goes wrong any more.
@@ -40,6 +45,8 @@ impl std::fmt::Display for Breach {
             Self::FenceOrder => f.write_str("fence out of order"),
             Self::Revived => f.write_str("a lost lease is valid again"),
             Self::Corrupted => f.write_str("a store that checks fences is corrupted"),
+            Self::Unretired => f.write_str("a retired owner holds"),
+            Self::Misretired => f.write_str("refused as retired without being so"),
             Self::Leaked(what) => write!(f, "left behind: {}", what.join(", ")),
             Self::Starved(who) => write!(f, "never served: {who}"),
             Self::Restless => f.write_str("asks without end"),
@@ -112,8 +119,19 @@ pub(crate) struct Ledger {
     excused_places: BTreeSet<Ticket>,
     killed: BTreeSet<usize>,
     stores: BTreeMap<(String, Option<u32>), Store>,
+    retirement: Option<Retirement>,
     pub(crate) breach: Option<Breach>,
     pub(crate) counts: Counts,
+}
+
+/// The retirement of an owner from a name. Times are real, in nanoseconds.
+struct Retirement {
+    name: String,
+    hold: Hold,
+    /// When a majority had acknowledged it, and when everything that it had by then has ended.
+    acknowledged: Option<(u64, u64)>,
+    /// Until when the nodes refuse the owner at least.
+    until: u64,
 }
 
 struct Leased {
@@ -180,10 +198,34 @@ impl Ledger {
         self.killed.insert(client);
     }
 
+    /// Somebody begins to retire an owner, or tries once more.
+    pub(crate) fn retire(&mut self, name: String, hold: Hold, until: u64) {
+        self.retirement = Some(Retirement { name, hold, acknowledged: None, until });
+    }
+
+    /// A majority has acknowledged it. What the owner has had until now has ended at this time.
+    pub(crate) fn retired(&mut self, now: u64, ends: u64) {
+        if let Some(retirement) = &mut self.retirement {
+            retirement.acknowledged = Some((now, ends));
+        }
+    }
+
+    /// Whether this owner is retired from this name, or somebody has begun to: it may hold for another ttl, and others need
+    /// not wait for that.
+    pub(crate) fn is_retired(&self, name: &str, hold: Hold) -> bool {
+        self.retirement.as_ref().is_some_and(|retirement| retirement.name == name && retirement.hold == hold)
+    }
+
     /// A lease was won, and is valid.
-    pub(crate) fn grant(&mut self, grant: Grant) -> usize {
+    pub(crate) fn grant(&mut self, grant: Grant, now: u64) -> usize {
         let Grant { name, hold, client, asked, fence, peek } = grant;
         self.counts.leases += 1;
+        let is_retired = self.is_retired(&name, hold);
+        let retired = self.retirement.as_ref().filter(|retirement| is_retired && now < retirement.until);
+        let acknowledged = retired.and_then(|retirement| retirement.acknowledged);
+        if !self.is_beyond && acknowledged.is_some_and(|(since, _)| asked >= since) {
+            self.breach.get_or_insert(Breach::Unretired);
+        }
         // All entries of an owner are one lease to others, with one fence: it began with the first of them.
         let is_of_owner =
             |other: &&Leased| matches!(hold, Hold::Owner(_)) && other.hold == hold && other.over.is_none();
@@ -196,7 +238,7 @@ impl Ledger {
             let is_earlier = !self.is_beyond || other.over.is_some_and(|over| over <= asked);
             fence == earlier || (is_earlier && fence < earlier)
         };
-        if rivals().any(is_wrong) {
+        if !is_retired && rivals().any(is_wrong) {
             self.breach.get_or_insert(Breach::FenceOrder);
         }
         let id = self.leases.len();
@@ -246,6 +288,14 @@ impl Ledger {
             !is_gone
         });
         self.watched = watched;
+        if let Some(Retirement { acknowledged: Some((_, ends)), until, .. }) = &self.retirement
+            && (*ends..*until).contains(&now)
+            && !self.is_beyond
+            && valid.iter().any(|id| self.is_retired(&self.leases[*id].name, self.leases[*id].hold))
+        {
+            self.breach.get_or_insert(Breach::Unretired);
+        }
+        valid.retain(|id| !self.is_retired(&self.leases[*id].name, self.leases[*id].hold));
         for (at, one) in valid.iter().enumerate() {
             for other in &valid[..at] {
                 let (one_of, other_of) = (&self.leases[*one], &self.leases[*other]);

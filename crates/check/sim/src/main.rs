@@ -45,7 +45,7 @@ fn rule(name: &str) -> Result<Rule, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let (Some(seed), None, false) = (arguments.seed, arguments.runs, arguments.mutants) {
-        return tell(seed, Options { without: arguments.without, is_told: arguments.trace });
+        return tell(seed, Options { without: arguments.without, is_told: arguments.trace, ..Options::default() });
     }
     let (base, runs) = (arguments.seed.unwrap_or_else(fresh_seed), arguments.runs.unwrap_or(10_000));
     if let Some(rule) = arguments.without {

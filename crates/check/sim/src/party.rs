@@ -10,7 +10,7 @@ use quorlock::peek::{self, Peek};
 use quorlock::sim::sleep;
 use quorlock::{AcquireError, Break, Client, FenceError, HandedLease, Lease, LeaseError, Owner, Renewals};
 
-use crate::ledger::{Grant, Hold};
+use crate::ledger::{Breach, Grant, Hold};
 use crate::plan::{Cancel, Ending, Errand, Patience, Plan, Want};
 use crate::world::World;
 
@@ -47,12 +47,21 @@ impl Party {
         if let Want::Break { now } = errand.want {
             return self.break_lock(errand.name, now).await;
         }
+        if let Want::Retire { after } = errand.want {
+            sleep(after).await;
+            return self.retire(errand.name).await;
+        }
         let asked = self.world.now();
         self.say(|| format!("wants {}: {:?}, {:?}", name(errand.name), errand.want, errand.patience));
         let (asking, owner) = self.ask(errand);
         let leases = match until_cancelled(errand.cancel, asking).await {
             Some(Ok(leases)) => leases,
-            Some(Err(error)) => return self.say(|| format!("did not get {}: {error}", name(errand.name))),
+            Some(Err(error)) => {
+                if let AcquireError::Retired { .. } = error {
+                    self.refused_as_retired(errand);
+                }
+                return self.say(|| format!("did not get {}: {error}", name(errand.name)));
+            }
             None => return self.say(|| format!("has turned away from {}", name(errand.name))),
         };
         let mut held = Vec::new();
@@ -90,7 +99,7 @@ impl Party {
         let alone = |lease: Lease| (lease, Hold::Alone);
         match errand.want {
             Want::Plain => (asking!(client.lock(lock).plain(), try_acquire, acquire, acquire_within, alone), None),
-            Want::Alone | Want::Break { .. } => {
+            Want::Alone | Want::Break { .. } | Want::Retire { .. } => {
                 (asking!(client.lock(lock), try_acquire, acquire, acquire_within, alone), None)
             }
             Want::Read => {
@@ -102,6 +111,11 @@ impl Party {
                 let lock = client.reentrant(lock);
                 let owner = lock.owner().clone();
                 let hold = hold_of(&owner);
+                (asking!(lock, try_acquire, acquire, acquire_within, move |lease: Lease| (lease, hold)), Some(owner))
+            }
+            Want::Owned => {
+                let owner = self.retiree();
+                let (lock, hold) = (client.reentrant(lock).owned_by(&owner), hold_of(&owner));
                 (asking!(lock, try_acquire, acquire, acquire_within, move |lease: Lease| (lease, hold)), Some(owner))
             }
             Want::Slot(permits) => {
@@ -142,7 +156,9 @@ impl Party {
             )
         });
         let grant = Grant { name, hold, client, asked, fence, peek };
-        Some(self.world.state.borrow_mut().ledger.grant(grant))
+        let mut state = self.world.state.borrow_mut();
+        let now = state.now;
+        Some(state.ledger.grant(grant, now))
     }
 
     /// Works in steps, each of which is written where fences are checked.
@@ -225,6 +241,41 @@ impl Party {
         let what = Break::new(target, "simulated");
         // Whoever holds it finds out.
         let _ = self.library.break_lock(name(index), if now { what.now() } else { what }).await;
+    }
+
+    /// The owner that is retired in this run: the same in all of its processes.
+    fn retiree(&self) -> Owner {
+        Owner::from_bits(u128::from(self.plan.seed) << 64)
+    }
+
+    /// Retires the owner from a name, until a majority has acknowledged that.
+    async fn retire(&self, index: usize) {
+        let (owner, keep_out) = (self.retiree(), self.plan.max_ttl);
+        loop {
+            self.say(|| format!("retires the owner from {}", name(index)));
+            let sent = self.world.now();
+            // A node's clock may be fast: it forgets sooner.
+            let until = sent + keep_out.as_nanos() as u64 * 4 / 5;
+            self.world.state.borrow_mut().ledger.retire(name(index), hold_of(&owner), until);
+            match self.library.retire(name(index), &owner, keep_out).await {
+                Ok(_) => break,
+                Err(LeaseError::NoQuorum { .. }) => sleep(self.plan.ttl).await,
+                Err(error) => return self.say(|| format!("cannot retire the owner: {error}")),
+            }
+        }
+        self.say(|| format!("has retired the owner from {}", name(index)));
+        let mut state = self.world.state.borrow_mut();
+        let now = state.now;
+        state.ledger.retired(now, now + self.plan.ttl.as_nanos() as u64);
+    }
+
+    /// An acquire was refused because of a retirement: it has to be the owner's, and for the name that it was retired from.
+    fn refused_as_retired(&self, errand: &Errand) {
+        let is_retirees = errand.want == Want::Owned;
+        let mut state = self.world.state.borrow_mut();
+        if !is_retirees || !state.ledger.is_retired(&name(errand.name), hold_of(&self.retiree())) {
+            state.ledger.breach.get_or_insert(Breach::Misretired);
+        }
     }
 
     /// How long it is until then, by the client's clock.

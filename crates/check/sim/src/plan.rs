@@ -177,6 +177,9 @@ impl Plan {
             })
             .collect();
         temper.of(&mut clients);
+        for (client, errands) in want::retirement(seed, names.len(), parties, ttl, horizon) {
+            clients[client].tasks.push(errands);
+        }
         let mut faults = fault::draw(rng, &menu, count, parties, ttl, backstep, horizon);
         faults.extend(fault::draw_pauses(seed, parties, ttl, horizon));
         if let Some(at) = rush.filter(|_| is_hasty && rng.percent(70)) {
@@ -215,6 +218,12 @@ impl Plan {
             }
         }
         slews
+    }
+
+    /// Whether an owner is retired.
+    pub fn retires(&self) -> bool {
+        let mut errands = self.clients.iter().flat_map(|client| client.tasks.iter().flatten());
+        errands.any(|errand| matches!(errand.want, Want::Retire { .. }))
     }
 
     /// What everyone agrees on.

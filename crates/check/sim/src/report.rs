@@ -139,7 +139,7 @@ impl Hunt {
 
 /// What the run of a seed shows without a rule.
 fn missed(rule: Rule, seed: u64) -> Option<Breach> {
-    run(seed, Options { without: Some(rule), is_told: false }).breach
+    run(seed, Options { without: Some(rule), ..Options::default() }).breach
 }
 
 impl fmt::Display for Hunt {

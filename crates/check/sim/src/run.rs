@@ -29,6 +29,17 @@ pub struct Options {
     pub without: Option<Rule>,
     /// Whether the story is wanted.
     pub is_told: bool,
+    /// What the nodes do wrong.
+    pub flaw: Option<Flaw>,
+}
+
+/// A rule of the nodes that is broken, to show that the judge sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// A retirement leaves no tombstone.
+    RetireForgets,
+    /// A retirement acts on every name of the owner.
+    RetireEverywhere,
 }
 
 /// What came of a run.
@@ -105,6 +116,7 @@ fn server(plan: &Plan, index: usize, node: &NodePlan, options: Options) -> Serve
         }
     }
     server.raises_any(options.without == Some(Rule::RaiseOwnVotes));
+    server.flaw(options.flaw);
     server.adds_claims(options.without == Some(Rule::HighestClaim));
     server
 }

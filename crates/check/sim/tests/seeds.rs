@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use quorlock::Rule;
 use quorlock_sim::kept::{self, Kept};
+use quorlock_sim::plan::Plan;
 use quorlock_sim::report::{Hunt, Sweep};
-use quorlock_sim::run::{Options, fresh_seed, run};
+use quorlock_sim::run::{Breach, Flaw, Options, fresh_seed, run, run_plan};
 
 /// How many fresh seeds are run: so many at least, however long that takes, and more for as long as this.
 const FRESH_MIN: u64 = 2_000;
@@ -73,5 +74,17 @@ fn a_story_changes_nothing_that_is_told() {
             (run(seed, Options::default()), run(seed, Options { is_told: true, ..Options::default() }));
         assert_eq!((silent.fingerprint, silent.counts), (told.fingerprint, told.counts), "{seed}");
         assert_eq!(told.story, run(seed, Options { is_told: true, ..Options::default() }).story, "{seed}");
+    }
+}
+
+/// The judge sees what nodes do wrong with the retirement of an owner.
+#[test]
+fn retirements_that_are_forgotten_or_act_on_other_names_are_noticed() {
+    for (flaw, breach) in [(Flaw::RetireForgets, Breach::Unretired), (Flaw::RetireEverywhere, Breach::Misretired)] {
+        let mut plans = (0..).map(Plan::of).filter(Plan::retires).take(2_000);
+        let options = Options { flaw: Some(flaw), ..Options::default() };
+        let found = plans.find_map(|plan| run_plan(plan.clone(), options).breach.map(|breach| (plan.seed, breach)));
+        println!("{flaw:?}: {found:?}");
+        assert_eq!(found.map(|(_, found)| found), Some(breach), "{flaw:?}");
     }
 }

@@ -3,6 +3,9 @@
 use quorlock_core::rng::Seeded;
 use std::time::Duration;
 
+/// Tells the generator of retirements from others of the same seed.
+const RETIREMENTS: u64 = 0x0072_6574_6972_6564;
+
 /// How a name is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -42,6 +45,13 @@ pub enum Want {
     Enter {
         /// Whether to.
         again: bool,
+    },
+    /// To enter as the owner that is retired in this run.
+    Owned,
+    /// To retire that owner from one of its names, after this time.
+    Retire {
+        /// After how long.
+        after: Duration,
     },
     /// One of the slots.
     Slot(u32),
@@ -135,6 +145,35 @@ fn errand(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Errand
         Kind::Reentrant => Want::Enter { again: rng.percent(50) },
         Kind::Semaphore(permits) => Want::Slot(permits),
     };
+    wanted(rng, name, want, ttl)
+}
+
+/// Tasks of an owner that enters two names of its own and is retired from the first of them, in some runs: who does it, and
+/// what. They have a generator of their own: the rest of a plan is as it was without them.
+pub(super) fn retirement(seed: u64, names: usize, clients: usize, ttl: u64, horizon: u64) -> Vec<(usize, Vec<Errand>)> {
+    let rng = &mut Seeded::new(seed ^ RETIREMENTS);
+    if !rng.percent(10) {
+        return Vec::new();
+    }
+    let after = Duration::from_nanos(rng.below(horizon));
+    let retires = wanted(rng, names, Want::Retire { after }, ttl);
+    let mut tasks = vec![(rng.index(clients), vec![retires])];
+    for _ in 0..rng.range(2, 4) {
+        let client = rng.index(clients);
+        let errands = (0..rng.range(1, 4)).map(|_| {
+            let name = names + rng.index(2);
+            Errand { cancel: None, ..wanted(rng, name, Want::Owned, ttl) }
+        });
+        tasks.push((client, errands.collect()));
+    }
+    if rng.percent(50) {
+        let rival = wanted(rng, names, Want::Enter { again: false }, ttl);
+        tasks.push((rng.index(clients), vec![rival]));
+    }
+    tasks
+}
+
+fn wanted(rng: &mut Seeded, name: usize, want: Want, ttl: u64) -> Errand {
     Errand {
         rest: if rng.percent(50) { Duration::ZERO } else { rng.millis(0, ttl * 2) },
         name,

@@ -14,6 +14,7 @@ use quorlock_core::vote::{Refusal, Request, Vote};
 use super::batch;
 use super::wire::Up;
 use crate::clock::Clock;
+use crate::run::Flaw;
 
 /// What survives in a snapshot.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +47,8 @@ pub(crate) struct Server {
     raises_any: bool,
     /// Whether claims are added: the other side of another one.
     adds_claims: bool,
+    /// What it does wrong with retirements.
+    flaw: Option<Flaw>,
     /// Whom it has refused, for that.
     refused: BTreeSet<LeaseId>,
 }
@@ -77,6 +80,7 @@ impl Server {
             listeners: BTreeMap::new(),
             raises_any: false,
             adds_claims: false,
+            flaw: None,
             refused: BTreeSet::new(),
         }
     }
@@ -96,6 +100,11 @@ impl Server {
     /// Lets it add up the claims of how much of a quarantine has passed.
     pub(crate) fn adds_claims(&mut self, adds_claims: bool) {
         self.adds_claims = adds_claims;
+    }
+
+    /// Lets it break a rule.
+    pub(crate) fn flaw(&mut self, flaw: Option<Flaw>) {
+        self.flaw = flaw;
     }
 
     /// Lets it remember a fence of an earlier lease, so far ahead of its clock.
@@ -216,6 +225,16 @@ impl Server {
         {
             note.fence = note.fence.max(*proposal);
             answer.vote = Vote::grant(note.fence);
+        }
+        if let (Request::Retire { .. }, Some(flaw)) = (request, self.flaw) {
+            match flaw {
+                Flaw::RetireForgets => record.retired.clear(),
+                Flaw::RetireEverywhere => {
+                    for record in records.values_mut() {
+                        apply(life, record, request, epoch, now, can_hear);
+                    }
+                }
+            }
         }
         if let Vote::Broken { .. } = answer.vote {
             asides.push(Aside::Broken(key.to_owned()));
