@@ -109,6 +109,9 @@ async fn many_who_ask_together_win_by_the_majority_that_behaves() {
         let fake = Fake::start(Some(constants(&cluster.servers[0])), from, deed).await;
         let nodes = [fake.url(), cluster.servers[1].url(), cluster.servers[2].url()];
         let client = long::builder().nodes(nodes).connect_lazy().await.unwrap();
+        for node in [1, 2] {
+            observe::healthy(&client, node).await;
+        }
         while fake.bundles() == 0 {
             let won = ask_together(&client, &format!("job-{index}")).await;
             assert_eq!(won.len(), CALLERS, "{named}");

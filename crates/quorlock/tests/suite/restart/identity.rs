@@ -53,10 +53,10 @@ impl Copies {
         detach(&self.cluster.servers[node]);
     }
 
-    /// Leaves only the periodic look to notice anything.
+    /// Leaves only the periodic look to notice anything. Redis 6.2 cannot forbid a single subcommand.
     fn forbid_tracking(&self) {
         for server in &self.cluster.servers {
-            assert_eq!(server.cli(&["ACL", "SETUSER", "default", "-client|tracking"]), "OK");
+            assert_eq!(server.cli(&["ACL", "SETUSER", "default", "-client"]), "OK");
         }
     }
 }

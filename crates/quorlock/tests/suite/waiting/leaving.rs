@@ -174,7 +174,13 @@ async fn a_waiter_that_is_killed_disappears_and_those_behind_it_are_served() {
     let client = connected(cluster.direct()).await;
     let behind = InLine::placed(client.lock("job")).await;
     assert_eq!(behind.place(), Some(2));
+    let connections = |server: &RedisServer| server.cli(&["CLIENT", "LIST"]).lines().count();
+    let before: Vec<usize> = cluster.servers.iter().map(connections).collect();
     killed.kill();
+    // A server that has not seen the end of the connection yet hands the lock to the dead waiter, for one ttl.
+    for (server, before) in cluster.servers.iter().zip(before) {
+        eventually_async("a server that sees the end of a connection", async || connections(server) < before).await;
+    }
     soon(lease.release()).await.expect("the nodes are there");
     behind.served().await.release().await.expect("the nodes are there");
     in_line(&cluster.servers, "job", 0).await;
