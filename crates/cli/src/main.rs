@@ -75,7 +75,7 @@ fn start(mut cli: Cli) -> Outcome {
     let output = Output::new(cli.print.json, cli.print.quiet, cli.print.verbose, color);
     let context = Context { settings, output };
     let mut runtime = match &cli.command {
-        Command::Serve(args) if args.asks_from_many() => tokio::runtime::Builder::new_multi_thread(),
+        Command::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime = runtime.enable_all().build();

@@ -1,7 +1,6 @@
 //! What a service is made of, and its limits.
 
 use std::net::SocketAddr;
-use std::num::NonZero;
 use std::time::Duration;
 
 use quorlock::{Client, ClientBuilder, NAME_BYTES_MAX};
@@ -19,8 +18,8 @@ pub struct Config {
     /// The nodes. Leases are to outlive the process of the service: see
     /// [`outlived_by_leases`](quorlock::ClientBuilder::outlived_by_leases).
     pub client: Client,
-    /// Builds the client that reads the nodes for lists, histories, looks and events. Its connections live on a thread of
-    /// their own, so that no lock waits for a long answer to be read and decoded. Without it, `client` reads.
+    /// Builds the client that reads the nodes for lists, histories, looks and events. Its connections live on the thread
+    /// that serves readers, so that no lock waits for a long answer to be decoded. Without it, `client` reads.
     pub reader: Option<ClientBuilder>,
     /// What a caller may ask for at most.
     pub limits: Limits,
@@ -30,12 +29,6 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Listen on any address, without authentication.
     pub danger_no_auth: bool,
-    /// How many threads talk with callers; `None` for one a core. A runtime that is a single thread counts as one of
-    /// them.
-    pub threads: Option<NonZero<usize>>,
-    /// Whether a thread stays awake for a fifth of a millisecond where the next request is likely to come at once. At
-    /// least one core is left to others.
-    pub linger: bool,
 }
 
 impl Config {
@@ -49,8 +42,6 @@ impl Config {
             clients: None,
             tls: None,
             danger_no_auth: false,
-            threads: None,
-            linger: true,
         }
     }
 

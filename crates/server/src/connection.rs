@@ -1,25 +1,25 @@
 //! One connection, from its first request to its last.
 
-use std::convert::Infallible;
 use std::fmt;
-use std::net::{SocketAddr, TcpStream};
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::body::Body;
+use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
 
-use crate::api::Calls;
 use crate::auth::Peer;
 use crate::config::Limits;
 use crate::inflow::Inflow;
-use crate::linger::{Habit, Linger};
 use crate::outflow::Outflow;
 use crate::rate::Share;
 use crate::service::Service;
@@ -27,35 +27,21 @@ use crate::service::Service;
 /// How much of an answer is written ahead of a client that is slow to read it, and of a request behind another.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// A connection that was let in, and has not been served yet.
-pub(crate) struct Guest {
-    pub(crate) stream: TcpStream,
-    pub(crate) address: SocketAddr,
-    pub(crate) seat: Share,
-    /// One of all that may be open.
-    pub(crate) room: OwnedSemaphorePermit,
-    pub(crate) counted: Open,
-}
-
 /// What every connection is served with.
 #[derive(Clone)]
 pub(crate) struct House {
-    pub(crate) calls: Calls,
+    pub(crate) router: Router,
     pub(crate) acceptor: Option<Acceptor>,
     pub(crate) limits: Limits,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
 impl House {
-    /// Serves a guest until one of both has had enough.
-    pub(crate) async fn serve(self, guest: Guest, linger: Arc<Linger>) {
-        let Guest { stream, address, seat, room: _room, counted: _counted } = guest;
-        let stream = match tokio::net::TcpStream::from_std(stream) {
-            Ok(stream) => Outflow::new(stream, self.limits.write),
-            Err(error) => return tracing::warn!(peer = %address.ip(), %error, "cannot serve a connection"),
-        };
+    /// Serves a connection until one of both ends has had enough.
+    pub(crate) async fn serve(self, stream: TcpStream, address: IpAddr, seat: Share) {
+        let stream = Outflow::new(stream, self.limits.write);
         let Some(Acceptor(acceptor)) = &self.acceptor else {
-            return self.talk(stream, Peer::new(address.ip(), None, seat), linger).await;
+            return self.talk(stream, Peer::new(address, None, seat)).await;
         };
         let mut stopped = self.stopped.clone();
         let shaken = tokio::select! {
@@ -67,41 +53,32 @@ impl House {
         match shaken {
             Ok(Ok(stream)) => {
                 let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-                let peer = Peer::new(address.ip(), certificate.map(AsRef::as_ref), seat);
-                self.talk(stream, peer, linger).await;
+                let peer = Peer::new(address, certificate.map(AsRef::as_ref), seat);
+                self.talk(stream, peer).await;
             }
-            Ok(Err(error)) => tracing::info!(peer = %address.ip(), %error, "no TLS"),
-            Err(_) => tracing::info!(peer = %address.ip(), "no TLS in time"),
+            Ok(Err(error)) => tracing::info!(peer = %address, %error, "no TLS"),
+            Err(_) => tracing::info!(peer = %address, "no TLS in time"),
         }
     }
 
-    async fn talk<S>(self, stream: S, peer: Peer, linger: Arc<Linger>)
+    async fn talk<S>(self, stream: S, peer: Peer)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { calls, limits, mut stopped, .. } = self;
+        let Self { router, limits, mut stopped, .. } = self;
         let address = peer.address();
         let conversation = Arc::clone(peer.conversation());
         let stream = Inflow::new(stream, Arc::clone(&conversation), limits.read);
-        let lingering = Arc::new((linger, Habit::default()));
         let answer = service_fn(move |mut request: Request<Incoming>| {
-            // Whoever looks at things can wait for a thread to wake up.
-            let lingering = (request.method() == Method::POST).then(|| Arc::clone(&lingering));
-            if let Some((linger, habit)) = lingering.as_deref() {
-                linger.heard(habit);
-            }
             request.extensions_mut().insert(peer.clone());
-            let answered = calls.clone().answer(request.map(Body::new));
+            let answered = router.clone().oneshot(request.map(Body::new));
             let conversation = Arc::clone(&conversation);
             conversation.asked();
             async move {
                 conversation.take_turns().await;
                 let answer = answered.await;
                 conversation.answered();
-                if let Some((linger, habit)) = lingering.as_deref() {
-                    linger.answered(habit);
-                }
-                Ok::<_, Infallible>(answer)
+                answer
             }
         });
         let mut http = http1::Builder::new();

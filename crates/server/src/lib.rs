@@ -31,7 +31,6 @@
 //! events after its snapshot are gone is disconnected, and begins again.
 
 mod api;
-mod aside;
 mod auth;
 mod config;
 mod connection;
@@ -39,7 +38,6 @@ mod descriptors;
 mod hub;
 mod inflow;
 mod lease_id;
-mod linger;
 mod listener;
 mod metrics;
 mod names;
@@ -49,7 +47,6 @@ mod problem;
 mod rate;
 mod request;
 mod service;
-mod threads;
 mod tls;
 mod trace;
 mod view;

@@ -1,25 +1,24 @@
-//! Connections are let in, and handed to those who serve them.
+//! Lets connections in, each as a task of its own.
 
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quorlock::ConnectError;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 
-use crate::api::Calls;
-use crate::aside::Aside;
+use crate::api;
 use crate::config::Config;
-use crate::connection::{Acceptor, Guest, House, Open};
+use crate::connection::{Acceptor, House, Open};
 use crate::descriptors;
 use crate::problem::{Code, Problem};
 use crate::rate::{FORGET_EVERY, share_of};
 use crate::service::Service;
-use crate::threads::{self, Threads};
 use crate::tls::TlsError;
 
 /// After an error of the listener itself, as when there are too many open files.
@@ -57,9 +56,9 @@ pub enum ServeError {
     /// The client that reads the nodes cannot be built.
     #[error("cannot read the nodes: {0}")]
     Reader(#[from] ConnectError),
-    /// There is nobody to talk with callers.
-    #[error("cannot start threads for connections: {0}")]
-    Threads(io::Error),
+    /// The thread for readers cannot be started.
+    #[error("cannot start the thread for readers: {0}")]
+    Readers(io::Error),
 }
 
 /// A service that listens.
@@ -114,43 +113,35 @@ impl Server {
     /// Answers until told to stop. Then nobody new is accepted, waiters are let go, and answers under way are finished.
     ///
     /// # Errors
-    /// [`ServeError::Threads`] when the system gives none, and [`ServeError::Reader`] when the nodes refuse the client that
+    /// [`ServeError::Readers`] when the system gives no thread for readers, and [`ServeError::Reader`] when the nodes refuse the client that
     /// reads them.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections; what was waited for is given up, and leases stay with their holders.
     pub async fn serve(mut self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let (stopping, stopped) = watch::channel(false);
-        let start = |name| Aside::start(name).map_err(ServeError::Threads);
         let limits = self.config.limits;
-        let count = self.config.threads.map_or_else(threads::cores, NonZero::get);
-        let linger = self.config.linger;
-        let (aside, reads) = (start("looks")?, start("reads")?);
+        let (_running, readers) = Readers::start().map_err(ServeError::Readers)?;
         let reader = match self.config.reader.take() {
             Some(builder) => {
-                let ended = || ServeError::Threads(io::Error::other("the thread that reads the nodes has ended"));
-                reads.run(builder.log_outages(false).connect_lazy()).await.ok_or_else(ended)??
+                let connecting = readers.spawn(builder.log_outages(false).connect_lazy());
+                connecting.await.map_err(|error| ServeError::Readers(io::Error::other(error)))??
             }
             None => self.config.client.clone(),
         };
-        let service = Service::new(self.config, reader, aside, stopped.clone());
-        let (calls, acceptor) = (Calls::new(service.clone()), self.acceptor);
-        let house = House { calls, acceptor, limits, stopped: stopped.clone() };
-        let threads = Threads::start(&house, count, linger).map_err(ServeError::Threads)?;
-        reads.spawn(Arc::clone(service.hub()).watch());
-        service.aside().spawn(forget(service.clone(), stopped));
-        let door = Door {
-            service,
-            threads,
-            is_tls: house.acceptor.is_some(),
-            room: Semaphore::new(limits.connections).into(),
-        };
+        let service = Service::new(self.config, reader, readers.clone(), stopped.clone());
+        let router = api::router(service.clone());
+        let house = House { router, acceptor: self.acceptor, limits, stopped: stopped.clone() };
+        readers.spawn(Arc::clone(service.hub()).watch());
+        readers.spawn(forget(service.clone(), stopped));
+        let mut door = Door { service, house, room: Semaphore::new(limits.connections).into(), open: JoinSet::new() };
         tokio::pin!(stop);
         let mut told: Option<Instant> = None;
         loop {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
+                Some(_) = door.open.join_next() => {}
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, address)) => door.admit(stream, address),
                     // One that was gone before it was let in is nobody else's trouble.
@@ -167,21 +158,45 @@ impl Server {
         }
         drop(self.listener);
         stopping.send_replace(true);
-        door.threads.close().await;
+        let everyone = async { while door.open.join_next().await.is_some() {} };
+        // A client that has not read its answer by then will not.
+        let _ = tokio::time::timeout(limits.drain, everyone).await;
+        door.open.shutdown().await;
         Ok(())
+    }
+}
+
+/// The thread that reads the nodes and answers those who read, with a runtime of its own: long lists are decoded and
+/// encoded there, and no lock waits for them.
+struct Readers(Option<Runtime>);
+
+impl Readers {
+    fn start() -> io::Result<(Self, Handle)> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("readers").enable_all().build()?;
+        let handle = runtime.handle().clone();
+        Ok((Self(Some(runtime)), handle))
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        // A runtime must not be waited for on another one.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
 /// Lets connections in.
 struct Door {
     service: Service,
-    threads: Threads,
-    is_tls: bool,
+    house: House,
     room: Arc<Semaphore>,
+    open: JoinSet<()>,
 }
 
 impl Door {
-    fn admit(&self, stream: TcpStream, address: SocketAddr) {
+    fn admit(&mut self, stream: TcpStream, address: SocketAddr) {
         // One too many costs nobody else anything: it is told so, and closed.
         let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
             let most = self.service.limits().connections;
@@ -203,20 +218,19 @@ impl Door {
         let _ = socket.set_tcp_keepalive(&probes);
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let _ = socket.set_tcp_user_timeout(Some(vanished));
-        match stream.into_std() {
-            Ok(stream) => {
-                let counted = Open::new(&self.service);
-                self.threads.welcome(Guest { stream, address, seat, room, counted });
-            }
-            Err(error) => tracing::warn!(peer = %address.ip(), %error, "cannot serve a connection"),
-        }
+        let counted = Open::new(&self.service);
+        let serving = self.house.clone().serve(stream, address.ip(), seat);
+        self.open.spawn(async move {
+            serving.await;
+            drop((room, counted));
+        });
     }
 
     /// Says why, whatever was asked, as far as that can be said without waiting; under TLS it cannot.
     fn refuse(&self, stream: &TcpStream, problem: &Problem) {
         self.service.metrics().failed(problem.code());
         tracing::debug!(?problem, "a connection is refused");
-        if !self.is_tls {
+        if self.house.acceptor.is_none() {
             // What was not read would take the answer along.
             let _ = stream.try_read(&mut [0; 4_096]);
             let _ = stream.try_write(&problem.to_http());

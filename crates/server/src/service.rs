@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use quorlock::Client;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::aside::Aside;
 use crate::auth::Clients;
 use crate::config::{Config, Limits};
 use crate::hub::Hub;
@@ -23,7 +23,7 @@ pub(crate) struct Service {
 
 struct Inner {
     client: Client,
-    aside: Aside,
+    readers: Handle,
     limits: Limits,
     nodes: usize,
     stopping: watch::Receiver<bool>,
@@ -35,7 +35,7 @@ struct Inner {
 }
 
 impl Service {
-    pub(crate) fn new(config: Config, reader: Client, aside: Aside, stopping: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(config: Config, reader: Client, readers: Handle, stopping: watch::Receiver<bool>) -> Self {
         let is_of_this_machine = config.is_of_this_machine();
         let Config { client, limits, clients, .. } = config;
         let nodes = client.nodes().len();
@@ -44,7 +44,7 @@ impl Service {
         Self {
             inner: Arc::new(Inner {
                 client,
-                aside,
+                readers,
                 limits,
                 nodes,
                 stopping,
@@ -71,9 +71,9 @@ impl Service {
         &self.inner.client
     }
 
-    /// Where what is looked at is looked at.
-    pub(crate) fn aside(&self) -> &Aside {
-        &self.inner.aside
+    /// The runtime that serves those who read.
+    pub(crate) fn readers(&self) -> &Handle {
+        &self.inner.readers
     }
 
     pub(crate) fn limits(&self) -> Limits {

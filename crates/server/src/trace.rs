@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -18,17 +18,15 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest number of a request that is taken over from the caller.
 const REQUEST_ID_MAX: usize = 128;
 
-/// Follows a request through the service. Which call it is has to be [told](tell_call) by the router where it is not known
-/// yet.
-pub(crate) async fn follow<F>(
-    service: &Service,
-    call: Option<Call>,
+/// Follows a request through the service. A call is known by its path in the document, not by that of the request, so
+/// that names stay out of the log and the metrics.
+pub(crate) async fn follow(
+    State(service): State<Service>,
+    path: Option<MatchedPath>,
     request: Request,
-    answer: impl FnOnce(Request) -> F,
-) -> Response
-where
-    F: Future<Output = Response>,
-{
+    next: Next,
+) -> Response {
+    let call = path.map_or(Call::OTHER, |path| Call::found(path.as_str()));
     let began = Instant::now();
     let id = request_id(request.headers());
     let method = request.method().clone();
@@ -40,18 +38,17 @@ where
         peer = request.extensions().get::<Peer>().map(|peer| tracing::field::display(peer.address())),
         caller = Empty,
         %method,
-        call = call.as_ref().map(Call::as_str)
+        call = call.as_str()
     );
     if let Some((trace, parent)) = request.headers().get("traceparent").and_then(|text| trace_of(text.to_str().ok()?)) {
         span.record("trace_id", trace).record("parent_id", parent);
     }
-    let mut followed = Followed { service, span: &span, began, is_answered: false };
-    let mut response = answer(request).instrument(span.clone()).await;
+    let mut followed = Followed { service: &service, span: &span, began, is_answered: false };
+    let mut response = next.run(request).instrument(span.clone()).await;
     followed.is_answered = true;
     response.headers_mut().insert(REQUEST_ID, id);
     let (status, code, took) =
         (response.status().as_u16(), response.extensions().get::<Code>().copied(), began.elapsed());
-    let call = call.or_else(|| response.extensions_mut().remove::<Call>()).unwrap_or(Call::OTHER);
     service.metrics().answered(call, &method, status, code, took);
     span.in_scope(|| {
         tracing::info!(status, code = code.map(word), took_us = took.as_micros() as u64, "answered");
@@ -79,16 +76,6 @@ impl Drop for Followed<'_> {
 pub(crate) fn hung_up(service: &Service, span: &Span, began: Instant) {
     service.metrics().hangups.inc();
     span.in_scope(|| tracing::info!(took_us = began.elapsed().as_micros() as u64, "hung up"));
-}
-
-/// Tells which call the router has found: its path in the document, not in the request, so that names stay out of the
-/// metrics.
-pub(crate) async fn tell_call(path: Option<MatchedPath>, request: Request, next: Next) -> Response {
-    let call = path.map_or(Call::OTHER, |path| Call::found(path.as_str()));
-    Span::current().record("call", call.as_str());
-    let mut response = next.run(request).await;
-    response.extensions_mut().insert(call);
-    response
 }
 
 /// The caller's own number, if it is one, and else a new one.

@@ -5,7 +5,6 @@ mod log;
 
 use std::io::Read;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,7 +36,6 @@ Examples:
   quorlock serve
   quorlock serve --demo
   quorlock serve --listen 0.0.0.0:7677 --clients clients.txt --nodes redis://a,redis://b,redis://c")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ServeArgs {
     /// Where to listen, as 127.0.0.1:7677 or localhost:7677; port 0 is any that is free.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7677", value_parser = parse_listen)]
@@ -96,32 +94,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with = "clients")]
     demo: bool,
 
-    /// Threads that talk with callers; one a core, unless told otherwise.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX))]
-    threads: Option<u16>,
-
-    /// Sleep as soon as there is nothing to do. Otherwise threads stay awake, for at most 200 us, where the next request is
-    /// likely to come at once.
-    #[arg(long)]
-    no_linger: bool,
-
     /// How the log on stderr is written: as text or as json.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log: log::Format,
-}
-
-/// More would only be in each other's way.
-const THREADS_MAX: i64 = 1_024;
-/// With more threads than these for callers, the nodes have others of their own.
-const TALKING_AND_ASKING_MAX: usize = 2;
-
-impl ServeArgs {
-    /// Whether the nodes are asked from several threads. With few, one that talks with callers does that as well, and wakes
-    /// nobody to do it.
-    pub(crate) fn asks_from_many(&self) -> bool {
-        let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
-        self.threads.map_or_else(cores, usize::from) > TALKING_AND_ASKING_MAX
-    }
 }
 
 #[derive(Serialize)]
@@ -153,8 +128,6 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     }
     config.clients = clients;
     config.danger_no_auth = args.danger_no_auth;
-    config.threads = args.threads.and_then(|count| NonZero::new(count.into()));
-    config.linger = !args.no_linger;
     config.limits.requests_per_second = args.rate_limit;
     config.limits.waiters = args.waiters;
     config.limits.released_keys = args.released_keys;

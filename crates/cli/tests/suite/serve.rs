@@ -16,5 +16,4 @@ mod replicas;
 mod service;
 mod stopping;
 mod telling;
-mod threads;
 mod waiting;

@@ -25,8 +25,6 @@ use crate::request::Body;
 use crate::service::Service;
 use crate::view::millis;
 
-/// Where it is called.
-pub(super) const PATH: &str = "/v1/leases";
 /// The allowance for the caller's clock, on top of that for the service's own.
 const CALLER_DRIFT: Drift = Drift::SLEWING;
 
@@ -142,7 +140,7 @@ impl Granted {
 /// With `Accept: text/event-stream` the answer is a stream: `queued`, `position` and `holder` tell how the waiting goes,
 /// `granted` has the lease, and `failed` the problem. Whoever hangs up gives its place back.
 #[utoipa::path(
-    post, path = PATH, tag = "leases", request_body = LeaseRequest,
+    post, path = "/v1/leases", tag = "leases", request_body = LeaseRequest,
     responses(
         (status = 201, description = "It is yours", body = Granted),
         (status = 200, description = "How the waiting goes", content_type = "text/event-stream", body = StreamEvent),

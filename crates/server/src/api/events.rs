@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::acquire::{KEEP_ALIVE, StreamEvent};
 use crate::auth::{Caller, Peer, Scope};
@@ -55,7 +56,8 @@ pub(super) async fn events(
             }
         }
     };
-    let telling = following.service.aside().keep(tell);
+    let mut telling = JoinSet::new();
+    telling.spawn_on(tell, following.service.readers());
     let pieces = unfold((receiver, telling, following), async |(mut receiver, telling, following)| {
         let piece = receiver.recv().await?;
         Some((Ok::<_, Infallible>(Bytes::from(piece)), (receiver, telling, following)))

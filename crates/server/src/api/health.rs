@@ -11,13 +11,9 @@ use crate::problem::{NotReady, Problem, Unseen};
 use crate::service::Service;
 use crate::view::NodesView;
 
-/// Where that is asked.
-pub(super) const HEALTHZ: &str = "/healthz";
-pub(super) const READYZ: &str = "/readyz";
-
 /// Whether this replica is alive.
 #[utoipa::path(
-    get, path = HEALTHZ, tag = "service", security(()),
+    get, path = "/healthz", tag = "service", security(()),
     responses((status = 200, description = "It is", content_type = "text/plain", body = String))
 )]
 pub(super) async fn healthz() -> &'static str {
@@ -26,7 +22,7 @@ pub(super) async fn healthz() -> &'static str {
 
 /// Whether this replica can lock anything: a majority of the nodes votes, and it is not about to stop.
 #[utoipa::path(
-    get, path = READYZ, tag = "service", security(()),
+    get, path = "/readyz", tag = "service", security(()),
     responses((status = 200, description = "It can", body = NodesView), NotReady)
 )]
 pub(super) async fn readyz(State(service): State<Service>) -> Response {

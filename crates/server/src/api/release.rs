@@ -15,8 +15,6 @@ use crate::problem::Problem;
 use crate::request::Body;
 use crate::service::Service;
 
-/// Where it is called.
-pub(super) const PATH: &str = "/v1/leases/release";
 const FORMS: &str = "either a name and a lease_id, or a name and a key, or leases";
 
 /// What to release: `name` and `lease_id`, or `name` and `key`, or `leases`.
@@ -41,7 +39,7 @@ pub(super) struct ReleaseRequest {
 /// If one of several is no lease of its name, none is released, and the problem says which it is.
 /// A key is of no more use after that: requests with it that are still under way come to nothing.
 #[utoipa::path(
-    post, path = PATH, tag = "leases", request_body = ReleaseRequest,
+    post, path = "/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
     responses((status = 204, description = "It is not yours any more"), Problem)
 )]
 pub(super) async fn release(

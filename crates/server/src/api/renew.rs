@@ -17,8 +17,6 @@ use crate::problem::{Account, Problem};
 use crate::request::Body;
 use crate::service::Service;
 
-/// Where it is called.
-pub(super) const PATH: &str = "/v1/leases/renew";
 const FORMS: &str = "either a name and a lease_id, or leases";
 
 /// A lease that was renewed.
@@ -69,7 +67,7 @@ pub(super) enum Renewed {
 ///
 /// Where a lease is gone it stays gone. Of several, each has its own outcome.
 #[utoipa::path(
-    post, path = PATH, tag = "leases", request_body = LeaseRefs,
+    post, path = "/v1/leases/renew", tag = "leases", request_body = LeaseRefs,
     responses((status = 200, description = "Renewed; of several, each that has no problem", body = Renewed), Problem)
 )]
 pub(super) async fn renew(

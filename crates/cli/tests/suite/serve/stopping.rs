@@ -11,17 +11,8 @@ use crate::common::User;
 
 #[test]
 fn waiters_are_let_go_and_leases_stay() {
-    are_let_go("1");
-}
-
-#[test]
-fn so_they_are_by_several_threads() {
-    are_let_go("4");
-}
-
-fn are_let_go(threads: &str) {
     let user = User::new();
-    let mut service = Service::with(&user, &["--threads", threads]);
+    let mut service = Service::start(&user);
     let granted = service.lock(&json!({"name": "a"})).expect(201);
     let mut streaming = service.wait(&json!({"name": "a", "wait_ms": 600_000}));
     streaming.until("queued");

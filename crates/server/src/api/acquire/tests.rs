@@ -3,7 +3,6 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::*;
-use crate::aside::Aside;
 use crate::config::Config;
 
 const TTL: Duration = Duration::from_millis(200);
@@ -15,8 +14,12 @@ async fn service() -> Service {
 
 async fn service_of(client: ClientBuilder) -> Service {
     let client = client.memory(&MemoryNodes::new(1)).renewals(Renewals::Off).connect().await.unwrap();
-    let aside = Aside::start("looks").unwrap();
-    Service::new(Config::new(([127, 0, 0, 1], 0).into(), client.clone()), client, aside, watch::channel(false).1)
+    Service::new(
+        Config::new(([127, 0, 0, 1], 0).into(), client.clone()),
+        client,
+        tokio::runtime::Handle::current(),
+        watch::channel(false).1,
+    )
 }
 
 fn order(service: &Service, request: serde_json::Value) -> Order {
