@@ -23,7 +23,7 @@ pub(crate) use traffic::Traffic;
 pub(crate) use waiters::{Hinted, Waiters};
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use quorlock_core::name::LeaseId;
@@ -196,7 +196,7 @@ impl Link {
 
     /// How the first contact went.
     pub(crate) fn contact(&self) -> Contact {
-        self.contact.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.contact.lock().clone()
     }
 
     /// Delivers what is owed, then ends.
@@ -378,7 +378,7 @@ impl Link {
     }
 
     fn settle_contact(&self, contact: Contact) {
-        let mut current = self.contact.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.contact.lock();
         *current = contact;
         drop(current);
         self.news.notify_waiters();
@@ -391,7 +391,7 @@ impl Link {
     }
 
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+        self.outbox.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! One request to every node on behalf of nobody in particular: what each of them said, by a deadline.
 
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use quorlock_core::name::LeaseId;
@@ -81,7 +81,7 @@ impl Votes {
     }
 
     fn said(&self) -> MutexGuard<'_, Vec<Option<Outcome>>> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+        self.said.lock()
     }
 }
 

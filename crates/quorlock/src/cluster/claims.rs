@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
@@ -104,11 +104,11 @@ impl Claims {
     }
 
     fn held(&self) -> MutexGuard<'_, Option<ById<Weak<dyn Claim>>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 
     fn repairs(&self) -> MutexGuard<'_, BTreeMap<RepairKey, Arc<dyn Claim>>> {
-        self.repairs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.repairs.lock()
     }
 }
 

@@ -7,7 +7,7 @@ pub use page::ListPage;
 pub(crate) use page::list_page;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -22,6 +22,7 @@ use crate::link::Link;
 use crate::node::key::KeySpan;
 use crate::node::{Page, Search};
 use crate::platform::runtime;
+use crate::platform::sync::Mutex;
 use glob::Glob;
 
 /// The most names that a listing can have.
@@ -126,7 +127,7 @@ pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<List
     }
     let titles = cluster.links.iter().map(|link| link.title.clone());
     let missing = titles.zip(looked).filter_map(|(title, looked)| Some((title, looked.err()?))).collect();
-    let Found { names, is_cut } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Found { names, is_cut } = found.into_inner();
     Ok(Listing { names: inspect_all(cluster, &names).await?, is_cut, missing })
 }
 
@@ -142,7 +143,7 @@ async fn look_through(
     for _ in 0..PAGES_MAX {
         let page = search(cluster, link, span, after).await?;
         let names = page.keys.iter().filter_map(|key| cluster.settings.template.name_of(key));
-        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = found.lock();
         for name in names.filter(|name| filter.fits(name.as_str())) {
             if found.add(name, filter) {
                 return Ok(());
@@ -154,7 +155,7 @@ async fn look_through(
             None => return Ok(()),
         }
     }
-    found.lock().unwrap_or_else(PoisonError::into_inner).is_cut = true;
+    found.lock().is_cut = true;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::fmt;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::OwnerId;
@@ -88,7 +88,7 @@ impl OwnerFences {
     }
 
     fn shared(&self) -> MutexGuard<'_, BTreeMap<Key, Shared>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 }
 

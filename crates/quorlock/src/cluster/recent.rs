@@ -1,11 +1,12 @@
 //! Leases of which something is known here.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use quorlock_core::name::LeaseId;
 use quorlock_core::time::Moment;
 
 use crate::platform::ids::ById;
+use crate::platform::sync::Mutex;
 
 /// The most leases that are remembered, twice: of those before them it is as if nothing was known.
 const NOTED_MAX: usize = 32_768;
@@ -52,7 +53,7 @@ impl Noted {
     }
 
     fn ends(&self) -> MutexGuard<'_, Ends> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ends.lock()
     }
 }
 

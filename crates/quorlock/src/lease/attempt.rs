@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
 use quorlock_core::acquire::{Acquire, Defeat, Plan, Step, Wait, Won};
@@ -259,7 +259,7 @@ impl Attempt {
         // Whoever tells just now looks once more after that, and finds what has been added. The observer may be the one who
         // got us here, so nobody waits for it.
         while !self.inner().news.is_empty() {
-            let Ok(_telling) = self.telling.try_lock() else { return };
+            let Some(_telling) = self.telling.try_lock() else { return };
             self.tell_each(observer);
         }
     }
@@ -267,7 +267,7 @@ impl Attempt {
     /// Nothing is told after the caller knows.
     fn tell_the_rest(&self) {
         let Some(observer) = &self.observer else { return };
-        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _telling = self.telling.lock();
         self.tell_each(observer);
     }
 
@@ -308,7 +308,7 @@ impl Attempt {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

@@ -3,7 +3,7 @@
 mod receipt;
 mod repair;
 
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use quorlock_core::acquire::Won;
@@ -441,7 +441,7 @@ impl Held {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

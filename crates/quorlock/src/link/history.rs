@@ -4,7 +4,7 @@
 //! lost, and so are the oldest when there are too many.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use quorlock_core::vote::Silence;
@@ -110,6 +110,6 @@ impl Link {
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock()
     }
 }

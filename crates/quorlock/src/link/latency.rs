@@ -1,7 +1,7 @@
 //! How a node does: how long its answers take, and how often it has lost its memory.
 
+use crate::platform::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use quorlock_core::node::Epoch;
@@ -48,7 +48,7 @@ impl Pulse {
 
     /// The node lives its life under this name; another than before means that it has forgotten.
     pub(super) fn lives(&self, epoch: Epoch) {
-        let before = self.epoch.lock().unwrap_or_else(PoisonError::into_inner).replace(epoch);
+        let before = self.epoch.lock().replace(epoch);
         if before.is_some_and(|before| before != epoch) {
             self.restarts.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,6 +1,6 @@
 //! Which nodes belong together: who may join a cluster, and who may not.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use quorlock_core::node::{Constants, Incarnation};
@@ -197,7 +197,7 @@ impl Membership {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Logs when a node, or the majority, stops voting and when it votes again: once each, not once per retry.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use quorlock_core::quorum::Quorum;
 use quorlock_core::time::Moment;
@@ -66,6 +66,6 @@ impl Outages {
     }
 
     fn out(&self) -> MutexGuard<'_, BTreeMap<usize, Outage>> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+        self.out.lock()
     }
 }

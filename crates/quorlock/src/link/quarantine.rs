@@ -9,13 +9,14 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use quorlock_core::node::{Epoch, Incarnation};
 use quorlock_core::vote::Silence;
 
 use crate::platform::clock::{self, Stopwatch};
 use crate::platform::entropy;
+use crate::platform::sync::Mutex;
 
 /// The number of records that a folder keeps: the newest ones.
 const RECORDS_MAX: usize = 256;
@@ -114,7 +115,7 @@ impl Records {
     }
 
     fn noted(&self) -> MutexGuard<'_, Option<String>> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+        self.trouble.lock()
     }
 
     /// The recorded sighting, if it allows a higher claim than this one. Otherwise this one is recorded.

@@ -4,7 +4,7 @@
 //! after the rest.
 
 use std::collections::VecDeque;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use quorlock_core::node::Incarnation;
@@ -397,7 +397,7 @@ impl Link {
     }
 
     pub(super) fn port(&self) -> MutexGuard<'_, Option<Port>> {
-        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+        self.port.lock()
     }
 
     fn is_done_closing(&self) -> bool {

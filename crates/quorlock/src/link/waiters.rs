@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use quorlock_core::ticket::{Handoff, Ticket};
 
@@ -47,7 +47,7 @@ impl Waiters {
     }
 
     fn by_ticket(&self) -> MutexGuard<'_, BTreeMap<Ticket, Weak<dyn Hinted>>> {
-        self.by_ticket.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_ticket.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Nodes in this process's memory: the core's rules under a mutex, for tests and embedding.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, NodeTime, Record, apply, attend};
 use quorlock_core::ticket::Channel;
@@ -15,6 +15,7 @@ use crate::node::{
 };
 use crate::platform::clock;
 use crate::platform::entropy;
+use crate::platform::sync::Mutex;
 
 /// Nodes that live in this process and are shared by every client that is given a clone.
 ///
@@ -285,7 +286,7 @@ impl MemoryNode {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// `None` from a node that is frozen: nobody is there to answer.

@@ -27,7 +27,7 @@ mod wire;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, RedisConnectionInfo, Value};
@@ -35,6 +35,7 @@ use quorlock_core::node::{Constants, Errand, Identity, Standing};
 
 use crate::node::probe::{Exam, Plan};
 use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
+use crate::platform::sync::Mutex;
 pub(crate) use cluster::ClusterNode;
 use codec::Bundles;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -382,7 +383,7 @@ impl Receiver for Ear {
 }
 
 fn lock(expected: &Mutex<VecDeque<Expected>>) -> MutexGuard<'_, VecDeque<Expected>> {
-    expected.lock().unwrap_or_else(PoisonError::into_inner)
+    expected.lock()
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@
 //! Both stand still while a virtual machine is paused, and after a restore from a snapshot or by CRIU. Only the wall clock
 //! is put right afterwards: [`now`] remembers how far it was ahead, for [`wall_at`].
 
+use crate::platform::sync::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use quorlock_core::time::Moment;
@@ -149,7 +149,7 @@ impl Mooring {
     /// Moves the anchor to a reading, unless somebody else just has. Rarely: each new one may add what passed between the
     /// two readings of one.
     fn weigh(&self, reading: Reading) -> Anchor {
-        let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        let _moving = self.moving.lock();
         let anchor = match self.look() {
             Some(anchor) if !anchor.is_old(reading) => return anchor,
             Some(anchor) => Anchor { reading, moment: anchor.moment_of(reading) },
@@ -192,7 +192,7 @@ impl Skews {
         if skew < last && last <= wall_after().saturating_sub_unsigned(moment) {
             return;
         }
-        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = self.changes.lock();
         // Somebody who has read the clocks later may have been here first.
         let moment = changes.back().map_or(moment, |(last, _)| moment.max(*last));
         changes.push_back((moment, skew));
@@ -204,7 +204,7 @@ impl Skews {
 
     /// The skew at a moment; the first one that is remembered if it is older than that.
     fn at(&self, moment: u64) -> i64 {
-        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = self.changes.lock();
         let after = changes.partition_point(|(since, _)| *since <= moment);
         changes.get(after.saturating_sub(1)).map_or(0, |(_, skew)| *skew)
     }
@@ -333,7 +333,7 @@ mod tests {
         for at in 10..10 + SKEWS_MAX as u64 {
             note(at * second, at as i64);
         }
-        assert_eq!(skews.changes.lock().unwrap().len(), SKEWS_MAX);
+        assert_eq!(skews.changes.lock().len(), SKEWS_MAX);
         assert_eq!(skews.at(0), 10 - 10 * second as i64, "the oldest that is remembered");
     }
 

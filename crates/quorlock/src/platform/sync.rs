@@ -1,50 +1,64 @@
-//! The only mutexes and atomics of attempts, leases, links and timers: the standard library's. With the feature `sim` they let
-//! a test that [interleaves](crate::platform::sim::interleave) threads decide who goes on before each of their steps.
+//! The only mutexes, and the only atomics of attempts, leases, links and timers. With the feature `sim` they let a test that
+//! [interleaves](crate::platform::sim::interleave) threads decide who goes on before each of their steps.
+
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 #[cfg(feature = "sim")]
-pub(crate) use interleaved::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Mutex};
+pub(crate) use interleaved::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
 #[cfg(not(feature = "sim"))]
-pub(crate) use std::sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize},
-};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
+
+/// A mutex that a panic does not poison: a panic in one caller must not take the locks away from all others.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(feature = "sim")]
+        if let Some(turns) = crate::platform::sim::turns() {
+            (turns.step)();
+            loop {
+                match self.lock_if_free() {
+                    Some(guard) => return guard,
+                    // All threads of such a test are one: to block it would be to block them all.
+                    None => (turns.wait)(),
+                }
+            }
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` while somebody else has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        #[cfg(feature = "sim")]
+        interleaved::step();
+        self.lock_if_free()
+    }
+
+    fn lock_if_free(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 #[cfg(feature = "sim")]
 mod interleaved {
     use std::sync::atomic::{self, Ordering};
-    use std::sync::{LockResult, MutexGuard, TryLockError, TryLockResult};
 
     use crate::platform::sim::turns;
 
-    /// A mutex that others may take first.
-    #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) const fn new(value: T) -> Self {
-            Self(std::sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-            let Some(turns) = turns() else { return self.0.lock() };
-            (turns.step)();
-            loop {
-                match self.0.try_lock() {
-                    Ok(guard) => return Ok(guard),
-                    Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
-                    // All threads of such a test are one: to block it would be to block them all.
-                    Err(TryLockError::WouldBlock) => (turns.wait)(),
-                }
-            }
-        }
-
-        pub(crate) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-            step();
-            self.0.try_lock()
-        }
-    }
-
-    fn step() {
+    pub(super) fn step() {
         if let Some(turns) = turns() {
             (turns.step)();
         }

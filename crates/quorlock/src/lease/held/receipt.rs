@@ -1,6 +1,6 @@
 //! The receipt of a release.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use quorlock_core::name::LeaseId;
 use quorlock_core::quorum::{Quorum, Tally};
@@ -27,13 +27,13 @@ impl Receipt {
 
     /// Whether there is nothing left to wait for.
     pub(super) fn is_complete(&self) -> bool {
-        let guard = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.round.lock();
         guard.0.is_answered() || guard.0.is_unanswerable()
     }
 
     pub(super) fn take(&self, node: usize, outcome: Outcome) {
         let is_news = {
-            let mut guard = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut guard = self.round.lock();
             guard.0.take(node, outcome);
             guard.0.is_answered() || guard.0.is_unanswerable()
         };
@@ -46,7 +46,7 @@ impl Receipt {
         loop {
             let news = self.news.notified();
             {
-                let guard = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+                let guard = self.round.lock();
                 if guard.0.is_answered() {
                     return Ok(());
                 }
@@ -67,7 +67,7 @@ impl Voter for Receipt {
 
 impl Timed for Receipt {
     fn tick(self: Arc<Self>, now: Moment) -> Option<Moment> {
-        let mut guard = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.round.lock();
         if now < guard.1 {
             return Some(guard.1);
         }

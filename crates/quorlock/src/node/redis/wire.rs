@@ -3,9 +3,10 @@
 //! Whoever sends writes to the socket itself, as long as it takes the bytes: no task has to be woken for that. What it
 //! does not take at once, and everything over TLS, is written by the connection's own task, which also reads.
 
+use crate::platform::sync::Mutex;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, MutexGuard};
 
 use ::redis::{ConnectionAddr, ConnectionInfo, Value};
 use rustls::pki_types::ServerName;
@@ -192,7 +193,7 @@ impl Outgoing {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }
 

@@ -5,12 +5,13 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process, test_kill_process_group};
 
 use crate::node::Companion;
+use crate::platform::sync::Mutex;
 
 /// The processes behind one client, and where others are looked for.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +53,7 @@ impl Processes {
             Companion::Process(pid) => (pid, ""),
             Companion::Group(pid) => (pid, GROUP),
         };
-        let mut behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut behind = self.behind.lock();
         match (behind.as_mut(), look(pid)) {
             (_, Sight::Gone) => return Err(pid),
             (None, _) => {}
@@ -65,7 +66,7 @@ impl Processes {
 
     /// What to store.
     pub(super) fn behind(&self) -> Option<String> {
-        self.behind.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.behind.lock().clone()
     }
 
     /// Whether all processes of a stored list are gone for sure. `None` if it cannot be read.

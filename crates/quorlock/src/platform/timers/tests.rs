@@ -10,7 +10,7 @@ struct Bell {
 impl Timed for Bell {
     fn tick(self: Arc<Self>, _now: Moment) -> Option<Moment> {
         let _ = self.rung.send(self.number);
-        self.again.lock().unwrap().take()
+        self.again.lock().take()
     }
 }
 
@@ -33,7 +33,7 @@ async fn calls_come_in_the_order_of_their_moments() {
     assert_eq!(timers.to_come(), 3);
     drop(never);
     assert_eq!(timers.to_come(), 2);
-    *early.again.lock().unwrap() = Some(start + Duration::from_millis(60));
+    *early.again.lock() = Some(start + Duration::from_millis(60));
     for expected in [1, 2, 1] {
         assert_eq!(heard.recv().await, Some(expected));
     }

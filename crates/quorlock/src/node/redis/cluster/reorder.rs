@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use ::redis::Value;
 
@@ -13,6 +13,7 @@ use crate::node::redis::fitness::{Post, keeps_all, last_promotion};
 use crate::node::redis::wire::Receiver;
 use crate::node::redis::{codec, hints, history};
 use crate::node::{Answer, Inbox, Letter, Life, Page, Trouble};
+use crate::platform::sync::Mutex;
 
 /// What was asked.
 pub(super) enum About {
@@ -99,7 +100,7 @@ impl Desk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -22,7 +22,6 @@ fn a_call_that_is_cancelled_does_not_come_and_keeps_nothing() {
     add(&mut calls, 2, &whom);
     assert!(calls.cancel(first).is_some());
     assert_eq!((Arc::weak_count(&whom), calls.next()), (1, Some(Moment::from_nanos(2))));
-    // Its desk is somebody else's now, whom a second word about the first does not reach.
     add(&mut calls, 3, &whom);
     assert!(calls.cancel(first).is_none());
     assert_eq!(Arc::weak_count(&whom), 2);
@@ -39,7 +38,6 @@ fn calls_of_the_same_moment_come_in_the_order_of_asking() {
     let mut calls = Calls::default();
     let all: Vec<_> = (0..50).map(|_| Arc::new(Nobody)).collect();
     let before: Vec<Call> = all.iter().map(|whom| add(&mut calls, 7, whom)).collect();
-    // Desks are taken again in another order.
     for call in before {
         calls.cancel(call);
     }
@@ -61,7 +59,7 @@ fn nobody_wakes_up_for_those_who_are_gone() {
     }
     add(&mut calls, 20, &alive);
     assert_eq!(calls.next(), Some(Moment::from_nanos(20)));
-    assert_eq!((calls.heap.len(), calls.free.len()), (1, 9), "their desks are free");
+    assert_eq!(calls.queue.len(), 1);
     drop(alive);
     assert!(calls.next().is_none());
 }
@@ -76,6 +74,6 @@ fn those_who_are_gone_take_no_room() {
             calls.cancel(call);
         }
     }
-    assert!(calls.heap.len() <= SWEEP_MIN + 4 && calls.desks.len() <= SWEEP_MIN + 4, "{}", calls.heap.len());
+    assert!(calls.queue.len() <= SWEEP_MIN + 4, "{}", calls.queue.len());
     assert_eq!(calls.take_all().iter().filter(|whom| whom.strong_count() > 0).count(), 1);
 }
