@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::common;
 pub(crate) use crate::common::long::LONG;
+use crate::common::long::connected;
 
 /// Short enough to wait for its end, long enough to be acquired by a busy machine.
 pub(crate) const SHORT: Duration = Duration::from_millis(600);
@@ -87,9 +88,9 @@ impl Backend {
         }
     }
 
-    /// A client with connections of its own.
+    /// A client with connections of its own, to all nodes: `connect` waits for a majority only.
     pub(crate) async fn client(&self) -> Client {
-        self.builder().connect().await.unwrap()
+        connected(self.builder()).await
     }
 
     /// Two clients that compete.
