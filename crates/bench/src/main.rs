@@ -10,7 +10,6 @@ mod cycles;
 mod etcd;
 mod machine;
 mod options;
-mod parrot;
 mod peers;
 mod record;
 #[path = "../count/src/replies.rs"]
@@ -84,7 +83,6 @@ enum Kind {
     Leases,
     HandedOver,
     Http,
-    HttpBeside,
 }
 
 const TURNS: usize = 5;
@@ -150,7 +148,6 @@ fn work(kind: Kind, task: &Task) -> Outcome {
         Kind::Flock => worker::flock::work(task),
         Kind::HandedOver => worker::own::hand_over(task, &runtime()?),
         Kind::Http => worker::load::together(task),
-        Kind::HttpBeside => worker::load::beside(task, &runtime()?),
     }
 }
 

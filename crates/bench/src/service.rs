@@ -8,9 +8,8 @@ use std::time::Duration;
 use crate::Failure;
 use crate::case::{Contender, Figures, RATE};
 use crate::options::quorlock;
-use crate::worker::Cores;
 
-/// A service over a memory node, for callers on this machine.
+/// A service for callers on this machine.
 pub(crate) struct Service {
     child: Child,
     address: String,
@@ -18,11 +17,9 @@ pub(crate) struct Service {
 
 impl Service {
     /// Starts it, and waits until it listens.
-    pub(crate) fn start(cores: Cores) -> Result<Self, Failure> {
-        let (program, arguments) = cores.start(quorlock()?);
-        let mut command = quorlock_testkit::mortal_command(program.as_os_str());
-        command.args(arguments);
-        command.args(["serve", "--nodes", "memory:", "--listen", "127.0.0.1:0", "--quiet"]);
+    pub(crate) fn start(nodes: &[String]) -> Result<Self, Failure> {
+        let mut command = quorlock_testkit::mortal_command(quorlock()?.as_os_str());
+        command.args(["serve", "--nodes", &nodes.join(","), "--listen", "127.0.0.1:0", "--quiet"]);
         // All callers are one client to it.
         command.args(["--rate-limit", &u32::MAX.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());

@@ -9,7 +9,6 @@ pub(crate) mod load;
 pub(crate) mod own;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -71,14 +70,8 @@ impl Worker {
 
     /// This program, as a worker of this kind.
     pub(crate) fn of_this_program(kind: &str, task: &Task, length: Duration) -> Result<Self, Failure> {
-        Self::on(Cores::All, kind, task, length)
-    }
-
-    /// The same, where it may run.
-    pub(crate) fn on(cores: Cores, kind: &str, task: &Task, length: Duration) -> Result<Self, Failure> {
-        let (program, arguments) = cores.start(std::env::current_exe()?);
-        let mut command = Command::new(program);
-        command.args(arguments).args(["worker", kind]);
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["worker", kind]);
         Self::start(command, task, length)
     }
 
@@ -87,24 +80,6 @@ impl Worker {
             Ok(line) => Ok(line?),
             Err(RecvTimeoutError::Timeout) => Err("a worker does not answer".into()),
             Err(RecvTimeoutError::Disconnected) => Err("a worker has ended early".into()),
-        }
-    }
-}
-
-/// Where a process may run.
-#[derive(Clone, Copy)]
-pub(crate) enum Cores {
-    All,
-    /// The first: together with everybody else who may only run there.
-    One,
-}
-
-impl Cores {
-    /// What is started for a program to run there, and its first arguments.
-    pub(crate) fn start(self, program: PathBuf) -> (PathBuf, Vec<PathBuf>) {
-        match self {
-            Self::All => (program, Vec::new()),
-            Self::One => ("taskset".into(), vec!["-c".into(), "0".into(), program]),
         }
     }
 }

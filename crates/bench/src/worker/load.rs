@@ -5,22 +5,16 @@ mod reply;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use quorlock::Client;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
-use tokio::runtime::Runtime;
 
-use super::own::hand_over_cycle;
-use super::{Task, own, serve};
-use crate::case::{Figures, P50, RATE};
+use super::{Task, serve};
 use crate::cycles::Cycles;
 use crate::{Failure, Outcome};
 use reply::Reply;
 
-/// How much longer the median takes than the same by the library, called in between.
-pub(crate) const ADDED: &str = "added_p50_us";
 /// Longer than any reply that is expected.
 const REPLY_MAX: usize = 8 * 1024;
 
@@ -56,38 +50,6 @@ pub(crate) fn together(task: &Task) -> Outcome {
         }
         Ok(cycles.figures(begun.elapsed()))
     })
-}
-
-/// One caller, and the library in between, for what HTTP adds.
-pub(crate) fn beside(task: &Task, runtime: &Runtime) -> Outcome {
-    let client = runtime.block_on(own::client_of_a_service())?;
-    let task = Task { callers: 1, ..task.clone() };
-    // By a task of the runtime's own: one that stands outside would be woken by it, which is a cost that a service has not.
-    serve(|length| runtime.block_on(runtime.spawn(beside_turn(task.clone(), client.clone(), length)))?)
-}
-
-async fn beside_turn(task: Task, client: Client, length: Duration) -> Result<Figures, Failure> {
-    let mut connections = connect(&task)?;
-    let connection = connections.first_mut().ok_or("nobody calls")?;
-    let ttl = Duration::from_millis(task.ttl_ms);
-    let (mut over_http, mut directly) = (Cycles::default(), Cycles::default());
-    let begun = Instant::now();
-    while begun.elapsed() < length {
-        connection.begin()?;
-        while !connection.hear()? {}
-        over_http.ended(connection.begun);
-        let cycle = Instant::now();
-        hand_over_cycle(&client, &connection.name, ttl).await?;
-        directly.ended(cycle);
-    }
-    let elapsed = begun.elapsed();
-    let mut figures = over_http.figures(elapsed);
-    if let (Some(own), Some(median)) = (figures.get(P50).copied(), directly.figures(elapsed).get(P50)) {
-        figures.insert(ADDED.into(), own - median);
-    }
-    // The other half of the time was the library's.
-    figures.remove(RATE);
-    Ok(figures)
 }
 
 /// For every turn anew: the service does not wait for those who say nothing.

@@ -27,9 +27,9 @@ pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
     serve(|length| runtime.block_on(turn(&client, task, way, length)))
 }
 
-/// The same, as the service calls the library, on a memory node.
+/// The same, as the service calls the library.
 pub(crate) fn hand_over(task: &Task, runtime: &Runtime) -> Outcome {
-    let client = runtime.block_on(client_of_a_service())?;
+    let client = runtime.block_on(client_of_a_service(task))?;
     let way = Way::HandedOver(Duration::from_millis(task.ttl_ms));
     serve(|length| runtime.block_on(turn(&client, task, way, length)))
 }
@@ -39,8 +39,8 @@ pub(crate) async fn client(task: &Task) -> Result<Client, Failure> {
 }
 
 /// As `quorlock serve` has it.
-pub(crate) async fn client_of_a_service() -> Result<Client, Failure> {
-    Ok(Client::builder().nodes(["memory:"]).outlived_by_leases().history(true).connect().await?)
+async fn client_of_a_service(task: &Task) -> Result<Client, Failure> {
+    Ok(Client::builder().nodes(&task.nodes).outlived_by_leases().history(true).connect().await?)
 }
 
 async fn turn(client: &Client, task: &Task, way: Way, length: Duration) -> Result<Figures, Failure> {
@@ -80,7 +80,7 @@ pub(crate) async fn cycle(client: &Client, name: &str, plain: bool) -> Outcome {
 }
 
 /// One acquire and one release, each by itself.
-pub(crate) async fn hand_over_cycle(client: &Client, name: &str, ttl: Duration) -> Outcome {
+async fn hand_over_cycle(client: &Client, name: &str, ttl: Duration) -> Outcome {
     let lease = client.lock(name).ttl(ttl).acquire_within(Duration::ZERO).await?.hand_over()?;
     client.release(&lease).await?;
     Ok(())
