@@ -1,234 +1,101 @@
-//! How a name stands on every node, for people and for programs.
+//! How a name stands, for people.
 
 use std::time::{Duration, SystemTime};
 
-use quorlock::{Holder, Inspection, Period, Report, Silence, Waiting};
-use serde::Serialize;
+use quorlock::{HolderView, LockOnNode, LockView};
 
-use crate::duration::{millis, show};
+use crate::duration::show;
 use crate::table::one_line;
 
-/// A name, by the word of a majority and by each node's own.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Look {
-    pub(crate) name: String,
-    /// Whether a majority agrees on who has it.
-    pub(crate) held: bool,
-    pub(crate) holder: Option<Who>,
-    pub(crate) fence: Option<u64>,
-    /// What stands in for the fence of a plain lock.
-    pub(crate) digest: Option<String>,
-    /// Whether it was broken, and is free as soon as its lease would have ended.
-    pub(crate) broken: bool,
-    /// How many wait, on the node where most do.
-    pub(crate) waiting: u32,
-    /// The first of them, in order, on that node.
-    pub(crate) line: Vec<InLine>,
-    pub(crate) nodes: Vec<NodeLook>,
-}
-
-/// Somebody who waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct InLine {
-    /// Since when, in milliseconds of Unix time by the nodes' clocks.
-    since_ms: u64,
-    /// Whether it wants to share.
-    pub(crate) shared: bool,
-}
-
-impl InLine {
-    fn new(waiting: &Waiting) -> Self {
-        Self { since_ms: waiting.since_micros / 1_000, shared: waiting.shared }
-    }
-
-    /// How long it has waited.
-    pub(crate) fn waited(&self) -> Option<Duration> {
-        elapsed(self.since_ms)
-    }
-}
-
-/// What one node says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct NodeLook {
-    pub(crate) node: String,
-    /// Why it says nothing.
-    pub(crate) trouble: Option<String>,
-    pub(crate) held: bool,
-    pub(crate) holder: Option<Who>,
-    /// `exclusive`, `reentrant`, `shared` or `slots`.
-    pub(crate) kind: Option<&'static str>,
-    /// How many slots there are.
-    pub(crate) slots: Option<u32>,
-    pub(crate) holds: u32,
-    pub(crate) fence: Option<u64>,
-    /// What stands in for the fence of a plain lock.
-    pub(crate) digest: Option<String>,
-    pub(crate) broken: bool,
-    /// Since when, in milliseconds of Unix time by the node's clock.
-    pub(crate) since_ms: Option<u64>,
-    /// How long it still stands unless it is renewed.
-    pub(crate) left_ms: Option<u64>,
-    pub(crate) waiting: u32,
-}
-
-/// Who has it, for people to look at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Who(#[serde(with = "Shape")] Holder);
-
-/// The library's type, as it is written here.
-#[derive(Serialize)]
-#[serde(remote = "Holder")]
-struct Shape {
-    host: String,
-    pid: u32,
-    label: String,
-}
-
-impl Who {
-    pub(crate) fn new(holder: &Holder) -> Self {
-        Self(holder.clone())
-    }
-
-    /// `db-3 (pid 4121, backup.sh)`.
-    pub(crate) fn show(&self) -> String {
-        one_line(&self.0.to_string())
-    }
-}
-
-impl Look {
-    pub(crate) fn new(inspection: &Inspection) -> Self {
-        let majority = inspection.holder();
-        let nodes: Vec<NodeLook> = inspection.nodes.iter().map(|(node, said)| NodeLook::new(node, said)).collect();
-        let digest = nodes.iter().find_map(|node| node.digest.clone()).filter(|_| majority.is_some());
-        let fence = majority.as_ref().map(|(_, fence)| fence.get());
-        Self {
-            name: inspection.name.to_string(),
-            held: majority.is_some(),
-            holder: majority.and_then(|(holder, _)| holder.as_ref().map(Who::new)),
-            // A plain lock has no fence of its own: what is stored is that of an earlier lease.
-            fence: fence.filter(|fence| *fence > 0 && digest.is_none()),
-            digest,
-            broken: nodes.iter().any(|node| node.broken),
-            waiting: inspection.waiting(),
-            line: inspection.line().iter().map(InLine::new).collect(),
-            nodes,
-        }
-    }
-
-    /// A name that is in no use any more.
-    pub(crate) fn of_free(name: String) -> Self {
-        Self { name, ..Self::default() }
-    }
-
-    /// Those that have it.
-    fn holding(&self) -> impl Iterator<Item = &NodeLook> {
-        self.nodes.iter().filter(|node| node.held)
-    }
-
+/// The texts about a name, or about one node's vote for it.
+pub(crate) trait Look {
     /// `db-3 (pid 4121, backup.sh)`, or what else is known.
-    pub(crate) fn who(&self) -> String {
+    fn who(&self) -> String;
+
+    /// `shared by 3`, `2 of 5 slots`, unless it is held alone.
+    fn how(&self) -> Option<String>;
+
+    /// How it is held, for a column of its own: in a word, if there is no more to say.
+    fn manner(&self) -> String;
+
+    /// How long it has been held.
+    fn held_for(&self) -> Option<Duration>;
+}
+
+impl Look for LockView {
+    fn who(&self) -> String {
         match &self.holder {
-            Some(holder) => holder.show(),
+            Some(holder) => show_holder(holder),
             None if self.held => "somebody who does not say".into(),
-            None if self.holding().next().is_some() => "in the middle of a change".into(),
+            None if self.nodes.iter().any(|node| node.held) => "in the middle of a change".into(),
             None => "-".into(),
         }
     }
 
-    /// `shared by 3`, `2 of 5 slots`, unless it is held alone.
-    pub(crate) fn how(&self) -> Option<String> {
-        let most = self.holding().max_by_key(|node| node.holds)?;
-        most.how()
+    fn how(&self) -> Option<String> {
+        how(self.mode, self.slots, self.holds)
     }
 
-    /// How it is held, for a column of its own: in a word, if there is no more to say.
-    pub(crate) fn manner(&self) -> String {
-        self.holding().max_by_key(|node| node.holds).map_or_else(|| "-".into(), NodeLook::manner)
+    fn manner(&self) -> String {
+        manner(self.how(), self.mode)
     }
 
-    /// How long it has been held.
-    pub(crate) fn held_for(&self) -> Option<Duration> {
+    fn held_for(&self) -> Option<Duration> {
         self.holder.as_ref()?;
-        self.holding().filter_map(NodeLook::held_for).max()
-    }
-
-    /// How long it lasts at most, unless it is renewed.
-    pub(crate) fn left(&self) -> Option<Duration> {
-        self.holding().filter_map(|node| node.left_ms).max().map(Duration::from_millis)
-    }
-
-    /// On how many nodes it stands: `3/5`.
-    pub(crate) fn spread(&self) -> String {
-        format!("{}/{}", self.holding().count(), self.nodes.len())
+        elapsed(self.since_ms?)
     }
 }
 
-impl NodeLook {
-    fn new(node: &str, said: &Result<Report, Silence>) -> Self {
-        let report = said.as_ref().ok();
-        let held = report.and_then(|report| report.held.as_ref());
-        let (kind, slots) = held.map(|held| kind(held.period)).unzip();
-        let holder = held.and_then(|held| held.holder.as_ref().map(Who::new));
-        let digest = held.and_then(|held| held.digest.as_ref().map(ToString::to_string));
-        let known = report.filter(|_| held.is_some() && digest.is_none());
-        Self {
-            node: node.to_owned(),
-            trouble: said.as_ref().err().map(ToString::to_string),
-            held: held.is_some(),
-            kind,
-            slots: slots.flatten(),
-            holds: held.map_or(0, |held| held.holds),
-            digest,
-            broken: held.is_some_and(|held| held.broken),
-            fence: known.map(|report| report.fence.get()).filter(|fence| *fence > 0),
-            since_ms: known.map(|report| report.since_micros / 1_000).filter(|since| *since > 0),
-            left_ms: held.and_then(|held| held.remaining).map(millis),
-            waiting: report.map_or(0, |report| report.waiting),
-            holder,
-        }
-    }
-
-    pub(crate) fn who(&self) -> String {
+impl Look for LockOnNode {
+    fn who(&self) -> String {
         match (&self.trouble, &self.holder) {
             (Some(trouble), _) => one_line(trouble),
-            (None, Some(holder)) => holder.show(),
+            (None, Some(holder)) => show_holder(holder),
             (None, None) if self.held => "somebody who does not say".into(),
             (None, None) => "-".into(),
         }
     }
 
-    pub(crate) fn how(&self) -> Option<String> {
-        match (self.kind?, self.slots) {
-            ("shared", _) => Some(format!("shared by {}", self.holds)),
-            ("reentrant", _) if self.holds > 1 => Some(format!("entered {} times", self.holds)),
-            ("slots", Some(slots)) => Some(format!("{} of {slots} slots", self.holds)),
-            _ => None,
-        }
+    fn how(&self) -> Option<String> {
+        how(self.mode, self.slots, self.holds)
     }
 
-    pub(crate) fn manner(&self) -> String {
-        self.how().or_else(|| self.kind.map(ToOwned::to_owned)).unwrap_or_else(|| "-".into())
+    fn manner(&self) -> String {
+        manner(self.how(), self.mode)
     }
 
-    pub(crate) fn held_for(&self) -> Option<Duration> {
+    fn held_for(&self) -> Option<Duration> {
         elapsed(self.since_ms?)
     }
 }
 
+/// `db-3 (pid 4121, backup.sh)`.
+pub(crate) fn show_holder(holder: &HolderView) -> String {
+    one_line(&holder.to_string())
+}
+
+/// On how many nodes it stands: `3/5`.
+pub(crate) fn spread(lock: &LockView) -> String {
+    format!("{}/{}", lock.nodes.iter().filter(|node| node.held).count(), lock.nodes.len())
+}
+
 /// How long ago that was by the clock of a node, which may be a little ahead of ours.
-fn elapsed(since_ms: u64) -> Option<Duration> {
+pub(crate) fn elapsed(since_ms: u64) -> Option<Duration> {
     let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(since_ms))?;
     Some(since.elapsed().unwrap_or_default())
 }
 
-fn kind(period: Period) -> (&'static str, Option<u32>) {
-    match period {
-        Period::Exclusive => ("exclusive", None),
-        Period::Reentrant(_) => ("reentrant", None),
-        Period::Shared => ("shared", None),
-        Period::Slots(permits) => ("slots", Some(permits)),
+fn how(mode: Option<&str>, slots: Option<u32>, holds: u32) -> Option<String> {
+    match (mode?, slots) {
+        (_, Some(slots)) => Some(format!("{holds} of {slots} slots")),
+        ("shared", _) => Some(format!("shared by {holds}")),
+        ("reentrant", _) if holds > 1 => Some(format!("entered {holds} times")),
+        _ => None,
     }
+}
+
+fn manner(how: Option<String>, mode: Option<&str>) -> String {
+    how.or_else(|| mode.map(ToOwned::to_owned)).unwrap_or_else(|| "-".into())
 }
 
 /// A duration, or a dash.

@@ -11,6 +11,7 @@ pub(crate) mod list;
 pub(crate) mod owner;
 pub(crate) mod recent;
 pub(crate) mod stats;
+pub(crate) mod view;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

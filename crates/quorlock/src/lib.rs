@@ -61,6 +61,7 @@ pub use cluster::inspect::Inspection;
 pub use cluster::list::{Filter, LIST_DEFAULT, LIST_MAX, ListPage, Listing};
 pub use cluster::owner::Owner;
 pub use cluster::stats::{NodeStats, Stats};
+pub use cluster::view::{HolderView, LockOnNode, LockView, WaiterView};
 pub use detached::{HandedLease, LeaseTextError, Released};
 pub use error::{
     AcquireError, BreakError, CloseError, ConfigError, ConnectError, FenceError, HeldError, LeaseError, LostError,

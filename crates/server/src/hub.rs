@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use prometheus_client::metrics::counter::Counter;
-use quorlock::{Client, Filter, HISTORY_MAX, LIST_MAX, ReadError};
+use quorlock::{Client, Filter, HISTORY_MAX, LIST_MAX, LockView, ReadError};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
-use crate::view::{EventView, LockView, NodesView, millis};
+use crate::view::{EventView, NodesView, millis};
 pub(crate) use answer::Page;
 pub(crate) use follower::Follower;
 pub(crate) use mark::Mark;
@@ -139,7 +139,7 @@ impl Hub {
         let listing = listing.map(|listing| {
             let listed = Listed::new(&listing);
             // One after the other: both forms of all locks would be a lot of memory.
-            (listing.names.into_iter().map(|name| LockView::new(&name)).collect(), listed)
+            (listing.names.into_iter().map(|name| LockView::from(&name)).collect(), listed)
         });
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();

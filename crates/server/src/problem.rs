@@ -13,7 +13,7 @@ use serde::Serialize;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::view::{NodesView, Who, millis};
+use crate::view::{NodesView, millis};
 
 /// When to ask again, unless something better is known.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -157,7 +157,7 @@ pub(crate) struct Account {
     code: Code,
     /// Who holds the lock, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    holder: Option<Who>,
+    holder: Option<quorlock::HolderView>,
     /// How long that lease lasts at most, unless it is renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     remaining_ms: Option<u64>,
@@ -257,7 +257,7 @@ impl Problem {
     }
 
     fn with_holder(mut self, holder: Option<&Holder>) -> Self {
-        self.0.holder = holder.map(Who::new);
+        self.0.holder = holder.map(quorlock::HolderView::from);
         self
     }
 

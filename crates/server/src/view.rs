@@ -2,148 +2,13 @@
 
 use std::time::Duration;
 
-use quorlock::{Event, Holder, Inspection, NodeStats, Period, Quorum, Report, Silence, Waiting};
+use quorlock::{Event, HolderView, LockView, NodeStats, Quorum, Silence};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 /// Whole milliseconds.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Who holds a lock, for people to look at.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
-pub(crate) struct Who {
-    /// The user and the host.
-    host: String,
-    /// The process there.
-    pid: u32,
-    /// What the holder calls itself; may be empty.
-    label: String,
-}
-
-impl Who {
-    pub(crate) fn new(holder: &Holder) -> Self {
-        Self { host: holder.host.clone(), pid: holder.pid, label: holder.label.clone() }
-    }
-}
-
-/// How a name stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct LockView {
-    /// What is locked.
-    pub(crate) name: String,
-    /// Whether a majority agrees on who has it.
-    pub(crate) held: bool,
-    /// By whom, where that is known; the last who entered, if several hold together.
-    pub(crate) holder: Option<Who>,
-    /// `exclusive`, `reentrant`, `shared` or `slots`, while it is held.
-    pub(crate) mode: Option<&'static str>,
-    /// How many slots there are, of a semaphore.
-    pub(crate) slots: Option<u32>,
-    /// By how many it is held.
-    pub(crate) holds: u32,
-    /// The fence by which it can be broken.
-    pub(crate) fence: Option<u64>,
-    /// What stands in for the fence of a plain lock.
-    pub(crate) digest: Option<String>,
-    /// Whether it was broken, and is free as soon as its lease would have ended.
-    pub(crate) broken: bool,
-    /// Since when, in milliseconds of Unix time by the nodes' clocks.
-    pub(crate) since_ms: Option<u64>,
-    /// How long it lasts at most, unless it is renewed.
-    pub(crate) left_ms: Option<u64>,
-    /// How many wait, on the node where most do.
-    pub(crate) waiting: u32,
-    /// The first of them, in order, on that node.
-    pub(crate) line: Vec<WaiterView>,
-    /// What each node says.
-    pub(crate) nodes: Vec<LockOnNode>,
-}
-
-/// Somebody in line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct WaiterView {
-    /// Since when, in milliseconds of Unix time by the nodes' clocks.
-    since_ms: u64,
-    /// Whether it wants to share.
-    shared: bool,
-}
-
-impl WaiterView {
-    fn new(waiting: &Waiting) -> Self {
-        Self { since_ms: waiting.since_micros / 1_000, shared: waiting.shared }
-    }
-}
-
-/// How a name stands on one node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct LockOnNode {
-    /// The node, without secrets.
-    pub(crate) node: String,
-    /// Why it says nothing.
-    pub(crate) trouble: Option<String>,
-    /// Whether its vote stands.
-    pub(crate) held: bool,
-    /// With which fence.
-    pub(crate) fence: Option<u64>,
-    /// For how long, unless it is renewed.
-    pub(crate) left_ms: Option<u64>,
-    /// How many wait there.
-    pub(crate) waiting: u32,
-}
-
-impl LockView {
-    pub(crate) fn new(inspection: &Inspection) -> Self {
-        let reports = || inspection.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
-        let standing = || reports().filter_map(|report| Some((report, report.held.as_ref()?)));
-        let majority = inspection.holder();
-        let (mode, slots) = standing().next().map(|(_, held)| mode(held.period)).unzip();
-        let digest = standing().find_map(|(_, held)| held.digest).filter(|_| majority.is_some());
-        let since = standing().map(|(report, _)| report.since_micros / 1_000).filter(|since| *since > 0).min();
-        Self {
-            name: inspection.name.to_string(),
-            held: majority.is_some(),
-            mode,
-            slots: slots.flatten(),
-            holds: standing().map(|(_, held)| held.holds).max().unwrap_or_default(),
-            // A plain lock has no fence of its own: what is stored is that of an earlier lease.
-            fence: majority.as_ref().map(|(_, fence)| fence.get()).filter(|fence| *fence > 0 && digest.is_none()),
-            holder: majority.and_then(|(holder, _)| holder.as_ref().map(Who::new)),
-            broken: standing().any(|(_, held)| held.broken),
-            since_ms: since.filter(|_| digest.is_none()),
-            left_ms: standing().filter_map(|(_, held)| held.remaining).max().map(millis),
-            waiting: inspection.waiting(),
-            line: inspection.line().iter().map(WaiterView::new).collect(),
-            digest: digest.map(|digest| digest.to_string()),
-            nodes: inspection.nodes.iter().map(|(node, said)| LockOnNode::new(node, said)).collect(),
-        }
-    }
-}
-
-impl LockOnNode {
-    fn new(node: &str, said: &Result<Report, Silence>) -> Self {
-        let report = said.as_ref().ok();
-        let held = report.and_then(|report| report.held.as_ref());
-        let fenced = report.filter(|_| held.is_some_and(|held| held.digest.is_none()));
-        Self {
-            node: node.to_owned(),
-            trouble: said.as_ref().err().map(ToString::to_string),
-            held: held.is_some(),
-            fence: fenced.map(|report| report.fence.get()),
-            left_ms: held.and_then(|held| held.remaining).map(millis),
-            waiting: report.map_or(0, |report| report.waiting),
-        }
-    }
-}
-
-fn mode(period: Period) -> (&'static str, Option<u32>) {
-    match period {
-        Period::Exclusive => ("exclusive", None),
-        Period::Reentrant(_) => ("reentrant", None),
-        Period::Shared => ("shared", None),
-        Period::Slots(slots) => ("slots", Some(slots)),
-    }
 }
 
 /// All nodes, and what they come to.
@@ -236,7 +101,7 @@ pub(crate) struct EventView {
     /// The lease's fence.
     pub(crate) fence: Option<u64>,
     /// Who held it; of a break, who broke it.
-    by: Option<Who>,
+    by: Option<HolderView>,
     /// How it was held; of a break, `drain` or `now`.
     mode: String,
     /// Why it was lost or broken.
@@ -275,7 +140,7 @@ impl EventView {
             name: event.name.to_string(),
             what: event.what.as_str(),
             fence: event.fence.map(quorlock::Fence::get),
-            by: event.holder.as_ref().map(Who::new),
+            by: event.holder.as_ref().map(HolderView::from),
             mode: event.mode.clone(),
             reason: event.reason.clone(),
         }

@@ -3,13 +3,13 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use quorlock::{Event, What};
+use quorlock::{Event, HolderView, What};
 use serde::Serialize;
 
 use crate::context::Context;
 use crate::duration::show;
 use crate::exit::{Exit, Failure};
-use crate::look::Who;
+use crate::look::show_holder;
 use crate::output::Paint;
 use crate::table::Table;
 
@@ -43,7 +43,7 @@ struct ShownEvent {
     name: String,
     what: &'static str,
     fence: Option<u64>,
-    by: Option<Who>,
+    by: Option<HolderView>,
     mode: String,
     reason: String,
 }
@@ -55,7 +55,7 @@ impl ShownEvent {
             name: event.name.to_string(),
             what: event.what.as_str(),
             fence: event.fence.map(quorlock::Fence::get),
-            by: event.holder.as_ref().map(Who::new),
+            by: event.holder.as_ref().map(HolderView::from),
             mode: event.mode.clone(),
             reason: event.reason.clone(),
         }
@@ -89,7 +89,7 @@ pub(crate) async fn history(context: &Context, args: &HistoryArgs) -> crate::Out
             (shown.name.clone(), Some(Paint::Bold)),
             (shown.what.to_owned(), paint),
             (shown.fence.map_or_else(|| "-".into(), |fence| fence.to_string()), None),
-            (shown.by.as_ref().map_or_else(|| "-".into(), Who::show), None),
+            (shown.by.as_ref().map_or_else(|| "-".into(), show_holder), None),
             (shown.mode.clone(), None),
             (shown.reason.clone(), None),
         ]);

@@ -1,12 +1,12 @@
 //! `quorlock list`: everything that is held or waited for.
 
 use clap::Args;
-use quorlock::{Filter, LIST_DEFAULT, LIST_MAX, Listing};
+use quorlock::{Filter, LIST_DEFAULT, LIST_MAX, Listing, LockView};
 use serde::Serialize;
 
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::look::{Look, called, shown};
+use crate::look::{Look as _, called, shown, spread};
 use crate::output::{Output, Paint};
 use crate::table::Table;
 
@@ -49,7 +49,7 @@ pub(crate) struct ListArgs {
 
 #[derive(Serialize)]
 struct Listed {
-    names: Vec<Look>,
+    names: Vec<LockView>,
     /// Whether there may be more.
     cut: bool,
     /// Nodes that could not be looked through.
@@ -85,8 +85,8 @@ pub(crate) async fn list(context: &Context, args: &ListArgs) -> crate::Outcome {
     Ok(Exit::OK)
 }
 
-pub(crate) fn looks(listing: &Listing) -> Vec<Look> {
-    listing.names.iter().map(Look::new).collect()
+pub(crate) fn looks(listing: &Listing) -> Vec<LockView> {
+    listing.names.iter().map(LockView::from).collect()
 }
 
 /// What may be missing in a listing.
@@ -96,7 +96,7 @@ pub(crate) fn remarks(listing: &Listing) -> Vec<String> {
     cut.into_iter().chain(missing).collect()
 }
 
-pub(crate) fn table(output: Output, looks: &[Look]) -> Table {
+pub(crate) fn table(output: Output, looks: &[LockView]) -> Table {
     let mut table = Table::new(["NAME", "HELD BY", "HOW", "FENCE", "FOR", "LEFT", "WAITING", "NODES"]);
     for look in looks {
         let paint = if look.held { None } else { Some(Paint::Dim) };
@@ -106,9 +106,9 @@ pub(crate) fn table(output: Output, looks: &[Look]) -> Table {
             (look.manner(), None),
             (called(look.fence, look.digest.as_deref()), None),
             (shown(look.held_for()), None),
-            (shown(look.left()), None),
+            (shown(look.left_ms.map(std::time::Duration::from_millis)), None),
             (look.waiting.to_string(), None),
-            (look.spread(), None),
+            (spread(look), None),
         ]);
         for node in look.nodes.iter().filter(|_| output.verbose) {
             table.painted_row([

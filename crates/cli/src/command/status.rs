@@ -1,11 +1,14 @@
 //! `quorlock status`: who has a name, and who waits for it.
 
+use std::time::Duration;
+
 use clap::Args;
+use quorlock::LockView;
 
 use crate::context::Context;
 use crate::duration::show;
 use crate::exit::Exit;
-use crate::look::{Look, called, shown};
+use crate::look::{Look as _, called, elapsed, show_holder, shown};
 use crate::output::Paint;
 use crate::table::{Table, one_line};
 use crate::waiting::ordinal;
@@ -26,7 +29,7 @@ pub(crate) struct StatusArgs {
 /// Looks, and tells.
 pub(crate) async fn status(context: &Context, args: &StatusArgs) -> crate::Outcome {
     let client = context.connect().await?;
-    let look = Look::new(&client.inspect(&args.name).await?);
+    let look = LockView::from(&client.inspect(&args.name).await?);
     let output = context.output;
     if output.json {
         output.json(&look)?;
@@ -46,7 +49,7 @@ pub(crate) async fn status(context: &Context, args: &StatusArgs) -> crate::Outco
             (node.manner(), None),
             (called(node.fence, node.digest.as_deref()), None),
             (shown(node.held_for()), None),
-            (shown(node.left_ms.map(std::time::Duration::from_millis)), None),
+            (shown(node.left_ms.map(Duration::from_millis)), None),
             (node.waiting.to_string(), None),
         ]);
     }
@@ -58,20 +61,20 @@ pub(crate) async fn status(context: &Context, args: &StatusArgs) -> crate::Outco
 }
 
 /// Who waits, in order.
-fn line(look: &Look) -> Vec<String> {
+fn line(look: &LockView) -> Vec<String> {
     let listed = (1..).zip(&look.line).map(|(place, waiting)| {
         let how = if waiting.shared { ", to share it" } else { "" };
-        format!("{} in line for {}{how}", ordinal(place), shown(waiting.waited()))
+        format!("{} in line for {}{how}", ordinal(place), shown(elapsed(waiting.since_ms)))
     });
     let more = usize::try_from(look.waiting).unwrap_or(usize::MAX).saturating_sub(look.line.len());
     listed.chain((more > 0).then(|| format!("and {more} more"))).collect()
 }
 
 /// What a majority says, in one line.
-fn sentence(look: &Look) -> String {
+fn sentence(look: &LockView) -> String {
     let name = one_line(&look.name);
     let who = match (look.held, &look.holder) {
-        (true, Some(holder)) => format!("{name} is held by {}", holder.show()),
+        (true, Some(holder)) => format!("{name} is held by {}", show_holder(holder)),
         (true, None) => format!("{name} is held by somebody who does not say"),
         (false, _) if look.nodes.iter().any(|node| node.held) => format!("{name} is in the middle of a change"),
         (false, _) => format!("{name} is free"),
@@ -79,10 +82,10 @@ fn sentence(look: &Look) -> String {
     let held = look.held.then_some(look);
     let parts = [
         Some(who),
-        held.and_then(Look::how).map(|how| format!(", {how}")),
+        held.and_then(LockView::how).map(|how| format!(", {how}")),
         look.held_for().map(|held| format!(" for {}", show(held))),
-        held.and_then(Look::left).map(|left| {
-            let left = show(left);
+        held.and_then(|look| look.left_ms).map(|left| {
+            let left = show(Duration::from_millis(left));
             if look.broken {
                 format!("; it was broken, and is free in {left}")
             } else {

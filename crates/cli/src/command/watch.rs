@@ -5,14 +5,14 @@ use std::io::IsTerminal;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use quorlock::{Client, Filter, Listing, ReadError};
+use quorlock::{Client, Filter, HolderView, Listing, LockView, ReadError};
 use serde::Serialize;
 
 use super::list::{FilterArgs, looks, remarks, table};
 use crate::context::Context;
 use crate::duration::{millis, parse_duration};
 use crate::exit::{Exit, Failure};
-use crate::look::{Look, Who};
+use crate::look::Look as _;
 use crate::output::{Output, room};
 use crate::signals::Signals;
 use crate::table::{cut_painted, one_line};
@@ -85,14 +85,14 @@ struct View {
 #[derive(Clone, PartialEq, Eq)]
 struct State {
     held: bool,
-    holder: Option<Who>,
+    holder: Option<HolderView>,
     fence: Option<u64>,
     waiting: u32,
 }
 
 impl State {
-    fn of(look: &Look) -> Self {
-        let Look { held, holder, fence, waiting, .. } = look.clone();
+    fn of(look: &LockView) -> Self {
+        let LockView { held, holder, fence, waiting, .. } = look.clone();
         Self { held, holder, fence, waiting }
     }
 }
@@ -103,7 +103,7 @@ struct Change<'a> {
     /// `held`, `changed` or `free`.
     event: &'static str,
     #[serde(flatten)]
-    look: &'a Look,
+    look: &'a LockView,
 }
 
 impl View {
@@ -132,7 +132,7 @@ impl View {
             self.known.insert(look.name.clone(), state);
         }
         for name in gone.into_keys() {
-            is_read &= self.tell("free", &Look::of_free(name))?;
+            is_read &= self.tell("free", &LockView { name, ..LockView::default() })?;
         }
         Ok(is_read)
     }
@@ -146,7 +146,7 @@ impl View {
         Ok(true)
     }
 
-    fn tell(&self, event: &'static str, look: &Look) -> Result<bool, Failure> {
+    fn tell(&self, event: &'static str, look: &LockView) -> Result<bool, Failure> {
         if self.output.json {
             let at_ms = SystemTime::UNIX_EPOCH.elapsed().map(millis).unwrap_or_default();
             return self.output.text(&format!("{}\n", self.output.json_text(&Change { at_ms, event, look })?));

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use quorlock::LockView;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -10,7 +11,6 @@ use crate::hub;
 use crate::problem::{Problem, Unseen};
 use crate::request::{Asked, Named};
 use crate::service::Service;
-use crate::view::LockView;
 
 /// How many locks a page has, unless said otherwise, and at most.
 const PAGE_DEFAULT: usize = 100;

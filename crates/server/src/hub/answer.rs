@@ -5,13 +5,13 @@ use std::fmt;
 use std::ops::Bound;
 use std::time::Instant;
 
-use quorlock::{Filter, ListPage};
+use quorlock::{Filter, ListPage, LockView};
 
 use super::state::Listed;
 use super::{Hub, PACE, unix_millis};
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::view::{EventView, LockView};
+use crate::view::EventView;
 
 /// Single names that were read from the nodes in the last second, at most.
 const LOOKS_MAX: usize = 1_024;
@@ -125,7 +125,7 @@ impl Hub {
         let ListPage { names, next, missing, .. } = self.reader.list_page(&filter, position).await?;
         let next = next.map(|next| Cursor::Position(&next).to_string());
         let missing = missing.into_iter().map(|(node, why)| (node, why.to_string())).collect();
-        Ok(Page { as_of, locks: names.iter().map(LockView::new).collect(), next, missing })
+        Ok(Page { as_of, locks: names.iter().map(LockView::from).collect(), next, missing })
     }
 
     /// The page after this name, if the copy has all names.
@@ -155,7 +155,7 @@ impl Hub {
         let Err(problem) = may_read() else {
             let _reading = self.read().await;
             let as_of = unix_millis();
-            let lock = LockView::new(&self.reader.inspect(name).await?);
+            let lock = LockView::from(&self.reader.inspect(name).await?);
             self.state().looks.add(as_of, lock.clone());
             return Ok((as_of, lock));
         };

@@ -1,12 +1,12 @@
 //! A lock from one look to the next.
 
+use quorlock::LockView;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use super::News;
-use crate::view::LockView;
 
 /// How far the end of a lease may seem to move without a renewal: looks take their time.
 const JITTER: Duration = Duration::from_millis(400);

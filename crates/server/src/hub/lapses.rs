@@ -4,10 +4,11 @@
 //! and whoever had it writes down what it does, but has not written down an end. So only those are told whose grant was
 //! written down, and only while all locks and all events are seen.
 
+use quorlock::{LockView, Period};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::change::Tracked;
-use crate::view::{EventView, LockView};
+use crate::view::EventView;
 
 /// How many are remembered.
 const LAPSES_MAX: usize = 200;
@@ -71,7 +72,7 @@ impl Lapses {
     pub(super) fn compare(&mut self, before: &Tracked, now: Option<&LockView>, now_ms: u64) {
         let lock = &before.lock;
         // Of several who hold together, who is gone cannot be told.
-        let is_one = matches!(lock.mode, Some("exclusive" | "reentrant"));
+        let is_one = lock.mode.is_some_and(|mode| Period::ALONE.contains(&mode));
         if !self.is_watching || !is_one || !lock.held || !before.is_written_down {
             return;
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use quorlock::{HISTORY_MAX, Listing, ReadError};
+use quorlock::{HISTORY_MAX, Listing, LockView, ReadError};
 use serde::Serialize;
 
 use super::answer::Looks;
@@ -13,7 +13,7 @@ use super::lapses::{self, Lapses};
 use super::outages::Outages;
 use super::past::Past;
 use super::{HISTORY_SHOWN, Mark, News, Snapshot, json, unix_millis};
-use crate::view::{EventView, LockView, NodesView};
+use crate::view::{EventView, NodesView};
 
 /// How much memory the events take that are kept for followers that come back or are slow: about as much as 10,000 locks
 /// with long names that all change at once.

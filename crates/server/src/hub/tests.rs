@@ -1,4 +1,4 @@
-use quorlock::MemoryNodes;
+use quorlock::{LockView, MemoryNodes};
 use tokio::task::yield_now;
 
 use super::change::Tracked;

@@ -19,7 +19,7 @@ use crate::api::order::{Observer, Order, Won};
 use crate::problem::{Problem, word};
 use crate::service::Service;
 use crate::trace::hung_up;
-use crate::view::{Who, millis};
+use crate::view::millis;
 
 /// How often a stream says that it is alive, so that a reader that is gone is noticed.
 pub(in crate::api) const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ struct InLine {
     position: Option<u32>,
     /// How many wait.
     waiting: u32,
-    holder: Option<Who>,
+    holder: Option<quorlock::HolderView>,
     /// How long it is theirs at most, unless they renew it.
     remaining_ms: Option<u64>,
     fence: Option<u64>,
@@ -54,7 +54,7 @@ impl InLine {
         Self {
             position: wait.place,
             waiting: wait.waiting,
-            holder: wait.holder.as_ref().map(Who::new),
+            holder: wait.holder.as_ref().map(quorlock::HolderView::from),
             remaining_ms: wait.remaining.map(millis),
             fence: Some(wait.fence.get()).filter(|fence| *fence > 0),
         }

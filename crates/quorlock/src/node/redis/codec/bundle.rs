@@ -299,6 +299,8 @@ mod tests {
         letter(name, Request::PlainExtend { attempt: ATTEMPT, ttl: ttl(seconds) })
     }
 
+    const NONE: Vec<usize> = Vec::new();
+
     /// The places of releases, of acquires and of renewals that go together.
     fn chosen_of_all(letters: &[Letter]) -> [Vec<usize>; 3] {
         Bundles::of(letters).all().map(|chosen| (0..letters.len()).filter(|at| chosen.has(*at)).collect())
@@ -307,7 +309,7 @@ mod tests {
     /// The same, where there are no renewals.
     fn chosen(letters: &[Letter]) -> [Vec<usize>; 2] {
         let [releases, acquires, renewals] = chosen_of_all(letters);
-        assert_eq!(renewals, []);
+        assert_eq!(renewals, NONE);
         [releases, acquires]
     }
 
@@ -316,14 +318,14 @@ mod tests {
         let letters = [acquire("a"), release("b"), acquire("c"), release("d"), acquire("b")];
         assert_eq!(chosen(&letters), [vec![1, 3], vec![0, 2, 4]]);
         let letters = [plain_release("a"), plain_acquire("b"), plain_release("c"), plain_acquire("a")];
-        assert_eq!(chosen(&letters), [vec![0, 2], vec![]]);
+        assert_eq!(chosen(&letters), [vec![0, 2], NONE]);
     }
 
     #[test]
     fn one_alone_is_no_bundle_unless_another_must_not_pass_it() {
-        assert_eq!(chosen(&[]), [vec![], vec![]]);
-        assert_eq!(chosen(&[acquire("a")]), [vec![], vec![]]);
-        assert_eq!(chosen(&[acquire("a"), release("b")]), [vec![], vec![]]);
+        assert_eq!(chosen(&[]), [NONE, NONE]);
+        assert_eq!(chosen(&[acquire("a")]), [NONE, NONE]);
+        assert_eq!(chosen(&[acquire("a"), release("b")]), [NONE, NONE]);
         assert_eq!(chosen(&[release("a"), acquire("a"), acquire("b")]), [vec![0], vec![1, 2]]);
     }
 
@@ -337,10 +339,10 @@ mod tests {
     fn letters_about_one_name_keep_their_order() {
         // The release of an attempt that was never heard of again must not pass its acquire.
         let letters = [plain_acquire("a"), plain_release("a"), plain_release("b"), plain_release("c")];
-        assert_eq!(chosen(&letters), [vec![2, 3], vec![]]);
+        assert_eq!(chosen(&letters), [vec![2, 3], NONE]);
         let letters = [acquire("a"), release("a"), release("b"), release("c"), acquire("a"), acquire("b")];
         assert_eq!(chosen(&letters), [vec![2, 3], vec![0, 5]]);
-        assert_eq!(chosen(&[release("a"), release("a"), release("b")]), [vec![0, 2], vec![]]);
+        assert_eq!(chosen(&[release("a"), release("a"), release("b")]), [vec![0, 2], NONE]);
     }
 
     #[test]
@@ -354,7 +356,7 @@ mod tests {
             acquire_as("e", ttl(1), "me", Mode::Exclusive { writer: Some(owner) }),
             acquire("f"),
         ];
-        assert_eq!(chosen(&letters), [vec![], vec![0, 5]]);
+        assert_eq!(chosen(&letters), [NONE, vec![0, 5]]);
     }
 
     #[test]
@@ -369,22 +371,22 @@ mod tests {
             renew_as("f", ttl(1), "me", true, Mode::Exclusive { writer: Some(owner) }),
             renew("g"),
         ];
-        assert_eq!(chosen_of_all(&letters), [vec![], vec![], vec![0, 6]]);
+        assert_eq!(chosen_of_all(&letters), [NONE, NONE, vec![0, 6]]);
         let letters = [plain_extend("a", 1), plain_extend("b", 2), plain_acquire("c"), plain_extend("d", 1)];
-        assert_eq!(chosen_of_all(&letters), [vec![], vec![], vec![0, 3]]);
+        assert_eq!(chosen_of_all(&letters), [NONE, NONE, vec![0, 3]]);
     }
 
     #[test]
     fn renewals_pass_no_letter_about_their_name_and_none_passes_them() {
         // Whoever lets go leaves before the next one renews; whoever renews does so before it lets go.
         let letters = [release("a"), renew("a"), renew("b"), release("b")];
-        assert_eq!(chosen_of_all(&letters), [vec![0], vec![], vec![1, 2]]);
+        assert_eq!(chosen_of_all(&letters), [vec![0], NONE, vec![1, 2]]);
         let letters = [renew("a"), acquire("a"), acquire("b"), renew("b"), acquire("c"), renew("d")];
-        assert_eq!(chosen_of_all(&letters), [vec![], vec![2, 4], vec![0, 5]]);
-        assert_eq!(chosen_of_all(&[renew("a"), renew("a")]), [vec![], vec![], vec![]]);
+        assert_eq!(chosen_of_all(&letters), [NONE, vec![2, 4], vec![0, 5]]);
+        assert_eq!(chosen_of_all(&[renew("a"), renew("a")]), [NONE, NONE, NONE]);
         // What goes by itself goes last.
         let letters = [acquire("a"), renew("a"), renew("b"), renew("c")];
-        assert_eq!(chosen_of_all(&letters), [vec![], vec![], vec![2, 3]]);
+        assert_eq!(chosen_of_all(&letters), [NONE, NONE, vec![2, 3]]);
     }
 
     #[test]
@@ -392,12 +394,12 @@ mod tests {
         let waiter = Waiter { ticket: Ticket { at: 1, id: 2 }, channel: Channel(3), shared: false };
         let parting = |parting| letter("c", Request::Release { attempt: ATTEMPT, tombstone: None, parting });
         let letters = [release("a"), parting(Some(Parting::Leave(waiter))), release("b")];
-        assert_eq!(chosen(&letters), [vec![0, 2], vec![]]);
+        assert_eq!(chosen(&letters), [vec![0, 2], NONE]);
         let tombstone = letter("c", Request::Release { attempt: ATTEMPT, tombstone: Some(1), parting: None });
         for other in
             [tombstone, plain_release("c"), letter("c", Request::Retire { owner: OwnerId::from_bits(1), tombstone: 1 })]
         {
-            assert_eq!(chosen(&[release("a"), release("b"), other, acquire("d"), acquire("e")]), [vec![], vec![]]);
+            assert_eq!(chosen(&[release("a"), release("b"), other, acquire("d"), acquire("e")]), [NONE, NONE]);
         }
     }
 

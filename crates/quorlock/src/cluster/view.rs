@@ -1,0 +1,179 @@
+//! How a name stands, summed up once for everyone who shows it.
+
+use std::fmt;
+use std::time::Duration;
+
+use quorlock_core::name::Holder;
+use quorlock_core::ticket::Waiting;
+use quorlock_core::vote::{Report, Silence};
+
+use super::inspect::Inspection;
+
+/// How a name stands, by the word of a majority and by each node's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LockView {
+    /// The name.
+    pub name: String,
+    /// Whether a majority agrees on who holds it.
+    pub held: bool,
+    /// The holder, where it is known; the last who entered, if several hold together.
+    pub holder: Option<HolderView>,
+    /// `exclusive`, `reentrant`, `shared` or `slots`, while it is held.
+    pub mode: Option<&'static str>,
+    /// The number of slots, of a semaphore.
+    pub slots: Option<u32>,
+    /// The number of holders.
+    pub holds: u32,
+    /// The fence by which it can be broken.
+    pub fence: Option<u64>,
+    /// What stands in for the fence of a plain lock.
+    pub digest: Option<String>,
+    /// Whether it was broken, and is free as soon as its lease would have ended.
+    pub broken: bool,
+    /// Since when, in milliseconds of Unix time by the nodes' clocks.
+    pub since_ms: Option<u64>,
+    /// How long it lasts at most, unless it is renewed.
+    pub left_ms: Option<u64>,
+    /// The number of waiters, on the node where most wait.
+    pub waiting: u32,
+    /// The first of them, in order, on that node.
+    pub line: Vec<WaiterView>,
+    /// What each node says.
+    pub nodes: Vec<LockOnNode>,
+}
+
+/// How a name stands on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LockOnNode {
+    /// The node, without secrets.
+    pub node: String,
+    /// Why it says nothing.
+    pub trouble: Option<String>,
+    /// Whether its vote stands.
+    pub held: bool,
+    /// The holder, where the node knows it.
+    pub holder: Option<HolderView>,
+    /// `exclusive`, `reentrant`, `shared` or `slots`, while it is held.
+    pub mode: Option<&'static str>,
+    /// The number of slots, of a semaphore.
+    pub slots: Option<u32>,
+    /// The number of holders.
+    pub holds: u32,
+    /// The fence of the vote.
+    pub fence: Option<u64>,
+    /// What stands in for the fence of a plain lock.
+    pub digest: Option<String>,
+    /// Whether it was broken.
+    pub broken: bool,
+    /// Since when, in milliseconds of Unix time by the node's clock.
+    pub since_ms: Option<u64>,
+    /// How long it stands, unless it is renewed.
+    pub left_ms: Option<u64>,
+    /// The number of waiters there.
+    pub waiting: u32,
+}
+
+/// A waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WaiterView {
+    /// Since when, in milliseconds of Unix time by the nodes' clocks.
+    pub since_ms: u64,
+    /// Whether it wants to share.
+    pub shared: bool,
+}
+
+/// The holder of a lock, for people to look at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct HolderView {
+    /// The user and the host.
+    pub host: String,
+    /// The process there.
+    pub pid: u32,
+    /// What the holder calls itself; may be empty.
+    pub label: String,
+}
+
+impl From<&Holder> for HolderView {
+    fn from(holder: &Holder) -> Self {
+        Self { host: holder.host.clone(), pid: holder.pid, label: holder.label.clone() }
+    }
+}
+
+impl From<&Waiting> for WaiterView {
+    fn from(waiting: &Waiting) -> Self {
+        Self { since_ms: waiting.since_micros / 1_000, shared: waiting.shared }
+    }
+}
+
+impl From<&Inspection> for LockView {
+    fn from(inspection: &Inspection) -> Self {
+        let nodes: Vec<LockOnNode> = inspection.nodes.iter().map(|(node, said)| LockOnNode::new(node, said)).collect();
+        let holding = || nodes.iter().filter(|node| node.held);
+        let majority = inspection.holder();
+        let most = holding().max_by_key(|node| node.holds);
+        let digest = holding().find_map(|node| node.digest.clone()).filter(|_| majority.is_some());
+        Self {
+            name: inspection.name.to_string(),
+            held: majority.is_some(),
+            mode: most.and_then(|node| node.mode),
+            slots: most.and_then(|node| node.slots),
+            holds: most.map_or(0, |node| node.holds),
+            // A plain lock has no fence of its own: the stored one is that of an earlier lease.
+            fence: majority.as_ref().map(|(_, fence)| fence.get()).filter(|fence| *fence > 0 && digest.is_none()),
+            holder: majority.and_then(|(holder, _)| holder.as_ref().map(HolderView::from)),
+            broken: holding().any(|node| node.broken),
+            since_ms: holding().filter_map(|node| node.since_ms).min().filter(|_| digest.is_none()),
+            left_ms: holding().filter_map(|node| node.left_ms).max(),
+            waiting: inspection.waiting(),
+            line: inspection.line().iter().map(WaiterView::from).collect(),
+            digest,
+            nodes,
+        }
+    }
+}
+
+impl LockOnNode {
+    fn new(node: &str, said: &Result<Report, Silence>) -> Self {
+        let (node, report) = match said {
+            Ok(report) => (node.to_owned(), report),
+            Err(why) => return Self { node: node.to_owned(), trouble: Some(why.to_string()), ..Self::default() },
+        };
+        let waiting = report.waiting;
+        let Some(held) = &report.held else { return Self { node, waiting, ..Self::default() } };
+        let fenced = Some(report).filter(|_| held.digest.is_none());
+        Self {
+            node,
+            trouble: None,
+            held: true,
+            holder: held.holder.as_ref().map(HolderView::from),
+            mode: Some(held.period.as_str()),
+            slots: held.period.slots(),
+            holds: held.holds,
+            fence: fenced.map(|report| report.fence.get()).filter(|fence| *fence > 0),
+            digest: held.digest.map(|digest| digest.to_string()),
+            broken: held.broken,
+            since_ms: fenced.map(|report| report.since_micros / 1_000).filter(|since| *since > 0),
+            left_ms: held.remaining.map(millis),
+            waiting,
+        }
+    }
+}
+
+/// Whole milliseconds.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Display for HolderView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Holder { host: self.host.clone(), pid: self.pid, label: self.label.clone() }.fmt(f)
+    }
+}
