@@ -302,7 +302,7 @@ mod tests {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect();
         let recording = Recording {
             acquire: words("SET quorlock:recorded/000000 id"),
-            release: words("EVALSHA 1 quorlock:recorded/000000 quorlock~line:quorlock:recorded/000000"),
+            release: words("EVALSHA 1 quorlock:recorded/000000 quorlock~queue:quorlock:recorded/000000"),
             value: "id".into(),
         };
         let (acquire, release) = recording.of_caller(17);
@@ -310,7 +310,7 @@ mod tests {
         assert!(!String::from_utf8(release).unwrap().contains("000000"));
         let [_, random] = recording.at_random();
         assert_eq!(random.words[2], "quorlock:recorded/000000__rand_int__");
-        assert_eq!(random.words[3], "quorlock~line:quorlock:recorded/000000");
+        assert_eq!(random.words[3], "quorlock~queue:quorlock:recorded/000000");
     }
 
     #[test]

@@ -109,7 +109,7 @@ async fn an_acquire_dropped_while_another_holds_takes_nothing_along() {
         client.close(DRAINING).await.unwrap();
         for server in &cluster.servers {
             assert_eq!(server.command(&["GET", "quorlock:job"]).as_str(), Some(held.id().reveal().as_str()));
-            assert_eq!(server.command(&["EXISTS", "quorlock~line:quorlock:job"]).as_int(), Some(0), "a place is left");
+            assert_eq!(server.command(&["EXISTS", "quorlock~queue:quorlock:job"]).as_int(), Some(0), "a place is left");
         }
     }
     println!("dropped: {asking} asking, {waiting} waiting");

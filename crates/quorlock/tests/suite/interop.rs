@@ -181,13 +181,13 @@ async fn a_plain_lock_sends_the_pages_commands() {
     shared.is_gone_everywhere();
 
     // Scripts are sent without their indentation.
-    let text: String = include_str!("../../src/node/redis/plain_release.lua")
+    let text: String = include_str!("../../src/node/redis/scripts/plain_release.lua")
         .lines()
         .map(|line| line.trim_start().to_owned() + "\n")
         .collect();
     let script = server.command(&["SCRIPT", "LOAD", &text]);
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(words(include_str!("../../src/node/redis/plain_release.lua")), words(PAGE_RELEASE));
+    assert_eq!(words(include_str!("../../src/node/redis/scripts/plain_release.lua")), words(PAGE_RELEASE));
     let ttl = LONG.as_millis().to_string();
     let expected = [vec!["SET", KEY, &id, "NX", "PX", &ttl], vec!["EVALSHA", script.as_str().unwrap(), "1", KEY, &id]];
     let ours: Vec<Vec<String>> = recorded(server).into_iter().filter(|words| words.contains(&id)).collect();

@@ -27,7 +27,7 @@ async fn other_peoples_keys_are_no_locks() {
         server.command(&["SET", "b", "data"]);
         server.command(&["SET", "quorlock", "data"]);
         server.command(&["SET", "xquorlock:x", "data"]);
-        server.command(&["SET", "quorlock~line:other:key", "data"]);
+        server.command(&["SET", "quorlock~queue:other:key", "data"]);
     }
     assert_eq!(names(&client).await, ["a"]);
 }

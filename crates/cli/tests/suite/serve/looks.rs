@@ -80,7 +80,7 @@ fn other_data_is_not_listed() {
     let (servers, nodes) = cluster(&user, 1);
     let service = Service::with(&user, &["--nodes", &nodes]);
     // A queue whose only place has lapsed: it looks like a lock until it is looked at.
-    for key in ["quorlock~line:quorlock:a", "quorlock~kept:quorlock:a"] {
+    for key in ["quorlock~queue:quorlock:a", "quorlock~kept:quorlock:a"] {
         servers[0].command(&["ZADD", key, "1", "0000000000000001 x 00000000000000000000000000000001"]);
     }
     service.lock(&json!({"name": "b"})).expect(201);

@@ -90,7 +90,7 @@ fn whoever_hangs_up_gives_its_place_back_on_every_node() {
     let service = Service::with(&user, &["--nodes", &nodes]);
     let granted = service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     let places = || -> usize {
-        let count = |server: &quorlock_testkit::RedisServer| server.command(&["ZCARD", "quorlock~line:quorlock:a"]);
+        let count = |server: &quorlock_testkit::RedisServer| server.command(&["ZCARD", "quorlock~queue:quorlock:a"]);
         servers.iter().map(|server| format!("{:?}", count(server))).filter(|reply| !reply.contains('0')).count()
     };
 

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::RedisNode;
 use super::codec::Bundles;
-use super::scripts::{Home, asked_key, fence_key, holds_key, kept_key, line_key, retired_key, tombstone_key};
+use super::scripts::{Home, asked_key, fence_key, holds_key, kept_key, queue_key, retired_key, tombstone_key};
 use crate::node::{Letter, Reply, Talk};
 use model::{Model, State, attempts, channels, constants, owners};
 use seen::Seen;
@@ -183,7 +183,7 @@ impl Bench {
         let forget = Script::new(include_str!("differential/forget.lua"));
         for place in &model.places {
             let mut run = forget.prepare_invoke();
-            run.key(holds_key(place)).key(line_key(place)).key(kept_key(place)).key(asked_key(place));
+            run.key(holds_key(place)).key(queue_key(place)).key(kept_key(place)).key(asked_key(place));
             run.arg(micros.div_euclid(1_000));
             run.invoke::<()>(&mut self.raw).unwrap();
         }
@@ -197,7 +197,7 @@ impl Bench {
                 pipe.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
             }
             pipe.cmd("HGETALL").arg(holds_key(place)).cmd("PTTL").arg(holds_key(place));
-            for key in [line_key(place), kept_key(place)] {
+            for key in [queue_key(place), kept_key(place)] {
                 pipe.cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").cmd("PTTL").arg(&key);
             }
             pipe.cmd("HGETALL").arg(asked_key(place)).cmd("PTTL").arg(asked_key(place));

@@ -10,7 +10,7 @@ use quorlock_core::ticket::Channel;
 
 use super::fitness::{fitness, identity};
 use super::scripts::{
-    Home, PROBE, broken_channel, fence_key, hint_channel, holds_key, kept_key, line_key, tombstone_key,
+    Home, PROBE, broken_channel, fence_key, hint_channel, holds_key, kept_key, queue_key, tombstone_key,
 };
 use super::wire::Connecting;
 use super::{Origin, codec, connect, describe, hints, login, malformed, trouble};
@@ -123,7 +123,7 @@ impl Visit {
             (place.key.clone(), "locks".to_owned()),
             own(fence_key(place)),
             own(holds_key(place)),
-            own(line_key(place)),
+            own(queue_key(place)),
             own(kept_key(place)),
             (tombstone, tombstones),
         ];

@@ -1,20 +1,16 @@
 //! The scripts that mirror the core's rules for a node, and the keys that they work on.
-//!
-//! What several scripts need is written once and put together here: a line `--#name` stands for the fragment of that
-//! name, and the core's limits stand under their own names. A fragment that is only needed now and then sits where it
-//! is needed: the server makes its functions anew in every run that gets there.
+
+mod include;
 
 use std::sync::LazyLock;
 
 use ::redis::Script;
-use quorlock_core::digest::Digest;
-use quorlock_core::fence::Fence;
-use quorlock_core::mode::{OwnerId, PERMITS_MAX};
+use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::{Channel, ENTRY_LEASE, LINE_LISTED_MAX, WAITERS_MAX};
-use quorlock_core::vote::FREE_LISTED_MAX;
+use quorlock_core::ticket::Channel;
 
 use crate::node::key::{Place, RESERVED_PREFIX};
+use include::include;
 
 /// The fields of the meta key, in the order in which a node tells them.
 pub(crate) const META_FIELDS: [&str; 11] = [
@@ -39,37 +35,7 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     fn new(body: &str, home: Home) -> Self {
-        let source = FRAGMENTS.iter().fold(body.to_owned(), |source, (name, text)| source.replace(name, text));
-        let source = source
-            .replace("--#life", home.life())
-            .replace("--#wanted", home.only_on_a_server(WANTED))
-            .replace("--#hand_on", home.only_on_a_server(include_str!("hand_on.lua")))
-            .replace("--#keep_request", home.only_on_a_server(include_str!("keep_request.lua")))
-            .replace("--#forget_request", home.only_on_a_server("redis.call('HDEL', ASKED, gone)"))
-            // In a script a name is known by the key of its line.
-            .replace("ASKED", &format!("'{RESERVED_PREFIX}asked:' .. WHICH"))
-            .replace("FENCE_OF", &format!("'{RESERVED_PREFIX}{}'", companion::FENCE))
-            .replace("DONE_OF", &format!("'{RESERVED_PREFIX}{}'", companion::DONE))
-            .replace("LINE_OF", &format!("'{RESERVED_PREFIX}{}'", companion::LINE))
-            .replace("KEPT_OF", &format!("'{RESERVED_PREFIX}{}'", companion::KEPT))
-            .replace("HOLDS_OF", &format!("'{RESERVED_PREFIX}{}'", companion::HOLDS))
-            .replace("META_FIELDS", &META_FIELDS.map(|field| format!("'{field}'")).join(", "))
-            .replace("EPOCH_KEY", &format!("'{}'", home.epoch_key()))
-            .replace("WHICH", &format!("string.sub(line, {})", format!("{RESERVED_PREFIX}line:").len() + 1))
-            .replace("TAG", home.tag())
-            .replace("ENTRY_LEASE", &ENTRY_LEASE.as_millis().to_string())
-            .replace("WAITERS_MAX", &WAITERS_MAX.to_string())
-            .replace("FREE_LISTED_MAX", &FREE_LISTED_MAX.to_string())
-            .replace("LINE_LISTED_MAX", &LINE_LISTED_MAX.to_string())
-            .replace("FENCE_MAX", &Fence::MAX.to_string())
-            .replace("PERMITS_MAX", &PERMITS_MAX.to_string())
-            .replace("HINT_CHANNEL", &format!("'{}'", hint_prefix()))
-            .replace("RESERVED_PREFIX", &format!("'{RESERVED_PREFIX}'"))
-            .replace("BROKEN_CHANNEL", &format!("'{}'", broken_channel()))
-            .replace("NOBODY", &format!("'{}'", Digest::NOBODY));
-        // Nobody reads it there, and a server that has not heard the password yet hangs up at 16 KiB in one word.
-        let lines = source.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("--"));
-        let source = lines.fold(String::new(), |source, line| source + line + "\n");
+        let source = include(body, home);
         Self { sha: Script::new(&source).get_hash().to_owned(), source }
     }
 }
@@ -116,62 +82,14 @@ impl Home {
         }
     }
 
-    /// The pattern of what companion keys have before the rest of their names.
-    fn tag(self) -> &'static str {
-        match self {
-            Self::Server => "''",
-            Self::Cluster => "'{%d+}:'",
-        }
-    }
-
-    /// The same for the server's own patterns.
+    /// The part of a companion key before the rest of its name, as a pattern for the server's own commands.
     pub(crate) fn tag_pattern(self) -> &'static str {
         match self {
             Self::Server => "",
             Self::Cluster => "[{]*}:",
         }
     }
-
-    /// What needs keys that are not declared, and a look at the epoch.
-    fn only_on_a_server(self, fragment: &str) -> &str {
-        match self {
-            Self::Server => fragment,
-            Self::Cluster => "",
-        }
-    }
-
-    /// What becomes of `got[1]`, the epoch's mark. In a Cluster it lives elsewhere and cannot be looked at: what the
-    /// client says has to do, and its connections to all masters, which end with their memories.
-    fn life(self) -> &'static str {
-        match self {
-            Self::Server => "",
-            Self::Cluster => "got[1] = ARGV[1] ~= '' and ARGV[1]",
-        }
-    }
 }
-
-/// Those that contain others come first.
-const FRAGMENTS: [(&str, &str); 16] = [
-    ("--#acquire", include_str!("acquire.lua")),
-    ("--#release", include_str!("release.lua")),
-    ("--#each", include_str!("each.lua")),
-    ("--#quiet", include_str!("quiet.lua")),
-    ("--#fault", include_str!("fault.lua")),
-    ("--#begin", include_str!("begin.lua")),
-    ("--#period", include_str!("period.lua")),
-    ("--#fence", include_str!("fence.lua")),
-    ("--#line", include_str!("line.lua")),
-    ("--#refuse", include_str!("refuse.lua")),
-    ("--#other_program", include_str!("other_program.lua")),
-    ("--#entries", include_str!("entries.lua")),
-    ("--#note", include_str!("note.lua")),
-    ("--#hint", include_str!("hint.lua")),
-    ("--#write_fence", include_str!("write_fence.lua")),
-    ("--#digest", include_str!("digest.lua")),
-];
-
-/// What the first in line waits for.
-const WANTED: &str = "if not keeps then wanted = redis.call('HMGET', ASKED, first[1])[1] end";
 
 /// Everything that is loaded in the handshake.
 pub(crate) struct Scripts {
@@ -198,27 +116,28 @@ static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Home::Server))
 static CLUSTER_SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Home::Cluster));
 
 /// What the doctor tries: loaded by nobody else.
-pub(crate) static PROBE: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(include_str!("probe.lua"), Home::Server));
+pub(crate) static PROBE: LazyLock<Loaded> =
+    LazyLock::new(|| Loaded::new(include_str!("scripts/probe.lua"), Home::Server));
 
 impl Scripts {
     fn new(home: Home) -> Self {
         let loaded = |body| Loaded::new(body, home);
         Self {
-            acquire: loaded(include_str!("acquire.lua")),
-            enter: loaded(include_str!("enter.lua")),
-            release: loaded(include_str!("release.lua")),
-            inspect: loaded(include_str!("inspect.lua")),
-            check: loaded(include_str!("check.lua")),
-            search: loaded(include_str!("search.lua")),
-            breaking: loaded(include_str!("break.lua")),
-            errand: loaded(include_str!("errand.lua")),
-            plain_extend: loaded(include_str!("plain_extend.lua")),
-            plain_release: loaded(include_str!("plain_release.lua")),
-            acquire_all: loaded(include_str!("acquire_all.lua")),
-            renew_all: loaded(include_str!("renew_all.lua")),
-            plain_extend_all: loaded(include_str!("plain_extend_all.lua")),
-            release_all: loaded(include_str!("release_all.lua")),
-            plain_release_all: loaded(include_str!("plain_release_all.lua")),
+            acquire: loaded(include_str!("scripts/acquire.lua")),
+            enter: loaded(include_str!("scripts/enter.lua")),
+            release: loaded(include_str!("scripts/release.lua")),
+            inspect: loaded(include_str!("scripts/inspect.lua")),
+            check: loaded(include_str!("scripts/check.lua")),
+            search: loaded(include_str!("scripts/search.lua")),
+            breaking: loaded(include_str!("scripts/break.lua")),
+            errand: loaded(include_str!("scripts/node.lua")),
+            plain_extend: loaded(include_str!("scripts/plain_extend.lua")),
+            plain_release: loaded(include_str!("scripts/plain_release.lua")),
+            acquire_all: loaded(include_str!("scripts/acquire_all.lua")),
+            renew_all: loaded(include_str!("scripts/renew_all.lua")),
+            plain_extend_all: loaded(include_str!("scripts/plain_extend_all.lua")),
+            release_all: loaded(include_str!("scripts/release_all.lua")),
+            plain_release_all: loaded(include_str!("scripts/plain_release_all.lua")),
             epoch_key: home.epoch_key(),
         }
     }
@@ -254,7 +173,7 @@ pub(crate) mod companion {
     /// what the vote says.
     pub(crate) const HOLDS: &str = "holds:";
     /// Who waits, by ticket.
-    pub(crate) const LINE: &str = "line:";
+    pub(crate) const QUEUE: &str = "queue:";
     /// Who waits, by the last millisecond in which the place is kept.
     pub(crate) const KEPT: &str = "kept:";
     /// What those in line wait for: a hash with a field for each place. What is there for others means nothing.
@@ -276,8 +195,8 @@ pub(crate) fn holds_key(place: &Place) -> String {
     companion(place, companion::HOLDS)
 }
 
-pub(crate) fn line_key(place: &Place) -> String {
-    companion(place, companion::LINE)
+pub(crate) fn queue_key(place: &Place) -> String {
+    companion(place, companion::QUEUE)
 }
 
 pub(crate) fn kept_key(place: &Place) -> String {

@@ -72,7 +72,7 @@ pub(crate) async fn all_are_served(waiters: Vec<InLine>) {
 
 /// How many have a place in line for a name, on each node.
 pub(crate) fn waiting(servers: &[RedisServer], name: &str) -> Vec<i64> {
-    let key = format!("quorlock~line:quorlock:{name}");
+    let key = format!("quorlock~queue:quorlock:{name}");
     let count = |server: &RedisServer| server.command(&["ZCARD", &key]).as_int().expect("a line is a sorted set");
     servers.iter().map(count).collect()
 }

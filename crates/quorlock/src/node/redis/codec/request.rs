@@ -11,7 +11,7 @@ use quorlock_core::time::Ttl;
 use quorlock_core::vote::{BreakMode, Request, Target};
 
 use super::super::commands::{Commands, DIGITS_MAX, Words, decimal};
-use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, LINE};
+use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, QUEUE};
 use super::super::scripts::{Home, Scripts, retired_key, tombstone_prefix};
 use super::bundle::{Bundles, Chosen};
 use super::{EpochMark, looks_at_epoch, mark};
@@ -103,7 +103,7 @@ impl<'a> Writer<'a> {
             Request::Release { attempt, tombstone, parting } => {
                 words.word("EVALSHA").word(&scripts.release.sha).word("5").word(&place.key);
                 keys.tombstone(attempt.reveal_digits(), words);
-                keys.companions(&[LINE, KEPT, HOLDS], words);
+                keys.companions(&[QUEUE, KEPT, HOLDS], words);
                 match parting {
                     Some(Parting::Leave(waiter)) => words.joined([b"leave ".as_slice(), &place_in_line(*waiter)]),
                     Some(Parting::Yield(waiter)) => words.joined([b"yield ".as_slice(), &place_in_line(*waiter)]),
@@ -116,12 +116,12 @@ impl<'a> Writer<'a> {
             Request::Retire { owner, tombstone } => {
                 words.word("EVALSHA").word(&scripts.release.sha).word("5").word(&place.key);
                 keys.retired(*owner, words);
-                keys.companions(&[LINE, KEPT, HOLDS], words);
+                keys.companions(&[QUEUE, KEPT, HOLDS], words);
                 words.word("").number(*tombstone).word("owner");
             }
             Request::Inspect => {
                 words.word("EVALSHA").word(&scripts.inspect.sha).word("5").word(&place.key);
-                keys.companions(&[FENCE, LINE, KEPT, HOLDS], words);
+                keys.companions(&[FENCE, QUEUE, KEPT, HOLDS], words);
             }
             Request::Check { attempt, slot } => {
                 let attempt = attempt.reveal_digits();
@@ -136,7 +136,7 @@ impl<'a> Writer<'a> {
             }
             Request::Break { target, mode } => {
                 words.word("EVALSHA").word(&scripts.breaking.sha).word("5").word(&place.key);
-                keys.companions(&[FENCE, LINE, KEPT, HOLDS], words);
+                keys.companions(&[FENCE, QUEUE, KEPT, HOLDS], words);
                 match target {
                     Target::Fence(fence) => words.word("fence").number(fence.get()),
                     Target::Digest(digest) => words.word("digest").word(digest.digits()),
@@ -213,7 +213,7 @@ impl<'a> Writer<'a> {
         words.word(keys.mark()).word(&keys.place.key);
         keys.companions(&[FENCE], words);
         keys.tombstone(letter.request.attempt().reveal_digits(), words);
-        keys.companions(&[LINE, KEPT], words);
+        keys.companions(&[QUEUE, KEPT], words);
         if has_entries {
             keys.companions(&[HOLDS], words);
         }

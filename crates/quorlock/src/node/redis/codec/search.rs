@@ -23,7 +23,7 @@ pub(in crate::node::redis) fn search(home: Home, search: &Search) -> Cmd {
         .arg(PAGE_MAX)
         .arg(PAGE_STEPS_MAX)
         .arg(votes)
-        .arg(companions(companion::LINE))
+        .arg(companions(companion::QUEUE))
         .arg(u8::from(*is_fixed));
     command
 }

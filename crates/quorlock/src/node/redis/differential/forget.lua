@@ -1,4 +1,4 @@
--- KEYS 1 holds  2 line  3 kept  4 asked   ARGV 1 the current millisecond
+-- KEYS 1 holds  2 queue  3 kept  4 asked   ARGV 1 the current millisecond
 local held = redis.call('HGETALL', KEYS[1])
 for i = 1, #held, 2 do
   local till = string.match(held[i + 1], '^(%d+) %w+ %d+$')

@@ -17,7 +17,7 @@ use quorlock_core::vote::{GrantedSlot, Refusal, Request, Vote};
 use quorlock_testkit::RedisServer;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::super::scripts::{fence_key, hint_channel, kept_key, line_key};
+use super::super::scripts::{fence_key, hint_channel, kept_key, queue_key};
 use super::*;
 use crate::node::{Reply, Talk};
 
@@ -269,7 +269,7 @@ async fn a_line_that_is_full_keeps_those_it_has_and_takes_nobody_new() {
     let mut crowd = pipe();
     for id in 1..WAITERS_MAX {
         let member = format!("{id:016x} x {}", Channel(0).digits());
-        crowd.cmd("ZADD").arg(line_key(&place())).arg(8).arg(&member).ignore();
+        crowd.cmd("ZADD").arg(queue_key(&place())).arg(8).arg(&member).ignore();
         crowd.cmd("ZADD").arg(kept_key(&place())).arg("9000000000000").arg(&member).ignore();
     }
     crowd.exec(&mut raw).unwrap();

@@ -74,7 +74,7 @@ async fn what_goes_wrong_with_one_name_is_no_harm_to_those_beside_it() {
     let places = places(["a", "b", "c"]);
     let middle = &places[1];
     // Another program's key where the vote would be: held. Other data where the line would be: an error.
-    for key in [middle.key.clone(), line_key(middle)] {
+    for key in [middle.key.clone(), queue_key(middle)] {
         let fits = |reply: &Reply| {
             if key == middle.key { is_other_program(reply) } else { is_failure(reply, "kind of value") }
         };

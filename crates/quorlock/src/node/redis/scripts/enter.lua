@@ -12,7 +12,7 @@ local sound = mode == 'k' and string.find(whose .. ARGV[11], '^%d+$') and permit
   or (mode == 'r' or mode == 's') and #whose == 32 and string.find(whose, '^%x+$')
 if not sound then return redis.error_reply('ERR not a way to hold a lock') end
 --#period
---#line
+--#queue
 --#refuse
 --#entries
 local known = kind and redis.call('HMGET', holds, 'period', attempt) or {}
@@ -59,11 +59,11 @@ end
 
 -- How many have a lower ticket than the asker; all of them, if it has none.
 local function count_before()
-  if place == '' then return redis.call('ZCARD', line) end
-  local rank = redis.call('ZRANK', line, place)
+  if place == '' then return redis.call('ZCARD', queue) end
+  local rank = redis.call('ZRANK', queue, place)
   if rank then return rank end
-  local before = redis.call('ZCOUNT', line, '-inf', '(' .. at)
-  for _, other in ipairs(redis.call('ZRANGEBYSCORE', line, at, at)) do
+  local before = redis.call('ZCOUNT', queue, '-inf', '(' .. at)
+  for _, other in ipairs(redis.call('ZRANGEBYSCORE', queue, at, at)) do
     if is_lower(0, other, 0, place) then before = before + 1 end
   end
   return before
@@ -81,7 +81,7 @@ elseif not own then
   local same = kind == mode and (kind == 's' or kind == 'r' and detail == whose or kind == 'k' and detail == ARGV[11])
   if vote and not (same and (kind ~= 'k' or tonumber(whose) < permits and not taken[tonumber(whose)])) then
     drop_lapsed()
-    return held(0, redis.call('ZCARD', line), 0)
+    return held(0, redis.call('ZCARD', queue), 0)
   end
   if verb == 'renew' then return {-4, now} end
 end
@@ -129,7 +129,7 @@ if not kind then
     --#other_program
     by, signed, who = vote, vote, other
     drop_lapsed()
-    if verb ~= 'acquire' then return held(0, redis.call('ZCARD', line), 0) end
+    if verb ~= 'acquire' then return held(0, redis.call('ZCARD', queue), 0) end
     return refuse(true, mode == 's')
   end
   redis.call('PEXPIREAT', holds, till)
@@ -139,10 +139,10 @@ else
   if till > last then redis.call('PEXPIREAT', KEYS[2], till) end
   if till > last or void then redis.call('PEXPIREAT', holds, math.max(till, last)) end
 end
-if verb == 'acquire' and place ~= '' then redis.call('ZREM', line, place) end
+if verb == 'acquire' and place ~= '' then redis.call('ZREM', queue, place) end
 -- Whoever enters together with others leaves room for the next.
 if verb == 'acquire' and not own and not reentry then
-  local first, taken, room = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES'), mode, count + 1 < (permits or 0)
+  local first, taken, room = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'), mode, count + 1 < (permits or 0)
   local wanted
   --#hint
 end

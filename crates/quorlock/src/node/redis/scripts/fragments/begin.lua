@@ -6,7 +6,7 @@ local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
 if got[1] ~= ARGV[1] then return {-1, now} end
 if got[4] then return {-2, now} end
-local vote, line, kept, holds = got[2], KEYS[5], KEYS[6], KEYS[7]
+local vote, queue, kept, holds = got[2], KEYS[5], KEYS[6], KEYS[7]
 local attempt, verb, ticket = string.sub(KEYS[4], -32), ARGV[2], string.sub(ARGV[8], 1, 33)
 local at, place = string.sub(ticket, 1, 16), string.sub(ARGV[8], 18)
 -- Whatever became of the rest, a fence is not forgotten.

@@ -1,32 +1,32 @@
 -- A vote for an attempt that wants to be alone, or a renewal of it: `acquire` and `renew` of quorlock-core's node::apply.
--- KEYS  1 epoch   2 vote   3 fence   4 the attempt's tombstone, which ends with its id   5 line   6 kept
+-- KEYS  1 epoch   2 vote   3 fence   4 the attempt's tombstone, which ends with its id   5 queue   6 kept
 --       7 holds, for a writer
 -- ARGV  1 the epoch's mark   2 'acquire', 'repair' (renew, vote anew if free) or 'renew' (only if own)
 --       3 proposal, or the lease's fence   4 ttl (ms)   5 sigma (us)   6 fence retention (ms)   7 holder
---       8 the ticket, its time in 16 digits, and the rest of the place in line; or ''   9 the writer's owner, for a writer
+--       8 the ticket, its time in 16 digits, and the rest of the place in the queue; or ''   9 the writer's owner, for a writer
 -- Gives {1, now, fence}                                       granted
 --       {0, now, left, fence, who, place, waiting, lower}     held by another
 --       {-1, now} wrong epoch  {-2, now} tombstoned  {-3, now} too far ahead  {-4, now} absent
---       {-5, now, fence, place, waiting, lower} behind others  {-6, now} the line is full  {-8, now} an upgrade
+--       {-5, now, fence, place, waiting, lower} behind others  {-6, now} the queue is full  {-8, now} an upgrade
 --#begin
 -- At most twice: MGET shows a key of another type as absent, and only SET finds it.
 while true do
   local own, reentry, among, passed = vote == attempt, false, false, false
   -- A renewal does not care who waits.
-  local first = verb == 'acquire' and redis.call('ZRANGE', line, 0, 0, 'WITHSCORES') or {}
+  local first = verb == 'acquire' and redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES') or {}
   if not own and (vote or first[1] and first[1] ~= place) then
     --#period
-    --#line
+    --#queue
     --#refuse
     drop_lapsed()
-    if verb ~= 'acquire' then return held(0, redis.call('ZCARD', line), 0) end
+    if verb ~= 'acquire' then return held(0, redis.call('ZCARD', queue), 0) end
     if kind == 's' and ARGV[9] then
       --#entries
       for _, entry in ipairs(read_entries()) do
         if entry[3] == ARGV[9] then return {-8, now} end
       end
     end
-    first = vote and first or redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+    first = vote and first or redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
     if vote or first[1] and (place == '' or is_lower(tonumber(first[2]), first[1], tonumber(at), place)) then
       return refuse(vote, false)
     end
@@ -47,7 +47,7 @@ while true do
     is_given = redis.call('SET', KEYS[2], attempt, 'NX', 'PX', ARGV[4])
   end
   if is_given then
-    if first[1] and place ~= '' then redis.call('ZREM', line, place) end
+    if first[1] and place ~= '' then redis.call('ZREM', queue, place) end
     return {1, now, fence}
   end
   --#other_program

@@ -1,4 +1,4 @@
--- Takes back the votes of several attempts that neither have a place in line nor leave a tombstone: release.lua for each.
+-- Takes back the votes of several attempts that neither have a place in the queue nor leave a tombstone: release.lua for each.
 -- Where nobody waits, that takes three commands for all of them.
 -- The votes are no keys of the command: a server that keeps one of them from us would refuse all.
 -- ARGV  of each the vote, no two the same, and the attempt
@@ -6,17 +6,17 @@
 local function release(KEYS, ARGV)
   --#release
 end
-local names, lines, own, gave = {}, {}, {}, {}
+local names, queues, own, gave = {}, {}, {}, {}
 for i = 1, #ARGV / 2 do
   names[i] = ARGV[i * 2 - 1]
-  lines[i] = LINE_OF .. names[i]
+  queues[i] = QUEUE_OF .. names[i]
 end
 --#each
 --#quiet
 local votes = redis.pcall('MGET', unpack(names))
 local function release_alone(i)
   local attempt = ARGV[i * 2]
-  gave[i] = each(release, {names[i], DONE_OF .. attempt, lines[i], KEPT_OF .. names[i], HOLDS_OF .. names[i]}, {''})
+  gave[i] = each(release, {names[i], DONE_OF .. attempt, queues[i], KEPT_OF .. names[i], HOLDS_OF .. names[i]}, {''})
 end
 for i, name in ipairs(names) do
   if votes.err or not is_quiet(i) or votes[i] and votes[i] ~= ARGV[i * 2] then

@@ -20,7 +20,7 @@ if wanted and not taken then
       local heard = redis.pcall('PUBLISH', channel,
         ticket .. ' ' .. string.sub(redis.sha1hex(heir), 1, 16) .. ' ' .. fence)
       is_handed = type(heard) == 'number' and heard > 0
-      if is_handed then redis.call('ZREM', line, first[1]) else redis.call('DEL', vote_key) end
+      if is_handed then redis.call('ZREM', queue, first[1]) else redis.call('DEL', vote_key) end
     end
   end
 end

@@ -38,7 +38,7 @@ for i = 1, (#ARGV - 6) / 3 do
     end
   end
   if not gave[i + 1] then
-    gave[i + 1] = each(acquire, {EPOCH_KEY, key, wanted[of], wanted[of + 1], LINE_OF .. key, KEPT_OF .. key},
+    gave[i + 1] = each(acquire, {EPOCH_KEY, key, wanted[of], wanted[of + 1], QUEUE_OF .. key, KEPT_OF .. key},
       {mark, verb, asked, ttl, sigma, retention, holder, ''})
   end
 end

@@ -1,19 +1,19 @@
 -- How a name stands: `report` of quorlock-core's node::apply. It changes nothing that has not lapsed.
--- KEYS  1 vote   2 fence   3 line   4 kept   5 holds
--- Gives {2, now, fence, since, waiting, line}, and of a vote that stands also left, period, how many hold it, who, its digest
+-- KEYS  1 vote   2 fence   3 queue   4 kept   5 holds
+-- Gives {2, now, fence, since, waiting, queue}, and of a vote that stands also left, period, how many hold it, who, its digest
 --       unless it has a fence of its own, and whether it was broken.
---       A period is 'x', 'r <owner>', 's' or 'k <permits>'. The line is its first places, each followed by its ticket's time.
+--       A period is 'x', 'r <owner>', 's' or 'k <permits>'. The queue is its first places, each followed by its ticket's time.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
 local got = redis.call('MGET', KEYS[1], KEYS[1], KEYS[2])
-local vote, line, kept, holds = got[1], KEYS[3], KEYS[4], KEYS[5]
+local vote, queue, kept, holds = got[1], KEYS[3], KEYS[4], KEYS[5]
 --#note
---#line
+--#queue
 drop_lapsed()
 local fence = tonumber(string.match(got[3] or '0', '^%d+'))
-local report = {2, now, fence, tonumber(began) or 0, redis.call('ZCARD', line),
-  redis.call('ZRANGE', line, 0, LINE_LISTED_MAX - 1, 'WITHSCORES')}
+local report = {2, now, fence, tonumber(began) or 0, redis.call('ZCARD', queue),
+  redis.call('ZRANGE', queue, 0, QUEUE_LISTED_MAX - 1, 'WITHSCORES')}
 --#digest
 if not vote then
   -- MGET shows a key of another type as absent: another program holds the lock.

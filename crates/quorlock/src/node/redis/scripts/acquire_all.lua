@@ -2,20 +2,20 @@
 -- one look for all of them, and for each its fence and its vote.
 -- The votes are no keys of the command: a server that keeps one of them from us would refuse all.
 -- ARGV  1 the epoch's mark   2 ttl (ms)   3 sigma (us)   4 fence retention (ms)   5 holder; and of each
---       its vote, no two the same, attempt, proposal, and the place in line as of acquire.lua
+--       its vote, no two the same, attempt, proposal, and the place in the queue as of acquire.lua
 -- Gives {now, and of each its fence, or else what acquire.lua gives, or an error}
 local function acquire(KEYS, ARGV)
   --#acquire
 end
 local mark, ttl, sigma, retention, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local wanted, lines = {EPOCH_KEY}, {}
+local wanted, queues = {EPOCH_KEY}, {}
 for i = 1, (#ARGV - 5) / 4 do
   local of, at = i * 4 + 2, i * 3
   local key, attempt = ARGV[of], ARGV[of + 1]
   -- What could not be read again is not written.
   if not (#attempt == 32 and string.find(attempt, '^%x+$')) then return redis.error_reply('ERR not an attempt') end
   wanted[at - 1], wanted[at], wanted[at + 1] = key, FENCE_OF .. key, DONE_OF .. attempt
-  lines[i] = LINE_OF .. key
+  queues[i] = QUEUE_OF .. key
 end
 --#each
 --#quiet
@@ -27,7 +27,7 @@ local is_sound = not got.err and got[1] == mark and string.find(ttl, '^%d+$') an
 -- The floor stands behind the 32 digits of the epoch.
 local floor = is_sound and tonumber(string.sub(mark, 34))
 local gave = {now}
-for i in ipairs(lines) do
+for i in ipairs(queues) do
   local of, at = i * 4 + 2, i * 3
   local key, attempt, proposal, place = ARGV[of], ARGV[of + 1], ARGV[of + 2], ARGV[of + 3]
   local fence = got[at] and tonumber(string.match(got[at], '^%d+'))
@@ -48,7 +48,7 @@ for i in ipairs(lines) do
     end
   end
   if not gave[i + 1] then
-    gave[i + 1] = each(acquire, {EPOCH_KEY, key, wanted[at], wanted[at + 1], lines[i], KEPT_OF .. key},
+    gave[i + 1] = each(acquire, {EPOCH_KEY, key, wanted[at], wanted[at + 1], queues[i], KEPT_OF .. key},
       {mark, 'acquire', proposal, ttl, sigma, retention, holder, place})
   end
 end

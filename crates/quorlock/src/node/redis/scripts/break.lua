@@ -1,5 +1,5 @@
 -- Ends a lease that is not the asker's own: node::breaking of quorlock-core.
--- KEYS  1 vote   2 fence   3 line   4 kept   5 holds
+-- KEYS  1 vote   2 fence   3 queue   4 kept   5 holds
 -- ARGV  1 'fence' or 'digest'   2 which one   3 'drain' or 'now'   4 how long tombstones stand (ms)
 --       5 what the keys of tombstones begin with
 -- Gives {3, now, digest, stood, left}     it is broken
@@ -8,7 +8,7 @@ local got = redis.call('MGET', KEYS[1], KEYS[1], KEYS[2])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
-local vote, line, kept, holds = got[1], KEYS[3], KEYS[4], KEYS[5]
+local vote, queue, kept, holds = got[1], KEYS[3], KEYS[4], KEYS[5]
 local fence = string.match(got[3] or '', '^%d+')
 --#note
 --#period
@@ -65,8 +65,8 @@ if ARGV[3] == 'drain' then
 end
 redis.call('DEL', KEYS[1])
 redis.pcall('PUBLISH', BROKEN_CHANNEL, KEYS[1])
---#line
+--#queue
 drop_lapsed()
-local first, taken, room, wanted = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES'), nil, false, nil
+local first, taken, room, wanted = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'), nil, false, nil
 --#hint
 return {3, now, its, 1, 0}

@@ -1,10 +1,10 @@
--- Takes a vote back, and gives up or keeps the place in line: `part` of quorlock-core's node::apply. Of an owner, all of its
+-- Takes a vote back, and gives up or keeps the place in the queue: `part` of quorlock-core's node::apply. Of an owner, all of its
 -- entries: `retire`.
--- KEYS  1 vote   2 the attempt's tombstone, or the owner's of this name, which ends with its id   3 line   4 kept   5 holds
--- ARGV  1 what becomes of the place in line: 'leave ' or 'yield ', and the ticket and the rest of it as of acquire.lua; or ''
+-- KEYS  1 vote   2 the attempt's tombstone, or the owner's of this name, which ends with its id   3 queue   4 kept   5 holds
+-- ARGV  1 what becomes of the place in the queue: 'leave ' or 'yield ', and the ticket and the rest of it as of acquire.lua; or ''
 --       2 how long the tombstone stands (ms), if there is to be one   3 anything, if it is an owner's
 -- Gives 1: taken back   -4: there was nothing to take back
-local attempt, parting, line, kept = string.sub(KEYS[2], -32), string.sub(ARGV[1], 1, 5), KEYS[3], KEYS[4]
+local attempt, parting, queue, kept = string.sub(KEYS[2], -32), string.sub(ARGV[1], 1, 5), KEYS[3], KEYS[4]
 local vote, code = redis.pcall('GET', KEYS[1]), -4
 if type(vote) == 'table' then
   -- A key of another type is another program's vote. Of a key that may not be looked at nothing is known.
@@ -15,7 +15,7 @@ if vote == attempt then
   redis.call('DEL', KEYS[1])
   vote, code = false, 1
 end
-local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
 local yields = parting == 'yield'
 if yields then
   -- It goes on as another attempt.
@@ -53,7 +53,7 @@ local is_told = code == 1
 local keeps, wanted = is_told and yields, nil
 if keeps or first[1] and (is_told or parting == 'leave') then
   local at, place = string.sub(ARGV[1], 7, 22), string.sub(ARGV[1], 24)
-  --#line
+  --#queue
   --#wanted
   local is_there = wanted and tonumber(string.sub(wanted, 97, 112)) >= millis
   -- Those behind the first matter only if it is gone.
@@ -61,16 +61,16 @@ if keeps or first[1] and (is_told or parting == 'leave') then
     wanted = nil
     drop_lapsed()
     if keeps then keep_place() end
-    first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+    first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
     -- Nobody behind one who yields could get the vote, and it is not to wake itself.
     if keeps then is_told = first[1] ~= place end
   end
   if parting == 'leave' then
     local was_first = first[1] == place
-    if redis.call('ZREM', line, place) == 1 and was_first then
+    if redis.call('ZREM', queue, place) == 1 and was_first then
       wanted = nil
       drop_lapsed()
-      first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+      first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
       is_told = true
     end
   end

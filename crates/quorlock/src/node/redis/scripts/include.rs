@@ -1,0 +1,137 @@
+//! Assembles a script from its parts.
+//!
+//! A line `--#name` stands for the fragment of that name, and a name in capitals for a constant. A fragment that is
+//! needed rarely is included where it is needed: the server creates its functions anew in every run that gets there.
+
+use quorlock_core::digest::Digest;
+use quorlock_core::fence::Fence;
+use quorlock_core::mode::PERMITS_MAX;
+use quorlock_core::ticket::{ENTRY_LEASE, LINE_LISTED_MAX, WAITERS_MAX};
+use quorlock_core::vote::FREE_LISTED_MAX;
+
+use super::{Home, META_FIELDS, broken_channel, companion, hint_prefix};
+use crate::node::key::RESERVED_PREFIX;
+
+/// Replaces fragments and constants, and removes comments: a server that does not know the client's password yet closes
+/// the connection at 16 KiB in one argument.
+///
+/// # Panics
+/// If a fragment is unknown.
+pub(super) fn include(body: &str, home: Home) -> String {
+    let mut source = String::new();
+    for line in body.lines().map(str::trim_start) {
+        match line.strip_prefix("--#") {
+            Some(name) => source += &include(fragment(name, home), home),
+            None if line.is_empty() || line.starts_with("--") => {}
+            None => {
+                source += &replace_constants(line, home);
+                source.push('\n');
+            }
+        }
+    }
+    source
+}
+
+fn fragment(name: &str, home: Home) -> &'static str {
+    match (name, home) {
+        // In a Redis Cluster the epoch is in another slot and cannot be read. The client's word counts, and its
+        // connections to all masters, which end with their memories.
+        ("life", Home::Cluster) => "got[1] = ARGV[1] ~= '' and ARGV[1]",
+        // A Cluster allows only keys that are declared.
+        ("life", Home::Server) | ("wanted" | "hand_on" | "keep_request" | "forget_request", Home::Cluster) => "",
+        // What the first waiter asked for.
+        ("wanted", Home::Server) => "if not keeps then wanted = redis.call('HMGET', ASKED, first[1])[1] end",
+        ("forget_request", Home::Server) => "redis.call('HDEL', ASKED, gone)",
+        ("hand_on", Home::Server) => include_str!("fragments/hand_on.lua"),
+        ("keep_request", Home::Server) => include_str!("fragments/keep_request.lua"),
+        (name, _) => shared_fragment(name),
+    }
+}
+
+fn shared_fragment(name: &str) -> &'static str {
+    match name {
+        "acquire" => include_str!("acquire.lua"),
+        "release" => include_str!("release.lua"),
+        "begin" => include_str!("fragments/begin.lua"),
+        "digest" => include_str!("fragments/digest.lua"),
+        "each" => include_str!("fragments/each.lua"),
+        "entries" => include_str!("fragments/entries.lua"),
+        "fault" => include_str!("fragments/fault.lua"),
+        "fence" => include_str!("fragments/fence.lua"),
+        "hint" => include_str!("fragments/hint.lua"),
+        "note" => include_str!("fragments/note.lua"),
+        "other_program" => include_str!("fragments/other_program.lua"),
+        "period" => include_str!("fragments/period.lua"),
+        "queue" => include_str!("fragments/queue.lua"),
+        "quiet" => include_str!("fragments/quiet.lua"),
+        "refuse" => include_str!("fragments/refuse.lua"),
+        "write_fence" => include_str!("fragments/write_fence.lua"),
+        _ => panic!("a script includes --#{name}, which is not a fragment"),
+    }
+}
+
+fn replace_constants(line: &str, home: Home) -> String {
+    let mut replaced = String::new();
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let end = rest.find(|c| is_word(c) != is_word(first)).unwrap_or(rest.len());
+        let (token, after) = rest.split_at(end);
+        match constant(token, home) {
+            Some(value) => replaced += &value,
+            None => replaced += token,
+        }
+        rest = after;
+    }
+    replaced
+}
+
+fn constant(name: &str, home: Home) -> Option<String> {
+    let key = |kind: &str| format!("'{RESERVED_PREFIX}{kind}'");
+    // In a script a name is known by the key of its queue.
+    let name_of_queue = || format!("string.sub(queue, {})", RESERVED_PREFIX.len() + companion::QUEUE.len() + 1);
+    Some(match name {
+        "ASKED" => format!("'{RESERVED_PREFIX}asked:' .. {}", name_of_queue()),
+        "WHICH" => name_of_queue(),
+        "FENCE_OF" => key(companion::FENCE),
+        "DONE_OF" => key(companion::DONE),
+        "QUEUE_OF" => key(companion::QUEUE),
+        "KEPT_OF" => key(companion::KEPT),
+        "HOLDS_OF" => key(companion::HOLDS),
+        "RESERVED_PREFIX" => key(""),
+        "META_FIELDS" => META_FIELDS.map(|field| format!("'{field}'")).join(", "),
+        "EPOCH_KEY" => format!("'{}'", home.epoch_key()),
+        "HINT_CHANNEL" => format!("'{}'", hint_prefix()),
+        "BROKEN_CHANNEL" => format!("'{}'", broken_channel()),
+        // The part of a companion key before the rest of its name, as a Lua pattern.
+        "TAG" if home == Home::Cluster => "'{%d+}:'".into(),
+        "TAG" => "''".into(),
+        "ENTRY_LEASE" => ENTRY_LEASE.as_millis().to_string(),
+        "WAITERS_MAX" => WAITERS_MAX.to_string(),
+        "FREE_LISTED_MAX" => FREE_LISTED_MAX.to_string(),
+        "QUEUE_LISTED_MAX" => LINE_LISTED_MAX.to_string(),
+        "FENCE_MAX" => Fence::MAX.to_string(),
+        "PERMITS_MAX" => PERMITS_MAX.to_string(),
+        "NOBODY" => format!("'{}'", Digest::NOBODY),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "--#feence, which is not a fragment")]
+    fn a_misspelt_fragment_is_an_error() {
+        include("--#fence\n--#feence", Home::Server);
+    }
+
+    #[test]
+    fn constants_are_replaced_as_whole_words() {
+        assert_eq!(
+            include("local x = DONE_OF .. XDONE_OF -- TAG", Home::Cluster),
+            "local x = 'quorlock~done:' .. XDONE_OF -- '{%d+}:'\n"
+        );
+    }
+}
