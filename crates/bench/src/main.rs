@@ -81,7 +81,7 @@ enum Kind {
     Floor,
     Flock,
     Leases,
-    HandedOver,
+    Detached,
     Http,
 }
 
@@ -146,7 +146,7 @@ fn work(kind: Kind, task: &Task) -> Outcome {
         Kind::Floor => worker::floor::work(task),
         Kind::Leases => worker::leases::work(task, &runtime()?),
         Kind::Flock => worker::flock::work(task),
-        Kind::HandedOver => worker::own::hand_over(task, &runtime()?),
+        Kind::Detached => worker::own::detach(task, &runtime()?),
         Kind::Http => worker::load::together(task),
     }
 }

@@ -80,8 +80,8 @@ Shell
 
 Where the locks live: a file of this machine, unless three or more Redis servers are named by
   --nodes URL,URL,..     or $QUORLOCK_NODES, or the file that --config names; --profile picks a part of it
-  --username, --password-file, --key-template, --max-ttl, --sigma, --backstep, --node-deadline,
-  --danger-trust-restarts; --require-cluster refuses the file of this machine
+  --username, --password-file, --key-template, --max-ttl, --max-clock-skew, --max-clock-step-back,
+  --node-deadline, --danger-trust-restarts; --require-cluster refuses the file of this machine
 Printing: --json, -q/--quiet, -v/--verbose, --color auto|always|never; -h/--help, -V/--version
 
 Example:
@@ -130,13 +130,13 @@ pub(crate) struct PlaceArgs {
     pub(crate) max_ttl: Option<String>,
 
     /// How far the nodes' clocks may be apart; all clients of a cluster have to agree on it [default: 10s]
-    /// [env: QUORLOCK_SIGMA].
+    /// [env: QUORLOCK_MAX_CLOCK_SKEW].
     #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
-    pub(crate) sigma: Option<String>,
+    pub(crate) max_clock_skew: Option<String>,
 
-    /// How far a node's clock may step back [default: 10s] [env: QUORLOCK_BACKSTEP].
+    /// How far a node's clock may step back [default: 10s] [env: QUORLOCK_MAX_CLOCK_STEP_BACK].
     #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
-    pub(crate) backstep: Option<String>,
+    pub(crate) max_clock_step_back: Option<String>,
 
     /// How long to wait for a node, for those that are far away or busy; at most half of the ttl
     /// [default: a twentieth of the ttl, at most 200ms] [env: QUORLOCK_NODE_DEADLINE].
@@ -181,8 +181,8 @@ impl Cli {
             ("password_file", &place.password_file),
             ("key_template", &place.key_template),
             ("max_ttl", &place.max_ttl),
-            ("sigma", &place.sigma),
-            ("backstep", &place.backstep),
+            ("max_clock_skew", &place.max_clock_skew),
+            ("max_clock_step_back", &place.max_clock_step_back),
             ("node_deadline", &place.node_deadline),
             ("danger_trust_restarts", &place.danger_trust_restarts.then(|| "true".to_owned())),
             ("color", &self.print.color),

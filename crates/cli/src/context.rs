@@ -28,8 +28,8 @@ pub(crate) struct Access {
     login: Option<(String, String)>,
     pub(crate) ttl: Option<Duration>,
     max_ttl: Option<Duration>,
-    sigma: Option<Duration>,
-    backstep: Option<Duration>,
+    max_clock_skew: Option<Duration>,
+    max_clock_step_back: Option<Duration>,
     node_deadline: Option<Duration>,
     trusts_restarts: bool,
 }
@@ -46,11 +46,11 @@ impl Access {
         if let Some(max_ttl) = self.max_ttl {
             builder = builder.max_ttl(max_ttl);
         }
-        if let Some(sigma) = self.sigma {
-            builder = builder.sigma(sigma);
+        if let Some(max_clock_skew) = self.max_clock_skew {
+            builder = builder.max_clock_skew(max_clock_skew);
         }
-        if let Some(backstep) = self.backstep {
-            builder = builder.backstep(backstep);
+        if let Some(max_clock_step_back) = self.max_clock_step_back {
+            builder = builder.max_clock_step_back(max_clock_step_back);
         }
         if let Some(deadline) = self.node_deadline {
             builder = builder.node_deadline(deadline);
@@ -79,8 +79,8 @@ impl Context {
             login: settings.password()?.map(|password| (user.to_owned(), password)),
             ttl: settings.duration("ttl"),
             max_ttl: settings.duration("max_ttl"),
-            sigma: settings.duration("sigma"),
-            backstep: settings.duration("backstep"),
+            max_clock_skew: settings.duration("max_clock_skew"),
+            max_clock_step_back: settings.duration("max_clock_step_back"),
             node_deadline: settings.duration("node_deadline"),
             trusts_restarts: settings.is_on("danger_trust_restarts"),
         })

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use quorlock::{
-    AcquireError, Ballot, BreakError, ConnectError, HeldError, LeaseError, LostError, Quorum, ReadError,
+    AcquireError, BreakError, ConnectError, HeldError, LeaseError, LostError, NodeVote, Quorum, ReadError,
     ReconfigureError, Silence, Tally,
 };
 
@@ -186,9 +186,9 @@ fn held(error: &HeldError, since: Option<Duration>) -> String {
 /// Without a quorum, one line for each node.
 fn undecided(what: &str, tally: &Tally, silent_for: &[Option<Duration>], unrecorded: Option<&str>) -> String {
     let silent = |is: fn(&Silence) -> bool| {
-        tally.ballots.iter().filter(|ballot| matches!(ballot, Ballot::Silent(why) if is(why))).count()
+        tally.votes.iter().filter(|vote| matches!(vote, NodeVote::Silent(why) if is(why))).count()
     };
-    let (nodes, away) = (tally.ballots.len(), silent(|why| matches!(why, Silence::Unreachable(_))));
+    let (nodes, away) = (tally.votes.len(), silent(|why| matches!(why, Silence::Unreachable(_))));
     let begin = if nodes - away < Quorum::majority_of(nodes) {
         let verb = if away == 1 { "is" } else { "are" };
         format!("{what}: {away} of {nodes} nodes {verb} unreachable")
@@ -226,7 +226,7 @@ fn breaking(error: &BreakError) -> String {
 fn node_by_node(begin: String, tally: &Tally, silent_for: &[Option<Duration>]) -> Vec<String> {
     let silent_for = silent_for.iter().copied().chain(std::iter::repeat(None));
     let nodes = tally.by_node().zip(silent_for);
-    let nodes = nodes.map(|((node, ballot), silent)| format!("  {node}  {ballot}{}", for_so_long(silent)));
+    let nodes = nodes.map(|((node, vote), silent)| format!("  {node}  {vote}{}", for_so_long(silent)));
     std::iter::once(begin).chain(nodes).collect()
 }
 

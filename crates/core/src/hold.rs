@@ -282,7 +282,7 @@ impl Hold {
 
     /// Somebody else renews it from now on, who knows nothing of this hold: it ends here with what it has. `false` when it
     /// was over before.
-    pub fn hand_over(&mut self, now: Moment) -> bool {
+    pub fn detach(&mut self, now: Moment) -> bool {
         self.watchdog = Watchdog::new(Renewals::Off, self.terms.ttl, now);
         self.renewal = None;
         self.is_held()

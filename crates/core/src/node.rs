@@ -5,14 +5,16 @@
 
 mod apply;
 mod breaking;
-mod handing;
+mod handoff;
 mod incarnation;
-mod line;
-mod look;
+mod inspect;
+mod queue;
 mod record;
 
 pub use apply::{Answer, apply};
-pub use incarnation::{Constants, Epoch, Errand, Identity, Incarnation, Standing, Trust, attend, quarantine_micros};
+pub use incarnation::{
+    Constants, Epoch, Identity, Incarnation, NodeCommand, Standing, Trust, attend, quarantine_micros,
+};
 pub use record::{
     Entry, FENCE_RETENTION_MIN, FenceNote, KeptRequest, NodeTime, Place, Record, VoteNote, retention_millis,
 };

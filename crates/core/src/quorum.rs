@@ -89,7 +89,7 @@ pub enum QuorumError {
 
 /// How one node voted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Ballot {
+pub enum NodeVote {
     /// In favour.
     Granted,
     /// Against, and why.
@@ -98,7 +98,7 @@ pub enum Ballot {
     Silent(Silence),
 }
 
-impl fmt::Display for Ballot {
+impl fmt::Display for NodeVote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Granted => f.write_str("granted"),
@@ -111,8 +111,8 @@ impl fmt::Display for Ballot {
 /// Granted, refused and silent, node by node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tally {
-    /// Each node's ballot, in the order of the configuration.
-    pub ballots: Vec<Ballot>,
+    /// Each node's vote, in the order of the configuration.
+    pub votes: Vec<NodeVote>,
     /// What each node is called, without secrets; filled in by whoever knows.
     pub nodes: Vec<String>,
 }
@@ -120,48 +120,48 @@ pub struct Tally {
 impl Tally {
     /// How many nodes granted.
     pub fn granted(&self) -> usize {
-        self.ballots.iter().filter(|b| matches!(b, Ballot::Granted)).count()
+        self.votes.iter().filter(|b| matches!(b, NodeVote::Granted)).count()
     }
 
     /// How many nodes refused.
     pub fn refused(&self) -> usize {
-        self.ballots.iter().filter(|b| matches!(b, Ballot::Refused(_))).count()
+        self.votes.iter().filter(|b| matches!(b, NodeVote::Refused(_))).count()
     }
 
     /// How many nodes did not vote.
     pub fn silent(&self) -> usize {
-        self.ballots.iter().filter(|b| matches!(b, Ballot::Silent(_))).count()
+        self.votes.iter().filter(|b| matches!(b, NodeVote::Silent(_))).count()
     }
 
     /// How long it takes until a majority can vote, if it waits for quarantines. A node that was only late, or not heard, may
     /// vote the next time.
     pub fn quarantine_left(&self) -> Option<Duration> {
         let (mut voting, mut left) = (0, Vec::new());
-        for ballot in &self.ballots {
-            match ballot {
-                Ballot::Silent(Silence::Quarantined(time) | Silence::Founding(time)) => left.push(*time),
-                Ballot::Silent(
+        for vote in &self.votes {
+            match vote {
+                NodeVote::Silent(Silence::Quarantined(time) | Silence::Founding(time)) => left.push(*time),
+                NodeVote::Silent(
                     Silence::Unreachable(_) | Silence::Waiting(_) | Silence::Unfit(_) | Silence::Skewed(_),
                 ) => {}
                 _ => voting += 1,
             }
         }
-        Quorum::quarantine_left(self.ballots.len(), voting, left)
+        Quorum::quarantine_left(self.votes.len(), voting, left)
     }
 
-    /// Each node's name with its ballot.
-    pub fn by_node(&self) -> impl Iterator<Item = (&str, &Ballot)> {
+    /// Each node's name with its vote.
+    pub fn by_node(&self) -> impl Iterator<Item = (&str, &NodeVote)> {
         let names = self.nodes.iter().map(String::as_str).chain(core::iter::repeat("node"));
-        names.zip(&self.ballots)
+        names.zip(&self.votes)
     }
 }
 
 /// `2 of 5 granted, 1 silent, 1 quarantined, 1 refused`.
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} granted", self.granted(), self.ballots.len())?;
+        write!(f, "{} of {} granted", self.granted(), self.votes.len())?;
         let silent = |want: fn(&Silence) -> bool| {
-            self.ballots.iter().filter(|b| matches!(b, Ballot::Silent(why) if want(why))).count()
+            self.votes.iter().filter(|b| matches!(b, NodeVote::Silent(why) if want(why))).count()
         };
         let quarantined = silent(|why| why.quarantine_left().is_some());
         let unheard = silent(|why| matches!(why, Silence::Unheard | Silence::CutOff));

@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::fence::Fence;
-use crate::quorum::{Ballot, Quorum, Tally, Verdict};
+use crate::quorum::{NodeVote, Quorum, Tally, Verdict};
 use crate::time::Moment;
 use crate::vote::{GrantedSlot, Outcome, Refusal, Silence, Vote};
 
 /// What is known of one node in a round.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Slot {
+pub enum NodeReply {
     /// Nothing yet.
     Waiting,
     /// It granted.
@@ -32,58 +32,58 @@ pub enum Slot {
 #[derive(Clone, Debug, Hash)]
 pub struct Round {
     quorum: Quorum,
-    slots: Vec<Slot>,
+    replies: Vec<NodeReply>,
 }
 
 impl Round {
     /// A round in which nobody has voted yet.
     pub fn new(quorum: Quorum) -> Self {
-        Self { quorum, slots: alloc::vec![Slot::Waiting; quorum.nodes()] }
+        Self { quorum, replies: alloc::vec![NodeReply::Waiting; quorum.nodes()] }
     }
 
     /// Takes a node's outcome. A later one replaces an earlier one, except that silence never unsays a grant.
     pub fn take(&mut self, node: usize, outcome: Outcome) {
-        let Some(slot) = self.slots.get_mut(node) else { return };
+        let Some(slot) = self.replies.get_mut(node) else { return };
         *slot = match outcome {
-            Outcome::Voted { vote: Vote::Grant { fence, slot }, sent } => Slot::Granted { fence, slot, sent },
+            Outcome::Voted { vote: Vote::Grant { fence, slot }, sent } => NodeReply::Granted { fence, slot, sent },
             // A node that lost its memory has no vote for anybody: silence, and a new handshake for the link.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } => {
-                Slot::Silent(Silence::Broken(alloc::format!("{}", Refusal::WrongEpoch)))
+                NodeReply::Silent(Silence::Broken(alloc::format!("{}", Refusal::WrongEpoch)))
             }
-            Outcome::Voted { vote: Vote::Refusal(why), .. } => Slot::Refused(why),
+            Outcome::Voted { vote: Vote::Refusal(why), .. } => NodeReply::Refused(why),
             // Nobody was asked for these in a round.
             Outcome::Voted { vote: Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. }, .. } => return,
-            Outcome::Silent(_) if matches!(slot, Slot::Granted { .. }) => return,
-            Outcome::Silent(why) => Slot::Silent(why),
+            Outcome::Silent(_) if matches!(slot, NodeReply::Granted { .. }) => return,
+            Outcome::Silent(why) => NodeReply::Silent(why),
         };
     }
 
     /// Everyone who has not answered is silent for this reason.
     pub fn silence_the_rest(&mut self, why: &Silence) {
-        for slot in &mut self.slots {
-            if *slot == Slot::Waiting {
-                *slot = Slot::Silent(why.clone());
+        for slot in &mut self.replies {
+            if *slot == NodeReply::Waiting {
+                *slot = NodeReply::Silent(why.clone());
             }
         }
     }
 
     /// What each node said.
-    pub fn slots(&self) -> &[Slot] {
-        &self.slots
+    pub fn replies(&self) -> &[NodeReply] {
+        &self.replies
     }
 
     /// Every grant: node, fence and the moment its request was sent.
     pub fn grants(&self) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
-        self.slots.iter().enumerate().filter_map(|(node, slot)| match slot {
-            Slot::Granted { fence, sent, .. } => Some((node, *fence, *sent)),
+        self.replies.iter().enumerate().filter_map(|(node, slot)| match slot {
+            NodeReply::Granted { fence, sent, .. } => Some((node, *fence, *sent)),
             _ => None,
         })
     }
 
-    /// Every grant of this slot; all grants, of a lock without slots.
+    /// Every grant of this slot; all grants, of a lock without replies.
     pub fn grants_of(&self, slot: Option<u32>) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
-        self.slots.iter().enumerate().filter_map(move |(node, state)| match state {
-            Slot::Granted { fence, slot: granted, sent } if slot == granted.as_ref().map(|slot| slot.index) => {
+        self.replies.iter().enumerate().filter_map(move |(node, state)| match state {
+            NodeReply::Granted { fence, slot: granted, sent } if slot == granted.as_ref().map(|slot| slot.index) => {
                 Some((node, *fence, *sent))
             }
             _ => None,
@@ -92,8 +92,8 @@ impl Round {
 
     /// The semaphore's slot that most nodes have granted.
     pub fn best_slot(&self) -> Option<u32> {
-        let granted = self.slots.iter().filter_map(|state| match state {
-            Slot::Granted { slot: Some(slot), .. } => Some(slot.index),
+        let granted = self.replies.iter().filter_map(|state| match state {
+            NodeReply::Granted { slot: Some(slot), .. } => Some(slot.index),
             _ => None,
         });
         granted.max_by_key(|slot| (self.grants_of(Some(*slot)).count(), Reverse(*slot)))
@@ -101,17 +101,17 @@ impl Round {
 
     /// How many nodes have granted this slot of a semaphore, or could have.
     pub fn offers_of(&self, slot: u32) -> usize {
-        let offered = |state: &&Slot| match state {
-            Slot::Granted { slot: Some(granted), .. } => granted.index == slot || granted.free.contains(&slot),
+        let offered = |state: &&NodeReply| match state {
+            NodeReply::Granted { slot: Some(granted), .. } => granted.index == slot || granted.free.contains(&slot),
             _ => false,
         };
-        self.slots.iter().filter(offered).count()
+        self.replies.iter().filter(offered).count()
     }
 
     /// The semaphore's slot that most nodes have granted or could grant.
     pub fn likeliest_slot(&self) -> Option<u32> {
-        let named = self.slots.iter().flat_map(|state| match state {
-            Slot::Granted { slot: Some(granted), .. } => {
+        let named = self.replies.iter().flat_map(|state| match state {
+            NodeReply::Granted { slot: Some(granted), .. } => {
                 core::slice::from_ref(&granted.index).iter().chain(&granted.free)
             }
             _ => [].iter().chain(&[]),
@@ -121,14 +121,14 @@ impl Round {
 
     /// Forgets what a node said: it is asked anew.
     pub fn forget(&mut self, node: usize) {
-        if let Some(slot) = self.slots.get_mut(node) {
-            *slot = Slot::Waiting;
+        if let Some(slot) = self.replies.get_mut(node) {
+            *slot = NodeReply::Waiting;
         }
     }
 
     /// Whether so many nodes have refused or fallen silent that no majority of grants can come.
     pub fn is_out_of_reach(&self) -> bool {
-        let gone = self.slots.iter().filter(|s| matches!(s, Slot::Refused(_) | Slot::Silent(_))).count();
+        let gone = self.replies.iter().filter(|s| matches!(s, NodeReply::Refused(_) | NodeReply::Silent(_))).count();
         gone > self.quorum.spare()
     }
 
@@ -139,27 +139,27 @@ impl Round {
 
     /// Whether so many nodes are silent that a majority will not answer.
     pub fn is_unanswerable(&self) -> bool {
-        let silent = self.slots.iter().filter(|s| matches!(s, Slot::Silent(_))).count();
+        let silent = self.replies.iter().filter(|s| matches!(s, NodeReply::Silent(_))).count();
         silent > self.quorum.spare()
     }
 
     fn answered(&self) -> usize {
-        self.slots.iter().filter(|s| matches!(s, Slot::Granted { .. } | Slot::Refused(_))).count()
+        self.replies.iter().filter(|s| matches!(s, NodeReply::Granted { .. } | NodeReply::Refused(_))).count()
     }
 
     /// How many may still vote.
     pub fn open(&self) -> usize {
-        self.slots.iter().filter(|s| matches!(s, Slot::Waiting)).count()
+        self.replies.iter().filter(|s| matches!(s, NodeReply::Waiting)).count()
     }
 
     /// Every refusal.
     pub fn refusals(&self) -> impl Iterator<Item = &Refusal> + '_ {
-        self.slots.iter().filter_map(|slot| if let Slot::Refused(why) = slot { Some(why) } else { None })
+        self.replies.iter().filter_map(|slot| if let NodeReply::Refused(why) = slot { Some(why) } else { None })
     }
 
     /// Every node that refused.
     pub fn refused(&self) -> impl Iterator<Item = usize> + '_ {
-        self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Refused(_))).map(|(node, _)| node)
+        self.replies.iter().enumerate().filter(|(_, slot)| matches!(slot, NodeReply::Refused(_))).map(|(node, _)| node)
     }
 
     /// Why a round without a majority failed.
@@ -167,23 +167,22 @@ impl Round {
         if self.refusals().any(|why| matches!(why, Refusal::Permits { .. } | Refusal::Upgrade | Refusal::Retired)) {
             return Verdict::Mismatch;
         }
-        let contested = self
-            .slots
-            .iter()
-            .any(|s| matches!(s, Slot::Refused(Refusal::Held { .. } | Refusal::Behind { .. } | Refusal::LineFull)));
-        let is_lost = |slot: &&Slot| matches!(slot, Slot::Silent(why) if *why != Silence::CutOff);
+        let contested = self.replies.iter().any(|s| {
+            matches!(s, NodeReply::Refused(Refusal::Held { .. } | Refusal::Behind { .. } | Refusal::LineFull))
+        });
+        let is_lost = |slot: &&NodeReply| matches!(slot, NodeReply::Silent(why) if *why != Silence::CutOff);
         match self.is_unanswerable() {
             false if contested => Verdict::Held,
-            true if self.slots.iter().filter(is_lost).count() <= self.quorum.spare() => Verdict::CutOff,
+            true if self.replies.iter().filter(is_lost).count() <= self.quorum.spare() => Verdict::CutOff,
             _ => Verdict::NoQuorum,
         }
     }
 
     /// The highest fence that anyone has mentioned.
     pub fn highest_fence(&self) -> Fence {
-        let mentioned = self.slots.iter().map(|slot| match slot {
-            Slot::Granted { fence, .. }
-            | Slot::Refused(Refusal::Held { fence, .. } | Refusal::Behind { fence, .. }) => *fence,
+        let mentioned = self.replies.iter().map(|slot| match slot {
+            NodeReply::Granted { fence, .. }
+            | NodeReply::Refused(Refusal::Held { fence, .. } | Refusal::Behind { fence, .. }) => *fence,
             _ => Fence::default(),
         });
         mentioned.max().unwrap_or_default()
@@ -191,13 +190,13 @@ impl Round {
 
     /// The account of the round; nodes that were not waited for are named as unheard.
     pub fn tally(&self) -> Tally {
-        let ballots = self.slots.iter().map(|slot| match slot {
-            Slot::Waiting => Ballot::Silent(Silence::Unheard),
-            Slot::Granted { .. } => Ballot::Granted,
-            Slot::Refused(why) => Ballot::Refused(why.clone()),
-            Slot::Silent(why) => Ballot::Silent(why.clone()),
+        let votes = self.replies.iter().map(|slot| match slot {
+            NodeReply::Waiting => NodeVote::Silent(Silence::Unheard),
+            NodeReply::Granted { .. } => NodeVote::Granted,
+            NodeReply::Refused(why) => NodeVote::Refused(why.clone()),
+            NodeReply::Silent(why) => NodeVote::Silent(why.clone()),
         });
-        Tally { ballots: ballots.collect(), nodes: Vec::new() }
+        Tally { votes: votes.collect(), nodes: Vec::new() }
     }
 }
 

@@ -14,7 +14,7 @@ pub const POLL_MAX: Duration = Duration::from_secs(1);
 /// The most waiters for one name that a node keeps.
 pub const WAITERS_MAX: u32 = 10_000;
 /// The most waiters that are listed to people who look at a name.
-pub const LINE_LISTED_MAX: usize = 20;
+pub const QUEUE_LISTED_MAX: usize = 20;
 
 /// A waiter's place in line: earlier tickets come first, on every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

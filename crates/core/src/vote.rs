@@ -239,7 +239,7 @@ pub struct Report {
     pub since_micros: u64,
     /// How many wait in line.
     pub waiting: u32,
-    /// The first of them, no more than [`LINE_LISTED_MAX`](crate::ticket::LINE_LISTED_MAX).
+    /// The first of them, no more than [`QUEUE_LISTED_MAX`](crate::ticket::QUEUE_LISTED_MAX).
     pub line: Vec<Waiting>,
 }
 
@@ -302,7 +302,7 @@ pub enum Refusal {
         /// Who holds it, where the node knows it.
         holder: Option<Holder>,
     },
-    /// The proposal is further ahead of the node's clock than the cluster's sigma.
+    /// The proposal is further ahead of the node's clock than the cluster's max clock skew.
     TooFarAhead,
     /// The attempt is over here: it was released, or broken.
     Tombstoned,

@@ -20,7 +20,7 @@ use std::time::Duration;
 use quorlock_core::fence::median;
 use quorlock_core::name::Holder;
 use quorlock_core::node::Constants;
-use quorlock_core::quorum::{Ballot, Quorum, Tally};
+use quorlock_core::quorum::{NodeVote, Quorum, Tally};
 use quorlock_core::retry::Retry;
 use quorlock_core::rules::Rules;
 use quorlock_core::ticket::Channel;
@@ -42,7 +42,7 @@ use crate::platform::runtime;
 use crate::platform::sync::AtomicBool;
 use crate::platform::timers::Timers;
 pub(crate) use claims::{Claim, Claims};
-use recent::Noted;
+use recent::RecentLeases;
 
 /// What a client was built with.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Settings {
     pub(crate) quorum: Quorum,
     pub(crate) ttl: Duration,
     pub(crate) max_ttl: Duration,
-    pub(crate) sigma: Duration,
+    pub(crate) max_clock_skew: Duration,
     pub(crate) drift: Drift,
     pub(crate) node_deadline: Option<Duration>,
     pub(crate) min_validity: Option<Duration>,
@@ -90,7 +90,7 @@ impl Settings {
             cluster,
             nodes: self.quorum.nodes(),
             max_ttl_millis: self.max_ttl.as_millis() as u64,
-            sigma_micros: self.sigma.as_micros() as u64,
+            max_skew_micros: self.max_clock_skew.as_micros() as u64,
         }
     }
 
@@ -150,9 +150,9 @@ pub(crate) struct Cluster {
     pub(crate) claims: Arc<Claims>,
     pub(crate) owner_fences: Arc<OwnerFences>,
     /// Leases of others that may be lost.
-    pub(crate) doubts: Noted,
-    /// Leases that were handed over, and are over as far as is known here: that is told once.
-    pub(crate) ended: Noted,
+    pub(crate) doubts: RecentLeases,
+    /// Leases that were detached, and are over as far as is known here: that is told once.
+    pub(crate) ended: RecentLeases,
     /// Attempts that may still have something to give back.
     pub(crate) pending: Arc<Pending>,
     /// Attempts that wait in line.
@@ -177,7 +177,7 @@ impl Cluster {
     ) -> Arc<Self> {
         let titles: Vec<String> = nodes.iter().map(|node| node.title().to_owned()).collect();
         let constants = settings.constants(String::new());
-        let membership = Membership::new(settings.quorum, titles, constants.max_ttl_millis, constants.sigma_micros);
+        let membership = Membership::new(settings.quorum, titles, constants.max_ttl_millis, constants.max_skew_micros);
         let links =
             nodes.iter().enumerate().map(|(index, node)| Arc::new(Link::new(index, node.title(), link.clone())));
         let cluster = Self {
@@ -189,8 +189,8 @@ impl Cluster {
             membership: Arc::new(membership),
             claims,
             owner_fences: Arc::default(),
-            doubts: Noted::default(),
-            ended: Noted::default(),
+            doubts: RecentLeases::default(),
+            ended: RecentLeases::default(),
             chronicle: Chronicle::default(),
             pending: Arc::clone(&link.pending),
             waiters: Arc::clone(&link.waiters),
@@ -231,17 +231,17 @@ impl Cluster {
     /// How far a node's clock is from the middle, if that is too far for its fences to be counted.
     pub(crate) fn skew(&self, node: usize, middle: Option<i64>) -> Option<Silence> {
         let skew = self.links[node].clock_offset()?.saturating_sub(middle?);
-        let limit = (self.settings.sigma / 2).as_micros() as u64;
+        let limit = (self.settings.max_clock_skew / 2).as_micros() as u64;
         (skew.unsigned_abs() > limit).then_some(Silence::Skewed(skew))
     }
 
     /// Names the nodes of a tally, and says of those that were not heard what is wrong with them, if anything is.
     pub(crate) fn name_nodes(&self, mut tally: Tally) -> Tally {
-        for (ballot, link) in tally.ballots.iter_mut().zip(&self.links) {
-            if *ballot == Ballot::Silent(Silence::Unheard)
+        for (vote, link) in tally.votes.iter_mut().zip(&self.links) {
+            if *vote == NodeVote::Silent(Silence::Unheard)
                 && let Some(why) = link.trouble()
             {
-                *ballot = Ballot::Silent(why);
+                *vote = NodeVote::Silent(why);
             }
         }
         tally.nodes = self.links.iter().map(|link| link.title.clone()).collect();

@@ -18,7 +18,7 @@ pub use text::LeaseTextError;
 #[cfg(test)]
 pub(crate) use text::sum;
 
-/// A lease that was [handed over](crate::Lease::hand_over): it is not a guard, and nobody renews it.
+/// A lease that was [detached](crate::Lease::detach): it is not a guard, and nobody renews it.
 ///
 /// It lasts for its ttl from the last renewal unless somebody [extends](crate::Client::extend) it, and it can be
 /// [checked](crate::Client::check) and [released](crate::Client::release) by any client of the same nodes, in another
@@ -29,11 +29,11 @@ pub(crate) use text::sum;
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// # let client = quorlock::Client::memory().await;
-/// use quorlock::HandedLease;
+/// use quorlock::DetachedLease;
 ///
-/// let word = client.lock("deploy").acquire().await?.hand_over()?.reveal();
+/// let word = client.lock("deploy").acquire().await?.detach()?.reveal();
 /// // .. passed to another process:
-/// let lease: HandedLease = word.parse()?;
+/// let lease: DetachedLease = word.parse()?;
 /// let left = client.extend(&lease).await?;
 /// assert!(left < lease.ttl() && client.check(&lease).await.is_ok());
 /// client.release(&lease).await?;
@@ -43,7 +43,7 @@ pub(crate) use text::sum;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 #[must_use = "a lease that nobody releases is in the way until its ttl is over"]
-pub struct HandedLease {
+pub struct DetachedLease {
     pub(crate) name: Name,
     pub(crate) id: LeaseId,
     /// `None` for a plain lock.
@@ -54,7 +54,7 @@ pub struct HandedLease {
     pub(crate) holder: Arc<str>,
 }
 
-impl HandedLease {
+impl DetachedLease {
     /// The length of the longest text of a lease, in bytes, rounded up.
     pub const TEXT_BYTES_MAX: usize = 4_096;
 
@@ -100,8 +100,8 @@ impl HandedLease {
     }
 }
 
-/// Reads what [`reveal`](HandedLease::reveal) gave.
-impl FromStr for HandedLease {
+/// Reads what [`reveal`](DetachedLease::reveal) gave.
+impl FromStr for DetachedLease {
     type Err = LeaseTextError;
 
     fn from_str(text: &str) -> Result<Self, LeaseTextError> {
@@ -110,7 +110,7 @@ impl FromStr for HandedLease {
 }
 
 /// For people: `"deploy" with fence 1700000000123456`.
-impl fmt::Display for HandedLease {
+impl fmt::Display for DetachedLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.name)?;
         match self.fence {
@@ -120,14 +120,14 @@ impl fmt::Display for HandedLease {
     }
 }
 
-impl fmt::Debug for HandedLease {
+impl fmt::Debug for DetachedLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lease = &mut f.debug_struct("HandedLease");
+        let lease = &mut f.debug_struct("DetachedLease");
         lease.field("name", &self.name).field("fence", &self.fence).field("ttl", &self.ttl()).finish_non_exhaustive()
     }
 }
 
-/// What a release of a [`HandedLease`] found.
+/// What a release of a [`DetachedLease`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {

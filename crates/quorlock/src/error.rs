@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use quorlock_core::hold::Loss;
 use quorlock_core::name::{Name, NameError};
-use quorlock_core::quorum::{Ballot, QuorumError, Tally};
+use quorlock_core::quorum::{NodeVote, QuorumError, Tally};
 use quorlock_core::time::TtlError;
 use quorlock_core::vote::Silence;
 
@@ -256,7 +256,7 @@ pub enum LostError {
     /// Somebody broke it.
     #[error("the lease is lost: it was broken")]
     Broken,
-    /// A lease that was handed over, and ended by whoever else has it: released, or broken.
+    /// A lease that was detached, and ended by whoever else has it: released, or broken.
     #[error("the lease is lost: it was released, or broken")]
     Ended,
     /// The client that held it was closed or dropped, and the lease released with it.
@@ -349,8 +349,8 @@ struct Account<'a>(&'a Tally);
 impl fmt::Display for Account<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)?;
-        for (node, ballot) in self.0.by_node().filter(|(_, ballot)| **ballot != Ballot::Granted) {
-            write!(f, "; {node} {ballot}")?;
+        for (node, vote) in self.0.by_node().filter(|(_, vote)| **vote != NodeVote::Granted) {
+            write!(f, "; {node} {vote}")?;
         }
         Ok(())
     }

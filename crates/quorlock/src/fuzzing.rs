@@ -11,7 +11,7 @@ use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name};
 use quorlock_core::node::Constants;
 use quorlock_core::time::{TTL_MAX, Ttl};
 
-use crate::detached::HandedLease;
+use crate::detached::DetachedLease;
 use crate::node::key::{KeyTemplate, RESERVED_PREFIX};
 pub use crate::node::redis::watch::{Watcher, watch_requests};
 use crate::node::redis::{ClusterNode, RedisNode};
@@ -27,7 +27,7 @@ pub fn answer(bytes: &[u8]) {
 /// The text of a lease: what can be read is written as something that reads the same, and shown without its secret.
 pub fn lease(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let Ok(lease) = text.parse::<HandedLease>() else { return };
+    let Ok(lease) = text.parse::<DetachedLease>() else { return };
     let word = lease.reveal();
     assert_eq!(word.parse(), Ok(lease.clone()), "it reads otherwise than it was written");
     assert!(!format!("{lease} {lease:?}").contains(&lease.id().reveal()), "its secret is shown");
@@ -48,7 +48,7 @@ pub fn name(bytes: &[u8]) {
             assert_eq!(template.name_of(&place.key), Some(name.clone()), "its key leads elsewhere");
         }
     }
-    let lease = HandedLease {
+    let lease = DetachedLease {
         name,
         id: LeaseId::from_bits(7),
         fence: Some(Fence::new(7)),
@@ -56,7 +56,7 @@ pub fn name(bytes: &[u8]) {
         mode: Mode::EXCLUSIVE,
         holder: Holder::new(text, 7, text).encode().into(),
     };
-    assert_eq!(lease.reveal().parse(), Ok(lease), "a lease of this name cannot be handed over");
+    assert_eq!(lease.reveal().parse(), Ok(lease), "a lease of this name cannot be detached");
 }
 
 /// What stands for a password in URLs that are tried.
@@ -65,7 +65,7 @@ const PASSWORD: &str = "pa55w0rd";
 /// A node's URL: understood or refused, and neither its title nor the refusal tells the password.
 pub fn url(bytes: &[u8]) {
     let Some(text) = std::str::from_utf8(bytes).ok().filter(|text| !text.contains(PASSWORD)) else { return };
-    let constants = || Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 60_000, sigma_micros: 1 };
+    let constants = || Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 60_000, max_skew_micros: 1 };
     let deadline = Duration::from_secs(1);
     let shown = |node: Result<String, String>| node.unwrap_or_else(|why| why);
     for text in [text.to_owned(), format!("redis://u:{PASSWORD}@{text}"), format!("rediss://:{PASSWORD}@{text}")] {

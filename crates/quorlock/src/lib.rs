@@ -43,7 +43,9 @@ mod platform;
 pub struct Readme;
 
 pub use api::blocking;
-pub use api::builder::{BACKSTEP_DEFAULT, CONNECT_TIMEOUT_DEFAULT, ClientBuilder, MAX_TTL_DEFAULT, SIGMA_DEFAULT};
+pub use api::builder::{
+    CONNECT_TIMEOUT_DEFAULT, ClientBuilder, MAX_CLOCK_SKEW_DEFAULT, MAX_CLOCK_STEP_BACK_DEFAULT, MAX_TTL_DEFAULT,
+};
 pub use api::client::Client;
 pub use api::election::{Election, Leader, Leadership};
 pub use api::lease::Lease;
@@ -62,7 +64,7 @@ pub use cluster::list::{Filter, LIST_DEFAULT, LIST_MAX, ListPage, Listing};
 pub use cluster::owner::Owner;
 pub use cluster::stats::{NodeStats, Stats};
 pub use cluster::view::{HolderView, LockOnNode, LockView, WaiterView};
-pub use detached::{HandedLease, LeaseTextError, Released};
+pub use detached::{DetachedLease, LeaseTextError, Released};
 pub use error::{
     AcquireError, BreakError, CloseError, ConfigError, ConnectError, FenceError, HeldError, LeaseError, LostError,
     Operation, OtherError, ReadError, ReconfigureError, RunError,
@@ -80,12 +82,12 @@ pub use quorlock_core::digest::Digest;
 pub use quorlock_core::fence::Fence;
 pub use quorlock_core::mode::{PERMITS_MAX, Period};
 pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError};
-pub use quorlock_core::quorum::{Ballot, Quorum, QuorumError, Tally};
+pub use quorlock_core::quorum::{NodeVote, Quorum, QuorumError, Tally};
 pub use quorlock_core::retry::Retry;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use quorlock_core::rules::{Rule, Rules};
-pub use quorlock_core::ticket::{LINE_LISTED_MAX, Line, Waiting};
+pub use quorlock_core::ticket::{Line, QUEUE_LISTED_MAX, Waiting};
 pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
 pub use quorlock_core::vote::{BreakMode, HeldBy, Refusal, Report, Silence, Target};
 pub use quorlock_core::watchdog::{LIFETIME_DEFAULT, Renewals};

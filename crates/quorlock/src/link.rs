@@ -42,7 +42,7 @@ use crate::platform::entropy::SystemRng;
 use crate::platform::runtime;
 use crate::platform::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex};
 use history::Notes;
-use latency::Pulse;
+use latency::Latency;
 use outbox::{OWED_MAX, Outbox, Owed, State};
 use serve::Port;
 
@@ -116,7 +116,7 @@ pub(crate) struct Link {
     /// Set when the connection shall be replaced, whatever its state; until then it is of no use.
     stale: AtomicBool,
     /// How the node does.
-    pub(crate) pulse: Pulse,
+    pub(crate) latency: Latency,
     /// How often this connection's node said that its memory may have been replaced, and how many of these a later look
     /// has answered. Until they are equal, no vote counts.
     doubts: AtomicU64,
@@ -144,7 +144,7 @@ impl Link {
             news: Notify::new(),
             clock_offset: AtomicI64::new(OFFSET_UNKNOWN),
             stale: AtomicBool::new(false),
-            pulse: Pulse::new(),
+            latency: Latency::new(),
             doubts: AtomicU64::new(0),
             settled_doubts: AtomicU64::new(0),
             connections: AtomicU64::new(0),

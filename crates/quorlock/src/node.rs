@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::node::{Epoch, Errand, Identity, Standing};
+use quorlock_core::node::{Epoch, Identity, NodeCommand, Standing};
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
 use quorlock_core::vote::{Request, Silence, Vote};
 use tokio::sync::mpsc;
@@ -25,8 +25,8 @@ use tokio::sync::mpsc;
 use crate::platform::sync::AtomicBool;
 use event::Event;
 use key::{KeySpan, Place};
-use probe::{Exam, Plan};
-pub(crate) use request_reply::{STEP_DEADLINE, Talk, within};
+use probe::{Plan, Probe};
+pub(crate) use request_reply::{RequestReply, STEP_DEADLINE, within};
 
 /// A future that can be kept in a collection.
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -59,7 +59,7 @@ pub(crate) trait Node: Send + Sync {
     }
 
     /// Looks at everything that can be seen of it, and changes nothing.
-    fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Exam> + Send + 'a>> {
+    fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Probe> + Send + 'a>> {
         Box::pin(probe::by_session(self, plan))
     }
 }
@@ -71,7 +71,7 @@ pub(crate) trait Session: Send {
     fn identity(&self) -> &Identity;
 
     /// Asks about the node itself. It returns at once, and so does [`send`](Self::send).
-    fn errand(&mut self, errand: Errand);
+    fn node_command(&mut self, node_command: NodeCommand);
 
     /// Looks for keys of locks that are held or waited for. Nothing is changed.
     fn search(&mut self, search: Search);
@@ -86,7 +86,7 @@ pub(crate) trait Session: Send {
 /// What comes from a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// To an errand, with the server's identity after it was carried out.
+    /// To a node command, with the server's identity after it was carried out.
     Standing(Box<Standing>, Identity),
     /// To a batch: one reply for each letter.
     Replies(Vec<Reply>),

@@ -45,7 +45,7 @@ fn endless() -> [(&'static str, Vec<u8>, Vec<u8>); 6] {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_never_stops_is_not_listened_to_for_ever() {
     let before = peak();
-    for from in [From::Greeting, From::Errand, From::Vote] {
+    for from in [From::Greeting, From::NodeCommand, From::Vote] {
         for (name, first, then) in endless() {
             let fake = Fake::start(None, from, Deed::Flood(first, then)).await;
             let client =

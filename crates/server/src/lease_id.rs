@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use quorlock::HandedLease;
+use quorlock::DetachedLease;
 
 use crate::auth::sha256;
 use crate::problem::{Code, Problem};
@@ -15,11 +15,11 @@ const KEYED: &str = "key.";
 /// How many bytes of its signature a word ends with.
 const SIGNATURE_BYTES: usize = 16;
 /// The longest lease id. Its characters stand for themselves in JSON.
-pub(crate) const LEASE_ID_BYTES_MAX: usize = KEYED.len() + HandedLease::TEXT_BYTES_MAX + 1 + 2 * SIGNATURE_BYTES;
+pub(crate) const LEASE_ID_BYTES_MAX: usize = KEYED.len() + DetachedLease::TEXT_BYTES_MAX + 1 + 2 * SIGNATURE_BYTES;
 
 /// A lease, as the service gives it away.
 pub(crate) struct LeaseWord {
-    pub(crate) lease: HandedLease,
+    pub(crate) lease: DetachedLease,
     /// Whether it was asked for with a key.
     pub(crate) is_keyed: bool,
 }
@@ -44,7 +44,7 @@ impl Signer {
             return Err(foreign());
         }
         let (text, is_keyed) = body.strip_prefix(KEYED).map_or((body, false), |text| (text, true));
-        let lease: HandedLease = text.parse().map_err(|_| foreign())?;
+        let lease: DetachedLease = text.parse().map_err(|_| foreign())?;
         if lease.name().as_str() != name {
             return Err(Problem::new(Code::NotHolder, format!("this is a lease of another name than {name:?}")));
         }
@@ -87,7 +87,7 @@ mod tests {
     async fn a_word_is_read_whole_or_not_at_all() {
         let client = Client::builder().memory(&MemoryNodes::new(1)).connect().await.unwrap();
         let signer = Signer::new(&client.cluster_id().expect("its node is there"));
-        let lease = client.lock("a").acquire().await.unwrap().hand_over().unwrap();
+        let lease = client.lock("a").acquire().await.unwrap().detach().unwrap();
         for is_keyed in [false, true] {
             let word = signer.reveal(&LeaseWord { lease: lease.clone(), is_keyed });
             let read = signer.read("a", &word).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use quorlock::{Ballot, Holder, Quorum, Tally};
+use quorlock::{Holder, NodeVote, Quorum, Tally};
 use serde::Serialize;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
@@ -166,7 +166,7 @@ pub(crate) struct Account {
     fence: Option<u64>,
     /// Who said what, node by node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    nodes: Vec<NodeVote>,
+    nodes: Vec<NodeAnswer>,
     /// When it makes sense to ask again: where too few nodes vote because of quarantines, when enough of them have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
@@ -174,7 +174,7 @@ pub(crate) struct Account {
 
 /// What one node said.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-struct NodeVote {
+struct NodeAnswer {
     /// The node, without secrets.
     node: String,
     /// `granted`, `refused`, `quarantined` (it lost its memory, and may not vote yet) or `silent`.
@@ -224,7 +224,7 @@ impl Problem {
         let others = nodes.nodes.iter().filter_map(|node| {
             let why = node.trouble.clone()?;
             let vote = if node.quarantine_ms.is_some() { QUARANTINED } else { SILENT };
-            Some(NodeVote { node: node.node.clone(), vote, why })
+            Some(NodeAnswer { node: node.node.clone(), vote, why })
         });
         problem.0.nodes = others.collect();
         let left = nodes.nodes.iter().filter_map(|node| node.quarantine_ms).map(Duration::from_millis);
@@ -262,15 +262,15 @@ impl Problem {
     }
 
     fn with_nodes(mut self, tally: &Tally) -> Self {
-        let nodes = tally.by_node().map(|(node, ballot)| NodeVote {
+        let nodes = tally.by_node().map(|(node, vote)| NodeAnswer {
             node: node.to_owned(),
-            vote: match ballot {
-                Ballot::Granted => "granted",
-                Ballot::Refused(_) => "refused",
-                Ballot::Silent(why) if why.quarantine_left().is_some() => QUARANTINED,
-                Ballot::Silent(_) => SILENT,
+            vote: match vote {
+                NodeVote::Granted => "granted",
+                NodeVote::Refused(_) => "refused",
+                NodeVote::Silent(why) if why.quarantine_left().is_some() => QUARANTINED,
+                NodeVote::Silent(_) => SILENT,
             },
-            why: ballot.to_string(),
+            why: vote.to_string(),
         });
         self.0.nodes = nodes.collect();
         self

@@ -32,7 +32,7 @@ fn set_up(callers: usize, options: &Options) -> Result<Case, Failure> {
     let mut case = Case::new(format!("http-{callers}"), title, if callers == 1 { P50 } else { RATE });
     case.about = ABOUT.into();
     let task = |nodes| Task { nodes, callers, ttl_ms: TTL_MS, ..Task::default() };
-    case.add(DIRECT, Worker::of_this_program("handed-over", &task(stage.urls()), options.length)?);
+    case.add(DIRECT, Worker::of_this_program("detached", &task(stage.urls()), options.length)?);
     let service = Arc::new(Service::start(&stage.urls())?);
     let contender = Worker::of_this_program("http", &task(vec![service.address()]), options.length)?;
     case.add(OVER_HTTP, Serviced { contender, service, length: options.length });

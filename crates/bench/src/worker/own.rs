@@ -17,7 +17,7 @@ enum Way {
     /// As a user would write it.
     Guarded { plain: bool },
     /// As the service calls the library.
-    HandedOver(Duration),
+    Detached(Duration),
 }
 
 /// Works until there is no more to do.
@@ -28,9 +28,9 @@ pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
 }
 
 /// The same, as the service calls the library.
-pub(crate) fn hand_over(task: &Task, runtime: &Runtime) -> Outcome {
+pub(crate) fn detach(task: &Task, runtime: &Runtime) -> Outcome {
     let client = runtime.block_on(client_of_a_service(task))?;
-    let way = Way::HandedOver(Duration::from_millis(task.ttl_ms));
+    let way = Way::Detached(Duration::from_millis(task.ttl_ms));
     serve(|length| runtime.block_on(turn(&client, task, way, length)))
 }
 
@@ -54,7 +54,7 @@ async fn turn(client: &Client, task: &Task, way: Way, length: Duration) -> Resul
                 let asked = Instant::now();
                 let done = match way {
                     Way::Guarded { plain } => cycle(&client, &name, plain).await,
-                    Way::HandedOver(ttl) => hand_over_cycle(&client, &name, ttl).await,
+                    Way::Detached(ttl) => detach_cycle(&client, &name, ttl).await,
                 };
                 match done {
                     Ok(()) => cycles.ended(asked),
@@ -80,8 +80,8 @@ pub(crate) async fn cycle(client: &Client, name: &str, plain: bool) -> Outcome {
 }
 
 /// One acquire and one release, each by itself.
-async fn hand_over_cycle(client: &Client, name: &str, ttl: Duration) -> Outcome {
-    let lease = client.lock(name).ttl(ttl).acquire_within(Duration::ZERO).await?.hand_over()?;
+async fn detach_cycle(client: &Client, name: &str, ttl: Duration) -> Outcome {
+    let lease = client.lock(name).ttl(ttl).acquire_within(Duration::ZERO).await?.detach()?;
     client.release(&lease).await?;
     Ok(())
 }

@@ -17,7 +17,7 @@ use crate::register::Register;
 use crate::schedule::{Scene, carry_out};
 use crate::stage::Stage;
 use crate::subject::Program;
-use crate::task::{BACKSTEP, MAX_TTL, NODE_DEADLINE, SIGMA, TTL};
+use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, MAX_TTL, NODE_DEADLINE, TTL};
 
 /// When everything has been healed for this long, whoever still waits is starved.
 const CALM: Duration = Duration::from_secs(30);
@@ -99,7 +99,12 @@ impl Players<'_> {
 /// The operator's word that no lock can be outstanding.
 pub(crate) fn declare(stage: &Stage, ttl: Duration, max_ttl: Duration) -> Result<(), Failure> {
     let urls = stage.addrs().into_iter().map(|addr| format!("redis://{addr}"));
-    let builder = Client::builder().nodes(urls).ttl(ttl).max_ttl(max_ttl).sigma(SIGMA).backstep(BACKSTEP);
+    let builder = Client::builder()
+        .nodes(urls)
+        .ttl(ttl)
+        .max_ttl(max_ttl)
+        .max_clock_skew(MAX_CLOCK_SKEW)
+        .max_clock_step_back(MAX_CLOCK_STEP_BACK);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async { builder.node_deadline(NODE_DEADLINE).init_cluster().await.map(drop) })?;
     Ok(())

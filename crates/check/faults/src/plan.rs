@@ -35,7 +35,7 @@ const STORMS_MAX: usize = 2;
 /// A wall clock is moved again only after this: more than a lease's length, so that a lease sees one step at most.
 const STEP_APART: Duration = Duration::from_millis(1_500);
 
-/// Wall clocks are this far from the true time, in milliseconds: no two are further apart than half of sigma, so that
+/// Wall clocks are this far from the true time, in milliseconds: no two are further apart than half of the max clock skew, so that
 /// none counts as skewed.
 const OFFSETS_MS: std::ops::RangeInclusive<i64> = -400..=50;
 
@@ -279,7 +279,7 @@ impl Planner {
             On::Client => Target::Client(self.dice.usize(..CLIENTS)),
             On::OneOrMajority if self.dice.bool() => Target::Node(node),
             On::Majority | On::OneOrMajority => {
-                Target::Nodes(self.dice.usize(quorlock::Quorum::majority_of(self.nodes)..=self.nodes))
+                Target::Nodes(self.dice.usize(quorlock_core::quorum::Quorum::majority_of(self.nodes)..=self.nodes))
             }
         };
         let free = match target {

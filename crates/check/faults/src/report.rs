@@ -13,7 +13,7 @@ use crate::plan::{Act, Bound, CLIENTS, Memory, kinds};
 use crate::run::EPISODE;
 use crate::series::Series;
 use crate::subject::Subject;
-use crate::task::{MAX_TTL, NAMES, SIGMA, TTL};
+use crate::task::{MAX_CLOCK_SKEW, MAX_TTL, NAMES, TTL};
 use crate::worker::COMPANY;
 
 pub use occasion::{Machine, Occasion};
@@ -114,7 +114,7 @@ fn head(occasion: &Occasion) -> String {
          Written by `{command}` on {date}, of commit {commit}; not to be edited. The run took {:.1} minutes.\n\
          {server}; {system}.\n\n\
          Every episode has 3 or 5 real servers, each behind two networks, and {CLIENTS} real client processes that take\n\
-         turns with {} names: ttl {TTL:?}, longest ttl {MAX_TTL:?}, sigma {SIGMA:?}. For {} seconds its seed decides what is done to\n\
+         turns with {} names: ttl {TTL:?}, longest ttl {MAX_TTL:?}, max_clock_skew {MAX_CLOCK_SKEW:?}. For {} seconds its seed decides what is done to\n\
          them; then everything is healed and everyone finishes. All processes read one clock, and what is judged is their\n\
          history alone. A lease is valid from the moment in which its holder saw it to its release, or to the end of what its\n\
          library said of its validity. With a lease, a client reads a register, thinks, and writes it back. Together with\n\

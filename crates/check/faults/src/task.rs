@@ -9,9 +9,9 @@ pub const TTL: Duration = Duration::from_secs(1);
 /// Constants of the cluster, short enough for a quarantine to end within an episode.
 pub const MAX_TTL: Duration = Duration::from_secs(3);
 /// How far the nodes' wall clocks may be apart.
-pub const SIGMA: Duration = Duration::from_secs(1);
+pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 /// How far they may step back.
-pub const BACKSTEP: Duration = Duration::from_secs(1);
+pub const MAX_CLOCK_STEP_BACK: Duration = Duration::from_secs(1);
 /// Generous for a loopback, so that a busy machine alone costs no vote.
 pub const NODE_DEADLINE: Duration = Duration::from_millis(150);
 /// What the clients compete for.

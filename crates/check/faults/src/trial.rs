@@ -21,7 +21,7 @@ use crate::register::Register;
 use crate::schedule::{LOOK, Scene, carry_out};
 use crate::series::Series;
 use crate::stage::Stage;
-use crate::task::{BACKSTEP, NAMES, NODE_DEADLINE, SIGMA};
+use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, NAMES, NODE_DEADLINE};
 
 pub use sentinel::{HEARTBEAT, play as play_sentinel};
 
@@ -80,8 +80,8 @@ pub(crate) fn settings(nodes: &[std::net::SocketAddr]) -> Vec<(String, String)> 
         ("NODES", nodes.join(",")),
         ("TTL", millis(TTL)),
         ("MAX_TTL", millis(TTL)),
-        ("SIGMA", millis(SIGMA)),
-        ("BACKSTEP", millis(BACKSTEP)),
+        ("MAX_CLOCK_SKEW", millis(MAX_CLOCK_SKEW)),
+        ("MAX_CLOCK_STEP_BACK", millis(MAX_CLOCK_STEP_BACK)),
         ("KILL_GRACE", millis(KILL_GRACE)),
         ("NODE_DEADLINE", millis(NODE_DEADLINE)),
     ];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorlock::sim::{Ear, Question, Said};
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Constants, Epoch, Errand, Identity, Incarnation, NodeTime, Record, apply, attend};
+use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeCommand, NodeTime, Record, apply, attend};
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
 use quorlock_core::vote::{Refusal, Request, Vote};
 
@@ -44,7 +44,7 @@ impl Node {
     /// One that has been voting for long.
     pub(crate) fn new(index: usize, constants: Constants, now: NodeTime) -> Self {
         let mut life = None;
-        let init = Errand::Init { identity: identity(index), fresh: Epoch(index as u128 + 1), constants };
+        let init = NodeCommand::Init { identity: identity(index), fresh: Epoch(index as u128 + 1), constants };
         attend(&mut life, &init, now);
         Self {
             index,
@@ -85,8 +85,8 @@ impl Node {
     fn serve(&mut self, connection: u64, question: &Question, now: NodeTime) {
         let mut hints = Vec::new();
         let said = match question {
-            Question::Errand(errand) => {
-                Said::Standing(Box::new(attend(&mut self.life, errand, now)), identity(self.index))
+            Question::NodeCommand(node_command) => {
+                Said::Standing(Box::new(attend(&mut self.life, node_command, now)), identity(self.index))
             }
             Question::Note => Said::Noted,
             Question::Other => Said::Nothing,

@@ -115,7 +115,7 @@ fn constants() -> Constants {
         cluster: "stage".into(),
         nodes: NODES,
         max_ttl_millis: quorlock::MAX_TTL_DEFAULT.as_millis() as u64,
-        sigma_micros: micros(quorlock::SIGMA_DEFAULT),
+        max_skew_micros: micros(quorlock::MAX_CLOCK_SKEW_DEFAULT),
     }
 }
 

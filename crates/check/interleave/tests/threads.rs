@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::{Client, HandedLease, LostError};
+use quorlock::{Client, DetachedLease, LostError};
 use quorlock_core::name::LeaseId;
 use quorlock_interleave::{Bell, Count, Stage, play};
 use shuttle::future::block_on;
@@ -154,26 +154,26 @@ fn advance_soon(stage: &Arc<Stage>, by: Duration) -> thread::JoinHandle<()> {
 }
 
 /// Hands a lease over while its time goes on. Whoever has it then gives it back.
-fn hand_over(stage: &Arc<Stage>, meanwhile: Duration) -> (Client, Result<HandedLease, LostError>) {
+fn detach(stage: &Arc<Stage>, meanwhile: Duration) -> (Client, Result<DetachedLease, LostError>) {
     let (client, heir) = (stage.client(), stage.client());
     let lease = block_on(client.lock("x").acquire()).unwrap();
     let moving = advance_soon(stage, meanwhile);
     stage.dawdle(SOON);
-    let handed = lease.hand_over();
-    if let Ok(handed) = &handed {
+    let detached = lease.detach();
+    if let Ok(detached) = &detached {
         // Its own deadline may be over meanwhile; what it owes is delivered all the same.
-        drop(block_on(heir.release(handed)));
+        drop(block_on(heir.release(detached)));
     }
     moving.join().unwrap();
     stage.close(heir);
-    (client, handed)
+    (client, detached)
 }
 
 #[test]
 fn a_lease_that_is_handed_over_while_it_is_renewed_is_its_heirs_alone() {
     let scene = |stage: &Arc<Stage>| {
-        let (client, handed) = hand_over(stage, RENEWAL);
-        assert!(handed.is_ok(), "it is valid for long");
+        let (client, detached) = detach(stage, RENEWAL);
+        assert!(detached.is_ok(), "it is valid for long");
         // A watchdog that went on would find that its lease is gone, and give it back once more. What is on its way must not
         // be so for longer than the heir's release is remembered: two ttls.
         for _ in 0..4 {
@@ -188,7 +188,7 @@ fn a_lease_that_is_handed_over_while_it_is_renewed_is_its_heirs_alone() {
 #[test]
 fn a_lease_is_lost_or_handed_over_and_never_both() {
     let scene = |stage: &Arc<Stage>| {
-        let (client, _) = hand_over(stage, END);
+        let (client, _) = detach(stage, END);
         stage.close(client);
     };
     in_any_order(scene, exactly_once);

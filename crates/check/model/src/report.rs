@@ -151,7 +151,7 @@ a tenth of it make up for 2.44, by clocks at their limit (2 / 0.9 x 1.1), and a 
 
 Three mutants lack two rules, since one of the two makes up for the other. Without the handshake's tie to its connection a
 request would still name another epoch, so that nobody checks that either; without the check alone, a server that is emptied
-shows it. Without a floor, a node that has no fence stored begins sigma below its clock, which is a floor, too: in
+shows it. Without a floor, a node that has no fence stored begins max_clock_skew below its clock, which is a floor, too: in
 \"it begins its fences anew\" and \"trust without a floor\" the clock counts for nothing either, nor does it bound proposals.
 
 Not covered: handshakes are atomic (a greeting that is delayed only begins later); time passes to the moments at which

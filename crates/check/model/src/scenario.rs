@@ -13,13 +13,13 @@ use crate::setup::{Flaw, Setup};
 use crate::slots::{self, Slots};
 pub use beginnings::{
     a_reader_a_writer_and_a_restart, a_reader_who_reads_again_and_a_writer, an_owner_who_enters_twice_and_a_restart,
-    handed_over_and_mended, one_trusted_node, two_for_two_slots_and_a_restart, two_owners_and_a_restart,
+    detached_and_repaired, one_trusted_node, two_for_two_slots_and_a_restart, two_owners_and_a_restart,
     two_readers_a_writer_and_a_restart, votes_that_vanish, votes_that_vanish_before_a_waiter, votes_that_vanish_twice,
 };
 use beginnings::{
     broken_at_once, broken_at_once_for_a_waiter, broken_to_drain, broken_too_late, broken_while_renewing,
     broken_with_mishaps, coming_back, crash, crash_and_jump, crash_between_clocks_at_their_limit,
-    crash_with_clients_off_the_clock, cut_off, flushed, handed_on, handed_on_with_mishaps, handed_over, old_snapshot,
+    crash_with_clients_off_the_clock, cut_off, detached, flushed, handed_on, handed_on_with_mishaps, old_snapshot,
     one_node_ahead, one_node_ahead_and_two_rivals, one_who_turns_away, plain_and_flushed, plainly_two,
     rates_at_their_limit, renewals_late, renewals_with_slow_answers, restless_holder, retired, retired_elsewhere,
     retired_for_another, rolled_back, second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers,
@@ -229,7 +229,7 @@ pub const ALL: &[Scenario] = &[
         "a lease without its hold is only extended",
         "a renewal re-creates a vote without a living hold",
         Flaw::ExtensionRepairs,
-        handed_over,
+        detached,
     ),
     scenario(
         "release-everywhere",

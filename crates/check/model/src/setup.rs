@@ -10,8 +10,8 @@ use quorlock_core::vote::BreakMode;
 
 /// The ttl of every lease, and the longest that the cluster allows.
 pub const TTL: Duration = Duration::from_secs(1);
-/// How far the nodes' wall clocks may be apart. With a `backstep` of half of it, `max_ttl >= 2 sigma + backstep`.
-pub const SIGMA_MICROS: u64 = 400_000;
+/// How far the nodes' wall clocks may be apart. With a `max_clock_step_back` of half of it, `max_ttl >= 2 * max_clock_skew + max_clock_step_back`.
+pub const MAX_SKEW_MICROS: u64 = 400_000;
 
 /// A rule of the protocol that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum Flaw {
     RaiseAnyVote,
     /// Grants of an earlier renewal count for the latest one.
     RoundsAdded,
-    /// A lease that was handed over is extended as if its hold were known.
+    /// A lease that was detached is extended as if its hold were known.
     ExtensionRepairs,
     /// The majority is one of the nodes that can be reached.
     ReachableMajority,
@@ -104,7 +104,7 @@ pub struct Party {
     pub ends: Option<BreakMode>,
     /// Whether it retires an owner, once.
     pub retires: Option<Retirement>,
-    /// Whether it then gives the lease to the nodes that have not granted it, once, and to whom it was handed over.
+    /// Whether it then gives the lease to the nodes that have not granted it, once, and to whom it was detached.
     pub mends_for: Option<Heir>,
 }
 
@@ -288,11 +288,11 @@ impl Setup {
 
     /// What a node that comes back may do at once.
     pub fn trust(&self) -> Trust {
-        let sigma = SIGMA_MICROS.cast_signed();
+        let max_clock_skew = MAX_SKEW_MICROS.cast_signed();
         match self.flaw {
-            Some(Flaw::NoQuarantine) => Trust::Vote { floor_offset: -sigma },
+            Some(Flaw::NoQuarantine) => Trust::Vote { floor_offset: -max_clock_skew },
             Some(Flaw::TrustWithoutFloor) => Trust::Vote { floor_offset: -1_000_000_000_000 },
-            _ if self.servers == 1 => Trust::Vote { floor_offset: 2 * sigma },
+            _ if self.servers == 1 => Trust::Vote { floor_offset: 2 * max_clock_skew },
             _ => Trust::Quarantine,
         }
     }
@@ -303,7 +303,7 @@ impl Setup {
             cluster: "c".into(),
             nodes: self.servers,
             max_ttl_millis: TTL.as_millis() as u64,
-            sigma_micros: SIGMA_MICROS,
+            max_skew_micros: MAX_SKEW_MICROS,
         }
     }
 }

@@ -5,7 +5,7 @@
 //! `./x sim --runs 1000000` name the first seed that breaks something, and see that its run breaks nothing with
 //! everything in place. A run that has another shape than the one that is kept with it fails a test until that was done.
 //! Some bugs take a hundred thousand runs to show: fewer, if only those are made whose [`Plan`](crate::plan::Plan) has
-//! what the bug needs (short leases that are handed over, nodes that stop, those who wait).
+//! what the bug needs (short leases that are detached, nodes that stop, those who wait).
 
 use crate::shape::Shape;
 
@@ -39,11 +39,11 @@ pub struct Kept {
 
 /// All of them.
 pub const ALL: &[Kept] = &[
-    // Without `leave_lines` in `Held::hand_over`: left behind.
+    // Without `leave_lines` in `Held::detach`: left behind.
     Kept {
-        name: "a lease that was handed over left its place in line",
+        name: "a lease that was detached left its place in line",
         seed: 384,
-        what: "one who had waited, won without the vote of every node and handed the lease over kept its place in line on the \
+        what: "one who had waited, won without the vote of every node and detached the lease over kept its place in line on the \
          other nodes for an entry lease, and so kept others from their votes",
         shape: Shape {
             granted: 23,
@@ -126,9 +126,9 @@ pub const ALL: &[Kept] = &[
     },
     // Without `has_left` in `Outbox::drain`: left behind.
     Kept {
-        name: "a lease that was handed over lined up where it had not asked yet",
+        name: "a lease that was detached lined up where it had not asked yet",
         seed: 240_620,
-        what: "whoever handed a lease over before every node had granted it went on asking the rest, and a request that had not \
+        what: "whoever detached a lease over before every node had granted it went on asking the rest, and a request that had not \
          been sent by then put it in line behind its leaving",
         shape: Shape {
             granted: 87,

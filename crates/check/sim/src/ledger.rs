@@ -149,8 +149,8 @@ struct Leased {
 /// By whose word it is valid.
 enum Seen {
     Guard(Peek),
-    /// It was handed over, and is valid until then by this client's clocks.
-    Handed {
+    /// It was detached, and is valid until then by this client's clocks.
+    Detached {
         client: usize,
         until: (u64, u64),
     },
@@ -247,11 +247,11 @@ impl Ledger {
         id
     }
 
-    /// A lease was handed over, or extended since: it is valid until then by this client's clocks.
+    /// A lease was detached, or extended since: it is valid until then by this client's clocks.
     pub(crate) fn hand(&mut self, lease: usize, attempt: LeaseId, client: usize, until: (u64, u64)) {
         self.excused.insert(attempt);
         let leased = &mut self.leases[lease];
-        (leased.seen, leased.over) = (Seen::Handed { client, until }, None);
+        (leased.seen, leased.over) = (Seen::Detached { client, until }, None);
         if !self.watched.contains(&lease) {
             self.watched.push(lease);
         }
@@ -275,7 +275,7 @@ impl Ledger {
                     let (says, wall) = clocks(leased.client);
                     (!peek.validity(says, wall).is_zero(), peek.is_gone())
                 }
-                Seen::Handed { client, until } => (!is_over(*client, *until), is_over(*client, *until)),
+                Seen::Detached { client, until } => (!is_over(*client, *until), is_over(*client, *until)),
             };
             if is_valid && leased.over.is_some() {
                 self.breach.get_or_insert(Breach::Revived);

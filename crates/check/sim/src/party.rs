@@ -8,10 +8,10 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use quorlock::peek::{self, Peek};
 use quorlock::sim::sleep;
-use quorlock::{AcquireError, Break, Client, FenceError, HandedLease, Lease, LeaseError, Owner, Renewals};
+use quorlock::{AcquireError, Break, Client, DetachedLease, FenceError, Lease, LeaseError, Owner, Renewals};
 
 use crate::ledger::{Breach, Grant, Hold};
-use crate::plan::{Cancel, Ending, Errand, Patience, Plan, Want};
+use crate::plan::{Cancel, Ending, NodeCommand, Patience, Plan, Want};
 use crate::world::World;
 
 /// Everyone's clients, as far as they have connected.
@@ -30,58 +30,58 @@ type Asking = Pin<Box<dyn Future<Output = Result<Vec<(Lease, Hold)>, AcquireErro
 
 impl Party {
     /// Does one thing after the other.
-    pub(crate) async fn live(self, errands: Vec<Errand>) {
+    pub(crate) async fn live(self, node_commands: Vec<NodeCommand>) {
         if let Some(rush) = self.plan.rush {
             sleep(self.until(rush)).await;
         }
-        for (at, errand) in errands.iter().enumerate() {
+        for (at, node_command) in node_commands.iter().enumerate() {
             if at > 0 || self.plan.rush.is_none() {
-                sleep(errand.rest).await;
+                sleep(node_command.rest).await;
             }
-            self.run(errand).await;
+            self.run(node_command).await;
         }
         self.world.state.borrow_mut().clients[self.client].busy -= 1;
     }
 
-    async fn run(&self, errand: &Errand) {
-        if let Want::Break { now } = errand.want {
-            return self.break_lock(errand.name, now).await;
+    async fn run(&self, node_command: &NodeCommand) {
+        if let Want::Break { now } = node_command.want {
+            return self.break_lock(node_command.name, now).await;
         }
-        if let Want::Retire { after } = errand.want {
+        if let Want::Retire { after } = node_command.want {
             sleep(after).await;
-            return self.retire(errand.name).await;
+            return self.retire(node_command.name).await;
         }
         let asked = self.world.now();
-        self.say(|| format!("wants {}: {:?}, {:?}", name(errand.name), errand.want, errand.patience));
-        let (asking, owner) = self.ask(errand);
-        let leases = match until_cancelled(errand.cancel, asking).await {
+        self.say(|| format!("wants {}: {:?}, {:?}", name(node_command.name), node_command.want, node_command.patience));
+        let (asking, owner) = self.ask(node_command);
+        let leases = match until_cancelled(node_command.cancel, asking).await {
             Some(Ok(leases)) => leases,
             Some(Err(error)) => {
                 if let AcquireError::Retired { .. } = error {
-                    self.refused_as_retired(errand);
+                    self.refused_as_retired(node_command);
                 }
-                return self.say(|| format!("did not get {}: {error}", name(errand.name)));
+                return self.say(|| format!("did not get {}: {error}", name(node_command.name)));
             }
-            None => return self.say(|| format!("has turned away from {}", name(errand.name))),
+            None => return self.say(|| format!("has turned away from {}", name(node_command.name))),
         };
         let mut held = Vec::new();
         for (lease, hold) in leases {
             let id = self.granted(&lease, hold, asked);
             held.push((lease, id));
         }
-        self.work(errand, &held).await;
-        if let (Want::Enter { again: true }, Some(owner)) = (errand.want, owner) {
-            self.enter_again(errand, &owner).await;
+        self.work(node_command, &held).await;
+        if let (Want::Enter { again: true }, Some(owner)) = (node_command.want, owner) {
+            self.enter_again(node_command, &owner).await;
         }
         for (lease, id) in held {
-            self.end(errand, lease, id).await;
+            self.end(node_command, lease, id).await;
         }
     }
 
     /// The future that asks, and the owner that it is for.
-    fn ask(&self, errand: &Errand) -> (Asking, Option<Owner>) {
-        let (client, patience, lock) = (&self.library, errand.patience, name(errand.name));
-        let renewals = if errand.renews { Renewals::default() } else { Renewals::Off };
+    fn ask(&self, node_command: &NodeCommand) -> (Asking, Option<Owner>) {
+        let (client, patience, lock) = (&self.library, node_command.patience, name(node_command.name));
+        let renewals = if node_command.renews { Renewals::default() } else { Renewals::Off };
         // One of the three ways to ask, of any kind of lock.
         macro_rules! asking {
             ($lock:expr, $once:ident, $endless:ident, $within:ident, $hold:expr) => {{
@@ -97,7 +97,7 @@ impl Party {
             }};
         }
         let alone = |lease: Lease| (lease, Hold::Alone);
-        match errand.want {
+        match node_command.want {
             Want::Plain => (asking!(client.lock(lock).plain(), try_acquire, acquire, acquire_within, alone), None),
             Want::Alone | Want::Break { .. } | Want::Retire { .. } => {
                 (asking!(client.lock(lock), try_acquire, acquire, acquire_within, alone), None)
@@ -162,11 +162,11 @@ impl Party {
     }
 
     /// Works in steps, each of which is written where fences are checked.
-    async fn work(&self, errand: &Errand, held: &[(Lease, Option<usize>)]) {
-        let step = errand.works / (errand.steps * 2);
-        for round in 0..errand.steps {
+    async fn work(&self, node_command: &NodeCommand, held: &[(Lease, Option<usize>)]) {
+        let step = node_command.works / (node_command.steps * 2);
+        for round in 0..node_command.steps {
             sleep(step).await;
-            if errand.extends && round == 0 {
+            if node_command.extends && round == 0 {
                 for (lease, _) in held {
                     // Whether it worked shows.
                     let _ = lease.extend().await;
@@ -190,22 +190,22 @@ impl Party {
         }
     }
 
-    async fn enter_again(&self, errand: &Errand, owner: &Owner) {
+    async fn enter_again(&self, node_command: &NodeCommand, owner: &Owner) {
         let asked = self.world.now();
-        let lock = self.library.reentrant(name(errand.name)).owned_by(owner);
+        let lock = self.library.reentrant(name(node_command.name)).owned_by(owner);
         if let Ok(lease) = lock.acquire_within(self.plan.ttl).await {
             let id = self.granted(&lease, hold_of(owner), asked);
-            self.work(errand, &[(lease, id)]).await;
+            self.work(node_command, &[(lease, id)]).await;
         }
     }
 
-    async fn end(&self, errand: &Errand, lease: Lease, id: Option<usize>) {
+    async fn end(&self, node_command: &NodeCommand, lease: Lease, id: Option<usize>) {
         let name = lease.name().clone();
-        match (errand.ending, id) {
-            (Ending::HandOver { client, extensions }, Some(id)) => self.hand_over(lease, id, client, extensions),
+        match (node_command.ending, id) {
+            (Ending::HandOver { client, extensions }, Some(id)) => self.detach(lease, id, client, extensions),
             (Ending::Release | Ending::HandOver { .. }, _) => {
                 self.say(|| format!("releases {name}"));
-                match until_cancelled(errand.cancel, lease.release()).await {
+                match until_cancelled(node_command.cancel, lease.release()).await {
                     Some(Ok(())) | None => {}
                     Some(Err(error)) => self.say(|| format!("hears of its release: {error}")),
                 }
@@ -221,15 +221,15 @@ impl Party {
     }
 
     /// Gives the lease to another client, if it is there, which extends and releases it.
-    fn hand_over(&self, lease: Lease, id: usize, to: usize, extensions: u32) {
+    fn detach(&self, lease: Lease, id: usize, to: usize, extensions: u32) {
         let until = self.moment(self.client) + lease.validity().as_nanos() as u64;
         let until = (until, Peek::of(&lease).wall_until());
-        let Ok(handed) = lease.hand_over() else { return };
-        self.world.state.borrow_mut().ledger.hand(id, handed.id(), self.client, until);
+        let Ok(detached) = lease.detach() else { return };
+        self.world.state.borrow_mut().ledger.hand(id, detached.id(), self.client, until);
         let other = self.clients.borrow().get(to).cloned().flatten();
         let (client, library) = other.map_or_else(|| (self.client, self.library.clone()), |library| (to, library));
-        self.say(|| format!("hands {} over to {}", handed.name(), crate::world::client_name(client)));
-        let heir = Heir { world: Rc::clone(&self.world), client, library, handed, id, pause: self.plan.ttl / 3 };
+        self.say(|| format!("hands {} over to {}", detached.name(), crate::world::client_name(client)));
+        let heir = Heir { world: Rc::clone(&self.world), client, library, detached, id, pause: self.plan.ttl / 3 };
         self.world.state.borrow_mut().clients[client].busy += 1;
         self.world.begin(client, heir.live(extensions));
     }
@@ -270,10 +270,10 @@ impl Party {
     }
 
     /// An acquire was refused because of a retirement: it has to be the owner's, and for the name that it was retired from.
-    fn refused_as_retired(&self, errand: &Errand) {
-        let is_retirees = errand.want == Want::Owned;
+    fn refused_as_retired(&self, node_command: &NodeCommand) {
+        let is_retirees = node_command.want == Want::Owned;
         let mut state = self.world.state.borrow_mut();
-        if !is_retirees || !state.ledger.is_retired(&name(errand.name), hold_of(&self.retiree())) {
+        if !is_retirees || !state.ledger.is_retired(&name(node_command.name), hold_of(&self.retiree())) {
             state.ledger.breach.get_or_insert(Breach::Misretired);
         }
     }
@@ -300,12 +300,12 @@ impl Party {
     }
 }
 
-/// Whoever got a lease that was handed over.
+/// Whoever got a lease that was detached.
 struct Heir {
     world: Rc<World>,
     client: usize,
     library: Client,
-    handed: HandedLease,
+    detached: DetachedLease,
     id: usize,
     pause: Duration,
 }
@@ -320,7 +320,7 @@ impl Heir {
         for _ in 0..extensions {
             sleep(self.pause).await;
             let (began, wall) = self.clocks();
-            let extended = self.library.extend(&self.handed).await;
+            let extended = self.library.extend(&self.detached).await;
             let mut state = self.world.state.borrow_mut();
             let until = match extended {
                 Ok(left) => {
@@ -332,11 +332,11 @@ impl Heir {
                 Err(LeaseError::Lost(_)) => (0, 0),
                 Err(_) => continue,
             };
-            state.ledger.hand(self.id, self.handed.id(), self.client, until);
+            state.ledger.hand(self.id, self.detached.id(), self.client, until);
         }
-        self.world.state.borrow_mut().ledger.hand(self.id, self.handed.id(), self.client, (0, 0));
+        self.world.state.borrow_mut().ledger.hand(self.id, self.detached.id(), self.client, (0, 0));
         // What is not delivered now is delivered later.
-        let _ = self.library.release(&self.handed).await;
+        let _ = self.library.release(&self.detached).await;
         self.world.state.borrow_mut().clients[self.client].busy -= 1;
     }
 }

@@ -9,7 +9,7 @@ use quorlock_core::node::Constants;
 use quorlock_core::rng::Seeded;
 
 pub use fault::{Direction, Fault, Recovery};
-pub use want::{Cancel, Ending, Errand, Kind, Patience, Want};
+pub use want::{Cancel, Ending, Kind, NodeCommand, Patience, Want};
 
 const MS: u64 = 1_000_000;
 
@@ -29,9 +29,9 @@ pub struct Plan {
     /// The longest that the cluster allows.
     pub max_ttl: Duration,
     /// How far the nodes' clocks may be apart.
-    pub sigma: Duration,
+    pub max_clock_skew: Duration,
     /// How far they may step back.
-    pub backstep: Duration,
+    pub max_clock_step_back: Duration,
     /// How long clients wait for a node, if not as long as usual.
     pub node_deadline: Option<Duration>,
     /// What is locked.
@@ -69,7 +69,7 @@ pub struct ClientPlan {
     /// When it connects, after the beginning.
     pub starts: Duration,
     /// What its tasks do, one thing after the other.
-    pub tasks: Vec<Vec<Errand>>,
+    pub tasks: Vec<Vec<NodeCommand>>,
 }
 
 /// What everybody has in common who begins at the same time.
@@ -100,25 +100,26 @@ impl Temper {
         match self {
             Self::Mixed => {}
             Self::Patient => {
-                for first in all.filter_map(|errands| errands.first_mut()) {
+                for first in all.filter_map(|node_commands| node_commands.first_mut()) {
                     (first.patience, first.cancel) = (Patience::Endless, None);
                 }
             }
             Self::Hasty => {
-                for (at, errands) in all.enumerate() {
-                    for errand in errands.iter_mut() {
-                        errand.patience = if at == 0 { Patience::Endless } else { Patience::Once };
-                        errand.cancel = None;
-                        (errand.rest, errand.works) = (Duration::from_millis(1), Duration::ZERO);
+                for (at, node_commands) in all.enumerate() {
+                    for node_command in node_commands.iter_mut() {
+                        node_command.patience = if at == 0 { Patience::Endless } else { Patience::Once };
+                        node_command.cancel = None;
+                        (node_command.rest, node_command.works) = (Duration::from_millis(1), Duration::ZERO);
                     }
-                    let again = errands.clone();
-                    errands.extend(again);
+                    let again = node_commands.clone();
+                    node_commands.extend(again);
                 }
             }
             Self::Clinging => {
-                for errand in all.flatten() {
-                    (errand.patience, errand.cancel) = (Patience::Endless, None);
-                    (errand.renews, errand.works, errand.ending) = (false, Duration::ZERO, Ending::UntilLost);
+                for node_command in all.flatten() {
+                    (node_command.patience, node_command.cancel) = (Patience::Endless, None);
+                    (node_command.renews, node_command.works, node_command.ending) =
+                        (false, Duration::ZERO, Ending::UntilLost);
                 }
             }
         }
@@ -154,7 +155,7 @@ impl Plan {
         let ttl = rng.pick(&[100, 150, 200, 300, 500, 1_000, 3_000]);
         // Large enough against a heartbeat for clocks that run at different rates not to look skewed.
         let max_ttl = 3_000;
-        let (sigma, backstep) = (max_ttl * 2 / 5, max_ttl / 5);
+        let (max_clock_skew, max_clock_step_back) = (max_ttl * 2 / 5, max_ttl / 5);
         let horizon = ttl * rng.range(2, 7) * MS;
         let rush = rng.percent(40).then(|| rng.range(0, horizon / 2) + 20 * MS);
         let temper = if rush.is_some() { Temper::draw(rng) } else { Temper::Mixed };
@@ -165,22 +166,22 @@ impl Plan {
         }
         let node_deadline = rng.percent(40).then(|| rng.millis(5, ttl / 2));
         let (is_beyond, menu) = fault::menu(rng, count);
-        let (nodes, client_ppm) = nodes(rng, count, &names, sigma, is_hasty);
+        let (nodes, client_ppm) = nodes(rng, count, &names, max_clock_skew, is_hasty);
         let parties = if is_hasty { 2 } else { rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4]) };
         let mut clients: Vec<ClientPlan> = (0..parties)
             .map(|index| ClientPlan {
                 ppm: client_ppm(rng),
                 starts: if index > 0 && rng.percent(15) { rng.millis(0, horizon / MS) } else { Duration::ZERO },
                 tasks: (0..if is_hasty { 1 } else { rng.pick(&[1, 1, 2]) })
-                    .map(|_| want::errands(rng, &names, ttl, is_beyond))
+                    .map(|_| want::node_commands(rng, &names, ttl, is_beyond))
                     .collect(),
             })
             .collect();
         temper.of(&mut clients);
-        for (client, errands) in want::retirement(seed, names.len(), parties, ttl, horizon) {
-            clients[client].tasks.push(errands);
+        for (client, node_commands) in want::retirement(seed, names.len(), parties, ttl, horizon) {
+            clients[client].tasks.push(node_commands);
         }
-        let mut faults = fault::draw(rng, &menu, count, parties, ttl, backstep, horizon);
+        let mut faults = fault::draw(rng, &menu, count, parties, ttl, max_clock_step_back, horizon);
         faults.extend(fault::draw_pauses(seed, parties, ttl, horizon));
         if let Some(at) = rush.filter(|_| is_hasty && rng.percent(70)) {
             faults.push((at.saturating_sub(5 * MS), out_of_reach(&nodes, ttl)));
@@ -192,8 +193,8 @@ impl Plan {
             nodes,
             ttl: Duration::from_millis(ttl),
             max_ttl: Duration::from_millis(max_ttl),
-            sigma: Duration::from_millis(sigma),
-            backstep: Duration::from_millis(backstep),
+            max_clock_skew: Duration::from_millis(max_clock_skew),
+            max_clock_step_back: Duration::from_millis(max_clock_step_back),
             node_deadline,
             names,
             clients,
@@ -222,8 +223,8 @@ impl Plan {
 
     /// Whether an owner is retired.
     pub fn retires(&self) -> bool {
-        let mut errands = self.clients.iter().flat_map(|client| client.tasks.iter().flatten());
-        errands.any(|errand| matches!(errand.want, Want::Retire { .. }))
+        let mut node_commands = self.clients.iter().flat_map(|client| client.tasks.iter().flatten());
+        node_commands.any(|node_command| matches!(node_command.want, Want::Retire { .. }))
     }
 
     /// What everyone agrees on.
@@ -232,7 +233,7 @@ impl Plan {
             cluster: "c".into(),
             nodes: self.nodes.len(),
             max_ttl_millis: self.max_ttl.as_millis() as u64,
-            sigma_micros: self.sigma.as_micros() as u64,
+            max_skew_micros: self.max_clock_skew.as_micros() as u64,
         }
     }
 }
@@ -242,7 +243,7 @@ fn nodes(
     rng: &mut Seeded,
     count: usize,
     names: &[Kind],
-    sigma: u64,
+    max_clock_skew: u64,
     is_hasty: bool,
 ) -> (Vec<NodePlan>, impl Fn(&mut Seeded) -> i64 + use<>) {
     let (are_off, at_limit) = (rng.percent(50), rng.percent(50));
@@ -250,19 +251,20 @@ fn nodes(
     let slowest = if are_off { rng.below(90_000) } else { 0 };
     let quickest = if are_off { (1_000_000 - slowest) * 10 / 9 - 1_000_000 } else { 0 };
     let (are_apart, remember) = (rng.percent(50), rng.percent(30) || is_hasty);
-    let sigma = sigma as i64 * 1_000;
+    let max_clock_skew = max_clock_skew as i64 * 1_000;
     let nodes = (0..count).map(|_| NodePlan {
         ppm: match if at_limit { 2 } else { rng.below(4) } {
             0 => rng.below(quickest + 1) as i64,
             1 => -(rng.below(quickest + 1) as i64),
             _ => quickest as i64,
         },
-        slews: sigma as u64 * 1_000 / 8,
-        ahead: if are_apart { rng.below(sigma as u64 / 4) as i64 - sigma / 8 } else { 0 },
+        slews: max_clock_skew as u64 * 1_000 / 8,
+        ahead: if are_apart { rng.below(max_clock_skew as u64 / 4) as i64 - max_clock_skew / 8 } else { 0 },
         fences: names
             .iter()
             .map(|_| {
-                (remember && rng.percent(if is_hasty { 90 } else { 50 })).then(|| rng.below(sigma as u64 / 2) as i64)
+                (remember && rng.percent(if is_hasty { 90 } else { 50 }))
+                    .then(|| rng.below(max_clock_skew as u64 / 2) as i64)
             })
             .collect(),
     });

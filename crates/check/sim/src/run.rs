@@ -161,7 +161,11 @@ async fn start(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: Clients,
     let client = &plan.clients[index];
     sim::sleep(client.starts).await;
     let mut builder = Client::builder().simulated(plan.nodes.len()).label(crate::world::client_name(index));
-    builder = builder.ttl(plan.ttl).max_ttl(plan.max_ttl).sigma(plan.sigma).backstep(plan.backstep);
+    builder = builder
+        .ttl(plan.ttl)
+        .max_ttl(plan.max_ttl)
+        .max_clock_skew(plan.max_clock_skew)
+        .max_clock_step_back(plan.max_clock_step_back);
     builder = builder.rules(options.without.map_or(Rules::default(), Rules::without));
     if let Some(deadline) = plan.node_deadline {
         builder = builder.node_deadline(deadline);
@@ -178,10 +182,10 @@ async fn start(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: Clients,
     clients.borrow_mut()[index] = Some(library.clone());
     state.clients[index].busy += client.tasks.len();
     drop(state);
-    for errands in &client.tasks {
+    for node_commands in &client.tasks {
         let (world, plan, library) = (Rc::clone(&world), Rc::clone(&plan), library.clone());
         let party = Party { world: Rc::clone(&world), plan, client: index, library, clients: Rc::clone(&clients) };
-        world.begin(index, party.live(errands.clone()));
+        world.begin(index, party.live(node_commands.clone()));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
-use quorlock::{AcquireError, Client, ClientBuilder, Filter, HandedLease, Lease};
+use quorlock::{AcquireError, Client, ClientBuilder, DetachedLease, Filter, Lease};
 use tokio::time::Instant;
 
 use crate::round::Count;
@@ -88,12 +88,14 @@ impl Visitor {
 
     /// As a word, to somebody else of the same nodes; who may forget about it, and then it lapses.
     async fn hand_on(&mut self, lease: Lease) {
-        let Ok(handed) = lease.hand_over() else { return };
-        let Ok(handed) = handed.reveal().parse::<HandedLease>() else { panic!("a lease that was written can be read") };
-        drop(self.client.check(&handed).await);
-        drop(self.client.extend(&handed).await);
+        let Ok(detached) = lease.detach() else { return };
+        let Ok(detached) = detached.reveal().parse::<DetachedLease>() else {
+            panic!("a lease that was written can be read")
+        };
+        drop(self.client.check(&detached).await);
+        drop(self.client.extend(&detached).await);
         if self.dice.u32(..10) > 0 {
-            drop(self.client.release(&handed).await);
+            drop(self.client.release(&detached).await);
         }
     }
 

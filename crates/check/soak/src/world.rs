@@ -12,7 +12,7 @@ use crate::visitor::FENCED;
 /// Short, so that quarantines and lapses are soon over.
 const TTL: Duration = Duration::from_millis(500);
 const MAX_TTL: Duration = Duration::from_secs(1);
-const SIGMA: Duration = Duration::from_millis(300);
+const MAX_CLOCK_SKEW: Duration = Duration::from_millis(300);
 /// How many clients stay.
 const CLIENTS: usize = 3;
 /// How far over its limit a server lets a stream grow before it cuts it.
@@ -56,7 +56,12 @@ impl World {
 
     /// For clients that come and go.
     pub(crate) fn builder(&self) -> ClientBuilder {
-        let builder = Client::builder().ttl(TTL).max_ttl(MAX_TTL).sigma(SIGMA).backstep(SIGMA).history(true);
+        let builder = Client::builder()
+            .ttl(TTL)
+            .max_ttl(MAX_TTL)
+            .max_clock_skew(MAX_CLOCK_SKEW)
+            .max_clock_step_back(MAX_CLOCK_SKEW)
+            .history(true);
         match &self.nodes {
             Nodes::Memory(nodes) => builder.memory(nodes),
             Nodes::Sqlite(folder) => builder.nodes([format!("sqlite:{}", folder.path().join("locks").display())]),

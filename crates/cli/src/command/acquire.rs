@@ -8,7 +8,7 @@ use std::os::unix::process::parent_id;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quorlock::{HandedLease, Renewals};
+use quorlock::{DetachedLease, Renewals};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -135,7 +135,7 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
         }
     };
     let valid = lease.validity();
-    let lease = lease.hand_over().map_err(Failure::Lost)?;
+    let lease = lease.detach().map_err(Failure::Lost)?;
     let told = match kept {
         Some(kept) => keeper::start(&lease, kept).await,
         None => Ok(()),
@@ -184,7 +184,7 @@ struct Acquired<'a> {
 }
 
 /// Prints the lease. Unlike elsewhere, that nobody reads it is an error: nobody could release it.
-fn tell(context: &Context, args: &AcquireArgs, lease: &HandedLease, valid: Duration) -> Result<(), Failure> {
+fn tell(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Duration) -> Result<(), Failure> {
     let fence = lease.fence().map(quorlock::Fence::get);
     let (name, ttl_ms) = (lease.name().as_str(), millis(lease.ttl()));
     let text = match args.format {

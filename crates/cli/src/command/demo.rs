@@ -37,8 +37,8 @@ const NAMES: [&str; 3] = ["deploy", "report", "invoices/42"];
 /// Short constants, so that a quarantine can be watched from its beginning to its end.
 const TTL: Duration = Duration::from_secs(1);
 const MAX_TTL: Duration = Duration::from_secs(3);
-const SIGMA: Duration = Duration::from_secs(1);
-const BACKSTEP: Duration = Duration::from_secs(1);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
+const MAX_CLOCK_STEP_BACK: Duration = Duration::from_secs(1);
 /// The longest ttl and a tenth.
 const QUARANTINE: Duration = Duration::from_millis(3_300);
 /// How often the picture is drawn.

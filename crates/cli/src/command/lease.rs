@@ -4,7 +4,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use clap::Args;
-use quorlock::{HandedLease, LeaseTextError, Released};
+use quorlock::{DetachedLease, LeaseTextError, Released};
 use serde::Serialize;
 
 use super::acquire::FLUSH;
@@ -26,7 +26,7 @@ pub(crate) struct WhichArgs {
 }
 
 impl WhichArgs {
-    fn read(&self) -> Result<HandedLease, Failure> {
+    fn read(&self) -> Result<DetachedLease, Failure> {
         let (text, from) = match self.lease.as_deref() {
             Some("-") => {
                 let mut text = String::new();
@@ -113,7 +113,7 @@ pub(crate) async fn check(context: &Context, args: &CheckArgs) -> crate::Outcome
     tell(context, &lease, left, "held")
 }
 
-fn tell(context: &Context, lease: &HandedLease, left: Result<Duration, Failure>, what: &str) -> crate::Outcome {
+fn tell(context: &Context, lease: &DetachedLease, left: Result<Duration, Failure>, what: &str) -> crate::Outcome {
     let is_lost = matches!(left, Err(Failure::Lost(_)));
     if context.output.json && (left.is_ok() || is_lost) {
         let (name, fence) = (lease.name().as_str(), lease.fence().map(quorlock::Fence::get));

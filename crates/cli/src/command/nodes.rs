@@ -54,7 +54,7 @@ Example:
         #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse_duration, default_value = "10m")]
         timeout: Duration,
     },
-    /// Change what everyone who uses the cluster has to agree on: to --max-ttl, --sigma and --nodes, as given here.
+    /// Change what everyone who uses the cluster has to agree on: to --max-ttl, --max-clock-skew and --nodes, as given here.
     ///
     /// Leases that are held are not renewed any more, and the nodes vote again after a quarantine of the longer max-ttl.
     /// A majority of the cluster's nodes has to be among --nodes; others have to be blank.

@@ -326,7 +326,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     let (lease, owner) = lease?;
     let held = Instant::now();
     let hold_until = args.min_hold.map(|least| boot_time() + least);
-    let duty = Duty { access, lease: lease.as_handed().reveal(), hold_until };
+    let duty = Duty { access, lease: lease.as_detached().reveal(), hold_until };
     guard.entrust(duty).map_err(|error| internal("cannot start a guard", error))?;
     report.fence = lease.fence().ok().map(quorlock::Fence::get);
     report.slot = lease.slot();

@@ -52,9 +52,9 @@ keys! {
         "shown to whoever finds a lock held; the command's name unless set";
     "max_ttl" "QUORLOCK_MAX_TTL" "--max-ttl" Kind::Duration, Some("60s"),
         "the longest ttl that the cluster allows; all its clients have to agree on it";
-    "sigma" "QUORLOCK_SIGMA" "--sigma" Kind::Duration, Some("10s"),
+    "max_clock_skew" "QUORLOCK_MAX_CLOCK_SKEW" "--max-clock-skew" Kind::Duration, Some("10s"),
         "how far the nodes' clocks may be apart; all clients of a cluster have to agree on it";
-    "backstep" "QUORLOCK_BACKSTEP" "--backstep" Kind::Duration, Some("10s"),
+    "max_clock_step_back" "QUORLOCK_MAX_CLOCK_STEP_BACK" "--max-clock-step-back" Kind::Duration, Some("10s"),
         "how far a node's clock may step back";
     "node_deadline" "QUORLOCK_NODE_DEADLINE" "--node-deadline" Kind::Duration, None,
         "how long to wait for a node; a twentieth of the ttl, at most 200ms, unless set";

@@ -29,14 +29,14 @@ fn shown(text: &str, key: &str) -> String {
 #[test]
 fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
     let user = User::new();
-    let path = configure(&user, "ttl = \"20s\"\nmax_ttl = \"2m\"\nsigma = \"3s\"\n").display().to_string();
+    let path = configure(&user, "ttl = \"20s\"\nmax_ttl = \"2m\"\nmax_clock_skew = \"3s\"\n").display().to_string();
     let mut command = user.quorlock(&["config", "--max-ttl", "90s"]);
-    let output = command.env("QUORLOCK_MAX_TTL", "80s").env("QUORLOCK_SIGMA", "4s").output().unwrap();
+    let output = command.env("QUORLOCK_MAX_TTL", "80s").env("QUORLOCK_MAX_CLOCK_SKEW", "4s").output().unwrap();
     let text = stdout(&output);
     assert_eq!(shown(&text, "max_ttl"), "max_ttl 90s --max-ttl");
-    assert_eq!(shown(&text, "sigma"), "sigma 4s $QUORLOCK_SIGMA");
+    assert_eq!(shown(&text, "max_clock_skew"), "max_clock_skew 4s $QUORLOCK_MAX_CLOCK_SKEW");
     assert_eq!(shown(&text, "ttl"), format!("ttl 20s {path}:1"));
-    assert_eq!(shown(&text, "backstep"), "backstep 10s default");
+    assert_eq!(shown(&text, "max_clock_step_back"), "max_clock_step_back 10s default");
     assert!(text.contains(&format!("\nfile: {path}\n")), "{text}");
 }
 

@@ -179,7 +179,7 @@ fn a_script_that_keeps_the_code_goes_on_with_a_lease_only() {
 
 #[test]
 fn a_ttl_may_be_as_long_as_the_clusters_and_no_longer() {
-    let short = ["--max-ttl", "4s", "--sigma", "1s", "--backstep", "1s"];
+    let short = ["--max-ttl", "4s", "--max-clock-skew", "1s", "--max-clock-step-back", "1s"];
     let place = Place::file();
     let with = |arguments: &[&str]| place.output(&[arguments, &short].concat());
     let life = std::process::id().to_string();

@@ -10,7 +10,7 @@ use quorlock_testkit::{Aof, Proxy, RedisServer, eventually};
 use serde_json::Value;
 
 /// Constants that can be waited for: a quarantine takes 1.1 s.
-const SHORT: [&str; 6] = ["--max-ttl", "1s", "--sigma", "200ms", "--backstep", "200ms"];
+const SHORT: [&str; 6] = ["--max-ttl", "1s", "--max-clock-skew", "200ms", "--max-clock-step-back", "200ms"];
 
 fn json(user: &User, arguments: &[&str]) -> Value {
     let output = user.run(&[arguments, &["--json"]].concat());
@@ -97,7 +97,7 @@ fn on_a_terminal_wait_shows_the_time_go_by() {
 fn a_run_that_waits_waits_for_a_brand_new_cluster() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
-    let constants = ["--max-ttl", "4s", "--sigma", "500ms", "--backstep", "500ms"];
+    let constants = ["--max-ttl", "4s", "--max-clock-skew", "500ms", "--max-clock-step-back", "500ms"];
     let run = ["run", "job", "--wait", "60s", "--ttl", "4s", "--kill-grace", "100ms"];
     let output = user.run(&[&run[..], &constants, &["--nodes", &urls(&servers), "--", "echo", "done"]].concat());
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "done\n"), "{}", stderr(&output));
@@ -150,7 +150,7 @@ fn short_runs_alone_get_restarted_nodes_back() {
     let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
     let nodes = urls(&servers);
     // Long enough that no single run sees much of the quarantine.
-    let constants = ["--max-ttl", "5s", "--sigma", "1s", "--backstep", "1s"];
+    let constants = ["--max-ttl", "5s", "--max-clock-skew", "1s", "--max-clock-step-back", "1s"];
     let with = |command: &[&str], rest: &[&str]| user.run(&[command, &constants, &["--nodes", &nodes], rest].concat());
     assert!(with(&["nodes", "init", "--yes"], &[]).status.success());
     servers[1..].iter().for_each(RedisServer::restart);
@@ -245,7 +245,7 @@ fn reconfigure_changes_the_constants_after_a_quarantine() {
     let servers = RedisServer::start_many(3);
     let nodes = urls(&servers);
     let with = |command: &[&str], flags: &[&str]| user.run(&[command, flags, &["--nodes", &nodes]].concat());
-    let longer = ["--max-ttl", "2s", "--sigma", "200ms", "--backstep", "200ms"];
+    let longer = ["--max-ttl", "2s", "--max-clock-skew", "200ms", "--max-clock-step-back", "200ms"];
     assert_fails(&with(&["nodes", "reconfigure", "--yes"], &longer), 78, "no cluster yet");
     assert!(with(&["nodes", "init", "--yes"], &SHORT).status.success());
     assert_fails(&with(&["nodes", "reconfigure"], &longer), 64, "nodes reconfigure --yes");

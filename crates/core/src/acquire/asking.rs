@@ -6,7 +6,7 @@ use crate::fence::Fence;
 use crate::name::LeaseId;
 use crate::nodes::NodeSet;
 use crate::quorum::Quorum;
-use crate::round::{Round, Slot};
+use crate::round::{NodeReply, Round};
 use crate::time::Moment;
 use crate::vote::{Outcome, Refusal, Silence, Vote};
 
@@ -67,7 +67,7 @@ impl Asking {
     }
 
     pub(super) fn is_granted(&self, node: usize) -> bool {
-        matches!(self.round.slots().get(node), Some(Slot::Granted { .. }))
+        matches!(self.round.replies().get(node), Some(NodeReply::Granted { .. }))
     }
 
     pub(super) fn set_pending(&mut self, nodes: NodeSet, deadline: Moment) {
@@ -127,7 +127,7 @@ impl Asking {
             let contact = &mut self.nodes[node];
             let Contact { pending, refused, .. } = *contact;
             *contact = Contact { refused: refused.filter(|_| !pending), ..Contact::default() };
-            if pending && self.round.slots()[node] == Slot::Waiting {
+            if pending && self.round.replies()[node] == NodeReply::Waiting {
                 self.round.take(node, Outcome::Silent(silence.clone()));
             }
         }
@@ -146,7 +146,7 @@ impl Asking {
 
     /// Nodes that have not been asked in this turn.
     pub(super) fn unasked(&self) -> NodeSet {
-        let is_unasked = |node: &usize| self.round.slots()[*node] == Slot::Waiting && !self.nodes[*node].pending;
+        let is_unasked = |node: &usize| self.round.replies()[*node] == NodeReply::Waiting && !self.nodes[*node].pending;
         (0..self.nodes.len()).filter(is_unasked).collect()
     }
 

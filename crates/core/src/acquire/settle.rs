@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{
     Acquire, Asking, DELAY_MIN, Mode, Moment, POLL_MAX, Parting, Rng, SETTLES_MAX, State, Step, Verdict, fresh_id,
 };
-use crate::round::Slot;
+use crate::round::NodeReply;
 
 impl Acquire {
     /// What to ask for: of a semaphore, with the slot to look at first.
@@ -35,7 +35,7 @@ impl Acquire {
         let mut fresh = Asking::new(self.plan.quorum, fresh_id(rng), proposal);
         // No slot could come to a majority while others keep theirs, and whoever asks at once gets back what it gave:
         // pause until they, too, have heard from everyone and have given theirs back.
-        let is_slow = asking.round.slots().iter().any(|slot| matches!(slot, Slot::Silent(_)));
+        let is_slow = asking.round.replies().iter().any(|slot| matches!(slot, NodeReply::Silent(_)));
         let pause = if is_slow { self.plan.node_deadline } else { self.plan.retry.min }.max(DELAY_MIN);
         fresh.poll = is_crossed.then(|| now + rng.between(pause, pause.saturating_mul(2)).min(POLL_MAX));
         self.state = State::Asking(fresh);

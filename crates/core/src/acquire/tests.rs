@@ -4,7 +4,7 @@ mod waiting;
 use core::time::Duration;
 
 use super::*;
-use crate::quorum::{Ballot, Quorum};
+use crate::quorum::{NodeVote, Quorum};
 use crate::retry::Retry;
 use crate::rules::Rules;
 use crate::testing::{Loaded, at, grant, held, late, ms, refuse, ttl};
@@ -183,7 +183,7 @@ fn defeat_falls_when_it_is_certain_and_says_why() {
         let steps = run.take_all(3, outcomes.clone());
         let defeat = run.defeated(&steps);
         assert_eq!((defeat.verdict, defeat.tried), (verdict, 1), "{outcomes:?}");
-        assert_eq!(defeat.tally.ballots[3..], [Ballot::Silent(Silence::Unheard), Ballot::Silent(Silence::Unheard)]);
+        assert_eq!(defeat.tally.votes[3..], [NodeVote::Silent(Silence::Unheard), NodeVote::Silent(Silence::Unheard)]);
     }
 }
 
@@ -194,7 +194,7 @@ fn the_node_deadline_ends_the_round() {
     let steps = run.tick(200);
     let defeat = run.defeated(&steps);
     assert_eq!(defeat.verdict, Verdict::NoQuorum, "a majority is silent");
-    assert_eq!(defeat.tally.ballots[1], Ballot::Silent(Silence::Late));
+    assert_eq!(defeat.tally.votes[1], NodeVote::Silent(Silence::Late));
 }
 
 #[test]

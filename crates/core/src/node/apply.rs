@@ -6,8 +6,8 @@ use crate::fence::Fence;
 use crate::mode::{Mode, OwnerId, Period};
 use crate::name::LeaseId;
 use crate::node::breaking;
-use crate::node::handing::hand_on;
-use crate::node::look::{check, held_by, report};
+use crate::node::handoff::hand_on;
+use crate::node::inspect::{check, held_by, report};
 use crate::node::record::{Entry, FenceNote, KeptRequest, NodeTime, Record, VoteNote, retention_millis};
 use crate::node::{Epoch, Incarnation};
 use crate::ticket::{Channel, Handoff, Hint, Line, Parting, Waiter};
@@ -173,7 +173,7 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
         Some(stored) => bid.fence.max(floor).max(stored.next()),
         // The clock enters only where nothing is stored: otherwise every round would end unequal.
         None => {
-            let clock = now.wall_micros.saturating_sub(life.constants.sigma_micros);
+            let clock = now.wall_micros.saturating_sub(life.constants.max_skew_micros);
             bid.fence.max(floor).max(Fence::new(clock))
         }
     };
@@ -308,7 +308,7 @@ fn is_exclusive(record: &Record, attempt: LeaseId) -> bool {
 }
 
 fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: NodeTime) -> bool {
-    let clock = Fence::new(now.wall_micros.saturating_add(life.constants.sigma_micros));
+    let clock = Fence::new(now.wall_micros.saturating_add(life.constants.max_skew_micros));
     let stored = record.fence.as_ref().map(|note| note.fence.next()).unwrap_or_default();
     fence > clock.max(stored)
 }

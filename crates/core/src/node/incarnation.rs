@@ -45,7 +45,7 @@ pub struct Constants {
     /// The longest ttl.
     pub max_ttl_millis: u64,
     /// How far the nodes' wall clocks may be apart.
-    pub sigma_micros: u64,
+    pub max_skew_micros: u64,
 }
 
 /// The length of the quarantine of a node that lost its memory: the longest ttl and a tenth, for clocks that run fast.
@@ -90,7 +90,7 @@ pub enum Trust {
 
 /// What a client asks about the node itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Errand {
+pub enum NodeCommand {
     /// How do you stand?
     Look,
     /// Every connection's first word: notices a new life and starts its epoch.
@@ -141,10 +141,10 @@ pub enum Errand {
     },
 }
 
-/// How a node stands, after an errand.
+/// How a node stands, after a node command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether the errand was carried out.
+    /// Whether the node command was carried out.
     pub accepted: bool,
     /// What the node knows about itself; `None` when it is blank.
     pub life: Option<Incarnation>,
@@ -152,11 +152,11 @@ pub struct Standing {
     pub at_micros: u64,
 }
 
-/// Carries out an errand, atomically.
-pub fn attend(life: &mut Option<Incarnation>, errand: &Errand, now: NodeTime) -> Standing {
-    let accepted = match (errand, life.as_mut()) {
-        (Errand::Look, _) => true,
-        (Errand::Hello { identity, fresh, constants, founders, trust }, known) => {
+/// Carries out a node command, atomically.
+pub fn attend(life: &mut Option<Incarnation>, node_command: &NodeCommand, now: NodeTime) -> Standing {
+    let accepted = match (node_command, life.as_mut()) {
+        (NodeCommand::Look, _) => true,
+        (NodeCommand::Hello { identity, fresh, constants, founders, trust }, known) => {
             let is_kin = known.as_ref().is_none_or(|life| life.constants == *constants);
             let is_new = known.as_ref().is_none_or(|life| life.is_replaced_by(identity));
             if is_kin && is_new {
@@ -172,7 +172,7 @@ pub fn attend(life: &mut Option<Incarnation>, errand: &Errand, now: NodeTime) ->
             }
             is_kin
         }
-        (Errand::Reconfigure { identity, fresh, constants, trust, suspend }, known) => {
+        (NodeCommand::Reconfigure { identity, fresh, constants, trust, suspend }, known) => {
             let is_kin = known.as_ref().is_none_or(|life| life.constants.cluster == constants.cluster);
             if is_kin {
                 let next = Incarnation {
@@ -186,21 +186,21 @@ pub fn attend(life: &mut Option<Incarnation>, errand: &Errand, now: NodeTime) ->
             }
             is_kin
         }
-        (Errand::Init { identity, fresh, constants }, known) => {
+        (NodeCommand::Init { identity, fresh, constants }, known) => {
             let before = known.and_then(|life| life.floor);
-            let floor = before.max(Some(Fence::new(now.wall_micros.saturating_sub(constants.sigma_micros))));
+            let floor = before.max(Some(Fence::new(now.wall_micros.saturating_sub(constants.max_skew_micros))));
             *life = Some(begin(identity, *fresh, constants, floor));
             true
         }
-        (Errand::Claim { epoch, elapsed_micros }, Some(life)) if life.is_quarantined(*epoch) => {
+        (NodeCommand::Claim { epoch, elapsed_micros }, Some(life)) if life.is_quarantined(*epoch) => {
             // Never the sum: two clients that watched the same minute have seen one minute.
             life.elapsed_micros = life.elapsed_micros.max(*elapsed_micros);
             if !life.suspended && life.elapsed_micros >= life.quarantine_micros {
-                life.floor = Some(Fence::new(now.wall_micros.saturating_sub(life.constants.sigma_micros)));
+                life.floor = Some(Fence::new(now.wall_micros.saturating_sub(life.constants.max_skew_micros)));
             }
             true
         }
-        (Errand::Claim { .. }, _) => false,
+        (NodeCommand::Claim { .. }, _) => false,
     };
     Standing { accepted, life: life.clone(), at_micros: now.wall_micros }
 }

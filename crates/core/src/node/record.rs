@@ -17,7 +17,7 @@ pub const FENCE_RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long a fence is kept: long enough for the clocks to be past it when it goes.
 pub fn retention_millis(constants: &Constants) -> u64 {
-    let four_sigma = constants.sigma_micros.saturating_mul(4) / 1_000;
+    let four_sigma = constants.max_skew_micros.saturating_mul(4) / 1_000;
     (FENCE_RETENTION_MIN.as_millis() as u64).max(constants.max_ttl_millis.saturating_add(four_sigma))
 }
 

@@ -4,8 +4,8 @@ mod check;
 mod handing_on;
 mod hints;
 mod inspect;
-mod line;
 mod models;
+mod queue;
 mod reentrant;
 mod sequences;
 mod shared;
@@ -28,7 +28,7 @@ const EPOCH: Epoch = Epoch(1);
 const T: u64 = 100_000;
 /// The same in microseconds, and so a fence.
 const CLOCK: u64 = T * 1_000;
-const SIGMA: u64 = 10_000_000;
+const MAX_CLOCK_SKEW: u64 = 10_000_000;
 const A: LeaseId = LeaseId::from_bits(0xa);
 const B: LeaseId = LeaseId::from_bits(0xb);
 const C: LeaseId = LeaseId::from_bits(0xc);
@@ -37,7 +37,7 @@ const OWNER: OwnerId = OwnerId::from_bits(1);
 const STRANGER: OwnerId = OwnerId::from_bits(2);
 
 fn constants() -> Constants {
-    Constants { cluster: "c1".into(), nodes: 3, max_ttl_millis: 60_000, sigma_micros: SIGMA }
+    Constants { cluster: "c1".into(), nodes: 3, max_ttl_millis: 60_000, max_skew_micros: MAX_CLOCK_SKEW }
 }
 
 fn voting(floor: u64) -> Incarnation {
@@ -202,7 +202,7 @@ fn a_grant_is_noted_with_fence_holder_and_ends() {
 
 #[test]
 fn where_nothing_is_stored_clock_and_floor_count() {
-    assert_eq!(Node::new().ask(T, &acquire(A, 5)), granted(CLOCK - SIGMA));
+    assert_eq!(Node::new().ask(T, &acquire(A, 5)), granted(CLOCK - MAX_CLOCK_SKEW));
     let floored = || Node { life: voting(CLOCK + 3), ..Node::new() };
     assert_eq!(floored().ask(T, &acquire(A, CLOCK)), granted(CLOCK + 3));
     assert_eq!(floored().ask(T, &acquire(A, CLOCK + 4)), granted(CLOCK + 4));
@@ -276,9 +276,9 @@ fn a_tombstone_is_left_even_if_no_vote_stood() {
 #[test]
 fn a_proposal_is_at_most_sigma_or_one_fence_ahead() {
     let too_far = Vote::Refusal(Refusal::TooFarAhead);
-    assert_eq!(Node::new().ask(T, &acquire(A, CLOCK + SIGMA)), granted(CLOCK + SIGMA));
-    assert_eq!(Node::new().ask(T, &acquire(A, CLOCK + SIGMA + 1)), too_far);
-    let far = CLOCK + 5 * SIGMA;
+    assert_eq!(Node::new().ask(T, &acquire(A, CLOCK + MAX_CLOCK_SKEW)), granted(CLOCK + MAX_CLOCK_SKEW));
+    assert_eq!(Node::new().ask(T, &acquire(A, CLOCK + MAX_CLOCK_SKEW + 1)), too_far);
+    let far = CLOCK + 5 * MAX_CLOCK_SKEW;
     assert_eq!(Node::freed(far).ask(T, &acquire(B, far + 1)), granted(far + 1));
     assert_eq!(Node::freed(far).ask(T, &acquire(B, far + 2)), too_far);
     let mut sealing = Node::voted();
@@ -329,7 +329,7 @@ fn only_a_repair_votes_anew() {
     assert_eq!(Node::new().ask(T, &renew(A, 70, true)), granted(70), "the lease's own fence, not the clock's");
     assert_eq!(Node::freed(80).ask(T, &renew(B, 70, true)), granted(80), "a higher one stays");
     let mut blank = Node::new();
-    assert_eq!(blank.ask(T, &renew(A, CLOCK + SIGMA + 1, true)), Vote::Refusal(Refusal::TooFarAhead));
+    assert_eq!(blank.ask(T, &renew(A, CLOCK + MAX_CLOCK_SKEW + 1, true)), Vote::Refusal(Refusal::TooFarAhead));
     assert_eq!(blank.record, Record::default());
 }
 
@@ -384,12 +384,12 @@ fn a_fence_is_kept_for_its_retention_and_no_longer() {
     let kept = 24 * 60 * 60 * 1_000;
     assert_eq!(retention_millis(&constants()), kept);
     let long = Constants { max_ttl_millis: kept, ..constants() };
-    assert_eq!(retention_millis(&long), kept + 40_000, "the longest ttl and four sigma");
+    assert_eq!(retention_millis(&long), kept + 40_000, "the longest ttl and four max_clock_skew");
     let mut node = Node::freed(50);
     assert_eq!(node.ask(T + kept, &acquire(B, 5)), granted(51));
     let mut node = Node::freed(50);
     let later = T + kept + 1;
-    assert_eq!(node.ask(later, &acquire(B, 5)), granted(later * 1_000 - SIGMA), "the clock is past it by now");
+    assert_eq!(node.ask(later, &acquire(B, 5)), granted(later * 1_000 - MAX_CLOCK_SKEW), "the clock is past it by now");
 }
 
 #[test]
@@ -397,9 +397,13 @@ fn votes_lapse_by_the_life_clock_and_fences_follow_the_wall() {
     let mut node = Node::new();
     let now = |life_millis, wall_micros| NodeTime { wall_micros, life_millis };
     let mut ask = |attempt, now| answer(&node.life, &mut node.record, &acquire(attempt, 1), EPOCH, now).vote;
-    assert_eq!(ask(A, now(10, CLOCK)), granted(CLOCK - SIGMA));
-    assert_eq!(ask(B, now(1_010, 3 * CLOCK)), held_by(Some(holder(A)), 0, CLOCK - SIGMA), "the wall clock jumped");
-    assert_eq!(ask(B, now(1_011, 1)), granted(CLOCK - SIGMA + 1), "and back");
+    assert_eq!(ask(A, now(10, CLOCK)), granted(CLOCK - MAX_CLOCK_SKEW));
+    assert_eq!(
+        ask(B, now(1_010, 3 * CLOCK)),
+        held_by(Some(holder(A)), 0, CLOCK - MAX_CLOCK_SKEW),
+        "the wall clock jumped"
+    );
+    assert_eq!(ask(B, now(1_011, 1)), granted(CLOCK - MAX_CLOCK_SKEW + 1), "and back");
 }
 
 #[test]

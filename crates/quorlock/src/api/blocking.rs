@@ -33,7 +33,7 @@ use crate::cluster::inspect::Inspection;
 use crate::cluster::list::{Filter, ListPage, Listing};
 use crate::cluster::owner::Owner;
 use crate::cluster::stats::Stats;
-use crate::detached::{HandedLease, Released};
+use crate::detached::{DetachedLease, Released};
 use crate::error::{BreakError, CloseError, ConnectError, LeaseError, ReadError, ReconfigureError};
 use crate::node::event::Event;
 use crate::node::memory::MemoryNodes;
@@ -179,27 +179,27 @@ impl Client {
         self.background.wait_with_timers(self.client.list_page(filter, position))
     }
 
-    /// Extends a lease that was handed over. See [`crate::Client::extend`].
+    /// Extends a lease that was detached. See [`crate::Client::extend`].
     ///
     /// # Errors
     /// [`LeaseError`] when it is over, or too few nodes answered.
-    pub fn extend(&self, lease: &HandedLease) -> Result<Duration, LeaseError> {
+    pub fn extend(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
         wait(self.client.extend(lease))
     }
 
-    /// Looks whether a lease that was handed over still stands. See [`crate::Client::check`].
+    /// Looks whether a lease that was detached still stands. See [`crate::Client::check`].
     ///
     /// # Errors
     /// [`LeaseError`] when it does not, or too few nodes answered.
-    pub fn check(&self, lease: &HandedLease) -> Result<Duration, LeaseError> {
+    pub fn check(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
         wait(self.client.check(lease))
     }
 
-    /// Gives back a lease that was handed over. See [`crate::Client::release`].
+    /// Gives back a lease that was detached. See [`crate::Client::release`].
     ///
     /// # Errors
     /// [`LeaseError`] when too few nodes acknowledged.
-    pub fn release(&self, lease: &HandedLease) -> Result<Released, LeaseError> {
+    pub fn release(&self, lease: &DetachedLease) -> Result<Released, LeaseError> {
         wait(self.client.release(lease))
     }
 
@@ -212,11 +212,11 @@ impl Client {
         wait(self.client.retire(name, owner, keep_out))
     }
 
-    /// Retires the owner of a lease that was handed over. See [`crate::Client::retire_owner_of`].
+    /// Retires the owner of a lease that was detached. See [`crate::Client::retire_owner_of`].
     ///
     /// # Errors
     /// [`LeaseError`] when too few nodes acknowledged.
-    pub fn retire_owner_of(&self, lease: &HandedLease, keep_out: Duration) -> Result<Released, LeaseError> {
+    pub fn retire_owner_of(&self, lease: &DetachedLease, keep_out: Duration) -> Result<Released, LeaseError> {
         wait(self.client.retire_owner_of(lease, keep_out))
     }
 

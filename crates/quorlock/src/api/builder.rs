@@ -33,9 +33,9 @@ pub(crate) use nodes::not_a_process;
 /// The longest ttl of a cluster that names none.
 pub const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
 /// How far the nodes' wall clocks may be apart, unless said otherwise.
-pub const SIGMA_DEFAULT: Duration = Duration::from_secs(10);
+pub const MAX_CLOCK_SKEW_DEFAULT: Duration = Duration::from_secs(10);
 /// How far a node's wall clock may step back, unless said otherwise.
-pub const BACKSTEP_DEFAULT: Duration = Duration::from_secs(10);
+pub const MAX_CLOCK_STEP_BACK_DEFAULT: Duration = Duration::from_secs(10);
 /// How often a link tries again what failed.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How often every connection looks at its node, busy or not. The guarantees promise ten seconds, and a thousand idle clients
@@ -72,8 +72,8 @@ pub struct ClientBuilder {
     memory: Option<MemoryNodes>,
     ttl: Duration,
     max_ttl: Duration,
-    sigma: Duration,
-    backstep: Duration,
+    max_clock_skew: Duration,
+    max_clock_step_back: Duration,
     drift: Drift,
     node_deadline: Option<Duration>,
     connect_timeout: Duration,
@@ -102,8 +102,8 @@ impl Default for ClientBuilder {
             memory: None,
             ttl: TTL_DEFAULT,
             max_ttl: MAX_TTL_DEFAULT,
-            sigma: SIGMA_DEFAULT,
-            backstep: BACKSTEP_DEFAULT,
+            max_clock_skew: MAX_CLOCK_SKEW_DEFAULT,
+            max_clock_step_back: MAX_CLOCK_STEP_BACK_DEFAULT,
             drift: Drift::default(),
             node_deadline: None,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
@@ -172,14 +172,14 @@ impl ClientBuilder {
     }
 
     /// How far the nodes' wall clocks may be apart: 10 s unless set. All clients of a cluster have to agree on it.
-    pub fn sigma(mut self, sigma: Duration) -> Self {
-        self.sigma = sigma;
+    pub fn max_clock_skew(mut self, max_clock_skew: Duration) -> Self {
+        self.max_clock_skew = max_clock_skew;
         self
     }
 
     /// How far a node's wall clock may step back: 10 s unless set.
-    pub fn backstep(mut self, backstep: Duration) -> Self {
-        self.backstep = backstep;
+    pub fn max_clock_step_back(mut self, max_clock_step_back: Duration) -> Self {
+        self.max_clock_step_back = max_clock_step_back;
         self
     }
 
@@ -379,12 +379,12 @@ impl ClientBuilder {
     }
 
     fn trust(settings: &Settings) -> Trust {
-        let sigma = settings.sigma.as_micros() as i64;
+        let max_clock_skew = settings.max_clock_skew.as_micros() as i64;
         if settings.quorum.nodes() == 1 {
-            // Ahead of every fence that was given out before: at most one sigma over the clock, and one for its steps.
-            Trust::Vote { floor_offset: 2 * sigma }
+            // Ahead of every fence that was given out before: at most the max clock skew over the clock, and one for its steps.
+            Trust::Vote { floor_offset: 2 * max_clock_skew }
         } else if settings.trusting {
-            Trust::Vote { floor_offset: -sigma }
+            Trust::Vote { floor_offset: -max_clock_skew }
         } else {
             Trust::Quarantine
         }
@@ -397,11 +397,14 @@ impl ClientBuilder {
         if self.max_ttl < TTL_MIN || self.max_ttl > TTL_MAX {
             return setting("a max_ttl", self.max_ttl, "between 100ms and 24h");
         }
-        if self.max_ttl < self.sigma.saturating_mul(2).saturating_add(self.backstep) {
+        if self.max_ttl < self.max_clock_skew.saturating_mul(2).saturating_add(self.max_clock_step_back) {
             return setting(
                 "a max_ttl",
                 self.max_ttl,
-                &format!("at least twice sigma ({:?}) plus backstep ({:?})", self.sigma, self.backstep),
+                &format!(
+                    "at least twice max_clock_skew ({:?}) plus max_clock_step_back ({:?})",
+                    self.max_clock_skew, self.max_clock_step_back
+                ),
             );
         }
         let ttl = Ttl::new(self.ttl, self.max_ttl)?;
@@ -418,7 +421,7 @@ impl ClientBuilder {
             quorum: Quorum::new(nodes)?,
             ttl: self.ttl,
             max_ttl: self.max_ttl,
-            sigma: self.sigma,
+            max_clock_skew: self.max_clock_skew,
             drift: self.drift,
             node_deadline: self.node_deadline,
             min_validity: self.min_validity,
@@ -443,7 +446,10 @@ impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let builder = &mut f.debug_struct("ClientBuilder");
         builder.field("nodes", &self.urls.len()).field("memory", &self.memory).field("ttl", &self.ttl);
-        builder.field("max_ttl", &self.max_ttl).field("sigma", &self.sigma).field("template", &self.template);
+        builder
+            .field("max_ttl", &self.max_ttl)
+            .field("max_clock_skew", &self.max_clock_skew)
+            .field("template", &self.template);
         builder.field("label", &self.label).field("outlived", &self.outlived).field("companions", &self.companions);
         builder.finish_non_exhaustive()
     }

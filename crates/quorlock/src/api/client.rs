@@ -13,7 +13,7 @@ use crate::api::multi::All;
 use crate::api::reentrant::Reentrant;
 use crate::api::rw::RwLock;
 use crate::api::semaphore::Semaphore;
-use crate::api::spec::Recipe;
+use crate::api::spec::Spec;
 use crate::cluster::Cluster;
 use crate::cluster::break_lock::{Break, Broken, break_lock};
 use crate::cluster::history::history;
@@ -21,7 +21,7 @@ use crate::cluster::inspect::{Inspection, inspect};
 use crate::cluster::list::{Filter, ListPage, Listing, list, list_page};
 use crate::cluster::owner::Owner;
 use crate::cluster::stats::{NodeStats, Stats};
-use crate::detached::{HandedLease, Released, ops};
+use crate::detached::{DetachedLease, Released, ops};
 use crate::error::{BreakError, CloseError, ConfigError, ConnectError, LeaseError, ReadError, ReconfigureError};
 use crate::link::Link;
 use crate::node::Companion;
@@ -139,8 +139,8 @@ impl Client {
     /// # Cancel safety
     /// It only looks.
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, ReadError> {
-        let recipe = Recipe::new(Arc::clone(&self.handle), name.as_ref());
-        inspect(&self.handle.cluster, recipe.place()?).await
+        let spec = Spec::new(Arc::clone(&self.handle), name.as_ref());
+        inspect(&self.handle.cluster, spec.place()?).await
     }
 
     /// The names that are held or waited for and fit the filter, and how each stands on every node. It changes nothing.
@@ -211,11 +211,11 @@ impl Client {
     /// # Cancel safety
     /// Dropping the future does not stop what is under way; it can be called again.
     pub async fn break_lock(&self, name: impl AsRef<str>, what: Break) -> Result<Broken, BreakError> {
-        let recipe = Recipe::new(Arc::clone(&self.handle), name.as_ref());
-        break_lock(&self.handle.cluster, recipe.place()?, what).await
+        let spec = Spec::new(Arc::clone(&self.handle), name.as_ref());
+        break_lock(&self.handle.cluster, spec.place()?, what).await
     }
 
-    /// Extends a lease that was [handed over](crate::Lease::hand_over): a majority of the nodes restarts the ttl. Returns
+    /// Extends a lease that was [detached](crate::Lease::detach): a majority of the nodes restarts the ttl. Returns
     /// how long it surely holds from now.
     ///
     /// Where its vote is gone, a node does not give it again: without the state of the guard nobody knows whether the
@@ -227,7 +227,7 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropping the future does not stop an extension that is under way.
-    pub async fn extend(&self, lease: &HandedLease) -> Result<Duration, LeaseError> {
+    pub async fn extend(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
         ops::extend(&self.handle.cluster, lease).await
     }
 
@@ -255,7 +255,7 @@ impl Client {
         self.handle.cluster.also_alive_with(companion).map_err(crate::api::builder::not_a_process)
     }
 
-    /// Looks whether a majority of the nodes still has a lease that was handed over, and for how long at least. It
+    /// Looks whether a majority of the nodes still has a lease that was detached, and for how long at least. It
     /// changes nothing.
     ///
     /// It tells how the nodes stand now. [`LeaseError::Lost`] can be followed by a success while the client that acquired the
@@ -266,11 +266,11 @@ impl Client {
     ///
     /// # Cancel safety
     /// It only looks.
-    pub async fn check(&self, lease: &HandedLease) -> Result<Duration, LeaseError> {
+    pub async fn check(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
         ops::check(&self.handle.cluster, lease).await
     }
 
-    /// Gives back a lease that was handed over, on every node, and says whether it still stood. One that is gone is
+    /// Gives back a lease that was detached, on every node, and says whether it still stood. One that is gone is
     /// released just as well. Nodes that cannot be reached now are told later, as long as this client lives.
     ///
     /// # Errors
@@ -278,7 +278,7 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the release.
-    pub async fn release(&self, lease: &HandedLease) -> Result<Released, LeaseError> {
+    pub async fn release(&self, lease: &DetachedLease) -> Result<Released, LeaseError> {
         ops::release(&self.handle.cluster, lease).await
     }
 
@@ -315,11 +315,11 @@ impl Client {
         owner: &Owner,
         keep_out: Duration,
     ) -> Result<Released, LeaseError> {
-        let recipe = Recipe::new(Arc::clone(&self.handle), name.as_ref());
-        ops::retire(&self.handle.cluster, recipe.place()?, owner.id(), keep_out, None).await
+        let spec = Spec::new(Arc::clone(&self.handle), name.as_ref());
+        ops::retire(&self.handle.cluster, spec.place()?, owner.id(), keep_out, None).await
     }
 
-    /// [Retires](Self::retire) the owner of a lease that was handed over; one without an owner is
+    /// [Retires](Self::retire) the owner of a lease that was detached; one without an owner is
     /// [released](Self::release).
     ///
     /// # Errors
@@ -327,10 +327,10 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropping the future does not stop what is under way; it can be called again.
-    pub async fn retire_owner_of(&self, lease: &HandedLease, keep_out: Duration) -> Result<Released, LeaseError> {
+    pub async fn retire_owner_of(&self, lease: &DetachedLease, keep_out: Duration) -> Result<Released, LeaseError> {
         let Some(owner) = lease.owner() else { return self.release(lease).await };
-        let recipe = Recipe::new(Arc::clone(&self.handle), lease.name().as_str());
-        ops::retire(&self.handle.cluster, recipe.place()?, owner.id(), keep_out, Some(lease)).await
+        let spec = Spec::new(Arc::clone(&self.handle), lease.name().as_str());
+        ops::retire(&self.handle.cluster, spec.place()?, owner.id(), keep_out, Some(lease)).await
     }
 
     /// What has happened to locks, newest first: breaks, and what clients with a [history](ClientBuilder::history) have
@@ -367,9 +367,9 @@ impl Client {
             node,
             trouble,
             silent_for: link.silent_for(),
-            round_trips: link.pulse.round_trips(),
+            round_trips: link.latency.round_trips(),
             skew_micros: link.clock_offset().zip(middle).map(|(offset, middle)| offset.saturating_sub(middle)),
-            restarts: link.pulse.restarts(),
+            restarts: link.latency.restarts(),
         };
         self.nodes().into_iter().zip(&cluster.links).map(|(node, link)| stats(node, link)).collect()
     }

@@ -95,8 +95,8 @@ impl Election {
     /// # Cancel safety
     /// It only looks.
     pub async fn leader(&self) -> Result<Option<Leader>, ReadError> {
-        let recipe = self.lock.recipe();
-        let found = inspect(&recipe.handle.cluster, recipe.place()?).await?;
+        let spec = self.lock.spec();
+        let found = inspect(&spec.handle.cluster, spec.place()?).await?;
         Ok(found.holder().map(|(holder, term)| Leader { holder, term }))
     }
 
@@ -106,7 +106,7 @@ impl Election {
     /// may be passed over. While no majority can tell, it says nothing. It keeps the client open, and ends
     /// when the client is closed.
     pub fn changes(&self) -> impl Stream<Item = Option<Leader>> + Send + use<> {
-        let pace = self.lock.recipe().order_ttl().map_or(POLL_MAX, |ttl| (ttl / 3).min(POLL_MAX));
+        let pace = self.lock.spec().order_ttl().map_or(POLL_MAX, |ttl| (ttl / 3).min(POLL_MAX));
         stream::unfold((self.clone(), None), move |(election, told)| async move {
             let mut first = told.is_none();
             loop {

@@ -9,7 +9,7 @@ use quorlock_core::name::{LeaseId, Name};
 
 use crate::api::client::Handle;
 use crate::cluster::Claim as _;
-use crate::detached::HandedLease;
+use crate::detached::DetachedLease;
 use crate::error::{FenceError, LeaseError, LostError};
 use crate::lease::held::Held;
 
@@ -139,32 +139,32 @@ impl Lease {
     ///
     /// # Errors
     /// [`LostError`] when the lease is over.
-    pub fn hand_over(self) -> Result<HandedLease, LostError> {
-        self.held.hand_over()
+    pub fn detach(self) -> Result<DetachedLease, LostError> {
+        self.held.detach()
     }
 
     /// Hands over all of these, or none: if one is over, the others are released.
-    pub(crate) fn hand_over_all(leases: Vec<Self>) -> Result<Vec<HandedLease>, LostError> {
-        let mut done: Vec<(Arc<Held>, HandedLease)> = Vec::with_capacity(leases.len());
+    pub(crate) fn hand_over_all(leases: Vec<Self>) -> Result<Vec<DetachedLease>, LostError> {
+        let mut done: Vec<(Arc<Held>, DetachedLease)> = Vec::with_capacity(leases.len());
         for lease in leases {
             let held = Arc::clone(&lease.held);
-            match lease.hand_over() {
-                Ok(handed) => done.push((held, handed)),
+            match lease.detach() {
+                Ok(detached) => done.push((held, detached)),
                 Err(lost) => {
-                    for (held, handed) in &done {
-                        held.take_back_handed(handed);
+                    for (held, detached) in &done {
+                        held.take_back_detached(detached);
                     }
                     return Err(lost);
                 }
             }
         }
-        Ok(done.into_iter().map(|(_, handed)| handed).collect())
+        Ok(done.into_iter().map(|(_, detached)| detached).collect())
     }
 
-    /// The lease as [`hand_over`](Self::hand_over) would give it, while this guard goes on: for work in other processes
+    /// The lease as [`detach`](Self::detach) would give it, while this guard goes on: for work in other processes
     /// that wants to [check](crate::Client::check) it.
-    pub fn as_handed(&self) -> HandedLease {
-        self.held.as_handed()
+    pub fn as_detached(&self) -> DetachedLease {
+        self.held.as_detached()
     }
 
     /// Releases after the work was done; whether a majority acknowledged makes no difference to it.

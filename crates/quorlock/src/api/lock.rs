@@ -9,7 +9,7 @@ use quorlock_core::mode::Mode;
 
 use crate::api::client::Handle;
 use crate::api::lease::Lease;
-use crate::api::spec::{Patience, Recipe, settings};
+use crate::api::spec::{Patience, Spec, settings};
 use crate::error::{AcquireError, RunError};
 
 /// A name plus how to ask for it. It holds nothing: what holds is the [`Lease`] that comes of it.
@@ -34,18 +34,18 @@ use crate::error::{AcquireError, RunError};
 /// in line and nobody else. [`observe`](Self::observe) shows the place.
 #[derive(Clone, Debug)]
 pub struct Lock {
-    recipe: Recipe,
+    spec: Spec,
 }
 
 settings!(Lock);
 
 impl Lock {
     pub(crate) fn new(handle: Arc<Handle>, name: &str) -> Self {
-        Self { recipe: Recipe::new(handle, name) }
+        Self { spec: Spec::new(handle, name) }
     }
 
-    pub(crate) fn recipe(&self) -> &Recipe {
-        &self.recipe
+    pub(crate) fn spec(&self) -> &Spec {
+        &self.spec
     }
 
     /// The Redlock page to the letter: `SET name id NX PX ttl`, the compare-and-delete script, no fence, no line.
@@ -54,7 +54,7 @@ impl Lock {
     /// overtake those who wait in line.
     #[must_use]
     pub fn plain(mut self) -> Self {
-        self.recipe.plain();
+        self.spec.plain();
         self
     }
 
@@ -67,7 +67,7 @@ impl Lock {
     /// # Cancel safety
     /// Dropping the future takes back every vote that was asked for, at once and without blocking.
     pub async fn try_acquire(&self) -> Result<Option<Lease>, AcquireError> {
-        self.recipe.once(Mode::EXCLUSIVE).await
+        self.spec.once(Mode::EXCLUSIVE).await
     }
 
     /// Waits until the lock is ours, or until the [`retry`](Self::retry) policy has had enough attempts.
@@ -79,7 +79,7 @@ impl Lock {
     /// Dropping the future takes back every vote that was asked for and every place in line, at once and without
     /// blocking.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(Mode::EXCLUSIVE, Patience::Policy).await
+        self.spec.acquire(Mode::EXCLUSIVE, Patience::Policy).await
     }
 
     /// Waits until the lock is ours or the time is over: it returns at its deadline, not after.
@@ -93,7 +93,7 @@ impl Lock {
     /// Dropping the future takes back every vote that was asked for and every place in line, at once and without
     /// blocking.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(Mode::EXCLUSIVE, Patience::within(wait)).await
+        self.spec.acquire(Mode::EXCLUSIVE, Patience::within(wait)).await
     }
 
     /// Acquires, does the work, releases. If the lease is lost meanwhile, the work is dropped where it stands.

@@ -15,8 +15,8 @@ use quorlock_core::watchdog::Renewals;
 
 use crate::api::client::Handle;
 use crate::api::lease::Lease;
-use crate::api::spec::{Patience, Recipe};
-use crate::detached::HandedLease;
+use crate::api::spec::{Patience, Spec};
+use crate::detached::DetachedLease;
 use crate::error::{AcquireError, ConfigError, FenceError, LeaseError, LostError};
 use crate::lease::attempt::Progress;
 
@@ -39,37 +39,37 @@ use crate::lease::attempt::Progress;
 /// ```
 #[derive(Clone, Debug)]
 pub struct All {
-    recipes: Vec<Recipe>,
+    recipes: Vec<Spec>,
 }
 
 impl All {
     pub(crate) fn new<N: AsRef<str>>(handle: &Arc<Handle>, names: impl IntoIterator<Item = N>) -> Self {
         let names: BTreeSet<String> = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
-        Self { recipes: names.iter().map(|name| Recipe::new(Arc::clone(handle), name)).collect() }
+        Self { recipes: names.iter().map(|name| Spec::new(Arc::clone(handle), name)).collect() }
     }
 
     /// Asks the nodes for this lifetime: the time after which a holder that has died is out of the way.
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
-        self.each(|recipe| recipe.ttl(ttl))
+        self.each(|spec| spec.ttl(ttl))
     }
 
     /// Shown to whoever finds one of the locks held; cut to 128 bytes.
     #[must_use]
     pub fn label(self, label: &str) -> Self {
-        self.each(|recipe| recipe.label(label))
+        self.each(|spec| spec.label(label))
     }
 
     /// Whether and how often the leases are renewed.
     #[must_use]
     pub fn renewals(self, renewals: Renewals) -> Self {
-        self.each(|recipe| recipe.renewals(renewals))
+        self.each(|spec| spec.renewals(renewals))
     }
 
     /// How often to ask again for each name.
     #[must_use]
     pub fn retry(self, retry: Retry) -> Self {
-        self.each(|recipe| recipe.retry(retry))
+        self.each(|spec| spec.retry(retry))
     }
 
     /// Calls this whenever there is something new to tell about the name that is being waited for.
@@ -77,9 +77,9 @@ impl All {
     #[must_use]
     pub fn observe(self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         let observer = Arc::new(observer);
-        self.each(|recipe| {
+        self.each(|spec| {
             let observer = Arc::clone(&observer);
-            recipe.observe(move |progress| observer(progress));
+            spec.observe(move |progress| observer(progress));
         })
     }
 
@@ -124,13 +124,13 @@ impl All {
             return Err(ConfigError::NoNames.into());
         }
         // Before anything is held: what cannot be should cost nobody anything.
-        for recipe in &self.recipes {
-            recipe.place()?;
+        for spec in &self.recipes {
+            spec.place()?;
         }
         'anew: loop {
             let mut leases = Leases { leases: Vec::with_capacity(self.recipes.len()) };
-            for recipe in &self.recipes {
-                let next = recipe.acquire(Mode::EXCLUSIVE, patience);
+            for spec in &self.recipes {
+                let next = spec.acquire(Mode::EXCLUSIVE, patience);
                 match leases.unless_lost(next).await {
                     Some(lease) => leases.leases.push(lease?),
                     None => continue 'anew,
@@ -142,7 +142,7 @@ impl All {
         }
     }
 
-    fn each(mut self, change: impl Fn(&mut Recipe)) -> Self {
+    fn each(mut self, change: impl Fn(&mut Spec)) -> Self {
         self.recipes.iter_mut().for_each(change);
         self
     }
@@ -212,11 +212,11 @@ impl Leases {
         join_all(self.leases.into_iter().map(Lease::release)).await.into_iter().collect()
     }
 
-    /// Hands over all of them, or none: see [`Lease::hand_over`].
+    /// Hands over all of them, or none: see [`Lease::detach`].
     ///
     /// # Errors
-    /// [`LostError`] of the first that is over. All are released then, those that had been handed over as well.
-    pub fn hand_over(self) -> Result<Vec<HandedLease>, LostError> {
+    /// [`LostError`] of the first that is over. All are released then, those that had been detached as well.
+    pub fn detach(self) -> Result<Vec<DetachedLease>, LostError> {
         Lease::hand_over_all(self.leases)
     }
 

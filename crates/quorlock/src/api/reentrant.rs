@@ -7,7 +7,7 @@ use quorlock_core::mode::Mode;
 
 use crate::api::client::Handle;
 use crate::api::lease::Lease;
-use crate::api::spec::{Patience, Recipe, settings};
+use crate::api::spec::{Patience, Spec, settings};
 use crate::cluster::owner::Owner;
 use crate::error::AcquireError;
 
@@ -37,7 +37,7 @@ use crate::error::AcquireError;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Reentrant {
-    recipe: Recipe,
+    spec: Spec,
     owner: Owner,
 }
 
@@ -45,7 +45,7 @@ settings!(Reentrant);
 
 impl Reentrant {
     pub(crate) fn new(handle: Arc<Handle>, name: &str) -> Self {
-        Self { recipe: Recipe::new(handle, name), owner: Owner::new() }
+        Self { spec: Spec::new(handle, name), owner: Owner::new() }
     }
 
     /// Enters as this owner from now on.
@@ -68,7 +68,7 @@ impl Reentrant {
     /// # Cancel safety
     /// Dropping the future takes back this entry, and no other, at once and without blocking.
     pub async fn try_acquire(&self) -> Result<Option<Lease>, AcquireError> {
-        self.recipe.once(self.mode()).await
+        self.spec.once(self.mode()).await
     }
 
     /// Waits until the owner has the lock, or at once if it has it already.
@@ -79,7 +79,7 @@ impl Reentrant {
     /// # Cancel safety
     /// Dropping the future takes back this entry, and no other, at once and without blocking.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.mode(), Patience::Policy).await
+        self.spec.acquire(self.mode(), Patience::Policy).await
     }
 
     /// Waits until the owner has the lock or the time is over: it returns at its deadline, not after.
@@ -90,7 +90,7 @@ impl Reentrant {
     /// # Cancel safety
     /// Dropping the future takes back this entry, and no other, at once and without blocking.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.mode(), Patience::within(wait)).await
+        self.spec.acquire(self.mode(), Patience::within(wait)).await
     }
 
     fn mode(&self) -> Mode {

@@ -7,7 +7,7 @@ use quorlock_core::mode::Mode;
 
 use crate::api::client::Handle;
 use crate::api::lease::Lease;
-use crate::api::spec::{Patience, Recipe, settings};
+use crate::api::spec::{Patience, Spec, settings};
 use crate::cluster::owner::Owner;
 use crate::error::AcquireError;
 
@@ -42,7 +42,7 @@ use crate::error::AcquireError;
 /// ```
 #[derive(Debug)]
 pub struct RwLock {
-    recipe: Recipe,
+    spec: Spec,
     owner: Owner,
     /// Whether it was given its owner.
     reenters: bool,
@@ -53,13 +53,13 @@ settings!(RwLock);
 /// Another party.
 impl Clone for RwLock {
     fn clone(&self) -> Self {
-        Self { recipe: self.recipe.clone(), owner: Owner::new(), reenters: false }
+        Self { spec: self.spec.clone(), owner: Owner::new(), reenters: false }
     }
 }
 
 impl RwLock {
     pub(crate) fn new(handle: Arc<Handle>, name: &str) -> Self {
-        Self { recipe: Recipe::new(handle, name), owner: Owner::new(), reenters: false }
+        Self { spec: Spec::new(handle, name), owner: Owner::new(), reenters: false }
     }
 
     /// Makes this the same party as others with this owner, in this process or another.
@@ -81,7 +81,7 @@ impl RwLock {
     /// # Cancel safety
     /// Dropping the future takes back every vote that was asked for, at once and without blocking.
     pub async fn try_read(&self) -> Result<Option<Lease>, AcquireError> {
-        self.recipe.once(self.reading()).await
+        self.spec.once(self.reading()).await
     }
 
     /// Waits until nobody writes and no writer has waited for longer.
@@ -93,7 +93,7 @@ impl RwLock {
     /// Dropping the future takes back every vote that was asked for and every place in line, at once and without
     /// blocking.
     pub async fn read(&self) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.reading(), Patience::Policy).await
+        self.spec.acquire(self.reading(), Patience::Policy).await
     }
 
     /// As [`read`](Self::read), but no longer than this: it returns at its deadline, not after.
@@ -104,7 +104,7 @@ impl RwLock {
     /// # Cancel safety
     /// As for [`read`](Self::read).
     pub async fn read_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.reading(), Patience::within(wait)).await
+        self.spec.acquire(self.reading(), Patience::within(wait)).await
     }
 
     /// Asks once to write. `None` when somebody reads, writes or waits.
@@ -115,7 +115,7 @@ impl RwLock {
     /// # Cancel safety
     /// Dropping the future takes back every vote that was asked for, at once and without blocking.
     pub async fn try_write(&self) -> Result<Option<Lease>, AcquireError> {
-        self.recipe.once(self.writing()).await
+        self.spec.once(self.writing()).await
     }
 
     /// Waits until nobody reads or writes.
@@ -127,7 +127,7 @@ impl RwLock {
     /// # Cancel safety
     /// As for [`read`](Self::read).
     pub async fn write(&self) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.writing(), Patience::Policy).await
+        self.spec.acquire(self.writing(), Patience::Policy).await
     }
 
     /// As [`write`](Self::write), but no longer than this: it returns at its deadline, not after.
@@ -138,7 +138,7 @@ impl RwLock {
     /// # Cancel safety
     /// As for [`read`](Self::read).
     pub async fn write_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.writing(), Patience::within(wait)).await
+        self.spec.acquire(self.writing(), Patience::within(wait)).await
     }
 
     fn reading(&self) -> Mode {

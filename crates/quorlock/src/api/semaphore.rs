@@ -7,7 +7,7 @@ use quorlock_core::mode::{Mode, PERMITS_MAX};
 
 use crate::api::client::Handle;
 use crate::api::lease::Lease;
-use crate::api::spec::{Patience, Recipe, settings};
+use crate::api::spec::{Patience, Spec, settings};
 use crate::error::{AcquireError, ConfigError};
 
 /// So many at a time, and no more: each holder has one of the slots.
@@ -31,7 +31,7 @@ use crate::error::{AcquireError, ConfigError};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore {
-    recipe: Recipe,
+    spec: Spec,
     permits: u32,
 }
 
@@ -39,12 +39,12 @@ settings!(Semaphore);
 
 impl Semaphore {
     pub(crate) fn new(handle: Arc<Handle>, name: &str, permits: u32) -> Self {
-        let mut recipe = Recipe::new(handle, name);
+        let mut spec = Spec::new(handle, name);
         if !(1..=PERMITS_MAX).contains(&permits) {
             let why = format!("between 1 and {PERMITS_MAX}");
-            recipe.refuse(ConfigError::Setting { setting: "a number of permits", value: permits.to_string(), why });
+            spec.refuse(ConfigError::Setting { setting: "a number of permits", value: permits.to_string(), why });
         }
-        Self { recipe, permits }
+        Self { spec, permits }
     }
 
     /// How many can hold it at a time.
@@ -61,7 +61,7 @@ impl Semaphore {
     /// # Cancel safety
     /// Dropping the future takes back every vote that was asked for, at once and without blocking.
     pub async fn try_acquire(&self) -> Result<Option<Lease>, AcquireError> {
-        self.recipe.once(self.mode()).await
+        self.spec.once(self.mode()).await
     }
 
     /// Waits until a slot is free and nobody has waited for longer.
@@ -74,7 +74,7 @@ impl Semaphore {
     /// Dropping the future takes back every vote that was asked for and every place in line, at once and without
     /// blocking.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.mode(), Patience::Policy).await
+        self.spec.acquire(self.mode(), Patience::Policy).await
     }
 
     /// As [`acquire`](Self::acquire), but no longer than this: it returns at its deadline, not after.
@@ -85,7 +85,7 @@ impl Semaphore {
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
     pub async fn acquire_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.recipe.acquire(self.mode(), Patience::within(wait)).await
+        self.spec.acquire(self.mode(), Patience::within(wait)).await
     }
 
     fn mode(&self) -> Mode {

@@ -8,7 +8,7 @@ use quorlock_core::acquire::{Defeat, Plan};
 use quorlock_core::hold::Terms;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, Name};
-use quorlock_core::quorum::{Ballot, Tally, Verdict};
+use quorlock_core::quorum::{NodeVote, Tally, Verdict};
 use quorlock_core::retry::Retry;
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Refusal, Silence};
@@ -25,9 +25,9 @@ use crate::link::Voter;
 use crate::node::key::Place;
 use crate::platform::clock;
 
-/// A recipe: it holds nothing. What cannot be is told by the first attempt to acquire, before anything is sent.
+/// A spec: it holds nothing. What cannot be is told by the first attempt to acquire, before anything is sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Recipe {
+pub(crate) struct Spec {
     pub(crate) handle: Arc<Handle>,
     order: Result<Order, ConfigError>,
 }
@@ -71,7 +71,7 @@ impl Patience {
     }
 }
 
-impl Recipe {
+impl Spec {
     pub(crate) fn new(handle: Arc<Handle>, name: &str) -> Self {
         let settings = &handle.cluster.settings;
         let order = (|| {
@@ -238,12 +238,12 @@ impl Recipe {
             Verdict::Held | Verdict::CutOff => AcquireError::Held(Box::new(HeldError::new(name, tally))),
             Verdict::NoQuorum => AcquireError::NoQuorum { name, tally },
             Verdict::TooSlow | Verdict::Won => AcquireError::TooSlow { name, tally },
-            Verdict::Mismatch if tally.ballots.contains(&Ballot::Refused(Refusal::Retired)) => {
+            Verdict::Mismatch if tally.votes.contains(&NodeVote::Refused(Refusal::Retired)) => {
                 AcquireError::Retired { name }
             }
             Verdict::Mismatch => {
-                let stored = tally.ballots.iter().find_map(|ballot| match ballot {
-                    Ballot::Refused(Refusal::Permits { stored }) => Some(*stored),
+                let stored = tally.votes.iter().find_map(|vote| match vote {
+                    NodeVote::Refused(Refusal::Permits { stored }) => Some(*stored),
                     _ => None,
                 });
                 match (stored, mode) {
@@ -265,35 +265,35 @@ impl Recipe {
     }
 }
 
-/// The settings that every kind of lock has, for a type with a field `recipe`.
+/// The settings that every kind of lock has, for a type with a field `spec`.
 macro_rules! settings {
     ($kind:ty) => {
         impl $kind {
             /// Asks the nodes for this lifetime: the time after which a holder that has died is out of the way.
             #[must_use]
             pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
-                self.recipe.ttl(ttl);
+                self.spec.ttl(ttl);
                 self
             }
 
             /// Shown to whoever finds the lock held; cut to 128 bytes.
             #[must_use]
             pub fn label(mut self, label: &str) -> Self {
-                self.recipe.label(label);
+                self.spec.label(label);
                 self
             }
 
             /// Whether and how often leases of this lock are renewed.
             #[must_use]
             pub fn renewals(mut self, renewals: quorlock_core::watchdog::Renewals) -> Self {
-                self.recipe.renewals(renewals);
+                self.spec.renewals(renewals);
                 self
             }
 
             /// How often to ask again, and how patiently where there is no line to wait in.
             #[must_use]
             pub fn retry(mut self, retry: quorlock_core::retry::Retry) -> Self {
-                self.recipe.retry(retry);
+                self.spec.retry(retry);
                 self
             }
 
@@ -304,7 +304,7 @@ macro_rules! settings {
             /// comes before the acquire returns.
             #[must_use]
             pub fn observe(mut self, observer: impl Fn(&crate::Progress) + Send + Sync + 'static) -> Self {
-                self.recipe.observe(observer);
+                self.spec.observe(observer);
                 self
             }
         }
@@ -314,8 +314,8 @@ pub(crate) use settings;
 
 /// The machine was paused between the request and the answer: these nodes granted it, but that is too long ago.
 fn too_slow(cluster: &Cluster, name: Name, granted: u32) -> AcquireError {
-    let ballot =
-        |node: usize| if granted & 1 << node != 0 { Ballot::Granted } else { Ballot::Silent(Silence::Unheard) };
-    let ballots = (0..cluster.links.len()).map(ballot).collect();
-    AcquireError::TooSlow { name, tally: cluster.name_nodes(Tally { ballots, ..Tally::default() }) }
+    let vote =
+        |node: usize| if granted & 1 << node != 0 { NodeVote::Granted } else { NodeVote::Silent(Silence::Unheard) };
+    let votes = (0..cluster.links.len()).map(vote).collect();
+    AcquireError::TooSlow { name, tally: cluster.name_nodes(Tally { votes, ..Tally::default() }) }
 }

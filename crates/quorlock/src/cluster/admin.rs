@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quorlock_core::name::Name;
-use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Trust};
+use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Trust};
 use quorlock_core::quorum::Quorum;
 use quorlock_core::ticket::Channel;
 use quorlock_core::vote::{Request, Vote};
@@ -13,7 +13,7 @@ use crate::cluster::Settings;
 use crate::cluster::list::PAGES_MAX;
 use crate::error::ReconfigureError;
 use crate::node::key::{KeyTemplate, Place};
-use crate::node::{Letter, Node, Reply, STEP_DEADLINE, Search, Talk, Trouble, within};
+use crate::node::{Letter, Node, Reply, RequestReply, STEP_DEADLINE, Search, Trouble, within};
 use crate::platform::entropy;
 
 /// How many names of leases are shown for each node.
@@ -50,14 +50,15 @@ pub(crate) async fn init(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result
     if !settings.discards_leases {
         refuse_leases(nodes, &mut sessions, &settings.template).await?;
     }
-    let errand = |identity| Errand::Init { identity, fresh: Epoch(entropy::bits()), constants: constants.clone() };
-    Ok(tell_all(nodes, &mut sessions, errand).await?)
+    let node_command =
+        |identity| NodeCommand::Init { identity, fresh: Epoch(entropy::bits()), constants: constants.clone() };
+    Ok(tell_all(nodes, &mut sessions, node_command).await?)
 }
 
 /// Refuses if any node shows a lease. A node that cannot list its names counts as having some.
 async fn refuse_leases(
     nodes: &[Arc<dyn Node>],
-    sessions: &mut [Talk],
+    sessions: &mut [RequestReply],
     template: &KeyTemplate,
 ) -> Result<(), ReconfigureError> {
     let mut found = Vec::new();
@@ -77,7 +78,7 @@ async fn refuse_leases(
 }
 
 /// The names that are held on a node: all of them, or enough to show.
-async fn leases(session: &mut Talk, template: &KeyTemplate) -> Result<Vec<Name>, Trouble> {
+async fn leases(session: &mut RequestReply, template: &KeyTemplate) -> Result<Vec<Name>, Trouble> {
     let span = template.span("");
     let (mut held, mut after) = (Vec::new(), String::new());
     for _ in 0..PAGES_MAX {
@@ -117,23 +118,23 @@ pub(crate) async fn reconfigure(
     let mut sessions = open_all(nodes).await?;
     let mut lives = Vec::new();
     for (node, session) in nodes.iter().zip(&mut sessions) {
-        match within(STEP_DEADLINE, session.errand(Errand::Look)).await {
+        match within(STEP_DEADLINE, session.node_command(NodeCommand::Look)).await {
             Ok(look) => lives.extend(look.life),
             Err(trouble) => return Err(Failed(vec![(node.title().to_owned(), trouble)]).into()),
         }
     }
     let constants = settings.constants(one_cluster(&lives)?);
-    let errand = |suspend| {
+    let node_command = |suspend| {
         let constants = constants.clone();
         move |identity| {
             let (fresh, constants) = (Epoch(entropy::bits()), constants.clone());
-            Errand::Reconfigure { identity, fresh, constants, trust, suspend }
+            NodeCommand::Reconfigure { identity, fresh, constants, trust, suspend }
         }
     };
     if nodes.len() > 1 {
-        tell_all(nodes, &mut sessions, errand(true)).await?;
+        tell_all(nodes, &mut sessions, node_command(true)).await?;
     }
-    Ok(tell_all(nodes, &mut sessions, errand(false)).await?)
+    Ok(tell_all(nodes, &mut sessions, node_command(false)).await?)
 }
 
 /// The name of the one cluster that these nodes belong to, if no majority of it is elsewhere.
@@ -154,12 +155,12 @@ fn one_cluster(lives: &[Incarnation]) -> Result<String, ReconfigureError> {
 }
 
 /// All or none: a cluster that is declared on some of its nodes is worse than one that is not.
-async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<Talk>, Failed> {
-    let mut sessions: Vec<Talk> = Vec::new();
+async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<RequestReply>, Failed> {
+    let mut sessions: Vec<RequestReply> = Vec::new();
     let mut titles = Vec::new();
     let mut failed = Failed::default();
     for node in nodes {
-        match within(STEP_DEADLINE, Talk::open(&**node, Channel(0))).await {
+        match within(STEP_DEADLINE, RequestReply::open(&**node, Channel(0))).await {
             Err(trouble) => failed.add(&**node, trouble),
             Ok(session) => {
                 if let Some(twin) = sessions.iter().position(|other| other.identity().run == session.identity().run) {
@@ -176,13 +177,13 @@ async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<Talk>, Failed> {
 
 async fn tell_all(
     nodes: &[Arc<dyn Node>],
-    sessions: &mut [Talk],
-    errand: impl Fn(Identity) -> Errand,
+    sessions: &mut [RequestReply],
+    node_command: impl Fn(Identity) -> NodeCommand,
 ) -> Result<(), Failed> {
     let mut failed = Failed::default();
     for (node, session) in nodes.iter().zip(sessions) {
-        let errand = errand(session.identity().clone());
-        match within(STEP_DEADLINE, session.errand(errand)).await {
+        let node_command = node_command(session.identity().clone());
+        match within(STEP_DEADLINE, session.node_command(node_command)).await {
             Ok(standing) if standing.accepted => {}
             Ok(_) => failed.add(&**node, Trouble::Unfit("it belongs to another cluster by now".into())),
             Err(trouble) => failed.add(&**node, trouble),

@@ -4,7 +4,7 @@ use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use quorlock_core::name::LeaseId;
-use quorlock_core::quorum::{Ballot, Tally};
+use quorlock_core::quorum::{NodeVote, Tally};
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
 use tokio::sync::Notify;
@@ -106,13 +106,13 @@ impl Timed for Votes {
 
 /// The account of what was said.
 pub(crate) fn tally(cluster: &Cluster, said: Vec<Outcome>) -> Tally {
-    let ballots = said.into_iter().map(|outcome| match outcome {
+    let votes = said.into_iter().map(|outcome| match outcome {
         Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } => {
-            Ballot::Silent(Silence::Broken(Refusal::WrongEpoch.to_string()))
+            NodeVote::Silent(Silence::Broken(Refusal::WrongEpoch.to_string()))
         }
-        Outcome::Voted { vote: Vote::Refusal(why), .. } => Ballot::Refused(why),
-        Outcome::Voted { .. } => Ballot::Granted,
-        Outcome::Silent(why) => Ballot::Silent(why),
+        Outcome::Voted { vote: Vote::Refusal(why), .. } => NodeVote::Refused(why),
+        Outcome::Voted { .. } => NodeVote::Granted,
+        Outcome::Silent(why) => NodeVote::Silent(why),
     });
-    cluster.name_nodes(Tally { ballots: ballots.collect(), nodes: Vec::new() })
+    cluster.name_nodes(Tally { votes: votes.collect(), nodes: Vec::new() })
 }

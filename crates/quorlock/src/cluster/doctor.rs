@@ -17,7 +17,7 @@ use quorlock_core::time::Drift;
 
 pub use finding::{Finding, Severity, Topic};
 
-use crate::node::probe::{Exam, Plan};
+use crate::node::probe::{Plan, Probe};
 use crate::node::{Node, Trouble};
 
 /// Every node as it was found, and what that means for the locks on them.
@@ -162,7 +162,7 @@ pub(crate) type Configured = Result<Arc<dyn Node>, (String, String)>;
 /// One node while it is judged.
 struct Patient {
     title: String,
-    exam: Exam,
+    probe: Probe,
     state: NodeState,
     skew: Option<Skew>,
     rate: Option<Rate>,
@@ -171,21 +171,22 @@ struct Patient {
 
 impl Patient {
     fn life(&self) -> Option<&Incarnation> {
-        self.exam.standing.as_ref()?.life.as_ref()
+        self.probe.standing.as_ref()?.life.as_ref()
     }
 
     fn discharge(self) -> ExaminedNode {
         let life = self.life();
-        let fastest = self.exam.first.iter().chain(&self.exam.last).map(crate::node::probe::Reading::round_trip).min();
+        let fastest =
+            self.probe.first.iter().chain(&self.probe.last).map(crate::node::probe::Reading::round_trip).min();
         ExaminedNode {
-            run: self.exam.identity.as_ref().map(|identity| shorten(&identity.run)),
+            run: self.probe.identity.as_ref().map(|identity| shorten(&identity.run)),
             epoch: life.and_then(|life| life.epoch).map(|epoch| shorten(&format!("{:032x}", epoch.0))),
             cluster: life.map(|life| shorten(&life.constants.cluster)),
             restarts: life.map(|life| life.restarts),
             round_trip: fastest,
             title: self.title,
             state: self.state,
-            server: self.exam.server,
+            server: self.probe.server,
             skew: self.skew,
             rate: self.rate,
             findings: self.findings,
@@ -197,10 +198,11 @@ impl Patient {
 pub(crate) async fn examine(nodes: Vec<Configured>, plan: &Plan, measure: &Measure) -> Examination {
     let exams = nodes.into_iter().map(async |configured| match configured {
         Ok(node) => (node.title().to_owned(), node.examine(plan).await),
-        Err((title, why)) => (title, Exam { trouble: Some(Trouble::Unfit(why)), ..Exam::default() }),
+        Err((title, why)) => (title, Probe { trouble: Some(Trouble::Unfit(why)), ..Probe::default() }),
     });
     let exams = futures_util::future::join_all(exams).await;
-    let mut patients: Vec<Patient> = exams.into_iter().map(|(title, exam)| judge::node(title, exam, measure)).collect();
+    let mut patients: Vec<Patient> =
+        exams.into_iter().map(|(title, probe)| judge::node(title, probe, measure)).collect();
     let findings = together::judge(&mut patients, measure);
     let majority = Quorum::majority_of(measure.constants.nodes);
     Examination { nodes: patients.into_iter().map(Patient::discharge).collect(), findings, majority }

@@ -57,7 +57,7 @@ impl Inspection {
     }
 
     /// The first who wait in line, in order, on the node where most do: no more than
-    /// [`LINE_LISTED_MAX`](crate::LINE_LISTED_MAX).
+    /// [`QUEUE_LISTED_MAX`](crate::QUEUE_LISTED_MAX).
     pub fn line(&self) -> &[Waiting] {
         let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
         reports.max_by_key(|report| report.waiting).map_or(&[], |report| &report.line)

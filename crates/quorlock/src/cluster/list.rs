@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use quorlock_core::name::Name;
-use quorlock_core::quorum::{Ballot, Tally};
+use quorlock_core::quorum::{NodeVote, Tally};
 use quorlock_core::vote::Silence;
 
 use crate::cluster::Cluster;
@@ -121,8 +121,8 @@ pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<List
     let looks = cluster.links.iter().map(|link| look_through(cluster, link, &span, filter, &found));
     let looked = join_all(looks).await;
     if looked.iter().filter(|looked| looked.is_ok()).count() < cluster.settings.quorum.majority() {
-        let ballots = looked.into_iter().map(|looked| looked.map_or_else(Ballot::Silent, |()| Ballot::Granted));
-        let tally = cluster.name_nodes(Tally { ballots: ballots.collect(), nodes: Vec::new() });
+        let votes = looked.into_iter().map(|looked| looked.map_or_else(NodeVote::Silent, |()| NodeVote::Granted));
+        let tally = cluster.name_nodes(Tally { votes: votes.collect(), nodes: Vec::new() });
         return Err(ReadError::NoQuorum { operation: Operation::List, tally });
     }
     let titles = cluster.links.iter().map(|link| link.title.clone());
@@ -180,7 +180,7 @@ async fn inspect_all<'a>(
             match inspection {
                 Ok(inspection) => inspected.push(inspection),
                 // The key holds other data: it is nobody's lock.
-                Err(ReadError::NoQuorum { tally, .. }) if tally.ballots.iter().any(is_failed) => {}
+                Err(ReadError::NoQuorum { tally, .. }) if tally.votes.iter().any(is_failed) => {}
                 Err(ReadError::NoQuorum { tally, .. }) => {
                     return Err(ReadError::NoQuorum { operation: Operation::List, tally });
                 }
@@ -192,6 +192,6 @@ async fn inspect_all<'a>(
     Ok(inspected)
 }
 
-fn is_failed(ballot: &Ballot) -> bool {
-    matches!(ballot, Ballot::Silent(Silence::Failed(_)))
+fn is_failed(vote: &NodeVote) -> bool {
+    matches!(vote, NodeVote::Silent(Silence::Failed(_)))
 }

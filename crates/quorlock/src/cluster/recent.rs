@@ -13,7 +13,7 @@ const NOTED_MAX: usize = 32_768;
 
 /// Such leases, each until a moment.
 #[derive(Debug, Default)]
-pub(crate) struct Noted {
+pub(crate) struct RecentLeases {
     ends: Mutex<Ends>,
 }
 
@@ -30,7 +30,7 @@ impl Ends {
     }
 }
 
-impl Noted {
+impl RecentLeases {
     /// Remembers it until then, and says whether it was remembered before.
     pub(crate) fn add(&self, lease: LeaseId, until: Moment, now: Moment) -> bool {
         let mut ends = self.ends();
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_remembered_until_its_moment_and_not_after_many_others() {
-        let (noted, now) = (Noted::default(), clock::now());
+        let (noted, now) = (RecentLeases::default(), clock::now());
         let (lease, later) = (LeaseId::from_bits(0), now + Duration::from_secs(1));
         assert!(!noted.add(lease, later, now));
         assert!(noted.add(lease, later, now) && noted.has(lease, now) && !noted.has(lease, later));

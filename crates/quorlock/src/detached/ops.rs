@@ -1,4 +1,4 @@
-//! Extending, checking and releasing a lease by what was handed over: nothing is known of it but that.
+//! Extending, checking and releasing a lease by what was detached: nothing is known of it but that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::validity;
 use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
 
-use super::{HandedLease, Released};
+use super::{DetachedLease, Released};
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::{Votes, tally};
 use crate::error::{ConfigError, LeaseError, LostError, Operation};
@@ -30,7 +30,7 @@ const ENDED_FOR: Duration = Duration::from_secs(10 * 60);
 /// A lease that no majority can have any more is given back where it stands, and this client does not extend it again: lost
 /// is final. One that no majority was known to have the last time is looked at first: whoever goes on asking must not keep a
 /// few votes standing that are of no use to anyone.
-pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Duration, LeaseError> {
+pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Result<Duration, LeaseError> {
     if cluster.ended.has(lease.id, clock::now()) {
         return Err(LostError::Ended.into());
     }
@@ -66,7 +66,7 @@ pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resul
 /// Remembers what came of an extension, for the next. A loss is told once, to those who look at the history.
 fn settle(
     cluster: &Arc<Cluster>,
-    lease: &HandedLease,
+    lease: &DetachedLease,
     outlook: Result<Duration, LeaseError>,
 ) -> Result<Duration, LeaseError> {
     let now = clock::now();
@@ -92,26 +92,26 @@ fn settle(
 }
 
 /// Remembers that this client must not extend the lease any more. Says whether that was known.
-fn end_here(cluster: &Cluster, lease: &HandedLease) -> bool {
+fn end_here(cluster: &Cluster, lease: &DetachedLease) -> bool {
     let now = clock::now();
     cluster.ended.add(lease.id, now + ENDED_FOR, now)
 }
 
-/// Something that has happened to a lease that was handed over.
-pub(crate) fn event(cluster: &Cluster, lease: &HandedLease, what: What) -> Event {
+/// Something that has happened to a lease that was detached.
+pub(crate) fn event(cluster: &Cluster, lease: &DetachedLease, what: What) -> Event {
     let event = cluster.event(&lease.name, what, lease.fence);
     event.by(Holder::decode(&lease.holder), word_for(lease.mode, lease.fence))
 }
 
 /// Looks where the vote stands, and for how long.
-pub(crate) async fn check(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Duration, LeaseError> {
+pub(crate) async fn check(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Result<Duration, LeaseError> {
     let request = Request::Check { attempt: lease.id, slot: lease.slot() };
     outlook(cluster, lease, request, Operation::Check).await
 }
 
 /// Takes the votes back, on every node, with a note that the attempt is over: what others may have under way for this
 /// lease is not known here.
-pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Result<Released, LeaseError> {
+pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Result<Released, LeaseError> {
     let place = place(cluster, lease)?;
     let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(LeaseError::Closed)?;
     give_back(cluster, lease, &place, Some(&votes));
@@ -136,7 +136,7 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &HandedLease) -> Resu
 }
 
 /// Takes the votes back, without waiting for anything.
-pub(crate) fn give_back(cluster: &Arc<Cluster>, lease: &HandedLease, place: &Arc<Place>, votes: Option<&Arc<Votes>>) {
+pub(crate) fn give_back(cluster: &Arc<Cluster>, lease: &DetachedLease, place: &Arc<Place>, votes: Option<&Arc<Votes>>) {
     cluster.claims.end_repair(lease.mode.owner(), lease.id);
     let mark = Arc::new(Mark::of_another(lease.id));
     mark.finish();
@@ -160,7 +160,7 @@ pub(crate) async fn retire(
     place: &Arc<Place>,
     owner: OwnerId,
     keep_out: Duration,
-    lease: Option<&HandedLease>,
+    lease: Option<&DetachedLease>,
 ) -> Result<Released, LeaseError> {
     let end = match lease {
         // What was held cannot be asked for any more when it is known that something was.
@@ -223,7 +223,7 @@ async fn end_of(
 /// How long a majority lets the lease stand at least: the m-th largest end, each counted from its own send, less drift.
 async fn outlook(
     cluster: &Arc<Cluster>,
-    lease: &HandedLease,
+    lease: &DetachedLease,
     request: Request,
     operation: Operation,
 ) -> Result<Duration, LeaseError> {
@@ -287,7 +287,7 @@ fn is_end(outcome: &Outcome) -> bool {
 }
 
 /// Where the lease is kept, if it can be one of this cluster's.
-fn place(cluster: &Cluster, lease: &HandedLease) -> Result<Arc<Place>, ConfigError> {
+fn place(cluster: &Cluster, lease: &DetachedLease) -> Result<Arc<Place>, ConfigError> {
     let settings = &cluster.settings;
     Ttl::new(lease.ttl(), settings.max_ttl)?;
     Ok(Arc::new(settings.template.place(&lease.name)?))

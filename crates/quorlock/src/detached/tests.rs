@@ -4,8 +4,8 @@ use quorlock_core::time::TTL_MAX;
 
 use super::*;
 
-fn lease(name: &str, mode: Mode, fence: Option<u64>) -> HandedLease {
-    HandedLease {
+fn lease(name: &str, mode: Mode, fence: Option<u64>) -> DetachedLease {
+    DetachedLease {
         name: Name::new(name).unwrap(),
         id: LeaseId::from_bits(0x1234),
         fence: fence.map(Fence::new),
@@ -15,7 +15,7 @@ fn lease(name: &str, mode: Mode, fence: Option<u64>) -> HandedLease {
     }
 }
 
-fn leases() -> Vec<HandedLease> {
+fn leases() -> Vec<DetachedLease> {
     let owner = OwnerId::from_bits(0x5ec);
     let modes = [
         Mode::EXCLUSIVE,
@@ -44,7 +44,7 @@ fn the_longest_lease_is_within_its_bound() {
     let mut longest = lease(&"\u{1}".repeat(512), mode, Some(u64::MAX));
     longest.holder = Holder::new(&"\u{1}".repeat(1_000), u32::MAX, &"\u{1}".repeat(1_000)).encode().into();
     let text = longest.reveal();
-    assert!(text.len() <= HandedLease::TEXT_BYTES_MAX, "{}", text.len());
+    assert!(text.len() <= DetachedLease::TEXT_BYTES_MAX, "{}", text.len());
     assert_eq!(text.parse(), Ok(longest));
 }
 
@@ -65,7 +65,7 @@ fn what_is_shown_is_not_the_secret() {
 #[test]
 fn what_is_no_lease_is_told_from_one_that_was_cut() {
     let text = leases()[0].reveal();
-    let read = |text: &str| text.parse::<HandedLease>().unwrap_err();
+    let read = |text: &str| text.parse::<DetachedLease>().unwrap_err();
     assert_eq!(read(""), LeaseTextError::Empty);
     assert_eq!(read(" \n"), LeaseTextError::Empty);
     for foreign in ["deploy", "q", "q.x", "qx.1", "Q1.deploy", "\u{9501}", &text[1..], "-"] {
@@ -101,14 +101,14 @@ fn a_text_with_the_right_sum_and_wrong_parts_is_garbled() {
         let changed = body.replacen(old, new, 1);
         assert_ne!(changed, body, "{old}");
         let text = format!("{changed}.{}", sum(&changed));
-        assert_eq!(text.parse::<HandedLease>(), Err(LeaseTextError::Garbled), "{old} -> {new}");
+        assert_eq!(text.parse::<DetachedLease>(), Err(LeaseTextError::Garbled), "{old} -> {new}");
     }
 }
 
 proptest! {
     #[test]
     fn every_name_and_label_survives(name in "\\PC{1,100}|[\\x00-\\x7f]{1,100}", label in "\\PC{0,40}") {
-        let lease = HandedLease {
+        let lease = DetachedLease {
             holder: Holder::new("h\u{e4}st", 1, &label).encode().into(),
             ..lease(&name, Mode::EXCLUSIVE, Some(1))
         };
@@ -121,6 +121,6 @@ proptest! {
         let at = at.index(text.len());
         let slip = format!("{}{letter}{}", &text[..at], &text[at + 1..]);
         prop_assume!(slip != text);
-        prop_assert!(slip.parse::<HandedLease>().is_err());
+        prop_assert!(slip.parse::<DetachedLease>().is_err());
     }
 }

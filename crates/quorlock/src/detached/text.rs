@@ -1,4 +1,4 @@
-//! A handed lease as one word: `q1.<name>.<lease id>.<fence>.<ttl>.<mode>.<holder>.<sum>`.
+//! A detached lease as one word: `q1.<name>.<lease id>.<fence>.<ttl>.<mode>.<holder>.<sum>`.
 //!
 //! The name and the holder are as readable as one word allows: bytes that are not plain stand as `%` and two digits.
 
@@ -10,7 +10,7 @@ use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX};
 use quorlock_core::name::{Holder, LeaseId, Name};
 use quorlock_core::time::{TTL_MAX, Ttl};
 
-use super::HandedLease;
+use super::DetachedLease;
 
 /// What the first version of the text begins with.
 const VERSION: &str = "q1.";
@@ -35,8 +35,8 @@ pub enum LeaseTextError {
     Garbled,
 }
 
-pub(super) fn write(lease: &HandedLease) -> String {
-    let HandedLease { name, id, fence, ttl, mode, holder } = lease;
+pub(super) fn write(lease: &DetachedLease) -> String {
+    let DetachedLease { name, id, fence, ttl, mode, holder } = lease;
     let mut text = String::with_capacity(TEXT_BYTES_USUAL);
     text.push_str(VERSION);
     escape(&mut text, name.as_str());
@@ -57,7 +57,7 @@ pub(super) fn write(lease: &HandedLease) -> String {
     text
 }
 
-pub(super) fn read(text: &str) -> Result<HandedLease, LeaseTextError> {
+pub(super) fn read(text: &str) -> Result<DetachedLease, LeaseTextError> {
     if text.is_empty() {
         return Err(LeaseTextError::Empty);
     }
@@ -69,9 +69,9 @@ pub(super) fn read(text: &str) -> Result<HandedLease, LeaseTextError> {
     read_parts(text).ok_or(LeaseTextError::Garbled)
 }
 
-fn read_parts(text: &str) -> Option<HandedLease> {
+fn read_parts(text: &str) -> Option<DetachedLease> {
     let (body, check) = text.rsplit_once('.')?;
-    if text.len() > HandedLease::TEXT_BYTES_MAX || check != sum(body) {
+    if text.len() > DetachedLease::TEXT_BYTES_MAX || check != sum(body) {
         return None;
     }
     let parts: Vec<&str> = body.split('.').collect();
@@ -82,7 +82,7 @@ fn read_parts(text: &str) -> Option<HandedLease> {
     if fence.is_none() && mode != Mode::EXCLUSIVE {
         return None;
     }
-    Some(HandedLease {
+    Some(DetachedLease {
         name: Name::new(&unescape(name)?).ok()?,
         id: LeaseId::parse(id)?,
         fence,

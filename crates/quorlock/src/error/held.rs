@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Holder, Name};
-use quorlock_core::quorum::{Ballot, Tally};
+use quorlock_core::quorum::{NodeVote, Tally};
 use quorlock_core::vote::{Refusal, Report};
 
 use super::Account;
@@ -29,8 +29,8 @@ pub struct HeldError {
 impl HeldError {
     pub(crate) fn new(name: Name, tally: Tally) -> Self {
         let mut error = Self { name, holder: None, remaining: None, fence: None, tally: Tally::default() };
-        for ballot in &tally.ballots {
-            if let Ballot::Refused(Refusal::Held { holder, remaining, fence, .. }) = ballot {
+        for vote in &tally.votes {
+            if let NodeVote::Refused(Refusal::Held { holder, remaining, fence, .. }) = vote {
                 error.add_node(holder.as_ref(), *remaining, *fence);
             }
         }

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use crate::cluster::owner::OwnerFence;
 use crate::cluster::{Claim, Cluster};
-use crate::detached::HandedLease;
+use crate::detached::DetachedLease;
 use crate::error::{LeaseError, LostError, Operation};
 use crate::link::{Ask, GiveBack, Mark, Voter};
 use crate::node::event::What;
@@ -68,7 +68,7 @@ struct Inner {
     call: Option<Call>,
     /// Whether something has been queued at the links.
     queued: bool,
-    /// It was handed over: how long until the nodes that do not have it are asked again.
+    /// It was detached: how long until the nodes that do not have it are asked again.
     mending: Option<Duration>,
 }
 
@@ -281,20 +281,20 @@ impl Held {
         for link in self.cluster.links.iter().filter(|link| self.may_be_in_line(link.node)) {
             link.release(&back, Some(parting), None);
         }
-        // Nobody waits for it, and whoever has handed the lease over may be on the way out.
+        // Nobody waits for it, and whoever has detached the lease over may be on the way out.
         self.cluster.flush_now();
     }
 
     /// What others need to know of it.
-    pub(crate) fn as_handed(&self) -> HandedLease {
+    pub(crate) fn as_detached(&self) -> DetachedLease {
         let (name, id, fence) = (self.place.name.clone(), self.mark.attempt, self.fence());
         let Terms { ttl, mode, holder, .. } = self.inner().hold.terms().clone();
-        HandedLease { name, id, fence, ttl, mode, holder }
+        DetachedLease { name, id, fence, ttl, mode, holder }
     }
 
     /// Gives the lock back, without waiting for anything.
     pub(crate) fn let_go(&self) {
-        // After a release there is nothing left to end, nor when it was handed over: that takes no look at the clock.
+        // After a release there is nothing left to end, nor when it was detached: that takes no look at the clock.
         let is_ours = {
             let inner = self.inner();
             inner.hold.is_held() && inner.mending.is_none()

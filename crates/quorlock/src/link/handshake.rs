@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Standing};
+use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Standing};
 
 use super::Link;
 use super::heartbeat::lost_memory;
@@ -29,7 +29,7 @@ impl Link {
         membership: &Membership,
     ) -> Result<Incarnation, Trouble> {
         loop {
-            let (look, identity) = self.errand(session, answers, Errand::Look).await?;
+            let (look, identity) = self.node_command(session, answers, NodeCommand::Look).await?;
             let changed = membership.changed();
             membership.note(self.node, &identity.run, look.life.as_ref()).map_err(Trouble::Unfit)?;
             match membership.admit(self.node) {
@@ -50,9 +50,10 @@ impl Link {
                 Admission::Hello { constants, founders } => {
                     let fresh = Epoch(entropy::bits());
                     let trust = self.config.trust;
-                    let hello = Errand::Hello { identity, fresh, constants, founders, trust };
+                    let hello = NodeCommand::Hello { identity, fresh, constants, founders, trust };
                     let doubts = self.doubts.load(Ordering::Acquire);
-                    let (Standing { accepted, life, .. }, identity) = self.errand(session, answers, hello).await?;
+                    let (Standing { accepted, life, .. }, identity) =
+                        self.node_command(session, answers, hello).await?;
                     membership.note(self.node, &identity.run, life.as_ref()).map_err(Trouble::Unfit)?;
                     if accepted && life.as_ref().is_some_and(|life| life.is_replaced_by(&identity)) {
                         return Err(lost_memory());
@@ -87,7 +88,8 @@ impl Link {
         }
         let Some(recorded) = in_time.ok().flatten().flatten() else { return Ok(life) };
         let elapsed_micros = recorded.claim().min(life.quarantine_micros);
-        let (standing, identity) = self.errand(session, answers, Errand::Claim { epoch, elapsed_micros }).await?;
+        let (standing, identity) =
+            self.node_command(session, answers, NodeCommand::Claim { epoch, elapsed_micros }).await?;
         let is_same = |life: &Incarnation| life.epoch == Some(epoch) && !life.is_replaced_by(&identity);
         let life = standing.life.filter(is_same).ok_or_else(lost_memory)?;
         if life.floor.is_some() {
@@ -96,14 +98,14 @@ impl Link {
         Ok(life)
     }
 
-    async fn errand(
+    async fn node_command(
         &self,
         session: &mut dyn Session,
         answers: &mut mpsc::UnboundedReceiver<Answer>,
-        errand: Errand,
+        node_command: NodeCommand,
     ) -> Result<(Standing, Identity), Trouble> {
         let limit = self.config.handshake_deadline;
-        session.errand(errand);
+        session.node_command(node_command);
         let in_time = runtime::timeout(limit, standing(answers)).await;
         let (standing, identity) = in_time.unwrap_or_else(|_| Err(Trouble::Broken(format!("silent for {limit:?}"))))?;
         self.note_clock(standing.at_micros, clock::now());
@@ -111,7 +113,7 @@ impl Link {
     }
 }
 
-/// The answer to the only errand that is under way.
+/// The answer to the only node command that is under way.
 async fn standing(answers: &mut mpsc::UnboundedReceiver<Answer>) -> Result<(Standing, Identity), Trouble> {
     loop {
         match answers.recv().await {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Standing};
+use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Standing};
 use quorlock_core::rng::Rng;
 
 use super::Link;
@@ -22,11 +22,11 @@ pub(super) struct Watch {
     epoch: Epoch,
     /// While the node is quarantined.
     quarantine: Option<Quarantine>,
-    /// When the errand that is under way was sent.
+    /// When the node command that is under way was sent.
     under_way: Option<Instant>,
     /// When to send the next one.
     due: Instant,
-    /// How many doubts there were when the errand that is under way was sent.
+    /// How many doubts there were when the node command that is under way was sent.
     doubts: u64,
 }
 
@@ -52,7 +52,7 @@ impl Watch {
 impl Link {
     /// Ready at once, or when the quarantine is over.
     pub(super) fn take_up(&self, epoch: Epoch, life: &Incarnation) -> Watch {
-        self.pulse.lives(epoch);
+        self.latency.lives(epoch);
         let watch = |quarantine: Option<Quarantine>| Watch {
             epoch,
             due: self.next_look(quarantine.as_ref()),
@@ -86,25 +86,26 @@ impl Link {
         if watch.under_way.is_some() {
             return;
         }
-        let errand = watch.quarantine.as_ref().map_or(Errand::Look, |Quarantine { best, micros, .. }| Errand::Claim {
-            epoch: watch.epoch,
-            elapsed_micros: best.claim().min(*micros),
-        });
-        self.send_errand(watch, errand);
+        let node_command =
+            watch.quarantine.as_ref().map_or(NodeCommand::Look, |Quarantine { best, micros, .. }| NodeCommand::Claim {
+                epoch: watch.epoch,
+                elapsed_micros: best.claim().min(*micros),
+            });
+        self.send_node_command(watch, node_command);
     }
 
-    fn send_errand(&self, watch: &mut Watch, errand: Errand) {
+    fn send_node_command(&self, watch: &mut Watch, node_command: NodeCommand) {
         if let Some(port) = &mut *self.port() {
             watch.under_way = Some(runtime::now());
             watch.doubts = self.doubts.load(Ordering::Acquire);
-            port.session().errand(errand);
+            port.session().node_command(node_command);
         }
     }
 
     /// Takes the answer. An error means that the node's memory is another one.
     pub(super) fn watched(&self, watch: &mut Watch, standing: Standing, identity: &Identity) -> Result<(), Trouble> {
         if let Some(since) = watch.under_way.take() {
-            self.pulse.took(since.elapsed());
+            self.latency.took(since.elapsed());
         }
         self.note_clock(standing.at_micros, clock::now());
         let epoch = watch.epoch;

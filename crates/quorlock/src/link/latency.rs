@@ -21,7 +21,7 @@ pub struct RoundTrips {
 
 /// One node's pulse, taken by its link.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct Latency {
     /// In microseconds, from 1; zero where there was none yet.
     trips: [AtomicU32; TRIPS_KEPT],
     next: AtomicUsize,
@@ -29,7 +29,7 @@ pub(crate) struct Pulse {
     restarts: AtomicU64,
 }
 
-impl Pulse {
+impl Latency {
     pub(super) fn new() -> Self {
         Self {
             trips: [const { AtomicU32::new(0) }; TRIPS_KEPT],

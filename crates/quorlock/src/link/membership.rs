@@ -15,7 +15,7 @@ pub(crate) struct Membership {
     quorum: Quorum,
     titles: Vec<String>,
     max_ttl_millis: u64,
-    sigma_micros: u64,
+    max_skew_micros: u64,
     seen: Mutex<Seen>,
     changed: Notify,
 }
@@ -52,9 +52,9 @@ pub(crate) enum Admission {
 }
 
 impl Membership {
-    pub(crate) fn new(quorum: Quorum, titles: Vec<String>, max_ttl_millis: u64, sigma_micros: u64) -> Self {
+    pub(crate) fn new(quorum: Quorum, titles: Vec<String>, max_ttl_millis: u64, max_skew_micros: u64) -> Self {
         let seen = Seen { nodes: vec![None; quorum.nodes()], cluster: None };
-        Self { quorum, titles, max_ttl_millis, sigma_micros, seen: Mutex::new(seen), changed: Notify::new() }
+        Self { quorum, titles, max_ttl_millis, max_skew_micros, seen: Mutex::new(seen), changed: Notify::new() }
     }
 
     /// The constants of a cluster of this name, as this client is configured.
@@ -63,7 +63,7 @@ impl Membership {
             cluster,
             nodes: self.quorum.nodes(),
             max_ttl_millis: self.max_ttl_millis,
-            sigma_micros: self.sigma_micros,
+            max_skew_micros: self.max_skew_micros,
         }
     }
 
@@ -189,9 +189,9 @@ impl Membership {
             let spell = |millis| format!("{:?}", Duration::from_millis(millis));
             return differs("a max_ttl of", spell(ours.max_ttl_millis), spell(theirs.max_ttl_millis));
         }
-        if ours.sigma_micros != theirs.sigma_micros {
+        if ours.max_skew_micros != theirs.max_skew_micros {
             let spell = |micros| format!("{:?}", Duration::from_micros(micros));
-            return differs("a sigma of", spell(ours.sigma_micros), spell(theirs.sigma_micros));
+            return differs("a max_clock_skew of", spell(ours.max_skew_micros), spell(theirs.max_skew_micros));
         }
         Ok(())
     }

@@ -295,7 +295,7 @@ impl Link {
         let (Batch { mut sent, at, .. }, now) = (batch, clock::now());
         self.config.traffic.received(replies.len());
         let mut trouble = None;
-        self.pulse.took(now.since(at));
+        self.latency.took(now.since(at));
         let is_news = self.outbox().settle(&mut sent, &replies);
         for (sent, reply) in sent.into_iter().zip(replies) {
             let sent = match (sent, &reply) {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, MutexGuard};
 
-use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, NodeTime, Record, apply, attend};
+use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, NodeTime, Record, apply, attend};
 use quorlock_core::ticket::Channel;
 use quorlock_core::vote::Vote;
 use tokio::sync::{Notify, mpsc};
@@ -159,7 +159,7 @@ struct Question {
 
 #[derive(Debug)]
 enum Asked {
-    Errand(Errand),
+    NodeCommand(NodeCommand),
     Batch(Option<Life>, Vec<Letter>),
     Search(Search),
     History(History),
@@ -198,8 +198,8 @@ impl State {
 
     fn carry_out(&mut self, asked: &Asked, now: NodeTime) -> Answer {
         match asked {
-            Asked::Errand(errand) => {
-                Answer::Standing(Box::new(attend(&mut self.life, errand, now)), self.identity.clone())
+            Asked::NodeCommand(node_command) => {
+                Answer::Standing(Box::new(attend(&mut self.life, node_command, now)), self.identity.clone())
             }
             Asked::Batch(life, batch) => Answer::Replies(self.vote(*life, batch, now)),
             Asked::Search(search) => Answer::Page(Ok(self.search(search, now))),
@@ -354,8 +354,8 @@ impl Session for MemorySession {
         &self.identity
     }
 
-    fn errand(&mut self, errand: Errand) {
-        self.ask(Asked::Errand(errand));
+    fn node_command(&mut self, node_command: NodeCommand) {
+        self.ask(Asked::NodeCommand(node_command));
     }
 
     fn search(&mut self, search: Search) {

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use quorlock_core::node::{Errand, Identity, Standing};
+use quorlock_core::node::{Identity, NodeCommand, Standing};
 use quorlock_core::ticket::Channel;
 use quorlock_core::time::Moment;
 
 use crate::node::key::Place;
-use crate::node::{Node, STEP_DEADLINE, Talk, Trouble, within};
+use crate::node::{Node, RequestReply, STEP_DEADLINE, Trouble, within};
 use crate::platform::clock;
 
 /// How often a node's clock is read in a row: the fastest answer tells most.
@@ -25,7 +25,7 @@ pub(crate) struct Plan {
 
 /// What was seen of one node.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Exam {
+pub(crate) struct Probe {
     /// What it is and which version.
     pub(crate) server: Option<String>,
     /// Why it was not seen to the end.
@@ -95,33 +95,33 @@ pub(crate) struct FileFacts {
 }
 
 /// Looks by way of a session, as a client has it.
-pub(crate) async fn by_session(node: &(impl Node + ?Sized), plan: &Plan) -> Exam {
-    let mut exam = Exam::default();
-    match within(STEP_DEADLINE, Talk::open(node, Channel(0))).await {
-        Err(trouble) => exam.trouble = Some(trouble),
+pub(crate) async fn by_session(node: &(impl Node + ?Sized), plan: &Plan) -> Probe {
+    let mut probe = Probe::default();
+    match within(STEP_DEADLINE, RequestReply::open(node, Channel(0))).await {
+        Err(trouble) => probe.trouble = Some(trouble),
         Ok(mut talk) => {
-            exam.identity = Some(talk.identity().clone());
-            if let Err(trouble) = look(&mut talk, &mut exam, plan.watch).await {
-                exam.trouble = Some(trouble);
+            probe.identity = Some(talk.identity().clone());
+            if let Err(trouble) = look(&mut talk, &mut probe, plan.watch).await {
+                probe.trouble = Some(trouble);
             }
         }
     }
-    exam
+    probe
 }
 
-async fn look(talk: &mut Talk, exam: &mut Exam, watch: Duration) -> Result<(), Trouble> {
+async fn look(talk: &mut RequestReply, probe: &mut Probe, watch: Duration) -> Result<(), Trouble> {
     for _ in 0..READINGS {
         let sent = clock::now();
-        let standing = within(STEP_DEADLINE, talk.errand(Errand::Look)).await?;
-        exam.first.push(Reading { sent, heard: clock::now(), at_micros: standing.at_micros });
-        exam.standing = Some(standing);
+        let standing = within(STEP_DEADLINE, talk.node_command(NodeCommand::Look)).await?;
+        probe.first.push(Reading { sent, heard: clock::now(), at_micros: standing.at_micros });
+        probe.standing = Some(standing);
     }
     if !watch.is_zero() {
         tokio::time::sleep(watch).await;
         for _ in 0..READINGS {
             let sent = clock::now();
-            let standing = within(STEP_DEADLINE, talk.errand(Errand::Look)).await?;
-            exam.last.push(Reading { sent, heard: clock::now(), at_micros: standing.at_micros });
+            let standing = within(STEP_DEADLINE, talk.node_command(NodeCommand::Look)).await?;
+            probe.last.push(Reading { sent, heard: clock::now(), at_micros: standing.at_micros });
         }
     }
     Ok(())

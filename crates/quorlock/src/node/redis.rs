@@ -31,9 +31,9 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, RedisConnectionInfo, Value};
-use quorlock_core::node::{Constants, Errand, Identity, Standing};
+use quorlock_core::node::{Constants, Identity, NodeCommand, Standing};
 
-use crate::node::probe::{Exam, Plan};
+use crate::node::probe::{Plan, Probe};
 use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
 use crate::platform::sync::Mutex;
 pub(crate) use cluster::ClusterNode;
@@ -136,7 +136,7 @@ impl Node for RedisNode {
         })
     }
 
-    fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Exam> + Send + 'a>> {
+    fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Probe> + Send + 'a>> {
         Box::pin(probe::examine(&self.origin, self.connect_deadline, plan))
     }
 }
@@ -221,8 +221,8 @@ struct RedisSession {
 
 /// What the next values answer.
 enum Expected {
-    /// An errand, and the server's promotion after it.
-    Errand {
+    /// a node command, and the server's promotion after it.
+    NodeCommand {
         values: Vec<Value>,
     },
     /// A look, the server's promotion after it, and whether the server may evict by now.
@@ -258,16 +258,16 @@ impl Session for RedisSession {
     }
 
     /// A look at the node is one at the server, too: what was fit in the handshake may have been set up otherwise since.
-    fn errand(&mut self, errand: Errand) {
+    fn node_command(&mut self, node_command: NodeCommand) {
         let values = Vec::new();
-        if let Errand::Look = errand {
+        if let NodeCommand::Look = node_command {
             let mut pipe = codec::look(Home::Server);
             pipe.add_command(fitness::replication()).add_command(fitness::memory());
             self.ask(Expected::Look { values }, &pipe.get_packed_pipeline());
         } else {
             let mut pipe = ::redis::pipe();
-            pipe.add_command(codec::errand(Home::Server, &errand)).add_command(fitness::replication());
-            self.ask(Expected::Errand { values }, &pipe.get_packed_pipeline());
+            pipe.add_command(codec::node_command(Home::Server, &node_command)).add_command(fitness::replication());
+            self.ask(Expected::NodeCommand { values }, &pipe.get_packed_pipeline());
         }
     }
 
@@ -306,7 +306,7 @@ impl Ear {
         let mut expected = lock(&self.expected);
         match expected.front_mut() {
             None => Err(malformed("nothing")),
-            Some(Expected::Errand { values }) => {
+            Some(Expected::NodeCommand { values }) => {
                 values.push(value);
                 if values.len() < 2 {
                     return Ok(None);

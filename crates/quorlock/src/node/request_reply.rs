@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock_core::node::{Errand, Identity, Standing};
+use quorlock_core::node::{Identity, NodeCommand, Standing};
 use quorlock_core::ticket::Channel;
 #[cfg(test)]
 use quorlock_core::ticket::{Handoff, Ticket};
@@ -22,14 +22,14 @@ pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = Result
 }
 
 /// A session of one's own.
-pub(crate) struct Talk {
+pub(crate) struct RequestReply {
     session: Box<dyn Session>,
     answers: mpsc::UnboundedReceiver<Answer>,
     /// Whoever asks after the end is told of it again.
     ended: Option<Trouble>,
 }
 
-impl Talk {
+impl RequestReply {
     /// Connects, and hears hints on this channel.
     pub(crate) async fn open(node: &(impl Node + ?Sized), channel: Channel) -> Result<Self, Trouble> {
         let (inbox, answers) = Inbox::queue(channel);
@@ -40,8 +40,8 @@ impl Talk {
         self.session.identity()
     }
 
-    pub(crate) async fn errand(&mut self, errand: Errand) -> Result<Standing, Trouble> {
-        self.session.errand(errand);
+    pub(crate) async fn node_command(&mut self, node_command: NodeCommand) -> Result<Standing, Trouble> {
+        self.session.node_command(node_command);
         self.standing().await
     }
 
@@ -101,7 +101,7 @@ fn out_of_turn() -> Trouble {
 
 /// What only tests have to say.
 #[cfg(test)]
-impl Talk {
+impl RequestReply {
     /// Connects, and gives hints a queue of their own.
     pub(crate) async fn listening(
         node: &dyn Node,
@@ -116,9 +116,9 @@ impl Talk {
         Ok((Self { session: node.open(inbox).await?, answers, ended: None }, heard))
     }
 
-    /// Puts an errand on its way; the answer must be waited for in its turn.
-    pub(crate) fn post_errand(&mut self, errand: Errand) {
-        self.session.errand(errand);
+    /// Puts a node command on its way; the answer must be waited for in its turn.
+    pub(crate) fn post_node_command(&mut self, node_command: NodeCommand) {
+        self.session.node_command(node_command);
     }
 
     /// Ends the session, and gives what still comes.

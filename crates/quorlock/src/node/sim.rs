@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use quorlock_core::node::{Epoch, Errand, Identity};
+use quorlock_core::node::{Epoch, Identity, NodeCommand};
 use tokio::sync::oneshot;
 
 use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Reply, Search, Session, Trouble};
@@ -90,8 +90,8 @@ impl Session for SimulatedSession {
         &self.identity
     }
 
-    fn errand(&mut self, errand: Errand) {
-        self.ask(Question::Errand(errand));
+    fn node_command(&mut self, node_command: NodeCommand) {
+        self.ask(Question::NodeCommand(node_command));
     }
 
     fn search(&mut self, _search: Search) {

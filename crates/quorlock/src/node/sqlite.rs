@@ -29,10 +29,10 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 
-use quorlock_core::node::{Errand, Identity, NodeTime};
+use quorlock_core::node::{Identity, NodeCommand, NodeTime};
 use tokio::sync::oneshot;
 
-use crate::node::probe::{Exam, Plan};
+use crate::node::probe::{Plan, Probe};
 use crate::node::{BoxFuture, Companion, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
 use crate::platform::boot::Boot;
 pub(crate) use processes::Processes;
@@ -94,7 +94,7 @@ impl Node for SqliteNode {
         self.processes.add(companion).map(|()| true)
     }
 
-    fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Exam> + Send + 'a>> {
+    fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Probe> + Send + 'a>> {
         Box::pin(probe::examine(self, plan))
     }
 }
@@ -116,8 +116,8 @@ impl Session for SqliteSession {
         &self.identity
     }
 
-    fn errand(&mut self, errand: Errand) {
-        self.ask(Job::of_errand(errand));
+    fn node_command(&mut self, node_command: NodeCommand) {
+        self.ask(Job::of_node_command(node_command));
     }
 
     fn search(&mut self, search: Search) {

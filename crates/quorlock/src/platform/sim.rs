@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use quorlock_core::node::{Epoch, Errand, Identity, Standing};
+use quorlock_core::node::{Epoch, Identity, NodeCommand, Standing};
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
 use quorlock_core::vote::{Request, Vote};
 
@@ -71,7 +71,7 @@ pub trait World {
 #[derive(Clone, Debug)]
 pub enum Question {
     /// About the node itself.
-    Errand(Errand),
+    NodeCommand(NodeCommand),
     /// For votes: in this life of the node, about each key.
     Batch(Epoch, Vec<(String, Arc<Request>)>),
     /// To write something into the history: nothing is kept, and [`Said::Noted`] is the answer.
@@ -85,7 +85,7 @@ pub enum Question {
 pub enum Said {
     /// The connection is there, to a server with this identity.
     Open(Identity),
-    /// To an errand, with the server's identity after it.
+    /// To a node command, with the server's identity after it.
     Standing(Box<Standing>, Identity),
     /// To a batch, at this time by the node's clock in microseconds.
     Votes(Vec<Vote>, u64),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::long::{Wired, connected, missing, noticed, soon, take_a_turn, voting};
 use crate::common::observe::{life, quarantined, trouble};
 use crate::common::{Cluster, MAX_TTL, lock_keys};
-use quorlock::{AcquireError, Ballot, Client, Fence, LeaseError, Silence, Tally};
+use quorlock::{AcquireError, Client, Fence, LeaseError, NodeVote, Silence, Tally};
 use quorlock_testkit::{Aof, RedisServer, eventually, eventually_async};
 
 /// All pairs of these servers.
@@ -207,8 +207,8 @@ async fn nodes_without_memory_refuse_with_the_reason_and_still_take_releases() {
     }
     let tally = no_quorum(&client).await;
     assert_eq!(missing(&tally), urls(&cluster.servers[2..]));
-    for ballot in &tally.ballots[2..] {
-        assert!(matches!(ballot, Ballot::Silent(Silence::Failed(why)) if why.contains("OOM")), "{ballot}");
+    for vote in &tally.votes[2..] {
+        assert!(matches!(vote, NodeVote::Silent(Silence::Failed(why)) if why.contains("OOM")), "{vote}");
     }
     soon(lease.release()).await.expect("a release needs no memory");
     cluster.cleared().await;

@@ -22,7 +22,7 @@ use quorlock_testkit::{RedisServer, eventually_async};
 const AT_ONCE: usize = 64;
 /// A client of nodes that will not answer need not wait for them.
 const IMPATIENT: Duration = Duration::from_millis(50);
-const STAGES: [From; 3] = [From::Greeting, From::Errand, From::Vote];
+const STAGES: [From; 3] = [From::Greeting, From::NodeCommand, From::Vote];
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
@@ -74,7 +74,7 @@ async fn try_lock(client: &Client, name: &str, plain: bool) -> Option<Lease> {
 
 /// The constants of a real server's cluster.
 fn constants(server: &RedisServer) -> [String; 4] {
-    let meta = ["HMGET", "quorlock~meta", "cluster", "nodes", "max_ttl", "sigma"];
+    let meta = ["HMGET", "quorlock~meta", "cluster", "nodes", "max_ttl", "skew"];
     server.command(&meta).strings().try_into().expect("four constants")
 }
 
@@ -179,8 +179,8 @@ async fn an_answer_too_many_ends_the_connection() {
         fake.turn(From::Vote, Deed::Behave);
     }
     observe::healthy(&client, 0).await;
-    // Answers to errands that bring another along never get so far.
-    fake.turn(From::Errand, Deed::Add(more));
+    // Answers to node commands that bring another along never get so far.
+    fake.turn(From::NodeCommand, Deed::Add(more));
     let client = builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect_lazy().await.unwrap();
     assert!(soon(try_lock(&client, "job", false)).await.is_none());
     assert_no_panic("answers too many");

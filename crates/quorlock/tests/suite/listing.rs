@@ -98,7 +98,7 @@ async fn a_node_that_is_away_is_named_and_does_not_hide_a_lock() {
     let error = client.list(&Filter::default()).await.unwrap_err();
     let ReadError::NoQuorum { tally, .. } = error else { panic!("{error}") };
     assert_eq!((tally.granted(), tally.silent()), (1, 2));
-    assert_ne!(tally.ballots[2], quorlock::Ballot::Silent(Silence::Unheard));
+    assert_ne!(tally.votes[2], quorlock::NodeVote::Silent(Silence::Unheard));
 }
 
 /// Fills a server with the fences of names that are free, and with votes.

@@ -10,10 +10,10 @@ use quorlock_testkit::{RedisCluster, RedisServer, eventually_async};
 use crate::common::long;
 
 /// So far ahead of the clocks that fences do not grow by themselves while a test runs.
-const SIGMA: Duration = Duration::from_secs(30);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);
 
 async fn client(cluster: &RedisCluster) -> Client {
-    long::builder().sigma(SIGMA).nodes([cluster.url()]).connect().await.unwrap()
+    long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([cluster.url()]).connect().await.unwrap()
 }
 
 #[tokio::test]

@@ -13,10 +13,10 @@ use crate::common::long::{self, LONG};
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// So far ahead of the clocks that fences do not grow by themselves while a test runs.
-const SIGMA: Duration = Duration::from_secs(30);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);
 
 async fn client(sentinels: &Sentinels) -> Client {
-    long::builder().sigma(SIGMA).nodes([sentinels.url()]).connect().await.unwrap()
+    long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([sentinels.url()]).connect().await.unwrap()
 }
 
 /// Waits until the client can ask its node.
@@ -113,7 +113,7 @@ async fn a_failover_is_noticed_while_the_sentinel_hangs() {
     let url = sentinels.url_among(&[&other.addr().to_string()]);
     // Only one of them can be listened to at first.
     other.freeze();
-    let client = long::builder().sigma(SIGMA).nodes([url]).connect().await.unwrap();
+    let client = long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([url]).connect().await.unwrap();
     is_up(&client).await;
     other.thaw();
     sentinels.sentinel.freeze();
@@ -125,7 +125,7 @@ async fn a_failover_is_noticed_by_sentinels_that_answer_late() {
     let sentinels = Sentinels::builder().replicas(1).start();
     let slow = Proxy::start(sentinels.sentinel.addr());
     let url = sentinels.url().replace(&sentinels.sentinel.addr().to_string(), &slow.addr().to_string());
-    let client = long::builder().sigma(SIGMA).nodes([url]).connect().await.unwrap();
+    let client = long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([url]).connect().await.unwrap();
     is_up(&client).await;
     let before = slow.connections();
     slow.delay(Duration::from_millis(600));

@@ -72,7 +72,7 @@ fn counter(folder: &Path) -> u64 {
 fn a_waiter_in_another_process_takes_over_after_a_release() {
     let folder = tempfile::tempdir().unwrap();
     let holder = client(folder.path());
-    let lease = insist(|| holder.lock("handed over").ttl(HANDOVER_TTL).acquire());
+    let lease = insist(|| holder.lock("detached").ttl(HANDOVER_TTL).acquire());
     let mut waiter = Process::start(concat!(module_path!(), "::waiter"), folder.path());
     eventually("the other process asks", || folder.path().join("asking").exists());
     let ours = lease.fence().unwrap().get();
@@ -90,7 +90,7 @@ fn a_waiter_in_another_process_takes_over_after_a_release() {
 fn waiter() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let client = client(&folder);
-    let lock = client.lock("handed over").ttl(HANDOVER_TTL);
+    let lock = client.lock("detached").ttl(HANDOVER_TTL);
     assert!(insist(|| lock.try_acquire()).is_none(), "it is not held");
     File::create(folder.join("asking")).unwrap();
     let lease = insist(|| lock.acquire_within(Duration::from_secs(60)));

@@ -116,7 +116,7 @@ impl Granted {
         let nodes = NodesOk { nodes_ok: won.nodes(), nodes_total: service.nodes_total() };
         let outlook = Outlook::new(began, won.ttl(), || won.validity())?;
         let signer = service.signer()?;
-        let leases = won.hand_over()?.into_iter().map(|lease| LeaseView {
+        let leases = won.detach()?.into_iter().map(|lease| LeaseView {
             name: lease.name().to_string(),
             fence: lease.fence().map(quorlock::Fence::get),
             slot: lease.slot(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::{AcquireError, Client, HandedLease, Lease, Leases, LostError, Owner, PERMITS_MAX, Progress};
+use quorlock::{AcquireError, Client, DetachedLease, Lease, Leases, LostError, Owner, PERMITS_MAX, Progress};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
@@ -195,10 +195,10 @@ impl Won {
         }
     }
 
-    pub(super) fn hand_over(self) -> Result<Vec<HandedLease>, LostError> {
+    pub(super) fn detach(self) -> Result<Vec<DetachedLease>, LostError> {
         match self {
-            Self::One(lease) => lease.hand_over().map(|lease| vec![lease]),
-            Self::All(leases) => leases.hand_over(),
+            Self::One(lease) => lease.detach().map(|lease| vec![lease]),
+            Self::All(leases) => leases.detach(),
         }
     }
 }

@@ -69,14 +69,14 @@ fn lapsed(hub: &Hub) -> Vec<serde_json::Value> {
 }
 
 /// Somebody has the lock for a moment, and is seen to.
-async fn seen_with(hub: &Hub, name: &str) -> quorlock::HandedLease {
+async fn seen_with(hub: &Hub, name: &str) -> quorlock::DetachedLease {
     loop {
         let lock = hub.client.lock(name).ttl(PACE / 2).renewals(quorlock::Renewals::Off);
         let lease = lock.acquire().await.unwrap();
         hub.look().await;
         // A busy machine may have taken longer than that.
         if hub.state().locks.get(name).is_some_and(|tracked| tracked.lock.held)
-            && let Ok(lease) = lease.hand_over()
+            && let Ok(lease) = lease.detach()
         {
             return lease;
         }
@@ -222,11 +222,11 @@ async fn snapshot_of(follower: &mut Follower) -> serde_json::Value {
 }
 
 /// Locks with long names, held by nobody who renews them.
-async fn hold_many(hub: &Hub, count: usize) -> Vec<quorlock::HandedLease> {
+async fn hold_many(hub: &Hub, count: usize) -> Vec<quorlock::DetachedLease> {
     let mut held = Vec::new();
     for number in 0..count {
         let lock = hub.client.lock(format!("{number}/{}", "n".repeat(500)));
-        held.push(lock.acquire().await.unwrap().hand_over().unwrap());
+        held.push(lock.acquire().await.unwrap().detach().unwrap());
     }
     held
 }

@@ -84,7 +84,7 @@ impl<'a> Crontab<'a> {
         let nodes: Vec<String> = servers.iter().map(|server| format!("{:?}", server.url())).collect();
         let ttl = case.ttl.as_secs();
         let text = format!(
-            "nodes = [{}]\nttl = \"{ttl}s\"\nmax_ttl = \"{ttl}s\"\nsigma = \"1s\"\nbackstep = \"1s\"\nkill_grace = \"500ms\"\n",
+            "nodes = [{}]\nttl = \"{ttl}s\"\nmax_ttl = \"{ttl}s\"\nmax_clock_skew = \"1s\"\nmax_clock_step_back = \"1s\"\nkill_grace = \"500ms\"\n",
             nodes.join(", ")
         );
         fs::write(&file, text)?;

@@ -174,7 +174,7 @@ const ALL: [Kind; 25] = [
     kind(Act::Replica, On::OneOrMajority, (200, 1_500), (0, 0)),
     kind(Act::KillClient, On::Client, (50, 800), (0, 0)),
     kind(Act::FreezeClient, On::Client, (100, 3_000), (0, 0)),
-    // Forth and back within sigma and `backstep`, so that fences must stay in order; and by more than what is left of a
+    // Forth and back within the max clock skew and `max_clock_step_back`, so that fences must stay in order; and by more than what is left of a
     // vote that was just renewed.
     kind(Act::JumpAhead, On::Majority, (300, 1_500), (700, 950)),
 ];

@@ -9,7 +9,7 @@ use crate::series::Series;
 
 /// The number of nodes.
 const NODES: usize = 3;
-const MAJORITY: usize = quorlock::Quorum::majority_of(NODES);
+const MAJORITY: usize = quorlock_core::quorum::Quorum::majority_of(NODES);
 
 /// The least and the most of something, in milliseconds.
 type Range = (u64, u64);

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::{Held, Library, Sent};
 use crate::Failure;
-use crate::task::{BACKSTEP, MAX_TTL, NAMES, NODE_DEADLINE, SIGMA, Task};
+use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, MAX_TTL, NAMES, NODE_DEADLINE, Task};
 
 /// Longer than any episode: whoever is not served by its end is starved.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -48,8 +48,8 @@ impl Library for Own {
             .nodes(&task.urls)
             .ttl(Duration::from_millis(task.ttl_ms))
             .max_ttl(MAX_TTL)
-            .sigma(SIGMA)
-            .backstep(BACKSTEP)
+            .max_clock_skew(MAX_CLOCK_SKEW)
+            .max_clock_step_back(MAX_CLOCK_STEP_BACK)
             .node_deadline(NODE_DEADLINE)
             .label(format!("c{}", task.client));
         if task.trusting {

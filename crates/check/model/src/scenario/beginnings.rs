@@ -118,14 +118,14 @@ pub(super) fn renewals_late() -> Setup {
     Setup { grid: NO_GRID, ..Setup::new(parties) }
 }
 
-pub(super) fn handed_over() -> Setup {
+pub(super) fn detached() -> Setup {
     let mut parties = two_meeting_at(0);
     parties[0].hands_over = Some(1);
     Setup { budget: Budget { frees: 1, ..NONE }, ..Setup::new(parties) }
 }
 
 /// One who hands its lease over and gives it to the node that has not granted it, and one who comes after it.
-pub fn handed_over_and_mended(heir: Heir) -> Setup {
+pub fn detached_and_repaired(heir: Heir) -> Setup {
     let winner = Party { hands_over: Some(1), mends_for: Some(heir), ..Party::once() };
     let budget = Budget { frees: 1, ..NONE };
     Setup { budget, grid: NO_GRID, alike: false, ..Setup::new(vec![winner, Party::reaching(&[1, 2])]) }

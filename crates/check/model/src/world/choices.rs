@@ -17,7 +17,7 @@ impl World {
             let may_free = self.left.frees > 0 && client.hold.as_ref().is_some_and(Hold::is_held);
             actions.extend(may_free.then_some(Action::Free(index)));
             actions.extend((self.left.cancels > 0 && client.machine.is_some()).then_some(Action::Cancel(index)));
-            let may_extend = client.handed.as_ref().is_some_and(|handed| handed.extensions > 0);
+            let may_extend = client.detached.as_ref().is_some_and(|detached| detached.extensions > 0);
             actions.extend(may_extend.then_some(Action::Extend(index)));
             actions.extend(self.may_end(index).then_some(Action::End(index)));
             actions.extend(self.may_retire(index).then_some(Action::Retire(index)));

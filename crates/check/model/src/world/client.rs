@@ -35,7 +35,7 @@ impl Rng for Thrown {
 
 /// A lease that somebody was given as one word, and what is known of it.
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Handed {
+pub(super) struct Detached {
     pub(super) attempt: LeaseId,
     pub(super) fence: Fence,
     pub(super) valid_until: Moment,
@@ -50,7 +50,7 @@ pub(super) struct Handed {
 pub(super) struct Client {
     pub(super) machine: Option<Acquire>,
     pub(super) hold: Option<Hold>,
-    pub(super) handed: Option<Handed>,
+    pub(super) detached: Option<Detached>,
     pub(super) mode: Mode,
     pub(super) parting: Option<Parting>,
     pub(super) wake: Option<Moment>,
@@ -73,7 +73,7 @@ impl Client {
         Self {
             machine: None,
             hold: None,
-            handed: None,
+            detached: None,
             mode: party.mode,
             parting: None,
             wake: None,
@@ -128,8 +128,8 @@ impl Client {
             let (attempt, valid_until) = (won.attempt, won.valid_until);
             let acks = vec![None; party.servers.len()];
             let mut winner = Hold::new(terms, won, now);
-            let winner = (winner.hand_over(now) && party.mends_for.is_some()).then_some(winner);
-            self.handed = Some(Handed { attempt, fence, valid_until, winner, acks, extensions });
+            let winner = (winner.detach(now) && party.mends_for.is_some()).then_some(winner);
+            self.detached = Some(Detached { attempt, fence, valid_until, winner, acks, extensions });
         } else {
             self.hold = Some(Hold::new(terms, won, now));
         }
@@ -138,12 +138,12 @@ impl Client {
     /// Whether its lease is valid, by its own clock.
     pub(super) fn is_valid(&self, now: Moment) -> bool {
         let held = self.hold.as_ref().is_some_and(|hold| !hold.validity(now).is_zero());
-        held || self.handed.as_ref().is_some_and(|handed| now < handed.valid_until)
+        held || self.detached.as_ref().is_some_and(|detached| now < detached.valid_until)
     }
 
     /// Whether it has, or has had, a lease that has not been given back.
     pub(super) fn has_lease(&self) -> bool {
-        self.hold.is_some() || self.handed.is_some()
+        self.hold.is_some() || self.detached.is_some()
     }
 
     /// Whether there is anything to forget.
@@ -172,11 +172,11 @@ impl Client {
 
     /// When its lease ends.
     pub(super) fn end(&self) -> Option<Moment> {
-        self.handed.as_ref().map(|handed| handed.valid_until)
+        self.detached.as_ref().map(|detached| detached.valid_until)
     }
 }
 
-impl Handed {
+impl Detached {
     /// A node has let the vote stand for longer.
     pub(super) fn take(&mut self, setup: &Setup, party: &Party, node: usize, sent: Moment) {
         self.acks[node] = self.acks[node].max(Some(sent));

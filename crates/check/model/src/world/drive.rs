@@ -64,10 +64,10 @@ impl World {
     pub(super) fn extend(&mut self, index: usize) {
         let repair = self.setup.lacks(Flaw::ExtensionRepairs);
         let (now, mode) = (self.moment(index), self.clients[index].mode);
-        let Some(handed) = &mut self.clients[index].handed else { return };
-        handed.extensions -= 1;
-        handed.acks.fill(None);
-        let (attempt, fence) = (handed.attempt, handed.fence);
+        let Some(detached) = &mut self.clients[index].detached else { return };
+        detached.extensions -= 1;
+        detached.acks.fill(None);
+        let (attempt, fence) = (detached.attempt, detached.fence);
         let request = Request::Renew { attempt, fence, ttl: ttl(), repair, holder: "".into(), mode };
         for link in &mut self.clients[index].links {
             link.ask(&request, 1, now);
@@ -77,15 +77,15 @@ impl World {
 
     /// What a winner that has given its lease away may still ask of whom.
     pub(super) fn repair_by(&self, index: usize) -> Option<(Vec<usize>, Request)> {
-        self.clients[index].handed.as_ref()?.winner.as_ref()?.repair(self.moment(index))
+        self.clients[index].detached.as_ref()?.winner.as_ref()?.repair(self.moment(index))
     }
 
     pub(super) fn mend(&mut self, index: usize) {
         let Some((nodes, request)) = self.repair_by(index) else { return };
         let now = self.moment(index);
         let client = &mut *self.clients[index];
-        let Some(handed) = &mut client.handed else { return };
-        handed.winner = None;
+        let Some(detached) = &mut client.detached else { return };
+        detached.winner = None;
         for node in nodes {
             client.links[node].ask(&request, 0, now);
         }
@@ -111,13 +111,13 @@ impl World {
         let setup = Arc::clone(&self.setup);
         let (attempt, outcome) = self.as_believed(index, node, letter, outcome);
         let client = &mut *self.clients[index];
-        if let Some(handed) = client.handed.as_mut().filter(|handed| handed.attempt == attempt) {
+        if let Some(detached) = client.detached.as_mut().filter(|detached| detached.attempt == attempt) {
             if let (1, Outcome::Voted { vote: Vote::Grant { .. }, sent }) = (letter.round, &outcome) {
                 // Whoever was told to stop then has.
-                if now < handed.valid_until || setup.parties[index].mends_for != Some(Heir::Obedient) {
-                    handed.take(&setup, &setup.parties[index], node, *sent);
+                if now < detached.valid_until || setup.parties[index].mends_for != Some(Heir::Obedient) {
+                    detached.take(&setup, &setup.parties[index], node, *sent);
                 }
-            } else if let Some(winner) = handed.winner.as_mut().filter(|_| letter.round == 0) {
+            } else if let Some(winner) = detached.winner.as_mut().filter(|_| letter.round == 0) {
                 // Nothing comes of that but who has granted.
                 let _ = winner.take(0, node, outcome, now, &mut client.rng);
             }

@@ -58,8 +58,8 @@ impl World {
             let now = self.moment(index);
             let client = &self.clients[index];
             let is_valid = client.is_valid(now);
-            // Of a lease that was handed over nobody knows whether it was over, unless somebody else has had the lock.
-            let is_passed_by = client.handed.as_ref().is_none_or(|handed| Some(handed.fence) < self.highest);
+            // Of a lease that was detached nobody knows whether it was over, unless somebody else has had the lock.
+            let is_passed_by = client.detached.as_ref().is_none_or(|detached| Some(detached.fence) < self.highest);
             if is_valid && client.was_over && is_passed_by {
                 self.breach = self.breach.or(Some(Breach::Revived));
             } else if !is_valid && client.has_lease() && !client.was_over {

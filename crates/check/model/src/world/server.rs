@@ -5,7 +5,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{
-    Answer, Epoch, Errand, FenceNote, Identity, Incarnation, NodeTime, Record, Standing, apply, attend,
+    Answer, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, Standing, apply, attend,
 };
 use quorlock_core::rules::Rule;
 use quorlock_core::ticket::Channel;
@@ -42,7 +42,7 @@ impl Server {
     pub(super) fn voting(setup: &Setup, index: usize) -> Self {
         let mut server =
             Self { run: 0, promotions: 0, memory: Memory::default(), snapshot: None, offset: 0, started: 0 };
-        let init = Errand::Init { identity: server.identity(), fresh: Epoch(0), constants: setup.constants() };
+        let init = NodeCommand::Init { identity: server.identity(), fresh: Epoch(0), constants: setup.constants() };
         server.attend(setup, 0, &init);
         let stored = setup.fences.iter().find(|(of, _)| *of == index);
         server.memory.record.fence = stored.map(|(_, ahead)| FenceNote {
@@ -66,12 +66,12 @@ impl Server {
         if setup.expires_by_wall() { NodeTime::wall(time.wall_micros) } else { time }
     }
 
-    pub(super) fn attend(&mut self, setup: &Setup, now: u64, errand: &Errand) -> Standing {
+    pub(super) fn attend(&mut self, setup: &Setup, now: u64, node_command: &NodeCommand) -> Standing {
         let time = self.time(setup, now);
         let was_voting = self.is_voting();
         let before = self.epoch();
-        let added = self.added(setup, errand);
-        let standing = attend(&mut self.memory.life, added.as_ref().unwrap_or(errand), time);
+        let added = self.added(setup, node_command);
+        let standing = attend(&mut self.memory.life, added.as_ref().unwrap_or(node_command), time);
         let (is_new, is_voting) = (self.epoch() != before, self.is_voting());
         if let Some(life) = &mut self.memory.life {
             if setup.lacks(Flaw::QuarantineShort) && is_new {
@@ -86,10 +86,12 @@ impl Server {
     }
 
     /// What a node that adds claims would carry out instead.
-    fn added(&self, setup: &Setup, errand: &Errand) -> Option<Errand> {
-        match (errand, &self.memory.life) {
-            (Errand::Claim { epoch, elapsed_micros }, Some(life)) if setup.lacks(Flaw::Core(Rule::HighestClaim)) => {
-                Some(Errand::Claim { epoch: *epoch, elapsed_micros: life.elapsed_micros + elapsed_micros })
+    fn added(&self, setup: &Setup, node_command: &NodeCommand) -> Option<NodeCommand> {
+        match (node_command, &self.memory.life) {
+            (NodeCommand::Claim { epoch, elapsed_micros }, Some(life))
+                if setup.lacks(Flaw::Core(Rule::HighestClaim)) =>
+            {
+                Some(NodeCommand::Claim { epoch: *epoch, elapsed_micros: life.elapsed_micros + elapsed_micros })
             }
             _ => None,
         }
@@ -201,7 +203,7 @@ impl Server {
         let mut known = known;
         if setup.lacks(Flaw::FloorLost) || setup.lacks(Flaw::TrustWithoutFloor) {
             // The clock counts for nothing either.
-            known.constants.sigma_micros = u64::MAX / 4;
+            known.constants.max_skew_micros = u64::MAX / 4;
         }
         known
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quorlock_core::node::Errand;
+use quorlock_core::node::NodeCommand;
 use quorlock_core::ticket::{Channel, Handoff, Hint};
 use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
 
@@ -134,7 +134,7 @@ impl World {
         let server = &mut self.servers[behind];
         let (identity, constants) = (server.identity(), setup.constants());
         let founders = String::new();
-        let hello = Errand::Hello { identity, fresh, constants, founders, trust: setup.trust() };
+        let hello = NodeCommand::Hello { identity, fresh, constants, founders, trust: setup.trust() };
         server.attend(&setup, self.now, &hello);
         let Some(epoch) = server.epoch() else { return };
         if epoch != fresh {
@@ -184,7 +184,7 @@ impl World {
             }
         }
         if let Some(seen) = seen {
-            server.attend(&setup, self.now, &Errand::Claim { epoch, elapsed_micros: seen.claim(now) });
+            server.attend(&setup, self.now, &NodeCommand::Claim { epoch, elapsed_micros: seen.claim(now) });
         }
         if server.epoch() != Some(epoch) {
             self.cut(index, node, true);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use quorlock_model::report::Row;
-use quorlock_model::scenario::{ALL, handed_over_and_mended, one_trusted_node};
+use quorlock_model::scenario::{ALL, detached_and_repaired, one_trusted_node};
 use quorlock_model::search::{exhaust, shortest};
 use quorlock_model::setup::{Budget, Heir, Setup};
 use quorlock_model::world::Breach;
@@ -32,13 +32,13 @@ fn a_clock_that_steps_back_between_two_trusted_restarts_repeats_a_fence() {
     assert_eq!(found.counter.map(|counter| counter.breach), Some(Breach::FenceOrder));
 }
 
-/// Of a lease that was handed over nobody knows its end. A request of its winner that was under way for longer than that may give
+/// Of a lease that was detached nobody knows its end. A request of its winner that was under way for longer than that may give
 /// it a vote again, and whoever still extends it then finds a majority: somebody else has had the lock meanwhile, if nobody
 /// holds it now.
 #[test]
 fn a_request_that_is_late_by_a_ttl_may_bring_back_a_lease_that_was_handed_over() {
-    let found = shortest(&Arc::new(handed_over_and_mended(Heir::Careless)));
+    let found = shortest(&Arc::new(detached_and_repaired(Heir::Careless)));
     assert_eq!(found.counter.map(|counter| counter.breach), Some(Breach::Revived));
-    let found = exhaust(&Arc::new(handed_over_and_mended(Heir::Obedient)));
+    let found = exhaust(&Arc::new(detached_and_repaired(Heir::Obedient)));
     assert!(found.exhausted && found.counter.is_none(), "whoever stops at its end is never mistaken");
 }

@@ -259,7 +259,7 @@ pub(super) fn draw(
     nodes: usize,
     clients: usize,
     ttl: u64,
-    backstep: u64,
+    max_clock_step_back: u64,
     horizon: u64,
 ) -> Vec<(u64, Fault)> {
     let mut faults = Vec::new();
@@ -304,7 +304,7 @@ pub(super) fn draw(
             Dish::Leaps => add(at, Fault::ClientLeaps { client, millis: rng.range(1, ttl) }),
             Dish::NodeClocks => {
                 // Forward and back again: nobody's clock steps back further than is tolerated.
-                let millis = rng.range(1, backstep) as i64;
+                let millis = rng.range(1, max_clock_step_back) as i64;
                 let node = node.min(nodes - 1);
                 if !faults.iter().any(|(_, fault)| matches!(fault, Fault::NodeClock { node: of, .. } if *of == node)) {
                     faults.push((at, Fault::NodeClock { node, millis }));

@@ -93,7 +93,7 @@ pub enum Ending {
     Drop,
     /// It is kept until it is lost, or dropped at last.
     UntilLost,
-    /// It is handed over to this client, which extends it so often, and releases it.
+    /// It is detached to this client, which extends it so often, and releases it.
     HandOver {
         /// Which client.
         client: usize,
@@ -104,7 +104,7 @@ pub enum Ending {
 
 /// One thing that somebody does.
 #[derive(Clone, Copy, Debug)]
-pub struct Errand {
+pub struct NodeCommand {
     /// After so long.
     pub rest: Duration,
     /// Which name.
@@ -127,11 +127,11 @@ pub struct Errand {
     pub ending: Ending,
 }
 
-pub(super) fn errands(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Vec<Errand> {
-    (0..rng.range(1, 3)).map(|_| errand(rng, names, ttl, is_beyond)).collect()
+pub(super) fn node_commands(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Vec<NodeCommand> {
+    (0..rng.range(1, 3)).map(|_| node_command(rng, names, ttl, is_beyond)).collect()
 }
 
-fn errand(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Errand {
+fn node_command(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> NodeCommand {
     let name = rng.index(names.len());
     let want = match names[name] {
         _ if rng.percent(4) => Want::Break { now: is_beyond && rng.percent(50) },
@@ -150,7 +150,13 @@ fn errand(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Errand
 
 /// Tasks of an owner that enters two names of its own and is retired from the first of them, in some runs: who does it, and
 /// what. They have a generator of their own: the rest of a plan is as it was without them.
-pub(super) fn retirement(seed: u64, names: usize, clients: usize, ttl: u64, horizon: u64) -> Vec<(usize, Vec<Errand>)> {
+pub(super) fn retirement(
+    seed: u64,
+    names: usize,
+    clients: usize,
+    ttl: u64,
+    horizon: u64,
+) -> Vec<(usize, Vec<NodeCommand>)> {
     let rng = &mut Seeded::new(seed ^ RETIREMENTS);
     if !rng.percent(10) {
         return Vec::new();
@@ -160,11 +166,11 @@ pub(super) fn retirement(seed: u64, names: usize, clients: usize, ttl: u64, hori
     let mut tasks = vec![(rng.index(clients), vec![retires])];
     for _ in 0..rng.range(2, 4) {
         let client = rng.index(clients);
-        let errands = (0..rng.range(1, 4)).map(|_| {
+        let node_commands = (0..rng.range(1, 4)).map(|_| {
             let name = names + rng.index(2);
-            Errand { cancel: None, ..wanted(rng, name, Want::Owned, ttl) }
+            NodeCommand { cancel: None, ..wanted(rng, name, Want::Owned, ttl) }
         });
-        tasks.push((client, errands.collect()));
+        tasks.push((client, node_commands.collect()));
     }
     if rng.percent(50) {
         let rival = wanted(rng, names, Want::Enter { again: false }, ttl);
@@ -173,8 +179,8 @@ pub(super) fn retirement(seed: u64, names: usize, clients: usize, ttl: u64, hori
     tasks
 }
 
-fn wanted(rng: &mut Seeded, name: usize, want: Want, ttl: u64) -> Errand {
-    Errand {
+fn wanted(rng: &mut Seeded, name: usize, want: Want, ttl: u64) -> NodeCommand {
+    NodeCommand {
         rest: if rng.percent(50) { Duration::ZERO } else { rng.millis(0, ttl * 2) },
         name,
         want,

@@ -6,7 +6,7 @@ use quorlock::sim::{Question, Said};
 use quorlock_core::fence::Fence;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{
-    Constants, Epoch, Errand, FenceNote, Identity, Incarnation, NodeTime, Record, apply, attend,
+    Constants, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, apply, attend,
 };
 use quorlock_core::ticket::{Channel, Handoff, Ticket, Waiter};
 use quorlock_core::vote::{Refusal, Request, Vote};
@@ -87,7 +87,7 @@ impl Server {
 
     /// Lets it be one that has been voting for long.
     pub(crate) fn let_vote(&mut self, constants: Constants) {
-        let init = Errand::Init { identity: self.identity(), fresh: Epoch(u128::from(self.runs)), constants };
+        let init = NodeCommand::Init { identity: self.identity(), fresh: Epoch(u128::from(self.runs)), constants };
         let time = self.time(0);
         attend(&mut self.memory.life, &init, time);
     }
@@ -177,9 +177,9 @@ impl Server {
         let time = self.time(now);
         let mut asides = Vec::new();
         let said = match question {
-            Question::Errand(errand) => {
-                let added = self.added(errand);
-                let standing = attend(&mut self.memory.life, added.as_ref().unwrap_or(errand), time);
+            Question::NodeCommand(node_command) => {
+                let added = self.added(node_command);
+                let standing = attend(&mut self.memory.life, added.as_ref().unwrap_or(node_command), time);
                 Said::Standing(Box::new(standing), self.identity())
             }
             Question::Note => Said::Noted,
@@ -198,11 +198,11 @@ impl Server {
     }
 
     /// What is carried out instead by a node that adds claims.
-    fn added(&self, errand: &Errand) -> Option<Errand> {
-        match (errand, &self.memory.life) {
-            (Errand::Claim { epoch, elapsed_micros }, Some(life)) if self.adds_claims => {
+    fn added(&self, node_command: &NodeCommand) -> Option<NodeCommand> {
+        match (node_command, &self.memory.life) {
+            (NodeCommand::Claim { epoch, elapsed_micros }, Some(life)) if self.adds_claims => {
                 let elapsed_micros = life.elapsed_micros.saturating_add(*elapsed_micros);
-                Some(Errand::Claim { epoch: *epoch, elapsed_micros })
+                Some(NodeCommand::Claim { epoch: *epoch, elapsed_micros })
             }
             _ => None,
         }

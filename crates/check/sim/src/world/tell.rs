@@ -77,8 +77,8 @@ impl State {
                     self.story.say(now, &node, || format!("gets {whose}'s {what} for {name}{late}: {says}"));
                 }
             }
-            (Question::Errand(errand), Said::Standing(standing, _)) => {
-                let what = format!("{errand:?}");
+            (Question::NodeCommand(node_command), Said::Standing(standing, _)) => {
+                let what = format!("{node_command:?}");
                 let what = what.split([' ', '{']).next().unwrap_or_default().to_lowercase();
                 let stands = standing.life.as_ref().map_or("blank", |life| match life.floor {
                     Some(_) => "may vote",

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use quorlock::{Client, HandedLease, LeaseError};
+use quorlock::{Client, DetachedLease, LeaseError};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
@@ -31,7 +31,7 @@ pub(super) fn is_keeper() -> bool {
 }
 
 /// Starts one, and waits until it has taken over.
-pub(super) async fn start(lease: &HandedLease, kept: Process) -> Result<(), Failure> {
+pub(super) async fn start(lease: &DetachedLease, kept: Process) -> Result<(), Failure> {
     let lease = lease.reveal();
     let started = tokio::task::spawn_blocking(move || {
         // Not by its name: it is the same program even if that has been replaced by a newer one.
@@ -72,7 +72,7 @@ pub(super) async fn keep(context: &Context, pid: u32) -> crate::Outcome {
 }
 
 /// The lease, and when the process was started that it is kept for.
-fn told() -> io::Result<(HandedLease, u64)> {
+fn told() -> io::Result<(DetachedLease, u64)> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text)?;
     let (lease, start) = text.trim_end().split_once('\n').ok_or(io::ErrorKind::InvalidData)?;
@@ -98,7 +98,7 @@ fn watch(process: Process) -> io::Result<oneshot::Receiver<()>> {
     Ok(receiver)
 }
 
-async fn extend_until(client: &Client, lease: &HandedLease, mut ended: oneshot::Receiver<()>) -> Result<(), Failure> {
+async fn extend_until(client: &Client, lease: &DetachedLease, mut ended: oneshot::Receiver<()>) -> Result<(), Failure> {
     let mut rest = lease.ttl() / 3;
     loop {
         tokio::select! {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::checker::{End, Turn};
 use super::dice::Dice;
 use super::plan::{Act, Deed};
-use super::{BACKSTEP, MAX_TTL, NAMES, NODES, SIGMA, TTL, WORKERS};
+use super::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, MAX_TTL, NAMES, NODES, TTL, WORKERS};
 use crate::exit::Failure;
 
 /// How often a holder looks how long its lease still lasts, and the watcher how the nodes stand.
@@ -96,7 +96,12 @@ pub(crate) fn title(worker: usize) -> String {
 }
 
 fn builder(nodes: &MemoryNodes) -> ClientBuilder {
-    Client::builder().memory(nodes).ttl(TTL).max_ttl(MAX_TTL).sigma(SIGMA).backstep(BACKSTEP)
+    Client::builder()
+        .memory(nodes)
+        .ttl(TTL)
+        .max_ttl(MAX_TTL)
+        .max_clock_skew(MAX_CLOCK_SKEW)
+        .max_clock_step_back(MAX_CLOCK_STEP_BACK)
 }
 
 /// A process of its own, if it were not for the demonstration.

@@ -16,8 +16,8 @@ const PLACE: [&str; 8] = [
     "username",
     "password_file",
     "max_ttl",
-    "sigma",
-    "backstep",
+    "max_clock_skew",
+    "max_clock_step_back",
     "node_deadline",
     "danger_trust_restarts",
 ];
@@ -62,18 +62,18 @@ impl Surroundings {
         outer: &Outer,
     ) -> Result<Environment, Failure> {
         let fence = lease.fence().map_err(|error| Failure::Internal(error.to_string()))?;
-        let handed = lease.as_handed();
+        let detached = lease.as_detached();
         let own = [
             ("QUORLOCK_NAME", Some(args.name.clone())),
             ("QUORLOCK_KIND", Some(args.kind().text().to_owned())),
             ("QUORLOCK_FENCE", Some(fence.to_string())),
-            ("QUORLOCK_LEASE", Some(handed.reveal())),
+            ("QUORLOCK_LEASE", Some(detached.reveal())),
             ("QUORLOCK_OWNER", owner.map(Owner::reveal)),
             ("QUORLOCK_SLOT", lease.slot().map(|slot| slot.to_string())),
             ("QUORLOCK_TTL_MS", Some(ttl.as_millis().to_string())),
             ("QUORLOCK_NODES", Some(self.nodes.clone())),
             ("QUORLOCK_KEY_TEMPLATE", Some(self.template.clone())),
-            (Outer::VARIABLE, outer.with(args.kind(), &handed)),
+            (Outer::VARIABLE, outer.with(args.kind(), &detached)),
         ];
         Ok(own.into_iter().chain(self.place.iter().cloned()).collect())
     }

@@ -1,6 +1,6 @@
 //! The runs around this one, by a variable that they gave to their commands.
 
-use quorlock::{Client, HandedLease, LeaseError, Owner};
+use quorlock::{Client, DetachedLease, LeaseError, Owner};
 use serde::{Deserialize, Serialize};
 
 /// How a lock is held.
@@ -16,7 +16,7 @@ pub(super) enum Kind {
 #[derive(Clone)]
 pub(super) struct Around {
     pub(super) kind: Kind,
-    lease: HandedLease,
+    lease: DetachedLease,
 }
 
 /// All runs around this one, the nearest last.
@@ -51,7 +51,7 @@ impl Outer {
     }
 
     /// The value of the variable for the command of a run within these.
-    pub(super) fn with(&self, kind: Kind, lease: &HandedLease) -> Option<String> {
+    pub(super) fn with(&self, kind: Kind, lease: &DetachedLease) -> Option<String> {
         let own = Around { kind, lease: lease.clone() };
         let all = self.0.iter().chain([&own]).map(|around| (around.kind, around.lease.reveal()));
         // It is made of text: that cannot fail, and without it a deeper run waits for the lock like anybody else.
@@ -93,12 +93,12 @@ mod tests {
     async fn the_nearest_run_that_stands_counts() {
         let client = Client::memory().await;
         let (shared, alone) = (client.rw("a").read().await.unwrap(), client.reentrant("b").acquire().await.unwrap());
-        let text = Outer::default().with(Kind::Shared, &shared.as_handed()).unwrap();
-        let text = Outer::parse(&text).with(Kind::Exclusive, &alone.as_handed()).unwrap();
+        let text = Outer::default().with(Kind::Shared, &shared.as_detached()).unwrap();
+        let text = Outer::parse(&text).with(Kind::Exclusive, &alone.as_detached()).unwrap();
         let outer = Outer::parse(&text);
         assert_eq!(outer.of("a", &client).await.unwrap().kind, Kind::Shared);
         let around = outer.of("b", &client).await.unwrap();
-        assert!(around.owner().is_some() && around.owner() == alone.as_handed().owner());
+        assert!(around.owner().is_some() && around.owner() == alone.as_detached().owner());
         assert!(outer.of("c", &client).await.is_none());
         assert!(outer.of("a", &Client::memory().await).await.is_none(), "on other nodes");
         alone.release().await.unwrap();

@@ -170,7 +170,7 @@ impl<'a> Supervisor<'a> {
 
     /// Somebody has broken the lock. If it drains, there is time to end in good order.
     async fn broken(&mut self, client: &Client) {
-        let fence = self.lease.as_handed().fence();
+        let fence = self.lease.as_detached().fence();
         let stands = client.inspect(self.lease.name().as_str()).await.ok().and_then(|look| look.holder());
         let drains = stands.is_some_and(|(_, standing)| Some(standing) == fence);
         self.drains_until = Some(if drains { self.valid_until } else { Instant::now() });

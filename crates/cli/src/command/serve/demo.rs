@@ -19,8 +19,8 @@ const WORKERS: u64 = 64;
 /// Short constants, so that losses and quarantines can be watched from beginning to end.
 const TTL: Duration = Duration::from_secs(5);
 const MAX_TTL: Duration = Duration::from_secs(10);
-const SIGMA: Duration = Duration::from_secs(2);
-const BACKSTEP: Duration = Duration::from_secs(2);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
+const MAX_CLOCK_STEP_BACK: Duration = Duration::from_secs(2);
 /// Whoever has waited for this long wants something else.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// One in so many holders hangs, and renews nothing.
@@ -93,7 +93,11 @@ async fn perform(nodes: MemoryNodes, seed: u64, stopped: oneshot::Receiver<Infal
 }
 
 fn builder(nodes: &MemoryNodes) -> ClientBuilder {
-    let constants = Client::builder().ttl(TTL).max_ttl(MAX_TTL).sigma(SIGMA).backstep(BACKSTEP);
+    let constants = Client::builder()
+        .ttl(TTL)
+        .max_ttl(MAX_TTL)
+        .max_clock_skew(MAX_CLOCK_SKEW)
+        .max_clock_step_back(MAX_CLOCK_STEP_BACK);
     constants.memory(nodes).history(true)
 }
 

@@ -153,5 +153,5 @@ fn other_permits_end_it() {
     let steps = run.take_all(4, [other(), other()]);
     let defeat = run.defeated(&steps);
     assert_eq!(defeat.verdict, Verdict::Mismatch);
-    assert_eq!(defeat.tally.ballots[0], Ballot::Refused(Refusal::Permits { stored: 9 }), "with the number");
+    assert_eq!(defeat.tally.votes[0], NodeVote::Refused(Refusal::Permits { stored: 9 }), "with the number");
 }

@@ -302,8 +302,8 @@ fn giving_up_leaves_the_line_at_the_deadline_and_names_the_holder() {
         let defeat = run.defeated(&steps);
         assert_eq!(steps[0], run.parted(Parting::Leave));
         assert_eq!(defeat.verdict, Verdict::Held);
-        let names = |ballot: &Ballot| matches!(ballot, Ballot::Refused(Refusal::Held { holder: Some(_), .. }));
-        assert!(defeat.tally.ballots.iter().any(names), "{:?}", defeat.tally);
+        let names = |vote: &NodeVote| matches!(vote, NodeVote::Refused(Refusal::Held { holder: Some(_), .. }));
+        assert!(defeat.tally.votes.iter().any(names), "{:?}", defeat.tally);
     }
 }
 

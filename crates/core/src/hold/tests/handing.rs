@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn what_was_handed_over_is_given_to_the_rest_while_it_is_surely_held() {
     let mut run = Run::new(terms(5), won([Some(0), Some(0), Some(0), None, None]));
-    assert!(run.hold.hand_over(at(10)));
+    assert!(run.hold.detach(at(10)));
     let (nodes, request) = run.hold.repair(at(10)).unwrap();
     assert_eq!(nodes, [3, 4]);
     let Request::Renew { attempt, fence, repair: true, .. } = request else { panic!("{request:?}") };
@@ -23,11 +23,11 @@ fn what_was_handed_over_is_given_to_the_rest_while_it_is_surely_held() {
 #[test]
 fn there_is_nothing_to_give_when_all_have_it_or_none_has_a_fence() {
     let mut all = Run::held();
-    assert!(all.hold.hand_over(at(0)));
+    assert!(all.hold.detach(at(0)));
     assert_eq!(all.hold.repair(at(1)), None);
     let plain = Won { fence: None, ..won([Some(0), Some(0), None]) };
     assert_eq!(Run::new(terms(3), plain).hold.repair(at(1)), None);
     let mut over = Run::held();
     over.hold.release();
-    assert!(!over.hold.hand_over(at(1)));
+    assert!(!over.hold.detach(at(1)));
 }

@@ -18,16 +18,16 @@ impl Bench {
         bench
     }
 
-    fn send(&mut self, micros: u64, errand: &Errand) -> bool {
-        let standing = attend(&mut self.life, errand, NodeTime::wall(micros));
+    fn send(&mut self, micros: u64, node_command: &NodeCommand) -> bool {
+        let standing = attend(&mut self.life, node_command, NodeTime::wall(micros));
         assert_eq!((&standing.life, standing.at_micros), (&self.life, micros), "it tells how it stands");
         standing.accepted
     }
 
     /// Refuses, and nothing changes.
-    fn refuses(&mut self, micros: u64, errand: &Errand) {
+    fn refuses(&mut self, micros: u64, node_command: &NodeCommand) {
         let before = self.life.clone();
-        assert!(!self.send(micros, errand), "{errand:?}");
+        assert!(!self.send(micros, node_command), "{node_command:?}");
         assert_eq!(self.life, before);
     }
 
@@ -40,8 +40,8 @@ impl Bench {
     }
 }
 
-fn hello(run: &str, fresh: u128, trust: Trust) -> Errand {
-    Errand::Hello {
+fn hello(run: &str, fresh: u128, trust: Trust) -> NodeCommand {
+    NodeCommand::Hello {
         identity: Identity::of_run(run),
         fresh: Epoch(fresh),
         constants: constants(),
@@ -50,14 +50,14 @@ fn hello(run: &str, fresh: u128, trust: Trust) -> Errand {
     }
 }
 
-fn claim(epoch: u128, elapsed_micros: u64) -> Errand {
-    Errand::Claim { epoch: Epoch(epoch), elapsed_micros }
+fn claim(epoch: u128, elapsed_micros: u64) -> NodeCommand {
+    NodeCommand::Claim { epoch: Epoch(epoch), elapsed_micros }
 }
 
 #[test]
 fn a_blank_node_is_taken_in() {
     let mut bench = Bench::default();
-    assert!(bench.send(CLOCK, &Errand::Look));
+    assert!(bench.send(CLOCK, &NodeCommand::Look));
     assert_eq!(bench.life, None, "looking changes nothing");
     bench.refuses(CLOCK, &claim(1, u64::MAX));
     assert!(bench.send(CLOCK, &hello("run1", 1, Trust::Quarantine)));
@@ -94,10 +94,10 @@ fn a_new_run_or_a_wiped_epoch_starts_another_life() {
 fn a_promotion_that_is_not_the_last_one_seen_starts_another_life() {
     let meet = |bench: &mut Bench, promotion: &str, fresh| {
         let identity = Identity { run: "run1".into(), promotion: promotion.into() };
-        let Errand::Hello { constants, founders, trust, .. } = hello("run1", fresh, Trust::Quarantine) else {
+        let NodeCommand::Hello { constants, founders, trust, .. } = hello("run1", fresh, Trust::Quarantine) else {
             return None;
         };
-        bench.send(CLOCK, &Errand::Hello { identity, fresh: Epoch(fresh), constants, founders, trust });
+        bench.send(CLOCK, &NodeCommand::Hello { identity, fresh: Epoch(fresh), constants, founders, trust });
         bench.life().epoch
     };
     let mut bench = Bench { life: Some(voting(5)) };
@@ -119,19 +119,21 @@ fn other_constants_are_refused() {
         Constants { cluster: "c2".into(), ..constants() },
         Constants { nodes: 5, ..constants() },
         Constants { max_ttl_millis: 1, ..constants() },
-        Constants { sigma_micros: 1, ..constants() },
+        Constants { max_skew_micros: 1, ..constants() },
     ];
     for constants in others {
         let trust = Trust::Vote { floor_offset: 0 };
         let (fresh, founders) = (Epoch(2), String::new());
-        let errand = Errand::Hello { identity: Identity::of_run("run2"), fresh, constants, founders, trust };
-        Bench::quarantined().refuses(CLOCK, &errand);
+        let node_command = NodeCommand::Hello { identity: Identity::of_run("run2"), fresh, constants, founders, trust };
+        Bench::quarantined().refuses(CLOCK, &node_command);
     }
 }
 
 #[test]
 fn a_trusted_restart_votes_at_once_above_its_floor() {
-    for (floor_offset, floor) in [(20_000_000, CLOCK + 20_000_000), (-10_000_000, CLOCK - SIGMA), (i64::MIN, 0)] {
+    for (floor_offset, floor) in
+        [(20_000_000, CLOCK + 20_000_000), (-10_000_000, CLOCK - MAX_CLOCK_SKEW), (i64::MIN, 0)]
+    {
         let mut bench = Bench { life: Some(voting(0)) };
         assert!(bench.send(CLOCK, &hello("run2", 2, Trust::Vote { floor_offset })));
         assert_eq!(bench.floor(), Some(floor));
@@ -156,7 +158,7 @@ fn the_claim_of_the_whole_quarantine_ends_it() {
         assert!(bench.send(CLOCK, &claim(1, MINUTE + MINUTE / 10 - 1)));
         assert_eq!(bench.floor(), None);
         assert!(bench.send(CLOCK + 5, &claim(1, elapsed)));
-        assert_eq!((bench.floor(), bench.life().quarantine_left()), (Some(CLOCK + 5 - SIGMA), Duration::ZERO));
+        assert_eq!((bench.floor(), bench.life().quarantine_left()), (Some(CLOCK + 5 - MAX_CLOCK_SKEW), Duration::ZERO));
         bench.refuses(CLOCK + 9_000_000, &claim(1, elapsed));
     }
 }
@@ -180,7 +182,7 @@ fn only_the_first_life_of_a_founded_cluster_is_its_founding() {
     assert!(!bench.life().is_founding(), "it restarted");
     bench.life = None;
     let (identity, fresh, founders) = (Identity::of_run("run3"), Epoch(3), String::new());
-    let joins = Errand::Hello { identity, fresh, constants: constants(), founders, trust: Trust::Quarantine };
+    let joins = NodeCommand::Hello { identity, fresh, constants: constants(), founders, trust: Trust::Quarantine };
     assert!(bench.send(CLOCK, &joins) && !bench.life().is_founding(), "it joined a cluster that others founded");
 }
 
@@ -188,9 +190,10 @@ fn only_the_first_life_of_a_founded_cluster_is_its_founding() {
 fn an_operators_init_may_vote_at_once() {
     for mut bench in [Bench::default(), Bench::quarantined(), Bench { life: Some(voting(0)) }] {
         let constants = Constants { cluster: "c2".into(), nodes: 5, ..constants() };
-        let errand = Errand::Init { identity: Identity::of_run("run2"), fresh: Epoch(2), constants: constants.clone() };
-        assert!(bench.send(CLOCK, &errand));
-        let floor = Fence::new(CLOCK - SIGMA);
+        let node_command =
+            NodeCommand::Init { identity: Identity::of_run("run2"), fresh: Epoch(2), constants: constants.clone() };
+        assert!(bench.send(CLOCK, &node_command));
+        let floor = Fence::new(CLOCK - MAX_CLOCK_SKEW);
         let life = Incarnation {
             identity: Identity::of_run("run2"),
             epoch: Some(Epoch(2)),
@@ -202,9 +205,9 @@ fn an_operators_init_may_vote_at_once() {
     }
 }
 
-fn reconfigure(fresh: u128, max_ttl_millis: u64, suspend: bool, trust: Trust) -> Errand {
+fn reconfigure(fresh: u128, max_ttl_millis: u64, suspend: bool, trust: Trust) -> NodeCommand {
     let constants = Constants { max_ttl_millis, nodes: 5, ..constants() };
-    Errand::Reconfigure { identity: Identity::of_run("run1"), fresh: Epoch(fresh), constants, trust, suspend }
+    NodeCommand::Reconfigure { identity: Identity::of_run("run1"), fresh: Epoch(fresh), constants, trust, suspend }
 }
 
 /// Its quarantine ends after this time, and no sooner.
@@ -222,7 +225,7 @@ fn new_constants_begin_a_quarantine_of_the_longer_max_ttl() {
         assert_eq!((life.constants.max_ttl_millis, life.constants.nodes), (max_ttl_millis, 5));
         assert_eq!((life.epoch, life.floor, life.restarts, &*life.founders), (Some(Epoch(2)), None, 3, "f"));
         // Whoever restarts it, or says it again, does not shorten it.
-        let hello = Errand::Hello {
+        let hello = NodeCommand::Hello {
             identity: Identity::of_run("run2"),
             fresh: Epoch(3),
             constants: life.constants,
@@ -253,7 +256,7 @@ fn no_claim_ends_the_quarantine_of_a_suspended_node() {
     assert!(bench.send(CLOCK, &claim(2, u64::MAX)) && bench.floor().is_none());
     let constants = bench.life().constants.clone();
     let (identity, fresh, founders) = (Identity::of_run("run2"), Epoch(3), String::new());
-    assert!(bench.send(CLOCK, &Errand::Hello { identity, fresh, constants, founders, trust: vote }));
+    assert!(bench.send(CLOCK, &NodeCommand::Hello { identity, fresh, constants, founders, trust: vote }));
     assert!(bench.life().suspended && bench.floor().is_none(), "a restart does not finish what an operator began");
     assert!(bench.send(CLOCK, &reconfigure(4, 120_000, false, vote)));
     assert_eq!((bench.life().suspended, bench.floor()), (false, Some(CLOCK)), "the second word does");
@@ -266,9 +269,9 @@ fn restarts_are_counted_until_the_cluster_is_declared_anew() {
         assert!(bench.send(CLOCK, &hello(run, 2, Trust::Quarantine)));
         assert_eq!(bench.life().restarts, restarts);
     }
-    assert!(
-        bench
-            .send(CLOCK, &Errand::Init { identity: Identity::of_run("run4"), fresh: Epoch(9), constants: constants() })
-    );
+    assert!(bench.send(
+        CLOCK,
+        &NodeCommand::Init { identity: Identity::of_run("run4"), fresh: Epoch(9), constants: constants() }
+    ));
     assert_eq!(bench.life().restarts, 0);
 }

@@ -24,7 +24,7 @@ impl Node {
     }
 }
 
-fn handed(attempt: LeaseId, fence: u64) -> Handoff {
+fn detached(attempt: LeaseId, fence: u64) -> Handoff {
     Handoff { attempt: Digest::of(attempt), fence: Fence::new(fence) }
 }
 
@@ -35,13 +35,13 @@ fn parts(attempt: LeaseId, parting: Parting) -> Request {
 #[test]
 fn a_release_hands_the_vote_on_to_the_first_in_line() {
     let mut node = Node::waited_for(&[(C, 20), (B, 10)]);
-    assert_eq!(node.hands_on(T + 5, &release(A)), Some(handed(B, CLOCK + 1)));
+    assert_eq!(node.hands_on(T + 5, &release(A)), Some(detached(B, CLOCK + 1)));
     assert_eq!(node.vote(), Some((B, T + 5 + 1_000)), "for its ttl from now on");
     assert_eq!((node.line(), node.fence()), (vec![20], Some(CLOCK + 1)));
     let note = node.record.fence.as_ref().unwrap();
     assert_eq!((note.by, note.ticket.map(|ticket| ticket.at)), (B, Some(10)));
     assert_eq!(Holder::decode(&note.holder), Some(holder(B)));
-    assert_eq!(node.hands_on(T + 6, &release(B)), Some(handed(C, CLOCK + 2)));
+    assert_eq!(node.hands_on(T + 6, &release(B)), Some(detached(C, CLOCK + 2)));
     assert_eq!(node.hands_on(T + 7, &release(C)), None, "nobody waits");
     assert_eq!(node.vote(), None);
 }
@@ -50,18 +50,18 @@ fn a_release_hands_the_vote_on_to_the_first_in_line() {
 fn its_last_request_counts() {
     let mut node = Node::waited_for(&[(B, 10)]);
     node.ask(T + 3, &acquire_as(X, C, CLOCK + 3_000, Some(waiter(X, 10))));
-    assert_eq!(node.hands_on(T + 5, &release(A)), Some(handed(C, CLOCK + 3_000)));
+    assert_eq!(node.hands_on(T + 5, &release(A)), Some(detached(C, CLOCK + 3_000)));
 }
 
 #[test]
 fn whoever_leaves_or_yields_makes_room_as_well() {
     let mut node = Node::waited_for(&[(B, 10), (C, 20)]);
-    assert_eq!(node.hands_on(T, &release(A)), Some(handed(B, CLOCK + 1)));
+    assert_eq!(node.hands_on(T, &release(A)), Some(detached(B, CLOCK + 1)));
     let leaves = parts(B, Parting::Leave(waiter(X, 10)));
-    assert_eq!(node.hands_on(T, &leaves), Some(handed(C, CLOCK + 2)));
+    assert_eq!(node.hands_on(T, &leaves), Some(detached(C, CLOCK + 2)));
     node.ask(T, &waits(X, D, 5));
     let yields = parts(C, Parting::Yield(waiter(X, 20)));
-    assert_eq!(node.hands_on(T, &yields), Some(handed(D, CLOCK + 3)));
+    assert_eq!(node.hands_on(T, &yields), Some(detached(D, CLOCK + 3)));
     assert_eq!(node.line(), [20]);
 }
 
@@ -107,7 +107,7 @@ fn places_that_have_lapsed_are_passed_over() {
     for beat in 3..=5 {
         node.ask(T + beat * 900, &renew(A, CLOCK, false));
     }
-    assert_eq!(node.hands_on(T + 5_001, &release(A)), Some(handed(C, CLOCK + 1)));
+    assert_eq!(node.hands_on(T + 5_001, &release(A)), Some(detached(C, CLOCK + 1)));
 }
 
 #[test]
@@ -127,5 +127,5 @@ fn a_vote_that_stands_is_not_handed_on() {
     node.grants(T, &acquire_as(reads(STRANGER), B, CLOCK, None));
     node.ask(T, &waits(X, C, 10));
     assert_eq!(node.hands_on(T, &release(A)), None, "there is another reader");
-    assert_eq!(node.hands_on(T, &release(B)), Some(handed(C, CLOCK + 2)));
+    assert_eq!(node.hands_on(T, &release(B)), Some(detached(C, CLOCK + 2)));
 }

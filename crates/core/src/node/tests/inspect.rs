@@ -1,6 +1,6 @@
 use super::*;
 use crate::digest::Digest;
-use crate::ticket::{LINE_LISTED_MAX, Waiting};
+use crate::ticket::{QUEUE_LISTED_MAX, Waiting};
 use crate::vote::{HeldBy, Report};
 
 impl Node {
@@ -24,7 +24,7 @@ fn a_long_line_is_listed_by_its_first() {
         node.ask(T, &waits(Mode::EXCLUSIVE, LeaseId::from_bits(0x100 + u128::from(at)), 30 - at));
     }
     let report = node.report(T);
-    assert_eq!((report.waiting, report.line.len()), (30, LINE_LISTED_MAX));
+    assert_eq!((report.waiting, report.line.len()), (30, QUEUE_LISTED_MAX));
     assert!(report.line.is_sorted_by_key(|waiting| waiting.since_micros) && report.line[0].since_micros == 1);
 }
 

@@ -55,7 +55,7 @@ impl Background {
         }
     }
 
-    /// Waits on this thread for a future that needs the runtime's own timers and cannot be handed over.
+    /// Waits on this thread for a future that needs the runtime's own timers and cannot be detached.
     pub(super) fn wait_with_timers<T>(&self, future: impl Future<Output = T>) -> T {
         let _timers = self.handle.enter();
         wait(future)

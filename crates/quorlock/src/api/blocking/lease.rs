@@ -6,7 +6,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::name::{LeaseId, Name};
 
 use super::background::wait;
-use crate::detached::HandedLease;
+use crate::detached::DetachedLease;
 use crate::error::{FenceError, LeaseError, LostError};
 
 /// What you get when a lock is won. See [`crate::Lease`].
@@ -83,17 +83,17 @@ impl Lease {
         wait(self.inner.release())
     }
 
-    /// Gives up the guard without giving the lock back. See [`crate::Lease::hand_over`].
+    /// Gives up the guard without giving the lock back. See [`crate::Lease::detach`].
     ///
     /// # Errors
     /// [`LostError`] when the lease is over.
-    pub fn hand_over(self) -> Result<HandedLease, LostError> {
-        self.inner.hand_over()
+    pub fn detach(self) -> Result<DetachedLease, LostError> {
+        self.inner.detach()
     }
 
-    /// The lease as [`hand_over`](Self::hand_over) would give it, while this guard goes on.
-    pub fn as_handed(&self) -> HandedLease {
-        self.inner.as_handed()
+    /// The lease as [`detach`](Self::detach) would give it, while this guard goes on.
+    pub fn as_detached(&self) -> DetachedLease {
+        self.inner.as_detached()
     }
 
     /// Releases after the work was done.

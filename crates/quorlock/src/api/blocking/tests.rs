@@ -174,7 +174,7 @@ fn waiting_is_seen_and_counted_without_a_runtime() {
 fn a_lease_is_handed_over_without_a_runtime() {
     let nodes = MemoryNodes::new(1);
     let client = Client::build(crate::Client::builder().memory(&nodes)).unwrap();
-    let lease = client.lock("a").acquire().unwrap().hand_over().unwrap();
+    let lease = client.lock("a").acquire().unwrap().detach().unwrap();
     client.close(Duration::from_secs(5)).unwrap();
     let other = Client::build(crate::Client::builder().memory(&nodes)).unwrap();
     assert!(other.extend(&lease).unwrap() < lease.ttl());

@@ -35,7 +35,7 @@ impl ClientBuilder {
     }
 
     /// Changes the constants of the cluster that these nodes belong to, to this builder's: their number, `max_ttl` and
-    /// sigma. Leases that are held by the old ones are not renewed any more. Returns when every node has been told, and
+    /// the max clock skew. Leases that are held by the old ones are not renewed any more. Returns when every node has been told, and
     /// before they may vote: they are quarantined for the longer of both `max_ttl`, but for a node that stands alone.
     ///
     /// A majority of the cluster's nodes has to be among these; others may be new and blank.
@@ -93,7 +93,7 @@ impl ClientBuilder {
             cluster: String::new(),
             nodes,
             max_ttl_millis: self.max_ttl.as_millis() as u64,
-            sigma_micros: self.sigma.as_micros() as u64,
+            max_skew_micros: self.max_clock_skew.as_micros() as u64,
         };
         let node_deadline = settings.as_ref().map_or(NODE_DEADLINE_MAX, crate::cluster::Settings::look_deadline);
         let configured = self.configured(&constants);

@@ -19,8 +19,8 @@ async fn settings_out_of_bounds_are_named() {
     let day = Duration::from_secs(86_400);
     for (builder, says) in [
         (Client::builder().max_ttl(day * 2), "max_ttl"),
-        (Client::builder().sigma(Duration::MAX), "twice sigma"),
-        (Client::builder().backstep(Duration::MAX), "backstep"),
+        (Client::builder().max_clock_skew(Duration::MAX), "twice max_clock_skew"),
+        (Client::builder().max_clock_step_back(Duration::MAX), "max_clock_step_back"),
         (Client::builder().min_validity(Duration::MAX), "min_validity"),
         (Client::builder().node_deadline(Duration::from_nanos(1)), "node_deadline"),
         (Client::builder().node_deadline(day), "node_deadline"),

@@ -7,7 +7,7 @@ use quorlock_core::node::{Identity, Incarnation};
 use super::finding::{Finding, Topic};
 use super::{Measure, NodeState, Patient, Rate, spell};
 use crate::node::Trouble;
-use crate::node::probe::{Exam, FileFacts, Objection, Reading, RedisFacts};
+use crate::node::probe::{FileFacts, Objection, Probe, Reading, RedisFacts};
 
 /// A clock that runs this much faster or slower than ours is worth a warning, whatever the drift allows.
 const RATE_PPM_MAX: u64 = 10_000;
@@ -17,14 +17,14 @@ const FREE_MIN: u64 = 16 << 20;
 const FULL_PERCENT: u64 = 90;
 
 /// What was seen of a node, and what that means.
-pub(super) fn node(title: String, exam: Exam, measure: &Measure) -> Patient {
+pub(super) fn node(title: String, probe: Probe, measure: &Measure) -> Patient {
     let mut findings = Vec::new();
-    reach(&exam, measure, &mut findings);
-    if let Some(server) = &exam.server {
-        findings.push(Finding::ok(Topic::Server, format!("{server}{}", run(&exam))));
+    reach(&probe, measure, &mut findings);
+    if let Some(server) = &probe.server {
+        findings.push(Finding::ok(Topic::Server, format!("{server}{}", run(&probe))));
     }
-    let mut state = state(&exam);
-    if let Some(facts) = &exam.redis {
+    let mut state = state(&probe);
+    if let Some(facts) = &probe.redis {
         match &facts.unfit {
             Some(Trouble::Unfit(why)) => {
                 state = NodeState::Unfit(why.clone());
@@ -46,22 +46,22 @@ pub(super) fn node(title: String, exam: Exam, measure: &Measure) -> Patient {
             persistence(facts, measure, &mut findings);
         }
     }
-    if let Some(facts) = &exam.file {
-        file(facts, exam.trouble.is_some(), &mut findings);
+    if let Some(facts) = &probe.file {
+        file(facts, probe.trouble.is_some(), &mut findings);
     }
-    life(&exam, &state, measure, &mut findings);
-    let rate = rate(&exam.first, &exam.last);
+    life(&probe, &state, measure, &mut findings);
+    let rate = rate(&probe.first, &probe.last);
     findings.extend(rate.map(|rate| judge_rate(rate, measure)));
-    Patient { title, exam, state, skew: None, rate, findings }
+    Patient { title, probe, state, skew: None, rate, findings }
 }
 
-fn run(exam: &Exam) -> String {
+fn run(probe: &Probe) -> String {
     let run = |identity: &Identity| format!(", run {}", super::shorten(&identity.run));
-    exam.identity.as_ref().map_or_else(String::new, run)
+    probe.identity.as_ref().map_or_else(String::new, run)
 }
 
-fn reach(exam: &Exam, measure: &Measure, findings: &mut Vec<Finding>) {
-    match &exam.trouble {
+fn reach(probe: &Probe, measure: &Measure, findings: &mut Vec<Finding>) {
+    match &probe.trouble {
         Some(Trouble::Unreachable(why) | Trouble::Broken(why)) => findings.push(
             Finding::wrong(Topic::Reach, format!("it cannot be reached: {why}"))
                 .advise("start it, or mend its address or the network in between"),
@@ -75,7 +75,7 @@ fn reach(exam: &Exam, measure: &Measure, findings: &mut Vec<Finding>) {
         }
         None => {}
     }
-    let Some(fastest) = exam.first.iter().map(Reading::round_trip).min() else { return };
+    let Some(fastest) = probe.first.iter().map(Reading::round_trip).min() else { return };
     let (took, deadline) = (spell(fastest), measure.node_deadline);
     findings.push(if fastest > deadline {
         Finding::wrong(
@@ -94,13 +94,13 @@ fn reach(exam: &Exam, measure: &Measure, findings: &mut Vec<Finding>) {
     });
 }
 
-fn state(exam: &Exam) -> NodeState {
-    match (&exam.trouble, &exam.standing) {
+fn state(probe: &Probe) -> NodeState {
+    match (&probe.trouble, &probe.standing) {
         (Some(Trouble::Unreachable(why) | Trouble::Broken(why)), _) => NodeState::Unreachable(why.clone()),
         (Some(Trouble::Denied(why)), _) => NodeState::Denied(why.clone()),
         (Some(Trouble::Unfit(why)), _) => NodeState::Unfit(why.clone()),
         (None, Some(standing)) => {
-            standing.life.as_ref().map_or(NodeState::Blank, |life| living(life, exam.identity.as_ref()))
+            standing.life.as_ref().map_or(NodeState::Blank, |life| living(life, probe.identity.as_ref()))
         }
         (None, None) => NodeState::Blank,
     }
@@ -327,10 +327,10 @@ fn file(facts: &FileFacts, in_trouble: bool, findings: &mut Vec<Finding>) {
     }
 }
 
-fn life(exam: &Exam, state: &NodeState, measure: &Measure, findings: &mut Vec<Finding>) {
+fn life(probe: &Probe, state: &NodeState, measure: &Measure, findings: &mut Vec<Finding>) {
     match state {
         NodeState::Quarantined { left } => {
-            let life = exam.standing.as_ref().and_then(|standing| standing.life.as_ref());
+            let life = probe.standing.as_ref().and_then(|standing| standing.life.as_ref());
             let left = spell(*left);
             findings.push(if life.is_some_and(Incarnation::is_founding) {
                 Finding::warning(Topic::Life, format!("it is new, and may vote in {left}")).advise(
@@ -361,7 +361,7 @@ fn life(exam: &Exam, state: &NodeState, measure: &Measure, findings: &mut Vec<Fi
         NodeState::Voting => findings.push(Finding::ok(Topic::Life, "it may vote")),
         _ => {}
     }
-    let life = exam.standing.as_ref().and_then(|standing| standing.life.as_ref());
+    let life = probe.standing.as_ref().and_then(|standing| standing.life.as_ref());
     if let Some(restarts) = life.map(|life| life.restarts).filter(|restarts| *restarts > 0) {
         let times = if restarts == 1 { "once".into() } else { format!("{restarts} times") };
         findings.push(Finding::note(Topic::Life, format!("it restarted {times} since the cluster was declared")));

@@ -26,7 +26,7 @@ pub(super) fn judge(patients: &mut [Patient], measure: &Measure) -> Vec<Finding>
 
 /// One server must not vote twice.
 fn twins(patients: &mut [Patient]) {
-    let id = |patient: &Patient| patient.exam.identity.as_ref().map(|identity| identity.run.clone());
+    let id = |patient: &Patient| patient.probe.identity.as_ref().map(|identity| identity.run.clone());
     for index in 1..patients.len() {
         let (before, rest) = patients.split_at_mut(index);
         let patient = &mut rest[0];
@@ -43,10 +43,10 @@ fn twins(patients: &mut [Patient]) {
 /// Servers that replicate from one another share an id.
 fn replicas(patients: &mut [Patient]) {
     let replication = |patient: &Patient| {
-        let id = patient.exam.redis.as_ref()?.field("master_replid");
+        let id = patient.probe.redis.as_ref()?.field("master_replid");
         (!id.is_empty()).then(|| id.to_owned())
     };
-    let run = |patient: &Patient| patient.exam.identity.as_ref().map(|identity| identity.run.clone());
+    let run = |patient: &Patient| patient.probe.identity.as_ref().map(|identity| identity.run.clone());
     for index in 1..patients.len() {
         let (before, rest) = patients.split_at_mut(index);
         let patient = &mut rest[0];
@@ -94,7 +94,7 @@ fn differences(ours: &Constants, theirs: &Constants) -> Vec<String> {
     let all = [
         ("nodes", ours.nodes.to_string(), theirs.nodes.to_string()),
         ("max_ttl", millis(ours.max_ttl_millis), millis(theirs.max_ttl_millis)),
-        ("sigma", micros(ours.sigma_micros), micros(theirs.sigma_micros)),
+        ("max_clock_skew", micros(ours.max_skew_micros), micros(theirs.max_skew_micros)),
     ];
     let differs = all.into_iter().filter(|(_, ours, theirs)| ours != theirs);
     differs.map(|(what, ours, theirs)| format!("{what} {theirs} there, {ours} here")).collect()
@@ -127,10 +127,10 @@ fn is_usable(state: &NodeState) -> bool {
 
 /// How far each clock is from the middle. Two that differ do not tell which of them is wrong.
 fn clocks(patients: &mut [Patient], measure: &Measure) {
-    let sharpest = |patient: &Patient| patient.exam.first.iter().copied().min_by_key(Reading::round_trip);
+    let sharpest = |patient: &Patient| patient.probe.first.iter().copied().min_by_key(Reading::round_trip);
     let offsets: Vec<i64> = patients.iter().filter_map(sharpest).map(|reading| reading.offset()).collect();
     let Some(middle) = median(offsets.iter().copied()).filter(|_| offsets.len() >= 3) else { return };
-    let sigma = Duration::from_micros(measure.constants.sigma_micros);
+    let max_clock_skew = Duration::from_micros(measure.constants.max_skew_micros);
     let slowest = patients.iter().filter_map(sharpest).map(|reading| reading.round_trip()).max().unwrap_or_default();
     for patient in patients {
         let Some(reading) = sharpest(patient) else { continue };
@@ -140,15 +140,19 @@ fn clocks(patients: &mut [Patient], measure: &Measure) {
         let side = if skew.micros < 0 { "behind" } else { "ahead of" };
         let text = format!("its clock is {} {side} the middle (within {})", spell(off), spell(skew.uncertainty));
         let advice = "let a time service keep the nodes' clocks";
-        patient.findings.push(if off > sigma / 2 {
+        patient.findings.push(if off > max_clock_skew / 2 {
             if patient.state == NodeState::Voting {
                 patient.state = NodeState::Skewed(skew.micros);
             }
-            let text = format!("{text}, more than half of sigma ({sigma:?}): its votes are not counted");
+            let text =
+                format!("{text}, more than half of max_clock_skew ({max_clock_skew:?}): its votes are not counted");
             Finding::wrong(Topic::Clock, text).advise(advice)
-        } else if off > sigma / 10 {
-            Finding::warning(Topic::Clock, format!("{text}; its votes are not counted from {:?} on", sigma / 2))
-                .advise(advice)
+        } else if off > max_clock_skew / 10 {
+            Finding::warning(
+                Topic::Clock,
+                format!("{text}; its votes are not counted from {:?} on", max_clock_skew / 2),
+            )
+            .advise(advice)
         } else {
             Finding::ok(Topic::Clock, text)
         });
@@ -164,7 +168,7 @@ fn newcomers(patients: &mut [Patient], measure: &Measure, findings: &mut Vec<Fin
     let away: Vec<String> = patients.iter().filter(is_away).map(|patient| patient.title.clone()).collect();
     let blank: Vec<&mut Patient> = patients
         .iter_mut()
-        .filter(|patient| patient.state == NodeState::Blank && patient.exam.file.is_none())
+        .filter(|patient| patient.state == NodeState::Blank && patient.probe.file.is_none())
         .collect();
     if blank.is_empty() || measure.is_single() {
         return;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quorlock_core::name::Name;
-use quorlock_core::quorum::{Ballot, Tally};
+use quorlock_core::quorum::{NodeVote, Tally};
 use quorlock_core::vote::Silence;
 
 use super::{Filter, INSPECTED_AT_ONCE, inspect_all, search};
@@ -117,9 +117,9 @@ fn check_quorum(cluster: &Cluster, page: &ListPage) -> Result<(), ReadError> {
     }
     let silence =
         |title: &String| page.missing.iter().find(|(missing, _)| missing == title).map(|(_, why)| why.clone());
-    let ballots =
-        cluster.links.iter().map(|link| silence(&link.title).map_or(Ballot::Granted, Ballot::Silent)).collect();
-    let tally = cluster.name_nodes(Tally { ballots, nodes: Vec::new() });
+    let votes =
+        cluster.links.iter().map(|link| silence(&link.title).map_or(NodeVote::Granted, NodeVote::Silent)).collect();
+    let tally = cluster.name_nodes(Tally { votes, nodes: Vec::new() });
     Err(ReadError::NoQuorum { operation: Operation::List, tally })
 }
 

@@ -1,4 +1,4 @@
-//! Giving a lease that was handed over to the nodes that do not have it: a majority was enough to win it, and what stands on
+//! Giving a lease that was detached to the nodes that do not have it: a majority was enough to win it, and what stands on
 //! nothing but that majority ends with the first of its nodes.
 //!
 //! Only the winner can do that, and only while it surely holds the lease: nobody else knows that it was never lost.
@@ -9,7 +9,7 @@ use quorlock_core::time::Moment;
 
 use super::{Held, Inner};
 use crate::cluster::Claim;
-use crate::detached::{HandedLease, ops};
+use crate::detached::{DetachedLease, ops};
 use crate::error::LostError;
 use crate::link::{Ask, Voter};
 use crate::node::event::What;
@@ -18,26 +18,26 @@ use crate::platform::clock;
 impl Held {
     /// Gives up the guard, and leaves the votes where they are. Nodes that have not granted it yet are seen to, for as long
     /// as the hold lives.
-    pub(crate) fn hand_over(self: &Arc<Self>) -> Result<HandedLease, LostError> {
+    pub(crate) fn detach(self: &Arc<Self>) -> Result<DetachedLease, LostError> {
         let now = clock::now();
         self.validity_at(now)?;
-        let handed = self.as_handed();
+        let detached = self.as_detached();
         let _unsettled = self.cluster.unsettled();
         let mut inner = self.inner();
-        if !inner.hold.hand_over(now) {
+        if !inner.hold.detach(now) {
             return Err(inner.end.unwrap_or(LostError::Expired));
         }
         self.cluster.claims.remove(self.mark.attempt);
         self.begin_mending(inner, now);
         self.leave_lines();
         self.changed.notify_waiters();
-        Ok(handed)
+        Ok(detached)
     }
 
-    /// Releases a lease that was handed over and that nobody has been told of.
-    pub(crate) fn take_back_handed(&self, handed: &HandedLease) {
-        ops::give_back(&self.cluster, handed, &self.place, None);
-        self.cluster.note(|| ops::event(&self.cluster, handed, What::Released));
+    /// Releases a lease that was detached and that nobody has been told of.
+    pub(crate) fn take_back_detached(&self, detached: &DetachedLease) {
+        ops::give_back(&self.cluster, detached, &self.place, None);
+        self.cluster.note(|| ops::event(&self.cluster, detached, What::Released));
     }
 
     /// Waits for the answers that are on their way before anybody is asked once more: most of them are grants.

@@ -1,5 +1,5 @@
 use super::*;
-use quorlock_core::node::Errand;
+use quorlock_core::node::NodeCommand;
 use quorlock_core::node::{Epoch, Identity, NodeTime, Standing, Trust, attend};
 
 fn membership(nodes: usize) -> Membership {
@@ -8,7 +8,7 @@ fn membership(nodes: usize) -> Membership {
 }
 
 fn life(membership: &Membership, run: &str, cluster: &str, founders: &str) -> Incarnation {
-    let hello = Errand::Hello {
+    let hello = NodeCommand::Hello {
         identity: Identity::of_run(run),
         fresh: Epoch(1),
         constants: membership.constants(cluster.into()),

@@ -71,9 +71,9 @@ async fn a_frozen_node_takes_no_connections_until_it_is_thawed_or_started_anew()
 #[test]
 fn tombstones_and_records_that_have_lapsed_are_swept() {
     let mut state = State::new();
-    let constants = Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 1_000, sigma_micros: 0 };
-    let init = Errand::Init { identity: state.identity.clone(), fresh: Epoch(1), constants };
-    state.carry_out(&Asked::Errand(init), NodeTime::wall(0));
+    let constants = Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 1_000, max_skew_micros: 0 };
+    let init = NodeCommand::Init { identity: state.identity.clone(), fresh: Epoch(1), constants };
+    state.carry_out(&Asked::NodeCommand(init), NodeTime::wall(0));
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     for millis in 0..10_000_u64 {
         let name = if millis % 2 == 0 { "same".into() } else { format!("{millis}") };

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ::redis::{ConnectionInfo, RedisConnectionInfo};
 use futures_util::future::try_join_all;
-use quorlock_core::node::{Constants, Errand, Identity};
+use quorlock_core::node::{Constants, Identity, NodeCommand};
 
 use super::codec::Writer;
 use super::commands::Commands;
@@ -24,7 +24,7 @@ use super::wire::{Connecting, Wire};
 use super::{codec, connect, greet, hints, history, malformed};
 use crate::node::redis::cluster::slot::Slot;
 use crate::node::{BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
-use reorder::{About, Desk, Ear};
+use reorder::{About, Ear, Reorder};
 use shards::Shards;
 
 const PORT: u16 = 6_379;
@@ -86,7 +86,7 @@ impl Setup {
         let run = join(masters.iter().map(|(_, master)| master.run.as_str()));
         let promotion = join(masters.iter().map(|(_, master)| master.promotion.as_str()));
         let identity = Identity { run, promotion };
-        let desk = Arc::new(Desk::new(inbox, masters.len(), identity.run.clone()));
+        let desk = Arc::new(Reorder::new(inbox, masters.len(), identity.run.clone()));
         let lanes = masters.into_iter().enumerate();
         let lanes = lanes.map(|(lane, (connecting, _))| connecting.start(Ear::new(lane, &desk))).collect();
         Ok(ClusterSession { lanes, shards, desk, constants: self.constants.clone(), identity })
@@ -108,7 +108,7 @@ struct ClusterSession {
     /// A connection to each master.
     lanes: Vec<Wire>,
     shards: Shards,
-    desk: Arc<Desk>,
+    desk: Arc<Reorder>,
     constants: Constants,
     identity: Identity,
 }
@@ -119,16 +119,16 @@ impl Session for ClusterSession {
     }
 
     /// The node's own keys are with one master. All of them are asked whether they are still masters, and may evict by now.
-    fn errand(&mut self, errand: Errand) {
+    fn node_command(&mut self, node_command: NodeCommand) {
         let home = self.shards.lane(Slot::of(&Home::Cluster.epoch_key()));
-        let (lanes, looks) = (self.lanes.len(), errand == Errand::Look);
+        let (lanes, looks) = (self.lanes.len(), node_command == NodeCommand::Look);
         let (about, question) = if looks {
             (codec::LOOK_VALUES, codec::look(Home::Cluster).get_packed_pipeline())
         } else {
-            (1, codec::errand(Home::Cluster, &errand).get_packed_command())
+            (1, codec::node_command(Home::Cluster, &node_command).get_packed_command())
         };
         let route: Vec<usize> = iter::repeat_n(home, about).chain(0..lanes).chain(0..lanes).collect();
-        self.desk.expect(About::Errand { lanes, looks }, &route);
+        self.desk.expect(About::NodeCommand { lanes, looks }, &route);
         self.lanes[home].send(&question);
         for question in [fitness::replication(), fitness::memory()] {
             self.lanes.iter().for_each(|wire| wire.send(&question.get_packed_command()));

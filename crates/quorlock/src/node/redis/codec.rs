@@ -1,9 +1,9 @@
 //! Requests into commands, values into replies. A hostile reply is malformed at worst: never a panic, never a vote.
 
 mod bundle;
-mod errand;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzz;
+mod node_command;
 mod report;
 mod request;
 mod search;
@@ -23,9 +23,9 @@ use super::commands::{DIGITS_MAX, decimal};
 use super::malformed;
 use crate::node::{Letter, Life, Reply, Trouble};
 pub(super) use bundle::Bundles;
-pub(super) use errand::{LOOK_VALUES, errand, look, looked, standing};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzz::take_anything;
+pub(super) use node_command::{LOOK_VALUES, look, looked, node_command, standing};
 use report::report;
 pub(super) use request::{Writer, batch};
 pub(super) use search::{page, search};

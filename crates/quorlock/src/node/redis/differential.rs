@@ -9,7 +9,7 @@ use std::time::Duration;
 use ::redis::{Client, Connection, Script, Value, pipe};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
-use quorlock_core::node::{Answer, Errand, FenceNote};
+use quorlock_core::node::{Answer, FenceNote, NodeCommand};
 use quorlock_core::ticket::{Channel, Handoff, Hint, Ticket};
 use quorlock_testkit::{Clock, RedisServer};
 use tokio::runtime::Runtime;
@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::RedisNode;
 use super::codec::Bundles;
 use super::scripts::{Home, asked_key, fence_key, holds_key, kept_key, queue_key, retired_key, tombstone_key};
-use crate::node::{Letter, Reply, Talk};
+use crate::node::{Letter, Reply, RequestReply};
 use model::{Model, State, attempts, channels, constants, owners};
 use seen::Seen;
 use steps::{CONSTANTS, Cast, Step, Visit, stories};
@@ -45,7 +45,7 @@ fn the_scripts_do_what_the_core_does() {
 /// A server whose clock stands still, and sessions with it: one for each set of constants, one to listen on each channel.
 struct Bench {
     clock: Clock,
-    sessions: Vec<Talk>,
+    sessions: Vec<RequestReply>,
     listeners: Vec<Listener>,
     /// Without a deadline: a machine that is busy must not look like a difference.
     raw: Connection,
@@ -55,7 +55,7 @@ struct Bench {
 
 struct Listener {
     channel: Channel,
-    session: Talk,
+    session: RequestReply,
     hints: UnboundedReceiver<(Ticket, Option<Handoff>)>,
 }
 
@@ -64,11 +64,11 @@ impl Bench {
         let node = |set| RedisNode::new(&server.url(), None, constants(set), Duration::from_secs(5)).unwrap();
         let mut sessions = Vec::new();
         for set in 0..CONSTANTS {
-            sessions.push(Talk::open(&node(set), Channel(0)).await.unwrap());
+            sessions.push(RequestReply::open(&node(set), Channel(0)).await.unwrap());
         }
         let mut listeners = Vec::new();
         for channel in channels() {
-            let (session, hints) = Talk::listening(&node(0), channel).await.unwrap();
+            let (session, hints) = RequestReply::listening(&node(0), channel).await.unwrap();
             listeners.push(Listener { channel, session, hints });
         }
         let raw = Client::open(server.url()).unwrap().get_connection().unwrap();
@@ -132,9 +132,9 @@ impl Bench {
                 prop_assert_eq!(self.hints().await, hints, "hints after {:?}", step);
             }
             Step::Visit(visit) => {
-                let errand = model.errand(visit);
-                let standing = self.sessions[0].errand(errand.clone()).await.unwrap();
-                prop_assert_eq!(standing, model.attend(&errand), "to {:?}", errand);
+                let node_command = model.node_command(visit);
+                let standing = self.sessions[0].node_command(node_command.clone()).await.unwrap();
+                prop_assert_eq!(standing, model.attend(&node_command), "to {:?}", node_command);
             }
             Step::WipeEpoch => {
                 self.command(&["DEL", &Home::Server.epoch_key()]);
@@ -171,7 +171,7 @@ impl Bench {
     async fn hints(&mut self) -> Vec<(Channel, Ticket, Option<Handoff>)> {
         let mut heard = Vec::new();
         for Listener { channel, session, hints } in &mut self.listeners {
-            session.errand(Errand::Look).await.unwrap();
+            session.node_command(NodeCommand::Look).await.unwrap();
             let said = std::iter::from_fn(|| hints.try_recv().ok());
             heard.extend(said.map(|(ticket, handoff)| (*channel, ticket, handoff)));
         }
@@ -210,7 +210,7 @@ impl Bench {
         }
         pipe.cmd("EXISTS").arg(Home::Server.epoch_key()).cmd("DBSIZE");
         let values: Vec<Value> = pipe.query(&mut self.raw).unwrap();
-        let life = self.sessions[0].errand(Errand::Look).await.unwrap().life;
+        let life = self.sessions[0].node_command(NodeCommand::Look).await.unwrap().life;
         Seen::new(values, model.micros.div_euclid(1_000)).state(life)
     }
 }

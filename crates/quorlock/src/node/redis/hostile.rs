@@ -1,6 +1,6 @@
 //! The scripts with arguments that no client of ours would send: an error or a refusal, and a record that is none the worse.
 
-mod errands;
+mod node_commands;
 mod odd;
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::node::{Constants, Epoch, Errand};
+use quorlock_core::node::{Constants, Epoch, NodeCommand};
 use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
@@ -26,7 +26,7 @@ use super::commands::Commands;
 use super::scripts::{Home, fence_key};
 use super::{RedisNode, codec};
 use crate::node::key::{KeyTemplate, Place};
-use crate::node::{Letter, Life, Reply, Search, Talk};
+use crate::node::{Letter, Life, Reply, RequestReply, Search};
 use odd::{Call, Change, Odd, Which, changes};
 
 const HOLDER: u128 = 0xa;
@@ -116,7 +116,7 @@ fn questions() -> Vec<Question> {
 
 struct Bench {
     node: RedisNode,
-    session: Talk,
+    session: RequestReply,
     life: Life,
     raw: Connection,
     template: KeyTemplate,
@@ -124,15 +124,16 @@ struct Bench {
 }
 
 fn constants() -> Constants {
-    Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 60_000, sigma_micros: 10_000_000 }
+    Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 60_000, max_skew_micros: 10_000_000 }
 }
 
 impl Bench {
     async fn open(server: &RedisServer) -> Self {
         let node = RedisNode::new(&server.url(), None, constants(), Duration::from_secs(60)).unwrap();
-        let mut session = Talk::open(&node, Channel(0)).await.unwrap();
+        let mut session = RequestReply::open(&node, Channel(0)).await.unwrap();
         let (identity, fresh) = (session.identity().clone(), Epoch(7));
-        let standing = session.errand(Errand::Init { identity, fresh, constants: constants() }).await.unwrap();
+        let standing =
+            session.node_command(NodeCommand::Init { identity, fresh, constants: constants() }).await.unwrap();
         let life = standing.life.unwrap();
         let life = Life { epoch: life.epoch.unwrap(), floor: life.floor.unwrap() };
         let raw = Client::open(server.url()).unwrap().get_connection().unwrap();
@@ -151,7 +152,7 @@ impl Bench {
             },
             Err(trouble) => {
                 // For the search of a shorter story.
-                self.session = Talk::open(&self.node, Channel(0)).await.unwrap();
+                self.session = RequestReply::open(&self.node, Channel(0)).await.unwrap();
                 Err(TestCaseError::fail(format!("{letter:?} ends the connection: {trouble:?}")))
             }
         }
@@ -275,7 +276,7 @@ fn no_script_is_spared() {
     let life = Life { epoch: Epoch(7), floor: Fence::new(1) };
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     let places = ["a", "b"].map(|name| Arc::new(template.place(&Name::new(name).unwrap()).unwrap()));
-    let mut provoked: BTreeSet<String> = errands::calls().map(|call| call.sha().to_owned()).collect();
+    let mut provoked: BTreeSet<String> = node_commands::calls().map(|call| call.sha().to_owned()).collect();
     for question in questions() {
         for together in [false, true] {
             provoked.insert(call(life, places.each_ref(), &question, together).0.sha().to_owned());

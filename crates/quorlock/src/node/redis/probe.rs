@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value, cmd};
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::Errand;
+use quorlock_core::node::NodeCommand;
 use quorlock_core::ticket::Channel;
 
 use super::fitness::{fitness, identity};
@@ -15,7 +15,7 @@ use super::scripts::{
 use super::wire::Connecting;
 use super::{Origin, codec, connect, describe, hints, login, malformed, trouble};
 use crate::node::key::Place;
-use crate::node::probe::{Exam, Objection, Plan, READINGS, Reading, RedisFacts};
+use crate::node::probe::{Objection, Plan, Probe, READINGS, Reading, RedisFacts};
 use crate::node::{STEP_DEADLINE, Trouble};
 use crate::platform::clock;
 use crate::platform::entropy;
@@ -24,15 +24,15 @@ use crate::platform::entropy;
 const SETTINGS: [&str; 5] = ["maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save"];
 
 /// Everything that can be seen of the server with this login.
-pub(super) async fn examine(origin: &Origin, deadline: Duration, plan: &Plan) -> Exam {
-    let mut exam = Exam::default();
-    if let Err(trouble) = look(origin, deadline, plan, &mut exam).await {
-        exam.trouble = Some(trouble);
+pub(super) async fn examine(origin: &Origin, deadline: Duration, plan: &Plan) -> Probe {
+    let mut probe = Probe::default();
+    if let Err(trouble) = look(origin, deadline, plan, &mut probe).await {
+        probe.trouble = Some(trouble);
     }
-    exam
+    probe
 }
 
-async fn look(origin: &Origin, deadline: Duration, plan: &Plan, exam: &mut Exam) -> Result<(), Trouble> {
+async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Probe) -> Result<(), Trouble> {
     let info = match origin {
         Origin::Server(info) => (**info).clone(),
         Origin::Sentinels(sentinels) => sentinels.master(deadline).await?.0,
@@ -43,8 +43,8 @@ async fn look(origin: &Origin, deadline: Duration, plan: &Plan, exam: &mut Exam)
             return Err(trouble(&error.into()));
         }
     }
-    exam.first = visit.readings(&mut exam.redis.get_or_insert_default().objections).await?;
-    let facts = exam.redis.get_or_insert_default();
+    probe.first = visit.readings(&mut probe.redis.get_or_insert_default().objections).await?;
+    let facts = probe.redis.get_or_insert_default();
     facts.read_info(visit.ask(&cmd("INFO")).await?);
     for setting in SETTINGS {
         facts.read_setting(setting, visit.ask(cmd("CONFIG").arg("GET").arg(setting)).await?);
@@ -52,25 +52,25 @@ async fn look(origin: &Origin, deadline: Duration, plan: &Plan, exam: &mut Exam)
     if !facts.info.is_empty() {
         facts.unfit = fitness(origin.post(), |name| facts.field(name)).err();
     }
-    exam.server = facts.server();
-    exam.identity = identity(|name| facts.field(name)).ok();
+    probe.server = facts.server();
+    probe.identity = identity(|name| facts.field(name)).ok();
     for script in Home::Server.scripts().all().into_iter().chain([&*PROBE]) {
         let answer = visit.ask(cmd("SCRIPT").arg("LOAD").arg(&script.source)).await?;
         if facts.object("SCRIPT LOAD", None, answer).is_none() {
             return Ok(());
         }
     }
-    let answer = visit.ask(&codec::errand(Home::Server, &Errand::Look)).await?;
+    let answer = visit.ask(&codec::node_command(Home::Server, &NodeCommand::Look)).await?;
     let keys = format!("the node's own keys {} and {}", Home::Server.epoch_key(), Home::Server.meta_key());
     if let Some(answer) = facts.object("EVALSHA", Some(keys), answer) {
-        exam.standing = Some(codec::standing(answer)?);
+        probe.standing = Some(codec::standing(answer)?);
     }
     if let Some(place) = plan.place.as_ref().filter(|_| facts.is_master()) {
         visit.probe(place, facts).await?;
     }
     if !plan.watch.is_zero() {
         tokio::time::sleep(plan.watch).await;
-        exam.last = visit.readings(&mut Vec::new()).await?;
+        probe.last = visit.readings(&mut Vec::new()).await?;
     }
     visit.listen(facts).await
 }

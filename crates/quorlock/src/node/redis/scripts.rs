@@ -18,7 +18,7 @@ pub(crate) const META_FIELDS: [&str; 11] = [
     "cluster",
     "nodes",
     "max_ttl",
-    "sigma",
+    "skew",
     "elapsed",
     "founders",
     "quarantine",
@@ -100,7 +100,7 @@ pub(crate) struct Scripts {
     pub(crate) check: Loaded,
     pub(crate) search: Loaded,
     pub(crate) breaking: Loaded,
-    pub(crate) errand: Loaded,
+    pub(crate) node_command: Loaded,
     pub(crate) plain_extend: Loaded,
     pub(crate) plain_release: Loaded,
     pub(crate) acquire_all: Loaded,
@@ -130,7 +130,7 @@ impl Scripts {
             check: loaded(include_str!("scripts/check.lua")),
             search: loaded(include_str!("scripts/search.lua")),
             breaking: loaded(include_str!("scripts/break.lua")),
-            errand: loaded(include_str!("scripts/node.lua")),
+            node_command: loaded(include_str!("scripts/node.lua")),
             plain_extend: loaded(include_str!("scripts/plain_extend.lua")),
             plain_release: loaded(include_str!("scripts/plain_release.lua")),
             acquire_all: loaded(include_str!("scripts/acquire_all.lua")),
@@ -143,7 +143,7 @@ impl Scripts {
     }
 
     pub(crate) fn all(&self) -> [&Loaded; 15] {
-        let Self { acquire, enter, release, inspect, check, search, breaking, errand, .. } = self;
+        let Self { acquire, enter, release, inspect, check, search, breaking, node_command, .. } = self;
         let Self { plain_extend, plain_release, acquire_all, renew_all, release_all, .. } = self;
         let Self { plain_extend_all, plain_release_all, .. } = self;
         [
@@ -154,7 +154,7 @@ impl Scripts {
             check,
             search,
             breaking,
-            errand,
+            node_command,
             plain_extend,
             plain_release,
             acquire_all,

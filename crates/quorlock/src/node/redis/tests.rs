@@ -70,7 +70,7 @@ fn what_a_failover_leaves_for_a_while_is_not_the_operators_mistake() {
 
 #[test]
 fn certificates_that_are_not_to_be_verified_are_refused_before_anything_is_sent() {
-    let constants = Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 1, sigma_micros: 1 };
+    let constants = Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 1, max_skew_micros: 1 };
     let new = |url: &str| RedisNode::new(url, None, constants.clone(), Duration::from_secs(1)).map(drop);
     assert_eq!(new("rediss://127.0.0.1"), Ok(()));
     assert!(new("rediss://127.0.0.1/#insecure").unwrap_err().contains("#insecure"));
@@ -78,7 +78,7 @@ fn certificates_that_are_not_to_be_verified_are_refused_before_anything_is_sent(
 
 #[test]
 fn a_title_never_shows_the_password() {
-    let constants = Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 1, sigma_micros: 1 };
+    let constants = Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 1, max_skew_micros: 1 };
     let node = RedisNode::new("redis://user:hunter2@127.0.0.1:7000/3", None, constants.clone(), Duration::from_secs(1))
         .unwrap();
     assert_eq!(node.title(), "redis://127.0.0.1:7000");

@@ -13,7 +13,7 @@ use crate::platform::entropy;
 /// Marks a file as ours: "qloc".
 pub(super) const APPLICATION_ID: i32 = 0x716c_6f63;
 /// The version of the tables.
-pub(super) const SCHEMA_VERSION: i32 = 6;
+pub(super) const SCHEMA_VERSION: i32 = 7;
 /// How long to wait for another process, in all.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(2);
 /// How long between two tries, about: a handover takes half of this.

@@ -6,22 +6,22 @@ use rustix::fs::{Access, access, statfs, statvfs};
 
 use super::{SqliteNode, file};
 use crate::node::Trouble;
-use crate::node::probe::{self, Exam, FileFacts, Plan};
+use crate::node::probe::{self, FileFacts, Plan, Probe};
 
 /// Looks at the file and, if it is there, at what is in it.
-pub(super) async fn examine(node: &SqliteNode, plan: &Plan) -> Exam {
+pub(super) async fn examine(node: &SqliteNode, plan: &Plan) -> Probe {
     let facts = look(&node.path);
-    let mut exam = if facts.exists {
-        let mut exam = probe::by_session(node, plan).await;
-        exam.server = Some(format!("SQLite {}", rusqlite::version()));
-        exam
+    let mut probe = if facts.exists {
+        let mut probe = probe::by_session(node, plan).await;
+        probe.server = Some(format!("SQLite {}", rusqlite::version()));
+        probe
     } else {
-        Exam { trouble: unmade(&node.path), ..Exam::default() }
+        Probe { trouble: unmade(&node.path), ..Probe::default() }
     };
     // A session refuses every other one.
-    let journal = exam.standing.is_some().then_some("wal");
-    exam.file = Some(FileFacts { journal, ..facts });
-    exam
+    let journal = probe.standing.is_some().then_some("wal");
+    probe.file = Some(FileFacts { journal, ..facts });
+    probe
 }
 
 fn look(path: &Path) -> FileFacts {

@@ -49,9 +49,9 @@ fn raise_durably(connection: &Connection, clock: &Clock) -> Result<u64, Fault> {
     Ok(node.reserve)
 }
 
-/// About as high as a fence can get now: a proposal may be ahead of the clock by sigma.
+/// About as high as a fence can get now: a proposal may be ahead of the clock by the max clock skew.
 fn reach(node: &NodeNote, now: NodeTime) -> u64 {
-    let sigma = node.life.as_ref().map_or(0, |life| life.constants.sigma_micros);
+    let max_clock_skew = node.life.as_ref().map_or(0, |life| life.constants.max_skew_micros);
     let floor = node.life.as_ref().and_then(|life| life.floor).unwrap_or_default();
-    now.wall_micros.saturating_add(sigma).max(floor.get())
+    now.wall_micros.saturating_add(max_clock_skew).max(floor.get())
 }

@@ -15,7 +15,7 @@ const SCHEMA: &str = "
     CREATE TABLE node(
         id INTEGER PRIMARY KEY CHECK(id = 1), reserve INTEGER NOT NULL, sure INTEGER NOT NULL, swept TEXT NOT NULL,
         run TEXT, epoch TEXT, floor INTEGER, elapsed INTEGER,
-        cluster TEXT, nodes INTEGER, max_ttl INTEGER, sigma INTEGER, founders TEXT,
+        cluster TEXT, nodes INTEGER, max_ttl INTEGER, max_clock_skew INTEGER, founders TEXT,
         quarantine INTEGER, suspended INTEGER, restarts INTEGER
     ) STRICT;
     CREATE TABLE record(
@@ -64,7 +64,7 @@ impl NodeNote {
     /// A fence below this can be forgotten: no later one will be so low.
     pub(super) fn forgettable(&self, now: NodeTime) -> Fence {
         self.life.as_ref().map_or(Fence::default(), |life| {
-            let clock = Fence::new(now.wall_micros.saturating_sub(life.constants.sigma_micros));
+            let clock = Fence::new(now.wall_micros.saturating_sub(life.constants.max_skew_micros));
             life.floor.unwrap_or_default().max(clock)
         })
     }
@@ -84,7 +84,7 @@ pub(super) fn create(connection: &Connection, reserve: u64) -> Result<(), Fault>
 pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT reserve, sure, swept, run, epoch, floor, elapsed,
-            cluster, nodes, max_ttl, sigma, founders, quarantine, suspended, restarts FROM node WHERE id = 1",
+            cluster, nodes, max_ttl, max_clock_skew, founders, quarantine, suspended, restarts FROM node WHERE id = 1",
     )?;
     let mut rows = statement.query([])?;
     let row = rows.next()?.ok_or(Fault::Damaged { table: "node", column: "id" })?;
@@ -102,7 +102,7 @@ pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
                 cluster: column(7, "cluster").must(Column::value)?,
                 nodes: column(8, "nodes").must(Column::number)? as usize,
                 max_ttl_millis: column(9, "max_ttl").must(Column::number)?,
-                sigma_micros: column(10, "sigma").must(Column::number)?,
+                max_skew_micros: column(10, "max_clock_skew").must(Column::number)?,
             },
             founders: column(11, "founders").must(Column::value)?,
             restarts: column(14, "restarts").must(Column::number)?,
@@ -132,7 +132,7 @@ pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeN
     connection
         .prepare_cached(
             "UPDATE node SET run = ?1, epoch = ?2, floor = ?3, elapsed = ?4,
-                cluster = ?5, nodes = ?6, max_ttl = ?7, sigma = ?8, founders = ?9,
+                cluster = ?5, nodes = ?6, max_ttl = ?7, max_clock_skew = ?8, founders = ?9,
                 quarantine = ?10, suspended = ?11, restarts = ?12 WHERE id = 1",
         )?
         .execute(params![
@@ -143,7 +143,7 @@ pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeN
             constants.cluster,
             number(constants.nodes as u64, "nodes")?,
             number(constants.max_ttl_millis, "max_ttl")?,
-            number(constants.sigma_micros, "sigma")?,
+            number(constants.max_skew_micros, "max_clock_skew")?,
             life.founders,
             number(life.quarantine_micros, "quarantine")?,
             life.suspended,

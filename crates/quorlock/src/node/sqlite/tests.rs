@@ -20,7 +20,7 @@ use std::time::Duration;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, LeaseId, Name};
-use quorlock_core::node::{Constants, Epoch, Errand, Identity, Incarnation, NodeTime, Standing, Trust};
+use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeCommand, NodeTime, Standing, Trust};
 use quorlock_core::ticket::{Channel, Handoff, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{Refusal, Request, Vote};
@@ -28,12 +28,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
 use crate::node::key::{KeyTemplate, Place};
-use crate::node::{Reply, Talk};
+use crate::node::{Reply, RequestReply};
 
 /// When the tests begin, by the wall clock: 2025-01-01.
 const START_MICROS: u64 = 1_735_689_600_000_000;
 const HOUR_MILLIS: u64 = 3_600_000;
-const SIGMA_MICROS: u64 = 10_000_000;
+const MAX_SKEW_MICROS: u64 = 10_000_000;
 
 impl SqliteNode {
     fn with_boot_id(path: &Path, boot: &str, clock: &Hands) -> Self {
@@ -90,7 +90,7 @@ impl Ground {
         Handled::new(self.open(boot).unwrap())
     }
 
-    fn open(&self, boot: &str) -> Result<Talk, Trouble> {
+    fn open(&self, boot: &str) -> Result<RequestReply, Trouble> {
         open(&SqliteNode::with_boot_id(&self.path(), boot, &self.clock))
     }
 
@@ -103,7 +103,7 @@ impl Ground {
     fn listener_of(&self, channel: Channel, processes: Processes) -> Listening {
         let clock = Hands { millis: Arc::clone(&self.clock.millis), ..Hands::default() };
         let node = SqliteNode { processes, ..SqliteNode::with_boot_id(&self.path(), "boot", &clock) };
-        let (session, heard) = wait(Talk::listening(&node, channel)).unwrap();
+        let (session, heard) = wait(RequestReply::listening(&node, channel)).unwrap();
         Listening { session: Handled::new(session), channel, heard, clock }
     }
 
@@ -119,12 +119,12 @@ impl Ground {
 
 /// A session after its handshake.
 struct Handled {
-    session: Talk,
+    session: RequestReply,
     known: Incarnation,
 }
 
 impl Handled {
-    fn new(mut session: Talk) -> Self {
+    fn new(mut session: RequestReply) -> Self {
         let known = hello(&mut session).life.unwrap();
         Self { session, known }
     }
@@ -191,7 +191,7 @@ impl Listening {
 
     /// Whatever the thread had to tell before, it has told.
     fn settle(&mut self) {
-        wait(self.session.session.errand(Errand::Look)).unwrap();
+        wait(self.session.session.node_command(NodeCommand::Look)).unwrap();
     }
 
     /// Every hint so far.
@@ -201,21 +201,21 @@ impl Listening {
     }
 }
 
-fn hello(session: &mut Talk) -> Standing {
-    let errand = Errand::Hello {
+fn hello(session: &mut RequestReply) -> Standing {
+    let node_command = NodeCommand::Hello {
         identity: session.identity().clone(),
         fresh: Epoch(crate::platform::entropy::bits()),
         constants: constants(),
         founders: "run".into(),
-        trust: Trust::Vote { floor_offset: 2 * SIGMA_MICROS.cast_signed() },
+        trust: Trust::Vote { floor_offset: 2 * MAX_SKEW_MICROS.cast_signed() },
     };
-    let standing = wait(session.errand(errand)).unwrap();
+    let standing = wait(session.node_command(node_command)).unwrap();
     assert!(standing.accepted);
     standing
 }
 
 fn constants() -> Constants {
-    Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 60_000, sigma_micros: SIGMA_MICROS }
+    Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 60_000, max_skew_micros: MAX_SKEW_MICROS }
 }
 
 fn ttl(millis: u64) -> Ttl {
@@ -248,8 +248,8 @@ fn tombstoning(attempt: u128, millis: u64) -> Request {
 }
 
 /// A session that nobody listens to.
-fn open(node: &SqliteNode) -> Result<Talk, Trouble> {
-    wait(Talk::open(node, Channel(0)))
+fn open(node: &SqliteNode) -> Result<RequestReply, Trouble> {
+    wait(RequestReply::open(node, Channel(0)))
 }
 
 fn letter(name: &str, request: Request) -> Letter {

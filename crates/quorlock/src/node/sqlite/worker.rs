@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use quorlock_core::fence::Fence;
-use quorlock_core::node::{Epoch, Errand, Identity, NodeTime, Record, Standing, apply, attend};
+use quorlock_core::node::{Epoch, Identity, NodeCommand, NodeTime, Record, Standing, apply, attend};
 use quorlock_core::ticket::Hint;
 use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, Transaction};
@@ -27,7 +27,7 @@ const CHECKPOINT_EVERY: u32 = 256;
 
 /// What the thread is asked to do.
 pub(super) enum Job {
-    Errand(Box<Asked<Errand, Standing>>),
+    NodeCommand(Box<Asked<NodeCommand, Standing>>),
     Letters(Asked<(Option<Life>, Vec<Letter>), Vec<Reply>>),
     Search(Asked<Search, Result<Page, String>>),
     History(Asked<History, Result<Vec<Event>, String>>),
@@ -46,8 +46,8 @@ impl<Q, A> Asked<Q, A> {
 }
 
 impl Job {
-    pub(super) fn of_errand(errand: Errand) -> Self {
-        Self::Errand(Box::new(Asked::new(errand)))
+    pub(super) fn of_node_command(node_command: NodeCommand) -> Self {
+        Self::NodeCommand(Box::new(Asked::new(node_command)))
     }
 
     pub(super) fn of_letters(life: Option<Life>, letters: Vec<Letter>) -> Self {
@@ -64,7 +64,7 @@ impl Job {
 
     fn letters(&self) -> &[Letter] {
         match self {
-            Self::Errand(_) | Self::Search(_) | Self::History(_) => &[],
+            Self::NodeCommand(_) | Self::Search(_) | Self::History(_) => &[],
             Self::Letters(asked) => &asked.question.1,
         }
     }
@@ -73,7 +73,7 @@ impl Job {
     fn answered(&self) -> impl Iterator<Item = (&Letter, &Reply)> {
         let replies = match self {
             Self::Letters(Asked { answer: Ok(replies), .. }) => replies.as_slice(),
-            Self::Letters(_) | Self::Errand(_) | Self::Search(_) | Self::History(_) => &[],
+            Self::Letters(_) | Self::NodeCommand(_) | Self::Search(_) | Self::History(_) => &[],
         };
         self.letters().iter().zip(replies)
     }
@@ -81,8 +81,8 @@ impl Job {
     /// Whatever was answered did not come to pass.
     fn fail(&mut self, transient: bool, text: &str) {
         match self {
-            Self::Errand(asked) if transient => asked.answer = Err(Trouble::Unreachable(text.into())),
-            Self::Errand(asked) => asked.answer = Err(Trouble::Broken(text.into())),
+            Self::NodeCommand(asked) if transient => asked.answer = Err(Trouble::Unreachable(text.into())),
+            Self::NodeCommand(asked) => asked.answer = Err(Trouble::Broken(text.into())),
             Self::Letters(asked) if transient => {
                 asked.answer = Ok(vec![Reply::Failed(text.into()); asked.question.1.len()]);
             }
@@ -97,7 +97,7 @@ impl Job {
     /// The answer.
     fn tell(self, inbox: &Inbox, boot: &str) {
         inbox.take(match self {
-            Self::Errand(asked) => {
+            Self::NodeCommand(asked) => {
                 let told = |standing| Answer::Standing(Box::new(standing), Identity::of_run(boot));
                 asked.answer.map_or_else(Answer::End, told)
             }
@@ -214,7 +214,9 @@ impl Worker {
         let mut hinted = Vec::new();
         for job in jobs.iter_mut() {
             match job {
-                Job::Errand(asked) => asked.answer = Ok(run_errand(&transaction, &mut node, &asked.question, now)?),
+                Job::NodeCommand(asked) => {
+                    asked.answer = Ok(run_node_command(&transaction, &mut node, &asked.question, now)?);
+                }
                 Job::History(asked) => asked.answer = Ok(Ok(history::answer(&transaction, &asked.question)?)),
                 Job::Search(asked) => asked.answer = Ok(Ok(store::search(&transaction, &asked.question, now)?)),
                 Job::Letters(asked) => {
@@ -270,19 +272,19 @@ fn gather(jobs: &mut Vec<Job>, queue: &Receiver<Job>) {
     }
 }
 
-fn run_errand(
+fn run_node_command(
     transaction: &Transaction<'_>,
     node: &mut NodeNote,
-    errand: &Errand,
+    node_command: &NodeCommand,
     now: NodeTime,
 ) -> Result<Standing, Fault> {
     let before = node.life.clone();
-    let mut standing = attend(&mut node.life, errand, now);
+    let mut standing = attend(&mut node.life, node_command, now);
     let Some(life) = &mut node.life else { return Ok(standing) };
     let is_other_run = before.as_ref().is_none_or(|before| before.identity.run != life.identity.run);
     let is_new = is_other_run || before.as_ref().is_none_or(|before| before.epoch != life.epoch);
     // Another run's times mean nothing now. An operator's new life in the same run keeps what it has.
-    if is_other_run || (is_new && !matches!(errand, Errand::Init { .. } | Errand::Reconfigure { .. })) {
+    if is_other_run || (is_new && !matches!(node_command, NodeCommand::Init { .. } | NodeCommand::Reconfigure { .. })) {
         store::wipe(transaction)?;
     }
     if is_new || before.is_none_or(|before| before.floor != life.floor) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Ballot, Client, ClientBuilder, Fence, Silence, Tally};
+use quorlock::{Client, ClientBuilder, Fence, NodeVote, Silence, Tally};
 use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
 use super::observe::trouble;
@@ -114,8 +114,8 @@ pub async fn take_a_turn(client: &Client, name: &str) -> Fence {
 
 /// The nodes of a tally that were heard to have something wrong with them.
 pub fn missing(tally: &Tally) -> Vec<&str> {
-    let is_missing = |ballot: &Ballot| !matches!(ballot, Ballot::Granted | Ballot::Silent(Silence::Unheard));
-    tally.by_node().filter(|(_, ballot)| is_missing(ballot)).map(|(node, _)| node).collect()
+    let is_missing = |vote: &NodeVote| !matches!(vote, NodeVote::Granted | NodeVote::Silent(Silence::Unheard));
+    tally.by_node().filter(|(_, vote)| is_missing(vote)).map(|(node, _)| node).collect()
 }
 
 /// What each of the servers has counted.
@@ -134,10 +134,10 @@ pub fn votes(server: &RedisServer) -> u64 {
     calls(server, ["mget"])[0]
 }
 
-/// How many releases a server has carried out: each has one GET; errands have as many GETs as HMGETs.
+/// How many releases a server has carried out: each has one GET; node commands have as many GETs as HMGETs.
 pub fn releases(server: &RedisServer) -> u64 {
-    let [gets, errands] = calls(server, ["get", "hmget"]);
-    gets - errands
+    let [gets, node_commands] = calls(server, ["get", "hmget"]);
+    gets - node_commands
 }
 
 fn calls<const N: usize>(server: &RedisServer, commands: [&str; N]) -> [u64; N] {

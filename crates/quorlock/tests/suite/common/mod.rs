@@ -64,8 +64,8 @@ pub fn builder() -> ClientBuilder {
     let builder = Client::builder()
         .ttl(TTL)
         .max_ttl(MAX_TTL)
-        .sigma(Duration::from_secs(1))
-        .backstep(Duration::from_secs(1))
+        .max_clock_skew(Duration::from_secs(1))
+        .max_clock_step_back(Duration::from_secs(1))
         .node_deadline(Duration::from_millis(500));
     without_a_rule(builder)
 }

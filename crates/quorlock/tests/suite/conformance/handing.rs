@@ -1,8 +1,8 @@
-//! Leases that travel: handed over by one client, extended, checked and released by another.
+//! Leases that travel: detached by one client, extended, checked and released by another.
 
 use std::time::{Duration, Instant};
 
-use quorlock::{Client, HandedLease, Lease, LeaseError, LostError, Released, Renewals};
+use quorlock::{Client, DetachedLease, Lease, LeaseError, LostError, Released, Renewals};
 use quorlock_testkit::eventually_async;
 
 use crate::conformance::backend::{BRISK, Backend, LONG, SHORT, held_by, is_free, is_held, takes_over};
@@ -21,7 +21,7 @@ async fn one_of_each(client: &Client, ttl: Duration) -> Vec<Lease> {
 }
 
 /// As another process would get it.
-fn passed_on(lease: HandedLease) -> HandedLease {
+fn passed_on(lease: DetachedLease) -> DetachedLease {
     let text = lease.reveal();
     drop(lease);
     text.parse().unwrap()
@@ -32,8 +32,8 @@ pub(crate) async fn a_lease_of_any_kind_travels(backend: &Backend) {
     let mut travellers = Vec::new();
     for lease in one_of_each(&ours, LONG).await {
         let (fence, slot) = (lease.fence().ok(), lease.slot());
-        theirs.check(&lease.as_handed()).await.unwrap();
-        let lease = passed_on(lease.hand_over().unwrap());
+        theirs.check(&lease.as_detached()).await.unwrap();
+        let lease = passed_on(lease.detach().unwrap());
         assert_eq!((lease.fence(), lease.slot(), lease.ttl()), (fence, slot, LONG), "{lease}");
         travellers.push(lease);
     }
@@ -64,8 +64,8 @@ pub(crate) async fn a_lease_of_any_kind_travels(backend: &Backend) {
 pub(crate) async fn nobody_renews_a_lease_that_was_handed_over(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     for lease in one_of_each(&ours, SHORT).await {
-        // Some of them may have lapsed by now: these are not handed over, which is as good.
-        let Ok(lease) = lease.hand_over() else { continue };
+        // Some of them may have lapsed by now: these are not detached, which is as good.
+        let Ok(lease) = lease.detach() else { continue };
         let name = lease.name().as_str();
         let over = Err(LeaseError::Lost(LostError::Taken));
         // Looking does not keep it.
@@ -83,7 +83,7 @@ pub(crate) async fn nobody_renews_a_lease_that_was_handed_over(backend: &Backend
 
 pub(crate) async fn extensions_keep_a_lease_that_was_handed_over(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let leases: Vec<_> = one_of_each(&ours, BRISK).await.into_iter().map(|lease| lease.hand_over().unwrap()).collect();
+    let leases: Vec<_> = one_of_each(&ours, BRISK).await.into_iter().map(|lease| lease.detach().unwrap()).collect();
     // Without an extension they would be over by then.
     let end = Instant::now() + BRISK * 2;
     while Instant::now() < end {
@@ -102,13 +102,13 @@ pub(crate) async fn a_lease_that_is_over_cannot_be_handed_over(backend: &Backend
     let client = backend.client().await;
     for lease in one_of_each(&client, SHORT).await {
         lease.lost().await;
-        assert_eq!(lease.hand_over(), Err(LostError::Expired));
+        assert_eq!(lease.detach(), Err(LostError::Expired));
     }
 }
 
 pub(crate) async fn whoever_extends_does_not_become_the_holder(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("a").label("first").acquire().await.unwrap().hand_over().unwrap();
+    let lease = ours.lock("a").label("first").acquire().await.unwrap().detach().unwrap();
     theirs.extend(&lease).await.unwrap();
     let found = theirs.inspect("a").await.unwrap().holder().unwrap();
     assert_eq!((found.0, Some(found.1)), (lease.holder(), lease.fence()));
@@ -125,18 +125,18 @@ pub(crate) async fn releasing_one_entry_leaves_the_others(backend: &Backend) {
         (rw.read().await.unwrap(), rw.clone().read().await.unwrap()),
         (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap()),
     ] {
-        let first = passed_on(first.hand_over().unwrap());
+        let first = passed_on(first.detach().unwrap());
         assert_eq!(theirs.release(&first).await, Ok(Released::Standing));
         held_by(&theirs, first.name().as_str(), 1).await;
         second.extend().await.unwrap();
-        theirs.check(&second.hand_over().unwrap()).await.unwrap();
+        theirs.check(&second.detach().unwrap()).await.unwrap();
         assert_eq!(theirs.check(&first).await, Err(LeaseError::Lost(LostError::Ended)));
     }
 }
 
 pub(crate) async fn a_closed_client_says_so(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("a").acquire().await.unwrap().hand_over().unwrap();
+    let lease = ours.lock("a").acquire().await.unwrap().detach().unwrap();
     ours.clone().close(LONG).await.unwrap();
     assert_eq!(ours.check(&lease).await, Err(LeaseError::Closed));
     assert_eq!(ours.extend(&lease).await, Err(LeaseError::Closed));

@@ -147,14 +147,14 @@ pub(crate) async fn a_set_is_handed_over_as_a_whole_or_released(backend: &Backen
         let fence = leases.fence(lost).unwrap();
         theirs.break_lock(lost, Break::new(Target::Fence(fence), "a test").now()).await.unwrap();
         leases.get(lost).unwrap().lost().await;
-        assert_eq!(leases.hand_over().unwrap_err(), LostError::Broken);
+        assert_eq!(leases.detach().unwrap_err(), LostError::Broken);
         for name in ["a", "b", "c"] {
             takes_over(&theirs, name).await.release().await.unwrap();
         }
     }
-    let handed = ours.all(["a", "b"]).acquire().await.unwrap().hand_over().unwrap();
-    assert_eq!(handed.iter().map(|lease| lease.name().as_str()).collect::<Vec<_>>(), ["a", "b"]);
-    for lease in &handed {
+    let detached = ours.all(["a", "b"]).acquire().await.unwrap().detach().unwrap();
+    assert_eq!(detached.iter().map(|lease| lease.name().as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    for lease in &detached {
         is_held(&theirs, lease.name().as_str()).await;
         ours.release(lease).await.unwrap();
     }

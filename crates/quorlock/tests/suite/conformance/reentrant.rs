@@ -126,10 +126,10 @@ pub(crate) async fn an_owner_has_a_fence_for_each_name(backend: &Backend) {
         let second = enter(&of(&ours, "b")).await;
         assert!(second.fence().unwrap() > fence);
         assert_eq!(first.fence(), Ok(fence));
-        assert_eq!(first.as_handed().fence(), Some(fence));
+        assert_eq!(first.as_detached().fence(), Some(fence));
         let again = enter(&of(&ours, "a")).await;
         assert_eq!(again.fence(), Ok(fence));
-        let detached = again.hand_over().unwrap();
+        let detached = again.detach().unwrap();
         assert_eq!(detached.fence(), Some(fence));
         ours.release(&detached).await.unwrap();
         first.release().await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Break, Client, Event, HandedLease, LeaseError, Owner, Released, Target, What};
+use quorlock::{Break, Client, DetachedLease, Event, LeaseError, Owner, Released, Target, What};
 use quorlock_testkit::eventually_async;
 
 use crate::conformance::backend::{Backend, everywhere};
@@ -92,14 +92,14 @@ pub(crate) async fn a_loss_is_remembered_with_its_reason(backend: &Backend) {
     assert_eq!(client.history(0).await.unwrap(), []);
 }
 
-async fn is_lost(client: &Client, lease: &HandedLease) -> bool {
+async fn is_lost(client: &Client, lease: &DetachedLease) -> bool {
     matches!(client.extend(lease).await, Err(LeaseError::Lost(_)))
 }
 
 pub(crate) async fn a_handed_lease_that_lapsed_is_remembered_as_lost_once(backend: &Backend) {
     let client = chronicler(backend).await;
     let lock = client.lock("x").ttl(Duration::from_millis(200));
-    let lease = lock.acquire().await.unwrap().hand_over().unwrap();
+    let lease = lock.acquire().await.unwrap().detach().unwrap();
     everywhere(&client, "x", "lapsed", |report| report.held.is_none()).await;
     // Whoever does not believe it asks again.
     for _ in 0..3 {
@@ -114,7 +114,7 @@ pub(crate) async fn a_handed_lease_that_lapsed_is_remembered_as_lost_once(backen
 
 pub(crate) async fn what_was_released_is_not_remembered_as_lost(backend: &Backend) {
     let (client, other) = (chronicler(backend).await, chronicler(backend).await);
-    let lease = client.lock("x").acquire().await.unwrap().hand_over().unwrap();
+    let lease = client.lock("x").acquire().await.unwrap().detach().unwrap();
     everywhere(&client, "x", "held", |report| report.held.is_some()).await;
     assert_eq!(client.release(&lease).await, Ok(Released::Standing));
     everywhere(&client, "x", "free", |report| report.held.is_none()).await;
@@ -132,7 +132,7 @@ pub(crate) async fn the_end_of_an_owner_is_remembered_like_any_other(backend: &B
         } else {
             client.reentrant(name).owned_by(&owner).acquire().await
         };
-        let lease = lease.unwrap().hand_over().unwrap();
+        let lease = lease.unwrap().detach().unwrap();
         everywhere(&client, name, "held", |report| report.held.is_some()).await;
         let released = if by_lease {
             client.retire_owner_of(&lease, CLOSING).await

@@ -49,7 +49,7 @@ pub(crate) async fn acquire_within_says_who_holds_it(backend: &Backend) {
     assert!(error.remaining.is_some_and(|left| left > LONG / 2 && left <= LONG));
     assert!(error.fence >= Some(lease.fence().unwrap()));
     let (nodes, majority) = backend.quorum();
-    assert_eq!((error.tally.ballots.len(), error.tally.nodes.len()), (nodes, nodes));
+    assert_eq!((error.tally.votes.len(), error.tally.nodes.len()), (nodes, nodes));
     assert!(error.tally.refused() > nodes - majority, "{}", error.tally);
     let text = error.to_string();
     assert!(text.contains("the one") && text.contains(&holder.host) && text.contains("0 of"), "{text}");

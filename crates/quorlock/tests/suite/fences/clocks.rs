@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use quorlock::{AcquireError, Ballot, Client, Lease, Retry, Silence};
+use quorlock::{AcquireError, Client, Lease, NodeVote, Retry, Silence};
 use quorlock_testkit::{Clock, RedisServer};
 
 use crate::common::long::{noticed, voting};
@@ -127,7 +127,7 @@ async fn reports(offset: i64) {
     noticed(&client, 0, |why| !is_skewed(why)).await;
     let Err(error @ AcquireError::NoQuorum { .. }) = lock.retry(Retry::ONCE).acquire().await else { panic!("won") };
     let AcquireError::NoQuorum { tally, .. } = &error else { unreachable!("matched above") };
-    assert!(matches!(&tally.ballots[2], Ballot::Silent(why) if is_skewed(why)), "{error}");
+    assert!(matches!(&tally.votes[2], NodeVote::Silent(why) if is_skewed(why)), "{error}");
     assert!(error.to_string().contains("skewed"), "{error}");
 }
 

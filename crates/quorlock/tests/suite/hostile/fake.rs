@@ -18,7 +18,7 @@ pub(crate) enum From {
     /// From the first byte of a connection.
     Greeting,
     /// When it is asked about itself.
-    Errand,
+    NodeCommand,
     /// When it is asked for anything else: votes, releases, looks.
     Vote,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Fake {
 
 /// What a fake has seen, and how it behaves.
 struct Told {
-    /// The constants of the cluster that it claims to belong to: its name, nodes, `max_ttl` and sigma.
+    /// The constants of the cluster that it claims to belong to: its name, nodes, `max_ttl` and the max clock skew.
     constants: Mutex<Option<[String; 4]>>,
     /// Its own name for its run.
     run: String,
@@ -153,7 +153,7 @@ impl Told {
             while let Some((words, length)) = command(&bytes) {
                 bytes.drain(..length);
                 // A look at the node ends with the epoch; any other question about it is one about votes.
-                let stage = if words[0] == b"GET" && last == b"HMGET" { From::Errand } else { stage(&words) };
+                let stage = if words[0] == b"GET" && last == b"HMGET" { From::NodeCommand } else { stage(&words) };
                 last.clone_from(&words[0]);
                 if self.answer(&mut stream, stage, &words).await.is_none() {
                     return;
@@ -169,7 +169,7 @@ impl Told {
     /// `None` when the connection is over.
     async fn answer(&self, stream: &mut TcpStream, stage: From, words: &[Vec<u8>]) -> Option<()> {
         let (from, deed) = self.manners.lock().expect("nobody panics with it").clone();
-        let misbehaves = stage == from || from == From::Greeting || (from, stage) == (From::Errand, From::Vote);
+        let misbehaves = stage == from || from == From::Greeting || (from, stage) == (From::NodeCommand, From::Vote);
         let honest = self.behave(words);
         let deed = if misbehaves { deed } else { Deed::Behave };
         if !matches!(deed, Deed::Behave) {
@@ -228,7 +228,7 @@ impl Told {
             "HMGET" => array(&self.standing()[1..].iter().map(|word| bulk(word)).collect::<Vec<_>>()),
             "CLIENT" | "SET" => b"+OK\r\n".to_vec(),
             "EVALSHA" => match word(2).as_str() {
-                "2" => self.errand(words),
+                "2" => self.node_command(words),
                 "6" | "7" => grant(words),
                 "4" => array(&[int(3), int(now()), int(1_000)]),
                 _ => int(1),
@@ -238,7 +238,7 @@ impl Told {
     }
 
     /// How it stands: able to vote, in whatever cluster it is told to be in.
-    fn errand(&self, words: &[Vec<u8>]) -> Vec<u8> {
+    fn node_command(&self, words: &[Vec<u8>]) -> Vec<u8> {
         let word = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
         if word(5) == "hello" {
             let constants = [word(8), word(9), word(10), word(11)];
@@ -253,8 +253,9 @@ impl Told {
     fn standing(&self) -> Vec<String> {
         match &*self.constants.lock().expect("nobody panics with it") {
             None => vec![String::new(); 12],
-            Some([cluster, nodes, max_ttl, sigma]) => {
-                let words = [MARK, &self.run, cluster, nodes, max_ttl, sigma, "0", "", "3300000", "0", "0", ""];
+            Some([cluster, nodes, max_ttl, max_clock_skew]) => {
+                let words =
+                    [MARK, &self.run, cluster, nodes, max_ttl, max_clock_skew, "0", "", "3300000", "0", "0", ""];
                 words.map(str::to_owned).to_vec()
             }
         }
@@ -318,7 +319,7 @@ pub(crate) fn now() -> i64 {
 fn stage(words: &[Vec<u8>]) -> From {
     match (words.first().map(Vec::as_slice), words.get(2).map(Vec::as_slice)) {
         (Some(b"CLIENT" | b"HELLO" | b"INFO" | b"SCRIPT" | b"SUBSCRIBE"), _) => From::Greeting,
-        (Some(b"EVALSHA"), Some(b"2")) | (Some(b"HMGET" | b"TIME"), _) => From::Errand,
+        (Some(b"EVALSHA"), Some(b"2")) | (Some(b"HMGET" | b"TIME"), _) => From::NodeCommand,
         _ => From::Vote,
     }
 }

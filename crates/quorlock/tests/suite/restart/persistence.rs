@@ -9,7 +9,7 @@ use crate::common::builder;
 use crate::common::observe::{healthy, life, lift_fence, quarantined, stored_fence, wall_micros};
 
 const NAME: &str = "kept";
-const SIGMA: Duration = Duration::from_secs(1);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 
 fn urls(servers: &[RedisServer]) -> Vec<String> {
     servers.iter().map(RedisServer::url).collect()
@@ -74,7 +74,7 @@ async fn forgets_a_fence(servers: &[RedisServer], meanwhile: impl FnOnce()) {
     let wall = Proxy::start(b.addr());
     wall.refuse(true);
     let without_b = connect(&[a.url(), wall.url(), c.url()]).await;
-    let ahead = wall_micros() + SIGMA.as_micros() as u64 * 8 / 10;
+    let ahead = wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 8 / 10;
     lift_fence(a, NAME, ahead);
     lift_fence(c, NAME, ahead);
     let last = take_turn(&without_b).await;
@@ -116,7 +116,7 @@ async fn survives_with_one_node(server: &RedisServer, meanwhile: impl FnOnce()) 
     let floor = before.floor.expect("it is trusted");
     eventually_async("the clock to pass the floor", async || wall_micros() > floor).await;
     // As far ahead of its clock as a fence may be: the clock alone would fall behind it.
-    lift_fence(server, NAME, wall_micros() + SIGMA.as_micros() as u64 * 9 / 10);
+    lift_fence(server, NAME, wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 9 / 10);
     for _ in 0..50 {
         fences.push(take_turn(&client).await);
     }

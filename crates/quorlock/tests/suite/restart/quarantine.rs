@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{AcquireError, Ballot, Lock, Retry, Silence};
+use quorlock::{AcquireError, Lock, NodeVote, Retry, Silence};
 use quorlock_testkit::{RedisServer, eventually_async};
 
 use crate::common::long::connected;
@@ -14,9 +14,9 @@ use crate::scenarios::restarted_node::{self, C};
 async fn a_second_holder_is_refused_while_a_forgotten_lease_holds() {
     let ending = restarted_node::tell(&builder, &[]).await;
     let Err(AcquireError::Held(held)) = &ending.second else { panic!("not held: {:?}", ending.second) };
-    let is_held = |ballot: &Ballot| matches!(ballot, Ballot::Refused(_));
-    assert!(held.tally.ballots[..C].iter().all(is_held), "A and B know better: {held}");
-    assert!(matches!(held.tally.ballots[C], Ballot::Silent(Silence::Quarantined(_))), "{held}");
+    let is_held = |vote: &NodeVote| matches!(vote, NodeVote::Refused(_));
+    assert!(held.tally.votes[..C].iter().all(is_held), "A and B know better: {held}");
+    assert!(matches!(held.tally.votes[C], NodeVote::Silent(Silence::Quarantined(_))), "{held}");
     ending.first.ensure(Duration::ZERO).expect("the first lease holds all the while");
 }
 
@@ -95,7 +95,7 @@ async fn notices_flushall(kind: impl Fn(Lock) -> Lock) {
     cluster.servers[2].command(&["FLUSHALL"]);
     let refused = lock.acquire().await.expect_err("the flushed node's vote does not count");
     let AcquireError::Held(held) = &refused else { panic!("{refused:?}") };
-    assert!(matches!(held.tally.ballots[2], Ballot::Silent(_)), "{refused}");
+    assert!(matches!(held.tally.votes[2], NodeVote::Silent(_)), "{refused}");
     eventually_async("its vote to be taken back", async || lock_keys(&cluster.servers[2]).is_empty()).await;
 
     quarantined(&client, 2).await;

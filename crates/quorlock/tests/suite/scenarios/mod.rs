@@ -16,7 +16,7 @@ pub const NAME: &str = "story";
 /// Long enough that nothing lapses while a story is told, on the slowest machine.
 pub const LONG: Duration = Duration::from_secs(30);
 /// The nodes' clocks may be this far apart.
-pub const SIGMA: Duration = Duration::from_secs(10);
+pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(10);
 
 /// Makes builders with or without a rule.
 pub type Recipe<'a> = &'a (dyn Fn() -> ClientBuilder + Sync);
@@ -62,8 +62,8 @@ impl<'a> Stage<'a> {
         (self.recipe)()
             .ttl(LONG)
             .max_ttl(LONG)
-            .sigma(SIGMA)
-            .backstep(SIGMA)
+            .max_clock_skew(MAX_CLOCK_SKEW)
+            .max_clock_step_back(MAX_CLOCK_SKEW)
             .node_deadline(Duration::from_secs(10))
             .renewals(Renewals::Off)
     }

@@ -2,7 +2,7 @@
 
 use quorlock::Fence;
 
-use super::{NAME, Recipe, SIGMA, Stage};
+use super::{MAX_CLOCK_SKEW, NAME, Recipe, Stage};
 use crate::common::observe::{lift_fence, wall_micros};
 
 /// Tells it: the fences of a lease on A and B, and of the next one, on B and C.
@@ -10,7 +10,7 @@ pub async fn fences(recipe: Recipe<'_>) -> [Fence; 2] {
     let stage = Stage::new(3, recipe).await;
     let (one, two) = (stage.player(&[2]).await, stage.player(&[0]).await);
     // No further ahead than a node may be of the others' clocks.
-    let ahead = wall_micros() + SIGMA.as_micros() as u64 / 2;
+    let ahead = wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 / 2;
     lift_fence(&stage.servers[0], NAME, ahead);
 
     let mut fences = Vec::new();

@@ -207,5 +207,10 @@ impl Storm {
 /// Short leases, and no patience with nodes that do not answer.
 fn settings() -> quorlock::ClientBuilder {
     let second = Duration::from_secs(1);
-    builder().ttl(TTL).max_ttl(2 * TTL).sigma(second / 2).backstep(second / 2).node_deadline(Duration::from_millis(100))
+    builder()
+        .ttl(TTL)
+        .max_ttl(2 * TTL)
+        .max_clock_skew(second / 2)
+        .max_clock_step_back(second / 2)
+        .node_deadline(Duration::from_millis(100))
 }

@@ -15,7 +15,7 @@ const CLOCK: u64 = 1_000_000;
 
 /// Every node's: one that has been voting for long.
 pub(super) fn life(nodes: usize) -> Incarnation {
-    let constants = Constants { cluster: "c1".into(), nodes, max_ttl_millis: 60_000, sigma_micros: 10_000_000 };
+    let constants = Constants { cluster: "c1".into(), nodes, max_ttl_millis: 60_000, max_skew_micros: 10_000_000 };
     Incarnation {
         identity: Identity::of_run("run1"),
         epoch: Some(EPOCH),

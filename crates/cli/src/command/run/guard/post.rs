@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
-use quorlock::{HandedLease, LeaseError};
+use quorlock::{DetachedLease, LeaseError};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, setsid};
@@ -126,7 +126,7 @@ fn kill_all(group: Group) {
 fn release(duty: &Duty) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let lease: HandedLease = duty.lease.parse()?;
+        let lease: DetachedLease = duty.lease.parse()?;
         let client = duty.access.builder().outlived_by_leases().connect_lazy().await?;
         while let Some(rest) = duty.hold_until.and_then(|until| until.checked_sub(boot_time())) {
             let next = match client.extend(&lease).await {

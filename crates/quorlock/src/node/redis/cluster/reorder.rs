@@ -18,7 +18,7 @@ use crate::platform::sync::Mutex;
 /// What was asked.
 pub(super) enum About {
     /// One master about the node, then all masters about their promotions, then whether they may evict by now.
-    Errand {
+    NodeCommand {
         lanes: usize,
         looks: bool,
     },
@@ -45,7 +45,7 @@ struct Question {
 }
 
 /// Where the connections of one session bring their values.
-pub(super) struct Desk {
+pub(super) struct Reorder {
     inbox: Inbox,
     /// All masters' processes, which cannot change while the connections live.
     run: String,
@@ -63,7 +63,7 @@ struct State {
     busy: bool,
 }
 
-impl Desk {
+impl Reorder {
     pub(super) fn new(inbox: Inbox, lanes: usize, run: String) -> Self {
         let lanes = (0..lanes).map(|_| VecDeque::new()).collect();
         let state = State { questions: VecDeque::new(), answered: 0, lanes, busy: false };
@@ -132,7 +132,7 @@ impl Question {
                 let page = codec::page(&values.pop().unwrap_or(Value::Nil))?;
                 Ok(Answer::Page(page.map(|page| Page { next: bookmark(page.next, lane, lanes), ..page })))
             }
-            About::Errand { lanes, looks } => {
+            About::NodeCommand { lanes, looks } => {
                 let mut values = values.into_iter();
                 let standing = if looks {
                     codec::looked(values.by_ref())?
@@ -166,11 +166,11 @@ pub(super) fn open_at(bookmark: &str, lanes: usize) -> (usize, String) {
 /// Hears one connection.
 pub(super) struct Ear {
     lane: usize,
-    desk: Arc<Desk>,
+    desk: Arc<Reorder>,
 }
 
 impl Ear {
-    pub(super) fn new(lane: usize, desk: &Arc<Desk>) -> Self {
+    pub(super) fn new(lane: usize, desk: &Arc<Reorder>) -> Self {
         Self { lane, desk: Arc::clone(desk) }
     }
 }

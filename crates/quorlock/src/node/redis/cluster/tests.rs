@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn a_title_names_the_seeds_and_nothing_else() {
-    let constants = || Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 1, sigma_micros: 1 };
+    let constants = || Constants { cluster: String::new(), nodes: 1, max_ttl_millis: 1, max_skew_micros: 1 };
     let new = |url: &str| ClusterNode::new(url, None, constants(), Duration::from_secs(1));
     let node = new("redis+cluster://user:hunter2@a,b:7001?tls=true").unwrap();
     assert_eq!(node.title(), "redis+cluster://a:6379,b:7001");

@@ -3,7 +3,7 @@
 use ::redis::Value;
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::ticket::{LINE_LISTED_MAX, Waiting};
+use quorlock_core::ticket::{QUEUE_LISTED_MAX, Waiting};
 use quorlock_core::vote::{HeldBy, Report};
 
 use super::{flag, holder, parse_period, remaining, small, text, unsigned, words};
@@ -32,7 +32,7 @@ pub(super) fn report(parts: &[Value]) -> Option<Report> {
 /// Places, each followed by its ticket's time.
 fn waiting_in(parts: &[Value]) -> Option<Vec<Waiting>> {
     let (pairs, rest) = parts.as_chunks::<2>();
-    if pairs.len() > LINE_LISTED_MAX || !rest.is_empty() {
+    if pairs.len() > QUEUE_LISTED_MAX || !rest.is_empty() {
         return None;
     }
     let waiting = |[place, at]: &[Value; 2]| {

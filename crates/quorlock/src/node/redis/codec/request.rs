@@ -167,7 +167,7 @@ impl<'a> Writer<'a> {
         for letter in chosen.of(letters) {
             let Request::Acquire { attempt, proposal, ttl, holder, waiter, .. } = &*letter.request else { continue };
             if std::mem::take(&mut is_first) {
-                words.word(self.mark()).number(ttl.as_millis()).number(self.constants.sigma_micros);
+                words.word(self.mark()).number(ttl.as_millis()).number(self.constants.max_skew_micros);
                 words.number(retention_millis(self.constants)).word(&**holder);
             }
             words.word(&letter.place.key).word(attempt.reveal_digits()).number(proposal.get());
@@ -187,7 +187,7 @@ impl<'a> Writer<'a> {
             match &*letter.request {
                 Request::Renew { ttl, holder, repair, .. } if is_first => {
                     words.word("EVALSHA").word(&renew_all.sha).word("0").word(self.mark());
-                    words.number(ttl.as_millis()).number(self.constants.sigma_micros);
+                    words.number(ttl.as_millis()).number(self.constants.max_skew_micros);
                     words.number(retention_millis(self.constants)).word(&**holder).word(renewing(*repair));
                 }
                 Request::PlainExtend { ttl, .. } if is_first => {
@@ -221,7 +221,7 @@ impl<'a> Writer<'a> {
             keys.retired(owner, words);
         }
         words.word(mark).word(bid.verb).number(bid.fence.get()).number(bid.ttl.as_millis());
-        words.number(constants.sigma_micros).number(retention_millis(constants)).word(bid.holder);
+        words.number(constants.max_skew_micros).number(retention_millis(constants)).word(bid.holder);
         match bid.waiter {
             Some(waiter) => words.word(place_in_line(waiter)),
             None => words.word(""),

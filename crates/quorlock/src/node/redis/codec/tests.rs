@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::ticket::{LINE_LISTED_MAX, Waiting};
+use quorlock_core::ticket::{QUEUE_LISTED_MAX, Waiting};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{HeldBy, Report};
 
@@ -217,8 +217,8 @@ fn a_line_is_read_whole_or_not_at_all() {
     for odd in [&["0f x ab"][..], &["0f", "5"], &["0f y ab", "5"], &["0f x ab", "soon"], &["0f x ab", "-5"]] {
         assert_eq!(reported(odd), None, "{odd:?}");
     }
-    assert_eq!(reported(&["0f x ab", "5"].repeat(LINE_LISTED_MAX)).map(|line| line.len()), Some(LINE_LISTED_MAX));
-    assert_eq!(reported(&["0f x ab", "5"].repeat(LINE_LISTED_MAX + 1)), None);
+    assert_eq!(reported(&["0f x ab", "5"].repeat(QUEUE_LISTED_MAX)).map(|line| line.len()), Some(QUEUE_LISTED_MAX));
+    assert_eq!(reported(&["0f x ab", "5"].repeat(QUEUE_LISTED_MAX + 1)), None);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::node::{
-    Answer, Constants, Epoch, Errand, FenceNote, Identity, Incarnation, NodeTime, Record, Standing, Trust, apply,
+    Answer, Constants, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, Standing, Trust, apply,
     attend,
 };
 use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
@@ -27,14 +27,14 @@ const NOBODY: Epoch = Epoch(0);
 
 /// What the nodes of five clusters agree on: each but the first differs from it in one thing.
 pub(super) fn constants(which: usize) -> Constants {
-    let first = Constants { cluster: "c1".into(), nodes: 3, max_ttl_millis: 3_000, sigma_micros: 1_000_000 };
+    let first = Constants { cluster: "c1".into(), nodes: 3, max_ttl_millis: 3_000, max_skew_micros: 1_000_000 };
     let all: [Constants; CONSTANTS] = [
         first.clone(),
         Constants { cluster: "c2".into(), ..first.clone() },
         Constants { nodes: 5, ..first.clone() },
         // The longest that there is, so that fences are kept for longer than a day.
         Constants { max_ttl_millis: 86_400_000, ..first.clone() },
-        Constants { sigma_micros: 1_000_001, ..first },
+        Constants { max_skew_micros: 1_000_001, ..first },
     ];
     all[which].clone()
 }
@@ -200,11 +200,11 @@ impl Model {
 
     fn fence(&self, name: usize, bid: Bid) -> Fence {
         let clock = self.micros.unsigned_abs();
-        let sigma = constants(self.kin()).sigma_micros;
+        let max_clock_skew = constants(self.kin()).max_skew_micros;
         let stored = self.state.records[name].fence.as_ref().map_or(clock, |note| note.fence.get());
         Fence::new(match bid {
             Bid::Clock(ahead) => clock.saturating_add_signed(ahead),
-            Bid::Limit(ahead) => (clock + sigma).saturating_add_signed(ahead),
+            Bid::Limit(ahead) => (clock + max_clock_skew).saturating_add_signed(ahead),
             Bid::Stored(ahead) => stored.saturating_add_signed(ahead),
         })
     }
@@ -234,7 +234,7 @@ impl Model {
         answer
     }
 
-    pub(super) fn errand(&mut self, visit: &Visit) -> Errand {
+    pub(super) fn node_command(&mut self, visit: &Visit) -> NodeCommand {
         let identity = |which: usize| {
             let (run, promotion) = IDENTITIES[which % IDENTITIES.len()];
             Identity { run: run.into(), promotion: promotion.into() }
@@ -244,15 +244,15 @@ impl Model {
             Epoch(self.epochs << 64)
         };
         match *visit {
-            Visit::Look => Errand::Look,
-            Visit::Hello { identity: which, constants: set, founders, trust } => Errand::Hello {
+            Visit::Look => NodeCommand::Look,
+            Visit::Hello { identity: which, constants: set, founders, trust } => NodeCommand::Hello {
                 identity: identity(which),
                 fresh: fresh(),
                 constants: constants(set),
                 founders: founders.into(),
                 trust: trusted(trust),
             },
-            Visit::Reconfigure { identity: which, constants: set, trust, suspend } => Errand::Reconfigure {
+            Visit::Reconfigure { identity: which, constants: set, trust, suspend } => NodeCommand::Reconfigure {
                 identity: identity(which),
                 fresh: fresh(),
                 constants: constants(set),
@@ -260,9 +260,11 @@ impl Model {
                 suspend,
             },
             Visit::Init { identity: which, constants: set } => {
-                Errand::Init { identity: identity(which), fresh: fresh(), constants: constants(set) }
+                NodeCommand::Init { identity: identity(which), fresh: fresh(), constants: constants(set) }
             }
-            Visit::Claim { life, span } => Errand::Claim { epoch: self.epoch(life), elapsed_micros: self.span(span) },
+            Visit::Claim { life, span } => {
+                NodeCommand::Claim { epoch: self.epoch(life), elapsed_micros: self.span(span) }
+            }
         }
     }
 
@@ -275,9 +277,9 @@ impl Model {
         }
     }
 
-    pub(super) fn attend(&mut self, errand: &Errand) -> Standing {
+    pub(super) fn attend(&mut self, node_command: &NodeCommand) -> Standing {
         let now = self.time();
-        let standing = attend(&mut self.state.life, errand, now);
+        let standing = attend(&mut self.state.life, node_command, now);
         let voting = |life: &Incarnation| Some(Life { epoch: life.epoch?, floor: life.floor? });
         let current = self.state.life.as_ref().and_then(voting);
         if current.is_some() && current != self.current {

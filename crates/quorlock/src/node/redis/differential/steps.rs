@@ -149,13 +149,13 @@ pub(super) enum Aim {
 pub(super) enum Bid {
     /// This far from the node's clock.
     Clock(i64),
-    /// This far from the cluster's sigma ahead of it.
+    /// This far from the cluster's max clock skew ahead of it.
     Limit(i64),
     /// This far from what the node has stored.
     Stored(i64),
 }
 
-/// An errand, but for what depends on what came before.
+/// a node command, but for what depends on what came before.
 #[derive(Clone, Debug)]
 pub(super) enum Visit {
     Look,
@@ -175,7 +175,7 @@ pub(super) enum Span {
     Whole(i64),
 }
 
-/// Who takes part, a node's first errand, and what happens then.
+/// Who takes part, a node's first node command, and what happens then.
 pub(super) fn stories() -> impl Strategy<Value = (Cast, Visit, Vec<Step>)> {
     let blank = Visit::Hello { identity: 0, constants: 0, founders: "r1,r2", trust: None };
     // Most of a node's life it can vote; the rest is short and eventful.

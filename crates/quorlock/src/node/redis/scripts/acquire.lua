@@ -2,7 +2,7 @@
 -- KEYS  1 epoch   2 vote   3 fence   4 the attempt's tombstone, which ends with its id   5 queue   6 kept
 --       7 holds, for a writer
 -- ARGV  1 the epoch's mark   2 'acquire', 'repair' (renew, vote anew if free) or 'renew' (only if own)
---       3 proposal, or the lease's fence   4 ttl (ms)   5 sigma (us)   6 fence retention (ms)   7 holder
+--       3 proposal, or the lease's fence   4 ttl (ms)   5 skew (us)   6 fence retention (ms)   7 holder
 --       8 the ticket, its time in 16 digits, and the rest of the place in the queue; or ''   9 the writer's owner, for a writer
 -- Gives {1, now, fence}                                       granted
 --       {0, now, left, fence, who, place, waiting, lower}     held by another

@@ -1,13 +1,13 @@
 -- Votes for several attempts that want to be alone: acquire.lua for each. Where nobody is in the way, with fewer commands:
 -- one look for all of them, and for each its fence and its vote.
 -- The votes are no keys of the command: a server that keeps one of them from us would refuse all.
--- ARGV  1 the epoch's mark   2 ttl (ms)   3 sigma (us)   4 fence retention (ms)   5 holder; and of each
+-- ARGV  1 the epoch's mark   2 ttl (ms)   3 skew (us)   4 fence retention (ms)   5 holder; and of each
 --       its vote, no two the same, attempt, proposal, and the place in the queue as of acquire.lua
 -- Gives {now, and of each its fence, or else what acquire.lua gives, or an error}
 local function acquire(KEYS, ARGV)
   --#acquire
 end
-local mark, ttl, sigma, retention, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local mark, ttl, skew, retention, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local wanted, queues = {EPOCH_KEY}, {}
 for i = 1, (#ARGV - 5) / 4 do
   local of, at = i * 4 + 2, i * 3
@@ -33,8 +33,8 @@ for i in ipairs(queues) do
   local fence = got[at] and tonumber(string.match(got[at], '^%d+'))
   local asked = string.find(proposal, '^%d+$') and tonumber(proposal)
   if is_sound and not got[at - 1] and not got[at + 1] and fence ~= FENCE_MAX and asked
-    and asked <= math.min(math.max(now + sigma, fence and fence + 1 or 0), FENCE_MAX) and is_quiet(i) then
-    fence = math.max(asked, floor, fence and fence + 1 or now - sigma)
+    and asked <= math.min(math.max(now + skew, fence and fence + 1 or 0), FENCE_MAX) and is_quiet(i) then
+    fence = math.max(asked, floor, fence and fence + 1 or now - skew)
     local digits = fence == asked and proposal or string.format('%.0f', fence)
     -- The fence first: a vote without its fence must not survive a server that runs out of memory in between.
     local stored = redis.pcall('SET', wanted[at], digits .. ' ' .. attempt .. ' ' .. since .. ' '
@@ -49,7 +49,7 @@ for i in ipairs(queues) do
   end
   if not gave[i + 1] then
     gave[i + 1] = each(acquire, {EPOCH_KEY, key, wanted[at], wanted[at + 1], queues[i], KEPT_OF .. key},
-      {mark, 'acquire', proposal, ttl, sigma, retention, holder, place})
+      {mark, 'acquire', proposal, ttl, skew, retention, holder, place})
   end
 end
 return gave

@@ -6,7 +6,7 @@
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::PERMITS_MAX;
-use quorlock_core::ticket::{ENTRY_LEASE, LINE_LISTED_MAX, WAITERS_MAX};
+use quorlock_core::ticket::{ENTRY_LEASE, QUEUE_LISTED_MAX, WAITERS_MAX};
 use quorlock_core::vote::FREE_LISTED_MAX;
 
 use super::{Home, META_FIELDS, broken_channel, companion, hint_prefix};
@@ -109,7 +109,7 @@ fn constant(name: &str, home: Home) -> Option<String> {
         "ENTRY_LEASE" => ENTRY_LEASE.as_millis().to_string(),
         "WAITERS_MAX" => WAITERS_MAX.to_string(),
         "FREE_LISTED_MAX" => FREE_LISTED_MAX.to_string(),
-        "QUEUE_LISTED_MAX" => LINE_LISTED_MAX.to_string(),
+        "QUEUE_LISTED_MAX" => QUEUE_LISTED_MAX.to_string(),
         "FENCE_MAX" => Fence::MAX.to_string(),
         "PERMITS_MAX" => PERMITS_MAX.to_string(),
         "NOBODY" => format!("'{}'", Digest::NOBODY),

@@ -1,13 +1,13 @@
--- A client's errands about the node itself: `attend` of quorlock-core's node::incarnation, line by line.
+-- A client's commands to the node itself: `attend` of quorlock-core's node::incarnation, line by line.
 -- KEYS  1 epoch: the mark of this life, with the floor once it may vote ('hex' or 'hex floor')   2 meta
--- ARGV  1 errand, then its arguments
+-- ARGV  1 the command, then its arguments
 -- Gives {accepted, now, mark, and the fields of meta}
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local mark = redis.call('GET', KEYS[1])
 local fields = {META_FIELDS}
 local meta = redis.call('HMGET', KEYS[2], unpack(fields))
-local errand = ARGV[1]
+local command = ARGV[1]
 local blank = not meta[2]
 local accepted = 0
 
@@ -22,11 +22,11 @@ local function is_life()
   return is_word(ARGV[2]) and is_id(ARGV[3]) and is_word(ARGV[4]) and ARGV[4] ~= '' and is_count(ARGV[5])
     and is_count(ARGV[6]) and is_count(ARGV[7]) and is_word(ARGV[8])
 end
-local sound = errand == 'look' or errand == 'init' and is_life()
-  or errand == 'hello' and is_life() and is_word(ARGV[9]) and is_offset(ARGV[10])
-  or errand == 'reconfigure' and is_life() and is_offset(ARGV[9]) and (ARGV[10] == '0' or ARGV[10] == '1')
-  or errand == 'claim' and is_id(ARGV[2]) and is_count(ARGV[3])
-if not sound then return redis.error_reply('ERR not an errand') end
+local sound = command == 'look' or command == 'init' and is_life()
+  or command == 'hello' and is_life() and is_word(ARGV[9]) and is_offset(ARGV[10])
+  or command == 'reconfigure' and is_life() and is_offset(ARGV[9]) and (ARGV[10] == '0' or ARGV[10] == '1')
+  or command == 'claim' and is_id(ARGV[2]) and is_count(ARGV[3])
+if not sound then return redis.error_reply('ERR not a node command') end
 
 local before = mark and tonumber(string.match(mark, ' (%d+)$'))
 
@@ -34,7 +34,7 @@ local before = mark and tonumber(string.match(mark, ' (%d+)$'))
 local function begin(founders, floor, quarantine, suspended, restarts)
   redis.call('DEL', KEYS[2])
   redis.call('HSET', KEYS[2], 'run', ARGV[2], 'cluster', ARGV[4], 'nodes', ARGV[5], 'max_ttl', ARGV[6],
-    'sigma', ARGV[7], 'elapsed', '0', 'founders', founders, 'quarantine', number(quarantine),
+    'skew', ARGV[7], 'elapsed', '0', 'founders', founders, 'quarantine', number(quarantine),
     'suspended', suspended, 'restarts', number(restarts), 'promotion', ARGV[8])
   redis.call('SET', KEYS[1], floor and ARGV[3] .. ' ' .. number(math.max(floor, before or 0)) or ARGV[3])
 end
@@ -57,10 +57,10 @@ local function is_replaced()
   return meta[1] ~= ARGV[2]
 end
 
-if errand == 'look' then
+if command == 'look' then
   accepted = 1
-elseif errand == 'hello' then
-  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma  8 promotion  9 founders
+elseif command == 'hello' then
+  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 skew  8 promotion  9 founders
   -- 10 floor's offset from the clock, or ''
   local kin = blank or (meta[2] == ARGV[4] and meta[3] == ARGV[5] and meta[4] == ARGV[6] and meta[5] == ARGV[7])
   if kin then
@@ -71,18 +71,18 @@ elseif errand == 'hello' then
       begin(founders, trusted(ARGV[10], suspended), quarantined(), suspended, restarts)
     end
   end
-elseif errand == 'reconfigure' then
-  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma  8 promotion
+elseif command == 'reconfigure' then
+  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 skew  8 promotion
   -- 9 floor's offset, or ''  10 whether to suspend
   if blank or meta[2] == ARGV[4] then
     begin(not blank and meta[7] or '', trusted(ARGV[9], ARGV[10]), quarantined(), ARGV[10], not blank and meta[10] or 0)
     accepted = 1
   end
-elseif errand == 'init' then
-  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 sigma  8 promotion
+elseif command == 'init' then
+  -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 skew  8 promotion
   begin('', now - ARGV[7], ARGV[6] * 1100, '0', 0)
   accepted = 1
-elseif errand == 'claim' and not blank and mark == ARGV[2] then
+elseif command == 'claim' and not blank and mark == ARGV[2] then
   -- 2 epoch, which is the whole mark while the node is quarantined  3 how much of the quarantine has passed
   -- The highest claim counts, never the sum.
   local elapsed = math.max(meta[6], ARGV[3])

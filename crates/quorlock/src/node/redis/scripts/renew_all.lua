@@ -1,13 +1,13 @@
 -- Renews the votes of several attempts that are alone: acquire.lua for each. Where all is as it was left, with
 -- fewer commands: one look for all of them, and for each its vote and its fence, which live on.
 -- The votes are no keys of the command: a server that keeps one of them from us would refuse all.
--- ARGV  1 the epoch's mark   2 ttl (ms)   3 sigma (us)   4 fence retention (ms)   5 holder   6 'repair' or 'renew'; and of
+-- ARGV  1 the epoch's mark   2 ttl (ms)   3 skew (us)   4 fence retention (ms)   5 holder   6 'repair' or 'renew'; and of
 --       each its vote, no two the same, attempt and fence
 -- Gives {now, and of each its fence, or else what acquire.lua gives, or an error}
 local function acquire(KEYS, ARGV)
   --#acquire
 end
-local mark, ttl, sigma, retention, holder, verb = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local mark, ttl, skew, retention, holder, verb = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local wanted = {EPOCH_KEY}
 for i = 1, (#ARGV - 6) / 3 do
   local of = i * 3
@@ -39,7 +39,7 @@ for i = 1, (#ARGV - 6) / 3 do
   end
   if not gave[i + 1] then
     gave[i + 1] = each(acquire, {EPOCH_KEY, key, wanted[of], wanted[of + 1], QUEUE_OF .. key, KEPT_OF .. key},
-      {mark, verb, asked, ttl, sigma, retention, holder, ''})
+      {mark, verb, asked, ttl, skew, retention, holder, ''})
   end
 end
 return gave

@@ -19,17 +19,17 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::super::scripts::{fence_key, hint_channel, kept_key, queue_key};
 use super::*;
-use crate::node::{Reply, Talk};
+use crate::node::{Reply, RequestReply};
 
 const EARS: Channel = Channel(0xc);
 
 fn constants() -> Constants {
-    Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 60_000, sigma_micros: 10_000_000 }
+    Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 60_000, max_skew_micros: 10_000_000 }
 }
 
 /// A session that has let its server vote, and what it hears.
 struct Guest {
-    session: Talk,
+    session: RequestReply,
     life: Life,
     heard: UnboundedReceiver<(Ticket, Option<Handoff>)>,
 }
@@ -37,11 +37,12 @@ struct Guest {
 impl Guest {
     async fn of(url: &str, channel: Channel) -> Self {
         let node = RedisNode::new(url, None, constants(), Duration::from_secs(5)).unwrap();
-        let (mut session, heard) = Talk::listening(&node, channel).await.unwrap();
-        let mut standing = session.errand(Errand::Look).await.unwrap();
+        let (mut session, heard) = RequestReply::listening(&node, channel).await.unwrap();
+        let mut standing = session.node_command(NodeCommand::Look).await.unwrap();
         if standing.life.is_none() {
             let (identity, fresh) = (session.identity().clone(), Epoch(7));
-            standing = session.errand(Errand::Init { identity, fresh, constants: constants() }).await.unwrap();
+            standing =
+                session.node_command(NodeCommand::Init { identity, fresh, constants: constants() }).await.unwrap();
         }
         let life = standing.life.unwrap();
         let life = Life { epoch: life.epoch.unwrap(), floor: life.floor.unwrap() };
@@ -58,7 +59,7 @@ impl Guest {
 
     /// What was pushed before the answer to one more question.
     async fn heard(&mut self) -> Option<(Ticket, Option<Handoff>)> {
-        self.session.errand(Errand::Look).await.unwrap();
+        self.session.node_command(NodeCommand::Look).await.unwrap();
         self.heard.try_recv().ok()
     }
 

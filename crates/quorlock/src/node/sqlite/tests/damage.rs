@@ -35,7 +35,7 @@ fn troubles(ground: &Ground) -> Vec<String> {
         Err(Trouble::Unfit(why) | Trouble::Unreachable(why)) => return vec![why],
         Err(trouble) => panic!("{trouble:?}"),
     };
-    let errand = Errand::Hello {
+    let node_command = NodeCommand::Hello {
         identity: Identity::of_run("boot"),
         fresh: Epoch(1),
         constants: constants(),
@@ -43,7 +43,7 @@ fn troubles(ground: &Ground) -> Vec<String> {
         trust: Trust::Vote { floor_offset: 0 },
     };
     let mut all = Vec::new();
-    let standing = match wait(session.errand(errand)) {
+    let standing = match wait(session.node_command(node_command)) {
         Ok(standing) => standing,
         Err(Trouble::Broken(why)) => return vec![why],
         Err(trouble) => panic!("{trouble:?}"),
@@ -260,5 +260,5 @@ fn a_file_that_was_deleted_or_replaced_is_not_voted_with() {
     let gone = session.send(vec![letter("a", acquire(1))]);
     assert!(matches!(&gone, Err(Trouble::Broken(why)) if why.contains("deleted")), "{gone:?}");
     std::fs::write(ground.path(), "").unwrap();
-    assert!(matches!(wait(later.session.errand(Errand::Look)), Err(Trouble::Broken(_))));
+    assert!(matches!(wait(later.session.node_command(NodeCommand::Look)), Err(Trouble::Broken(_))));
 }

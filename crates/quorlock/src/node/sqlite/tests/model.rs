@@ -54,7 +54,7 @@ fn modes() -> impl Strategy<Value = Vec<Mode>> {
 
 /// A name and a request for it.
 fn request(modes: Vec<Mode>) -> impl Strategy<Value = (usize, Request)> {
-    // Up to twenty minutes ahead: far beyond sigma, and still below the reserve.
+    // Up to twenty minutes ahead: far beyond the max clock skew, and still below the reserve.
     let fence = prop_oneof![Just(0), START_MICROS..START_MICROS + 20_000_000, Just(START_MICROS + 1_200_000_000)];
     let ttl = (100..60_000_u64).prop_map(ttl);
     let waiter = prop::option::weighted(0.7, waiter());

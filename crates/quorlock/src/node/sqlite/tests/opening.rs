@@ -10,7 +10,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-fn unfit(result: Result<Talk, Trouble>) -> String {
+fn unfit(result: Result<RequestReply, Trouble>) -> String {
     match result {
         Err(Trouble::Unfit(why)) => why,
         Err(trouble) => panic!("{trouble:?}"),

@@ -143,11 +143,11 @@ fn an_operators_new_life_keeps_votes_and_lifts_the_floor() {
     let fence = granted(&session.acquire("a", 1));
     let (identity, fresh, trust) = (|| Identity::of_run("boot"), Epoch(9), Trust::Vote { floor_offset: 0 });
     let constants = || Constants { max_ttl_millis: 70_000, ..constants() };
-    for errand in [
-        Errand::Init { identity: identity(), fresh, constants: constants() },
-        Errand::Reconfigure { identity: identity(), fresh, constants: constants(), trust, suspend: false },
+    for node_command in [
+        NodeCommand::Init { identity: identity(), fresh, constants: constants() },
+        NodeCommand::Reconfigure { identity: identity(), fresh, constants: constants(), trust, suspend: false },
     ] {
-        session.known = wait(session.session.errand(errand)).unwrap().life.unwrap();
+        session.known = wait(session.session.node_command(node_command)).unwrap().life.unwrap();
         assert_eq!((session.known.epoch, &session.known.constants), (Some(Epoch(9)), &constants()));
         assert!(session.known.floor.unwrap() > fence);
         assert!(is_held(&session.acquire("a", 2)));
@@ -161,12 +161,17 @@ fn the_end_of_a_quarantine_lifts_the_floor_over_the_reserve() {
     let fence = ground.session("first").fence("a", 1);
     let mut session = ground.open("second").unwrap();
     let epoch = Epoch(5);
-    let mut errand = |errand| wait(session.errand(errand)).unwrap();
+    let mut node_command = |node_command| wait(session.node_command(node_command)).unwrap();
     let (identity, founders) = (Identity::of_run("second"), String::new());
-    let life =
-        errand(Errand::Hello { identity, fresh: epoch, constants: constants(), founders, trust: Trust::Quarantine });
+    let life = node_command(NodeCommand::Hello {
+        identity,
+        fresh: epoch,
+        constants: constants(),
+        founders,
+        trust: Trust::Quarantine,
+    });
     assert_eq!(life.life.unwrap().floor, None);
-    let over = errand(Errand::Claim { epoch, elapsed_micros: 66_000_000 });
+    let over = node_command(NodeCommand::Claim { epoch, elapsed_micros: 66_000_000 });
     assert!(over.accepted && over.life.unwrap().floor.unwrap() > fence);
 }
 
@@ -249,10 +254,10 @@ fn a_file_that_stays_locked_fails_everything_that_waits_and_nothing_else() {
     assert!(is_held(&session.acquire("a", 2)));
     granted(&session.acquire("b", 3));
 
-    // There is no such answer to an errand: it ends the session, behind the replies that were due before.
+    // There is no such answer to a node command: it ends the session, behind the replies that were due before.
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     session.post(vec![letter("c", acquire(2))]);
-    session.session.post_errand(Errand::Look);
+    session.session.post_node_command(NodeCommand::Look);
     session.post(vec![letter("d", acquire(2))]);
     assert!(matches!(&session.replies().unwrap()[..], [Reply::Failed(_)]));
     assert!(matches!(session.replies(), Err(Trouble::Unreachable(_))));
@@ -269,7 +274,7 @@ fn nothing_comes_after_the_end() {
     let mut session = ground.session("boot");
     let other = ground.other();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    session.session.post_errand(Errand::Look);
+    session.session.post_node_command(NodeCommand::Look);
     session.post(vec![letter("a", acquire(1))]);
     let mut answers = session.session.hang_up();
     let all: Vec<_> = std::iter::from_fn(|| answers.blocking_recv()).collect();

@@ -18,9 +18,9 @@ use crate::node::redis::scripts::META_FIELDS;
 const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
 
 /// A desk, an ear for each of so many connections, and what is heard.
-fn desk(lanes: usize) -> (Arc<Desk>, Vec<Ear>, UnboundedReceiver<Answer>) {
+fn desk(lanes: usize) -> (Arc<Reorder>, Vec<Ear>, UnboundedReceiver<Answer>) {
     let (inbox, answers) = Inbox::queue(Channel(0xc));
-    let desk = Arc::new(Desk::new(inbox, lanes, "r1+r2".into()));
+    let desk = Arc::new(Reorder::new(inbox, lanes, "r1+r2".into()));
     let ears = (0..lanes).map(|lane| Ear::new(lane, &desk)).collect();
     (desk, ears, answers)
 }
@@ -73,7 +73,7 @@ fn whoever_answers_while_an_answer_is_handed_over_does_not_overtake_it() {
         }
         sender.send(answer).unwrap();
     });
-    let desk = Arc::new(Desk::new(inbox, 2, "r1+r2".into()));
+    let desk = Arc::new(Reorder::new(inbox, 2, "r1+r2".into()));
     let first = Ear::new(0, &desk);
     assert!(other.set(Ear::new(1, &desk)).is_ok());
     desk.expect(batch(Some(LIFE), 1), &[0]);
@@ -112,7 +112,7 @@ fn every_surprise_is_the_end() {
                 ears[1].receive(down());
             }
             1 => {
-                desk.expect(About::Errand { lanes: 2, looks: false }, &[0, 0, 1]);
+                desk.expect(About::NodeCommand { lanes: 2, looks: false }, &[0, 0, 1]);
                 ears[1].receive(down());
                 ears[0].receive(blank());
                 ears[0].receive(replication("master", ZEROS));
@@ -143,7 +143,7 @@ fn replication(role: &str, id: &str) -> Value {
 #[test]
 fn a_cluster_is_known_by_the_promotions_of_all_its_masters() {
     let (desk, ears, mut answers) = desk(2);
-    desk.expect(About::Errand { lanes: 2, looks: false }, &[1, 0, 1, 0, 1]);
+    desk.expect(About::NodeCommand { lanes: 2, looks: false }, &[1, 0, 1, 0, 1]);
     ears[1].receive(blank());
     ears[1].receive(replication("master", "bb"));
     ears[1].receive(policy("noeviction"));
@@ -152,7 +152,7 @@ fn a_cluster_is_known_by_the_promotions_of_all_its_masters() {
     let Answer::Standing(_, identity) = answers.try_recv().unwrap() else { panic!("no standing") };
     assert_eq!(identity, Identity { run: "r1+r2".into(), promotion: "aa:7+bb:7".into() });
 
-    desk.expect(About::Errand { lanes: 2, looks: false }, &[1, 0, 1]);
+    desk.expect(About::NodeCommand { lanes: 2, looks: false }, &[1, 0, 1]);
     ears[1].receive(blank());
     ears[1].receive(replication("slave", ZEROS));
     ears[0].receive(replication("master", ZEROS));
@@ -166,7 +166,7 @@ fn policy(policy: &str) -> Value {
 #[test]
 fn one_master_that_may_forget_is_enough_to_end_it() {
     let (desk, ears, mut answers) = desk(2);
-    desk.expect(About::Errand { lanes: 2, looks: false }, &[0, 0, 1, 0, 1]);
+    desk.expect(About::NodeCommand { lanes: 2, looks: false }, &[0, 0, 1, 0, 1]);
     ears[0].receive(blank());
     ears[0].receive(replication("master", ZEROS));
     ears[0].receive(policy("noeviction"));

@@ -4,13 +4,13 @@ if wanted and not taken then
   local heir, vote_key, fence_key = string.sub(wanted, 1, 32), WHICH, FENCE_OF .. WHICH
   local known = redis.call('MGET', EPOCH_KEY, fence_key, DONE_OF .. heir)
   local mark, last = known[1], known[2] and tonumber(string.match(known[2], '^%d+'))
-  local proposal, sigma = tonumber(string.sub(wanted, 33, 48)), tonumber(string.sub(wanted, 65, 80))
+  local proposal, skew = tonumber(string.sub(wanted, 33, 48)), tonumber(string.sub(wanted, 65, 80))
   local now = clock[1] * 1000000 + clock[2]
   if mark and not known[3] and string.sub(wanted, 113, 113 + #mark) == mark .. ' ' and last ~= FENCE_MAX
-    and proposal <= math.max(now + sigma, last and last + 1 or 0)
+    and proposal <= math.max(now + skew, last and last + 1 or 0)
     -- PUBLISH counts pattern subscribers too, such as a monitor. Without the right to ask, nobody is known to listen.
     and (redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0) > 0 then
-    local fence = string.format('%.0f', math.max(proposal, string.sub(mark, 34), last and last + 1 or now - sigma))
+    local fence = string.format('%.0f', math.max(proposal, string.sub(mark, 34), last and last + 1 or now - skew))
     -- The fence first, as for every vote; and whoever is told has to have it.
     local voted = redis.pcall('SET', fence_key, fence .. ' ' .. heir .. ' ' .. clock[1]
       .. string.sub('00000', #clock[2]) .. clock[2] .. ' ' .. ticket .. ' ' .. string.sub(wanted, 114 + #mark),

@@ -1,4 +1,4 @@
--- What the place is for, if it can be handed on: the attempt (32 digits); proposal, ttl, sigma, the fence's retention and
+-- What the place is for, if it can be handed on: the attempt (32 digits); proposal, ttl, skew, the fence's retention and
 -- the place's last millisecond (16 digits each); the epoch's mark, a space, and the holder.
 if not ARGV[9] then
   redis.call('HSET', ASKED, place, attempt .. string.format('%016.0f%016.0f%016.0f%016.0f%016.0f', ARGV[3], ARGV[4],

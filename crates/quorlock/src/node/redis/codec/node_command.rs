@@ -1,30 +1,30 @@
-//! Errands about the node itself.
+//! Commands about the node itself.
 
 use ::redis::{Cmd, Pipeline, Value, cmd};
 use quorlock_core::fence::Fence;
-use quorlock_core::node::{Constants, Epoch, Errand, Identity, Incarnation, Standing, Trust};
+use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeCommand, Standing, Trust};
 
 use super::super::scripts::{Home, META_FIELDS};
 use super::super::{malformed, trouble};
 use super::{hex, text, unsigned};
 use crate::node::Trouble;
 
-/// An errand as a command.
-pub(in crate::node::redis) fn errand(home: Home, errand: &Errand) -> Cmd {
+/// a node command as a command.
+pub(in crate::node::redis) fn node_command(home: Home, node_command: &NodeCommand) -> Cmd {
     let mut command = cmd("EVALSHA");
-    command.arg(&home.scripts().errand.sha).arg(2).arg(home.epoch_key()).arg(home.meta_key());
-    match errand {
-        Errand::Look => command.arg("look"),
-        Errand::Hello { identity, fresh, constants, founders, trust } => {
+    command.arg(&home.scripts().node_command.sha).arg(2).arg(home.epoch_key()).arg(home.meta_key());
+    match node_command {
+        NodeCommand::Look => command.arg("look"),
+        NodeCommand::Hello { identity, fresh, constants, founders, trust } => {
             add_life(command.arg("hello"), identity, *fresh, constants);
             command.arg(founders).arg(floor_offset(*trust))
         }
-        Errand::Claim { epoch, elapsed_micros } => command.arg("claim").arg(hex(*epoch)).arg(*elapsed_micros),
-        Errand::Init { identity, fresh, constants } => {
+        NodeCommand::Claim { epoch, elapsed_micros } => command.arg("claim").arg(hex(*epoch)).arg(*elapsed_micros),
+        NodeCommand::Init { identity, fresh, constants } => {
             add_life(command.arg("init"), identity, *fresh, constants);
             &mut command
         }
-        Errand::Reconfigure { identity, fresh, constants, trust, suspend } => {
+        NodeCommand::Reconfigure { identity, fresh, constants, trust, suspend } => {
             add_life(command.arg("reconfigure"), identity, *fresh, constants);
             command.arg(floor_offset(*trust)).arg(u8::from(*suspend))
         }
@@ -40,15 +40,15 @@ fn floor_offset(trust: Trust) -> String {
 }
 
 fn add_life(command: &mut Cmd, identity: &Identity, fresh: Epoch, constants: &Constants) {
-    let Constants { cluster, nodes, max_ttl_millis, sigma_micros } = constants;
-    command.arg(&identity.run).arg(hex(fresh)).arg(cluster).arg(*nodes).arg(*max_ttl_millis).arg(*sigma_micros);
+    let Constants { cluster, nodes, max_ttl_millis, max_skew_micros } = constants;
+    command.arg(&identity.run).arg(hex(fresh)).arg(cluster).arg(*nodes).arg(*max_ttl_millis).arg(*max_skew_micros);
     command.arg(&identity.promotion);
 }
 
 /// How many values answer [`look`].
 pub(in crate::node::redis) const LOOK_VALUES: usize = 3;
 
-/// [`Errand::Look`] without a script, because every connection looks every few seconds and a script costs a server several
+/// [`NodeCommand::Look`] without a script, because every connection looks every few seconds and a script costs a server several
 /// times as much. Others may come in between, so meta is read before the epoch: a life that begins meanwhile shows.
 pub(in crate::node::redis) fn look(home: Home) -> Pipeline {
     let mut pipe = ::redis::pipe();
@@ -83,7 +83,7 @@ fn sound(value: Value) -> Result<Value, Trouble> {
 
 /// How a node stands, from its own words.
 pub(in crate::node::redis) fn standing(value: Value) -> Result<Standing, Trouble> {
-    parse_standing(&sound(value)?).ok_or_else(|| malformed("an errand"))
+    parse_standing(&sound(value)?).ok_or_else(|| malformed("a node_command"))
 }
 
 fn parse_standing(value: &Value) -> Option<Standing> {
@@ -92,7 +92,7 @@ fn parse_standing(value: &Value) -> Option<Standing> {
     // Some of these are shown to people.
     let word = |value| text(value).filter(|word| !word.contains(char::is_control));
     let words: Vec<String> = words.iter().map(word).collect::<Option<_>>()?;
-    let [mark, run, cluster, nodes, max_ttl, sigma, elapsed, founders, rest @ ..] = words.as_slice() else {
+    let [mark, run, cluster, nodes, max_ttl, max_clock_skew, elapsed, founders, rest @ ..] = words.as_slice() else {
         return None;
     };
     let [quarantine, suspended, restarts, promotion] = rest else { return None };
@@ -111,7 +111,7 @@ fn parse_standing(value: &Value) -> Option<Standing> {
                 cluster: cluster.clone(),
                 nodes: nodes.parse().ok()?,
                 max_ttl_millis: max_ttl.parse().ok()?,
-                sigma_micros: sigma.parse().ok()?,
+                max_skew_micros: max_clock_skew.parse().ok()?,
             },
             founders: founders.clone(),
             restarts: restarts.parse().ok()?,

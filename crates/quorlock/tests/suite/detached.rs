@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::common::long::{DRAINING, Wired, connected, each, more, noticed, votes, voting};
-use quorlock::{AcquireError, Client, HandedLease, Lease, LeaseError, LostError, Released};
+use quorlock::{AcquireError, Client, DetachedLease, Lease, LeaseError, LostError, Released};
 use quorlock_testkit::{Reply, eventually_async};
 
 const KEY: &str = "quorlock:a";
@@ -13,8 +13,8 @@ const KEY: &str = "quorlock:a";
 /// How long an answer is waited for: no longer than a test can wait, and longer than a busy machine takes.
 const NOT_LONG: Duration = Duration::from_millis(500);
 
-async fn handed(client: &Client) -> HandedLease {
-    client.lock("a").acquire().await.unwrap().hand_over().unwrap()
+async fn detached(client: &Client) -> DetachedLease {
+    client.lock("a").acquire().await.unwrap().detach().unwrap()
 }
 
 /// A client that does not wait long for nodes that do not answer.
@@ -26,7 +26,7 @@ async fn brisk(cluster: &Wired) -> Client {
 async fn a_minority_that_is_away_does_not_matter_and_is_told_later() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
-    let lease = handed(&client).await;
+    let lease = detached(&client).await;
     cluster.stands_on(KEY, &[0, 1, 2]).await;
     cluster.servers[2].freeze();
     client.check(&lease).await.unwrap();
@@ -41,7 +41,7 @@ async fn a_minority_that_is_away_does_not_matter_and_is_told_later() {
 async fn without_a_majority_nothing_is_known_and_the_release_stays_owed() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
-    let lease = handed(&client).await;
+    let lease = detached(&client).await;
     cluster.stands_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {
         server.freeze();
@@ -60,7 +60,7 @@ async fn without_a_majority_nothing_is_known_and_the_release_stays_owed() {
 async fn a_vote_that_is_gone_is_not_given_again() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
-    let lease = handed(&client).await;
+    let lease = detached(&client).await;
     cluster.stands_on(KEY, &[0, 1, 2]).await;
     cluster.servers[0].command(&["DEL", KEY]);
     client.extend(&lease).await.unwrap();
@@ -120,7 +120,7 @@ async fn what_a_bare_majority_granted_is_given_to_the_rest_and_outlives_one_of_t
     let theirs = brisk(&cluster).await;
     for kind in 0..4 {
         away(&cluster, &ours, &[3, 4]).await;
-        let lease = by_all_of_a_bare_majority(&ours, kind).await.hand_over().unwrap();
+        let lease = by_all_of_a_bare_majority(&ours, kind).await.detach().unwrap();
         cluster.stands_on(KEY, &[0, 1, 2]).await;
         back(&cluster, &[3, 4]);
         cluster.stands_on(KEY, &[0, 1, 2, 3, 4]).await;
@@ -150,7 +150,7 @@ async fn a_release_that_overtakes_a_late_repair_leaves_no_vote() {
     let last = &cluster.servers[2..];
     for kind in 0..4 {
         last[0].command(&["SET", KEY, "somebody else's"]);
-        let lease = by_all_of_a_bare_majority(&ours, kind).await.hand_over().unwrap();
+        let lease = by_all_of_a_bare_majority(&ours, kind).await.detach().unwrap();
         let before = each(last, votes);
         cluster.proxies[2].hold(true);
         last[0].command(&["DEL", KEY]);
@@ -168,7 +168,7 @@ async fn a_release_that_overtakes_a_late_repair_leaves_no_vote() {
 async fn whoever_goes_on_asking_keeps_no_minority_standing() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
-    let lease = handed(&client).await;
+    let lease = detached(&client).await;
     cluster.stands_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {
         server.freeze();
@@ -191,7 +191,7 @@ async fn whoever_goes_on_asking_keeps_no_minority_standing() {
 async fn what_others_have_under_way_for_a_released_lease_is_refused() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
-    let lease = handed(&client).await;
+    let lease = detached(&client).await;
     cluster.stands_on(KEY, &[0, 1, 2]).await;
     client.release(&lease).await.unwrap();
     client.close(DRAINING).await.unwrap();
@@ -204,7 +204,7 @@ async fn what_others_have_under_way_for_a_released_lease_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_of_a_longer_ttl_than_these_nodes_allow_is_refused() {
     let cluster = Wired::ready(1).await;
-    let lease = handed(&connected(cluster.direct()).await).await;
+    let lease = detached(&connected(cluster.direct()).await).await;
     let other = Client::memory().await;
     assert!(matches!(other.check(&lease).await, Err(LeaseError::Config(_))));
     assert!(matches!(other.extend(&lease).await, Err(LeaseError::Config(_))));
@@ -215,7 +215,7 @@ async fn a_lease_of_a_longer_ttl_than_these_nodes_allow_is_refused() {
 async fn a_detached_lease_that_was_lost_stays_lost_whatever_the_nodes_say_later() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
-    let lease = handed(&client).await;
+    let lease = detached(&client).await;
     cluster.stands_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {
         server.command(&["DEL", KEY]);
@@ -238,7 +238,7 @@ async fn a_lease_with_little_left_after_an_outage_is_extended_not_lost() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
     // A tenth of it is the allowance for drift.
-    let lease = client.lock("a").ttl(Duration::from_secs(60)).acquire().await.unwrap().hand_over().unwrap();
+    let lease = client.lock("a").ttl(Duration::from_secs(60)).acquire().await.unwrap().detach().unwrap();
     cluster.stands_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {
         server.freeze();

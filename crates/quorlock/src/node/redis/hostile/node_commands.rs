@@ -1,4 +1,4 @@
-//! Errands with arguments that no client of ours would send: by them no node ends its
+//! Commands with arguments that no client of ours would send: by them no node ends its
 //! quarantine early, lowers its floor, or says of itself what cannot be read.
 
 use std::cell::RefCell;
@@ -7,14 +7,14 @@ use ::redis::{Client, Connection, ConnectionLike};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
-use quorlock_core::node::{Epoch, Errand, Identity, Incarnation, Standing, Trust};
+use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Standing, Trust};
 use quorlock_core::ticket::Channel;
 use quorlock_testkit::RedisServer;
 use tokio::runtime::Runtime;
 
 use super::odd::{Call, Change, Odd, Which, changes};
 use super::{constants, runtime};
-use crate::node::Talk;
+use crate::node::RequestReply;
 use crate::node::redis::scripts::Home;
 use crate::node::redis::{RedisNode, codec};
 
@@ -23,7 +23,7 @@ const FRESH: Epoch = Epoch(8);
 const RUN: &str = "run";
 const HALF: u64 = 33_000_000;
 
-/// How the node stands before the hostile errand.
+/// How the node stands before the hostile node command.
 #[derive(Clone, Copy, Debug)]
 enum Before {
     Blank,
@@ -33,8 +33,8 @@ enum Before {
     Voting,
 }
 
-fn hello(run: &str, trust: Trust) -> Errand {
-    Errand::Hello {
+fn hello(run: &str, trust: Trust) -> NodeCommand {
+    NodeCommand::Hello {
         identity: Identity::of_run(run),
         fresh: FRESH,
         constants: constants(),
@@ -43,23 +43,23 @@ fn hello(run: &str, trust: Trust) -> Errand {
     }
 }
 
-fn claim(elapsed_micros: u64) -> Errand {
-    Errand::Claim { epoch: EPOCH, elapsed_micros }
+fn claim(elapsed_micros: u64) -> NodeCommand {
+    NodeCommand::Claim { epoch: EPOCH, elapsed_micros }
 }
 
-fn reconfigure(trust: Trust, suspend: bool) -> Errand {
-    Errand::Reconfigure { identity: Identity::of_run(RUN), fresh: FRESH, constants: constants(), trust, suspend }
+fn reconfigure(trust: Trust, suspend: bool) -> NodeCommand {
+    NodeCommand::Reconfigure { identity: Identity::of_run(RUN), fresh: FRESH, constants: constants(), trust, suspend }
 }
 
-fn init(fresh: Epoch) -> Errand {
-    Errand::Init { identity: Identity::of_run(RUN), fresh, constants: constants() }
+fn init(fresh: Epoch) -> NodeCommand {
+    NodeCommand::Init { identity: Identity::of_run(RUN), fresh, constants: constants() }
 }
 
 /// What a hostile client begins with.
-fn errands() -> Vec<Errand> {
+fn node_commands() -> Vec<NodeCommand> {
     let trust = Trust::Vote { floor_offset: -5 };
     vec![
-        Errand::Look,
+        NodeCommand::Look,
         hello(RUN, Trust::Quarantine),
         hello("another", Trust::Quarantine),
         hello("another", trust),
@@ -73,35 +73,35 @@ fn errands() -> Vec<Errand> {
 
 /// All of them, as they are sent.
 pub(super) fn calls() -> impl Iterator<Item = Call> {
-    errands().into_iter().map(|errand| call(&errand))
+    node_commands().into_iter().map(|node_command| call(&node_command))
 }
 
-fn call(errand: &Errand) -> Call {
-    Call::read(&codec::errand(Home::Server, errand).get_packed_command())
+fn call(node_command: &NodeCommand) -> Call {
+    Call::read(&codec::node_command(Home::Server, node_command).get_packed_command())
 }
 
 struct Bench<'a> {
     server: &'a RedisServer,
     node: RedisNode,
-    session: Talk,
+    session: RequestReply,
     raw: Connection,
 }
 
 impl<'a> Bench<'a> {
     async fn open(server: &'a RedisServer) -> Self {
         let node = RedisNode::new(&server.url(), None, constants(), std::time::Duration::from_secs(60)).unwrap();
-        let session = Talk::open(&node, Channel(0)).await.unwrap();
+        let session = RequestReply::open(&node, Channel(0)).await.unwrap();
         Self { server, node, session, raw: Client::open(server.url()).unwrap().get_connection().unwrap() }
     }
 
     /// The node's answer, read as any client would.
-    async fn say(&mut self, errand: Errand) -> Result<Standing, TestCaseError> {
-        match self.session.errand(errand.clone()).await {
+    async fn say(&mut self, node_command: NodeCommand) -> Result<Standing, TestCaseError> {
+        match self.session.node_command(node_command.clone()).await {
             Ok(standing) => Ok(standing),
             Err(trouble) => {
                 // For the search of a shorter story.
-                self.session = Talk::open(&self.node, Channel(0)).await.unwrap();
-                Err(TestCaseError::fail(format!("{errand:?} ends the connection: {trouble:?}")))
+                self.session = RequestReply::open(&self.node, Channel(0)).await.unwrap();
+                Err(TestCaseError::fail(format!("{node_command:?} ends the connection: {trouble:?}")))
             }
         }
     }
@@ -109,8 +109,8 @@ impl<'a> Bench<'a> {
     async fn prepare(&mut self, before: Before) -> Result<Option<Incarnation>, TestCaseError> {
         self.server.command(&["FLUSHALL"]);
         let first = match before {
-            Before::Blank => Errand::Look,
-            Before::Quarantined | Before::HalfWay => Errand::Hello {
+            Before::Blank => NodeCommand::Look,
+            Before::Quarantined | Before::HalfWay => NodeCommand::Hello {
                 identity: Identity::of_run(RUN),
                 fresh: EPOCH,
                 constants: constants(),
@@ -123,17 +123,17 @@ impl<'a> Bench<'a> {
         if matches!(before, Before::HalfWay) {
             self.say(claim(HALF)).await?;
         }
-        Ok(self.say(Errand::Look).await?.life)
+        Ok(self.say(NodeCommand::Look).await?.life)
     }
 
-    async fn run(&mut self, before: Before, errand: &Errand, changes: &[Change]) -> TestCaseResult {
+    async fn run(&mut self, before: Before, node_command: &NodeCommand, changes: &[Change]) -> TestCaseResult {
         let before = self.prepare(before).await?;
-        let mut call = call(errand);
+        let mut call = call(node_command);
         call.change(changes, |_, _| false);
         let (lets_vote, claimed) = (lets_vote(&call), claimed(&call));
         let answered = self.raw.req_command(&call.command());
 
-        let after = self.say(Errand::Look).await?.life;
+        let after = self.say(NodeCommand::Look).await?.life;
         if answered.is_err() {
             prop_assert_eq!(&after, &before, "an error, and yet it was done");
         }
@@ -165,10 +165,10 @@ impl<'a> Bench<'a> {
         let Some(epoch) = after.epoch.filter(|_| !is_voting) else { return Ok(()) };
         // Claims still count, and the quarantine ends when all of it has passed: no sooner, and no later.
         if let Some(elapsed_micros) = after.quarantine_micros.checked_sub(1) {
-            let almost = self.say(Errand::Claim { epoch, elapsed_micros }).await?;
+            let almost = self.say(NodeCommand::Claim { epoch, elapsed_micros }).await?;
             prop_assert!(almost.accepted && almost.life.is_some_and(|life| life.floor.is_none()), "{:?}", after);
         }
-        let whole = self.say(Errand::Claim { epoch, elapsed_micros: after.quarantine_micros }).await?;
+        let whole = self.say(NodeCommand::Claim { epoch, elapsed_micros: after.quarantine_micros }).await?;
         let floor = whole.life.and_then(|life| life.floor);
         prop_assert_eq!((whole.accepted, floor.is_some()), (true, !after.suspended), "{:?}", after);
         Ok(())
@@ -204,23 +204,23 @@ fn each(story: impl Fn(&Runtime, &RefCell<Bench<'_>>)) {
 }
 
 #[test]
-fn no_errand_ends_a_quarantine_early() {
+fn no_command_ends_a_quarantine_early() {
     each(|runtime, bench| {
         let before = select(vec![Before::Blank, Before::Quarantined, Before::HalfWay, Before::Voting]);
         let config = Config { failure_persistence: None, ..Config::default() };
         TestRunner::new(config)
-            .run(&(before, select(errands()), changes()), |(before, errand, changes)| {
-                runtime.block_on(bench.borrow_mut().run(before, &errand, &changes))
+            .run(&(before, select(node_commands()), changes()), |(before, node_command, changes)| {
+                runtime.block_on(bench.borrow_mut().run(before, &node_command, &changes))
             })
             .unwrap_or_else(|failure| panic!("{failure}"));
     });
 }
 
 #[test]
-fn errands_that_once_did_harm_do_none() {
+fn commands_that_once_did_harm_do_none() {
     let (quarantine, voting) = (Trust::Quarantine, format!("{:032x} 99", FRESH.0));
     each(|runtime, bench| {
-        for (before, errand, number, value) in [
+        for (before, node_command, number, value) in [
             // Enough for any quarantine, and numbers that nobody could read.
             (Before::HalfWay, claim(1), 3, "inf"),
             (Before::HalfWay, claim(1), 3, "1e15"),
@@ -244,8 +244,10 @@ fn errands_that_once_did_harm_do_none() {
             (Before::Quarantined, reconfigure(quarantine, false), 10, "x"),
         ] {
             let changes = [(Which::Number(number), Odd::Value(value.as_bytes().to_vec()))];
-            let done = runtime.block_on(bench.borrow_mut().run(before, &errand, &changes));
-            done.unwrap_or_else(|error| panic!("{value:?} as argument {number} of {errand:?}, {before:?}: {error}"));
+            let done = runtime.block_on(bench.borrow_mut().run(before, &node_command, &changes));
+            done.unwrap_or_else(|error| {
+                panic!("{value:?} as argument {number} of {node_command:?}, {before:?}: {error}")
+            });
         }
     });
 }
@@ -260,7 +262,7 @@ fn a_claim_changes_nothing_on_a_node_that_may_vote() {
             let mut call = call(&claim(u64::from(u32::MAX)));
             call.change(&[(Which::Number(2), Odd::Value(epoch))], |_, _| false);
             let answered = bench.raw.req_command(&call.command());
-            let life = runtime.block_on(bench.say(Errand::Look)).unwrap().life.unwrap();
+            let life = runtime.block_on(bench.say(NodeCommand::Look)).unwrap().life.unwrap();
             assert!(life.floor == Some(floor) && life.elapsed_micros == 0, "{answered:?} and {life:?}");
         }
     });

@@ -6,7 +6,7 @@ use crate::digest::Digest;
 use crate::name::{Holder, LeaseId};
 use crate::node::apply::stored_fence;
 use crate::node::record::{NodeTime, Place, Record};
-use crate::ticket::{LINE_LISTED_MAX, Waiting};
+use crate::ticket::{QUEUE_LISTED_MAX, Waiting};
 use crate::vote::{HeldBy, Refusal, Report, Vote};
 
 /// Whose vote stands, and how.
@@ -30,7 +30,7 @@ pub(super) fn report(record: &Record, now: NodeTime) -> Report {
         fence: stored_fence(record),
         since_micros: record.fence.as_ref().map_or(0, |note| note.since_micros),
         waiting: record.line.len() as u32,
-        line: record.line.iter().take(LINE_LISTED_MAX).map(waiting).collect(),
+        line: record.line.iter().take(QUEUE_LISTED_MAX).map(waiting).collect(),
     }
 }
 
