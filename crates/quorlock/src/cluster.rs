@@ -33,7 +33,7 @@ use crate::cluster::owner::OwnerFences;
 use crate::cluster::stats::Counters;
 use crate::error::{CloseError, ConfigError, ReconfigureError};
 use crate::link::membership::Membership;
-use crate::link::quarantine::Records;
+use crate::link::quarantine_records::Records;
 use crate::link::{Link, LinkConfig, Pending, Traffic, Waiters};
 use crate::node::event::Event;
 use crate::node::key::KeyTemplate;

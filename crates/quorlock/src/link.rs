@@ -1,5 +1,6 @@
 //! The connection to one node: ordered batches out, votes in, a handshake before anything, releases owed until delivered.
 
+mod connection;
 mod handshake;
 mod heartbeat;
 mod history;
@@ -9,8 +10,7 @@ pub(crate) mod membership;
 mod outages;
 mod outbox;
 mod pending;
-pub(crate) mod quarantine;
-mod serve;
+pub(crate) mod quarantine_records;
 mod traffic;
 mod waiters;
 
@@ -35,16 +35,16 @@ use quorlock_core::vote::{Outcome, Silence};
 use tokio::sync::{Notify, mpsc};
 
 use crate::link::membership::Membership;
-use crate::link::quarantine::Records;
+use crate::link::quarantine_records::Records;
 use crate::node::{Answer, Inbox, Node, Trouble};
 use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
 use crate::platform::runtime;
 use crate::platform::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex};
+use connection::Port;
 use history::Notes;
 use latency::Latency;
 use outbox::{OWED_MAX, Outbox, Owed, State};
-use serve::Port;
 
 /// Who waits for a node's answer.
 pub(crate) trait Voter: Send + Sync {

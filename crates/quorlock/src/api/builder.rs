@@ -21,7 +21,7 @@ use quorlock_core::watchdog::Renewals;
 use crate::api::client::Client;
 use crate::cluster::{Claims, Cluster, DEADLINE_MIN, Settings};
 use crate::error::{ConfigError, ConnectError};
-use crate::link::quarantine::Records;
+use crate::link::quarantine_records::Records;
 use crate::link::{BreakListener, LinkConfig, Outages};
 use crate::node::Node;
 use crate::node::key::KeyTemplate;

@@ -1,5 +1,6 @@
 //! Feeds the core's hold machine: renewals, and the latch that fires when a lease is lost. No task per lease.
 
+mod claim;
 mod receipt;
 mod repair;
 
@@ -442,36 +443,6 @@ impl Held {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
-    }
-}
-
-impl Claim for Held {
-    fn id(&self) -> LeaseId {
-        self.mark.attempt
-    }
-
-    fn owner(&self) -> Option<OwnerId> {
-        self.entered_by
-    }
-
-    fn key(&self) -> &str {
-        &self.place.key
-    }
-
-    fn doubt(self: Arc<Self>) {
-        let mut inner = self.inner();
-        let now = inner.moment(clock::now(), clock::wall());
-        let steps = inner.hold.doubt(now);
-        self.perform(&mut inner, steps);
-        self.let_out(inner);
-    }
-
-    fn close(&self) {
-        self.end(Some(LostError::Closed), None, clock::now());
-    }
-
-    fn stop_repair(&self) {
-        self.mark.finish();
     }
 }
 

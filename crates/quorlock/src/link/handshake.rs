@@ -8,7 +8,7 @@ use super::Link;
 use super::heartbeat::lost_memory;
 use super::outbox::State;
 use crate::link::membership::{Admission, Membership};
-use crate::link::quarantine::Sighting;
+use crate::link::quarantine_records::Sighting;
 use crate::node::{Answer, Session, Trouble};
 use crate::platform::clock;
 use crate::platform::entropy;

@@ -8,7 +8,7 @@ use quorlock_core::rng::Rng;
 
 use super::Link;
 use super::outbox::State;
-use crate::link::quarantine::{self, Sighting};
+use crate::link::quarantine_records::{self, Sighting};
 use crate::node::{Life, Trouble};
 use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
@@ -65,7 +65,7 @@ impl Link {
             self.set_state(State::Up(Life { epoch, floor }));
             return watch(None);
         }
-        let quarantined = quarantine::silence(life);
+        let quarantined = quarantine_records::silence(life);
         self.set_state(State::Down(quarantined.clone()));
         self.note_outage(quarantined);
         let micros = life.quarantine_micros;
@@ -122,7 +122,7 @@ impl Link {
             }
             (Some(quarantine), None) => {
                 quarantine.best = quarantine.best.better(Sighting::new(life.elapsed_micros));
-                self.set_state(State::Down(quarantine::silence(&life)));
+                self.set_state(State::Down(quarantine_records::silence(&life)));
             }
         }
         if self.is_doubted() {
