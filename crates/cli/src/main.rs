@@ -6,7 +6,7 @@ mod config;
 mod context;
 mod duration;
 mod exit;
-mod look;
+mod inspection;
 mod output;
 mod process;
 mod recipe;

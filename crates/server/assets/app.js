@@ -3,7 +3,7 @@
 import { bearer, forget } from './bearer.js';
 import { askForBearer, help } from './dialogs.js';
 import { mark } from './dom.js';
-import { go, instead, place } from './place.js';
+import { go, instead, place } from './route.js';
 import { Status } from './status.js';
 import { Store } from './store.js';
 import { Stream } from './stream.js';

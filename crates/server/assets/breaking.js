@@ -2,7 +2,7 @@
 
 import { breakLock } from './api.js';
 import { h, mark, write } from './dom.js';
-import { isTogether, lasting, mode, who } from './words.js';
+import { isTogether, lasting, mode, who } from './format.js';
 
 /** What is answered when another lease stands than the one that was named, or none. */
 const PASSED_ON = ['other-lease', 'not-held'];

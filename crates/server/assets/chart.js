@@ -1,7 +1,7 @@
 // A node's round trips as two lines.
 
 import uPlot from './uplot/uplot.js';
-import { trip } from './words.js';
+import { trip } from './format.js';
 
 const HEIGHT = 120;
 /** How much is shown at most, and how much is made room for at first. */

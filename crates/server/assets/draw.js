@@ -2,7 +2,7 @@
 
 import { h, mark, shape, write } from './dom.js';
 import { Store } from './store.js';
-import { count, counted, lasting, where, who } from './words.js';
+import { count, counted, lasting, where, who } from './format.js';
 
 /** Less than this of a lease, and it stands out. */
 const LOW = 0.25;

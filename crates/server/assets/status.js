@@ -1,7 +1,7 @@
 // How current the page is, and whether the nodes have a majority: always in sight.
 
 import { h, mark, shape, write } from './dom.js';
-import { briefly, counted, lasting } from './words.js';
+import { briefly, counted, lasting } from './format.js';
 
 /** What a state of some nodes is called. */
 const STATES = { quarantined: 'in quarantine' };

@@ -1,7 +1,7 @@
 // What the stream has told so far.
 
 import * as clock from './clock.js';
-import { Heat } from './heat.js';
+import { Heat } from './hotspots.js';
 
 /** How much is remembered of what has happened. */
 const HISTORY_MAX = 5_000;

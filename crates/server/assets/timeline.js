@@ -2,7 +2,7 @@
 
 import * as clock from './clock.js';
 import { h, svg } from './dom.js';
-import { lasting, moment, who } from './words.js';
+import { lasting, moment, who } from './format.js';
 
 const HEIGHT = 46;
 const BAND = 22;

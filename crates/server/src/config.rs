@@ -6,8 +6,8 @@ use std::time::Duration;
 use quorlock::{Client, ClientBuilder, NAME_BYTES_MAX};
 
 use crate::auth::Clients;
+use crate::http::tls::Tls;
 use crate::lease_id::LEASE_ID_BYTES_MAX;
-use crate::tls::Tls;
 
 /// What a service is made of.
 #[derive(Clone, Debug)]

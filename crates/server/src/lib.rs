@@ -33,25 +33,19 @@
 mod api;
 mod auth;
 mod config;
-mod connection;
-mod descriptors;
+mod http;
 mod hub;
-mod inflow;
 mod lease_id;
-mod listener;
 mod metrics;
 mod names;
-mod outflow;
 mod page;
 mod problem;
 mod rate;
-mod request;
 mod service;
-mod tls;
 mod trace;
 mod view;
 
 pub use auth::{Clients, ClientsError, hash_bearer_token};
 pub use config::{Config, Limits};
-pub use listener::{ServeError, Server};
-pub use tls::{Tls, TlsError};
+pub use http::listener::{ServeError, Server};
+pub use http::tls::{Tls, TlsError};

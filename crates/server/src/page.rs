@@ -37,8 +37,8 @@ macro_rules! files {
 
 static FILES: [File; 30] = files! {
     "index.html" "icon.svg" "style.css" "views.css"
-    "api.js" "app.js" "bearer.js" "breaking.js" "chart.js" "choice.js" "clock.js" "dialogs.js" "dom.js" "draw.js" "heat.js"
-    "place.js" "status.js" "store.js" "stream.js" "table.js" "theme.js" "timeline.js" "words.js"
+    "api.js" "app.js" "bearer.js" "breaking.js" "chart.js" "filter.js" "clock.js" "dialogs.js" "dom.js" "draw.js" "hotspots.js"
+    "route.js" "status.js" "store.js" "stream.js" "table.js" "theme.js" "timeline.js" "format.js"
     "views/history.js" "views/hot.js" "views/lock.js" "views/locks.js" "views/nodes.js"
     "uplot/uplot.js" "uplot/uplot.css"
 };

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::duration::show;
 use crate::exit::{Exit, Failure};
-use crate::look::show_holder;
+use crate::inspection::show_holder;
 use crate::output::Paint;
 use crate::table::Table;
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::look::{Look as _, called, shown, spread};
+use crate::inspection::{Look as _, called, shown, spread};
 use crate::output::{Output, Paint};
 use crate::table::Table;
 

@@ -6,11 +6,11 @@ mod group;
 mod guard;
 mod job;
 mod limits;
-mod outer;
+mod mode;
+mod nesting;
 mod report;
 mod supervise;
 mod terminal;
-mod way;
 
 use std::ffi::OsString;
 use std::os::fd::RawFd;
@@ -32,7 +32,7 @@ use crate::signals::Signals;
 use environment::Surroundings;
 use guard::{Duty, Guard, boot_time};
 use limits::{Cause, Limits, OnLost};
-use outer::{Kind, Outer};
+use nesting::{Kind, Outer};
 use report::Report;
 use supervise::{Run, Supervisor};
 use terminal::Terminal;
@@ -360,7 +360,7 @@ async fn acquire(
     client: &Client,
 ) -> Result<(Lease, Option<Owner>), Failure> {
     let around = outer.of(&args.name, client).await;
-    let recipe = way::recipe(context, args, ttl, around)?;
+    let recipe = mode::recipe(context, args, ttl, around)?;
     let lease = recipe.acquire(context.output, client).await?;
     let owner = recipe.way.owner().cloned();
     let Some(around) = around.filter(|around| owner.is_some() && around.owner() == owner) else {
@@ -373,7 +373,7 @@ async fn acquire(
     if let Err(error) = lease.release().await {
         context.output.detail(error);
     }
-    let recipe = way::recipe(context, args, ttl, None)?;
+    let recipe = mode::recipe(context, args, ttl, None)?;
     let lease = recipe.acquire(context.output, client).await?;
     Ok((lease, recipe.way.owner().cloned()))
 }

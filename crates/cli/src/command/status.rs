@@ -8,7 +8,7 @@ use quorlock::LockView;
 use crate::context::Context;
 use crate::duration::show;
 use crate::exit::Exit;
-use crate::look::{Look as _, called, elapsed, show_holder, shown};
+use crate::inspection::{Look as _, called, elapsed, show_holder, shown};
 use crate::output::Paint;
 use crate::table::{Table, one_line};
 use crate::waiting::ordinal;

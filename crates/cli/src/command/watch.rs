@@ -12,7 +12,7 @@ use super::list::{FilterArgs, looks, remarks, table};
 use crate::context::Context;
 use crate::duration::{millis, parse_duration};
 use crate::exit::{Exit, Failure};
-use crate::look::Look as _;
+use crate::inspection::Look as _;
 use crate::output::{Output, room};
 use crate::signals::Signals;
 use crate::table::{cut_painted, one_line};

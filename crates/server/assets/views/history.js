@@ -1,10 +1,10 @@
 // What has happened: to locks by the nodes' word, to nodes as this replica has seen it.
 
-import { Choice } from '../choice.js';
+import { Choice } from '../filter.js';
 import { h, write } from '../dom.js';
 import { drawWhat, drawWho, empty } from '../draw.js';
 import { Table, plain } from '../table.js';
-import { count, counted, moment, precisely } from '../words.js';
+import { count, counted, moment, precisely } from '../format.js';
 
 const COLUMNS = [
   plain('at', 'When', (event) => moment(event.at_ms)),

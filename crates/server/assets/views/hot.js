@@ -3,7 +3,7 @@
 import { h, write } from '../dom.js';
 import { drawWaiting, empty } from '../draw.js';
 import { Table, plain } from '../table.js';
-import { count, lasting, precisely } from '../words.js';
+import { count, lasting, precisely } from '../format.js';
 
 const meanHold = (spot) => (spot.holds > 0 ? spot.held / spot.holds : null);
 const meanWait = (spot) => (spot.left > 0 ? spot.leftAfter / spot.left : null);

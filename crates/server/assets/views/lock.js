@@ -7,7 +7,7 @@ import { h, mark, shape, write } from '../dom.js';
 import { drawLeft, drawWhat, empty, standing } from '../draw.js';
 import { Store, identity } from '../store.js';
 import { drawTimeline, leases, timelineElement } from '../timeline.js';
-import { briefly, count, counted, lasting, mode, moment, precisely, where, who } from '../words.js';
+import { briefly, count, counted, lasting, mode, moment, precisely, where, who } from '../format.js';
 
 /** How much of its history is read, and how much of that is listed. */
 const HISTORY_READ = 200;

@@ -1,12 +1,12 @@
 // All locks: who has what, for how long still, and who waits.
 
 import { bearer } from '../bearer.js';
-import { Choice } from '../choice.js';
+import { Choice } from '../filter.js';
 import { h, mark, write } from '../dom.js';
 import { drawDots, drawLeft, drawWaiting, drawWho, empty } from '../draw.js';
 import { Store } from '../store.js';
 import { Table, plain } from '../table.js';
-import { count, counted, lasting, mode, who } from '../words.js';
+import { count, counted, lasting, mode, who } from '../format.js';
 
 /** With more than this, a new order is made at most once a second. */
 const MANY = 1_000;

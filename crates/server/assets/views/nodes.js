@@ -2,7 +2,7 @@
 
 import { h, mark, shape, write } from '../dom.js';
 import { empty, nodeKind } from '../draw.js';
-import { count, counted, lasting, skew, trip } from '../words.js';
+import { count, counted, lasting, skew, trip } from '../format.js';
 
 export function nodes({ store }) {
   const headline = h('p', { class: 'headline' });

@@ -17,11 +17,11 @@ use utoipa::ToSchema;
 
 use super::order::{LeaseRequest, Order, Won};
 use crate::auth::{Caller, Peer, Scope};
-use crate::inflow::Waited;
+use crate::http::read::Waited;
+use crate::http::request::Body;
 use crate::lease_id::LeaseWord;
 use crate::problem::{Code, Problem};
 use crate::rate::Share;
-use crate::request::Body;
 use crate::service::Service;
 use crate::view::millis;
 

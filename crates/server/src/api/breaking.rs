@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::auth::{Caller, Scope};
+use crate::http::request::{Body, Named};
 use crate::problem::Problem;
-use crate::request::{Body, Named};
 use crate::service::Service;
 use crate::view::millis;
 

@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 
 use super::acquire::{KEEP_ALIVE, StreamEvent};
 use crate::auth::{Caller, Peer, Scope};
+use crate::http::read::Waited;
 use crate::hub::Mark;
-use crate::inflow::Waited;
 use crate::problem::{Problem, Unseen};
 use crate::rate::Share;
 use crate::service::Service;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::{Caller, Scope};
+use crate::http::request::Asked;
 use crate::problem::{Problem, Unseen};
-use crate::request::Asked;
 use crate::service::Service;
 use crate::view::EventView;
 

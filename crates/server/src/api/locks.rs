@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::{Caller, Scope};
+use crate::http::request::{Asked, Named};
 use crate::hub;
 use crate::problem::{Problem, Unseen};
-use crate::request::{Asked, Named};
 use crate::service::Service;
 
 /// How many locks a page has, unless said otherwise, and at most.

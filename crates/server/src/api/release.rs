@@ -10,9 +10,9 @@ use utoipa::ToSchema;
 use super::batch::{AT_ONCE, LeaseRef, LeaseRefs, Named};
 use super::order;
 use crate::auth::{Caller, Scope};
+use crate::http::request::Body;
 use crate::lease_id::LeaseWord;
 use crate::problem::Problem;
-use crate::request::Body;
 use crate::service::Service;
 
 const FORMS: &str = "either a name and a lease_id, or a name and a key, or leases";

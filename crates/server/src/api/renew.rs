@@ -12,9 +12,9 @@ use utoipa::ToSchema;
 use super::acquire::Outlook;
 use super::batch::{AT_ONCE, LeaseRef, LeaseRefs, Named};
 use crate::auth::{Caller, Scope};
+use crate::http::request::Body;
 use crate::lease_id::LeaseWord;
 use crate::problem::{Account, Problem};
-use crate::request::Body;
 use crate::service::Service;
 
 const FORMS: &str = "either a name and a lease_id, or leases";

@@ -10,7 +10,7 @@ use axum::http::uri::Authority;
 use tracing::Span;
 
 use super::{Known, Proof, Scope, Scopes, sha256};
-use crate::inflow::Conversation;
+use crate::http::read::Conversation;
 use crate::problem::{Code, Problem};
 use crate::rate::{Rates, Share, share_of};
 use crate::service::Service;

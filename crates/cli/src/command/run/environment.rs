@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorlock::{Lease, Owner};
 
 use super::RunArgs;
-use super::outer::Outer;
+use super::nesting::Outer;
 use crate::context::Context;
 use crate::exit::Failure;
 

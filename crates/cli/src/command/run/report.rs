@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::outer::Kind;
+use super::nesting::Kind;
 use crate::exit::Exit;
 
 /// What came of it. No lease id: whoever has it could release the lock.

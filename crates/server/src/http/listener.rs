@@ -14,12 +14,12 @@ use tokio::task::JoinSet;
 
 use crate::api;
 use crate::config::Config;
-use crate::connection::{Acceptor, House, Open};
-use crate::descriptors;
+use crate::http::connection::{Acceptor, ConnectionContext, Open};
+use crate::http::fd_limit;
+use crate::http::tls::TlsError;
 use crate::problem::{Code, Problem};
 use crate::rate::{FORGET_EVERY, share_of};
 use crate::service::Service;
-use crate::tls::TlsError;
 
 /// After an error of the listener itself, as when there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -88,7 +88,7 @@ impl Server {
             None => None,
         };
         let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
-        config.limits.connections = descriptors::room_for(config.limits.connections, config.client.nodes().len());
+        config.limits.connections = fd_limit::room_for(config.limits.connections, config.client.nodes().len());
         let (most, share) = (config.limits.connections, config.limits.connections_per_client);
         if most < share {
             tracing::warn!(
@@ -131,19 +131,20 @@ impl Server {
         };
         let service = Service::new(self.config, reader, readers.clone(), stopped.clone());
         let router = api::router(service.clone());
-        let house = House { router, acceptor: self.acceptor, limits, stopped: stopped.clone() };
+        let context = ConnectionContext { router, acceptor: self.acceptor, limits, stopped: stopped.clone() };
         readers.spawn(Arc::clone(service.hub()).watch());
         readers.spawn(forget(service.clone(), stopped));
-        let mut door = Door { service, house, room: Semaphore::new(limits.connections).into(), open: JoinSet::new() };
+        let mut accept_loop =
+            AcceptLoop { service, context, room: Semaphore::new(limits.connections).into(), open: JoinSet::new() };
         tokio::pin!(stop);
         let mut told: Option<Instant> = None;
         loop {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                Some(_) = door.open.join_next() => {}
+                Some(_) = accept_loop.open.join_next() => {}
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, address)) => door.admit(stream, address),
+                    Ok((stream, address)) => accept_loop.admit(stream, address),
                     // One that was gone before it was let in is nobody else's trouble.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     Err(error) => {
@@ -158,10 +159,10 @@ impl Server {
         }
         drop(self.listener);
         stopping.send_replace(true);
-        let everyone = async { while door.open.join_next().await.is_some() {} };
+        let everyone = async { while accept_loop.open.join_next().await.is_some() {} };
         // A client that has not read its answer by then will not.
         let _ = tokio::time::timeout(limits.drain, everyone).await;
-        door.open.shutdown().await;
+        accept_loop.open.shutdown().await;
         Ok(())
     }
 }
@@ -188,14 +189,14 @@ impl Drop for Readers {
 }
 
 /// Lets connections in.
-struct Door {
+struct AcceptLoop {
     service: Service,
-    house: House,
+    context: ConnectionContext,
     room: Arc<Semaphore>,
     open: JoinSet<()>,
 }
 
-impl Door {
+impl AcceptLoop {
     fn admit(&mut self, stream: TcpStream, address: SocketAddr) {
         // One too many costs nobody else anything: it is told so, and closed.
         let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
@@ -219,7 +220,7 @@ impl Door {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let _ = socket.set_tcp_user_timeout(Some(vanished));
         let counted = Open::new(&self.service);
-        let serving = self.house.clone().serve(stream, address.ip(), seat);
+        let serving = self.context.clone().serve(stream, address.ip(), seat);
         self.open.spawn(async move {
             serving.await;
             drop((room, counted));
@@ -230,7 +231,7 @@ impl Door {
     fn refuse(&self, stream: &TcpStream, problem: &Problem) {
         self.service.metrics().failed(problem.code());
         tracing::debug!(?problem, "a connection is refused");
-        if self.house.acceptor.is_none() {
+        if self.context.acceptor.is_none() {
             // What was not read would take the answer along.
             let _ = stream.try_read(&mut [0; 4_096]);
             let _ = stream.try_write(&problem.to_http());

@@ -62,7 +62,7 @@ impl Drop for Waited {
 }
 
 /// A connection on which heads arrive in time, and hanging up is noticed.
-pub(crate) struct Inflow<S> {
+pub(crate) struct LimitedRead<S> {
     stream: S,
     conversation: Arc<Conversation>,
     /// How long a head may take, from its first byte; the first of all, from the beginning.
@@ -74,7 +74,7 @@ pub(crate) struct Inflow<S> {
     ahead: Vec<u8>,
 }
 
-impl<S> Inflow<S> {
+impl<S> LimitedRead<S> {
     pub(crate) fn new(stream: S, conversation: Arc<Conversation>, within: Duration) -> Self {
         Self { stream, conversation, within, begun: Some(0), late: None, ahead: Vec::new() }
     }
@@ -104,7 +104,7 @@ impl<S> Inflow<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> Inflow<S> {
+impl<S: AsyncRead + Unpin> LimitedRead<S> {
     /// Reads what nobody has asked for yet, for the end that may be behind it. `Ready` if it is there.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let mut piece = [0; 1_024];
@@ -122,7 +122,7 @@ impl<S: AsyncRead + Unpin> Inflow<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Inflow<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for LimitedRead<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if !self.ahead.is_empty() {
             let count = self.ahead.len().min(into.remaining());
@@ -143,7 +143,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Inflow<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Inflow<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LimitedRead<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }

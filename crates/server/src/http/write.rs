@@ -9,14 +9,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 /// A connection that fails once nothing of what it has to send is taken for so long.
-pub(crate) struct Outflow<S> {
+pub(crate) struct LimitedWrite<S> {
     stream: S,
     within: Duration,
     /// Since something waits to be taken.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Outflow<S> {
+impl<S> LimitedWrite<S> {
     pub(crate) fn new(stream: S, within: Duration) -> Self {
         Self { stream, within, stalled: None }
     }
@@ -35,13 +35,13 @@ impl<S> Outflow<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Outflow<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for LimitedWrite<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(context, into)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Outflow<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for LimitedWrite<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let sent = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.judge(context, sent)

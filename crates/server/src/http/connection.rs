@@ -19,8 +19,8 @@ use tower::ServiceExt;
 
 use crate::auth::Peer;
 use crate::config::Limits;
-use crate::inflow::Inflow;
-use crate::outflow::Outflow;
+use crate::http::read::LimitedRead;
+use crate::http::write::LimitedWrite;
 use crate::rate::Share;
 use crate::service::Service;
 
@@ -29,17 +29,17 @@ const BUFFER_BYTES: usize = 32 * 1024;
 
 /// What every connection is served with.
 #[derive(Clone)]
-pub(crate) struct House {
+pub(crate) struct ConnectionContext {
     pub(crate) router: Router,
     pub(crate) acceptor: Option<Acceptor>,
     pub(crate) limits: Limits,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
-impl House {
+impl ConnectionContext {
     /// Serves a connection until one of both ends has had enough.
     pub(crate) async fn serve(self, stream: TcpStream, address: IpAddr, seat: Share) {
-        let stream = Outflow::new(stream, self.limits.write);
+        let stream = LimitedWrite::new(stream, self.limits.write);
         let Some(Acceptor(acceptor)) = &self.acceptor else {
             return self.talk(stream, Peer::new(address, None, seat)).await;
         };
@@ -68,7 +68,7 @@ impl House {
         let Self { router, limits, mut stopped, .. } = self;
         let address = peer.address();
         let conversation = Arc::clone(peer.conversation());
-        let stream = Inflow::new(stream, Arc::clone(&conversation), limits.read);
+        let stream = LimitedRead::new(stream, Arc::clone(&conversation), limits.read);
         let answer = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
             let answered = router.clone().oneshot(request.map(Body::new));

@@ -7,24 +7,24 @@ use super::*;
 
 const WITHIN: Duration = Duration::from_secs(10);
 
-fn connection() -> (DuplexStream, Inflow<DuplexStream>, Arc<Conversation>) {
+fn connection() -> (DuplexStream, LimitedRead<DuplexStream>, Arc<Conversation>) {
     let (theirs, ours) = duplex(2 * AHEAD_MAX);
     let conversation = Arc::<Conversation>::default();
-    (theirs, Inflow::new(ours, Arc::clone(&conversation), WITHIN), conversation)
+    (theirs, LimitedRead::new(ours, Arc::clone(&conversation), WITHIN), conversation)
 }
 
 /// Reads whatever there is.
-async fn read(inflow: &mut Inflow<DuplexStream>) -> io::Result<usize> {
-    inflow.read(&mut [0; 16]).await
+async fn read(read_half: &mut LimitedRead<DuplexStream>) -> io::Result<usize> {
+    read_half.read(&mut [0; 16]).await
 }
 
-async fn read_for(inflow: &mut Inflow<DuplexStream>, patience: Duration) -> Option<io::Result<usize>> {
-    tokio::time::timeout(patience, read(inflow)).await.ok()
+async fn read_for(read_half: &mut LimitedRead<DuplexStream>, patience: Duration) -> Option<io::Result<usize>> {
+    tokio::time::timeout(patience, read(read_half)).await.ok()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_head_has_to_end_in_time_however_slowly_it_comes() {
-    let (mut theirs, mut inflow, _) = connection();
+    let (mut theirs, mut read_half, _) = connection();
     let began = tokio::time::Instant::now();
     let trickle = async {
         loop {
@@ -34,7 +34,7 @@ async fn a_head_has_to_end_in_time_however_slowly_it_comes() {
     };
     let error = tokio::select! {
         () = trickle => unreachable!("it goes on for ever"),
-        error = async { loop { if let Err(error) = read(&mut inflow).await { break error } } } => error,
+        error = async { loop { if let Err(error) = read(&mut read_half).await { break error } } } => error,
     };
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert_eq!(began.elapsed().as_secs(), WITHIN.as_secs());
@@ -42,70 +42,70 @@ async fn a_head_has_to_end_in_time_however_slowly_it_comes() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_says_nothing_at_all_is_not_waited_for() {
-    let (_theirs, mut inflow, _) = connection();
-    assert_eq!(read(&mut inflow).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    let (_theirs, mut read_half, _) = connection();
+    assert_eq!(read(&mut read_half).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
 }
 
 #[tokio::test(start_paused = true)]
 async fn between_requests_a_connection_may_be_quiet() {
-    let (mut theirs, mut inflow, conversation) = connection();
+    let (mut theirs, mut read_half, conversation) = connection();
     for _ in 0..2 {
         theirs.write_all(b"head").await.unwrap();
-        assert_eq!(read(&mut inflow).await.unwrap(), 4);
+        assert_eq!(read(&mut read_half).await.unwrap(), 4);
         conversation.asked();
         theirs.write_all(b"body").await.unwrap();
-        assert_eq!(read(&mut inflow).await.unwrap(), 4);
-        assert!(read_for(&mut inflow, 3 * WITHIN).await.is_none(), "a request takes as long as it takes");
+        assert_eq!(read(&mut read_half).await.unwrap(), 4);
+        assert!(read_for(&mut read_half, 3 * WITHIN).await.is_none(), "a request takes as long as it takes");
         conversation.answered();
-        assert!(read_for(&mut inflow, 3 * WITHIN).await.is_none(), "no head has begun");
+        assert!(read_for(&mut read_half, 3 * WITHIN).await.is_none(), "no head has begun");
     }
     theirs.write_all(b"he").await.unwrap();
-    assert_eq!(read(&mut inflow).await.unwrap(), 2);
-    let late = read_for(&mut inflow, 3 * WITHIN).await.expect("half a head");
+    assert_eq!(read(&mut read_half).await.unwrap(), 2);
+    let late = read_for(&mut read_half, 3 * WITHIN).await.expect("half a head");
     assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
 }
 
 #[tokio::test]
 async fn whoever_hangs_up_while_it_waits_is_noticed_behind_what_it_has_sent() {
-    let (mut theirs, mut inflow, conversation) = connection();
+    let (mut theirs, mut read_half, conversation) = connection();
     theirs.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
-    inflow.flush().await.expect("nobody waits: nothing is read");
+    read_half.flush().await.expect("nobody waits: nothing is read");
     let waited = conversation.wait();
-    inflow.flush().await.expect("it is still there");
+    read_half.flush().await.expect("it is still there");
     drop(theirs);
-    let error = inflow.flush().await.unwrap_err();
+    let error = read_half.flush().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     drop(waited);
-    inflow.flush().await.expect("nobody waits any more");
+    read_half.flush().await.expect("nobody waits any more");
 }
 
 #[tokio::test]
 async fn what_is_read_ahead_is_read_once_and_in_order() {
-    let (mut theirs, mut inflow, conversation) = connection();
+    let (mut theirs, mut read_half, conversation) = connection();
     theirs.write_all(b"behind the request that waits, ").await.unwrap();
     {
         let _waited = conversation.wait();
-        inflow.flush().await.unwrap();
+        read_half.flush().await.unwrap();
     }
     theirs.write_all(b"and behind that").await.unwrap();
     drop(theirs);
     let mut all = String::new();
-    inflow.read_to_string(&mut all).await.unwrap();
+    read_half.read_to_string(&mut all).await.unwrap();
     assert_eq!(all, "behind the request that waits, and behind that");
 }
 
 #[tokio::test]
 async fn only_so_much_is_read_ahead() {
-    let (mut theirs, mut inflow, conversation) = connection();
+    let (mut theirs, mut read_half, conversation) = connection();
     let _waited = conversation.wait();
     theirs.write_all(&vec![0; 2 * AHEAD_MAX]).await.unwrap();
-    inflow.flush().await.unwrap();
-    assert_eq!(inflow.ahead.len(), AHEAD_MAX);
+    read_half.flush().await.unwrap();
+    assert_eq!(read_half.ahead.len(), AHEAD_MAX);
 }
 
 #[tokio::test]
 async fn requests_that_come_together_are_answered_in_turns_with_others() {
-    let (_theirs, mut inflow, conversation) = connection();
+    let (_theirs, mut read_half, conversation) = connection();
     let others = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&others);
     tokio::spawn(async move {
@@ -124,7 +124,7 @@ async fn requests_that_come_together_are_answered_in_turns_with_others() {
     }
     // All have been read.
     let pending =
-        poll_fn(|context| Poll::Ready(Pin::new(&mut inflow).poll_read(context, &mut ReadBuf::new(&mut [0; 1]))));
+        poll_fn(|context| Poll::Ready(Pin::new(&mut read_half).poll_read(context, &mut ReadBuf::new(&mut [0; 1]))));
     assert!(pending.await.is_pending());
     conversation.take_turns().await;
     assert_eq!(others.load(Ordering::Relaxed), 3, "the next is not one of many");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorlock::{Owner, Renewals};
 
-use super::outer::{Around, Kind};
+use super::nesting::{Around, Kind};
 use super::{IfHeld, RunArgs};
 use crate::context::Context;
 use crate::exit::Failure;
