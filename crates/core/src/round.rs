@@ -80,7 +80,7 @@ impl Round {
         })
     }
 
-    /// Every grant of this slot; all grants, of a lock without replies.
+    /// Every grant of this slot; all grants, of a lock without slots.
     pub fn grants_of(&self, slot: Option<u32>) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
         self.replies.iter().enumerate().filter_map(move |(node, state)| match state {
             NodeReply::Granted { fence, slot: granted, sent } if slot == granted.as_ref().map(|slot| slot.index) => {

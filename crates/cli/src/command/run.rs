@@ -127,6 +127,8 @@ Example:
 
 /// How long to wait for the nodes to hear of a release that a majority has not acknowledged.
 const FLUSH: Duration = Duration::from_secs(1);
+/// How soon a nested run asks again whether the run around it still holds the lock.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// In the place of a gate.
 const NO_GATE: &str = "-";
 /// The hidden command that dies by a signal, so that the shell of a script notices.
@@ -367,7 +369,18 @@ async fn acquire(
         return Ok((lease, owner));
     };
     // If that run ended before we entered, others may have entered with its owner, too.
-    if around.stands(client).await? {
+    let stands = loop {
+        match around.stands(client).await {
+            Ok(stands) => break stands,
+            // Our own entry is renewed meanwhile, or ends.
+            Err(_) if !lease.validity().is_zero() => tokio::time::sleep(ASK_AGAIN).await,
+            Err(error) => {
+                release(context, lease, client.clone()).await;
+                return Err(error.into());
+            }
+        }
+    };
+    if stands {
         return Ok((lease, owner));
     }
     if let Err(error) = lease.release().await {

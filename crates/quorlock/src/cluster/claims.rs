@@ -35,9 +35,9 @@ pub(crate) trait Claim: Send + Sync {
 
 /// Every lease of a client that is not over.
 pub(crate) struct Claims {
-    /// `None` after the client was closed.
+    /// `None` after the client was closed, like the repairs.
     held: Mutex<Option<ById<Weak<dyn Claim>>>>,
-    repairs: Mutex<BTreeMap<RepairKey, Arc<dyn Claim>>>,
+    repairs: Mutex<Option<BTreeMap<RepairKey, Arc<dyn Claim>>>>,
 }
 
 /// A detached lease, by its owner if it has one.
@@ -45,7 +45,7 @@ type RepairKey = (Option<OwnerId>, LeaseId);
 
 impl Claims {
     pub(crate) fn new() -> Self {
-        Self { held: Mutex::new(Some(ById::default())), repairs: Mutex::default() }
+        Self { held: Mutex::new(Some(ById::default())), repairs: Mutex::new(Some(BTreeMap::new())) }
     }
 
     /// Adds a lease that is held. `false` if the client is closed already.
@@ -59,9 +59,10 @@ impl Claims {
         }
     }
 
-    /// Adds a detached lease, until its [repair ends](Self::end_repair). `false` if there are too many.
+    /// Adds a detached lease, until its [repair ends](Self::end_repair). `false` if there are too many, or the client is closed.
     pub(crate) fn repair(&self, claim: Arc<dyn Claim>) -> bool {
         let mut repairs = self.repairs();
+        let Some(repairs) = &mut *repairs else { return false };
         let has_room = repairs.len() < REPAIRS_MAX;
         if has_room {
             repairs.insert((claim.owner(), claim.id()), claim);
@@ -72,7 +73,7 @@ impl Claims {
     /// Ends the repair of a lease that is on all nodes, released, or over.
     pub(crate) fn end_repair(&self, owner: Option<OwnerId>, id: LeaseId) {
         // Not dropped under the mutex.
-        let claim = self.repairs().remove(&(owner, id));
+        let claim = self.repairs().as_mut().and_then(|repairs| repairs.remove(&(owner, id)));
         if let Some(claim) = claim {
             claim.stop_repair();
         }
@@ -83,7 +84,8 @@ impl Claims {
         let first = (Some(owner), LeaseId::from_bits(0));
         let ended: Vec<RepairKey> = {
             let repairs = self.repairs();
-            let owned = repairs.range(first..).take_while(|((whose, _), _)| *whose == Some(owner));
+            let owned = repairs.iter().flat_map(|repairs| repairs.range(first..));
+            let owned = owned.take_while(|((whose, _), _)| *whose == Some(owner));
             owned.filter(|(_, claim)| claim.key() == key).map(|(repair, _)| *repair).collect()
         };
         for (owner, id) in ended {
@@ -97,8 +99,8 @@ impl Claims {
         for claim in in_order(held.into_iter().flat_map(ById::into_values).filter_map(|claim| claim.upgrade())) {
             claim.close();
         }
-        let repairs = std::mem::take(&mut *self.repairs());
-        for claim in repairs.into_values() {
+        let repairs = self.repairs().take();
+        for claim in repairs.into_iter().flat_map(BTreeMap::into_values) {
             claim.stop_repair();
         }
     }
@@ -107,7 +109,7 @@ impl Claims {
         self.held.lock()
     }
 
-    fn repairs(&self) -> MutexGuard<'_, BTreeMap<RepairKey, Arc<dyn Claim>>> {
+    fn repairs(&self) -> MutexGuard<'_, Option<BTreeMap<RepairKey, Arc<dyn Claim>>>> {
         self.repairs.lock()
     }
 }
@@ -132,6 +134,6 @@ fn in_order(claims: impl Iterator<Item = Arc<dyn Claim>>) -> Vec<Arc<dyn Claim>>
 impl fmt::Debug for Claims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let held = self.held().as_ref().map_or(0, ById::len);
-        write!(f, "{held} leases, {} repairs", self.repairs().len())
+        write!(f, "{held} leases, {} repairs", self.repairs().as_ref().map_or(0, BTreeMap::len))
     }
 }

@@ -1,6 +1,6 @@
 //! The runs around this one, by a variable that they gave to their commands.
 
-use quorlock::{Client, DetachedLease, LeaseError, Owner};
+use quorlock::{Client, DetachedLease, LeaseError, LostError, Owner};
 use serde::{Deserialize, Serialize};
 
 /// How a lock is held.
@@ -66,12 +66,21 @@ impl Around {
     }
 
     /// Whether it still holds its lock, on the nodes of this client.
+    ///
+    /// # Errors
+    /// If that cannot be known: too few nodes answer, or their answers came too late.
     pub(super) async fn stands(&self, client: &Client) -> Result<bool, LeaseError> {
-        match client.check(&self.lease).await {
-            Ok(_) => Ok(true),
-            Err(LeaseError::Lost(_) | LeaseError::Config(_)) => Ok(false),
-            Err(error) => Err(error),
-        }
+        standing(client.check(&self.lease).await)
+    }
+}
+
+fn standing<T>(checked: Result<T, LeaseError>) -> Result<bool, LeaseError> {
+    match checked {
+        Ok(_) => Ok(true),
+        // The votes stand, but may have ended while the answers were under way.
+        Err(error @ LeaseError::Lost(LostError::Expired)) => Err(error),
+        Err(LeaseError::Lost(_) | LeaseError::Config(_)) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -88,6 +97,16 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_late_answer_does_not_end_the_run_around_this_one() {
+        assert!(
+            standing::<()>(Err(LeaseError::Lost(LostError::Expired))).is_err(),
+            "a nested run would wait for its own outer run"
+        );
+        assert_eq!(standing::<()>(Err(LeaseError::Lost(LostError::Ended))).ok(), Some(false));
+        assert_eq!(standing(Ok(())).ok(), Some(true));
+    }
 
     #[tokio::test]
     async fn the_nearest_run_that_stands_counts() {

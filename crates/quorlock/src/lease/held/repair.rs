@@ -95,7 +95,7 @@ impl Held {
         let this: Weak<Self> = Arc::downgrade(self);
         inner.call = self.cluster.timers.at(next, this);
         if inner.call.is_none() {
-            self.mark.finish();
+            self.end_mending();
         }
     }
 }
