@@ -104,7 +104,7 @@ pub struct Party {
     pub ends: Option<BreakMode>,
     /// Whether it retires an owner, once.
     pub retires: Option<Retirement>,
-    /// Whether it then gives the lease to the nodes that have not granted it, once, and to whom it was detached.
+    /// Whether it then gives the lease to the nodes that have not granted it, once, and who got the detached lease.
     pub mends_for: Option<Heir>,
 }
 

@@ -43,7 +43,7 @@ pub const ALL: &[Kept] = &[
     Kept {
         name: "a lease that was detached left its place in line",
         seed: 384,
-        what: "one who had waited, won without the vote of every node and detached the lease over kept its place in line on the \
+        what: "one who had waited, won without the vote of every node and detached the lease kept its place in the queue on the \
          other nodes for an entry lease, and so kept others from their votes",
         shape: Shape {
             granted: 23,
@@ -128,7 +128,7 @@ pub const ALL: &[Kept] = &[
     Kept {
         name: "a lease that was detached lined up where it had not asked yet",
         seed: 240_620,
-        what: "whoever detached a lease over before every node had granted it went on asking the rest, and a request that had not \
+        what: "a client that detached a lease before every node had granted it went on asking the rest, and a request that had not \
          been sent by then put it in line behind its leaving",
         shape: Shape {
             granted: 87,

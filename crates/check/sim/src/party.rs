@@ -300,7 +300,7 @@ impl Party {
     }
 }
 
-/// Whoever got a lease that was detached.
+/// A client that was given a detached lease.
 struct Heir {
     world: Rc<World>,
     client: usize,

@@ -282,7 +282,7 @@ impl Held {
         for link in self.cluster.links.iter().filter(|link| self.may_be_in_line(link.node)) {
             link.release(&back, Some(parting), None);
         }
-        // Nobody waits for it, and whoever has detached the lease over may be on the way out.
+        // Nobody waits for it, and a caller that has detached the lease may be about to end.
         self.cluster.flush_now();
     }
 

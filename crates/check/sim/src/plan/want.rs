@@ -93,7 +93,7 @@ pub enum Ending {
     Drop,
     /// It is kept until it is lost, or dropped at last.
     UntilLost,
-    /// It is detached to this client, which extends it so often, and releases it.
+    /// It is detached and passed to this client, which extends it this often, and releases it.
     HandOver {
         /// Which client.
         client: usize,
