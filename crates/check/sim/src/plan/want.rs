@@ -15,7 +15,7 @@ pub enum Kind {
     Shared,
     /// By owners, several times.
     Reentrant,
-    /// By so many at a time.
+    /// A semaphore with this many slots.
     Semaphore(u32),
 }
 
@@ -30,7 +30,7 @@ impl Kind {
     }
 }
 
-/// What is asked for.
+/// One task of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// The lock, alone.
@@ -57,7 +57,7 @@ pub enum Want {
     Slot(u32),
     /// All names at once, if all are exclusive.
     All,
-    /// To break whatever stands, at once or when it would have ended.
+    /// Break the current lease, at once or at its end.
     Break {
         /// At once: beyond what is assumed.
         now: bool,

@@ -40,7 +40,7 @@ impl Outer {
     /// The nearest run that holds this name on the nodes of this client.
     ///
     /// The environment alone proves nothing: the nodes may be others, and a process may outlive the run that started it.
-    /// A run counts if that cannot be known just now.
+    /// If the nodes do not answer, the run counts.
     pub(super) async fn of(&self, name: &str, client: &Client) -> Option<&Around> {
         for around in self.0.iter().rev().filter(|around| around.lease.name().as_str() == name) {
             if around.stands(client).await.unwrap_or(true) {
@@ -68,7 +68,7 @@ impl Around {
     /// Whether it still holds its lock, on the nodes of this client.
     ///
     /// # Errors
-    /// If that cannot be known: too few nodes answer, or their answers came too late.
+    /// If too few nodes answer, or their answers came too late.
     pub(super) async fn stands(&self, client: &Client) -> Result<bool, LeaseError> {
         standing(client.check(&self.lease).await)
     }
