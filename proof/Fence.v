@@ -171,7 +171,7 @@ Qed.
 
 (* ------------------------------------------------------------------------------------------------- theorems *)
 
-(* Fences of attempts in conflict differ, whatever the clocks do. *)
+(* Conflicting attempts get different fences. No assumption about clocks is needed. *)
 Theorem fences_differ_without_clocks :
   forall s, reachable s -> forall a b t u P Q, conflict a b -> fenced a -> fenced b ->
   decided s a = Some (t, P) -> decided s b = Some (u, Q) -> t <> u.

@@ -18,12 +18,12 @@ Definition attempt := nat.
 
 Section Protocol.
 
-Variable N : nat.                                    (* how many nodes there are *)
+Variable N : nat.                                    (* number of nodes *)
 Variable len : attempt -> nat.                       (* how long a vote surely stands *)
 Variable longest : nat.                              (* max_ttl *)
 Hypothesis len_bounded : forall a, len a <= longest.
 
-Variable conflict : attempt -> attempt -> Prop.      (* who must not hold together *)
+Variable conflict : attempt -> attempt -> Prop.      (* attempts that must not hold together *)
 Hypothesis conflict_symmetric : forall a b, conflict a b -> conflict b a.
 Hypothesis conflict_irreflexive : forall a, ~ conflict a a.
 
@@ -76,7 +76,7 @@ Definition starts (s : state) : Prop :=
   (forall i a x w, ~ granted s i a x w) /\ (forall a, fence s a = None) /\ (forall a, ~ alive s a).
 
 Inductive step (s : state) : state -> Prop :=
-(* Time passes. What is not backed any more is lost, and stays so. *)
+(* Time passes. An attempt that is no longer backed is lost for good. *)
 | Tick : forall d s',
     s' = mk (now s + d) (vote s) (counter s) (outside s) (ripe_at s) (promised s) (first s) (asked s) (renewing s)
             (granted s) (done s) (fence s) (voters s)
@@ -93,40 +93,41 @@ Inductive step (s : state) : state -> Prop :=
     step s (mk (now s) (vote s) (counter s) (outside s) (ripe_at s) (promised s) (first s) (asked s)
       (fun j b x => renewing s j b x \/ (j = i /\ b = a /\ x = now s))
       (granted s) (done s) (fence s) (voters s) (alive s))
-(* A new vote: nobody who conflicts has one, and a new fence is above all that the node has given. *)
+(* A new vote: no conflicting attempt has one, and a new fence exceeds every fence that the node has granted. *)
 | GrantFresh : forall i a x p w, asked s i a x p -> outside s i = false -> ~ vote s i a ->
     (forall b, vote s i b -> ~ conflict a b) -> p <= w -> counter s i <= w -> (fenced a -> counter s i < w) ->
     step s (mk (now s) (update2 (vote s) i a True) (update (counter s) i w) (outside s) (ripe_at s)
       (update2 (promised s) i a (Nat.max (promised s i a) (now s + len a))) (update2 (first s) i a w) (asked s)
       (renewing s) (fun j b y v => granted s j b y v \/ (j = i /\ b = a /\ y = x /\ v = w))
       (done s) (fence s) (voters s) (alive s))
-(* Asked again under one's own vote. *)
+(* The node already has this attempt's vote and grants it again. *)
 | GrantAgain : forall i a x p w, asked s i a x p -> outside s i = false -> vote s i a -> p <= w -> counter s i <= w ->
     step s (mk (now s) (vote s) (update (counter s) i w) (outside s) (ripe_at s)
       (update2 (promised s) i a (Nat.max (promised s i a) (now s + len a))) (first s) (asked s)
       (renewing s) (fun j b y v => granted s j b y v \/ (j = i /\ b = a /\ y = x /\ v = w))
       (done s) (fence s) (voters s) (alive s))
-(* A renewal: the vote is one's own, or the node has forgotten it and nobody in conflict has one. The fence need not grow. *)
+(* A renewal: the node has this attempt's vote, or has forgotten it and no conflicting attempt has one. The fence need not
+   grow. *)
 | Repair : forall i a x w, renewing s i a x -> outside s i = false ->
     (forall b, vote s i b -> ~ conflict a b) -> counter s i <= w ->
     step s (mk (now s) (update2 (vote s) i a True) (update (counter s) i w) (outside s) (ripe_at s)
       (update2 (promised s) i a (Nat.max (promised s i a) (now s + len a))) (first s) (asked s)
       (renewing s) (fun j b y v => granted s j b y v \/ (j = i /\ b = a /\ y = x /\ v = w))
       (done s) (fence s) (voters s) (alive s))
-(* A vote lapses, not before its time. *)
+(* A vote expires, never early. *)
 | Expire : forall i a, vote s i a -> promised s i a <= now s ->
     step s (mk (now s) (update2 (vote s) i a False) (counter s) (outside s) (ripe_at s) (promised s) (first s) (asked s)
       (renewing s) (granted s) (done s) (fence s) (voters s) (alive s))
-(* A release arrives, early, late or twice: only of attempts that are done. *)
+(* A release arrives, perhaps late or twice. Only attempts that are done send releases. *)
 | Release : forall i a, done s a ->
     step s (mk (now s) (update2 (vote s) i a False) (counter s) (outside s) (ripe_at s) (promised s) (first s) (asked s)
       (renewing s) (granted s) (done s) (fence s) (voters s) (alive s))
-(* All memory is lost; the counter is whatever it is. The quarantine outlasts every vote. *)
+(* The node loses its memory; its counter takes any value. The quarantine lasts longer than every vote. *)
 | Crash : forall i c q, now s + longest <= q ->
     step s (mk (now s) (update (vote s) i (fun _ => False)) (update (counter s) i c) (update (outside s) i true)
       (update (ripe_at s) i (Nat.max q (ripe_at s i))) (promised s) (first s) (asked s) (renewing s) (granted s)
       (done s) (fence s) (voters s) (alive s))
-(* Back in, with a floor at or above every fence that it had voted for. *)
+(* The node leaves the quarantine with a floor at or above every fence that it had voted for. *)
 | Rejoin : forall i c, outside s i = true -> ripe_at s i <= now s ->
     (forall b t, fence s b = Some t -> In i (voters s b) -> t <= c) ->
     step s (mk (now s) (vote s) (update (counter s) i c) (update (outside s) i false) (ripe_at s) (promised s) (first s)
@@ -135,7 +136,7 @@ Inductive step (s : state) : state -> Prop :=
     step s (mk (now s) (vote s) (counter s) (outside s) (ripe_at s) (promised s) (first s) (asked s) (renewing s)
       (granted s) (done s) (fun b => if Nat.eqb b a then Some t else fence s b)
       (fun b => if Nat.eqb b a then Q else voters s b) (fun b => alive s b \/ b = a))
-(* Released, given up, or lost: no more requests of this attempt. *)
+(* The attempt is released, given up or lost. It sends no more requests. *)
 | Finish : forall a,
     step s (mk (now s) (vote s) (counter s) (outside s) (ripe_at s) (promised s) (first s) (asked s) (renewing s)
       (granted s) (fun b => done s b \/ b = a) (fence s) (voters s) (fun b => alive s b /\ b <> a)).
@@ -194,7 +195,7 @@ Proof.
   assert (outside s i = true) by (apply (V_inside s I); lia). congruence.
 Qed.
 
-(* A promise to an attempt that is not over, and the vote of somebody in conflict: not on the same node. *)
+(* No node has both a promise to a live attempt and a vote for a conflicting attempt. *)
 Lemma promise_excludes_votes :
   forall s, Invariant s -> forall i a b, now s < promised s i b -> ~ done s b -> vote s i a -> ~ conflict a b.
 Proof.
@@ -239,7 +240,7 @@ Ltac grants s I i a :=
           same j i; [destruct (V_counter s I i b t F V); [auto|right; lia]|eapply (V_counter s I); eassumption]
       end ].
 
-(* No step breaks it. *)
+(* Every step preserves the invariant. *)
 Lemma invariant_step : forall s s', Invariant s -> step s s' -> Invariant s'.
 Proof.
   intros s s' I H. destruct H.
@@ -382,13 +383,14 @@ Proof.
     + eapply (V_excluded s I i); eauto.
 Qed.
 
-(* So it holds in every state that can be reached. *)
+(* The invariant holds in every reachable state. *)
 Lemma invariant_holds : forall s, reachable s -> Invariant s.
 Proof. induction 1; [apply invariant_starts; auto|eapply invariant_step; eauto]. Qed.
 
 (* ------------------------------------------------------------------------------------------------- theorems *)
 
-(* Who holds together does not conflict: at any instant, whatever was lost, delayed, repeated or forgotten. *)
+(* Two attempts that hold at the same instant do not conflict, even if messages were lost, delayed or repeated and nodes
+   lost their memory. *)
 Theorem mutual_exclusion :
   forall s, reachable s -> forall a b, holds s a -> holds s b -> ~ conflict a b.
 Proof.
@@ -397,7 +399,7 @@ Proof.
   apply (V_excluded s I i); auto; apply live_is_promised; auto.
 Qed.
 
-(* While an attempt holds, nobody in conflict with it decides. *)
+(* While an attempt holds, no conflicting attempt decides. *)
 Theorem no_decision_while_another_holds :
   forall s, reachable s -> forall a b t Q, holds s a -> decides s b t Q -> ~ conflict a b.
 Proof.
@@ -406,7 +408,7 @@ Proof.
   apply (V_excluded s I i); auto; apply live_is_promised; auto. eapply live_with_is_live; eauto.
 Qed.
 
-(* A fence is above those of all earlier decisions in conflict. *)
+(* A fence exceeds those of all earlier conflicting decisions. *)
 Theorem fences_increase :
   forall s, reachable s -> forall a t Q, decides s a t Q -> fenced a ->
   forall b u, fence s b = Some u -> conflict a b -> u < t.
@@ -418,7 +420,7 @@ Proof.
   destruct (L i X) as (x & G & T). destruct (V_value s I i a x t G T Da Fa) as [V _]. lia.
 Qed.
 
-(* What is alive holds. *)
+(* An attempt that is alive holds. *)
 Lemma alive_holds : forall s, reachable s -> forall a, alive s a -> holds s a.
 Proof.
   induction 1 as [s H|s s' R IH H]; intros a A; [exfalso; destruct H as (_ & _ & _ & _ & _ & _ & _ & _ & X); eapply X; eauto|].
@@ -442,8 +444,8 @@ Proof.
   - destruct A as [A E]. destruct (IH a A) as (D & F & B). repeat split; auto. intros [X|X]; auto.
 Qed.
 
-(* Whoever holds without having lost it in between has the highest fence of all that were ever decided against it: what a
-   fence-checking store relies on. *)
+(* An attempt that has held since its decision has the highest fence among all decided attempts that conflict with it. A
+   store that checks fences relies on this. *)
 Theorem the_holder_has_the_highest_fence :
   forall s, reachable s -> forall a t, alive s a -> fenced a -> fence s a = Some t ->
   forall b u, fence s b = Some u -> conflict a b -> u < t.

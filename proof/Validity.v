@@ -67,10 +67,10 @@ Proof.
   induction l as [|x t IH]; simpl; [intros i j A B; simpl in B; lia|]. apply insert_falls. exact IH.
 Qed.
 
-(* How many moments are still to come at t. *)
+(* The number of moments after t. *)
 Definition count_above (t : nat) (l : list nat) : nat := length (filter (fun x => t <? x) l).
 
-(* In whatever order they are. *)
+(* The order does not matter. *)
 Lemma count_permutes : forall t l k, Permutation l k -> count_above t l = count_above t k.
 Proof.
   unfold count_above. induction 1; simpl; auto; repeat (destruct (t <? _); simpl); auto; congruence.

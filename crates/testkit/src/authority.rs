@@ -1,4 +1,4 @@
-//! Certificates of one's own.
+//! A certificate authority for tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,15 +7,15 @@ use tempfile::TempDir;
 
 use crate::redis_server::RedisServer;
 
-/// An authority, and a certificate of it for this host. Whoever is to trust it has [`path`](Self::path) in
-/// `SSL_CERT_FILE`.
+/// A certificate authority, and a certificate of it for this host. A client trusts it if `SSL_CERT_FILE` is
+/// [`path`](Self::path).
 #[derive(Debug)]
 pub struct Authority {
     folder: TempDir,
 }
 
 impl Authority {
-    /// Makes one. `None`, with a word about it, where there is no openssl, or where the servers know no TLS.
+    /// Creates an authority. Prints why and returns `None` if openssl is missing or the servers do not support TLS.
     pub fn make() -> Option<Self> {
         if RedisServer::start().command(&["CONFIG", "GET", "tls-port"]).strings().is_empty() {
             println!("skipped: this server was built without TLS");
@@ -29,12 +29,12 @@ impl Authority {
         Some(Self { folder })
     }
 
-    /// What whoever trusts it has to know.
+    /// The authority's own certificate, as PEM.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
-    /// What a server has to know: lines of its configuration.
+    /// The configuration lines of a server that uses the certificate.
     pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         vec![

@@ -17,17 +17,17 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts so many masters, and waits until they serve all slots.
+    /// Starts this number of masters, and waits until they serve all slots.
     pub fn start(masters: usize) -> Self {
         Self::launch(&RedisServer::builder(), RedisServer::port, masters, 0)
     }
 
-    /// Starts so many masters with a replica for each.
+    /// Starts this number of masters, each with a replica.
     pub fn start_with_replicas(masters: usize) -> Self {
         Self::launch(&RedisServer::builder(), RedisServer::port, masters, masters)
     }
 
-    /// Starts so many masters that speak TLS with each other, and with clients too. The authority has to outlive them.
+    /// Starts this number of masters that use TLS with each other and with clients. The authority must outlive them.
     pub fn start_with_tls(masters: usize, authority: &Authority) -> Self {
         let setup = RedisServer::builder().tls(authority).config("tls-cluster", "yes");
         Self::launch(&setup, RedisServer::tls_port, masters, 0)
@@ -48,7 +48,7 @@ impl RedisCluster {
             let command: Vec<&str> =
                 ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str)).collect();
             assert_eq!(master.command(&command).as_str(), Some("OK"));
-            // Everybody's word would do, but two with the same would quarrel about slots first.
+            // Any epoch would do, but two masters with the same epoch would first resolve their conflict about slots.
             let epoch = (index + 1).to_string();
             assert_eq!(master.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).as_str(), Some("OK"));
         }
@@ -105,7 +105,7 @@ impl RedisCluster {
         }
     }
 
-    /// Makes a replica the master of its slots, whatever became of the old one, and waits until all know.
+    /// Makes a replica the master of its slots, even if the old master is down, and waits until all servers know.
     pub fn take_over(&self, replica: &RedisServer) {
         assert_eq!(replica.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]).as_str(), Some("OK"));
         let port = i64::from(replica.port());

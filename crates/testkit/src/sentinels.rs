@@ -16,7 +16,7 @@ pub struct Sentinels {
     setup: SentinelsBuilder,
     /// The data servers; the first one starts as the master.
     pub servers: Vec<RedisServer>,
-    /// Who watches over them.
+    /// The sentinel.
     pub sentinel: RedisServer,
 }
 
@@ -40,7 +40,7 @@ impl Default for SentinelsBuilder {
 }
 
 impl SentinelsBuilder {
-    /// So many replicas of the master.
+    /// Sets the number of replicas.
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
@@ -122,7 +122,7 @@ impl SentinelsBuilder {
 }
 
 impl Sentinels {
-    /// Sets them up.
+    /// Returns a builder.
     pub fn builder() -> SentinelsBuilder {
         SentinelsBuilder::default()
     }

@@ -13,7 +13,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < DEADLINE, "waited in vain for: {what}");
+        assert!(start.elapsed() < DEADLINE, "timed out waiting for: {what}");
         thread::sleep(INTERVAL);
     }
 }
@@ -25,7 +25,7 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 pub async fn eventually_async(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !condition().await {
-        assert!(start.elapsed() < DEADLINE, "waited in vain for: {what}");
+        assert!(start.elapsed() < DEADLINE, "timed out waiting for: {what}");
         tokio::time::sleep(INTERVAL).await;
     }
 }

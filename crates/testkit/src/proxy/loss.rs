@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-/// How many messages get lost, and what becomes of them.
+/// How often messages are lost, and whether they are sent again.
 ///
 /// A message is what was read in one piece: a batch of requests, or of replies. A stream never has a hole: a message
-/// that is lost is sent again later, and what comes behind it waits, or its connection ends.
+/// that is lost is sent again later, and the bytes after it wait, or its connection ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
-    /// One message in so many is lost, both ways.
+    /// One message in this many is lost, in both directions.
     pub one_in: u64,
     /// How much later it arrives.
     pub resent_after: Duration,
-    /// One lost message in so many never arrives: both sides get a reset.
+    /// One lost message in this many never arrives: both sides get a reset.
     pub for_good_one_in: u64,
-    /// Where the chances come from. Connections draw one after the other, as they come.
+    /// The seed of the random generator. Connections draw from it in the order in which they open.
     pub seed: u64,
 }
 

@@ -11,7 +11,7 @@ pub(super) struct Pushes {
 }
 
 impl Pushes {
-    /// What is left of the bytes, and how many were taken out.
+    /// Returns the remaining bytes, and how many were removed.
     pub(super) fn strip(&mut self, bytes: &[u8]) -> (Vec<u8>, usize) {
         let mut all = std::mem::take(&mut self.rest);
         all.extend_from_slice(bytes);
@@ -33,7 +33,7 @@ impl Pushes {
         (kept, taken)
     }
 
-    /// Whatever waited for its end: from now on everything passes.
+    /// Takes the bytes of an incomplete message. From now on everything passes.
     pub(super) fn take_rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.rest)
     }
