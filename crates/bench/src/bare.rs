@@ -14,7 +14,7 @@ const ACQUIRE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', '30000
 /// Longer than any reply here.
 const REPLY_MAX: usize = 4_096;
 
-/// One who holds and one who waits, each with a connection to every node.
+/// A holder and a waiter, each with a connection to every node.
 pub(crate) struct Bare {
     holder: Vec<TcpStream>,
     release: Vec<u8>,
@@ -56,7 +56,7 @@ impl Bare {
         Ok(Self { holder, release, granted, _waiter: waiter })
     }
 
-    /// From the first byte of the releases until a majority has granted. The others are heard out, off the clock.
+    /// The time from the first byte of the releases until a majority has granted. The other replies are not timed.
     pub(crate) async fn measure(&mut self) -> std::io::Result<Duration> {
         let majority = self.holder.len() / 2 + 1;
         let begun = Instant::now();
@@ -77,7 +77,7 @@ impl Bare {
     }
 }
 
-/// Takes a reply, whatever it says.
+/// Reads a reply and ignores its content.
 async fn hear(node: &mut TcpStream) -> std::io::Result<()> {
     match node.read(&mut [0; REPLY_MAX]).await? {
         0 => Err(std::io::ErrorKind::UnexpectedEof.into()),

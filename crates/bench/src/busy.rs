@@ -1,11 +1,11 @@
-//! How long servers and this process have been on a processor: what is left of a reading when others are busy, too.
+//! The processor time of the servers and of this process. It stays comparable when other processes are busy.
 
 use std::time::Duration;
 
 use quorlock_testkit::RedisServer;
 use rustix::time::{ClockId, clock_gettime};
 
-/// What the servers have used, and what this process has.
+/// Processor time of the servers, and of this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Busy {
     pub(crate) servers: Duration,
@@ -20,7 +20,7 @@ impl Busy {
         Ok(Self { servers, own: Duration::try_from(own).map_err(std::io::Error::other)? })
     }
 
-    /// Adds what has been used since then.
+    /// Adds the processor time since `start`.
     pub(crate) fn add_since(&mut self, before: Self, servers: &[RedisServer]) -> std::io::Result<()> {
         let now = Self::now(servers)?;
         self.servers += now.servers.saturating_sub(before.servers);
@@ -28,7 +28,7 @@ impl Busy {
         Ok(())
     }
 
-    /// Servers and own, in microseconds for each of so many.
+    /// The servers' time and our own, in microseconds per cycle.
     pub(crate) fn each(self, count: usize) -> (f64, f64) {
         let micros = |time: Duration| time.as_secs_f64() * 1e6 / count.max(1) as f64;
         (micros(self.servers), micros(self.own))

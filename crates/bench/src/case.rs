@@ -1,4 +1,4 @@
-//! What is measured: a case, its contenders, and the bars that they are held to.
+//! A case: its contenders, and the bars that they must meet.
 
 use std::collections::BTreeMap;
 
@@ -6,44 +6,44 @@ use crate::Failure;
 
 /// Cycles of acquire and release in a second.
 pub(crate) const RATE: &str = "cycles_per_second";
-/// How long one takes, in microseconds.
+/// Median time of one cycle, in microseconds.
 pub(crate) const P50: &str = "p50_us";
 pub(crate) const P99: &str = "p99_us";
 
-/// What one turn of one contender came to, by the name of the figure.
+/// The figures of one turn of one contender, by name.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
-/// Takes its turn, again and again.
+/// A contender, which is measured once per turn.
 pub(crate) trait Contender {
     /// Measures once.
     ///
     /// # Errors
     ///
-    /// Whatever kept it from measuring.
+    /// If the measurement failed.
     fn turn(&mut self) -> Result<Figures, Failure>;
 }
 
-/// Contenders of one kind of work, who take turns.
+/// Contenders that do the same work in turns.
 pub(crate) struct Case {
-    /// As it is asked for, in words of the command line: `cycle-5-512`.
+    /// The name on the command line, e.g. `cycle-5-512`.
     pub(crate) name: String,
     pub(crate) title: String,
-    /// What was done, for whoever reads the figures.
+    /// What the contenders do, for readers of the report.
     pub(crate) about: String,
     /// The figure that contenders are compared by.
     pub(crate) figure: &'static str,
     /// In the order of their turns. Ratios are to the first.
     pub(crate) contenders: Vec<(String, Box<dyn Contender>)>,
-    /// Who should be here, and is not, and why.
+    /// Contenders that could not take part, and why.
     pub(crate) absent: Vec<(String, String)>,
-    /// Those without whom the others go on.
+    /// Contenders that may fail without ending the case.
     guests: Vec<String>,
     pub(crate) bars: Vec<Bar>,
-    /// What its contenders differ in, if it is a number: the first word of their names. It is drawn, then.
+    /// The unit of the number at the start of each contender's name, if there is one. The report then has a plot.
     pub(crate) axis: Option<&'static str>,
-    /// Other than as many as were asked for.
+    /// The number of turns, if it differs from the command line's.
     pub(crate) turns: Option<usize>,
-    /// What has to be there while it is measured; after the contenders, as they go first.
+    /// Servers and folders that the contenders need. Declared after the contenders, because fields drop in order.
     kept: Vec<Box<dyn std::any::Any>>,
 }
 
@@ -64,7 +64,7 @@ impl Case {
         }
     }
 
-    /// Keeps servers, and whatever else it needs, until it is over.
+    /// Keeps a server or folder until the case ends.
     pub(crate) fn keep(&mut self, what: impl std::any::Any) {
         self.kept.push(Box::new(what));
     }
@@ -73,12 +73,13 @@ impl Case {
         self.contenders.push((name.into(), Box::new(contender)));
     }
 
-    /// Lets everybody take a turn that nobody counts: what they need is connected then.
+    /// Runs one turn of each contender that does not count, so that all of them are connected.
     pub(crate) fn warm_up(&mut self) -> Result<(), Failure> {
         self.turn("to warm up").map(drop)
     }
 
-    /// Lets everybody take a turn: what it came to, by the contender's name. A guest who breaks off is absent from then on.
+    /// Runs one turn of each contender and returns the figures by name. An optional contender that fails is left out from
+    /// then on.
     pub(crate) fn turn(&mut self, which: &str) -> Result<BTreeMap<String, Figures>, Failure> {
         let (mut figures, mut gone) = (BTreeMap::new(), Vec::new());
         for (name, contender) in &mut self.contenders {
@@ -97,7 +98,7 @@ impl Case {
         Ok(figures)
     }
 
-    /// Adds a contender that may not be there, or break off.
+    /// Adds an optional contender.
     pub(crate) fn add_if(
         &mut self,
         name: impl Into<String>,
@@ -114,12 +115,12 @@ impl Case {
     }
 }
 
-/// Where a ratio, or a figure, must get to.
+/// The limit of a ratio or of a figure.
 #[derive(Clone)]
 pub(crate) struct Bar {
     pub(crate) who: String,
     pub(crate) figure: &'static str,
-    /// Whose figure of the same turn it is divided by; nobody's: the figure itself counts.
+    /// The contender to divide by, turn by turn. `None`: the bar is on the figure itself.
     pub(crate) against: Option<(String, &'static str)>,
     pub(crate) limit: Limit,
 }

@@ -1,10 +1,11 @@
-//! The ceiling: what the servers can do at all, by one redis-benchmark for each, all at once, with the commands of a cycle.
+//! The ceiling: the highest rate of the servers. One redis-benchmark per server sends the commands of a cycle, all at the
+//! same time.
 //!
-//! A redis-benchmark has one command, with a random number in its key. So all acquires come first, each with a key that
-//! nobody has; then all releases, with keys that were filled in before, four times as many as will be drawn: one in nine
-//! is drawn for a second time and finds nothing, which is less work. Acquires that go together make a fence each, where ours
-//! and a single one replace it. Where the floor does more than this with the same
-//! commands, it is the benchmarks' own work on the same cores that shows: it is no ceiling then.
+//! redis-benchmark repeats one command with a random number in its key. So all acquires run first, each on a free key.
+//! Then all releases run, on four times as many prepared keys as redis-benchmark draws: it draws one key in nine a second
+//! time, and a release that finds nothing is less work. Acquires that share a command create a fence each, where a single
+//! acquire replaces one. If the floor is faster than this with the same commands, then redis-benchmark itself is the
+//! bottleneck, and the figure is no ceiling.
 
 use std::process::{Command, Stdio};
 
@@ -14,10 +15,10 @@ use crate::Failure;
 use crate::case::{Contender, Figures, RATE};
 use crate::record::{Bundles, Command as Said, Recording};
 
-/// How many commands are under way on each connection: the best counts.
+/// Pipeline depths to try. The best result counts.
 const PIPELINES: [usize; 3] = [16, 64, 256];
 const CONNECTIONS: usize = 4;
-/// So many that hardly a key is drawn twice.
+/// Large enough that redis-benchmark hardly draws a key twice.
 const KEYS_OF_ACQUIRES: usize = 2_000_000_000;
 /// For each release.
 const KEYS_FILLED_IN: usize = 4;
@@ -27,21 +28,21 @@ const FILL_IN: &str = "for i = 0, ARGV[2] - 1 do \
 const CLEAN_UP: &str = "local votes = 0 for _, key in ipairs(redis.call('KEYS', '*' .. KEYS[1] .. '?*')) do \
     if string.sub(key, 1, #KEYS[1]) == KEYS[1] then votes = votes + 1 end redis.call('DEL', key) end return votes";
 
-/// The servers, and what is said to each.
+/// The servers, each with its commands.
 pub(crate) struct Ceiling {
     servers: Vec<Target>,
     /// Requests in one pass.
     count: usize,
 }
 
-/// A server, and what is said to it: an acquire and a release, or several of each.
+/// A server with its two commands: one or several acquires, and one or several releases.
 struct Target {
     port: u16,
     recording: Recording,
     said: [Said; 2],
 }
 
-/// Which command of a cycle.
+/// One of the two commands of a cycle.
 #[derive(Clone, Copy)]
 enum Pass {
     Acquires,
@@ -67,7 +68,7 @@ impl Ceiling {
         self
     }
 
-    /// Requests a second on each server, with so many commands under way.
+    /// Requests per second on each server, with this pipeline depth.
     fn pass(&self, pass: Pass, pipeline: usize) -> Result<f64, Failure> {
         let mut running = Vec::new();
         for Target { port, said: [acquire, release], .. } in &self.servers {
@@ -109,7 +110,7 @@ impl Ceiling {
         Ok(lowest)
     }
 
-    /// What was there must be what was expected: a ceiling that does nothing is none.
+    /// Checks the number of keys: a ceiling whose commands do nothing would be wrong.
     fn clean_up(&self, requests: usize, least: f64, most: f64) -> Result<(), Failure> {
         let keys = self.everywhere(CLEAN_UP, "")? as f64 / requests as f64;
         let expected = (least..=most).contains(&keys);
@@ -149,7 +150,7 @@ fn rate(csv: &str) -> Option<f64> {
     csv.lines().nth(1)?.rsplit("\",\"").nth(COLUMNS_AFTER_RATE)?.parse().ok()
 }
 
-/// The first column is the command, with whatever is in it.
+/// The first column is the command, which may contain the separator.
 const COLUMNS_AFTER_RATE: usize = 6;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Cycles of one turn, added up.
+//! The cycles of one turn.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use crate::spread::Spread;
 #[derive(Default)]
 pub(crate) struct Cycles {
     micros: Vec<f64>,
-    /// Those that came to nothing.
+    /// Cycles that failed.
     failures: usize,
 }
 
 impl Cycles {
-    /// One that began then and ends now.
+    /// Records a cycle that began at `begun` and ends now.
     pub(crate) fn ended(&mut self, begun: Instant) {
         self.micros.push(begun.elapsed().as_secs_f64() * 1e6);
     }

@@ -87,7 +87,7 @@ fn is_healthy(port: u16) -> bool {
     ask().is_ok_and(|answer| answer.contains("\"health\":\"true\""))
 }
 
-/// All at once, so that no two are the same.
+/// Finds all ports at once, so that they differ.
 fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
     let bound = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
     Ok(bound.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<Result<Vec<_>, std::io::Error>>()?)

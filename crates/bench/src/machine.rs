@@ -1,4 +1,4 @@
-//! Where it was measured.
+//! The machine of a measurement.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) kernel: String,
     pub(crate) redis: String,
-    /// How many wanted a processor, over the last minute.
+    /// Load average of the last minute.
     pub(crate) load: f64,
 }
 

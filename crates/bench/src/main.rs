@@ -1,4 +1,4 @@
-//! Measures quorlock against the floor, the ceiling and its peers: all take turns in one run, and what counts is ratios.
+//! Measures quorlock beside the floor, the ceiling and its peers. All take turns in one run, and only ratios count.
 
 mod against;
 mod bare;
@@ -179,7 +179,7 @@ fn measure(args: &Args, options: &Options) -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(format!("not measured: {}", failed.join(", ")).into()) }
 }
 
-/// The others do not have to go with one that fails, not even if it panics, as servers do that do not start.
+/// Runs one case, and turns a panic (e.g. a server that does not start) into a failure, so that the other cases go on.
 fn attempt(case: Planned, options: &Options, turns: usize) -> Result<Measured, Failure> {
     let work = || (case.set_up)(options).and_then(|case| run::measure(case, turns));
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("it has panicked".into()))

@@ -1,4 +1,4 @@
-//! How to measure.
+//! Options of a run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 
 use crate::Failure;
 
-/// The program that people use: built before this one, beside it.
+/// The `quorlock` command, which `./x bench` builds first.
 pub(crate) fn quorlock() -> Result<PathBuf, Failure> {
     let quorlock = std::env::current_exe()?.with_file_name("quorlock");
     if !quorlock.is_file() {
@@ -19,13 +19,13 @@ pub(crate) fn quorlock() -> Result<PathBuf, Failure> {
 
 /// What every case is set up with.
 pub(crate) struct Options {
-    /// How long a turn takes, where that can be said.
+    /// Length of a turn, for cases that run for a time.
     pub(crate) length: Duration,
-    /// How many measurements make up a turn, where it is not a time.
+    /// Measurements per turn, for the other cases.
     pub(crate) each: usize,
-    /// For what is measured in this process.
+    /// The runtime for cases that run in this process.
     pub(crate) runtime: Arc<Runtime>,
-    /// Where peers are built and fetched to.
+    /// The folder in which peers are built.
     pub(crate) folder: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! Other libraries: built and fetched from their registries when they are wanted.
+//! Other libraries, fetched from their registries and built when a case needs them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ fn home() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
-/// A peer from crates.io, as a worker. The reason when it cannot be had.
+/// A peer from crates.io, as a worker. The error says why it is not available.
 pub(crate) fn rust(peer: &str, task: &Task, options: &Options) -> Result<Worker, Failure> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let program = BUILT.get_or_init(|| build(&options.folder)).clone()?;
@@ -31,7 +31,7 @@ pub(crate) fn node(task: &Task, options: &Options) -> Result<Worker, Failure> {
     Worker::start(command, task, options.length)
 }
 
-/// By the versions that are locked.
+/// Installs the locked versions.
 fn fetch_node(folder: &Path) -> Result<PathBuf, String> {
     let told = |error: std::io::Error| error.to_string();
     std::fs::create_dir_all(folder).map_err(told)?;
@@ -57,7 +57,7 @@ fn build(folder: &Path) -> Result<PathBuf, String> {
         cargo.arg("--manifest-path").arg(home().join("rust/Cargo.toml"));
         succeed(cargo)
     };
-    // etcd's client needs a compiler for its protocol; the others do not have to go with it.
+    // etcd's client needs the protobuf compiler. Without it, the other peers are still measured.
     build("etcd").or_else(|_| build(""))?;
     Ok(target.join("release/bench-peers"))
 }

@@ -1,4 +1,4 @@
-//! What one cycle of ours says to a node, as the node's own MONITOR tells it: floor and ceiling say the same.
+//! Records with MONITOR the commands that one cycle sends to a node. Floor and ceiling send the same commands.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,20 +16,20 @@ const NAME: &str = "recorded/000000";
 const NAME_START: &str = "recorded/";
 const CYCLES: usize = 3;
 const ATTEMPTS: usize = 20;
-/// For all cycles of an attempt. A node that was too late for one of them has not heard of it.
+/// The time for all cycles of an attempt. A slow node may miss one of them.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The commands of an acquire and of its release. What is said once for a whole batch is not among them.
+/// The commands of an acquire and of its release, without those that a batch sends once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Recording {
     acquire: Vec<String>,
     release: Vec<String>,
-    /// What is in the vote's key between the two.
+    /// The value of the vote's key between the two.
     value: String,
 }
 
 impl Recording {
-    /// Of every node: each has an epoch of its own, and what is said to it carries that.
+    /// Records on every node, because the commands contain the node's epoch.
     pub(crate) async fn take(servers: &[RedisServer], client: &Client, plain: bool) -> Result<Vec<Self>, Failure> {
         for _ in 0..ATTEMPTS {
             let mut listeners =
@@ -115,7 +115,7 @@ impl Recording {
     }
 }
 
-/// What redis-benchmark is to send, and how many requests that is.
+/// A command for redis-benchmark, and the number of requests in it.
 pub(crate) struct Command {
     pub(crate) words: Vec<String>,
     pub(crate) requests: usize,
@@ -125,7 +125,7 @@ fn at_random(key: &str) -> String {
     format!("{key}__rand_int__")
 }
 
-/// What ours says to one node when many callers ask at once.
+/// The commands that quorlock sends to one node when many callers ask at once.
 #[derive(Default)]
 pub(crate) struct Bundles {
     acquires: Option<Bundle>,
@@ -145,7 +145,7 @@ const CROWD: usize = 64;
 const TOGETHER: usize = 16;
 
 impl Bundles {
-    /// Of every node.
+    /// Records on every node.
     pub(crate) async fn take(servers: &[RedisServer], client: &Client, plain: bool) -> Result<Vec<Self>, Failure> {
         for _ in 0..ATTEMPTS {
             let mut listeners =
@@ -191,7 +191,7 @@ impl Bundle {
         Some((is_release, Self { script: script.to_vec(), shared: shared.to_vec(), own: requests[1..each].to_vec() }))
     }
 
-    /// The same, with this as what is each request's own.
+    /// The command with these arguments for each request.
     fn with_own(&self, own: &str) -> Self {
         Self { own: vec![own.into()], ..self.clone() }
     }
@@ -218,7 +218,7 @@ fn wire(words: impl ExactSizeIterator<Item = String>) -> Vec<u8> {
     bytes
 }
 
-/// A connection that is told of everything that the server is.
+/// A connection in MONITOR mode.
 struct Listener(BufReader<TcpStream>);
 
 impl Listener {

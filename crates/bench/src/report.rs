@@ -1,4 +1,4 @@
-//! What a run came to, as it is kept: every figure of every turn, and what follows from them.
+//! The stored result of a run: every figure of every turn, and their medians and ratios.
 
 mod markdown;
 mod page;
@@ -29,12 +29,12 @@ pub(crate) struct Measured {
     pub(crate) title: String,
     pub(crate) about: String,
     pub(crate) figure: String,
-    /// Where, and how busy it was there before this case began.
+    /// The machine, and its load before the case began.
     pub(crate) machine: Machine,
     pub(crate) contenders: Vec<Contending>,
     pub(crate) absent: Vec<Absent>,
     pub(crate) bars: Vec<Judged>,
-    /// What the contenders differ in, if that is a number.
+    /// The unit of the number in the contenders' names, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) axis: Option<String>,
 }
@@ -44,11 +44,11 @@ pub(crate) struct Measured {
 pub(crate) struct Contending {
     pub(crate) name: String,
     pub(crate) figures: BTreeMap<String, Vec<f64>>,
-    /// The case's figure in that of the first contender: the ratios of each turn.
+    /// The ratio of the case's figure to the first contender's, turn by turn.
     pub(crate) ratio: Option<Ratio>,
 }
 
-/// Who was to be measured, and why it was not.
+/// A contender that was not measured, and why.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Absent {
     pub(crate) name: String,
@@ -64,7 +64,7 @@ pub(crate) struct Judged {
     pub(crate) met: bool,
 }
 
-/// The middle of what the turns say, and how far they are apart.
+/// The median of the turns, and their spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ratio {
     pub(crate) median: f64,
@@ -73,7 +73,7 @@ pub(crate) struct Ratio {
 }
 
 impl Ratio {
-    /// Of what was read in each turn. `None` if nothing was.
+    /// Computes it from one value per turn. `None` without a value.
     pub(crate) fn of(turns: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut spread = Spread::default();
         turns.into_iter().filter(|value| value.is_finite()).for_each(|value| spread.add(value));
@@ -101,7 +101,7 @@ impl Report {
         Ok(std::fs::write(path, serde_json::to_string_pretty(self)? + "\n")?)
     }
 
-    /// Takes a case in, in the place of one of the same name.
+    /// Adds a case, replacing one of the same name.
     pub(crate) fn add(&mut self, case: Measured) {
         match self.cases.iter_mut().find(|known| known.name == case.name) {
             Some(known) => *known = case,
@@ -109,7 +109,7 @@ impl Report {
         }
     }
 
-    /// As they are planned; those that are not planned any more are left out.
+    /// The cases in the order of the plan, without those that no longer exist.
     pub(crate) fn put_in_order(&mut self, names: &[String]) {
         let place = |case: &Measured| names.iter().position(|name| *name == case.name);
         self.cases.retain(|case| place(case).is_some());
@@ -158,12 +158,12 @@ impl Measured {
         self.contenders.iter().find(|contender| contender.name == name)
     }
 
-    /// One contender's figure in another's, turn by turn.
+    /// The ratio of two contenders' figures, turn by turn.
     pub(crate) fn ratio(&self, who: &str, against: &str, figure: &str) -> Option<Ratio> {
         Ratio::of(quotients(self.contender(who)?.turns(figure), self.contender(against)?.turns(figure)))
     }
 
-    /// `None` if somebody whom the bar is about was not there: the table names who is absent.
+    /// `None` if one of the bar's contenders is missing. The table names it.
     fn judge(&self, bar: &Bar) -> Option<Judged> {
         let own = self.contender(&bar.who)?.turns(bar.figure);
         let (what, value) = match &bar.against {
@@ -191,7 +191,7 @@ fn quotients(own: &[f64], others: &[f64]) -> impl Iterator<Item = f64> {
     own.iter().zip(others).map(|(own, other)| own / other)
 }
 
-/// Five digits are more than any clock here can vouch for.
+/// Rounds to five digits, which is more than the clock's precision.
 fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }

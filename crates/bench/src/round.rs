@@ -1,4 +1,4 @@
-//! The unit of everything that has to ask a majority: a PING to all nodes until most of them have answered.
+//! One round trip to a majority: a PING to all nodes, until most of them have answered.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ impl Rounds {
         Ok(Self { nodes: streams })
     }
 
-    /// How long it takes until a majority has answered. The others are heard out, off the clock.
+    /// The time until a majority has answered. The other replies are read afterwards and not timed.
     pub(crate) async fn measure(&mut self) -> std::io::Result<Duration> {
         let majority = self.nodes.len() / 2 + 1;
         let begun = Instant::now();

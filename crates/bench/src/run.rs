@@ -1,4 +1,4 @@
-//! Turns: A B C A B C, so that a noisy moment is everyone's.
+//! Runs contenders in turns (A B C A B C), so that noise affects all of them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::case::{Case, Figures};
 use crate::machine::Machine;
 use crate::report::Measured;
 
-/// Lets every contender of a case take so many turns, and one before that does not count.
+/// Runs one turn that does not count and then `turns` turns of each contender.
 pub(crate) fn measure(mut case: Case, turns: usize) -> Result<Measured, Failure> {
     let turns = case.turns.unwrap_or(turns);
     let machine = Machine::now();
@@ -20,7 +20,7 @@ pub(crate) fn measure(mut case: Case, turns: usize) -> Result<Measured, Failure>
             }
         }
     }
-    // Of whoever broke off there is nothing to compare.
+    // Contenders that failed have no figures.
     let of_each: Vec<_> = case.contenders.iter().map(|(name, _)| figures.remove(name).unwrap_or_default()).collect();
     Ok(Measured::new(&case, machine, &of_each))
 }

@@ -39,7 +39,7 @@ impl Service {
         self.address.clone()
     }
 
-    /// How long its threads have been on a processor.
+    /// Processor time of its threads.
     fn busy(&self) -> Result<Duration, Failure> {
         let mut busy = 0;
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
@@ -57,7 +57,7 @@ impl Drop for Service {
     }
 }
 
-/// A contender that calls a service, and what that costs the service.
+/// A contender that calls a service. Its figures include the service's processor time.
 pub(crate) struct Serviced<C> {
     pub(crate) contender: C,
     pub(crate) service: Arc<Service>,

@@ -1,8 +1,8 @@
-//! Readings, and how far they are spread.
+//! Sorted readings, with quantiles.
 
 use std::time::Duration;
 
-/// Some readings of one thing, in order of size.
+/// Readings in ascending order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spread(Vec<f64>);
 

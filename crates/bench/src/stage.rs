@@ -1,4 +1,4 @@
-//! Servers for a case, as a cluster of ours.
+//! Redis servers for a case, set up as a cluster.
 
 use quorlock::Client;
 use quorlock_testkit::RedisServer;
@@ -6,7 +6,7 @@ use quorlock_testkit::RedisServer;
 use crate::Failure;
 use crate::record::{Bundles, Recording};
 
-/// Fresh servers, and what a cycle says to each.
+/// Fresh servers, and the commands that one cycle sends to each.
 pub(crate) struct Stage {
     pub(crate) servers: Vec<RedisServer>,
     pub(crate) plain: Vec<Recording>,
@@ -23,7 +23,7 @@ impl Stage {
         Ok(Self { servers, plain, fenced, client })
     }
 
-    /// What goes together when many ask at once.
+    /// The commands that many concurrent callers share.
     pub(crate) async fn bundles(&self, plain: bool) -> Result<Vec<Bundles>, Failure> {
         Bundles::take(&self.servers, &self.client, plain).await
     }

@@ -1,5 +1,5 @@
-//! Contenders in processes of their own. Each is told its task when it starts, says that it is ready, and takes a turn for
-//! every line that it reads: so many milliseconds. What it answers is one line of figures.
+//! Contenders in processes of their own. A worker gets its task as an argument and prints a line when it is ready. For
+//! every line that it reads, it takes a turn of that many milliseconds and prints one line of figures.
 
 pub(crate) mod crew;
 pub(crate) mod flock;
@@ -19,7 +19,7 @@ use crate::case::{Contender, Figures};
 use crate::record::Recording;
 use crate::{Failure, Outcome};
 
-/// What a worker is to do, for workers in any language.
+/// The task of a worker, as JSON for workers in any language.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Task {
     /// The URL of each node.
@@ -39,9 +39,9 @@ pub(crate) struct Task {
     pub(crate) recordings: Vec<Recording>,
 }
 
-/// How long a worker may take to get ready, or for a turn: one that hangs does not keep others from being measured.
+/// Time limit for getting ready and for a turn, so that a worker that hangs does not stop the run.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// And to end.
+/// Time limit for ending.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A worker, and how long its turns are.
@@ -106,7 +106,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // The end of its input is the end of its work. One that hangs would keep its servers from ending.
+        // Closing stdin ends the worker. A worker that hangs is killed, because its servers must end too.
         drop(self.orders.take());
         let _ = self.answers.recv_timeout(FAREWELL);
         let _ = self.child.kill();
@@ -114,7 +114,7 @@ impl Drop for Worker {
     }
 }
 
-/// The other side: says that it is ready, and answers every line with the figures of a turn.
+/// The worker's side: reports that it is ready, and answers every line with the figures of a turn.
 pub(crate) fn serve(mut turn: impl FnMut(Duration) -> Result<Figures, Failure>) -> Outcome {
     let (input, mut output) = (std::io::stdin().lock(), std::io::stdout());
     writeln!(output, "ready")?;

@@ -16,7 +16,7 @@ pub(crate) type Counts = BTreeMap<String, f64>;
 const SHORT: usize = 100;
 const LONG: usize = 500;
 const NODES: [usize; 3] = [0, 1, 5];
-/// The middle of so many runs counts: in some of them, something comes by the clock.
+/// The median of this many runs counts, because a timer fires in some of them.
 const RUNS: usize = 3;
 
 /// Counts on a memory node, on one server and on five.

@@ -26,7 +26,7 @@ impl Replies {
     }
 }
 
-/// How long the first reply is, if it is all there. An error is an error: whoever counts them measures nothing.
+/// The length of the first reply, if it is complete. Fails on an error reply, because counting errors would measure nothing.
 fn reply(bytes: &[u8]) -> std::io::Result<Option<usize>> {
     let Some(line) = bytes.windows(2).position(|end| end == b"\r\n") else {
         return Ok(None);

@@ -1,4 +1,5 @@
-// node redlock, as a worker of the benchmark: says that it is ready, and takes a turn of so many milliseconds for every line.
+// node redlock, as a worker of the benchmark: prints a line when it is ready. Each line that it reads is the length of a
+// turn in milliseconds.
 'use strict';
 
 const readline = require('node:readline');

@@ -1,7 +1,7 @@
 use super::*;
 use crate::run::measure;
 
-/// Measures so often, and then no more.
+/// Succeeds this many times, then fails.
 struct Good {
     turns: usize,
 }

@@ -89,7 +89,7 @@ fn about(nodes: usize, callers: usize) -> String {
     many.into_iter().chain(threads).collect::<Vec<_>>().join(" ")
 }
 
-/// Lets etcd's members vote where our nodes do.
+/// Starts one etcd member for each of our nodes.
 fn add_etcd(case: &mut Case, nodes: usize, task: &Task, options: &Options) {
     let worker = Etcd::start(nodes, options).and_then(|etcd| {
         let task = Task { nodes: etcd.addresses(), ..task.clone() };

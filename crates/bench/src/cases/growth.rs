@@ -10,7 +10,7 @@ use crate::worker::{Task, Worker};
 const NODES: usize = 5;
 const TTL_MS: u64 = 30_000;
 const CALLERS: [usize; 7] = [1, 4, 16, 64, 256, 1_024, 4_096];
-/// As many turns as show a spread.
+/// Enough turns to show a spread.
 const TURNS: usize = 3;
 
 pub(crate) fn planned() -> Vec<Planned> {

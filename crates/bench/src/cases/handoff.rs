@@ -22,12 +22,12 @@ use crate::spread::Spread;
 const NODES: usize = 5;
 /// How long each holder holds.
 const HOLD: Duration = Duration::from_millis(1);
-/// The network's part, where there is one: for each direction.
+/// One-way delay of the simulated network.
 const DELAY: Duration = Duration::from_micros(500);
 const WAITERS: [usize; 3] = [1, 8, 32];
 const ROUND: &str = "a round";
 const ROUNDS_MAX: f64 = 3.0;
-/// What the noise of a few turns may look like.
+/// Tolerance for the noise of a few turns.
 const GROWTH_MAX: f64 = 1.1;
 
 const ABOUT: &str = "From the call of release to the next holder's grant. A round is a PING to all nodes until the \
@@ -93,7 +93,8 @@ struct Place {
 }
 
 impl Place {
-    /// On a worker of the runtime, as those are whom it measures: the thread of main would have to be woken for each reply.
+    /// Runs on a worker of the runtime, like the tasks that it measures: the main thread would have to be woken for each
+    /// reply.
     fn run(
         &self,
         work: impl Future<Output = Result<Spread, Failure>> + Send + 'static,
@@ -125,7 +126,7 @@ impl Contender for Round {
             let mut rounds = Rounds::open(nodes).await?;
             let mut spread = Spread::default();
             for _ in 0..each {
-                // As cold as a handoff finds them.
+                // The connections are idle before a handoff, so they must be idle here.
                 tokio::time::sleep(HOLD).await;
                 spread.add_micros(rounds.measure().await?);
             }
@@ -193,7 +194,7 @@ fn all_messages(stats: &Stats) -> u64 {
     stats.requests + stats.replies + stats.hints
 }
 
-/// Until the lock was had so many times.
+/// Runs until the clients have acquired the lock `each` times.
 async fn hand_on(clients: Vec<Client>, each: usize) -> Result<Spread, Failure> {
     let log = Arc::new(Mutex::new(Log { left: each, released: None, handoffs: Spread::default() }));
     let turns = Arc::new(watch::Sender::new(0_u64));
@@ -210,9 +211,9 @@ async fn hand_on(clients: Vec<Client>, each: usize) -> Result<Spread, Failure> {
                 let mut next = turns.subscribe();
                 tokio::time::sleep(HOLD).await;
                 log.lock().unwrap_or_else(PoisonError::into_inner).released = Some(Instant::now());
-                // One that too few nodes have acknowledged by the deadline was handed on late, and that is measured.
+                // If too few nodes acknowledge the release by the deadline, the handoff is late, and the figures show it.
                 let _ = lease.release().await;
-                // Everybody else waits as long as there is something left to measure.
+                // The other clients keep waiting until nothing is left to measure.
                 if log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {
                     next.changed().await?;
                 }
@@ -230,7 +231,7 @@ async fn hand_on(clients: Vec<Client>, each: usize) -> Result<Spread, Failure> {
     Ok(std::mem::take(&mut log.handoffs))
 }
 
-/// When the lock was let go and when it was had again.
+/// When the lock was released and acquired again.
 struct Log {
     left: usize,
     released: Option<Instant>,

@@ -1,4 +1,4 @@
-//! Locks over HTTP: what the service adds to the library that it is made of.
+//! Locks over HTTP: what the service costs beyond the library.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::worker::{Task, Worker};
 
 const NODES: usize = 5;
 const TTL_MS: u64 = 30_000;
-/// The median of one caller over HTTP, in those of the library.
+/// Ratio of the median over HTTP to the library's, for one caller.
 const RATIO_MAX: f64 = 2.2;
 const DIRECT: &str = "ours, called directly";
 const OVER_HTTP: &str = "ours, over HTTP";

@@ -13,12 +13,12 @@ use crate::options::{Options, quorlock};
 
 const NAME: &str = "start";
 const P50: &str = "p50_ms";
-/// Of all processes of a run: less at the mercy of whoever else wants a processor.
+/// Processor time of all processes of a run. Other load on the machine changes it less than the elapsed time.
 const BUSY: &str = "processor_time_ms";
-/// Many short turns: what takes milliseconds is at the mercy of whatever else runs in them.
+/// Many short turns, because other load easily disturbs a measurement of milliseconds.
 const TURNS: usize = 25;
 const RUNS: usize = 5;
-/// Runs that are not counted: the file is made, and the programs are in memory.
+/// Runs that do not count. They create the file and load the programs into memory.
 const WARM_UP: usize = 1;
 const FLOCK: &str = "`flock x true`";
 const RUN: &str = "`quorlock run x -- true`";

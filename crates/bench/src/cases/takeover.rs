@@ -55,7 +55,7 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
 struct Runs {
     program: PathBuf,
     nodes: String,
-    /// How many takeovers make up a turn.
+    /// Takeovers per turn.
     count: usize,
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Judged, Measured, Ratio};
 use crate::case::Limit;
 
-/// The heading, what was done, everybody's figures, and who is absent.
+/// The heading, the description, the figures of all contenders, and the contenders that are missing.
 pub(crate) fn case_as_markdown(case: &Measured) -> String {
     let mut text = format!("### {}\n\n", case.title);
     if !case.about.is_empty() {

@@ -1,4 +1,4 @@
-//! The pages that are written from the figures: docs/performance.md, and the table in the README.
+//! Writes docs/performance.md and the table in the README.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -32,13 +32,13 @@ throughput grows with callers.
 - Where the time goes in the cases that miss a bar, and what was tried, is [a page of its own](performance-why.md).
 ";
 
-/// What is written, and where.
+/// The pages and their paths.
 pub(crate) struct Pages {
     root: PathBuf,
 }
 
 impl Pages {
-    /// Those of the repository that this program was built from.
+    /// The pages of the repository that this program was built from.
     pub(crate) fn here() -> Self {
         Self { root: Path::new(env!("CARGO_MANIFEST_DIR")).join("../..") }
     }

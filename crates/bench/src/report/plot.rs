@@ -1,4 +1,4 @@
-//! How a figure grows, drawn as SVG and said in a sentence.
+//! An SVG plot of how a figure grows, and a sentence about it.
 
 use std::fmt::Write;
 
@@ -7,13 +7,13 @@ use super::{Contending, Measured, Ratio};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
-/// Left, right, top and bottom of what is drawn.
+/// Left, right, top and bottom of the plot area.
 const FRAME: [f64; 4] = [70.0, 594.0, 40.0, 310.0];
 const COLOURS: [&str; 2] = ["#2563eb", "#dc2626"];
-/// From so many times on, values are shown by powers of ten.
+/// The axis is logarithmic if the largest value is at least this many times the smallest.
 const FAR_APART: f64 = 20.0;
 
-/// One line of the picture: its name, and for each point how far along and what was read.
+/// One line of the plot: its name, and the position and readings of each point.
 struct Line {
     name: &'static str,
     points: Vec<(f64, Ratio)>,
@@ -26,7 +26,7 @@ pub(super) fn plot(case: &Measured) -> Option<String> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let across = Scale::new(points().map(|(at, _)| *at), FRAME[0], FRAME[1])?;
     let up = Scale::new(points().flat_map(|(_, value)| [value.low, value.high]), FRAME[3], FRAME[2])?;
-    // A card of its own colour: it is shown on dark pages, too.
+    // A background of its own, so that the plot is readable on dark pages.
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
          font-size=\"13\" fill=\"#222\">\n<title>{}</title>\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"6\" \
@@ -73,7 +73,7 @@ fn draw(svg: &mut String, line: &Line, colour: &str, across: &Scale, up: &Scale)
     let _ = writeln!(svg, "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\"/>");
 }
 
-/// What the picture says: how the figure changes from one end to the other, and by which power of the number.
+/// Describes the plot: how the figure changes from the first point to the last, and with which power of the number.
 pub(super) fn in_words(case: &Measured) -> String {
     let axis = case.axis.as_deref().unwrap_or_default();
     let lines = lines(case);
@@ -105,7 +105,7 @@ pub(super) fn in_words(case: &Measured) -> String {
     sentences.join(" ")
 }
 
-/// Of a straight line through all points, where both are logarithms: the least sum of squares.
+/// The slope of the least-squares line through the logarithms of all points.
 fn power(points: &[(f64, Ratio)]) -> f64 {
     let all: Vec<(f64, f64)> = points.iter().map(|(at, value)| (at.ln(), value.median.ln())).collect();
     let count = all.len() as f64;
@@ -130,7 +130,7 @@ fn lines(case: &Measured) -> Vec<Line> {
     [line("Plain", false), line("Fenced", true)].into_iter().filter(|line| !line.points.is_empty()).collect()
 }
 
-/// From a range of values to one of places: by powers of ten where they are far apart, else evenly from zero.
+/// Maps values to positions: logarithmic if the values are far apart, otherwise linear from zero.
 struct Scale {
     from: f64,
     to: f64,
@@ -160,7 +160,7 @@ impl Scale {
         self.begin + (value - self.from) / (self.to - self.from) * (self.end - self.begin)
     }
 
-    /// Every power of ten, or some five of the others.
+    /// Tick marks: every power of ten on a logarithmic axis, about five on a linear one.
     fn ticks(&self) -> impl Iterator<Item = (f64, f64)> {
         let each = if self.is_by_powers { 1.0 } else { step(self.to) };
         let count = ((self.to - self.from) / each).round() as usize;
@@ -172,7 +172,7 @@ impl Scale {
     }
 }
 
-/// 1, 2 or 5 with noughts, so that there are four to ten of them.
+/// A step of 1, 2 or 5 times a power of ten that gives four to ten ticks.
 fn step(highest: f64) -> f64 {
     let power = 10_f64.powf(highest.log10().floor());
     match highest / power {
@@ -182,7 +182,7 @@ fn step(highest: f64) -> f64 {
     }
 }
 
-/// As short as it goes.
+/// The shortest text for the value.
 fn tick(value: f64) -> String {
     if value >= 1_000.0 { number(value) } else { format!("{}", (value * 100.0).round() / 100.0) }
 }

@@ -1,11 +1,11 @@
-//! Several workers that take their turn together.
+//! Several workers that run at the same time and count as one contender.
 
 use super::Worker;
 use crate::Failure;
 use crate::case::{Contender, Figures, P50, P99, RATE};
 use crate::spread::Spread;
 
-/// Counted as one: rates add up, and times are those in the middle.
+/// Adds up the rates, and takes the median of the times.
 pub(crate) struct Crew(pub(crate) Vec<Worker>);
 
 impl Contender for Crew {

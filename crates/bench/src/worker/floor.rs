@@ -16,7 +16,7 @@ use crate::{Failure, Outcome};
 /// More than the replies to one round of all callers, as a rule.
 const READ_MAX: usize = 64 * 1024;
 
-/// Works until there is no more to do.
+/// Runs until stdin ends.
 pub(crate) fn work(task: &Task) -> Outcome {
     if task.recordings.len() != task.nodes.len() {
         return Err("nothing was recorded".into());
@@ -39,7 +39,7 @@ fn turn(nodes: &mut [Node], callers: usize, length: Duration) -> Result<Figures,
         }
     }
     let elapsed = begun.elapsed();
-    // Whoever is behind is heard out before others have their turn.
+    // Read the remaining replies before another contender has its turn.
     while nodes.iter().any(Node::owes) {
         hear(nodes)?;
     }
@@ -64,7 +64,7 @@ fn round(nodes: &mut [Node], batch: impl Fn(&Node) -> &[u8], callers: usize) -> 
     Ok(())
 }
 
-/// Waits until somebody has said something.
+/// Waits until a node has sent something.
 fn hear(nodes: &mut [Node]) -> std::io::Result<()> {
     let mut waited: Vec<PollFd<'_>> = nodes.iter().map(|node| PollFd::new(&node.stream, PollFlags::IN)).collect();
     poll(&mut waited, None)?;

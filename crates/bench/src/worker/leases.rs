@@ -1,4 +1,4 @@
-//! Many leases, held and renewed: what they cost this process.
+//! The cost of holding and renewing many leases.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,14 @@ use super::{Task, serve};
 use crate::case::Figures;
 use crate::{Failure, Outcome};
 
-/// So many are asked for at once: those that are held already are renewed meanwhile.
+/// Concurrent acquires. Leases that are already held are renewed meanwhile.
 const AT_ONCE: usize = 64;
 
-/// Renewals in a ttl. Leases are taken over as long as there is between two, so that those of all come evenly: what is taken
-/// at once is renewed at once, again and again.
+/// Renewals per ttl. The acquires are spread over the time between two renewals, because leases that are acquired at the
+/// same moment are renewed at the same moment from then on.
 const RENEWALS: u32 = 3;
 
-/// Takes as many leases as there are callers, and tells what it costs to hold them for a turn.
+/// Acquires one lease per caller, and measures what it costs to hold them for a turn.
 pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
     let client = runtime.block_on(client(task))?;
     let before = memory()?;
@@ -67,7 +67,7 @@ fn processor_time() -> Result<Duration, Failure> {
     Ok(Duration::try_from(clock_gettime(ClockId::ProcessCPUTime))?)
 }
 
-/// What is resident, in bytes.
+/// Resident memory, in bytes.
 fn memory() -> Result<usize, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next());

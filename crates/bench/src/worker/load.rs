@@ -1,5 +1,5 @@
-//! Load over HTTP: one thread, and as many connections that stay as there are callers. What is sent is written down
-//! beforehand, and of a reply no more is read than the next request takes: it is the service that is measured.
+//! Load over HTTP: one thread with one persistent connection per caller. Requests are prepared beforehand, and replies are
+//! parsed only as far as the next request needs, so that the figures are the service's.
 
 mod reply;
 
@@ -32,7 +32,7 @@ pub(crate) fn together(task: &Task) -> Outcome {
         for connection in &mut connections {
             connection.begin()?;
         }
-        // Whoever has begun ends: others find its name free.
+        // Complete every cycle, so that the next contender finds the names free.
         while busy > 0 {
             epoll::wait(&epoll, spare_capacity(&mut ready), None)?;
             for event in ready.drain(..) {
@@ -52,21 +52,21 @@ pub(crate) fn together(task: &Task) -> Outcome {
     })
 }
 
-/// For every turn anew: the service does not wait for those who say nothing.
+/// Connects anew for every turn, because the service closes idle connections.
 fn connect(task: &Task) -> Result<Vec<Connection>, Failure> {
     let address = task.nodes.first().ok_or("no service")?;
     let callers = task.first..task.first + task.callers;
     callers.map(|caller| Connection::open(address, format!("load/{caller:06}"), task.ttl_ms)).collect()
 }
 
-/// One caller: locks, and releases what it was granted.
+/// One caller, which acquires and releases.
 struct Connection {
     stream: TcpStream,
     name: String,
     acquire: Vec<u8>,
     release: Vec<u8>,
     heard: Vec<u8>,
-    /// Whether it is the release that is to be answered next.
+    /// Whether the next reply answers the release.
     is_held: bool,
     begun: Instant,
 }
@@ -86,7 +86,7 @@ impl Connection {
         Ok(self.stream.write_all(&self.acquire)?)
     }
 
-    /// Takes in what has come, and says whether the cycle is over.
+    /// Reads the reply, and returns whether the cycle is over.
     fn hear(&mut self) -> Result<bool, Failure> {
         let length = self.heard.len();
         self.heard.resize(REPLY_MAX, 0);

@@ -1,4 +1,4 @@
-//! Our own library, as a worker: so many callers, each with a name of its own.
+//! Our own library, as a worker. Each caller locks a name of its own.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ enum Way {
     Detached(Duration),
 }
 
-/// Works until there is no more to do.
+/// Runs until stdin ends.
 pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
     let client = runtime.block_on(client(task))?;
     let way = Way::Guarded { plain: task.plain };
@@ -38,7 +38,7 @@ pub(crate) async fn client(task: &Task) -> Result<Client, Failure> {
     Ok(Client::builder().nodes(&task.nodes).ttl(Duration::from_millis(task.ttl_ms)).connect().await?)
 }
 
-/// As `quorlock serve` has it.
+/// Set up as `quorlock serve` does it.
 async fn client_of_a_service(task: &Task) -> Result<Client, Failure> {
     Ok(Client::builder().nodes(&task.nodes).outlived_by_leases().history(true).connect().await?)
 }

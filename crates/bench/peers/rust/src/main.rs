@@ -1,5 +1,5 @@
-//! Other libraries, as workers of the benchmark: `bench-peers rslock TASK`. Each says that it is ready, and then takes a
-//! turn of so many milliseconds for every line that it reads.
+//! Other libraries, as workers of the benchmark: `bench-peers rslock TASK`. A worker prints a line when it is ready. Each
+//! line that it reads is the length of a turn in milliseconds.
 
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -44,7 +44,7 @@ impl Library for Rslock {
     }
 }
 
-/// Cycles for so long, by so many callers: how long each took, in microseconds.
+/// Runs cycles for `length`. Returns the time of each in microseconds, the number of failures, and the elapsed time.
 async fn turn<L: Library>(library: &Arc<L>, task: &Task, length: Duration) -> (Vec<f64>, usize, Duration) {
     let begun = Instant::now();
     let ttl = Duration::from_millis(task.ttl_ms);
