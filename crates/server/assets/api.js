@@ -2,7 +2,7 @@
 
 import { headers } from './bearer.js';
 
-/** What the service answered instead: `code` and `message` are those of its problem+json. */
+/** An error from the service: `code` and `message` come from its problem+json. */
 export class Problem extends Error {
   constructor(status, code, detail) {
     super(detail);
@@ -26,14 +26,14 @@ async function ask(path, options = {}) {
   return response.json();
 }
 
-/** What has happened to a lock, newest first. */
+/** The history of a lock, newest first. */
 export async function historyOf(name, limit) {
   return (await ask(`/v1/history?name=${encodeURIComponent(name)}&limit=${limit}`)).events;
 }
 
-/** Ends somebody else's lease. */
+/** Breaks a lock. */
 export function breakLock(lock, mode, reason) {
-  // A number that this language cannot write down exactly would name another lease.
+  // JavaScript rounds numbers above 2^53, and a rounded fence would name another lease.
   if (lock.fence != null && !Number.isSafeInteger(lock.fence)) {
     return Promise.reject(new Problem(0, 'fence', 'this fence is too large for a browser: use quorlock break'));
   }

@@ -3,7 +3,7 @@
 import { bearer, forget } from './bearer.js';
 import { askForBearer, help } from './dialogs.js';
 import { mark } from './dom.js';
-import { go, instead, place } from './route.js';
+import { currentRoute, go, replaceRoute } from './route.js';
 import { Status } from './status.js';
 import { Store } from './store.js';
 import { Stream } from './stream.js';
@@ -14,7 +14,7 @@ import { lock } from './views/lock.js';
 import { locks } from './views/locks.js';
 import { nodes } from './views/nodes.js';
 
-/** News are shown together, at most so often. */
+/** The least time between two updates of the view, in milliseconds. */
 const PAINT_MS = 250;
 const TICK_MS = 1_000;
 
@@ -38,7 +38,7 @@ function paint() {
   view?.paint();
 }
 
-/** The stream came, went or was refused. */
+/** Called when the state of the stream changes. */
 function changed() {
   if (stream.state === 'refused') {
     const isWrong = stream.status === 401 && bearer() != null;
@@ -49,19 +49,19 @@ function changed() {
 }
 
 function show() {
-  if (!Object.hasOwn(VIEWS, place().view)) instead('locks');
-  const here = place();
-  if (here.view === 'lock' && !here.name && lastLock) return go(`/lock/${encodeURIComponent(lastLock)}`);
-  if (here.view === 'lock') lastLock = here.name;
-  // What was asked about another view is not meant any more; who is there is asked about all of them.
+  if (!Object.hasOwn(VIEWS, currentRoute().view)) replaceRoute('locks');
+  const route = currentRoute();
+  if (route.view === 'lock' && !route.name && lastLock) return go(`/lock/${encodeURIComponent(lastLock)}`);
+  if (route.view === 'lock') lastLock = route.name;
+  // A dialog belongs to the view that opened it, except for the sign-in dialog.
   for (const dialog of document.querySelectorAll('dialog[open]:not(.bearer)')) dialog.close();
   view?.destroy();
-  view = VIEWS[here.view]({ store, place: here, go });
+  view = VIEWS[route.view]({ store, route, go });
   main.replaceChildren(view.element);
-  mark(main, 'data-view', here.view);
+  mark(main, 'data-view', route.view);
   document.title = `${view.title} · quorlock`;
   for (const link of document.querySelectorAll('#views a'))
-    mark(link, 'aria-current', link.dataset.view === here.view ? 'page' : null);
+    mark(link, 'aria-current', link.dataset.view === route.view ? 'page' : null);
   paint();
 }
 
@@ -73,7 +73,7 @@ function onKey(event) {
     else return;
     if (event.key === 'Enter') return;
   }
-  // A button or a link that has the focus is what Enter is for.
+  // Enter activates the focused button or link.
   if (event.key === 'Enter' && event.target.closest('a, button')) return;
   const digit = Object.keys(VIEWS)[Number(event.key) - 1];
   if (view?.key(event)) event.preventDefault();
@@ -82,7 +82,7 @@ function onKey(event) {
   else if (event.key === 'Escape') go('/locks');
 }
 
-/** Goes on behind the links. The address holds the view, and not a place in it. */
+/** Moves the focus to the view. A plain `#main` link would replace the view in the address. */
 function skip(event) {
   event.preventDefault();
   main.focus();

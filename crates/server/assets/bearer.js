@@ -1,4 +1,4 @@
-// The bearer token, for as long as this tab lives.
+// The bearer token, kept until the tab is closed.
 
 const KEY = 'quorlock.bearer';
 

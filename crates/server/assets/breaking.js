@@ -1,10 +1,10 @@
-// Ending somebody else's lease: with a reason, never by a slip of the hand, and nobody's but theirs who are named.
+// The dialog that breaks a lock. It asks for a reason and a confirmation, and breaks only the leases that it names.
 
 import { breakLock } from './api.js';
 import { h, mark, write } from './dom.js';
 import { isTogether, lasting, mode, who } from './format.js';
 
-/** What is answered when another lease stands than the one that was named, or none. */
+/** The error code if the named lease no longer holds the lock. */
 const PASSED_ON = ['other-lease', 'not-held'];
 
 /**
@@ -14,7 +14,7 @@ const PASSED_ON = ['other-lease', 'not-held'];
 export function askToBreak(find, done) {
   let lock = find();
   let isSent = false;
-  /** Why it was not broken, and whether that is because those who were named do not have it any more. */
+  /** Why the break failed, and whether the named lease no longer holds the lock. */
   let failed = '';
   let isPassedOn = false;
 
@@ -59,12 +59,12 @@ export function askToBreak(find, done) {
   const dialog = h('dialog', { 'aria-labelledby': 'break-title', onclose: () => dialog.remove() }, form);
 
   function paint() {
-    // What is under way may well be what changes it.
+    // Our own request may be the cause of the change.
     if (isSent) return;
     const now = find();
     const isSeen = canBreak(now) && isSame(now, lock);
     const isNamed = isSeen && !isPassedOn;
-    // Of those who hold it together, some may have left.
+    // Some of several holders may have left.
     if (isNamed) lock = now;
     write(holder, inWords(lock));
     write(all, lock.holds > 1 ? `The break ends all ${lock.holds} holds.` : '');
@@ -74,7 +74,7 @@ export function askToBreak(find, done) {
     mark(go, 'disabled', !isNamed || typed.value !== lock.name || !reason.value.trim());
   }
 
-  /** Names those who hold it now. Whoever has confirmed it has meant others. */
+  /** Shows the current holders, and asks for a new confirmation, because the last one named others. */
   function lookAgain() {
     lock = find();
     failed = '';
@@ -117,7 +117,7 @@ const canBreak = (lock) => Boolean(lock?.held) && !lock.broken;
 
 const isSame = (now, lock) => now?.fence === lock.fence && now?.digest === lock.digest;
 
-/** Who is to lose it. */
+/** Describes the lease that the break ends. */
 function inWords(lock) {
   const by = who(lock.holder) || 'Somebody';
   const fence = `with fence ${lock.fence ?? lock.digest}. A newer lease is left alone.`;
@@ -126,7 +126,7 @@ function inWords(lock) {
   return `${mode(lock)} ${lock.mode === 'slots' ? 'are taken' : 'hold it'}: ${by} came last, ${fence}`;
 }
 
-/** Why those who were named cannot be broken any more. */
+/** Why the named lease can no longer be broken. */
 function changeInWords(now) {
   if (now?.broken) return 'It is broken already.';
   if (now?.held) {

@@ -1,18 +1,18 @@
-// A node's round trips as two lines.
+// A plot of a node's round-trip times: p50 and p99.
 
 import uPlot from './uplot/uplot.js';
 import { trip } from './format.js';
 
 const HEIGHT = 120;
-/** How much is shown at most, and how much is made room for at first. */
+/** The longest time span, and the span of an empty plot, in seconds. */
 const SPAN_MAX_S = 600;
 const SPAN_MIN_S = 120;
-/** With less than this in sight, the axis tells seconds. */
+/** The axis shows seconds if the span is shorter than this. */
 const SECONDS_BELOW_S = 300;
-/** How wide a letter of an axis is at most. */
+/** The largest width of a character on an axis. */
 const LETTER_PX = 7;
 
-/** A colour of the style sheet, as it is now. */
+/** The current value of a colour in the style sheet. */
 function colour(name) {
   const probe = document.createElement('span');
   probe.style.color = `var(${name})`;
@@ -22,7 +22,7 @@ function colour(name) {
   return found;
 }
 
-/** From one power of ten to another: half of the answers are often a hundred times faster than the slowest. */
+/** A logarithmic range, because p99 is often a hundred times p50. */
 function decades(_, least, most) {
   const [low, high] = [Math.floor(Math.log10(least ?? 0.1)), Math.ceil(Math.log10(most ?? 1))];
   return [10 ** low, 10 ** Math.max(high, low + 1)];
@@ -34,7 +34,7 @@ const splits = (_, __, low, high) => {
   return found;
 };
 
-/** What is known, up to the last ten minutes. */
+/** The samples of the last ten minutes. */
 function range(_, from, to) {
   const span = Math.min(SPAN_MAX_S, Math.max(SPAN_MIN_S, to - from));
   return [to - span, to];
@@ -43,7 +43,7 @@ function range(_, from, to) {
 function times(plot, seconds) {
   const { min, max } = plot.scales.x;
   const length = max - min < SECONDS_BELOW_S ? 8 : 5;
-  // One that begins left of the drawing would meet the lowest word of the other axis.
+  // A label left of the plot would overlap the lowest label of the other axis.
   const isApart = (at) => plot.valToPos(at, 'x') > (length * LETTER_PX) / 2;
   return seconds.map((at) => (isApart(at) ? new Date(at * 1_000).toTimeString().slice(0, length) : ''));
 }
@@ -81,7 +81,7 @@ export class Chart {
           ...axis,
           size: 52,
           splits,
-          // Every one of them has room.
+          // There is room for every label.
           filter: (_, values) => values,
           values: (_, values) => values.map((value) => trip(value * 1_000)),
         },

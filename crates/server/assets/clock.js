@@ -1,13 +1,13 @@
-// The service's clock, as far as it can be told from here.
+// An estimate of the service's clock.
 
 let ahead = null;
 
-/** A stream that begins: what it says is as of now. */
+/** Starts a new estimate from the first event of a stream. */
 export function set(unixMs) {
   ahead = unixMs - performance.now();
 }
 
-/** A later word. What comes late makes the clock seem slow, never fast: the largest difference is the best. */
+/** Improves the estimate. Delays make the service's clock seem slow, never fast, so the largest difference is the best. */
 export function hear(unixMs) {
   const difference = unixMs - performance.now();
   if (ahead == null || difference > ahead) ahead = difference;

@@ -1,4 +1,4 @@
-// What is asked and told in front of everything else.
+// Modal dialogs.
 
 import { bearer, forget, keep } from './bearer.js';
 import { h } from './dom.js';
@@ -28,7 +28,7 @@ function open(dialog) {
   return dialog;
 }
 
-/** Keys, and what the shapes mean. */
+/** Shows the keyboard shortcuts and the legend. */
 export function help() {
   if (document.querySelector('dialog[open]')) return;
   const pairs = (list, first) =>
@@ -58,7 +58,7 @@ export function help() {
   );
 }
 
-/** Asks for a bearer token, perhaps for another one than the last; `done()` when there is one. */
+/** Asks for a bearer token, and calls `done()` when there is one. */
 export function askForBearer(why, isWrong, done) {
   if (document.querySelector('dialog.bearer')) return;
   const input = h('input', { id: 'bearer', type: 'password', required: true, autocomplete: 'off' });
@@ -69,7 +69,7 @@ export function askForBearer(why, isWrong, done) {
         event.preventDefault();
         keep(input.value.trim());
         dialog.close();
-        // That it is closed is told later, and perhaps after the answer that makes us ask again.
+        // The close event arrives later, perhaps after a reply that makes us ask again.
         dialog.remove();
         done();
       },

@@ -1,11 +1,11 @@
-// Elements without markup: what comes from outside is only ever text.
+// Creates elements without markup, so that outside data is never parsed as HTML.
 
 /** Makes an element: `h('button', { class: 'quiet', onclick }, 'Break')`. */
 export function h(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same, for drawings. */
+/** Makes an SVG element. */
 export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
 }
@@ -20,7 +20,7 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** Writes text into an element, unless it is there already: nothing is laid out anew for what has not changed. */
+/** Sets the text of an element if it differs, which avoids a layout. */
 export function write(element, text) {
   if (element.shown !== text) {
     element.shown = text;
@@ -28,7 +28,7 @@ export function write(element, text) {
   }
 }
 
-/** Sets an attribute, or takes it away, unless it is so already. */
+/** Sets or removes an attribute if it differs. */
 export function mark(element, name, value) {
   if (value == null || value === false) {
     if (element.hasAttribute(name)) element.removeAttribute(name);
@@ -37,7 +37,7 @@ export function mark(element, name, value) {
   }
 }
 
-/** A shape that says the same as its colour: see `.shape` in style.css. */
+/** A shape with the same meaning as its colour: see `.shape` in style.css. */
 export function shape(kind) {
   return h('span', { class: 'shape', 'data-kind': kind, 'aria-hidden': 'true' });
 }

@@ -1,13 +1,13 @@
-// What several views draw alike.
+// Cells and icons that several views share.
 
 import { h, mark, shape, write } from './dom.js';
 import { Store } from './store.js';
 import { count, counted, lasting, where, who } from './format.js';
 
-/** Less than this of a lease, and it stands out. */
+/** The share of the ttl below which the time left is highlighted. */
 const LOW = 0.25;
 
-/** Who, and where, in one cell. */
+/** The holder and its host, in one cell. */
 export function drawWho(cell, holder) {
   if (!cell.parts) {
     cell.parts = [h('span', { class: 'who' }), h('span', { class: 'where' })];
@@ -18,13 +18,13 @@ export function drawWho(cell, holder) {
   mark(cell, 'title', holder ? `${holder.label || 'no label'} · ${holder.host}${holder.pid ? `, process ${holder.pid}` : ''}` : null);
 }
 
-/** How many wait. */
+/** The number of waiters. */
 export function drawWaiting(cell, waiting) {
   write(cell, waiting > 0 ? count(waiting) : '–');
   mark(cell, 'data-some', waiting > 0);
 }
 
-/** The time left, as a bar and in words. */
+/** The time left, as a bar and as text. */
 export function drawLeft(cell, lock) {
   if (!cell.parts) {
     cell.parts = [h('span', { class: 'fill' }), h('span', { class: 'words' })];
@@ -46,7 +46,7 @@ export function leftInWords(lock, left) {
   return left === 0 ? 'lapsing' : lasting(left);
 }
 
-/** How a node stands with a lock: a kind of shape, and words. */
+/** A node's state for one lock: a shape, and text. */
 export function standing(store, lock, at) {
   if (at.trouble) return [nodeKind(store.stateOf(at.node)) === 'wait' ? 'wait' : 'away', at.trouble];
   if (!at.held) return ['none', lock.held ? 'has no vote of it' : 'free'];
@@ -68,10 +68,10 @@ export function drawDots(cell, lock, store) {
   mark(cell, 'title', words.join('\n'));
 }
 
-/** What a state of a node looks like. */
+/** The shape of each state of a node. */
 export const nodeKind = (state) => ({ voting: 'vote', quarantined: 'wait' })[state] ?? 'away';
 
-/** What an event looks like. */
+/** The shape of each event. */
 export const eventKind = (what) =>
   ({
     granted: 'vote',
@@ -94,7 +94,7 @@ export function drawWhat(cell, event) {
   write(cell.parts[1], event.what);
 }
 
-/** A place where there is nothing to see yet, and what to do about it. */
+/** An empty view, with advice. */
 export function empty(title, ...words) {
   return h(
     'div',

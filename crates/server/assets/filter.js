@@ -1,13 +1,13 @@
-// What a view shows of all that there is: what fits a text, and is of one of a few kinds.
+// A filter by text and by kind.
 
 import { h, mark } from './dom.js';
 
 /**
- * `kinds` are `[id, label, isOne(item), title]`, the first for everything; `text(item)` is what is filtered, and
- * `changed()` is called whenever something else is chosen.
+ * `kinds` are `[id, label, isOne(item), title]`, and the first one matches every item. `text(item)` is the text to search,
+ * and `changed()` is called when the filter changes.
  */
-export class Choice {
-  filter;
+export class Filter {
+  input;
   chips;
 
   #kinds;
@@ -21,7 +21,7 @@ export class Choice {
     this.#kind = kinds.find(([id]) => id === parameters.get('only')) ?? kinds[0];
     this.#text = text;
     this.#changed = changed;
-    this.filter = h('input', {
+    this.input = h('input', {
       type: 'search',
       class: 'filter',
       placeholder: label,
@@ -40,10 +40,10 @@ export class Choice {
     this.#press();
   }
 
-  /** Those of the items that are chosen. */
-  among(items) {
+  /** The items that match. */
+  apply(items) {
     const [, , isOne] = this.#kind;
-    const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = this.input.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (item) => {
       const text = this.#text(item).toLowerCase();
       return words.every((word) => text.includes(word));
@@ -51,22 +51,22 @@ export class Choice {
     return [...items].filter((item) => isOne(item) && (words.length === 0 || fits(item)));
   }
 
-  /** Puts it into the parameters of an address. */
+  /** Writes the filter to the parameters of an address. */
   keep(parameters) {
-    if (this.filter.value) parameters.set('filter', this.filter.value);
+    if (this.input.value) parameters.set('filter', this.input.value);
     if (this.#kind !== this.#kinds[0]) parameters.set('only', this.#kind[0]);
   }
 
-  /** Everything again. */
+  /** Resets the filter. */
   clear() {
-    this.filter.value = '';
+    this.input.value = '';
     this.#choose(this.#kinds[0]);
   }
 
-  /** Does what a key is for; says whether it is for anything here. */
+  /** Handles a key, and returns whether it did. */
   key({ key }) {
-    const isAll = !this.filter.value && this.#kind === this.#kinds[0];
-    if (key === '/') this.filter.focus();
+    const isAll = !this.input.value && this.#kind === this.#kinds[0];
+    if (key === '/') this.input.focus();
     else if (key === 'Escape' && !isAll) this.clear();
     else return false;
     return true;

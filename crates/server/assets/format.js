@@ -1,4 +1,4 @@
-// How numbers, times and people are written.
+// Formats numbers, times and holders.
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -18,7 +18,7 @@ export function lasting(ms) {
   return `${Math.floor(time / DAY)} d ${two((time % DAY) / HOUR)} h`;
 }
 
-/** The same with tenths, where seconds are few: `0.4 s`, `8.2 s`. */
+/** Like `lasting`, with tenths below ten seconds: `0.4 s`, `8.2 s`. */
 export function precisely(ms) {
   if (ms == null) return NOTHING;
   return ms < 10 * SECOND ? `${(Math.max(0, ms) / SECOND).toFixed(1)} s` : lasting(ms);
@@ -48,25 +48,25 @@ export const count = (number) => grouped.format(number);
 /** `1 lock`, `2 locks`. */
 export const counted = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
-/** What went wrong, without what each node has said of it. */
+/** An error message without the details of each node. */
 export const briefly = (trouble) => trouble.split(';', 1)[0];
 
-/** Who, first by what it calls itself. */
+/** The holder: its label if it has one, else its host and process. */
 export function who(holder) {
   if (!holder) return '';
   return holder.label || place(holder);
 }
 
-/** Where that is, if `who` has not said so. */
+/** The host and process, unless `who` shows them. */
 export const where = (holder) => (holder?.label ? place(holder) : '');
 
-/** Another program has no process that is known. */
+/** `host:pid`, or the host alone for another program, whose process is unknown. */
 const place = ({ host, pid }) => (pid ? `${host}:${pid}` : host);
 
-/** Whether several may hold it at once. */
+/** Whether the lock can have several holders. */
 export const isTogether = ({ mode }) => mode === 'shared' || mode === 'slots';
 
-/** How a lock is held. */
+/** The mode of a lock. */
 export function mode(lock) {
   if (!lock.mode) return '';
   if (lock.mode === 'slots') return `${lock.holds} of ${lock.slots} slots`;

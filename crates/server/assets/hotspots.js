@@ -1,18 +1,18 @@
-// Which names are waited for, and for how long: counted from what this page has seen.
+// Statistics of waiting and holding by name, since the page was opened.
 
 import * as clock from './clock.js';
 
-/** How many names are remembered. */
+/** The most names to keep. */
 const NAMES_MAX = 5_000;
 
-export class Heat {
+export class Hotspots {
   names = new Map();
-  /** Since when it is counted. */
+  /** When counting began. */
   began = performance.now();
-  /** Leases whose end was not seen yet: when they were granted. */
+  /** When each open lease was granted. */
   #granted = new Map();
 
-  /** A lock changed, from `before` to `after`; either may be nothing. */
+  /** Counts a change of a lock. `before` or `after` is undefined for a new or removed lock. */
   see(name, before, after) {
     const waiting = after?.waiting ?? 0;
     const spot = this.names.get(name) ?? (waiting > 0 ? this.#spot(name) : null);
@@ -27,13 +27,13 @@ export class Heat {
     }
   }
 
-  /** Something happened to a lock. Of a lease that ended, the event then says how long it was held. */
+  /** Counts an event. Adds to the end of a lease how long it was held. */
   hear(event) {
     const { at_ms, name, what, fence } = event;
     if (!name || fence == null) return;
     const lease = `${fence} ${name}`;
     if (what === 'granted') {
-      // Whoever enters again has had it since the first time.
+      // A re-entry does not restart the hold.
       if (!this.#granted.has(lease)) this.#granted.set(lease, at_ms);
       if (this.#granted.size > NAMES_MAX) this.#granted.delete(this.#granted.keys().next().value);
       return;
@@ -41,7 +41,7 @@ export class Heat {
     const since = this.#granted.get(lease);
     if (since == null || what === 'broken') return;
     this.#granted.delete(lease);
-    // What has lapsed is dated by another clock than its grant.
+    // A lapse has the time of another clock than its grant.
     event.held_ms = Math.max(0, at_ms - since);
     const spot = this.#spot(name);
     spot.holds += 1;
@@ -49,7 +49,7 @@ export class Heat {
     spot.longest = Math.max(spot.longest, event.held_ms);
   }
 
-  /** All names that were waited for or held, as of now. */
+  /** All names with waiters or holders, up to now. */
   list() {
     const now = clock.now();
     const spots = [...this.names.values()];
@@ -57,7 +57,7 @@ export class Heat {
     return spots;
   }
 
-  /** Adds up how long all its waiters together have waited. */
+  /** Adds up the waiting time of all waiters. */
   #settle(spot, now) {
     spot.waited += spot.waiting * Math.max(0, now - spot.since);
     spot.since = now;
@@ -73,14 +73,14 @@ export class Heat {
     return spot;
   }
 
-  /** Forgets the colder half. */
+  /** Removes the half with the least waiting. */
   #forget() {
     const colder = this.list().sort((a, b) => a.waited - b.waited || a.held - b.held);
     for (const { name } of colder.slice(0, NAMES_MAX / 2)) this.names.delete(name);
   }
 }
 
-/** Since when those have waited who were in line and are not any more. */
+/** When the waiters that left the queue began to wait. */
 function gone(before, after) {
   const still = after.map(({ since_ms }) => since_ms);
   const isStill = (since) => {

@@ -1,7 +1,7 @@
-// Where we are: the part of the address behind `#` holds the view.
+// The view, which the fragment of the address holds.
 
 /** `#/lock/invoices%2F42?filter=x` as `{ view, name, parameters, keep }`. */
-export function place() {
+export function currentRoute() {
   const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
   const [view = 'locks', name = ''] = path.split('/');
   return {
@@ -12,10 +12,10 @@ export function place() {
   };
 }
 
-/** Puts this in place of an address that leads nowhere, without a step to go back to. */
-export const instead = (path) => keep(path, new URLSearchParams());
+/** Replaces an unknown address, without a new history entry. */
+export const replaceRoute = (path) => keep(path, new URLSearchParams());
 
-/** Remembers how the view is set, without a step to go back to. */
+/** Stores the view's parameters in the address, without a new history entry. */
 function keep(path, parameters) {
   const query = parameters.toString();
   history.replaceState(null, '', `#/${path || 'locks'}${query && `?${query}`}`);

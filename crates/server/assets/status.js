@@ -1,9 +1,9 @@
-// How current the page is, and whether the nodes have a majority: always in sight.
+// The status bar: how current the page is, and whether a majority of nodes votes.
 
 import { h, mark, shape, write } from './dom.js';
 import { briefly, counted, lasting } from './format.js';
 
-/** What a state of some nodes is called. */
+/** The text for each state of a node. */
 const STATES = { quarantined: 'in quarantine' };
 
 export class Status {
@@ -54,10 +54,10 @@ export class Status {
     return `The stream is cut: ${why}. ${age}. ${again}`;
   }
 
-  /** Why the locks cannot be looked at: once for all nodes, each of which says more in its own view. */
+  /** Why the locks cannot be read, in one phrase for all nodes. The nodes view has the details. */
   #blindness() {
     const { nodes, total, majority, voting } = this.#store.nodes;
-    // A majority votes, and was late.
+    // A majority votes, but answered late.
     if (voting >= majority) return briefly(this.#store.look.trouble);
     const silent = nodes.filter(({ state }) => state !== 'voting');
     const states = [...new Set(silent.map(({ state }) => state))].map((state) => {
@@ -67,14 +67,14 @@ export class Status {
     return [`${voting} of ${total} vote`, ...states].join(', ');
   }
 
-  /** What to do about nodes that are new, as far as is known here, if there is no majority without them. */
+  /** Advice if there is no majority without new nodes. */
   #foundation() {
     const { nodes, total, majority, voting } = this.#store.nodes;
     const left = nodes
       .filter(({ state, restarts }) => state === 'quarantined' && restarts === 0)
       .map(({ quarantine_ms, heard }) => Math.max(0, quarantine_ms - (performance.now() - heard)))
       .sort((a, b) => a - b);
-    // As soon as those with the least time left make up a majority.
+    // The moment at which enough quarantines have ended for a majority.
     const wait = left[majority - voting - 1];
     if (wait == null) return '';
     const which = `${left.length} of ${counted(total, 'node')} ${left.length === 1 ? 'is' : 'are'} new, or lost their memory`;

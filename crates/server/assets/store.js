@@ -1,19 +1,19 @@
-// What the stream has told so far.
+// The state that the stream's events add up to.
 
 import * as clock from './clock.js';
-import { Heat } from './hotspots.js';
+import { Hotspots } from './hotspots.js';
 
-/** How much is remembered of what has happened. */
+/** The most events to keep. */
 const HISTORY_MAX = 5_000;
-/** How many round trips are remembered of each node: half an hour. */
+/** The most round-trip samples per node: half an hour. */
 const SAMPLES_MAX = 1_800;
 
-/** How far apart the clocks of two who hold a lock one after the other may be. */
+/** The largest difference between the clocks of two successive holders, in milliseconds. */
 const CLOCKS_APART_MS = 100;
 
 const isAlone = ({ mode }) => mode === 'exclusive' || mode === 'reentrant';
 
-/** Whether one was before the other, whatever their clocks say: a lock is let go of before it is granted again. */
+/** Whether one event came before the other despite its time: a lock is released before it is granted again. */
 function isBefore(one, other) {
   if (one.what !== 'released' || other.what !== 'granted' || one.name !== other.name) return false;
   return one.fence < other.fence && isAlone(one) && isAlone(other) && one.at_ms - other.at_ms <= CLOCKS_APART_MS;
@@ -24,23 +24,23 @@ export class Store {
   nodes = { total: 0, majority: 0, voting: 0, can_lose: 0, nodes: [] };
   /** Newest first. */
   history = [];
-  heat = new Heat();
+  hotspots = new Hotspots();
   /** When, in seconds of Unix time, the samples were taken. */
   sampled = [];
-  /** Of each node by its URL, `{ p50: [], p99: [] }` in milliseconds. */
+  /** The samples of each node by its URL: `{ p50: [], p99: [] }` in milliseconds. */
   samples = new Map();
   /** The last look: `{ at_ms, took_ms, locks, is_cut, trouble }`. */
   look = null;
-  /** When the locks were last looked at with success, by `performance.now()`. */
+  /** When the service last read the locks, by `performance.now()`. */
   seen = null;
-  /** Counts changes of the set of locks, or of what they are sorted by. */
+  /** A counter of changes that affect the set of locks or their order. */
   version = 0;
   isKnown = false;
 
-  /** One event of the stream. */
+  /** Applies one event of the stream. */
   apply(event, data) {
     const take = this[`_${event}`];
-    // Newer services may tell more.
+    // A newer service may send other events.
     if (take) take.call(this, data);
   }
 
@@ -49,23 +49,23 @@ export class Store {
     return this.nodes.nodes.find(({ node }) => node === url)?.state;
   }
 
-  /** Whether the locks cannot be looked at: what is known of them stands, and may be old. */
+  /** Whether the service cannot read the locks. The known locks may then be old. */
   get isBlind() {
-    // Before the first look, whether it can have seen anything.
+    // Before the first read, the nodes decide.
     return this.look ? this.look.trouble != null : this.isKnown && this.nodes.voting < this.nodes.majority;
   }
 
-  /** Whether a lock that is not among these is free. */
+  /** Whether a lock that is not listed is free. */
   get isWhole() {
     return this.isKnown && !this.isBlind && !this.look?.is_cut;
   }
 
-  /** How long a lock is still held, at most. */
+  /** The time left of a lock, in milliseconds. */
   static left(lock) {
     return lock.left_ms == null ? null : Math.max(0, lock.left_ms - (clock.now() - lock.at_ms));
   }
 
-  /** For how long it has been held. */
+  /** How long the lock has been held, in milliseconds. */
   static age(lock) {
     return lock.since_ms == null ? null : Math.max(0, clock.now() - lock.since_ms);
   }
@@ -75,11 +75,11 @@ export class Store {
     const before = this.locks;
     this.locks = new Map();
     for (const lock of locks) this.#put(lock, before.get(lock.name));
-    for (const [name, lock] of before) if (!this.locks.has(name)) this.heat.see(name, lock, null);
+    for (const [name, lock] of before) if (!this.locks.has(name)) this.hotspots.see(name, lock, null);
     this._nodes(nodes);
     const known = new Set(this.history.map(identity));
     const isNews = (event) => !known.has(identity(event));
-    // What is told does not reach back to what is known.
+    // None of the events is known: some events in between are missing.
     const isOfNodes = ({ name, what }) => name && what !== 'lapsed';
     if (this.history.some(isOfNodes) && history.length > 0 && history.every(isNews)) this._gap(history.at(-1));
     for (const event of history.filter(isNews).reverse()) this._history(event);
@@ -95,7 +95,7 @@ export class Store {
   }
 
   _gone({ name }) {
-    this.heat.see(name, this.locks.get(name), null);
+    this.hotspots.see(name, this.locks.get(name), null);
     this.locks.delete(name);
     this.version += 1;
   }
@@ -109,7 +109,7 @@ export class Store {
     this._history(ofNode(outage));
   }
 
-  /** Something that happened before this is missing. */
+  /** Notes that events before this one are missing. */
   _gap({ at_ms }) {
     const reason = 'more happened than was read: some of it is missing here';
     this._history({ ...NOTHING, at_ms, what: 'gap', reason });
@@ -117,11 +117,11 @@ export class Store {
 
   _history(event) {
     this.history.splice(this.#placeOf(event), 0, event);
-    this.heat.hear(event);
+    this.hotspots.hear(event);
     if (this.history.length > HISTORY_MAX) this.history.length = HISTORY_MAX;
   }
 
-  /** Nodes are seen at once, and what happened to locks is read a moment later. */
+  /** The index for a new event. Events of locks arrive a moment later than those of nodes. */
   #placeOf(event) {
     let at = 0;
     for (const [below, known] of this.history.entries()) {
@@ -134,7 +134,7 @@ export class Store {
 
   _look(look) {
     clock.hear(look.at_ms);
-    // That there is none means nothing while they cannot be looked at.
+    // A missing lock means nothing while the locks cannot be read.
     if (!this.look || this.isBlind !== (look.trouble != null)) this.version += 1;
     this.look = look;
     if (!look.trouble) this.seen = performance.now();
@@ -142,10 +142,10 @@ export class Store {
   }
 
   #put(lock, before) {
-    // A bar is full at the most that was ever left: the ttl, as far as it was seen.
+    // The bar is full at the longest time left that was seen, which approaches the ttl.
     const isSame = before?.fence === lock.fence && before?.digest === lock.digest;
     lock.full_ms = Math.max(lock.left_ms ?? 0, isSame ? before.full_ms : 0);
-    this.heat.see(lock.name, before, lock);
+    this.hotspots.see(lock.name, before, lock);
     this.locks.set(lock.name, lock);
   }
 
@@ -172,11 +172,11 @@ export class Store {
   }
 }
 
-/** An event that is about no lock. */
+/** The fields of an event that is about no lock. */
 const NOTHING = { name: '', node: null, fence: null, by: null, mode: '' };
 
-/** What happens to nodes is not in the history of locks: the service has seen it. */
+/** An outage of a node as an event. The nodes' own history has only events of locks. */
 const ofNode = (outage) => ({ ...NOTHING, ...outage });
 
-/** The same for the same event, from wherever it was told. */
+/** A key that is equal for copies of one event. */
 export const identity = (event) => `${event.at_ms} ${event.what} ${event.fence} ${event.name} ${event.node ?? ''}`;

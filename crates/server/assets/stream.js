@@ -1,31 +1,31 @@
-// The stream of events: read by fetch, watched, and begun again whenever it ends.
+// Reads the stream of events with fetch, and reconnects when it ends or stalls.
 
 import { Problem } from './api.js';
 import { headers } from './bearer.js';
 
-/** No look for so long, and the page says that it is behind. */
+/** The page reports a stall after this time without a read of the locks, in milliseconds. */
 const STALL_MS = 5_000;
-/** Looks at many locks take longer, and come less often: this many times the usual pause is too long. */
+/** Reads of many locks are slower and rarer: this multiple of the usual pause is a stall. */
 const STALL_PAUSES = 3;
-/** The service rests after a look for so many times its length. */
+/** The service pauses for this multiple of a read's duration. */
 const REST = 4;
-/** A stream that has stalled for so long is given up for a new one. */
+/** A stream that has stalled for this long is replaced, in milliseconds. */
 const GIVE_UP_MS = 15_000;
 const RETRY_MIN_MS = 500;
 const RETRY_MAX_MS = 8_000;
 const WATCH_MS = 500;
 
-/** Splits what arrives into events. */
+/** Splits the bytes into events. */
 export class Splitter {
   #rest = '';
   #searched = 0;
 
-  /** The events that are complete with this piece: `{ id, event, data }`. */
+  /** Returns the events that this chunk completes: `{ id, event, data }`. */
   take(piece) {
     const events = [];
     this.#rest += piece;
     for (;;) {
-      // The end may be in two pieces; what was searched before is not searched again.
+      // The separator may span two chunks. Text that was searched before is not searched again.
       const end = this.#rest.indexOf('\n\n', Math.max(0, this.#searched - 1));
       if (end < 0) {
         this.#searched = this.#rest.length;
@@ -43,7 +43,7 @@ export class Splitter {
     let any = false;
     for (const line of block.split('\n')) {
       const colon = line.indexOf(':');
-      // A line that begins with a colon only keeps the connection alive.
+      // A line that begins with a colon is a keep-alive.
       if (colon <= 0) continue;
       const value = line.slice(colon + 1).replace(/^ /, '');
       event[line.slice(0, colon)] = value;
@@ -54,23 +54,23 @@ export class Splitter {
 }
 
 /**
- * Follows the service. `onEvent(name, data)` hears everything; `onState()` is called when `state` may have changed:
+ * Follows the service. Calls `onEvent(name, data)` for every event, and `onState()` when `state` may have changed:
  * `connecting`, `live`, `stalled`, `cut` or `refused`.
  */
 export class Stream {
   state = 'connecting';
   /** Why it is cut or refused. */
   why = '';
-  /** When news were last heard, by `performance.now()`. */
+  /** When the last event arrived, by `performance.now()`. */
   heard = null;
-  /** When it is tried again. */
+  /** When the next attempt begins. */
   nextTry = null;
 
   #onEvent;
   #onState;
   #last = null;
   #abort = null;
-  /** When something last arrived, or was asked for. */
+  /** When bytes last arrived or a request was sent. */
   #moved = 0;
   #timer = null;
   #failures = 0;
@@ -83,17 +83,17 @@ export class Stream {
     addEventListener('online', () => this.retry());
   }
 
-  /** Follows, now: also when it was refused, or is to be tried again later. */
+  /** Connects now, even if the stream was refused or waits for its next attempt. */
   retry() {
     if (this.state === 'live' || this.#abort) return;
     clearTimeout(this.#timer);
     this.nextTry = null;
-    // Whoever is refused again is told again.
+    // A second refusal must be a change of state, so that the page asks again.
     if (this.state === 'refused') this.#become('connecting', '');
     this.#follow();
   }
 
-  /** How old the news are, in milliseconds. */
+  /** The age of the last event, in milliseconds. */
   age() {
     return this.heard == null ? 0 : performance.now() - this.heard;
   }
@@ -129,7 +129,7 @@ export class Stream {
   #hear({ id, event, data }) {
     const told = JSON.parse(data);
     this.#onEvent(event, told);
-    // Only what was understood counts as read.
+    // An event counts as read when it was parsed.
     if (id) this.#last = id;
     this.heard = performance.now();
     this.#failures = 0;
@@ -152,7 +152,7 @@ export class Stream {
 
   #watch() {
     if (this.state !== 'live' && this.state !== 'stalled') {
-      // A connection that never says anything is given up, too.
+      // A connection without any bytes times out, too.
       if (performance.now() - this.#moved > GIVE_UP_MS) this.#abort?.abort();
       return;
     }

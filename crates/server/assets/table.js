@@ -1,8 +1,8 @@
-// A table of any length: only the rows in sight exist.
+// A virtual table: only the visible rows exist.
 
 import { h, mark, write } from './dom.js';
 
-/** Rows above and below those in sight, so that scrolling meets no gap. */
+/** Rows above and below the visible ones, so that scrolling shows no gap. */
 const SPARE = 8;
 /** As in style.css: on a phone, a row has two lines. */
 const ROW_PX = 30;
@@ -12,8 +12,8 @@ const narrow = matchMedia('(max-width: 700px)');
 let tables = 0;
 
 /**
- * `columns` are `{ id, label, sort, draw(cell, item, row) }`, `key(item)` is the same for the same thing, `open(item)`
- * is called for a click or Enter. `sort` of a column is `'up'` or `'down'`, the order that it begins with.
+ * `columns` are `{ id, label, sort, draw(cell, item, row) }`, `key(item)` identifies an item, and `open(item)`
+ * is called for a click or Enter. A column's `sort` is its first order: `'up'` or `'down'`.
  */
 export class Table {
   element;
@@ -50,14 +50,14 @@ export class Table {
     this.#seen.observe(this.element);
   }
 
-  /** Shows these, in this order. */
+  /** Shows these items, in this order. */
   show(items) {
     this.items = items;
     mark(this.element, 'aria-rowcount', items.length + 1);
     this.paint();
   }
 
-  /** Says by which column it is sorted. */
+  /** Marks the column by which the table is sorted. */
   sorted(id, direction) {
     this.#heads.forEach((head, at) => {
       const isIt = this.#columns[at].id === id;
@@ -65,7 +65,7 @@ export class Table {
     });
   }
 
-  /** Draws the rows in sight. */
+  /** Draws the visible rows. */
   paint() {
     const height = narrow.matches ? ROW_NARROW_PX : ROW_PX;
     const { scrollTop, clientHeight } = this.element;
@@ -76,7 +76,7 @@ export class Table {
     const wanted = Math.max(0, last - first);
     while (this.#rows.length < wanted) this.#rows.push(this.#row());
     let chosen = null;
-    // Each index has its row of its own for as long as it is in sight: a step of scrolling redraws one row.
+    // An index keeps its row while it is visible, so that a step of scrolling redraws one row.
     this.#rows.forEach((row, at) => {
       const index = first + ((((at - first) % this.#rows.length) + this.#rows.length) % this.#rows.length);
       if (index >= last) {
@@ -90,7 +90,7 @@ export class Table {
     mark(this.element, 'aria-activedescendant', chosen);
   }
 
-  /** Selects the row so many further down. */
+  /** Moves the selection down by this many rows. */
   move(by) {
     if (this.items.length === 0) return;
     const at = this.items.findIndex((item) => this.#key(item) === this.selected);
@@ -106,14 +106,14 @@ export class Table {
     this.paint();
   }
 
-  /** Opens what is selected; says whether anything is. */
+  /** Opens the selected item, and returns whether there is one. */
   open() {
     const item = this.items.find((item) => this.#key(item) === this.selected);
     if (item) this.#open?.(item);
     return item != null;
   }
 
-  /** Does what a key is for; says whether it is for anything here. */
+  /** Handles a key, and returns whether it did. */
   key({ key }) {
     if (key === 'j' || key === 'ArrowDown') this.move(1);
     else if (key === 'k' || key === 'ArrowUp') this.move(-1);

@@ -1,10 +1,10 @@
-// Light or dark: as the system says, unless told otherwise.
+// Light or dark colours: the system's, unless the user chooses.
 
 const KEY = 'quorlock.theme';
 const NEXT = { system: 'light', light: 'dark', dark: 'system' };
 const SIGNS = { system: '◐', light: '○', dark: '●' };
 
-/** Makes a button the switch. */
+/** Lets a button switch the colours. */
 export function themeSwitch(button) {
   let theme = NEXT[localStorage.getItem(KEY)] ? localStorage.getItem(KEY) : 'system';
   const apply = () => {

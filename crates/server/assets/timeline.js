@@ -1,4 +1,4 @@
-// Who held a lock when, as a strip from left to right.
+// A timeline of a lock's holders, from left to right.
 
 import * as clock from './clock.js';
 import { h, svg } from './dom.js';
@@ -8,17 +8,17 @@ const HEIGHT = 46;
 const BAND = 22;
 const SPAN_MIN_MS = 2 * 60_000;
 const SPAN_MAX_MS = 30 * 60_000;
-/** Steps of the axis; the smallest that leaves room for its words is taken. */
+/** Steps of the axis. The smallest one whose labels fit is used. */
 const STEPS_MS = [15_000, 30_000, 60_000, 120_000, 300_000, 600_000];
 const STEP_PX = 90;
 
-/** Leases, newest first: `{ since, until, by, end }`; `until` is nothing for those that still hold. */
+/** The leases, newest first: `{ since, until, by, end }`. `until` is null for leases that still hold. */
 export function leases(events, lock) {
   const found = [];
   const open = new Map();
   for (const event of [...events].reverse()) {
     if (event.what === 'granted') {
-      // Whoever enters again goes on with the same lease.
+      // A re-entry continues the lease.
       if (event.fence != null && open.has(event.fence)) continue;
       const lease = { since: event.at_ms, until: null, by: event.by, fence: event.fence, end: null };
       open.set(event.fence, lease);
@@ -27,7 +27,7 @@ export function leases(events, lock) {
       const lease = open.get(event.fence);
       if (!lease) continue;
       lease.end = lease.end === 'broken' ? 'broken' : event.what;
-      // What is broken may drain for a while; its release is what ends it.
+      // A broken lease may drain for a while. Its release ends it.
       if (event.what !== 'broken' || event.mode === 'now') lease.until = event.at_ms;
     }
   }
@@ -35,14 +35,14 @@ export function leases(events, lock) {
   if (held != null && !open.has(held) && lock.since_ms != null) {
     found.push({ since: lock.since_ms, until: null, by: lock.holder, fence: held, end: null });
   }
-  // One entry of several may have ended: what is held is not over.
+  // One of several entries may have ended while the lock is still held.
   for (const lease of found) {
     if (lease.fence === held && lease.end === 'released') {
       lease.until = null;
       lease.end = null;
     }
   }
-  // Whoever does not hold any more without having said so has lapsed by the time the next one came.
+  // A lease without an end that is not the current one lapsed before the next grant.
   found.forEach((lease, at) => {
     if (lease.until == null && lease.fence !== held) {
       lease.until = found[at + 1]?.since ?? lease.since;
@@ -52,7 +52,7 @@ export function leases(events, lock) {
   return found.reverse();
 }
 
-/** Draws them into an element. */
+/** Draws the leases into an element. */
 export function drawTimeline(element, list) {
   const width = element.clientWidth;
   if (width === 0) return;
@@ -100,5 +100,5 @@ export function drawTimeline(element, list) {
   element.replaceChildren(svg('svg', { width, height: HEIGHT, role: 'img', 'aria-label': label }, ...parts));
 }
 
-/** Where it is drawn. */
+/** The horizontal position of a time. */
 export const timelineElement = () => h('div', { class: 'strip' });

@@ -1,6 +1,6 @@
-// What has happened: to locks by the nodes' word, to nodes as this replica has seen it.
+// The history view: events of locks from the nodes, and outages that this replica saw.
 
-import { Choice } from '../filter.js';
+import { Filter } from '../filter.js';
 import { h, write } from '../dom.js';
 import { drawWhat, drawWho, empty } from '../draw.js';
 import { Table, plain } from '../table.js';
@@ -20,7 +20,7 @@ const COLUMNS = [
   ),
 ];
 
-/** Those events, and gaps, in which there may be some. */
+/** Events of one kind, and gaps, which may contain some. */
 function of(...kinds) {
   return (event) => kinds.includes(event.what) || event.what === 'gap';
 }
@@ -33,7 +33,7 @@ const KINDS = [
   ['nodes', 'Nodes', (event) => event.node != null],
 ];
 
-export function history({ store, place, go }) {
+export function history({ store, route, go }) {
   const keys = new WeakMap();
   let made = 0;
   const table = new Table({
@@ -49,16 +49,16 @@ export function history({ store, place, go }) {
       else if (event.name) go(`/lock/${encodeURIComponent(event.name)}`);
     },
   });
-  const choice = new Choice({
+  const filter = new Filter({
     label: 'Filter by name, who or why',
     kinds: KINDS,
     text: ({ name, node, by, what, reason }) =>
       `${name} ${node ?? ''} ${by?.label ?? ''} ${by?.host ?? ''} ${what} ${reason}`,
-    parameters: place.parameters,
+    parameters: route.parameters,
     changed,
   });
   const summary = h('p', { class: 'summary', role: 'status' });
-  const bar = h('div', { class: 'bar-of-view' }, choice.filter, choice.chips, summary);
+  const bar = h('div', { class: 'bar-of-view' }, filter.input, filter.chips, summary);
   const nothing = h(
     'div',
     { class: 'nothing' },
@@ -78,13 +78,13 @@ export function history({ store, place, go }) {
 
   function changed() {
     const kept = new URLSearchParams();
-    choice.keep(kept);
-    place.keep(kept);
+    filter.keep(kept);
+    route.keep(kept);
     paint();
   }
 
   function paint() {
-    const items = choice.among(store.history);
+    const items = filter.apply(store.history);
     table.show(items);
     nothing.hidden = items.length > 0;
     write(
@@ -95,7 +95,7 @@ export function history({ store, place, go }) {
     );
   }
 
-  const key = (event) => choice.key(event) || table.key(event);
+  const key = (event) => filter.key(event) || table.key(event);
 
   return { element, title: 'History', paint, key, destroy: () => table.destroy() };
 }

@@ -1,4 +1,4 @@
-// Hot spots: which names are waited for most, and for how long they are held.
+// The hot spots view: the names with the most waiting, and how long they are held.
 
 import { h, write } from '../dom.js';
 import { drawWaiting, empty } from '../draw.js';
@@ -58,9 +58,9 @@ function drawWaited(cell, spot) {
   write(cell.parts[1], spot.waited > 0 ? lasting(spot.waited) : '–');
 }
 
-export function hot({ store, place, go }) {
-  let sort = COLUMNS.find((column) => column.id === place.parameters.get('sort')) ?? COLUMNS[1];
-  let direction = place.parameters.get('order') ?? sort.sort;
+export function hot({ store, route, go }) {
+  let sort = COLUMNS.find((column) => column.id === route.parameters.get('sort')) ?? COLUMNS[1];
+  let direction = route.parameters.get('order') ?? sort.sort;
   const table = new Table({
     label: 'Hot spots',
     name: 'hot',
@@ -70,7 +70,7 @@ export function hot({ store, place, go }) {
     onSort: (column) => {
       direction = column === sort ? (direction === 'up' ? 'down' : 'up') : column.sort;
       sort = column;
-      place.keep(new URLSearchParams({ sort: sort.id, order: direction }));
+      route.keep(new URLSearchParams({ sort: sort.id, order: direction }));
       paint();
     },
   });
@@ -93,7 +93,7 @@ export function hot({ store, place, go }) {
   );
 
   function paint() {
-    const spots = store.heat.list();
+    const spots = store.hotspots.list();
     const most = spots.reduce((most, spot) => Math.max(most, spot.waited), 1);
     const sign = direction === 'up' ? 1 : -1;
     for (const spot of spots) spot.share = spot.waited / most;
@@ -104,7 +104,7 @@ export function hot({ store, place, go }) {
     table.sorted(sort.id, direction);
     table.show(spots);
     nothing.hidden = spots.length > 0;
-    write(summary, `As this page has seen it, for ${lasting(performance.now() - store.heat.began)}.`);
+    write(summary, `As this page has seen it, for ${lasting(performance.now() - store.hotspots.began)}.`);
   }
 
   return { element, title: 'Hot spots', paint, key: (event) => table.key(event), destroy: () => table.destroy() };

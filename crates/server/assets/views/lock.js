@@ -1,4 +1,4 @@
-// One lock: who has it, who waits, what happened, and what each node says.
+// The view of one lock: holders, waiters, history, and the state on each node.
 
 import { historyOf } from '../api.js';
 import { askToBreak } from '../breaking.js';
@@ -9,13 +9,13 @@ import { Store, identity } from '../store.js';
 import { drawTimeline, leases, timelineElement } from '../timeline.js';
 import { briefly, count, counted, lasting, mode, moment, precisely, where, who } from '../format.js';
 
-/** How much of its history is read, and how much of that is listed. */
+/** How many events are read, and how many of them are listed. */
 const HISTORY_READ = 200;
 const HISTORY_SHOWN = 40;
 const NOT_KNOWN = 'Not known.';
 
-export function lock({ store, place }) {
-  const { name } = place;
+export function lock({ store, route }) {
+  const { name } = route;
   if (!name) return pickOne();
   let earlier = [];
   let trouble = '';
@@ -65,7 +65,7 @@ export function lock({ store, place }) {
     );
   }
 
-  /** What was read, and what the stream has told since. */
+  /** The events that were read, and those from the stream since. */
   function happened() {
     const news = store.history.filter((event) => event.name === name);
     const known = new Set(earlier.map(identity));
@@ -91,7 +91,7 @@ export function lock({ store, place }) {
     drawTimeline(strip, past);
     if (lock?.held) paintFacts(lock);
     paintLine(lock, lock || isFree ? 'Nobody waits.' : NOT_KNOWN);
-    // What does not move is drawn when it changes.
+    // Static parts are drawn only when they change.
     const key = `${list.length} ${list[0]?.at_ms} ${trouble}`;
     if (drawn !== key) paintEvents(list);
     drawn = key;
@@ -161,7 +161,7 @@ function panel(title, kind, ...parts) {
   return h('section', { class: `panel ${kind}` }, h('h2', {}, title), ...parts);
 }
 
-/** A table that may be wider than there is room. */
+/** A table that scrolls sideways if it is too wide. */
 function wide(label, titles, body) {
   const heads = titles.map((title) => h('th', { scope: 'col', class: title === 'Fence' && 'fence' }, title));
   const table = h('table', { class: 'small' }, h('thead', {}, h('tr', {}, ...heads)), body);

@@ -1,14 +1,14 @@
-// All locks: who has what, for how long still, and who waits.
+// The view of all locks: holders, time left, and waiters.
 
 import { bearer } from '../bearer.js';
-import { Choice } from '../filter.js';
+import { Filter } from '../filter.js';
 import { h, mark, write } from '../dom.js';
 import { drawDots, drawLeft, drawWaiting, drawWho, empty } from '../draw.js';
 import { Store } from '../store.js';
 import { Table, plain } from '../table.js';
 import { count, counted, lasting, mode, who } from '../format.js';
 
-/** With more than this, a new order is made at most once a second. */
+/** With more locks than this, the table is sorted at most once a second. */
 const MANY = 1_000;
 const MANY_PAUSE_MS = 1_000;
 
@@ -55,15 +55,15 @@ function drawWaiters(cell, lock, row) {
   mark(row, 'data-odd', isOdd(lock));
 }
 
-/** Worth a second look: broken, undecided, or not on all nodes that answer. */
+/** Whether the lock needs attention: broken, undecided, or missing on a node that answers. */
 function isOdd(lock) {
   return (
     lock.broken || (!lock.held && lock.waiting === 0) || lock.nodes.some((at) => !at.trouble && at.held !== lock.held)
   );
 }
 
-export function locks({ store, place, go }) {
-  const { parameters } = place;
+export function locks({ store, route, go }) {
+  const { parameters } = route;
   let sort = COLUMNS.find((column) => column.id === parameters.get('sort') && column.sort) ?? COLUMNS[0];
   let direction = parameters.get('order') ?? sort.sort;
   let made = { version: -1, at: 0 };
@@ -76,7 +76,7 @@ export function locks({ store, place, go }) {
     open: (lock) => go(`/lock/${encodeURIComponent(lock.name)}`),
     onSort: (column) => order(column, column === sort ? (direction === 'up' ? 'down' : 'up') : column.sort),
   });
-  const choice = new Choice({
+  const filter = new Filter({
     label: 'Filter by name or holder',
     kinds: KINDS,
     text: ({ name, holder }) => `${name} ${holder?.label ?? ''} ${holder?.host ?? ''}`,
@@ -92,7 +92,7 @@ export function locks({ store, place, go }) {
     ...sorts,
   );
   const summary = h('p', { class: 'summary', role: 'status' });
-  const bar = h('div', { class: 'bar-of-view' }, choice.filter, choice.chips, sorting, summary);
+  const bar = h('div', { class: 'bar-of-view' }, filter.input, filter.chips, sorting, summary);
   const nothing = h('div', { class: 'nothing', hidden: true });
   const element = h(
     'section',
@@ -118,17 +118,17 @@ export function locks({ store, place, go }) {
 
   function changed() {
     const kept = new URLSearchParams();
-    choice.keep(kept);
+    filter.keep(kept);
     if (sort !== COLUMNS[0]) kept.set('sort', sort.id);
     if (direction !== sort.sort) kept.set('order', direction);
-    place.keep(kept);
+    route.keep(kept);
     made.version = -1;
     paint();
   }
 
   function list() {
     const sign = direction === 'up' ? 1 : -1;
-    const keyed = choice.among(store.locks.values()).map((lock) => [sort.by(lock), lock]);
+    const keyed = filter.apply(store.locks.values()).map((lock) => [sort.by(lock), lock]);
     keyed.sort(([a, lock], [b, other]) => (a < b ? -sign : a > b ? sign : lock.name < other.name ? -1 : 1));
     return keyed.map(([, lock]) => lock);
   }
@@ -180,7 +180,7 @@ export function locks({ store, place, go }) {
         empty(
           'Nothing fits',
           'There are locks, and none of them fits the filter.',
-          h('p', {}, h('button', { type: 'button', onclick: () => choice.clear() }, 'Show all')),
+          h('p', {}, h('button', { type: 'button', onclick: () => filter.clear() }, 'Show all')),
         ),
       free: () =>
         empty(
@@ -192,7 +192,7 @@ export function locks({ store, place, go }) {
     nothing.replaceChildren(said[key]());
   }
 
-  const key = (event) => choice.key(event) || table.key(event);
+  const key = (event) => filter.key(event) || table.key(event);
 
   return { element, title: 'Locks', paint, key, destroy: () => table.destroy() };
 }

@@ -1,4 +1,4 @@
-// The nodes: which of them vote, how fast, and what the others are waiting for.
+// The nodes view: which nodes vote, their round-trip times, and why others do not vote.
 
 import { h, mark, shape, write } from '../dom.js';
 import { empty, nodeKind } from '../draw.js';
@@ -20,7 +20,7 @@ export function nodes({ store }) {
   let panels = new Map();
   let gone = false;
 
-  // Loaded when it is first needed: no other view draws charts.
+  // Loaded on first use, because no other view has charts.
   import('../chart.js').then((module) => {
     ({ Chart } = module);
     if (!gone) paint();
@@ -29,7 +29,7 @@ export function nodes({ store }) {
   looks.forEach((look) => look.addEventListener('change', redraw));
   addEventListener('theme', redraw);
 
-  /** Charts have their colours painted in. */
+  /** Draws the charts anew, because their colours are fixed when they are drawn. */
   function redraw() {
     for (const panel of panels.values()) panel.destroy();
     panels = new Map();
@@ -108,7 +108,7 @@ class Panel {
     mark(this.element, 'data-kind', kind);
     const silent = node.silent_ms == null ? '' : ` for ${lasting(node.silent_ms + performance.now() - node.heard)}`;
     write(this.#state, node.state + silent);
-    // The countdown says when; the text of the moment it was told would stand still.
+    // The countdown shows the remaining time; the text from the service would stand still.
     const trouble =
       node.state === 'quarantined'
         ? `${node.restarts > 0 ? 'It' : 'It is new, or'} lost its memory: until all that it may have forgotten has lapsed, it does not vote.`
