@@ -29,14 +29,14 @@ export function askToBreak(find, done) {
     class: 'mono',
   });
   const modes = [
-    ['drain', 'Drain', 'Renewals are refused, and nobody else gets it before the lease would have ended.'],
-    ['now', 'Now', 'The next one gets it at once. Until the old holder learns of it, there may be two.'],
+    ['drain', 'Drain', 'Refuse renewals. The next holder gets the lock when the lease would have ended.'],
+    ['now', 'Now', 'The next holder gets the lock at once. Until the old holder notices, there may be two holders.'],
   ].map(([value, label, words]) => {
     const input = h('input', { type: 'radio', name: 'mode', value, checked: value === 'drain' });
     return h('label', { class: 'choice' }, input, h('span', {}, h('strong', {}, label), h('small', {}, words)));
   });
   const go = h('button', { type: 'submit', class: 'danger', disabled: true }, 'Break it');
-  const again = h('button', { type: 'button', class: 'again', onclick: lookAgain }, 'Look again');
+  const again = h('button', { type: 'button', class: 'again', onclick: lookAgain }, 'Refresh');
   const trouble = h('p', { class: 'trouble', role: 'alert' });
   const cancel = h('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel');
   const form = h(
@@ -44,11 +44,11 @@ export function askToBreak(find, done) {
     { onsubmit: submit, oninput: paint },
     h('h2', { id: 'break-title' }, 'Break ', h('span', { class: 'mono' }, lock.name)),
     h('div', {}, holder, all),
-    h('fieldset', {}, h('legend', {}, 'When may the next one have it?'), ...modes),
+    h('fieldset', {}, h('legend', {}, 'When can the next holder have it?'), ...modes),
     h(
       'label',
       { for: 'break-reason' },
-      'Why? It is written in the history, and the holder learns with its next renewal that it was broken.',
+      'Reason, for the history. The holder learns of the break with its next renewal.',
     ),
     reason,
     h('label', { for: 'break-name' }, 'Type the name of the lock to confirm.'),
@@ -96,10 +96,10 @@ export function askToBreak(find, done) {
       const broken = await breakLock(lock, new FormData(form).get('mode'), reason.value.trim());
       dialog.close();
       const when =
-        broken.drains_ms > 0 ? `nobody else gets it for ${lasting(broken.drains_ms)}` : 'the next one may have it';
+        broken.drains_ms > 0 ? `the next holder gets it in ${lasting(broken.drains_ms)}` : 'the next holder can have it';
       done(`Broken on ${broken.nodes} nodes: ${when}.`);
     } catch (error) {
-      failed = `It was not broken: ${error.message}`;
+      failed = `The break failed: ${error.message}`;
       isPassedOn = PASSED_ON.includes(error.code);
       isSent = false;
       paint();
@@ -120,7 +120,7 @@ const isSame = (now, lock) => now?.fence === lock.fence && now?.digest === lock.
 /** Describes the lease that the break ends. */
 function inWords(lock) {
   const by = who(lock.holder) || 'Somebody';
-  const fence = `with fence ${lock.fence ?? lock.digest}. A newer lease is left alone.`;
+  const fence = `with fence ${lock.fence ?? lock.digest}. The break does not affect a newer lease.`;
   if (lock.holds === 1) return `${by} holds it, ${fence}`;
   if (!isTogether(lock)) return `${by} holds it, entered ${lock.holds} times, ${fence}`;
   return `${mode(lock)} ${lock.mode === 'slots' ? 'are taken' : 'hold it'}: ${by} came last, ${fence}`;
@@ -128,10 +128,10 @@ function inWords(lock) {
 
 /** Why the named lease can no longer be broken. */
 function changeInWords(now) {
-  if (now?.broken) return 'It is broken already.';
+  if (now?.broken) return 'The lock is already broken.';
   if (now?.held) {
-    const what = isTogether(now) ? 'Somebody else has joined since' : 'It has changed hands since';
-    return `${what}: look again.`;
+    const what = isTogether(now) ? 'Another holder has joined' : 'The holder has changed';
+    return `${what}: refresh.`;
   }
-  return now?.mode ? 'The nodes do not agree on who holds it now.' : 'Nobody holds it any more.';
+  return now?.mode ? 'The nodes do not agree on the holder now.' : 'The lock has no holder any more.';
 }

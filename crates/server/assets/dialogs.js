@@ -10,15 +10,15 @@ const KEYS = [
   ['Enter', 'open the row'],
   ['b', 'break the lock that is open'],
   ['Esc', 'close, clear the filter, or go back to the locks'],
-  ['?', 'this'],
+  ['?', 'show this help'],
 ];
 
 const SHAPES = [
-  ['vote', 'votes; has the lock'],
-  ['none', 'has no vote of the lock'],
+  ['vote', 'votes; has a vote for the lock'],
+  ['none', 'has no vote for the lock'],
   ['other', 'has another fence; broken'],
   ['wait', 'in quarantine'],
-  ['away', 'silent or in trouble; lost'],
+  ['away', 'unreachable or failing; lost'],
 ];
 
 function open(dialog) {
@@ -41,7 +41,7 @@ export function help() {
   const api = h(
     'p',
     { class: 'dim' },
-    'The page is a client of the HTTP API and of nothing else: ',
+    'The page uses only the HTTP API: ',
     h('a', { href: '/openapi.json' }, 'openapi.json'),
   );
   const dialog = open(
@@ -74,13 +74,13 @@ export function askForBearer(why, isWrong, done) {
         done();
       },
     },
-    h('h2', { id: 'bearer-title' }, 'Who is there?'),
+    h('h2', { id: 'bearer-title' }, 'Sign in'),
     isWrong
-      ? h('p', { class: 'trouble', role: 'alert' }, 'That bearer token was wrong: the service does not know it.')
-      : h('p', {}, `The service asks for a bearer token: ${why}.`),
-    h('label', { for: 'bearer' }, 'Bearer token, with the scope read; with admin, locks can be broken'),
+      ? h('p', { class: 'trouble', role: 'alert' }, 'The service does not know this bearer token.')
+      : h('p', {}, `The service needs a bearer token: ${why}.`),
+    h('label', { for: 'bearer' }, 'Bearer token. It needs the scope read, and admin to break locks'),
     input,
-    h('p', { class: 'dim' }, 'It is kept in this tab only, and forgotten with it.'),
+    h('p', { class: 'dim' }, 'The token stays in this tab until you close it.'),
     h('div', { class: 'actions' }, h('button', { type: 'submit', class: 'main' }, 'Go on')),
   );
   const dialog = open(h('dialog', { class: 'bearer', 'aria-labelledby': 'bearer-title' }, form));

@@ -49,8 +49,8 @@ export function leftInWords(lock, left) {
 /** A node's state for one lock: a shape, and text. */
 export function standing(store, lock, at) {
   if (at.trouble) return [nodeKind(store.stateOf(at.node)) === 'wait' ? 'wait' : 'away', at.trouble];
-  if (!at.held) return ['none', lock.held ? 'has no vote of it' : 'free'];
-  return at.fence === lock.fence || !lock.held ? ['vote', 'has it'] : ['other', 'has another fence'];
+  if (!at.held) return ['none', lock.held ? 'no vote' : 'free'];
+  return at.fence === lock.fence || !lock.held ? ['vote', 'has the vote'] : ['other', 'vote with another fence'];
 }
 
 /** One dot a node. */

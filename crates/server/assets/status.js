@@ -44,14 +44,14 @@ export class Status {
 
   #told() {
     const { state, why, nextTry } = this.#stream;
-    if (state === 'live') return `The locks cannot be looked at: ${this.#blindness()}.${this.#asOf()}${this.#foundation()}`;
+    if (state === 'live') return `Cannot read the locks: ${this.#blindness()}.${this.#asOf()}${this.#foundation()}`;
     const age =
-      this.#stream.heard == null ? 'Nothing was heard yet' : `What you see is ${lasting(this.#stream.age())} old`;
+      this.#stream.heard == null ? 'No data yet' : `The data is ${lasting(this.#stream.age())} old`;
     if (state === 'stalled') return `The stream has stalled: ${why}. ${age}.`;
     if (state === 'refused') return `The service refuses the stream: ${why}. ${age}.`;
     const again =
-      nextTry == null ? 'Trying now.' : `Trying again in ${lasting(Math.max(0, nextTry - performance.now()) + 999)}.`;
-    return `The stream is cut: ${why}. ${age}. ${again}`;
+      nextTry == null ? 'Reconnecting now.' : `Reconnecting in ${lasting(Math.max(0, nextTry - performance.now()) + 999)}.`;
+    return `Disconnected: ${why}. ${age}. ${again}`;
   }
 
   /** Why the locks cannot be read, in one phrase for all nodes. The nodes view has the details. */
@@ -78,13 +78,13 @@ export class Status {
     const wait = left[majority - voting - 1];
     if (wait == null) return '';
     const which = `${left.length} of ${counted(total, 'node')} ${left.length === 1 ? 'is' : 'are'} new, or lost their memory`;
-    return ` ${which}, and may vote in ${lasting(wait)}; if no lock can be outstanding: quorlock nodes init --yes`;
+    return ` ${which}, and can vote in ${lasting(wait)}. If no lock is in use, run: quorlock nodes init --yes`;
   }
 
   #asOf() {
     const { seen, locks } = this.#store;
-    if (seen != null) return ` They are as of ${lasting(performance.now() - seen)} ago.`;
-    return locks.size > 0 ? ' They are as of an earlier look.' : '';
+    if (seen != null) return ` The locks below were read ${lasting(performance.now() - seen)} ago.`;
+    return locks.size > 0 ? ' The locks below are from an earlier read.' : '';
   }
 
   #paintQuorum() {

@@ -8,14 +8,14 @@ import { count, counted, moment, precisely } from '../format.js';
 
 const COLUMNS = [
   plain('at', 'When', (event) => moment(event.at_ms)),
-  { id: 'what', label: 'What', draw: drawWhat },
+  { id: 'what', label: 'Event', draw: drawWhat },
   plain('name', 'Lock or node', (event) => event.name || event.node || ''),
   { id: 'holder', label: 'Who', draw: (cell, event) => drawWho(cell, event.by) },
   plain('mode', 'How', (event) => event.mode),
   plain('fence', 'Fence', (event) => event.fence ?? ''),
   plain(
     'reason',
-    'Why, how long',
+    'Details',
     (event) => event.reason || (event.held_ms == null ? '' : `held for ${precisely(event.held_ms)}`),
   ),
 ];
@@ -50,7 +50,7 @@ export function history({ store, route, go }) {
     },
   });
   const filter = new Filter({
-    label: 'Filter by name, who or why',
+    label: 'Filter by name, holder or reason',
     kinds: KINDS,
     text: ({ name, node, by, what, reason }) =>
       `${name} ${node ?? ''} ${by?.label ?? ''} ${by?.host ?? ''} ${what} ${reason}`,
@@ -63,8 +63,8 @@ export function history({ store, route, go }) {
     'div',
     { class: 'nothing' },
     empty(
-      'Nothing to tell',
-      'Grants, losses and breaks are listed as they happen; nodes that stop or begin to vote, from when this replica was started.',
+      'No events yet',
+      'Grants, losses and breaks appear as they happen. Outages of nodes appear from when this replica started.',
     ),
   );
   const element = h(

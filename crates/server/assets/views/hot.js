@@ -12,11 +12,11 @@ const COLUMNS = [
   plain('name', 'Name', (spot) => spot.name, { sort: 'up', by: (spot) => spot.name }),
   {
     id: 'waited',
-    label: 'Waited in all',
+    label: 'Total wait',
     sort: 'down',
     by: (spot) => spot.waited,
     draw: drawWaited,
-    title: 'The waiting times of all waiters, added up',
+    title: 'Sum of the waiting times of all waiters',
   },
   {
     id: 'waiters',
@@ -25,27 +25,27 @@ const COLUMNS = [
     by: (spot) => spot.waiting,
     draw: (cell, spot) => drawWaiting(cell, spot.waiting),
   },
-  plain('peak', 'Waiters, most', (spot) => (spot.peak > 0 ? count(spot.peak) : '–'), {
+  plain('peak', 'Max waiters', (spot) => (spot.peak > 0 ? count(spot.peak) : '–'), {
     sort: 'down',
     by: (spot) => spot.peak,
   }),
-  plain('wait', 'Wait, mean', (spot) => precisely(meanWait(spot)), {
+  plain('wait', 'Mean wait', (spot) => precisely(meanWait(spot)), {
     sort: 'down',
     by: (spot) => meanWait(spot) ?? -1,
-    title: 'Of those who have left the line, with the lock or without it',
+    title: 'Of waiters that left the queue, with or without the lock',
   }),
-  plain('hold', 'Hold, mean', (spot) => precisely(meanHold(spot)), {
+  plain('hold', 'Mean hold', (spot) => precisely(meanHold(spot)), {
     sort: 'down',
     by: (spot) => meanHold(spot) ?? -1,
   }),
-  plain('longest', 'Hold, longest', (spot) => (spot.holds > 0 ? precisely(spot.longest) : '–'), {
+  plain('longest', 'Longest hold', (spot) => (spot.holds > 0 ? precisely(spot.longest) : '–'), {
     sort: 'down',
     by: (spot) => spot.longest,
   }),
   plain('holds', 'Leases', (spot) => count(spot.holds), {
     sort: 'down',
     by: (spot) => spot.holds,
-    title: 'That were seen to end',
+    title: 'Leases that ended since this page was opened',
   }),
 ];
 
@@ -79,8 +79,8 @@ export function hot({ store, route, go }) {
     'div',
     { class: 'nothing' },
     empty(
-      'Nothing is waited for',
-      'Names that somebody waits for, or whose leases end, are listed here from when this page was opened.',
+      'No waiting yet',
+      'Names with waiters, and names whose leases end, appear here from when this page was opened.',
     ),
   );
   const element = h(
@@ -104,7 +104,7 @@ export function hot({ store, route, go }) {
     table.sorted(sort.id, direction);
     table.show(spots);
     nothing.hidden = spots.length > 0;
-    write(summary, `As this page has seen it, for ${lasting(performance.now() - store.hotspots.began)}.`);
+    write(summary, `Seen by this page in the last ${lasting(performance.now() - store.hotspots.began)}.`);
   }
 
   return { element, title: 'Hot spots', paint, key: (event) => table.key(event), destroy: () => table.destroy() };

@@ -12,7 +12,7 @@ import { briefly, count, counted, lasting, mode, moment, precisely, where, who }
 /** How many events are read, and how many of them are listed. */
 const HISTORY_READ = 200;
 const HISTORY_SHOWN = 40;
-const NOT_KNOWN = 'Not known.';
+const NOT_KNOWN = 'Unknown.';
 
 export function lock({ store, route }) {
   const { name } = route;
@@ -37,9 +37,9 @@ export function lock({ store, route }) {
   const strip = timelineElement();
   const nodes = h('tbody');
   const nodeWords = h('p', { class: 'dim' });
-  const nodeTable = wide('Node by node', ['Node', 'Says', 'Fence', 'Time left', 'Waiters'], nodes);
+  const nodeTable = wide('Nodes', ['Node', 'State', 'Fence', 'Time left', 'Waiters'], nodes);
   const events = h('tbody');
-  const eventTable = wide('What happened', ['When', 'What', 'Who', 'Fence', 'Why, how long'], events);
+  const eventTable = wide('History', ['When', 'Event', 'Holder', 'Fence', 'Details'], events);
   const eventWords = h('p', { class: 'dim' });
   const element = h(
     'section',
@@ -47,15 +47,15 @@ export function lock({ store, route }) {
     h('header', { class: 'lock-head' }, h('h1', { class: 'mono' }, name), state, button),
     said,
     panel('Holder', 'who-has-it', left, facts, nobody),
-    panel('In line', 'in-line', lineWords, line),
-    panel('Node by node', 'by-node', nodeWords, nodeTable),
+    panel('Queue', 'in-line', lineWords, line),
+    panel('Nodes', 'by-node', nodeWords, nodeTable),
     panel('Timeline', 'whole', strip),
-    panel('What happened', 'whole', eventWords, eventTable),
+    panel('History', 'whole', eventWords, eventTable),
   );
 
   historyOf(name, HISTORY_READ).then(
     (found) => ((earlier = found), paint()),
-    (error) => ((trouble = `The history cannot be read: ${briefly(error.message)}.`), paint()),
+    (error) => ((trouble = `Cannot read the history: ${briefly(error.message)}.`), paint()),
   );
 
   function breakIt() {
@@ -76,21 +76,21 @@ export function lock({ store, route }) {
     const lock = store.locks.get(name);
     mark(button, 'disabled', !lock?.held || lock.broken);
     const isFree = store.isWhole;
-    write(state, lock || isFree ? stateInWords(lock) : 'not known');
+    write(state, lock || isFree ? stateInWords(lock) : 'unknown');
     mark(state, 'data-odd', lock?.broken);
     left.hidden = facts.hidden = !lock?.held;
     nobody.hidden = lock?.held;
     nodeTable.hidden = !lock;
     nodeWords.hidden = Boolean(lock);
     write(nobody, lock || isFree ? nobodyInWords(lock) : NOT_KNOWN);
-    write(nodeWords, isFree ? 'No node has anything of it.' : NOT_KNOWN);
+    write(nodeWords, isFree ? 'No node has a vote for this lock.' : NOT_KNOWN);
     if (lock) drawLeft(left, lock);
     paintBreaking();
     const list = happened();
     const past = leases(list, lock);
     drawTimeline(strip, past);
     if (lock?.held) paintFacts(lock);
-    paintLine(lock, lock || isFree ? 'Nobody waits.' : NOT_KNOWN);
+    paintLine(lock, lock || isFree ? 'No waiters.' : NOT_KNOWN);
     // Static parts are drawn only when they change.
     const key = `${list.length} ${list[0]?.at_ms} ${trouble}`;
     if (drawn !== key) paintEvents(list);
@@ -100,9 +100,9 @@ export function lock({ store, route }) {
 
   function paintFacts(lock) {
     const facts_ = [
-      ['Who', who(lock.holder) || 'unknown'],
-      ['Where', where(lock.holder) || (lock.holder ? '' : 'it did not say')],
-      ['Held as', mode(lock)],
+      ['Holder', who(lock.holder) || 'unknown'],
+      ['Process', where(lock.holder) || (lock.holder ? '' : 'unknown')],
+      ['Mode', mode(lock)],
       ['For', lasting(Store.age(lock))],
       ['Renewals', count(lock.renewals)],
       ['Fence', lock.fence ?? `none; digest ${lock.digest}`],
@@ -138,7 +138,7 @@ export function lock({ store, route }) {
   }
 
   function paintEvents(list) {
-    write(eventWords, trouble || (list.length === 0 ? 'Nothing that the nodes remember.' : ''));
+    write(eventWords, trouble || (list.length === 0 ? 'No events yet.' : ''));
     eventWords.hidden = !eventWords.textContent;
     eventTable.hidden = list.length === 0;
     const grants = list.filter((event) => event.what === 'granted');
@@ -170,13 +170,13 @@ function wide(label, titles, body) {
 
 function stateInWords(lock) {
   if (!lock) return 'free';
-  if (lock.broken) return 'broken, and draining';
+  if (lock.broken) return 'broken, draining';
   if (lock.held) return `held, ${mode(lock)}`;
-  return lock.waiting > 0 ? 'free, and waited for' : 'undecided';
+  return lock.waiting > 0 ? 'free, with waiters' : 'undecided';
 }
 
 function nobodyInWords(lock) {
-  return lock?.mode ? 'The nodes do not agree on who holds it.' : 'Nobody holds it.';
+  return lock?.mode ? 'The nodes do not agree on the holder.' : 'No holder.';
 }
 
 function nodeRow(store, lock, at) {
@@ -217,7 +217,7 @@ function pickOne() {
     empty(
       'Which lock?',
       h('p', {}, 'Pick one among all locks', h('span', { class: 'by-key' }, ': j and k move, Enter opens'), '.'),
-      h('p', {}, h('a', { href: '#/locks' }, 'To the locks')),
+      h('p', {}, h('a', { href: '#/locks' }, 'All locks')),
     ),
   );
   return { element, title: 'One lock', paint() {}, key: () => false, destroy() {} };

@@ -21,7 +21,7 @@ const COLUMNS = [
     by: (lock) => who(lock.holder),
     draw: (cell, lock) => drawWho(cell, lock.holder),
   },
-  plain('mode', 'Held as', mode),
+  plain('mode', 'Mode', mode),
   plain('age', 'Age', (lock) => lasting(Store.age(lock)), {
     sort: 'down',
     by: (lock) => Store.age(lock) ?? -1,
@@ -38,7 +38,7 @@ const COLUMNS = [
   plain('renewals', 'Renewals', (lock) => count(lock.renewals), {
     sort: 'down',
     by: (lock) => lock.renewals,
-    title: 'As far as this replica has seen',
+    title: 'Renewals that this replica has seen',
   }),
   { id: 'waiters', label: 'Waiters', sort: 'down', by: (lock) => lock.waiting, draw: drawWaiters },
   plain('fence', 'Fence', (lock) => lock.fence ?? lock.digest ?? '–', { sort: 'down', by: (lock) => lock.fence ?? 0 }),
@@ -46,8 +46,8 @@ const COLUMNS = [
 
 const KINDS = [
   ['all', 'All', () => true],
-  ['waited', 'Waited for', (lock) => lock.waiting > 0],
-  ['odd', 'Odd', isOdd, 'Broken, undecided, or not on every node that answers'],
+  ['waited', 'With waiters', (lock) => lock.waiting > 0],
+  ['odd', 'Needs attention', isOdd, 'Broken, undecided, or missing on a node that answers'],
 ];
 
 function drawWaiters(cell, lock, row) {
@@ -155,7 +155,7 @@ export function locks({ store, route, go }) {
         ? counted(all.length, 'lock')
         : `${count(table.items.length)} of ${counted(all.length, 'lock')}`;
     const waiting = waiters > 0 ? `, ${counted(waiters, 'waiter')} for ${count(waited)} of them` : '';
-    return shown + waiting + (store.look?.is_cut ? '; there are more, which are not shown' : '');
+    return shown + waiting + (store.look?.is_cut ? '; more locks are not shown' : '');
   }
 
   function kindOfNothing() {
@@ -175,17 +175,17 @@ export function locks({ store, route, go }) {
     const said = {
       // The banner says why.
       blind: () => '',
-      unknown: () => empty('Looking at the nodes', 'Locks appear as soon as a majority has answered.'),
+      unknown: () => empty('Reading the nodes', 'Locks appear as soon as a majority has answered.'),
       filtered: () =>
         empty(
-          'Nothing fits',
-          'There are locks, and none of them fits the filter.',
+          'No match',
+          'No lock matches the filter.',
           h('p', {}, h('button', { type: 'button', onclick: () => filter.clear() }, 'Show all')),
         ),
       free: () =>
         empty(
-          'Nothing is locked',
-          'Nobody holds or waits for anything. A lock for half a minute, to see one here:',
+          'No locks',
+          'No lock has a holder or a waiter. To see one here, acquire a lock for half a minute:',
           h('pre', {}, call),
         ),
     };

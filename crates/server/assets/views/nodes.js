@@ -39,18 +39,18 @@ export function nodes({ store }) {
 
   function paint() {
     const { nodes, total, majority, voting, can_lose } = store.nodes;
-    if (!store.isKnown) return list.replaceChildren(empty('Looking at the nodes'));
+    if (!store.isKnown) return list.replaceChildren(empty('Reading the nodes'));
     write(
       headline,
       voting < majority
-        ? `No majority: nothing can be locked`
+        ? 'No majority: no lock can be acquired'
         : total === 1
           ? 'One node, and it votes'
           : `${voting} of ${total} vote: can lose ${can_lose} more`,
     );
     write(
       words,
-      total === 1 ? 'There is no other to fall back on.' : `A lock needs ${majority} of ${counted(total, 'node')}.`,
+      total === 1 ? 'No other node can replace it.' : `A lock needs ${majority} of ${counted(total, 'node')}.`,
     );
     mark(headline, 'data-level', voting < majority ? 'bad' : can_lose === 0 && total > 2 ? 'low' : null);
     const kinds = nodes.map((node) => nodeKind(node.state));
@@ -111,7 +111,7 @@ class Panel {
     // The countdown shows the remaining time; the text from the service would stand still.
     const trouble =
       node.state === 'quarantined'
-        ? `${node.restarts > 0 ? 'It' : 'It is new, or'} lost its memory: until all that it may have forgotten has lapsed, it does not vote.`
+        ? `This node ${node.restarts > 0 ? 'lost its memory' : 'is new or lost its memory'}. It votes again when every lease that it may have forgotten has ended.`
         : node.trouble;
     write(this.#trouble, trouble ?? '');
     this.#trouble.hidden = !trouble;
@@ -138,7 +138,7 @@ class Panel {
     this.#full = Math.max(this.#full, left);
     const [bar, words] = this.#countdown.children;
     bar.firstChild.style.transform = `scaleX(${(left / this.#full).toFixed(3)})`;
-    write(words, left === 0 ? 'may vote again any moment' : `may vote again in ${lasting(left)}`);
+    write(words, left === 0 ? 'can vote any moment' : `can vote in ${lasting(left)}`);
   }
 
   #draw(node, store, Chart) {

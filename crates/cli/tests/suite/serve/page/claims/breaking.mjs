@@ -78,10 +78,10 @@ export const breaking = {
     await confirm(page, 'busy');
     assert.ok((await go.isEnabled()) && (await again.isHidden()));
     await caller.release(first);
-    await visit.sees('dialog .trouble', 'Nobody holds it any more');
+    await visit.sees('dialog .trouble', 'The lock has no holder any more');
     assert.ok((await go.isDisabled()) && (await again.isDisabled()));
     const second = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the second' });
-    await visit.sees('dialog .trouble', 'It has changed hands');
+    await visit.sees('dialog .trouble', 'The holder has changed');
     await page.keyboard.press('Enter');
     await page.fill('#break-reason', 'its host is still on fire');
     assert.ok(await go.isDisabled(), 'the second was not named');
@@ -119,12 +119,12 @@ export const breaking = {
         if (await go.isEnabled()) await go.click();
         return page.locator('dialog .trouble').textContent();
       },
-      (trouble) => /^It was not broken: .*another fence/.test(trouble),
+      (trouble) => /^The break failed: .*another fence/.test(trouble),
     );
     await page.fill('#break-reason', 'its host is still on fire');
     assert.ok(await go.isDisabled(), 'the same is not asked for once more');
     tale.change(await Tale.of(address, 'busy'));
-    await visit.sees('dialog .trouble', 'It has changed hands');
+    await visit.sees('dialog .trouble', 'The holder has changed');
     await page.click('dialog .again');
     await visit.sees('dialog', 'the second holds it');
     await page.fill('#break-name', 'busy');

@@ -100,7 +100,7 @@ export const care = {
       await fits('.locks .space .row:has-text("undecided") .left .words');
       assert.ok(words.x >= cell.x && words.x + words.width <= cell.x + cell.width, JSON.stringify([cell, words]));
       await visit.open('/lock/held');
-      await visit.sees('.by-node', 'has another fence');
+      await visit.sees('.by-node', 'vote with another fence');
       await fits('.by-node .wide');
       await page.click('.lock-head button');
       await visit.sees('dialog', label);
@@ -193,11 +193,11 @@ export const care = {
     const visit = await Visit.begin(address);
     const { page } = visit;
     await page.goto(address);
-    await visit.sees('dialog.bearer', 'The service asks for a bearer token');
+    await visit.sees('dialog.bearer', 'The service needs a bearer token');
     assert.equal(await page.locator('dialog.bearer .trouble').count(), 0, 'nothing was wrong yet');
     await page.fill('#bearer', 'wrong');
     await page.keyboard.press('Enter');
-    await visit.sees('dialog.bearer .trouble', 'That bearer token was wrong');
+    await visit.sees('dialog.bearer .trouble', 'The service does not know this bearer token');
     await visit.checked('a wrong token');
     // The wrong one is forgotten, and asked for again.
     await visit.until(

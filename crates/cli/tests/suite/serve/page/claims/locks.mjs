@@ -17,7 +17,7 @@ export const locks = {
   async locks_appear_and_count_down() {
     const visit = await Visit.begin(address);
     await visit.open();
-    await visit.sees('.empty', 'Nothing is locked');
+    await visit.sees('.empty', 'No locks');
     const lease = await caller.lock({ name: 'invoices/42', ttl_ms: LONG_MS, label: 'the runner' });
     const row = await visit.sees('.locks .space .row', 'invoices/42');
     assert.match(await row.textContent(), /the runner/);
@@ -62,7 +62,7 @@ export const locks = {
     );
     await caller.release(await second);
     await visit.sees('.facts', 'third');
-    await visit.sees('.in-line', 'Nobody waits');
+    await visit.sees('.in-line', 'No waiters');
     await visit.sees('.small td', 'released');
     await caller.release(await third);
     await visit.end();
@@ -145,17 +145,17 @@ export const locks = {
     const visit = await Visit.begin(address);
     await visit.open('/lock/free');
     await visit.sees('.lock-state', 'free');
-    await visit.sees('.who-has-it', 'Nobody holds it.');
-    await visit.sees('.by-node', 'No node has anything of it.');
-    await visit.sees('.whole', 'Nothing that the nodes remember.');
+    await visit.sees('.who-has-it', 'No holder.');
+    await visit.sees('.by-node', 'No node has a vote for this lock.');
+    await visit.sees('.whole', 'No events yet.');
     assert.equal(await visit.page.locator('thead:visible').count(), 0, 'a table without rows');
     await visit.checked('a free lock');
     const lease = await caller.lock({ name: 'free', ttl_ms: LONG_MS, label: 'somebody' });
     await visit.sees('.facts', 'somebody');
-    await visit.sees('.by-node tbody tr', 'has it');
+    await visit.sees('.by-node tbody tr', 'has the vote');
     assert.ok(await visit.page.locator('.who-has-it p').isHidden());
     await caller.release(lease);
-    await visit.sees('.who-has-it', 'Nobody holds it.');
+    await visit.sees('.who-has-it', 'No holder.');
     assert.ok(await visit.page.locator('.facts').isHidden());
     await visit.end();
   },
@@ -308,7 +308,7 @@ export const locks = {
     const hash = () => page.evaluate(() => location.hash);
     for (const path of ['/nonsense', '/toString', '/lockss/x?filter=y']) {
       await visit.open(path);
-      await visit.sees('.empty', 'Nothing is locked');
+      await visit.sees('.empty', 'No locks');
       assert.equal(await hash(), '#/locks', path);
     }
     // Who skips the links stays in the view.

@@ -14,7 +14,7 @@ export const news = {
     await visit.sees('#quorum', '3 of 3 vote, can lose 1 more');
     await others('restart a node');
     const node = await visit.sees('.node[data-kind=wait]', 'quarantined');
-    await visit.sees('.node[data-kind=wait] .countdown', /may vote again in \d+ (s|m|h)/);
+    await visit.sees('.node[data-kind=wait] .countdown', /can vote in \d+ (s|m|h)/);
     await visit.until(
       'it counts',
       () => node.locator('.numbers').textContent(),
@@ -110,9 +110,9 @@ export const news = {
     const door = await Door.open(address);
     const visit = await Visit.begin(door.address);
     await visit.open();
-    await visit.sees('.empty', 'Nothing is locked');
+    await visit.sees('.empty', 'No locks');
     door.shut();
-    await visit.sees('#banner', /The stream is cut: .* What you see is (\d+ m )?\d+ s old/);
+    await visit.sees('#banner', /Disconnected: .* The data is (\d+ m )?\d+ s old/);
     await visit.sees('#live', /cut (\d+ m )?\d+ s/);
     await visit.until(
       'what is not current does not look current',
@@ -134,7 +134,7 @@ export const news = {
     const visit = await Visit.begin(door.address);
     await visit.open();
     door.hold(true);
-    await visit.sees('#banner', /The stream has stalled: .* What you see is (\d+ m )?\d+ s old/);
+    await visit.sees('#banner', /The stream has stalled: .* The data is (\d+ m )?\d+ s old/);
     door.hold(false);
     await visit.live();
     await visit.end();
@@ -148,7 +148,7 @@ export const news = {
     await visit.sees('.locks .space .row', 'known before');
     await others('take the majority away');
     // What each node says of it is told once for all of them.
-    const told = /^The locks cannot be looked at: 1 of 3 vote, (2 are \w+|1 is \w+, 1 is \w+)\. They are as of (\d+ m )?\d+ s ago\.$/;
+    const told = /^Cannot read the locks: 1 of 3 vote, (2 are \w+|1 is \w+, 1 is \w+)\. The locks below were read (\d+ m )?\d+ s ago\.$/;
     await visit.sees('#banner span', told);
     await visit.sees('#quorum', '1 of 3 vote: no majority');
     assert.equal(await visit.page.locator('.locks .space .row:not([hidden])').count(), 1, 'what was known stands');
@@ -166,22 +166,22 @@ export const news = {
     const visit = await Visit.begin(address);
     const { page } = visit;
     await page.goto(address);
-    const told = /^The locks cannot be looked at: 0 of 3 vote, 3 are in quarantine\. 3 of 3 nodes are new, or lost their memory/;
+    const told = /^Cannot read the locks: 0 of 3 vote, 3 are in quarantine\. 3 of 3 nodes are new, or lost their memory/;
     await visit.sees('#banner span', told);
-    await visit.sees('#banner span', /may vote in \d+ [hms].*; if no lock can be outstanding: quorlock nodes init --yes$/);
+    await visit.sees('#banner span', /can vote in \d+ [hms].*\. If no lock is in use, run: quorlock nodes init --yes$/);
     // The banner is there at once, and the view follows.
     await page.locator('.empty').waitFor({ state: 'detached' });
     assert.equal(await page.locator('.summary').textContent(), '');
     await visit.checked('new nodes');
     await page.goto(`${address}/#/lock/unknown`);
-    await visit.sees('.lock-state', 'not known');
-    await visit.sees('.who-has-it', 'Not known.');
+    await visit.sees('.lock-state', 'unknown');
+    await visit.sees('.who-has-it', 'Unknown.');
     await page.keyboard.press('3');
-    await visit.sees('.node[data-kind=wait]', 'It is new, or lost its memory');
+    await visit.sees('.node[data-kind=wait]', 'is new or lost its memory');
     await others('declare them');
     await page.keyboard.press('1');
     await visit.calm();
-    await visit.sees('.empty', 'Nothing is locked');
+    await visit.sees('.empty', 'No locks');
     await visit.sees('.summary', '0 locks');
     await visit.end();
   },
