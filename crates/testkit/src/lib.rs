@@ -9,6 +9,8 @@
 mod authority;
 mod clock;
 mod disk;
+#[cfg(feature = "http")]
+pub mod http;
 mod port;
 mod proxy;
 mod redis_cluster;

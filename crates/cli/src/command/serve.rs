@@ -99,6 +99,19 @@ pub(crate) struct ServeArgs {
     log: log::Format,
 }
 
+impl ServeArgs {
+    fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        limits.requests_per_second = self.rate_limit;
+        limits.waiters = self.waiters;
+        limits.released_keys = self.released_keys;
+        limits.names = self.names;
+        limits.connections_per_client = self.connections;
+        limits.wait = self.max_wait;
+        limits
+    }
+}
+
 #[derive(Serialize)]
 struct Serving {
     address: String,
@@ -128,12 +141,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     }
     config.clients = clients;
     config.danger_no_auth = args.danger_no_auth;
-    config.limits.requests_per_second = args.rate_limit;
-    config.limits.waiters = args.waiters;
-    config.limits.released_keys = args.released_keys;
-    config.limits.names = args.names;
-    config.limits.connections_per_client = args.connections;
-    config.limits.wait = args.max_wait;
+    config.limits = args.limits();
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
         let tls = Tls::read(certificate, key, args.tls_client_ca.as_deref());
         config.tls = Some(tls.map_err(|error| Failure::Config(error.to_string()))?);
@@ -175,4 +183,35 @@ fn read_clients(path: &Path) -> Result<Clients, Failure> {
     let fail = |why: String| Failure::Config(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
     Clients::parse(&text).map_err(|error| fail(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    fn limits(flags: &[&str]) -> Limits {
+        Command::parse_from([&["serve"], flags].concat()).serve.limits()
+    }
+
+    #[test]
+    fn each_flag_sets_its_limit() {
+        let mut expected = Limits::default();
+        assert_eq!(limits(&[]), expected);
+        expected.requests_per_second = 1;
+        expected.waiters = 2;
+        expected.released_keys = 3;
+        expected.names = 4;
+        expected.connections_per_client = 5;
+        expected.wait = Duration::from_secs(6);
+        let flags = "--rate-limit=1 --waiters=2 --released-keys=3 --names=4 --connections=5 --max-wait=6s";
+        assert_eq!(limits(&flags.split(' ').collect::<Vec<_>>()), expected);
+    }
 }

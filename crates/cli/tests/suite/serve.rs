@@ -1,19 +1,10 @@
-//! The service: a real process, spoken to over real HTTP.
+//! `quorlock serve` as a process: flags, exit codes, signals, the log on stderr, and replicas that are killed. The service itself
+//! is tested in `crates/server/tests`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod auth;
-mod crowd;
-mod hostile;
-mod keys;
-mod kinds;
-mod leases;
-mod looks;
-mod page;
-mod readers;
-mod refused;
+mod command;
+mod log;
 mod replicas;
 mod service;
 mod stopping;
-mod telling;
-mod waiting;

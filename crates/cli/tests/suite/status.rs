@@ -22,6 +22,15 @@ fn a_free_name_is_free() {
 }
 
 #[test]
+fn a_lock_of_another_program_is_shown_with_the_type_of_its_key() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 1);
+    servers[0].command(&["HSET", "quorlock:a", "5c4e:1", "1"]);
+    let status = stdout(&user.run(&["status", "a", "--nodes", &nodes]));
+    assert!(status.starts_with("a is held by another program (key type hash)\n"), "{status}");
+}
+
+#[test]
 fn a_held_name_shows_who_has_it_on_every_node_and_how_many_wait() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);

@@ -1,7 +1,5 @@
 //! The example of a fence checker for a service, asked as a service is.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 #[path = "../../examples/fence_header.rs"]
 mod fence_header;
 

@@ -1,5 +1,20 @@
 //! The service, started in the process of the test.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod auth;
+mod crowd;
 mod fences;
+mod hostile;
+mod keys;
+mod kinds;
+mod leases;
+mod looks;
+mod page;
+mod readers;
+mod refused;
+mod service;
 mod stopping;
+mod telling;
 mod vanished;
+mod waiting;

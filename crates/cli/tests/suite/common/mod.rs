@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use quorlock_testkit::RedisServer;
+use quorlock_testkit::{RedisServer, eventually};
 use tempfile::TempDir;
 
 /// A user of the tool, with a state directory of their own.
@@ -53,8 +53,8 @@ impl User {
 pub(crate) fn cluster(user: &User, size: usize) -> (Vec<RedisServer>, String) {
     let servers = RedisServer::start_many(size);
     let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
-    let init = user.run(&["nodes", "init", "--yes", "--nodes", &nodes]);
-    assert!(init.status.success(), "{}", stderr(&init));
+    let init = || user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success();
+    eventually("all nodes can be used", init);
     (servers, nodes)
 }
 

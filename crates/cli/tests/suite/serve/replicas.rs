@@ -1,15 +1,18 @@
-//! Replicas and servers that die under load.
+//! Replicas that are killed, and servers that die under load.
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock_testkit::eventually;
+use quorlock_testkit::http::{Answer, agent, answer};
 use serde_json::{Value, json};
 
-use super::service::{Answer, Service, agent, answer, cluster};
-use crate::common::User;
+use super::service::Service;
+use crate::common::{User, cluster};
 
 const WORKERS: usize = 6;
 const NAMES: [&str; 2] = ["a", "b"];
@@ -221,5 +224,56 @@ fn a_short_lease_outlives_its_replica_for_as_long_as_it_is_renewed() {
         through_ttls(killed);
         assert!(tries.load(Ordering::SeqCst) > tried, "somebody wanted it meanwhile");
         assert!(workers.iter().all(|worker| !worker.is_finished()), "nobody has found anything");
+    });
+}
+
+#[test]
+fn a_lease_outlives_the_service_that_granted_it() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let granted = service.lock(&json!({"name": "a"})).expect(201);
+    drop(service);
+    let next = Service::start(&user);
+    next.lock(&json!({"name": "a"})).problem(409, "lock-held");
+    next.post("/v1/leases/renew", &granted.lease()).expect(200);
+    next.release(&granted);
+    next.lock(&json!({"name": "a"})).expect(201);
+}
+
+/// Sends a request whose answer nobody will read.
+fn send_and_forget(service: &Service, body: &Value) -> TcpStream {
+    let body = body.to_string();
+    let mut stream = TcpStream::connect(service.socket()).unwrap();
+    let head = "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:";
+    write!(stream, "{head} {}\r\n\r\n{body}", body.len()).unwrap();
+    stream
+}
+
+#[test]
+fn the_end_of_one_try_leaves_what_another_has() {
+    let user = User::new();
+    let (_servers, nodes) = cluster(&user, 5);
+    let [one, other] = [0, 1].map(|_| Service::with(&user, &["--nodes", &nodes]));
+    let key = "5b1f0c52-6c1e-4d43-9d4e-3f0b7c1e9a11";
+    let ask = |wait_ms: u64| json!({"name": "a", "key": key, "wait_ms": wait_ms, "ttl_ms": 60_000});
+    let holder = one.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
+    // One hangs up, one is over, and the replica of a third is killed: none of them takes along what the fourth gets.
+    let gone = send_and_forget(&one, &ask(600_000));
+    thread::scope(|scope| {
+        let kept = scope.spawn(|| other.lock(&ask(600_000)).expect(201));
+        eventually("both wait", || one.status("a")["waiting"] == 2);
+        one.lock(&ask(1_000)).problem(409, "wait-timeout");
+        drop(gone);
+        eventually("one has gone", || other.status("a")["waiting"] == 1);
+        let _killed = send_and_forget(&one, &ask(600_000));
+        eventually("another has come", || other.status("a")["waiting"] == 2);
+        drop(one);
+        other.release(&holder);
+        let granted = kept.join().unwrap();
+        other.post("/v1/leases/renew", &granted.lease()).expect(200);
+        other.lock(&json!({"name": "a"})).problem(409, "lock-held");
+        other.release(&granted);
+        // The place of the one that was killed is kept for a while.
+        other.lock(&json!({"name": "a", "wait_ms": 60_000})).expect(201);
     });
 }

@@ -1,14 +1,13 @@
 //! What cannot be is refused, with its name.
 
+use quorlock_testkit::http::{Answer, agent, answer};
 use serde_json::{Value, json};
 
-use super::service::{Answer, Service, agent, answer};
-use crate::common::{User, assert_fails};
+use crate::service::Service;
 
 #[test]
 fn what_cannot_be_locked_is_refused_by_name() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let long = "x".repeat(513);
     let secret = "short";
     for (body, code) in [
@@ -46,8 +45,7 @@ fn what_cannot_be_locked_is_refused_by_name() {
 
 #[test]
 fn what_is_wrong_is_told_in_the_callers_own_words() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let key = "k".repeat(22);
     let (several, alone) =
         ("several names cannot have", "each of several names is locked alone: leave out mode and slots");
@@ -80,8 +78,7 @@ fn what_is_wrong_is_told_in_the_callers_own_words() {
 
 #[test]
 fn a_body_without_its_header_is_told_which() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let sent =
         agent(None).post(service.url("/v1/leases")).header("content-type", "text/plain").send(r#"{"name": "a"}"#);
     let refused = answer(sent).problem(415, "unsupported-media-type");
@@ -91,8 +88,7 @@ fn a_body_without_its_header_is_told_which() {
 
 #[test]
 fn what_cannot_be_broken_is_refused_by_name() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let granted = service.lock(&json!({"name": "a"})).expect(201);
     let other = json!({"fence": granted.number("fence") - 1, "reason": "a test"});
     let refused = service.post("/v1/locks/a/break", &other).problem(409, "other-lease");
@@ -106,8 +102,7 @@ fn what_cannot_be_broken_is_refused_by_name() {
 
 #[test]
 fn a_wrong_value_is_not_repeated() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let refused = service.post("/v1/leases/renew", &json!({"name": "a", "lease_id": ["q1.secret"]}));
     let refused = refused.problem(400, "invalid-request");
     assert!(!refused.text("detail").contains("secret"), "{refused:?}");
@@ -115,8 +110,7 @@ fn a_wrong_value_is_not_repeated() {
 
 #[test]
 fn a_call_that_there_is_not_is_named() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     service.get("/v2/leases").problem(404, "not-found");
     service.get("/v1/leases").problem(405, "method-not-allowed");
     service.get("/v1/locks?limit=0").problem(400, "invalid-request");
@@ -127,8 +121,7 @@ fn a_call_that_there_is_not_is_named() {
 
 #[test]
 fn the_document_tells_who_may_call_and_every_status_there_is() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let document = service.get("/openapi.json").expect(200);
     assert_eq!((document.kind.as_str(), &document.body["openapi"]), ("application/json", &json!("3.1.0")));
     let document = document.body;
@@ -149,38 +142,4 @@ fn the_document_tells_who_may_call_and_every_status_there_is() {
         let told = document["paths"][path][method]["responses"].as_object().unwrap();
         assert_eq!(told.keys().map(String::as_str).collect::<Vec<_>>().join(" "), wanted, "{path}");
     }
-}
-
-#[test]
-fn it_listens_to_others_only_with_authentication() {
-    let user = User::new();
-    let refused = user.run(&["serve", "--listen", "0.0.0.0:0"]);
-    assert_fails(&refused, 78, "there is no authentication");
-    let open = Service::with(&user, &["--listen", "0.0.0.0:0", "--danger-no-auth"]);
-    assert!(open.address.starts_with("http://0.0.0.0:"));
-}
-
-#[test]
-fn an_address_that_is_taken_is_named() {
-    let user = User::new();
-    let service = Service::start(&user);
-    let refused = user.run(&["serve", "--listen", service.socket()]);
-    assert_fails(&refused, 78, service.socket());
-}
-
-#[test]
-fn it_listens_where_a_name_says_and_says_what_a_place_looks_like() {
-    let user = User::new();
-    let service = Service::with(&user, &["--listen", "localhost:0"]);
-    service.get("/healthz").expect(200);
-    for nowhere in ["7677", "localhost"] {
-        assert_fails(&user.run(&["serve", "--listen", nowhere]), 64, "127.0.0.1:7677, [::1]:7677 or localhost:7677");
-    }
-}
-
-#[test]
-fn a_demonstration_has_nodes_of_its_own() {
-    let user = User::new();
-    let refused = user.run(&["serve", "--demo", "--nodes", "redis://127.0.0.1:1"]);
-    assert_fails(&refused, 64, "--demo has nodes of its own: leave out either --demo or --nodes");
 }

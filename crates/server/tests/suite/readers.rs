@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use quorlock_testkit::http::{Answer, agent, answer};
 use quorlock_testkit::{RedisServer, eventually};
 use serde_json::{Value, json};
 
-use super::service::{Answer, Service, agent, answer, cluster};
-use crate::common::User;
+use crate::service::{Nodes, Service};
 
 /// Fills the history of a node, with events of other names than the tests use.
 fn fill_history(server: &RedisServer, events: usize) {
@@ -38,12 +38,11 @@ fn readers_cost_a_holder_nothing() {
     const RENEWALS: usize = 8;
     // Much longer than the time between renewals, and than a busy machine stands still.
     const TTL_MS: u64 = 15_000;
-    let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
-    for server in &servers {
+    let nodes = Nodes::servers(3);
+    for server in &nodes.servers {
         fill_history(server, 10_000);
     }
-    let service = Service::with(&user, &["--nodes", &nodes]);
+    let service = nodes.serve();
     let granted = service.lock(&json!({"name": "mine", "ttl_ms": TTL_MS})).expect(201);
     let (begun, before) = (Instant::now(), metric(&service, "quorlock_reads_total"));
     let is_over = AtomicBool::new(false);
@@ -76,14 +75,13 @@ fn readers_cost_a_holder_nothing() {
     let most = 2 + begun.elapsed().as_secs();
     assert!(reads <= most, "{reads} reads of the nodes in {:?}", begun.elapsed());
     // A read asks each node for its newest events, and at most twice for older ones.
-    let recalls = servers.iter().map(recalls).max().unwrap();
+    let recalls = nodes.servers.iter().map(recalls).max().unwrap();
     assert!(recalls <= 3 * most, "{recalls} histories read from one node");
 }
 
 #[test]
 fn answers_say_when_the_nodes_were_read() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     service.lock(&json!({"name": "a"})).expect(201);
     let mut first = 0;
     for path in ["/v1/locks", "/v1/history", "/v1/locks/a"] {
@@ -97,9 +95,8 @@ fn answers_say_when_the_nodes_were_read() {
 #[test]
 fn a_name_that_no_copy_has_is_asked_for_once_a_second() {
     const NAMES: u64 = 100;
-    let user = User::new();
-    let (_servers, nodes) = cluster(&user, 1);
-    let service = Service::with(&user, &["--nodes", &nodes]);
+    let nodes = Nodes::servers(1);
+    let service = nodes.serve();
     service.get("/v1/locks").expect(200);
     let begun = Instant::now();
     let told: Vec<Answer> = (0..NAMES).map(|name| service.get_once(&format!("/v1/locks/free-{name}"))).collect();
@@ -112,8 +109,7 @@ fn a_name_that_no_copy_has_is_asked_for_once_a_second() {
 #[test]
 fn a_batch_counts_as_many_requests_as_it_has_leases() {
     const BATCHES: u64 = 20;
-    let user = User::new();
-    let service = Service::with(&user, &["--rate-limit", "1000"]);
+    let service = Service::with(|config| config.limits.requests_per_second = 1_000);
     let junk: Vec<Value> = (0..1_000).map(|_| json!({"name": "a", "lease_id": "junk"})).collect();
     let begun = Instant::now();
     let told: Vec<Answer> =
@@ -121,7 +117,7 @@ fn a_batch_counts_as_many_requests_as_it_has_leases() {
     let counted = told.iter().filter(|told| told.status == 200).count() as u64;
     assert!(counted <= 2 + begun.elapsed().as_secs(), "{counted} batches in {:?}", begun.elapsed());
 
-    let slow = Service::with(&user, &["--rate-limit", "2"]);
+    let slow = Service::with(|config| config.limits.requests_per_second = 2);
     let names = |count: usize| json!({"names": (0..count).map(|name| name.to_string()).collect::<Vec<_>>()});
     for (path, batch) in [("/v1/leases", names(3)), ("/v1/leases/release", json!({"leases": &junk[..3]}))] {
         let mut told = slow.post_once(path, &batch);
@@ -136,29 +132,27 @@ fn a_batch_counts_as_many_requests_as_it_has_leases() {
 
 #[test]
 fn a_lease_id_that_no_replica_made_reaches_no_node() {
-    let user = User::new();
-    let (servers, nodes) = cluster(&user, 1);
-    let service = Service::with(&user, &["--nodes", &nodes]);
-    let other = Service::start(&user);
+    let nodes = Nodes::servers(1);
+    let service = nodes.serve();
+    let other = Service::start();
     let mine = service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     let unsigned = mine.text("lease_id").rsplit_once('.').unwrap().0.to_owned();
     let foreign = other.lock(&json!({"name": "b"})).expect(201).text("lease_id");
-    let keys = servers[0].command(&["DBSIZE"]);
+    let keys = nodes.servers[0].command(&["DBSIZE"]);
     for (name, lease_id) in [("a", unsigned), ("b", foreign)] {
         for call in ["release", "renew"] {
             let path = format!("/v1/leases/{call}");
             service.post(&path, &json!({"name": name, "lease_id": lease_id})).problem(403, "not-holder");
         }
     }
-    assert_eq!(servers[0].command(&["DBSIZE"]), keys, "nothing is left behind");
-    let replica = Service::with(&user, &["--nodes", &nodes]);
+    assert_eq!(nodes.servers[0].command(&["DBSIZE"]), keys, "nothing is left behind");
+    let replica = nodes.serve();
     replica.post("/v1/leases/release", &mine.lease()).expect(204);
 }
 
 #[test]
 fn new_names_are_limited_for_each_client() {
-    let user = User::new();
-    let service = Service::with(&user, &["--names", "3"]);
+    let service = Service::with(|config| config.limits.names = 3);
     let lock = |names: &[&str]| service.post_once("/v1/leases", &json!({"names": names}));
     let granted = lock(&["a", "b"]).expect(201);
     lock(&["c", "d"]).problem(429, "rate-limited");
@@ -175,8 +169,7 @@ fn new_names_are_limited_for_each_client() {
 
 #[test]
 fn keys_that_were_released_are_limited() {
-    let user = User::new();
-    let service = Service::with(&user, &["--released-keys", "4"]);
+    let service = Service::with(|config| config.limits.released_keys = 4);
     let key = |number: u32| format!("{number:022}");
     let release = |number| service.post_once("/v1/leases/release", &json!({"name": "a", "key": key(number)}));
     let granted = service.lock(&json!({"name": "b", "key": key(9)})).expect(201);

@@ -1,46 +1,38 @@
 //! Who may call, and what.
 
-use std::io::Write;
-use std::process::Stdio;
-
+use quorlock_server::{Clients, Tls, hash_bearer_token};
 use quorlock_testkit::eventually;
+use quorlock_testkit::http::{Events, agent, answer};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
-use super::service::{Service, agent, answer};
-use crate::common::{User, assert_fails, stderr, stdout};
+use crate::service::{Nodes, Service};
 
 const BILLING: &str = "billing-0123456789abcdef0123456789abcdef";
 const OPS: &str = "ops-0123456789abcdef0123456789abcdef";
 pub(crate) const READER: &str = "reader-0123456789abcdef0123456789abcdef";
 
-fn hash(user: &User, token: &str) -> String {
-    let mut child = user.quorlock(&["serve", "--hash-token"]).stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(token.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    stdout(&output).trim().to_owned()
+fn hash(token: &str) -> String {
+    hash_bearer_token(token).unwrap()
 }
 
-fn file(user: &User, name: &str, text: &str) -> String {
-    let path = user.home.path().join(name);
-    std::fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-pub(crate) fn clients(user: &User) -> String {
-    let [billing, ops, reader] = [BILLING, OPS, READER].map(|token| hash(user, token));
+pub(crate) fn clients() -> Clients {
+    let [billing, ops, reader] = [BILLING, OPS, READER].map(hash);
     let text = format!(
         "billing {billing} lock,read invoices/*,ledger\nops {ops} read,admin *\nreader {reader} read * # looks only\n"
     );
-    file(user, "clients", &text)
+    Clients::parse(&text).unwrap()
+}
+
+/// A service that knows these clients.
+fn with_clients() -> Service {
+    Service::with(|config| config.clients = Some(clients()))
 }
 
 #[test]
 fn only_known_bearer_tokens_are_let_in() {
-    let user = User::new();
-    let service = Service::with(&user, &["--clients", &clients(&user)]);
+    let service = with_clients();
     let ask = json!({"name": "ledger"});
     service.lock(&ask).problem(401, "unauthenticated");
     for wrong in ["", "x", &BILLING[1..], &BILLING.to_uppercase()] {
@@ -57,8 +49,7 @@ fn only_known_bearer_tokens_are_let_in() {
 
 #[test]
 fn scopes_and_names_say_what_a_client_may_do() {
-    let user = User::new();
-    let service = Service::with(&user, &["--clients", &clients(&user)]);
+    let service = with_clients();
     let granted = service.post_as(BILLING, "/v1/leases", &json!({"name": "invoices/42"})).expect(201);
     for body in [json!({"name": "orders/1"}), json!({"names": ["ledger", "orders/1"]})] {
         service.post_as(BILLING, "/v1/leases", &body).problem(403, "forbidden");
@@ -82,9 +73,8 @@ fn scopes_and_names_say_what_a_client_may_do() {
 
 #[test]
 fn others_locks_are_not_listed() {
-    let user = User::new();
-    let text = format!("all {} lock,read *\nbilling {} read invoices/*\n", hash(&user, OPS), hash(&user, BILLING));
-    let service = Service::with(&user, &["--clients", &file(&user, "clients", &text)]);
+    let text = format!("all {} lock,read *\nbilling {} read invoices/*\n", hash(OPS), hash(BILLING));
+    let service = Service::with(|config| config.clients = Some(Clients::parse(&text).unwrap()));
     for name in ["invoices/1", "a", "orders/1"] {
         service.post_as(OPS, "/v1/leases", &json!({"name": name})).expect(201);
     }
@@ -99,15 +89,14 @@ fn others_locks_are_not_listed() {
     let newest = service.get_as(BILLING, "/v1/history?limit=1").expect(200).body;
     assert_eq!(newest["events"][0]["name"], "invoices/1", "however much others did since");
     let request = agent(None).get(service.url("/v1/events")).header("authorization", format!("Bearer {BILLING}"));
-    let mut events = super::service::Events::new(request.call().unwrap());
+    let mut events = Events::new(request.call().unwrap());
     let snapshot = events.until("snapshot").data;
     assert_eq!(snapshot["locks"].as_array().unwrap().len(), 1, "{snapshot}");
 }
 
 #[test]
 fn a_holder_without_a_label_is_called_by_its_clients_name() {
-    let user = User::new();
-    let service = Service::with(&user, &["--clients", &clients(&user)]);
+    let service = with_clients();
     service.post_as(BILLING, "/v1/leases", &json!({"name": "ledger"})).expect(201);
     service.post_as(BILLING, "/v1/leases", &json!({"name": "invoices/1", "label": "month's end"})).expect(201);
     let label = |name: &str| service.get_as(READER, name).expect(200).body["holder"]["label"].clone();
@@ -115,22 +104,13 @@ fn a_holder_without_a_label_is_called_by_its_clients_name() {
     assert_eq!(label("/v1/locks/invoices%2F1"), "month's end");
 }
 
-#[test]
-fn a_file_that_cannot_be_read_names_its_line() {
-    let user = User::new();
-    let path = file(&user, "clients", "billing my-secret lock *\n");
-    let refused = user.run(&["serve", "--clients", &path]);
-    assert_fails(&refused, 78, "line 1");
-    assert!(!stderr(&refused).contains("my-secret"));
-    let short = user.quorlock(&["serve", "--hash-token"]).output().unwrap();
-    assert_fails(&short, 64, "at least 32 letters");
-}
-
 /// An address alone has two connections, and so has each client that it turns out to be.
 #[test]
 fn connections_are_counted_for_whoever_asks_on_them() {
-    let user = User::new();
-    let service = Service::with(&user, &["--clients", &clients(&user), "--connections", "2"]);
+    let service = Service::with(|config| {
+        config.clients = Some(clients());
+        config.limits.connections_per_client = 2;
+    });
     let call = |agent: &ureq::Agent, token: &str| {
         answer(agent.get(service.url("/v1/nodes")).header("authorization", format!("Bearer {token}")).call())
     };
@@ -184,34 +164,37 @@ impl Authority {
 
 #[test]
 fn tls_is_spoken_and_clients_may_be_known_by_their_certificates() {
-    let user = User::new();
-    let authority = Authority::new();
+    let (nodes, authority) = (Nodes::file(), Authority::new());
     let (certificate, key) = authority.sign("localhost");
-    let (cert, key, ca) = (
-        file(&user, "cert.pem", &certificate.pem()),
-        file(&user, "key.pem", &key.serialize_pem()),
-        file(&user, "ca.pem", &authority.pem),
-    );
-    let plain = Service::with(&user, &["--tls-cert", &cert, "--tls-key", &key]);
+    let file = |name: &str, text: &str| {
+        let path = nodes.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let (cert, key, ca) =
+        (file("cert.pem", &certificate.pem()), file("key.pem", &key.serialize_pem()), file("ca.pem", &authority.pem));
+    let plain = nodes.serve_with(|config| config.tls = Some(Tls::read(&cert, &key, None).unwrap()));
     assert!(plain.address.starts_with("https://"));
     answer(authority.trusting(None).get(plain.url("/v1/nodes")).call()).expect(200);
     assert!(Authority::new().trusting(None).get(plain.url("/v1/nodes")).call().is_err(), "not the authority");
 
-    let mutual = Service::with(&user, &["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &ca]);
+    let with_authority = || Some(Tls::read(&cert, &key, Some(&ca)).unwrap());
+    let mutual = nodes.serve_with(|config| config.tls = with_authority());
     let client = authority.sign("a client");
     answer(authority.trusting(Some(&client)).get(mutual.url("/v1/nodes")).call()).expect(200);
     assert!(authority.trusting(None).get(mutual.url("/v1/nodes")).call().is_err(), "without a certificate");
     let stranger = Authority::new().sign("a client");
     assert!(authority.trusting(Some(&stranger)).get(mutual.url("/v1/nodes")).call().is_err(), "of another authority");
 
-    let der = client.0.der().to_vec();
-    let path = user.home.path().join("client.der");
-    std::fs::write(&path, der).unwrap();
+    let path = nodes.folder.path().join("client.der");
+    std::fs::write(&path, client.0.der()).unwrap();
     let sum = std::process::Command::new("sha256sum").arg(&path).output().unwrap();
-    let digits = stdout(&sum).split_whitespace().next().unwrap().to_owned();
-    let named = file(&user, "clients", &format!("web cert:{digits} read *\nops {} read *\n", hash(&user, OPS)));
-    let both =
-        Service::with(&user, &["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &ca, "--clients", &named]);
+    let digits = String::from_utf8(sum.stdout).unwrap().split_whitespace().next().unwrap().to_owned();
+    let text = format!("web cert:{digits} read *\nops {} read *\n", hash(OPS));
+    let both = nodes.serve_with(|config| {
+        config.tls = with_authority();
+        config.clients = Some(Clients::parse(&text).unwrap());
+    });
     let call = |agent: ureq::Agent, token: &str| {
         answer(agent.get(both.url("/v1/nodes")).header("authorization", format!("Bearer {token}")).call())
     };

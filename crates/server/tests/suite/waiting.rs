@@ -7,13 +7,11 @@ use std::thread;
 use quorlock_testkit::eventually;
 use serde_json::json;
 
-use super::service::{Service, cluster};
-use crate::common::User;
+use crate::service::{Nodes, Service};
 
 #[test]
 fn a_long_poll_waits_until_the_lock_is_free() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let granted = service.lock(&json!({"name": "a"})).expect(201);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| service.lock(&json!({"name": "a", "wait_ms": 30_000})).expect(201));
@@ -25,18 +23,16 @@ fn a_long_poll_waits_until_the_lock_is_free() {
 
 #[test]
 fn a_wait_that_is_over_says_who_is_in_the_way() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     service.lock(&json!({"name": "a", "label": "in the way"})).expect(201);
     let waited = service.lock(&json!({"name": "a", "wait_ms": 100})).problem(409, "wait-timeout");
     assert_eq!(waited.body["holder"]["label"], "in the way");
-    assert_eq!(service.status("a")["waiting"], 0);
+    eventually("its place is gone", || service.status("a")["waiting"] == 0);
 }
 
 #[test]
 fn a_stream_tells_place_and_holder_and_then_the_grant() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "label": "holder"})).expect(201);
     let mut first = service.wait(&json!({"name": "a", "wait_ms": 60_000, "label": "first"}));
     let queued = first.until("queued").data;
@@ -64,8 +60,7 @@ fn a_stream_tells_place_and_holder_and_then_the_grant() {
 
 #[test]
 fn a_stream_that_waited_in_vain_says_so() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     service.lock(&json!({"name": "a"})).expect(201);
     let mut waiter = service.wait(&json!({"name": "a", "wait_ms": 100}));
     assert_eq!(waiter.until("failed").data["code"], "wait-timeout");
@@ -74,8 +69,7 @@ fn a_stream_that_waited_in_vain_says_so() {
 
 #[test]
 fn a_lock_that_is_free_is_granted_by_a_stream_at_once() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let event = service.wait(&json!({"name": "a"})).next().unwrap();
     assert_eq!((event.what.as_str(), &event.data["name"]), ("granted", &json!("a")));
 }
@@ -85,13 +79,12 @@ const NEXT: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 #[test]
 fn whoever_hangs_up_gives_its_place_back_on_every_node() {
-    let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
-    let service = Service::with(&user, &["--nodes", &nodes]);
+    let nodes = Nodes::servers(3);
+    let service = nodes.serve();
     let granted = service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     let places = || -> usize {
         let count = |server: &quorlock_testkit::RedisServer| server.command(&["ZCARD", "quorlock~queue:quorlock:a"]);
-        servers.iter().map(|server| format!("{:?}", count(server))).filter(|reply| !reply.contains('0')).count()
+        nodes.servers.iter().map(|server| format!("{:?}", count(server))).filter(|reply| !reply.contains('0')).count()
     };
 
     let streaming = service.wait(&json!({"name": "a", "wait_ms": 600_000}));

@@ -7,12 +7,11 @@ use std::process::{Command, Stdio};
 use quorlock_testkit::{RedisServer, eventually};
 
 use super::auth::{READER, clients};
-use super::service::{LONG, Service, cluster_with};
-use crate::common::User;
+use crate::service::{Nodes, Service};
 
 /// Runs a claim to its end. Each line that it prints is a step for `step` to do.
 fn claim(service: &Service, name: &str, more: &[&str], mut step: impl FnMut(&str)) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/serve/page/claims.mjs");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/page/claims.mjs");
     let mut command = Command::new("node");
     command.arg(script).args([name, &service.address]).args(more).env("QUORLOCK_PAGE_MODULES", modules());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -37,16 +36,16 @@ fn modules() -> PathBuf {
 
 /// Of a service over a file of its own.
 fn holds(name: &str) {
-    let user = User::new();
-    claim(&Service::with(&user, &LONG), name, &[], |step| panic!("{name} prints {step}"));
+    let nodes = Nodes::file().long();
+    claim(&nodes.serve(), name, &[], |step| panic!("{name} prints {step}"));
 }
 
 /// A service over three servers, all of which vote.
-fn of_three(user: &User) -> (Vec<RedisServer>, Service) {
-    let (servers, nodes) = cluster_with(user, 3, &LONG);
-    let service = Service::with(user, &[&["--nodes", &nodes][..], &LONG].concat());
+fn of_three() -> (Nodes, Service) {
+    let nodes = Nodes::uninitialised(3).long().init();
+    let service = nodes.serve();
     eventually("all can vote", || service.get("/v1/nodes").body["voting"] == 3);
-    (servers, service)
+    (nodes, service)
 }
 
 #[test]
@@ -136,40 +135,35 @@ fn a_break_is_not_asked_for_in_another_view() {
 
 #[test]
 fn a_node_in_quarantine_is_visible() {
-    let user = User::new();
-    let (servers, service) = of_three(&user);
+    let (nodes, service) = of_three();
     claim(&service, "a_node_in_quarantine_is_visible", &[], |step| {
         assert_eq!(step, "restart a node");
-        servers[1].kill();
-        servers[1].restart();
+        nodes.servers[1].kill();
+        nodes.servers[1].restart();
     });
 }
 
 #[test]
 fn without_a_majority_it_is_said_how_old_the_locks_are() {
-    let user = User::new();
-    let (servers, service) = of_three(&user);
+    let (nodes, service) = of_three();
     claim(&service, "without_a_majority_it_is_said_how_old_the_locks_are", &[], |step| match step {
-        "take the majority away" => servers[..2].iter().for_each(RedisServer::freeze),
-        "give it back" => servers[..2].iter().for_each(RedisServer::thaw),
+        "take the majority away" => nodes.servers[..2].iter().for_each(RedisServer::freeze),
+        "give it back" => nodes.servers[..2].iter().for_each(RedisServer::thaw),
         step => panic!("it prints {step}"),
     });
 }
 
 #[test]
 fn of_locks_that_were_never_seen_nothing_is_said() {
-    let user = User::new();
-    let servers = RedisServer::start_many(3);
-    let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
-    let service = Service::with(&user, &[&["--nodes", &nodes][..], &LONG].concat());
+    let nodes = Nodes::uninitialised(3).long();
+    let service = nodes.serve();
     eventually("all are in quarantine", || {
         let nodes = service.get("/v1/nodes").body["nodes"].clone();
         nodes.as_array().is_some_and(|nodes| nodes.iter().all(|node| node["state"] == "quarantined"))
     });
     claim(&service, "of_locks_that_were_never_seen_nothing_is_said", &[], |step| {
         assert_eq!(step, "declare them");
-        let init = [&["nodes", "init", "--yes", "--nodes", &nodes][..], &LONG].concat();
-        eventually("they are declared", || user.run(&init).status.success());
+        nodes.declare();
     });
 }
 
@@ -200,8 +194,7 @@ fn no_lease_id_is_in_the_page() {
 
 #[test]
 fn a_bearer_token_is_asked_for_and_kept_in_the_tab_only() {
-    let user = User::new();
-    let service = Service::with(&user, &["--clients", &clients(&user)]);
+    let service = Service::with(|config| config.clients = Some(clients()));
     let name = "a_bearer_token_is_asked_for_and_kept_in_the_tab_only";
     claim(&service, name, &[READER], |step| panic!("{name} prints {step}"));
 }

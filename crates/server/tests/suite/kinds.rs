@@ -3,15 +3,13 @@
 use quorlock_testkit::eventually;
 use serde_json::{Value, json};
 
-use super::service::Service;
-use crate::common::User;
+use crate::service::Service;
 
 const OWNER: &str = "an owner that nobody guesses";
 
 #[test]
 fn readers_share_and_keep_a_writer_out() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let readers = [0, 1].map(|_| service.lock(&json!({"name": "a", "mode": "shared"})).expect(201));
     assert_eq!(service.status("a")["mode"], "shared");
     service.lock(&json!({"name": "a"})).problem(409, "lock-held");
@@ -24,8 +22,7 @@ fn readers_share_and_keep_a_writer_out() {
 
 #[test]
 fn there_are_as_many_slots_as_everyone_agrees_on() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let ask = json!({"name": "a", "mode": "slots", "slots": 2});
     let holders = [0, 1].map(|_| service.lock(&ask).expect(201));
     let slots = holders.each_ref().map(|granted| granted.number("slot"));
@@ -49,8 +46,7 @@ fn there_are_as_many_slots_as_everyone_agrees_on() {
 
 #[test]
 fn an_owner_enters_again() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let ask = json!({"name": "a", "owner": OWNER});
     let (outer, inner) = (service.lock(&ask).expect(201), service.lock(&ask).expect(201));
     assert_eq!(outer.body["fence"], inner.body["fence"]);
@@ -64,8 +60,7 @@ fn an_owner_enters_again() {
 
 #[test]
 fn one_who_reads_does_not_write_as_well() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     service.lock(&json!({"name": "a", "mode": "shared", "owner": OWNER})).expect(201);
     service.lock(&json!({"name": "a", "mode": "shared", "owner": OWNER})).expect(201);
     service.lock(&json!({"name": "a", "owner": OWNER})).problem(409, "upgrade");
@@ -73,8 +68,7 @@ fn one_who_reads_does_not_write_as_well() {
 
 #[test]
 fn several_names_are_had_together_or_not_at_all() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let other = service.lock(&json!({"name": "b"})).expect(201);
     service.lock(&json!({"names": ["c", "b", "a"]})).problem(409, "lock-held");
     assert_eq!(

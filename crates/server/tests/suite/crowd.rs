@@ -5,17 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use quorlock_testkit::eventually;
+use quorlock_testkit::http::{agent, answer, patiently};
 use serde_json::{Value, json};
 
-use super::service::{LONG, LONG_MS, Service, agent, answer, cluster_with, patiently};
-use crate::common::User;
+use crate::service::{LONG_MS, Nodes};
 
 #[test]
 fn a_thousand_wait_for_one_name_and_each_has_its_turn() {
     const WAITERS: usize = 1_000;
-    let user = User::new();
-    let (_servers, nodes) = cluster_with(&user, 3, &LONG);
-    let service = Service::with(&user, &[&["--nodes", &nodes][..], &LONG].concat());
+    let nodes = Nodes::uninitialised(3).long().init();
+    let service = nodes.serve();
     let granted = service.lock(&json!({"name": "a", "ttl_ms": LONG_MS})).expect(201);
     let inside = AtomicUsize::new(0);
     let turn = || {
@@ -47,9 +46,8 @@ fn name_of(lock: &Value) -> String {
 fn ten_thousand_leases_are_held_renewed_listed_and_released() {
     const LEASES: usize = 10_000;
     const THREADS: usize = 8;
-    let user = User::new();
-    let (_servers, nodes) = cluster_with(&user, 1, &LONG);
-    let service = Service::with(&user, &[&["--nodes", &nodes][..], &LONG].concat());
+    let nodes = Nodes::uninitialised(1).long().init();
+    let service = nodes.serve();
     let lock =
         |number: usize| service.lock(&json!({"name": format!("{number:05}"), "ttl_ms": LONG_MS})).expect(201).lease();
     let leases: Vec<Value> = thread::scope(|scope| {

@@ -1,10 +1,10 @@
 //! Locking, renewing and releasing.
 
 use quorlock_testkit::eventually;
+use quorlock_testkit::http::Answer;
 use serde_json::{Value, json};
 
-use super::service::{LONG, LONG_MS, Service};
-use crate::common::User;
+use crate::service::{LONG_MS, Nodes, Service};
 
 /// That a lease lasts for its ttl from some moment between the request and the answer, less drift for the nodes' clocks
 /// and once more for the caller's: however long the answer took.
@@ -19,8 +19,7 @@ fn assert_lasts(told: &Value, ttl_ms: u64) {
 
 #[test]
 fn a_lock_is_one_callers_until_it_is_released() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let first = service.lock(&json!({"name": "invoices/42", "label": "the first"})).expect(201);
     assert_eq!((first.number("nodes_ok"), first.number("nodes_total"), first.number("ttl_ms")), (1, 1, 30_000));
     assert_lasts(&first.body, 30_000);
@@ -39,8 +38,7 @@ fn a_lock_is_one_callers_until_it_is_released() {
 
 #[test]
 fn a_renewal_lets_it_last_and_brings_nothing_back() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "ttl_ms": 20_000})).expect(201);
     let renewed = service.post("/v1/leases/renew", &granted.lease()).expect(200);
     assert_eq!(renewed.body["fence"], granted.body["fence"]);
@@ -52,8 +50,7 @@ fn a_renewal_lets_it_last_and_brings_nothing_back() {
 
 #[test]
 fn a_lease_ends_with_its_ttl_unless_it_is_renewed() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "ttl_ms": 200})).expect(201);
     let next = service.lock(&json!({"name": "a", "wait_ms": 30_000})).expect(201);
     assert!(next.number("fence") > granted.number("fence"));
@@ -62,11 +59,10 @@ fn a_lease_ends_with_its_ttl_unless_it_is_renewed() {
 
 #[test]
 fn many_leases_are_renewed_and_released_in_one_request() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let granted: Vec<_> = ["a", "b", "c"].iter().map(|name| service.lock(&json!({"name": name})).expect(201)).collect();
     service.release(&granted[1]);
-    let leases: Vec<_> = granted.iter().map(super::service::Answer::lease).collect();
+    let leases: Vec<_> = granted.iter().map(Answer::lease).collect();
     let renewed = service.post("/v1/leases/renew", &json!({"leases": leases})).expect(200);
     let outcomes = renewed.body["leases"].as_array().unwrap();
     let told: Vec<_> = outcomes.iter().map(|outcome| outcome["problem"]["code"].as_str()).collect();
@@ -82,8 +78,8 @@ fn many_leases_are_renewed_and_released_in_one_request() {
 
 #[test]
 fn the_largest_batch_is_renewed_and_released_in_one_request() {
-    let user = User::new();
-    let service = Service::with(&user, &LONG);
+    let nodes = Nodes::file().long();
+    let service = nodes.serve();
     // Every byte of such a name takes six bytes in JSON, and three in a lease id.
     let names: Vec<String> = (0..1_000).map(|number| format!("{number:\u{1}>512}")).collect();
     let granted = service.lock(&json!({"names": names, "ttl_ms": LONG_MS})).expect(201);
@@ -100,8 +96,7 @@ fn lease_ref(lease: &Value) -> Value {
 
 #[test]
 fn a_lease_is_for_its_own_name() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let granted = service.lock(&json!({"name": "a"})).expect(201);
     let other = json!({"name": "b", "lease_id": granted.text("lease_id")});
     let garbled = json!({"name": "a", "lease_id": "secret"});
@@ -115,8 +110,7 @@ fn a_lease_is_for_its_own_name() {
 
 #[test]
 fn if_one_of_several_is_no_lease_none_is_released_and_it_is_named() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let granted = ["a", "b"].map(|name| service.lock(&json!({"name": name})).expect(201).lease());
     let secret = granted[0]["lease_id"].clone();
     for bad in [json!({"name": "c", "lease_id": secret}), json!({"name": "c", "lease_id": "key.q1.secret"})] {
@@ -134,22 +128,9 @@ fn if_one_of_several_is_no_lease_none_is_released_and_it_is_named() {
 }
 
 #[test]
-fn a_lease_outlives_the_service_that_granted_it() {
-    let user = User::new();
-    let service = Service::start(&user);
-    let granted = service.lock(&json!({"name": "a"})).expect(201);
-    drop(service);
-    let next = Service::start(&user);
-    next.lock(&json!({"name": "a"})).problem(409, "lock-held");
-    next.post("/v1/leases/renew", &granted.lease()).expect(200);
-    next.release(&granted);
-    next.lock(&json!({"name": "a"})).expect(201);
-}
-
-#[test]
 fn replicas_share_their_locks() {
-    let user = User::new();
-    let (one, other) = (Service::start(&user), Service::start(&user));
+    let nodes = Nodes::file();
+    let (one, other) = (nodes.serve(), nodes.serve());
     let granted = one.lock(&json!({"name": "a"})).expect(201);
     other.lock(&json!({"name": "a"})).problem(409, "lock-held");
     other.post("/v1/leases/renew", &granted.lease()).expect(200);
@@ -159,8 +140,7 @@ fn replicas_share_their_locks() {
 
 #[test]
 fn a_holder_whose_lease_was_broken_is_told_so() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     for mode in ["drain", "now"] {
         let granted = service.lock(&json!({"name": mode})).expect(201);
         let ask = json!({"fence": granted.body["fence"], "mode": mode, "reason": "its host is on fire"});

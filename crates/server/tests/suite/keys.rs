@@ -4,11 +4,11 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::thread;
 
+use quorlock_testkit::http::Answer;
 use quorlock_testkit::{RedisServer, eventually};
 use serde_json::{Value, json};
 
-use super::service::{Answer, Service, cluster};
-use crate::common::User;
+use crate::service::{Nodes, Service};
 
 const KEY: &str = "5b1f0c52-6c1e-4d43-9d4e-3f0b7c1e9a11";
 
@@ -30,15 +30,15 @@ fn send_and_forget(service: &Service, body: &Value) -> TcpStream {
     stream
 }
 
-fn replicas<const N: usize>(user: &User) -> (Vec<RedisServer>, [Service; N]) {
-    let (servers, nodes) = cluster(user, 5);
-    (servers, std::array::from_fn(|_| Service::with(user, &["--nodes", &nodes])))
+fn replicas() -> (Nodes, [Service; 2]) {
+    let nodes = Nodes::servers(5);
+    let replicas = [nodes.serve(), nodes.serve()];
+    (nodes, replicas)
 }
 
 #[test]
 fn a_repeated_request_gives_the_same_hold_from_any_replica() {
-    let user = User::new();
-    let (_servers, [one, other]) = replicas(&user);
+    let (_nodes, [one, other]) = replicas();
     let first = one.lock(&ask(0)).expect(201);
     let again: Vec<Answer> = [&one, &other, &other].map(|replica| replica.lock(&ask(0)).expect(201)).into();
     assert!(again.iter().all(|granted| granted.body["fence"] == first.body["fence"]), "{again:?}");
@@ -64,8 +64,7 @@ fn a_repeated_request_gives_the_same_hold_from_any_replica() {
 
 #[test]
 fn a_key_is_for_one_name() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let [a, b] = ["a", "b"].map(|name| service.lock(&json!({"name": name, "key": KEY})).expect(201));
     service.release(&a);
     service.post("/v1/leases/renew", &b.lease()).expect(200);
@@ -74,8 +73,7 @@ fn a_key_is_for_one_name() {
 
 #[test]
 fn a_reader_may_have_a_key_as_well() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let read = json!({"name": "a", "mode": "shared", "key": KEY});
     let (first, _again) = (service.lock(&read).expect(201), service.lock(&read).expect(201));
     let other = service.lock(&json!({"name": "a", "mode": "shared"})).expect(201);
@@ -87,8 +85,7 @@ fn a_reader_may_have_a_key_as_well() {
 
 #[test]
 fn a_repeated_request_to_read_gives_the_same_hold_also_behind_a_waiting_writer() {
-    let user = User::new();
-    let (_servers, [one, other]) = replicas(&user);
+    let (_nodes, [one, other]) = replicas();
     let read = json!({"name": "a", "mode": "shared", "key": KEY, "ttl_ms": 60_000});
     let first = one.lock(&read).expect(201);
     eventually("it stands on every node", || {
@@ -113,8 +110,7 @@ fn a_repeated_request_to_read_gives_the_same_hold_also_behind_a_waiting_writer()
 
 #[test]
 fn a_lost_answer_costs_nothing() {
-    let user = User::new();
-    let (_servers, [one, other]) = replicas(&user);
+    let (_nodes, [one, other]) = replicas();
     let lost = send_and_forget(&one, &ask(0));
     eventually("it is granted", || holds(&other) == 1);
     let standing = other.status("a")["fence"].clone();
@@ -130,8 +126,7 @@ fn a_lost_answer_costs_nothing() {
 
 #[test]
 fn whoever_has_no_answer_releases_by_the_key() {
-    let user = User::new();
-    let (_servers, [one, other]) = replicas(&user);
+    let (_nodes, [one, other]) = replicas();
     let lost = send_and_forget(&one, &ask(0));
     eventually("it is granted", || holds(&other) == 1);
     drop((one, lost));
@@ -143,8 +138,7 @@ fn whoever_has_no_answer_releases_by_the_key() {
 
 #[test]
 fn tries_that_wait_on_two_replicas_come_to_one_hold() {
-    let user = User::new();
-    let (_servers, [one, other]) = replicas(&user);
+    let (_nodes, [one, other]) = replicas();
     let holder = one.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     thread::scope(|scope| {
         let tries = [&one, &other].map(|replica| scope.spawn(|| replica.lock(&ask(600_000)).expect(201)));
@@ -164,35 +158,9 @@ fn tries_that_wait_on_two_replicas_come_to_one_hold() {
 }
 
 #[test]
-fn the_end_of_one_try_leaves_what_another_has() {
-    let user = User::new();
-    let (_servers, [one, other]) = replicas(&user);
-    let holder = one.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
-    // One hangs up, one is over, and the replica of a third is killed: none of them takes along what the fourth gets.
-    let gone = send_and_forget(&one, &ask(600_000));
-    thread::scope(|scope| {
-        let kept = scope.spawn(|| other.lock(&ask(600_000)).expect(201));
-        eventually("both wait", || one.status("a")["waiting"] == 2);
-        one.lock(&ask(1_000)).problem(409, "wait-timeout");
-        drop(gone);
-        eventually("one has gone", || other.status("a")["waiting"] == 1);
-        let _killed = send_and_forget(&one, &ask(600_000));
-        eventually("another has come", || other.status("a")["waiting"] == 2);
-        drop(one);
-        other.release(&holder);
-        let granted = kept.join().unwrap();
-        other.post("/v1/leases/renew", &granted.lease()).expect(200);
-        other.lock(&json!({"name": "a"})).problem(409, "lock-held");
-        other.release(&granted);
-        // The place of the one that was killed is kept for a while.
-        other.lock(&json!({"name": "a", "wait_ms": 60_000})).expect(201);
-    });
-}
-
-#[test]
 fn a_try_that_fails_with_votes_takes_back_its_own_entry_only() {
-    let user = User::new();
-    let (servers, [one, other]) = replicas(&user);
+    let (nodes, [one, other]) = replicas();
+    let servers = &nodes.servers;
     let granted = one.lock(&ask(0)).expect(201);
     let is_everywhere = |service: &Service, holds: u64| {
         let lock = service.status("a");
@@ -215,8 +183,7 @@ fn a_try_that_fails_with_votes_takes_back_its_own_entry_only() {
 
 #[test]
 fn a_try_that_still_waits_comes_to_nothing_once_its_key_is_released() {
-    let user = User::new();
-    let (_servers, [one, other]) = replicas(&user);
+    let (_nodes, [one, other]) = replicas();
     let holder = one.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     thread::scope(|scope| {
         let ghost = scope.spawn(|| one.lock(&ask(600_000)));

@@ -1,10 +1,10 @@
 //! Looking: at locks, nodes, what has happened and what changes.
 
-use quorlock_testkit::{RedisServer, eventually};
+use quorlock_testkit::eventually;
+use quorlock_testkit::http::{Answer, agent, answer};
 use serde_json::{Value, json};
 
-use super::service::{Answer, LONG, LONG_MS, Service, agent, answer, cluster};
-use crate::common::{User, stdout};
+use crate::service::{LONG_MS, Nodes, Service};
 
 fn names(page: &Value) -> Vec<&str> {
     page["locks"].as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()
@@ -23,8 +23,7 @@ fn happened(service: &Service, name: &str, count: usize) -> Vec<Value> {
 
 #[test]
 fn locks_are_listed_page_by_page_in_order() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let wanted: Vec<String> = (0..7).map(|number| format!("in*/{number}")).collect();
     for name in wanted.iter().chain(&["inner".to_owned(), "out".to_owned()]) {
         service.lock(&json!({"name": name, "label": "x"})).expect(201);
@@ -47,12 +46,11 @@ fn locks_are_listed_page_by_page_in_order() {
 
 #[test]
 fn a_page_of_too_many_locks_goes_on_where_the_one_before_ended() {
-    let user = User::new();
-    let (servers, nodes) = cluster(&user, 1);
+    let nodes = Nodes::servers(1);
     let fill =
         "for i = 1, 10500 do redis.call('SET', 'quorlock:held/' .. i, string.format('%032x', i), 'EX', 3600) end";
-    servers[0].command(&["EVAL", fill, "0"]);
-    let service = Service::with(&user, &["--nodes", &nodes]);
+    nodes.servers[0].command(&["EVAL", fill, "0"]);
+    let service = nodes.serve();
     let page = |cursor: &str| {
         let request = || agent(None).get(service.url("/v1/locks")).query("limit", "1").query("cursor", cursor);
         let mut told = answer(request().call());
@@ -76,12 +74,11 @@ fn a_page_of_too_many_locks_goes_on_where_the_one_before_ended() {
 
 #[test]
 fn other_data_is_not_listed() {
-    let user = User::new();
-    let (servers, nodes) = cluster(&user, 1);
-    let service = Service::with(&user, &["--nodes", &nodes]);
+    let nodes = Nodes::servers(1);
+    let service = nodes.serve();
     // A queue whose only place has lapsed: it looks like a lock until it is looked at.
     for key in ["quorlock~queue:quorlock:a", "quorlock~kept:quorlock:a"] {
-        servers[0].command(&["ZADD", key, "1", "0000000000000001 x 00000000000000000000000000000001"]);
+        nodes.servers[0].command(&["ZADD", key, "1", "0000000000000001 x 00000000000000000000000000000001"]);
     }
     service.lock(&json!({"name": "b"})).expect(201);
     let page = service.get("/v1/locks?limit=1").expect(200).body;
@@ -90,26 +87,22 @@ fn other_data_is_not_listed() {
 
 #[test]
 fn a_lock_of_another_program_is_held_and_shown_with_the_type_of_its_key() {
-    let user = User::new();
-    let (servers, nodes) = cluster(&user, 1);
-    let service = Service::with(&user, &["--nodes", &nodes]);
-    servers[0].command(&["HSET", "quorlock:a", "5c4e:1", "1"]);
+    let nodes = Nodes::servers(1);
+    let service = nodes.serve();
+    nodes.servers[0].command(&["HSET", "quorlock:a", "5c4e:1", "1"]);
     let other = json!({"host": "another program", "pid": 0, "label": "key type hash"});
     let refused = service.lock(&json!({"name": "a"})).expect(409).body;
     assert_eq!((&refused["code"], &refused["holder"]), (&json!("lock-held"), &other), "{refused}");
     let look = service.status("a");
     assert_eq!((&look["held"], &look["holder"], &look["fence"]), (&json!(true), &other, &Value::Null), "{look}");
     assert_eq!(names(&service.get("/v1/locks").expect(200).body), ["a"]);
-    let status = stdout(&user.run(&["status", "a", "--nodes", &nodes]));
-    assert!(status.starts_with("a is held by another program (key type hash)\n"), "{status}");
-    servers[0].command(&["DEL", "quorlock:a"]);
+    nodes.servers[0].command(&["DEL", "quorlock:a"]);
     service.lock(&json!({"name": "a"})).expect(201);
 }
 
 #[test]
 fn a_lock_is_shown_node_by_node() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     assert_eq!(service.status("free")["held"], false);
     let granted = service.lock(&json!({"name": "invoices/42", "label": "somebody"})).expect(201);
     let lock = service.status("invoices%2F42");
@@ -122,8 +115,7 @@ fn a_lock_is_shown_node_by_node() {
 
 #[test]
 fn the_nodes_say_whether_they_vote() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let nodes = service.get("/v1/nodes").expect(200).body;
     assert_eq!((&nodes["total"], &nodes["voting"], &nodes["can_lose"]), (&json!(1), &json!(1), &json!(0)));
     assert_eq!(nodes["nodes"][0]["state"], "voting");
@@ -133,12 +125,11 @@ fn the_nodes_say_whether_they_vote() {
 
 #[test]
 fn a_service_without_a_majority_is_not_ready() {
-    let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
-    let service = Service::with(&user, &["--nodes", &nodes]);
+    let nodes = Nodes::servers(3);
+    let service = nodes.serve();
     service.get("/readyz").expect(200);
-    servers[0].kill();
-    servers[1].kill();
+    nodes.servers[0].kill();
+    nodes.servers[1].kill();
     eventually("it is noticed", || service.get_once("/readyz").status == 503);
     eventually("both are named", || {
         let not_ready = service.get_once("/readyz").problem(503, "no-quorum");
@@ -154,17 +145,15 @@ fn a_service_without_a_majority_is_not_ready() {
 
 #[test]
 fn nodes_in_quarantine_are_told_from_those_that_are_away_and_with_when_it_ends() {
-    let user = User::new();
-    let servers = RedisServer::start_many(3);
-    let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
-    let service = Service::with(&user, &[&["--nodes", &nodes], LONG.as_slice()].concat());
+    let nodes = Nodes::uninitialised(3).long();
+    let service = nodes.serve();
     let votes = |told: &Answer, wanted: [&str; 3]| {
         told.body["nodes"].as_array().unwrap().iter().map(|node| node["vote"].clone()).eq(wanted)
     };
     let lock = || service.post_once("/v1/leases", &json!({"name": "a"})).problem(503, "no-quorum");
     let look = || service.get_once("/readyz").problem(503, "no-quorum");
     eventually("none may vote yet", || votes(&look(), ["quarantined"; 3]));
-    servers[2].kill();
+    nodes.servers[2].kill();
     for ask in [&lock as &dyn Fn() -> Answer, &look] {
         let mut told = ask();
         eventually("two may not vote yet, and one is away", || {
@@ -179,8 +168,7 @@ fn nodes_in_quarantine_are_told_from_those_that_are_away_and_with_when_it_ends()
 
 #[test]
 fn whoever_wants_no_body_gets_the_head() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     for path in ["/healthz", "/readyz", "/v1/locks", "/v1/history", "/", "/openapi.json"] {
         let answered = agent(None).head(service.url(path)).call().unwrap();
         assert_eq!(answered.status(), 200, "{path}");
@@ -192,8 +180,7 @@ fn whoever_wants_no_body_gets_the_head() {
 
 #[test]
 fn what_happened_is_written_down() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "label": "w"})).expect(201);
     service.release(&granted);
     service.lock(&json!({"name": "b"})).expect(201);
@@ -206,8 +193,7 @@ fn what_happened_is_written_down() {
 
 #[test]
 fn a_lease_that_was_not_renewed_in_time_is_written_down_as_lost() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "ttl_ms": 200, "label": "w"})).expect(201);
     eventually("it has lapsed", || service.status("a")["held"] == false);
     for _ in 0..3 {
@@ -221,8 +207,7 @@ fn a_lease_that_was_not_renewed_in_time_is_written_down_as_lost() {
 
 #[test]
 fn a_key_ends_in_the_history_as_it_began() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let key = "5b1f0c52-6c1e-4d43-9d4e-3f0b7c1e9a11";
     for (name, mode, by_lease) in [("a", "exclusive", true), ("b", "exclusive", false), ("c", "shared", true)] {
         let ask = json!({"name": name, "mode": mode, "key": key, "label": "w"});
@@ -238,8 +223,7 @@ fn a_key_ends_in_the_history_as_it_began() {
 
 #[test]
 fn the_stream_of_events_tells_what_changes() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     service.lock(&json!({"name": "before"})).expect(201);
     let mut events = service.follow(None);
     let snapshot = events.until("snapshot").data;
@@ -260,8 +244,7 @@ fn the_stream_of_events_tells_what_changes() {
 
 #[test]
 fn a_stream_goes_on_where_it_was_cut() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let mut events = service.follow(None);
     events.until("snapshot");
     let last = events.until("look").id;
@@ -278,56 +261,9 @@ fn a_stream_goes_on_where_it_was_cut() {
 }
 
 #[test]
-fn nodes_that_do_not_vote_are_named_at_the_start() {
-    let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
-    servers[1].kill();
-    let service = Service::with(&user, &["--nodes", &nodes]);
-    let told = format!("1 of 3 nodes without a vote: {} unreachable: ", servers[1].url());
-    eventually("it is named", || service.log().contains(&told));
-    service.get("/readyz").expect(200);
-
-    // A client that knows the cluster would tell blank nodes that they lost their memory.
-    drop(service);
-    servers[0].restart_empty();
-    servers[2].restart_empty();
-    servers[1].restart_empty();
-    let new = Service::with(&user, &["--nodes", &nodes, "--log", "json"]);
-    eventually("what to do is told", || new.log().contains("if no lock can be outstanding: quorlock nodes init --yes"));
-    assert!(new.log().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{}", new.log());
-}
-
-#[test]
-fn the_workers_of_a_demonstration_do_not_fill_the_log() {
-    let user = User::new();
-    let service = Service::with(&user, &["--demo"]);
-    eventually("one has lost its lock", || {
-        let past = service.get("/v1/history?limit=1000").expect(200).body;
-        past["events"].as_array().unwrap().iter().any(|event| event["what"] == "lost")
-    });
-    assert!(!service.log().contains("lease lost"), "{}", service.log());
-}
-
-#[test]
-fn a_demonstration_has_something_to_look_at() {
-    let user = User::new();
-    let service = Service::with(&user, &["--demo"]);
-    let nodes = service.get("/v1/nodes").expect(200).body;
-    assert_eq!(nodes["total"], 5);
-    let busy = |page: &Value| {
-        let locks = page["locks"].as_array().unwrap();
-        let modes: std::collections::BTreeSet<_> = locks.iter().filter_map(|lock| lock["mode"].as_str()).collect();
-        locks.len() >= 10 && modes.len() >= 3
-    };
-    eventually("there is a lot going on", || busy(&service.get("/v1/locks").expect(200).body));
-    service.lock(&json!({"name": "mine"})).expect(201);
-}
-
-#[test]
 fn one_client_follows_no_more_than_its_share() {
     const FOLLOWERS: usize = 64;
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let mut following: Vec<_> = (0..FOLLOWERS).map(|_| service.follow(None)).collect();
     let ask = || answer(agent(None).get(service.url("/v1/events")).call());
     let refused = ask().problem(429, "rate-limited");

@@ -1,25 +1,25 @@
 //! What the service tells of itself: a log without secrets, and numbers without names.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 
 use quorlock_testkit::eventually;
+use quorlock_testkit::http::{Answer, Events, agent, answer, patiently};
 use serde_json::{Value, json};
 
-use super::service::{Answer, Service, agent, answer, cluster, patiently};
-use crate::common::User;
+use crate::service::{Nodes, Service, log};
 
 const KEY: &str = "key-0123456789abcdef0123456789abcdef";
 const OWNER: &str = "owner-0123456789abcdef0123456789abcdef";
 
 #[test]
 fn secrets_are_in_no_log_and_no_listing() {
-    let user = User::new();
-    keeps_secrets(&Service::with(&user, &["-v", "--log", "json"]));
-    let (_servers, nodes) = cluster(&user, 3);
-    keeps_secrets(&Service::with(&user, &["-v", "--log", "json", "--nodes", &nodes]));
+    keeps_secrets(&Service::start());
+    let nodes = Nodes::servers(3);
+    keeps_secrets(&nodes.serve());
 }
 
 fn keeps_secrets(service: &Service) {
+    let before = log().matches("\"status\":410").count();
     let granted = service.lock(&json!({"name": "a"})).expect(201);
     let keyed = service.lock(&json!({"name": "b", "key": KEY})).expect(201);
     let owned = service.lock(&json!({"name": "c", "owner": OWNER})).expect(201);
@@ -47,8 +47,8 @@ fn keeps_secrets(service: &Service) {
         service.post("/v1/leases/renew", &lease.lease()).problem(410, "lease-lost");
     }
     let shown = shown + &service.get("/v1/history").body.to_string();
-    eventually("it is logged", || service.log().matches("\"status\":410").count() == 5);
-    let told = service.log() + &shown;
+    eventually("it is logged", || log().matches("\"status\":410").count() - before == 5);
+    let told = log() + &shown;
     let parts: Vec<String> = leases.iter().chain([&&broken]).map(|lease| lease.text("lease_id")).collect();
     // The 32 digits that sign the lease, and those of its owner, wherever they stand in the word.
     let is_secret = |part: &&str| part.len() >= 32 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -60,42 +60,8 @@ fn keeps_secrets(service: &Service) {
 }
 
 #[test]
-fn a_log_that_nobody_reads_costs_lines_and_nothing_else() {
-    for (format, missing) in [("text", "lines are missing here"), ("json", "\"missing_lines\":")] {
-        let user = User::new();
-        let (mut service, unread) = Service::unread(&user, &["--log", format]);
-        // More than a pipe holds.
-        for _ in 0..2_000 {
-            service.get("/healthz").expect(200);
-        }
-        let granted = service.lock(&json!({"name": "a"})).expect(201);
-        let (told, heard) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            BufReader::new(unread).lines().map_while(Result::ok).try_for_each(|line| told.send(line))
-        });
-        let mut lines = Vec::new();
-        eventually("it is told what is missing", || {
-            service.get("/healthz").expect(200);
-            lines.extend(heard.try_iter());
-            lines.iter().any(|line| line.contains(missing))
-        });
-        service.release(&granted);
-        service.signal("TERM");
-        assert!(service.child.wait().unwrap().success());
-        lines.extend(heard.iter());
-        let is_whole = |line: &String| {
-            let is_ours = line.contains("answered") || line.contains(missing) || line.contains("stopping");
-            is_ours && (format == "text" || serde_json::from_str::<Value>(line).is_ok())
-        };
-        let odd: Vec<_> = lines.iter().filter(|line| !is_whole(line)).collect();
-        assert!(odd.is_empty(), "{odd:?}");
-    }
-}
-
-#[test]
 fn every_request_has_a_line_with_its_number() {
-    let user = User::new();
-    let service = Service::with(&user, &["--log", "json"]);
+    let service = Service::start();
     let trace = "0af7651916cd43dd8448eb211c80319c";
     let request = agent(None).get(service.url("/v1/locks/a%2Fb"));
     let request =
@@ -104,7 +70,7 @@ fn every_request_has_a_line_with_its_number() {
     assert_eq!(response.headers()["x-request-id"], "number-7");
     answer(Ok(response)).expect(200);
     let line = || {
-        let log = service.log();
+        let log = log();
         log.lines().find(|line| line.contains("number-7")).map(|line| serde_json::from_str::<Value>(line).unwrap())
     };
     eventually("it is logged", || line().is_some());
@@ -117,14 +83,13 @@ fn every_request_has_a_line_with_its_number() {
 
 #[test]
 fn the_end_of_a_stream_is_logged_and_counted() {
-    let user = User::new();
-    let service = Service::with(&user, &["--log", "json"]);
+    let service = Service::start();
     service.lock(&json!({"name": "a"})).expect(201);
     let request = agent(None).post(service.url("/v1/leases")).header("accept", "text/event-stream");
     let response = request.header("x-request-id", "number-8").send_json(json!({"name": "a", "wait_ms": 100})).unwrap();
-    super::service::Events::new(response).until("failed");
+    Events::new(response).until("failed");
     let ended = || {
-        let log = service.log();
+        let log = log();
         let line = log.lines().find(|line| line.contains("number-8") && line.contains("\"waited\""))?;
         Some(serde_json::from_str::<Value>(line).unwrap())
     };
@@ -136,8 +101,7 @@ fn the_end_of_a_stream_is_logged_and_counted() {
 
 #[test]
 fn whoever_hangs_up_has_a_line_and_is_counted() {
-    let user = User::new();
-    let service = Service::with(&user, &["--log", "json"]);
+    let service = Service::start();
     service.lock(&json!({"name": "a"})).expect(201);
     for (at, kind) in [(1, "application/json"), (2, "text/event-stream")] {
         let number = format!("number-{at}");
@@ -152,9 +116,7 @@ fn whoever_hangs_up_has_a_line_and_is_counted() {
         .unwrap();
         eventually("it waits", || service.status("a")["waiting"] == 1);
         drop(stream);
-        eventually("it is logged", || {
-            service.log().lines().any(|line| line.contains(&number) && line.contains("\"hung up\""))
-        });
+        eventually("it is logged", || log().lines().any(|line| line.contains(&number) && line.contains("\"hung up\"")));
         let metrics = service.get("/metrics").expect(200).body;
         assert!(metrics.as_str().unwrap().contains(&format!("quorlock_http_hangups_total {at}")), "{metrics}");
     }
@@ -162,8 +124,7 @@ fn whoever_hangs_up_has_a_line_and_is_counted() {
 
 #[test]
 fn the_numbers_are_those_of_prometheus_and_name_no_lock() {
-    let user = User::new();
-    let service = Service::start(&user);
+    let service = Service::start();
     let granted = service.lock(&json!({"name": "a-lock"})).expect(201);
     service.lock(&json!({"name": "a-lock"})).problem(409, "lock-held");
     let mut tries = 0;
@@ -203,8 +164,7 @@ fn the_numbers_are_those_of_prometheus_and_name_no_lock() {
 
 #[test]
 fn one_client_asks_no_more_than_its_share() {
-    let user = User::new();
-    let service = Service::with(&user, &["--rate-limit", "1", "--waiters", "1"]);
+    let service = Service::with(|config| (config.limits.requests_per_second, config.limits.waiters) = (1, 1));
     let refused = (0..200).map(|_| service.get("/v1/nodes")).find(|answer| answer.status == 429);
     let refused = refused.expect("more than one request a second").problem(429, "rate-limited");
     assert!(refused.number("retry_after_ms") <= 1_000);
@@ -214,7 +174,7 @@ fn one_client_asks_no_more_than_its_share() {
         let request = agent(None).post(service.url("/v1/leases")).header("accept", "text/event-stream");
         let response = request.send_json(json!({"name": "a", "wait_ms": 60_000})).unwrap();
         let is_let_in = response.status() == 200;
-        waiting = is_let_in.then(|| super::service::Events::new(response));
+        waiting = is_let_in.then(|| Events::new(response));
         is_let_in
     });
     let mut waiting = waiting.unwrap();
@@ -228,8 +188,7 @@ fn one_client_asks_no_more_than_its_share() {
 
 #[test]
 fn what_anybody_may_ask_for_is_counted_for_the_address() {
-    let user = User::new();
-    let service = Service::with(&user, &["--rate-limit", "1"]);
+    let service = Service::with(|config| config.limits.requests_per_second = 1);
     for path in ["/", "/assets/app.js", "/openapi.json", "/no-such-call", "/v1/leases"] {
         let refused = (0..200).map(|_| service.get(path)).find(|answer| answer.status == 429);
         refused.unwrap_or_else(|| panic!("{path} is asked for more than once a second")).problem(429, "rate-limited");

@@ -1,0 +1,160 @@
+//! Flags and exit codes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+use quorlock_testkit::http::{agent, answer};
+use quorlock_testkit::{RedisServer, eventually};
+use rcgen::{CertificateParams, KeyPair};
+use serde_json::{Value, json};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use super::service::Service;
+use crate::common::{User, assert_fails, cluster, stderr, stdout};
+
+fn file(user: &User, name: &str, text: &str) -> String {
+    let path = user.home.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_hashed_token_in_the_file_of_clients_lets_its_client_in() {
+    const TOKEN: &str = "billing-0123456789abcdef0123456789abcdef";
+    let user = User::new();
+    let mut child = user.quorlock(&["serve", "--hash-token"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(TOKEN.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let clients = file(&user, "clients", &format!("billing {} lock *\n", stdout(&output).trim()));
+    let service = Service::with(&user, &["--clients", &clients]);
+    service.lock(&json!({"name": "a"})).problem(401, "unauthenticated");
+    service.post_as(TOKEN, "/v1/leases", &json!({"name": "a"})).expect(201);
+}
+
+#[test]
+fn a_certificate_and_its_key_make_it_speak_tls() {
+    let user = User::new();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let (cert, key) = (file(&user, "cert.pem", &certificate.pem()), file(&user, "key.pem", &key.serialize_pem()));
+    let root = Certificate::from_pem(certificate.pem().as_bytes()).unwrap().to_owned();
+    let trusting =
+        || agent(Some(TlsConfig::builder().root_certs(RootCerts::new_with_certs(std::slice::from_ref(&root))).build()));
+    let plain = Service::with(&user, &["--tls-cert", &cert, "--tls-key", &key]);
+    assert!(plain.address.starts_with("https://"));
+    answer(trusting().get(plain.url("/v1/nodes")).call()).expect(200);
+    let mutual = Service::with(&user, &["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &cert]);
+    assert!(trusting().get(mutual.url("/v1/nodes")).call().is_err(), "clients need a certificate");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_names_its_line() {
+    let user = User::new();
+    let path = file(&user, "clients", "billing my-secret lock *\n");
+    let refused = user.run(&["serve", "--clients", &path]);
+    assert_fails(&refused, 78, "line 1");
+    assert!(!stderr(&refused).contains("my-secret"));
+    let short = user.quorlock(&["serve", "--hash-token"]).output().unwrap();
+    assert_fails(&short, 64, "at least 32 letters");
+}
+
+#[test]
+fn it_listens_to_others_only_with_authentication() {
+    let user = User::new();
+    let refused = user.run(&["serve", "--listen", "0.0.0.0:0"]);
+    assert_fails(&refused, 78, "there is no authentication");
+    let open = Service::with(&user, &["--listen", "0.0.0.0:0", "--danger-no-auth"]);
+    assert!(open.address.starts_with("http://0.0.0.0:"));
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let user = User::new();
+    let service = Service::start(&user);
+    let refused = user.run(&["serve", "--listen", service.socket()]);
+    assert_fails(&refused, 78, service.socket());
+}
+
+#[test]
+fn it_listens_where_a_name_says_and_says_what_a_place_looks_like() {
+    let user = User::new();
+    let service = Service::with(&user, &["--listen", "localhost:0"]);
+    service.get("/healthz").expect(200);
+    for nowhere in ["7677", "localhost"] {
+        assert_fails(&user.run(&["serve", "--listen", nowhere]), 64, "127.0.0.1:7677, [::1]:7677 or localhost:7677");
+    }
+}
+
+#[test]
+fn a_demonstration_has_nodes_of_its_own() {
+    let user = User::new();
+    let refused = user.run(&["serve", "--demo", "--nodes", "redis://127.0.0.1:1"]);
+    assert_fails(&refused, 64, "--demo has nodes of its own: leave out either --demo or --nodes");
+}
+
+#[test]
+fn a_demonstration_has_something_to_look_at() {
+    let user = User::new();
+    let service = Service::with(&user, &["--demo"]);
+    let nodes = service.get("/v1/nodes").expect(200).body;
+    assert_eq!(nodes["total"], 5);
+    let busy = |page: &Value| {
+        let locks = page["locks"].as_array().unwrap();
+        let modes: std::collections::BTreeSet<_> = locks.iter().filter_map(|lock| lock["mode"].as_str()).collect();
+        locks.len() >= 10 && modes.len() >= 3
+    };
+    eventually("there is a lot going on", || busy(&service.get("/v1/locks").expect(200).body));
+    service.lock(&json!({"name": "mine"})).expect(201);
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or("none")
+}
+
+/// Asks on a connection that stays open, and reads the answer.
+fn ask(stream: &mut TcpStream, path: &str) -> String {
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let mut line = String::new();
+        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "it hung up behind {head:?}");
+        if let Some(told) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = told.trim().parse().unwrap();
+        }
+        head.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    head + &String::from_utf8(body).unwrap()
+}
+
+#[test]
+fn connections_leave_the_nodes_their_files() {
+    const FILES: usize = 100;
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    let service = Service::with_files(&user, FILES, &["--nodes", &nodes]);
+    eventually("it says that they are few", || service.log().contains("too few files may be open"));
+    let mut first = TcpStream::connect(service.socket()).unwrap();
+    assert_eq!(status(&ask(&mut first, "/readyz")), "200");
+    // Each asks for something, so that it may stay.
+    let one = || {
+        let mut stream = TcpStream::connect(service.socket()).unwrap();
+        let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        stream
+    };
+    let crowd = || -> Vec<TcpStream> { (0..FILES).map(|_| one()).collect() };
+    let _held = crowd();
+    servers[..2].iter().for_each(RedisServer::kill);
+    eventually("the nodes are gone", || status(&ask(&mut first, "/readyz")) == "503");
+    let _more = crowd();
+    servers[..2].iter().for_each(RedisServer::restart);
+    eventually("they are found again", || {
+        let told = ask(&mut first, "/readyz");
+        // Without their memory they do not vote yet, but they are there.
+        !told.contains("unreachable") && !told.contains("refused")
+    });
+}

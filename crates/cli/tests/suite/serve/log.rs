@@ -1,0 +1,73 @@
+//! The log on stderr.
+
+use std::io::{BufRead, BufReader};
+
+use quorlock_testkit::eventually;
+use serde_json::{Value, json};
+
+use super::service::Service;
+use crate::common::{User, cluster};
+
+#[test]
+fn nodes_that_do_not_vote_are_named_at_the_start() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    servers[1].kill();
+    let service = Service::with(&user, &["--nodes", &nodes]);
+    let told = format!("1 of 3 nodes without a vote: {} unreachable: ", servers[1].url());
+    eventually("it is named", || service.log().contains(&told));
+    service.get("/readyz").expect(200);
+
+    // A client that knows the cluster would tell blank nodes that they lost their memory.
+    drop(service);
+    servers[0].restart_empty();
+    servers[2].restart_empty();
+    servers[1].restart_empty();
+    let new = Service::with(&user, &["--nodes", &nodes, "--log", "json"]);
+    eventually("what to do is told", || new.log().contains("if no lock can be outstanding: quorlock nodes init --yes"));
+    assert!(new.log().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{}", new.log());
+}
+
+#[test]
+fn the_workers_of_a_demonstration_do_not_fill_the_log() {
+    let user = User::new();
+    let service = Service::with(&user, &["--demo"]);
+    eventually("one has lost its lock", || {
+        let past = service.get("/v1/history?limit=1000").expect(200).body;
+        past["events"].as_array().unwrap().iter().any(|event| event["what"] == "lost")
+    });
+    assert!(!service.log().contains("lease lost"), "{}", service.log());
+}
+
+#[test]
+fn a_log_that_nobody_reads_costs_lines_and_nothing_else() {
+    for (format, missing) in [("text", "lines are missing here"), ("json", "\"missing_lines\":")] {
+        let user = User::new();
+        let (mut service, unread) = Service::unread(&user, &["--log", format]);
+        // More than a pipe holds.
+        for _ in 0..2_000 {
+            service.get("/healthz").expect(200);
+        }
+        let granted = service.lock(&json!({"name": "a"})).expect(201);
+        let (told, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            BufReader::new(unread).lines().map_while(Result::ok).try_for_each(|line| told.send(line))
+        });
+        let mut lines = Vec::new();
+        eventually("it is told what is missing", || {
+            service.get("/healthz").expect(200);
+            lines.extend(heard.try_iter());
+            lines.iter().any(|line| line.contains(missing))
+        });
+        service.release(&granted);
+        service.signal("TERM");
+        assert!(service.child.wait().unwrap().success());
+        lines.extend(heard.iter());
+        let is_whole = |line: &String| {
+            let is_ours = line.contains("answered") || line.contains(missing) || line.contains("stopping");
+            is_ours && (format == "text" || serde_json::from_str::<Value>(line).is_ok())
+        };
+        let odd: Vec<_> = lines.iter().filter(|line| !is_whole(line)).collect();
+        assert!(odd.is_empty(), "{odd:?}");
+    }
+}

@@ -1,0 +1,164 @@
+//! A service in this process, over a file or over real servers.
+
+use std::io;
+use std::ops::Deref;
+use std::sync::{Mutex, Once};
+use std::time::Duration;
+
+use quorlock::{Client, ClientBuilder};
+use quorlock_server::{Config, Server};
+use quorlock_testkit::http::Caller;
+use quorlock_testkit::{RedisServer, eventually};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// A ttl, and a quarantine, that lasts longer than any test, so that a busy machine does not end a lease.
+pub(crate) const LONG: Duration = Duration::from_millis(LONG_MS);
+pub(crate) const LONG_MS: u64 = 3_600_000;
+
+/// The nodes of a test.
+pub(crate) struct Nodes {
+    /// Empty for a file.
+    pub(crate) servers: Vec<RedisServer>,
+    pub(crate) folder: TempDir,
+    max_ttl: Duration,
+}
+
+impl Nodes {
+    /// A file.
+    pub(crate) fn file() -> Self {
+        Self::uninitialised(0)
+    }
+
+    /// Servers that may vote.
+    pub(crate) fn servers(count: usize) -> Self {
+        Self::uninitialised(count).init()
+    }
+
+    /// Servers that are in quarantine.
+    pub(crate) fn uninitialised(count: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { servers: RedisServer::start_many(count), folder, max_ttl: quorlock::MAX_TTL_DEFAULT }
+    }
+
+    /// Allows leases of [`LONG`].
+    pub(crate) fn long(self) -> Self {
+        Self { max_ttl: LONG, ..self }
+    }
+
+    /// With servers that may vote.
+    pub(crate) fn init(self) -> Self {
+        self.declare();
+        self
+    }
+
+    /// Declares that no lock is outstanding.
+    pub(crate) fn declare(&self) {
+        let runtime = Runtime::new().unwrap();
+        eventually("all nodes can be used", || runtime.block_on(self.builder().init_cluster()).is_ok());
+    }
+
+    fn builder(&self) -> ClientBuilder {
+        let file = || format!("sqlite:{}", self.folder.path().join("locks").display());
+        let urls = if self.servers.is_empty() { vec![file()] } else { self.urls() };
+        Client::builder().nodes(urls).max_ttl(self.max_ttl).state_folder(self.folder.path())
+    }
+
+    fn urls(&self) -> Vec<String> {
+        self.servers.iter().map(RedisServer::url).collect()
+    }
+
+    /// A service over these nodes.
+    pub(crate) fn serve(&self) -> Service {
+        self.serve_with(|_| {})
+    }
+
+    /// A service over these nodes, with other settings.
+    pub(crate) fn serve_with(&self, set: impl FnOnce(&mut Config)) -> Service {
+        capture_log();
+        let runtime = Runtime::new().unwrap();
+        let server = runtime.block_on(async {
+            let client = self.builder().outlived_by_leases().history(true).connect_lazy().await.unwrap();
+            let mut config = Config::new(([127, 0, 0, 1], 0).into(), client);
+            config.reader = Some(self.builder());
+            set(&mut config);
+            Server::bind(config).await.unwrap()
+        });
+        let address = format!("{}://{}", if server.is_tls() { "https" } else { "http" }, server.address());
+        runtime.spawn(server.serve(std::future::pending()));
+        Service { caller: Caller::new(address), runtime: Some(runtime), nodes: None }
+    }
+}
+
+/// A running service, until it is dropped.
+pub(crate) struct Service {
+    caller: Caller,
+    runtime: Option<Runtime>,
+    /// Those that no other service uses live as long as this one.
+    nodes: Option<Nodes>,
+}
+
+impl Service {
+    /// Over a file of its own.
+    pub(crate) fn start() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// Over a file of its own, with other settings.
+    pub(crate) fn with(set: impl FnOnce(&mut Config)) -> Self {
+        let nodes = Nodes::file();
+        let mut service = nodes.serve_with(set);
+        service.nodes = Some(nodes);
+        service
+    }
+}
+
+impl Deref for Service {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+static LOG: Mutex<String> = Mutex::new(String::new());
+
+/// The log of all services of this process, a line of JSON for each entry.
+pub(crate) fn log() -> String {
+    LOG.lock().unwrap().clone()
+}
+
+fn capture_log() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let level = LevelFilter::DEBUG;
+        let ours = Targets::new().with_target("quorlock", level).with_target("quorlock_server", level);
+        let layer = tracing_subscriber::fmt::layer().json().flatten_event(true);
+        let layer = layer.with_current_span(true).with_span_list(false).with_writer(|| Log);
+        let subscriber = tracing_subscriber::registry().with(ours).with(layer);
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+    });
+}
+
+struct Log;
+
+impl io::Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        LOG.lock().unwrap().push_str(&String::from_utf8_lossy(line));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! A caller of the HTTP service.
+
+#![expect(clippy::return_self_not_must_use, reason = "an assertion that returns what it looked at")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use ureq::tls::TlsConfig;
+
+use crate::eventually;
+
+/// Longer than any test waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The longest answer.
+const BODY_BYTES_MAX: u64 = 100_000_000;
+
+/// Calls one service.
+#[derive(Debug)]
+pub struct Caller {
+    /// The service's URL, without a path.
+    pub address: String,
+    agent: ureq::Agent,
+}
+
+impl Caller {
+    /// A caller of the service at this URL.
+    pub fn new(address: impl Into<String>) -> Self {
+        Self { address: address.into(), agent: agent(None) }
+    }
+
+    /// The host and the port.
+    pub fn socket(&self) -> &str {
+        self.address.split_once("://").expect("an address has a scheme").1
+    }
+
+    /// The URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.address)
+    }
+
+    /// Gets a path, and asks again while the nodes of a busy machine are late.
+    pub fn get(&self, path: &str) -> Answer {
+        patiently(|| self.get_once(path))
+    }
+
+    /// Gets a path.
+    pub fn get_once(&self, path: &str) -> Answer {
+        answer(self.agent.get(self.url(path)).call())
+    }
+
+    /// Posts a body, and asks again while the nodes of a busy machine are late.
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        patiently(|| self.post_once(path, body))
+    }
+
+    /// Posts a body.
+    pub fn post_once(&self, path: &str, body: &Value) -> Answer {
+        answer(self.agent.post(self.url(path)).send_json(body))
+    }
+
+    /// [`get`](Self::get) with a bearer token.
+    pub fn get_as(&self, token: &str, path: &str) -> Answer {
+        patiently(|| answer(self.agent.get(self.url(path)).header("authorization", format!("Bearer {token}")).call()))
+    }
+
+    /// [`post`](Self::post) with a bearer token.
+    pub fn post_as(&self, token: &str, path: &str, body: &Value) -> Answer {
+        patiently(|| {
+            let request = self.agent.post(self.url(path)).header("authorization", format!("Bearer {token}"));
+            answer(request.send_json(body))
+        })
+    }
+
+    /// Asks for a lease.
+    pub fn lock(&self, body: &Value) -> Answer {
+        self.post("/v1/leases", body)
+    }
+
+    /// Releases a lease.
+    #[track_caller]
+    pub fn release(&self, granted: &Answer) {
+        self.post("/v1/leases/release", &granted.lease()).expect(204);
+    }
+
+    /// The state of a lock, read from the nodes after this call began.
+    pub fn status(&self, name: &str) -> Value {
+        self.get_fresh(&format!("/v1/locks/{name}"))
+    }
+
+    /// The body of an answer that was read from the nodes after this call began.
+    pub fn get_fresh(&self, path: &str) -> Value {
+        let asked = unix_millis();
+        let mut body = Value::Null;
+        eventually("the nodes are read", || {
+            body = self.get_once(path).body;
+            body["as_of"].as_u64().is_some_and(|as_of| as_of >= asked)
+        });
+        body
+    }
+
+    /// Waits for a lock with a stream of events.
+    pub fn wait(&self, body: &Value) -> Events {
+        let request = agent(None).post(self.url("/v1/leases")).header("accept", "text/event-stream");
+        Events::new(request.send_json(body).expect("the service answers"))
+    }
+
+    /// Follows all changes, after the event with the id `last`.
+    pub fn follow(&self, last: Option<&str>) -> Events {
+        let request = agent(None).get(self.url("/v1/events"));
+        let request = if let Some(last) = last { request.header("last-event-id", last) } else { request };
+        Events::new(request.call().expect("the service answers"))
+    }
+}
+
+/// An answer of the service.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The content type.
+    pub kind: String,
+    /// The body: JSON, or else its text.
+    pub body: Value,
+}
+
+impl Answer {
+    /// A field that is a string.
+    pub fn text(&self, field: &str) -> String {
+        self.body[field].as_str().unwrap_or_else(|| panic!("no {field} in {self:?}")).to_owned()
+    }
+
+    /// A field that is a number.
+    pub fn number(&self, field: &str) -> u64 {
+        self.body[field].as_u64().unwrap_or_else(|| panic!("no {field} in {self:?}"))
+    }
+
+    /// Asserts the status.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    /// Asserts that it is this problem.
+    #[track_caller]
+    pub fn problem(self, status: u16, code: &str) -> Self {
+        assert_eq!((self.status, self.body["code"].as_str()), (status, Some(code)), "{self:?}");
+        assert_eq!(self.kind, "application/problem+json");
+        assert_eq!(self.body["type"], format!("urn:quorlock:problem:{code}"));
+        assert_eq!(self.body["status"], status);
+        self
+    }
+
+    /// The granted lease, as a renewal or a release names it.
+    pub fn lease(&self) -> Value {
+        json!({"name": self.text("name"), "lease_id": self.text("lease_id")})
+    }
+}
+
+/// Asks again while the answer is that the nodes were late, as callers should.
+pub fn patiently(mut ask: impl FnMut() -> Answer) -> Answer {
+    let mut told = ask();
+    let is_late = |told: &Answer| ["no-quorum", "too-slow"].iter().any(|code| told.body["code"] == *code);
+    eventually("the nodes are in time", || {
+        if is_late(&told) {
+            told = ask();
+        }
+        !is_late(&told)
+    });
+    told
+}
+
+/// An HTTP client with connections of its own.
+pub fn agent(tls: Option<TlsConfig>) -> ureq::Agent {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
+    let config = if let Some(tls) = tls { config.tls_config(tls) } else { config };
+    config.build().into()
+}
+
+/// Reads a response to its end.
+pub fn answer(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Answer {
+    let mut response = response.expect("the service answers");
+    let kind =
+        response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
+    let body = response.body_mut().with_config().limit(BODY_BYTES_MAX).read_to_string();
+    let text = body.expect("the body is text, and whole");
+    let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    Answer { status: response.status().as_u16(), kind, body }
+}
+
+/// Server-sent events. Dropping it closes the connection.
+pub struct Events {
+    lines: BufReader<Box<dyn Read + Send>>,
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Events")
+    }
+}
+
+/// One server-sent event.
+#[derive(Debug)]
+pub struct Event {
+    /// Its name.
+    pub what: String,
+    /// Its id, if it has one.
+    pub id: String,
+    /// Its data.
+    pub data: Value,
+}
+
+impl Events {
+    /// The events of a response.
+    pub fn new(response: ureq::http::Response<ureq::Body>) -> Self {
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { lines: BufReader::new(Box::new(response.into_body().into_reader())) }
+    }
+
+    /// The next event; `None` at the end.
+    #[expect(clippy::should_implement_trait, reason = "a test reads them one by one")]
+    pub fn next(&mut self) -> Option<Event> {
+        let mut event = Event { what: String::new(), id: String::new(), data: Value::Null };
+        loop {
+            let mut line = String::new();
+            if self.lines.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            match line.trim_end().split_once(": ") {
+                Some(("event", what)) => what.clone_into(&mut event.what),
+                Some(("id", id)) => id.clone_into(&mut event.id),
+                Some(("data", data)) => event.data = serde_json::from_str(data).expect("data is JSON"),
+                _ if line.trim().is_empty() && !event.what.is_empty() => return Some(event),
+                _ => {}
+            }
+        }
+    }
+
+    /// The next event of this name.
+    #[track_caller]
+    pub fn until(&mut self, what: &str) -> Event {
+        loop {
+            let event = self.next().unwrap_or_else(|| panic!("the stream ended before {what:?}"));
+            if event.what == what {
+                return event;
+            }
+        }
+    }
+}
+
+fn unix_millis() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
+    u64::try_from(now.as_millis()).expect("it is before the end of time")
+}
