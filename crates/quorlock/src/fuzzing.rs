@@ -43,9 +43,9 @@ pub fn name(bytes: &[u8]) {
     for template in [KeyTemplate::DEFAULT, "{name}", "locks/{{name}}:x"] {
         let template = KeyTemplate::new(template).expect("it names its name once");
         for template in [template.clone(), template.in_cluster()] {
-            let Ok(place) = template.place(&name) else { continue };
-            assert!(!place.key.starts_with(RESERVED_PREFIX), "it sits on a companion's key");
-            assert_eq!(template.name_of(&place.key), Some(name.clone()), "its key leads elsewhere");
+            let Ok(key) = template.key(&name) else { continue };
+            assert!(!key.text.starts_with(RESERVED_PREFIX), "it sits on a companion's key");
+            assert_eq!(template.name_of(&key.text), Some(name.clone()), "its key leads elsewhere");
         }
     }
     let lease = DetachedLease {

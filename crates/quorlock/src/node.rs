@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 
 use crate::platform::sync::AtomicBool;
 use event::Event;
-use key::{KeySpan, Place};
+use key::{KeySpan, LockKey};
 use probe::{Plan, Probe};
 pub(crate) use request_reply::{RequestReply, STEP_DEADLINE, within};
 
@@ -153,7 +153,7 @@ pub(crate) struct Life {
 /// One request about one name.
 #[derive(Clone, Debug)]
 pub(crate) struct Letter {
-    pub(crate) place: Arc<Place>,
+    pub(crate) key: Arc<LockKey>,
     pub(crate) request: Arc<Request>,
 }
 

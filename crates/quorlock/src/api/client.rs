@@ -140,7 +140,7 @@ impl Client {
     /// It only looks.
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, ReadError> {
         let spec = Spec::new(Arc::clone(&self.handle), name.as_ref());
-        inspect(&self.handle.cluster, spec.place()?).await
+        inspect(&self.handle.cluster, spec.key()?).await
     }
 
     /// The names that are held or waited for and fit the filter, and how each stands on every node. It changes nothing.
@@ -212,7 +212,7 @@ impl Client {
     /// Dropping the future does not stop what is under way; it can be called again.
     pub async fn break_lock(&self, name: impl AsRef<str>, what: Break) -> Result<Broken, BreakError> {
         let spec = Spec::new(Arc::clone(&self.handle), name.as_ref());
-        break_lock(&self.handle.cluster, spec.place()?, what).await
+        break_lock(&self.handle.cluster, spec.key()?, what).await
     }
 
     /// Extends a lease that was [detached](crate::Lease::detach): a majority of the nodes restarts the ttl. Returns
@@ -316,7 +316,7 @@ impl Client {
         keep_out: Duration,
     ) -> Result<Released, LeaseError> {
         let spec = Spec::new(Arc::clone(&self.handle), name.as_ref());
-        ops::retire(&self.handle.cluster, spec.place()?, owner.id(), keep_out, None).await
+        ops::retire(&self.handle.cluster, spec.key()?, owner.id(), keep_out, None).await
     }
 
     /// [Retires](Self::retire) the owner of a lease that was detached; one without an owner is
@@ -330,7 +330,7 @@ impl Client {
     pub async fn retire_owner_of(&self, lease: &DetachedLease, keep_out: Duration) -> Result<Released, LeaseError> {
         let Some(owner) = lease.owner() else { return self.release(lease).await };
         let spec = Spec::new(Arc::clone(&self.handle), lease.name().as_str());
-        ops::retire(&self.handle.cluster, spec.place()?, owner.id(), keep_out, Some(lease)).await
+        ops::retire(&self.handle.cluster, spec.key()?, owner.id(), keep_out, Some(lease)).await
     }
 
     /// What has happened to locks, newest first: breaks, and what clients with a [history](ClientBuilder::history) have

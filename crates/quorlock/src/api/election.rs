@@ -96,7 +96,7 @@ impl Election {
     /// It only looks.
     pub async fn leader(&self) -> Result<Option<Leader>, ReadError> {
         let spec = self.lock.spec();
-        let found = inspect(&spec.handle.cluster, spec.place()?).await?;
+        let found = inspect(&spec.handle.cluster, spec.key()?).await?;
         Ok(found.holder().map(|(holder, term)| Leader { holder, term }))
     }
 

@@ -42,7 +42,7 @@ impl Lease {
 
     /// What is locked.
     pub fn name(&self) -> &Name {
-        &self.held.place.name
+        &self.held.key.name
     }
 
     /// The random value that signs this lease on the nodes. Whoever knows it can release the lock.
@@ -170,7 +170,7 @@ impl Lease {
     /// Releases after the work was done; whether a majority acknowledged makes no difference to it.
     pub(crate) async fn finish(self) {
         if let Err(error) = self.held.release().await {
-            tracing::debug!(name = %self.held.place.name, %error, "released");
+            tracing::debug!(name = %self.held.key.name, %error, "released");
         }
     }
 }

@@ -125,7 +125,7 @@ impl All {
         }
         // Before anything is held: what cannot be should cost nobody anything.
         for spec in &self.recipes {
-            spec.place()?;
+            spec.key()?;
         }
         'anew: loop {
             let mut leases = Leases { leases: Vec::with_capacity(self.recipes.len()) };

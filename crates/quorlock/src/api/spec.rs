@@ -22,7 +22,7 @@ use crate::error::{AcquireError, ConfigError, HeldError, LostError};
 use crate::lease::attempt::{Attempt, Decision, Observer, Progress};
 use crate::lease::held::Held;
 use crate::link::Voter;
-use crate::node::key::Place;
+use crate::node::key::LockKey;
 use crate::platform::clock;
 
 /// A spec: it holds nothing. What cannot be is told by the first attempt to acquire, before anything is sent.
@@ -34,7 +34,7 @@ pub(crate) struct Spec {
 
 #[derive(Clone)]
 struct Order {
-    place: Arc<Place>,
+    key: Arc<LockKey>,
     ttl: Ttl,
     renewals: Renewals,
     retry: Retry,
@@ -46,9 +46,9 @@ struct Order {
 
 impl fmt::Debug for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, ttl, renewals, retry, holder, plain, observer: _ } = self;
+        let Self { key, ttl, renewals, retry, holder, plain, observer: _ } = self;
         let order = &mut f.debug_struct("Order");
-        order.field("name", &place.name).field("ttl", ttl).field("renewals", renewals).field("retry", retry);
+        order.field("name", &key.name).field("ttl", ttl).field("renewals", renewals).field("retry", retry);
         order.field("holder", holder).field("plain", plain).finish()
     }
 }
@@ -76,7 +76,7 @@ impl Spec {
         let settings = &handle.cluster.settings;
         let order = (|| {
             Ok(Order {
-                place: Arc::new(settings.template.place(&Name::new(name)?)?),
+                key: Arc::new(settings.template.key(&Name::new(name)?)?),
                 ttl: Ttl::new(settings.ttl, settings.max_ttl)?,
                 renewals: settings.renewals,
                 retry: settings.retry,
@@ -140,8 +140,8 @@ impl Spec {
     }
 
     /// What is locked, or why it cannot be.
-    pub(crate) fn place(&self) -> Result<&Arc<Place>, ConfigError> {
-        self.order.as_ref().map(|order| &order.place).map_err(Clone::clone)
+    pub(crate) fn key(&self) -> Result<&Arc<LockKey>, ConfigError> {
+        self.order.as_ref().map(|order| &order.key).map_err(Clone::clone)
     }
 
     pub(crate) fn order_ttl(&self) -> Result<Duration, ConfigError> {
@@ -162,7 +162,7 @@ impl Spec {
         if let (Err(AcquireError::Held(held) | AcquireError::WaitTimeout(held)), Ok(order)) = (&mut asked, &self.order)
             && order.plain
             && held.tally.refused() > 0
-            && let Ok(seen) = Box::pin(inspect(&self.handle.cluster, &order.place)).await
+            && let Ok(seen) = Box::pin(inspect(&self.handle.cluster, &order.key)).await
         {
             held.add(seen.nodes.iter().filter_map(|(_, report)| report.as_ref().ok()));
         }
@@ -198,7 +198,7 @@ impl Spec {
             holder: Arc::clone(&order.holder),
             rules: settings.rules,
         };
-        match Attempt::start(cluster, &order.place, plan, order.observer.clone()).await {
+        match Attempt::start(cluster, &order.key, plan, order.observer.clone()).await {
             Decision::Won(won, mark, legacy) => {
                 let terms = Terms {
                     quorum: settings.quorum,
@@ -213,9 +213,9 @@ impl Spec {
                 };
                 cluster.counters.won(&won);
                 let (id, granted) = (won.attempt, won.granted());
-                let held = Held::keep(cluster, &order.place, terms, won, mark);
+                let held = Held::keep(cluster, &order.key, terms, won, mark);
                 let held = held.map_err(|why| match why {
-                    LostError::Expired => too_slow(cluster, order.place.name.clone(), granted),
+                    LostError::Expired => too_slow(cluster, order.key.name.clone(), granted),
                     _ => AcquireError::Closed,
                 })?;
                 legacy.pass_to(id, &(Arc::clone(&held) as Arc<dyn Voter>));
@@ -223,7 +223,7 @@ impl Spec {
             }
             Decision::Lost(defeat) => {
                 cluster.counters.defeated(defeat.verdict);
-                Err(self.explain(order.place.name.clone(), defeat, mode, give_up.is_some()))
+                Err(self.explain(order.key.name.clone(), defeat, mode, give_up.is_some()))
             }
             Decision::Closed => Err(AcquireError::Closed),
         }

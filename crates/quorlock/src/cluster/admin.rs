@@ -12,7 +12,7 @@ use quorlock_core::vote::{Request, Vote};
 use crate::cluster::Settings;
 use crate::cluster::list::PAGES_MAX;
 use crate::error::ReconfigureError;
-use crate::node::key::{KeyTemplate, Place};
+use crate::node::key::{KeyTemplate, LockKey};
 use crate::node::{Letter, Node, Reply, RequestReply, STEP_DEADLINE, Search, Trouble, within};
 use crate::platform::entropy;
 
@@ -84,17 +84,17 @@ async fn leases(session: &mut RequestReply, template: &KeyTemplate) -> Result<Ve
     for _ in 0..PAGES_MAX {
         let page = within(STEP_DEADLINE, session.search(Search { span: span.clone(), after })).await?;
         let names = page.keys.iter().filter_map(|key| template.name_of(key));
-        let places: Vec<Arc<Place>> = names.filter_map(|name| template.place(&name).ok().map(Arc::new)).collect();
+        let keys: Vec<Arc<LockKey>> = names.filter_map(|name| template.key(&name).ok().map(Arc::new)).collect();
         for places in places.chunks(INSPECTED_AT_ONCE) {
-            let letter = |place: &Arc<Place>| Letter { place: Arc::clone(place), request: Arc::new(Request::Inspect) };
-            let replies = within(STEP_DEADLINE, session.send(None, places.iter().map(letter).collect())).await?;
-            for (place, reply) in places.iter().zip(replies) {
+            let letter = |key: &Arc<LockKey>| Letter { key: Arc::clone(key), request: Arc::new(Request::Inspect) };
+            let replies = within(STEP_DEADLINE, session.send(None, keys.iter().map(letter).collect())).await?;
+            for (key, reply) in keys.iter().zip(replies) {
                 match reply {
                     Reply::Voted { vote: Vote::Report(report), .. } if report.held.is_none() => {}
                     // Another program's data, under a name that could be a lock's.
                     Reply::Failed(why) if why.contains("WRONGTYPE") => {}
                     Reply::Failed(why) | Reply::Moved(why) => return Err(Trouble::Broken(why)),
-                    Reply::Voted { .. } => held.push(place.name.clone()),
+                    Reply::Voted { .. } => held.push(key.name.clone()),
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::cluster::Cluster;
 use crate::cluster::broadcast::{Votes, tally};
 use crate::error::{BreakError, OtherError};
 use crate::node::event::{What, word_for_break};
-use crate::node::key::Place;
+use crate::node::key::LockKey;
 
 /// What is to be broken, how, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,14 +58,14 @@ pub struct Broken {
 /// Asks every node to break the lease, and waits until all have answered or the deadline is over.
 pub(crate) async fn break_lock(
     cluster: &Cluster,
-    place: &Arc<Place>,
+    key: &Arc<LockKey>,
     Break { target, mode, reason }: Break,
 ) -> Result<Broken, BreakError> {
-    let name = place.name.clone();
-    let mut said = ask(cluster, place, target, mode).await?;
+    let name = key.name.clone();
+    let mut said = ask(cluster, key, target, mode).await?;
     // Nodes may carry another fence for the same lease: only a majority is sure to carry the one it is known by.
     for digest in missed(&said) {
-        let again = ask(cluster, place, Target::Digest(digest), mode).await?;
+        let again = ask(cluster, key, Target::Digest(digest), mode).await?;
         for (said, again) in said.iter_mut().zip(again).filter(|(said, _)| is_of(said, digest)) {
             *said = again;
         }
@@ -93,12 +93,12 @@ pub(crate) async fn break_lock(
 
 async fn ask(
     cluster: &Cluster,
-    place: &Arc<Place>,
+    key: &Arc<LockKey>,
     target: Target,
     mode: BreakMode,
 ) -> Result<Vec<Outcome>, BreakError> {
     let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(BreakError::Closed)?;
-    votes.ask(cluster, place, Request::Break { target, mode });
+    votes.ask(cluster, key, Request::Break { target, mode });
     Ok(votes.all().await)
 }
 

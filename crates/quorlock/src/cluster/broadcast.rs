@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
 use crate::link::{Ask, Mark, Voter};
-use crate::node::key::Place;
+use crate::node::key::LockKey;
 use crate::platform::clock;
 use crate::platform::sync::Mutex;
 use crate::platform::timers::Timed;
@@ -34,13 +34,13 @@ impl Votes {
     }
 
     /// Asks every node; those that cannot be asked are silent at once.
-    pub(crate) fn ask(self: &Arc<Self>, cluster: &Cluster, place: &Arc<Place>, request: Request) {
+    pub(crate) fn ask(self: &Arc<Self>, cluster: &Cluster, key: &Arc<LockKey>, request: Request) {
         let mark = Arc::new(Mark::new(request.attempt()));
         let request = Arc::new(request);
         for link in &cluster.links {
             let ask = Ask {
                 mark: Arc::clone(&mark),
-                place: Arc::clone(place),
+                key: Arc::clone(key),
                 request: Arc::clone(&request),
                 voter: Arc::clone(self) as Arc<dyn Voter>,
                 round: 0,

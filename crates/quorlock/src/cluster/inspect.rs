@@ -11,7 +11,7 @@ use quorlock_core::vote::{HeldBy, Outcome, Report, Request, Silence, Target, Vot
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::{Votes, tally};
 use crate::error::{Operation, ReadError};
-use crate::node::key::Place;
+use crate::node::key::LockKey;
 
 /// How a name stands on every node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,20 +70,20 @@ impl Inspection {
 }
 
 /// Asks every node, and waits until all have answered or the deadline is over.
-pub(crate) async fn inspect(cluster: &Arc<Cluster>, place: &Arc<Place>) -> Result<Inspection, ReadError> {
+pub(crate) async fn inspect(cluster: &Arc<Cluster>, key: &Arc<LockKey>) -> Result<Inspection, ReadError> {
     let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(ReadError::Closed)?;
-    votes.ask(cluster, place, Request::Inspect);
+    votes.ask(cluster, key, Request::Inspect);
     let said = votes.all().await;
     let quorum = cluster.settings.quorum;
     let is_report = |outcome: &&Outcome| matches!(outcome, Outcome::Voted { vote: Vote::Report(_), .. });
     if said.iter().filter(is_report).count() < quorum.majority() {
         return Err(ReadError::NoQuorum {
-            operation: Operation::Inspect(place.name.clone()),
+            operation: Operation::Inspect(key.name.clone()),
             tally: tally(cluster, said),
         });
     }
     let titles = cluster.links.iter().map(|link| link.title.clone());
-    Ok(Inspection { name: place.name.clone(), nodes: titles.zip(said.into_iter().map(report)).collect(), quorum })
+    Ok(Inspection { name: key.name.clone(), nodes: titles.zip(said.into_iter().map(report)).collect(), quorum })
 }
 
 fn report(outcome: Outcome) -> Result<Report, Silence> {

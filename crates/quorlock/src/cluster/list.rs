@@ -173,10 +173,10 @@ async fn inspect_all<'a>(
     names: impl IntoIterator<Item = &'a Name>,
 ) -> Result<Vec<Inspection>, ReadError> {
     let mut inspected = Vec::new();
-    let places = names.into_iter().filter_map(|name| cluster.settings.template.place(name).ok().map(Arc::new));
-    let places: Vec<_> = places.collect();
-    for chunk in places.chunks(INSPECTED_AT_ONCE) {
-        for inspection in join_all(chunk.iter().map(|place| inspect(cluster, place))).await {
+    let keys = names.into_iter().filter_map(|name| cluster.settings.template.key(name).ok().map(Arc::new));
+    let keys: Vec<_> = keys.collect();
+    for chunk in keys.chunks(INSPECTED_AT_ONCE) {
+        for inspection in join_all(chunk.iter().map(|key| inspect(cluster, key))).await {
             match inspection {
                 Ok(inspection) => inspected.push(inspection),
                 // The key holds other data: it is nobody's lock.

@@ -16,7 +16,7 @@ use crate::cluster::broadcast::{Votes, tally};
 use crate::error::{ConfigError, LeaseError, LostError, Operation};
 use crate::link::{GiveBack, Mark, Voter};
 use crate::node::event::{Event, What, word_for};
-use crate::node::key::Place;
+use crate::node::key::LockKey;
 use crate::platform::clock;
 
 /// The longest that an owner is kept out: a week.
@@ -75,8 +75,8 @@ fn settle(
         Err(LeaseError::Lost(why)) => {
             cluster.doubts.forget(lease.id);
             let is_known = end_here(cluster, lease);
-            if let Ok(place) = place(cluster, lease) {
-                give_back(cluster, lease, &place, None);
+            if let Ok(key) = key(cluster, lease) {
+                give_back(cluster, lease, &key, None);
             }
             // The call that ended it reports that.
             if !is_known && *why != LostError::Ended {
@@ -112,9 +112,9 @@ pub(crate) async fn check(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Resu
 /// Takes the votes back, on every node, with a note that the attempt is over: what others may have under way for this
 /// lease is not known here.
 pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Result<Released, LeaseError> {
-    let place = place(cluster, lease)?;
+    let key = key(cluster, lease)?;
     let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(LeaseError::Closed)?;
-    give_back(cluster, lease, &place, Some(&votes));
+    give_back(cluster, lease, &key, Some(&votes));
     end_here(cluster, lease);
     let quorum = cluster.settings.quorum;
     let said =
@@ -136,12 +136,12 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Re
 }
 
 /// Takes the votes back, without waiting for anything.
-pub(crate) fn give_back(cluster: &Arc<Cluster>, lease: &DetachedLease, place: &Arc<Place>, votes: Option<&Arc<Votes>>) {
+pub(crate) fn give_back(cluster: &Arc<Cluster>, lease: &DetachedLease, key: &Arc<LockKey>, votes: Option<&Arc<Votes>>) {
     cluster.claims.end_repair(lease.mode.owner(), lease.id);
     let mark = Arc::new(Mark::of_another(lease.id));
     mark.finish();
     let now = clock::now();
-    let back = GiveBack::new(&mark, place, lease.ttl, lease.fence.is_none(), now);
+    let back = GiveBack::new(&mark, key, lease.ttl, lease.fence.is_none(), now);
     for link in &cluster.links {
         let voter = votes.map(|votes| Arc::clone(votes) as Arc<dyn Voter>);
         if !link.release(&back, None, voter)
@@ -157,21 +157,21 @@ pub(crate) fn give_back(cluster: &Arc<Cluster>, lease: &DetachedLease, place: &A
 /// is not known here. `lease` is one of them, where that is known.
 pub(crate) async fn retire(
     cluster: &Arc<Cluster>,
-    place: &Arc<Place>,
+    key: &Arc<LockKey>,
     owner: OwnerId,
     keep_out: Duration,
     lease: Option<&DetachedLease>,
 ) -> Result<Released, LeaseError> {
     let end = match lease {
         // What was held cannot be asked for any more when it is known that something was.
-        None if cluster.settings.history => Some(end_of(cluster, place, owner).await),
+        None if cluster.settings.history => Some(end_of(cluster, key, owner).await),
         _ => None,
     };
     let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(LeaseError::Closed)?;
-    cluster.claims.end_repairs_of(owner, &place.key);
+    cluster.claims.end_repairs_of(owner, &key.text);
     lease.map(|lease| end_here(cluster, lease));
     let tombstone = u64::try_from(keep_out.as_millis()).unwrap_or(u64::MAX).clamp(1, TOMBSTONE_MILLIS_MAX);
-    votes.ask(cluster, place, Request::Retire { owner, tombstone });
+    votes.ask(cluster, key, Request::Retire { owner, tombstone });
     let majority = cluster.settings.quorum.majority();
     let is_told = |outcome: &Outcome| is_grant(outcome) || is_refusal(outcome);
     let said = votes.wait(|said| count(said, is_told) >= majority).await;
@@ -187,7 +187,7 @@ pub(crate) async fn retire(
         (Some(lease), _) => event(cluster, lease, What::Released),
         (None, end) => {
             let (fence, holder, mode) = end.unwrap_or_default();
-            cluster.event(&place.name, What::Released, fence).by(holder, mode)
+            cluster.event(&key.name, What::Released, fence).by(holder, mode)
         }
     });
     Ok(Released::Standing)
@@ -197,11 +197,11 @@ pub(crate) async fn retire(
 /// apart.
 async fn end_of(
     cluster: &Arc<Cluster>,
-    place: &Arc<Place>,
+    key: &Arc<LockKey>,
     owner: OwnerId,
 ) -> (Option<Fence>, Option<Holder>, &'static str) {
     let Some(votes) = Votes::by(cluster, cluster.settings.look_deadline()) else { return Default::default() };
-    votes.ask(cluster, place, Request::Inspect);
+    votes.ask(cluster, key, Request::Inspect);
     let is_report = |outcome: &Outcome| matches!(outcome, Outcome::Voted { vote: Vote::Report(_), .. });
     let said = votes.wait(|said| count(said, is_report) >= cluster.settings.quorum.majority()).await;
     let reports = said.into_iter().filter_map(|outcome| match outcome {
@@ -227,10 +227,10 @@ async fn outlook(
     request: Request,
     operation: Operation,
 ) -> Result<Duration, LeaseError> {
-    let place = place(cluster, lease)?;
+    let key = key(cluster, lease)?;
     let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(LeaseError::Closed)?;
     let (began, wall) = (clock::now(), clock::wall());
-    votes.ask(cluster, &place, request);
+    votes.ask(cluster, &key, request);
     let quorum = cluster.settings.quorum;
     let stands = |outcome: &Outcome| end(outcome, lease.ttl).is_some();
     let said = votes.wait(|said| count(said, stands) >= quorum.majority() || count(said, is_refusal) > quorum.spare());
@@ -287,8 +287,8 @@ fn is_end(outcome: &Outcome) -> bool {
 }
 
 /// Where the lease is kept, if it can be one of this cluster's.
-fn place(cluster: &Cluster, lease: &DetachedLease) -> Result<Arc<Place>, ConfigError> {
+fn key(cluster: &Cluster, lease: &DetachedLease) -> Result<Arc<LockKey>, ConfigError> {
     let settings = &cluster.settings;
     Ttl::new(lease.ttl(), settings.max_ttl)?;
-    Ok(Arc::new(settings.template.place(&lease.name)?))
+    Ok(Arc::new(settings.template.key(&lease.name)?))
 }

@@ -16,7 +16,7 @@ use quorlock_core::vote::{Outcome, Request, Vote};
 
 use crate::cluster::Cluster;
 use crate::link::{Ask, GiveBack, Hinted, Link, Mark, Voter};
-use crate::node::key::Place;
+use crate::node::key::LockKey;
 use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
 use crate::platform::sync::{AtomicBool, Mutex};
@@ -41,7 +41,7 @@ pub(crate) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
 /// Someone who wants a lock. It lives outside the caller's future, so that dropping that future is always clean.
 pub(crate) struct Attempt {
     cluster: Arc<Cluster>,
-    place: Arc<Place>,
+    key: Arc<LockKey>,
     ttl: Ttl,
     plain: bool,
     /// Who wants to know how the waiting goes.
@@ -90,7 +90,7 @@ impl Attempt {
     /// Starts asking; the future gives the decision. Dropped before that, everything is taken back.
     pub(crate) fn start(
         cluster: &Arc<Cluster>,
-        place: &Arc<Place>,
+        key: &Arc<LockKey>,
         plan: Plan,
         observer: Option<Observer>,
     ) -> Deciding {
@@ -116,7 +116,7 @@ impl Attempt {
         };
         let attempt = Arc::new(Self {
             cluster: Arc::clone(cluster),
-            place: Arc::clone(place),
+            key: Arc::clone(key),
             ttl,
             plain,
             observer,
@@ -154,7 +154,7 @@ impl Attempt {
                     if let Some(Parting::Yield(_)) = parting {
                         self.listen(inner);
                     }
-                    let back = GiveBack::new(&inner.mark, &self.place, self.ttl, self.plain, clock::now());
+                    let back = GiveBack::new(&inner.mark, &self.key, self.ttl, self.plain, clock::now());
                     for node in nodes {
                         self.cluster.links[node].release(&back, parting, None);
                         inner.queued |= 1 << node;
@@ -193,7 +193,7 @@ impl Attempt {
         for node in nodes {
             let ask = Ask {
                 mark: Arc::clone(&inner.mark),
-                place: Arc::clone(&self.place),
+                key: Arc::clone(&self.key),
                 request: Arc::clone(&request),
                 voter: Arc::clone(self) as Arc<dyn Voter>,
                 round: 0,

@@ -25,7 +25,7 @@ use crate::detached::DetachedLease;
 use crate::error::{LeaseError, LostError, Operation};
 use crate::link::{Ask, GiveBack, Mark, Voter};
 use crate::node::event::What;
-use crate::node::key::Place;
+use crate::node::key::LockKey;
 use crate::platform::clock;
 use crate::platform::entropy::{self, SystemRng};
 use crate::platform::sync::Mutex;
@@ -35,7 +35,7 @@ use receipt::Receipt;
 /// A lock that is held: the state behind a lease.
 pub(crate) struct Held {
     cluster: Arc<Cluster>,
-    pub(crate) place: Arc<Place>,
+    pub(crate) key: Arc<LockKey>,
     mark: Arc<Mark>,
     quorum: Quorum,
     ttl: Ttl,
@@ -102,7 +102,7 @@ impl Held {
     /// Keeps what was won. `Err` gives it back: the client was closed meanwhile, or the machine was paused for too long.
     pub(crate) fn keep(
         cluster: &Arc<Cluster>,
-        place: &Arc<Place>,
+        key: &Arc<LockKey>,
         terms: Terms,
         won: Won,
         mark: Arc<Mark>,
@@ -113,7 +113,7 @@ impl Held {
         let granted = won.granted();
         let slot = if let Mode::Slot { slot, .. } = won.mode { Some(slot) } else { None };
         let owner_fence = match (won.mode, won.fence) {
-            (Mode::Reentrant { owner }, Some(fence)) => Some(cluster.owner_fences.enter(owner, &place.key, fence)),
+            (Mode::Reentrant { owner }, Some(fence)) => Some(cluster.owner_fences.enter(owner, &key.text, fence)),
             _ => None,
         };
         let (id, entered_by) = (won.attempt, won.mode.owner());
@@ -121,7 +121,7 @@ impl Held {
         let hold = Hold::new(terms, won, now);
         let held = Arc::new(Self {
             cluster: Arc::clone(cluster),
-            place: Arc::clone(place),
+            key: Arc::clone(key),
             mark,
             quorum,
             ttl,
@@ -278,7 +278,7 @@ impl Held {
         self.mark.leave();
         let rest = Arc::new(self.mark.next(LeaseId::from_bits(entropy::bits())));
         rest.finish();
-        let back = GiveBack::new(&rest, &self.place, self.ttl, self.plain, clock::now());
+        let back = GiveBack::new(&rest, &self.key, self.ttl, self.plain, clock::now());
         for link in self.cluster.links.iter().filter(|link| self.may_be_in_line(link.node)) {
             link.release(&back, Some(parting), None);
         }
@@ -288,7 +288,7 @@ impl Held {
 
     /// What others need to know of it.
     pub(crate) fn as_detached(&self) -> DetachedLease {
-        let (name, id, fence) = (self.place.name.clone(), self.mark.attempt, self.fence());
+        let (name, id, fence) = (self.key.name.clone(), self.mark.attempt, self.fence());
         let Terms { ttl, mode, holder, .. } = self.inner().hold.terms().clone();
         DetachedLease { name, id, fence, ttl, mode, holder }
     }
@@ -346,14 +346,14 @@ impl Held {
     fn note(&self, inner: &Inner, what: What, why: Option<LostError>) {
         self.cluster.note(|| {
             let why = why.map(|why| why.to_string()).unwrap_or_default();
-            self.cluster.lease_event(&self.place.name, &inner.hold, what).because(&why)
+            self.cluster.lease_event(&self.key.name, &inner.hold, what).because(&why)
         });
     }
 
     /// Marks the attempt done first: nothing of it that is not on its way yet will be sent.
     fn take_back(&self, receipt: Option<&Arc<Receipt>>, now: Moment) {
         self.mark.finish();
-        let back = GiveBack::new(&self.mark, &self.place, self.ttl, self.plain, now);
+        let back = GiveBack::new(&self.mark, &self.key, self.ttl, self.plain, now);
         for link in &self.cluster.links {
             let voter = receipt.map(|receipt| Arc::clone(receipt) as Arc<dyn Voter>);
             let parting = self.parting.filter(|_| self.may_be_in_line(link.node));
@@ -377,7 +377,7 @@ impl Held {
                 Step::Lost(loss) => {
                     inner.end = Some(loss.into());
                     self.cluster.counters.lost();
-                    tracing::warn!(name = %self.place.name, reason = %LostError::from(loss), "lease lost");
+                    tracing::warn!(name = %self.key.name, reason = %LostError::from(loss), "lease lost");
                     self.note(inner, What::Lost, inner.end);
                     // The votes that are left are of no use to anyone.
                     self.take_back(None, clock::now());
@@ -401,7 +401,7 @@ impl Held {
         for link in &self.cluster.links {
             let ask = Ask {
                 mark: Arc::clone(&self.mark),
-                place: Arc::clone(&self.place),
+                key: Arc::clone(&self.key),
                 request: Arc::clone(&request),
                 voter: Arc::clone(self) as Arc<dyn Voter>,
                 round,

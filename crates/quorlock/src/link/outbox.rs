@@ -11,7 +11,7 @@ use quorlock_core::vote::{Request, Silence};
 
 use crate::link::Voter;
 use crate::link::mark::Mark;
-use crate::node::key::Place;
+use crate::node::key::LockKey;
 use crate::node::{Letter, Life, Reply};
 use crate::platform::ids::ById;
 
@@ -58,7 +58,7 @@ enum Item {
 /// A request that wants a vote.
 pub(crate) struct Ask {
     pub(crate) mark: Arc<Mark>,
-    pub(crate) place: Arc<Place>,
+    pub(crate) key: Arc<LockKey>,
     pub(crate) request: Arc<Request>,
     pub(crate) voter: Arc<dyn Voter>,
     /// Which renewal of a lease it is for; 0 where it is none.
@@ -84,7 +84,7 @@ impl Ask {
 /// An attempt whose votes are taken back, for all nodes.
 pub(crate) struct GiveBack {
     pub(crate) mark: Arc<Mark>,
-    place: Arc<Place>,
+    key: Arc<LockKey>,
     plain: bool,
     ttl: Ttl,
     /// After this, whatever it would free has lapsed by itself.
@@ -94,7 +94,7 @@ pub(crate) struct GiveBack {
 }
 
 impl GiveBack {
-    pub(crate) fn new(mark: &Arc<Mark>, place: &Arc<Place>, ttl: Ttl, plain: bool, now: Moment) -> Arc<Self> {
+    pub(crate) fn new(mark: &Arc<Mark>, key: &Arc<LockKey>, ttl: Ttl, plain: bool, now: Moment) -> Arc<Self> {
         let attempt = mark.attempt;
         let farewell = if plain {
             Request::PlainRelease { attempt }
@@ -103,7 +103,7 @@ impl GiveBack {
         };
         Arc::new(Self {
             mark: Arc::clone(mark),
-            place: Arc::clone(place),
+            key: Arc::clone(key),
             plain,
             ttl,
             lapses: now + (ttl.duration() * 2).max(ENTRY_LEASE) + OWED_SLACK,
@@ -200,7 +200,7 @@ impl Outbox {
                     if ask.lines_up() {
                         ask.mark.set_placed(node);
                     }
-                    letters.push(Letter { place: Arc::clone(&ask.place), request: Arc::clone(&ask.request) });
+                    letters.push(Letter { key: Arc::clone(&ask.key), request: Arc::clone(&ask.request) });
                     sent.push(Sent::Ask(ask));
                 }
                 Some(Item::Release(attempt)) => {
@@ -311,7 +311,7 @@ impl Owed {
     }
 
     fn letter(&self, node: usize) -> Letter {
-        let GiveBack { mark, place, plain, ttl, farewell, .. } = &*self.back;
+        let GiveBack { mark, key, plain, ttl, farewell, .. } = &*self.back;
         // Something of this attempt may still arrive, behind this: leave a note that it is over.
         let may_arrive = mark.is_stray(node) || mark.is_of_another();
         // By the time that it is sent once more, the waiter may have left: its place is not to come back. If it is
@@ -324,7 +324,7 @@ impl Owed {
         } else {
             Arc::new(Request::Release { attempt: mark.attempt, tombstone, parting })
         };
-        Letter { place: Arc::clone(place), request }
+        Letter { key: Arc::clone(key), request }
     }
 }
 
@@ -344,9 +344,9 @@ mod tests {
         letters.len()
     }
 
-    fn place() -> Arc<Place> {
+    fn key() -> Arc<LockKey> {
         let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
-        Arc::new(template.place(&Name::new("job").unwrap()).unwrap())
+        Arc::new(template.key(&Name::new("job").unwrap()).unwrap())
     }
 
     fn ttl() -> Ttl {
@@ -364,7 +364,7 @@ mod tests {
         let request = Arc::new(Request::PlainExtend { attempt: mark.attempt, ttl: ttl() });
         mark.begin_renewal(round);
         let ask =
-            Ask { mark: Arc::clone(mark), place: place(), request, voter: Arc::new(Nobody), round, is_resent: false };
+            Ask { mark: Arc::clone(mark), key: key(), request, voter: Arc::new(Nobody), round, is_resent: false };
         outbox.ask(0, ask).unwrap();
     }
 
@@ -406,9 +406,9 @@ mod tests {
 
     #[test]
     fn a_release_that_fails_is_sent_again_until_it_has_lapsed() {
-        let (place, ttl) = (place(), ttl());
+        let (key, ttl) = (key(), ttl());
         let (mut outbox, now) = (Outbox::new(clock::now()), clock::now());
-        let back = GiveBack::new(&Arc::new(Mark::new(LeaseId::from_bits(1))), &place, ttl, false, now);
+        let back = GiveBack::new(&Arc::new(Mark::new(LeaseId::from_bits(1))), &key, ttl, false, now);
         outbox.owe(Owed { back, voter: None, parting: None, serial: 0, tried: false });
         assert_eq!((fail_all(&mut outbox), outbox.owed()), (1, 1));
         outbox.owe_failed(0, now);

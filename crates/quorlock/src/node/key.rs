@@ -35,14 +35,14 @@ impl KeyTemplate {
         Self { in_cluster: true, ..self }
     }
 
-    /// The place of a name.
-    pub(crate) fn place(&self, name: &Name) -> Result<Place, ConfigError> {
-        let key = [&self.before, name.as_str(), &self.after].concat();
-        if key.starts_with(RESERVED_PREFIX) {
-            return Err(ConfigError::ReservedKey { key });
+    /// The key of a name.
+    pub(crate) fn key(&self, name: &Name) -> Result<LockKey, ConfigError> {
+        let text = [&self.before, name.as_str(), &self.after].concat();
+        if text.starts_with(RESERVED_PREFIX) {
+            return Err(ConfigError::ReservedKey { key: text });
         }
-        let slot = self.in_cluster.then(|| Slot::of(&key));
-        Ok(Place { name: name.clone(), key, slot })
+        let slot = self.in_cluster.then(|| Slot::of(&text));
+        Ok(LockKey { name: name.clone(), text, slot })
     }
 
     /// The keys of all names that begin like this.
@@ -77,16 +77,16 @@ impl KeySpan {
     }
 }
 
-/// A name and the key that it has on every node.
+/// A name, and the key under which every node stores its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LockKey {
     pub(crate) name: Name,
-    pub(crate) key: String,
+    pub(crate) text: String,
     /// Where that is in a Redis Cluster, for a client of one.
     pub(crate) slot: Option<Slot>,
 }
 
-impl Place {
+impl LockKey {
     /// What companion keys have before the rest of their names, so that they live where the key does.
     pub(crate) fn tag(&self) -> String {
         self.slot.map(|slot| format!("{{{}}}:", slot.tag())).unwrap_or_default()
@@ -109,7 +109,7 @@ mod tests {
     fn a_key_leads_back_to_its_name() {
         let template = KeyTemplate::new("locks/{name}:x").unwrap();
         let name = Name::new("a/{b}").unwrap();
-        let key = template.place(&name).unwrap().key;
+        let key = template.key(&name).unwrap().text;
         assert_eq!(template.name_of(&key), Some(name));
         for foreign in ["locks/:x", "locks/a", "a:x", "locks/a:x "] {
             assert_eq!(template.name_of(foreign), None, "{foreign}");
@@ -132,9 +132,9 @@ mod tests {
     #[test]
     fn a_lock_cannot_sit_on_a_companion_key() {
         let bare = KeyTemplate::new("{name}").unwrap();
-        let place = |name| bare.place(&Name::new(name).unwrap());
-        assert_eq!(place("invoices/42").unwrap().key, "invoices/42");
-        assert!(place("quorlock~epoch").is_err());
-        assert!(place("quorlock:fine").is_ok());
+        let key = |name| bare.key(&Name::new(name).unwrap());
+        assert_eq!(key("invoices/42").unwrap().text, "invoices/42");
+        assert!(key("quorlock~epoch").is_err());
+        assert!(key("quorlock:fine").is_ok());
     }
 }

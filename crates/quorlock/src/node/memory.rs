@@ -240,7 +240,7 @@ impl State {
 
     fn answer(&mut self, life: Option<Life>, letter: &Letter, now: NodeTime) -> Reply {
         let Some(known) = &self.life else { return Reply::Failed("the node is blank".into()) };
-        let key = &letter.place.key;
+        let key = &letter.key.text;
         let record = match self.records.get_mut(key) {
             Some(record) => record,
             None => self.records.entry(key.clone()).or_default(),
@@ -251,7 +251,7 @@ impl State {
         if let Vote::Broken { .. } = answer.vote {
             for listener in self.listeners.values() {
                 // Whoever has gone holds nothing.
-                let _ = listener.send(Answer::Broken(letter.place.key.clone()));
+                let _ = listener.send(Answer::Broken(letter.key.text.clone()));
             }
         }
         if let Some(hint) = answer.hint

@@ -7,7 +7,7 @@ use quorlock_core::node::{Identity, NodeCommand, Standing};
 use quorlock_core::ticket::Channel;
 use quorlock_core::time::Moment;
 
-use crate::node::key::Place;
+use crate::node::key::LockKey;
 use crate::node::{Node, RequestReply, STEP_DEADLINE, Trouble, within};
 use crate::platform::clock;
 
@@ -20,7 +20,7 @@ pub(crate) struct Plan {
     /// For how long the node's clock is watched; zero to read it once.
     pub(crate) watch: Duration,
     /// A name that nobody has: what may be done with its keys may be done with all. `None` if keys cannot be made.
-    pub(crate) place: Option<Place>,
+    pub(crate) key: Option<LockKey>,
 }
 
 /// What was seen of one node.

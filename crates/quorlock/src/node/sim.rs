@@ -104,7 +104,7 @@ impl Session for SimulatedSession {
 
     fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {
         let epoch = life.map_or(Epoch(0), |life| life.epoch);
-        let letters = batch.into_iter().map(|letter| (letter.place.key.clone(), letter.request));
+        let letters = batch.into_iter().map(|letter| (letter.key.text.clone(), letter.request));
         self.ask(Question::Batch(epoch, letters.collect()));
     }
 }

@@ -11,7 +11,7 @@ use crate::cluster::NODE_DEADLINE_MAX;
 use crate::cluster::admin;
 use crate::cluster::doctor::{self, Configured, Examination, Finding, Measure, Topic};
 use crate::error::{ConfigError, ConnectError, ReconfigureError};
-use crate::node::key::Place;
+use crate::node::key::LockKey;
 use crate::node::probe::Plan;
 use crate::platform::entropy;
 
@@ -98,7 +98,7 @@ impl ClientBuilder {
         let node_deadline = settings.as_ref().map_or(NODE_DEADLINE_MAX, crate::cluster::Settings::look_deadline);
         let configured = self.configured(&constants);
         let measure = Measure { constants, drift: self.drift, node_deadline };
-        let mut found = doctor::examine(configured, &Plan { watch, place: self.nobodys() }, &measure).await;
+        let mut found = doctor::examine(configured, &Plan { watch, key: self.nobodys() }, &measure).await;
         if let Err(error) = settings {
             found.findings.push(Finding::wrong(Topic::Settings, error.to_string()));
         }
@@ -121,8 +121,8 @@ impl ClientBuilder {
     }
 
     /// A name that nobody has, if the template makes keys.
-    fn nobodys(&self) -> Option<Place> {
+    fn nobodys(&self) -> Option<LockKey> {
         let name = Name::new(&format!("{:032x}", entropy::bits())).ok()?;
-        self.keys().ok()?.place(&name).ok()
+        self.keys().ok()?.key(&name).ok()
     }
 }

@@ -20,7 +20,7 @@ impl Claim for Held {
     }
 
     fn key(&self) -> &str {
-        &self.place.key
+        &self.key.text
     }
 
     fn doubt(self: Arc<Self>) {

@@ -36,7 +36,7 @@ impl Held {
 
     /// Releases a lease that was detached and that nobody has been told of.
     pub(crate) fn take_back_detached(&self, detached: &DetachedLease) {
-        ops::give_back(&self.cluster, detached, &self.place, None);
+        ops::give_back(&self.cluster, detached, &self.key, None);
         self.cluster.note(|| ops::event(&self.cluster, detached, What::Released));
     }
 
@@ -63,7 +63,7 @@ impl Held {
         for node in nodes {
             let ask = Ask {
                 mark: Arc::clone(&self.mark),
-                place: Arc::clone(&self.place),
+                key: Arc::clone(&self.key),
                 request: Arc::clone(&request),
                 voter: Arc::clone(self) as Arc<dyn Voter>,
                 round: 0,

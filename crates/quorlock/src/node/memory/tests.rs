@@ -77,10 +77,10 @@ fn tombstones_and_records_that_have_lapsed_are_swept() {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     for millis in 0..10_000_u64 {
         let name = if millis % 2 == 0 { "same".into() } else { format!("{millis}") };
-        let place = Arc::new(template.place(&Name::new(&name).unwrap()).unwrap());
+        let key = Arc::new(template.key(&Name::new(&name).unwrap()).unwrap());
         let attempt = LeaseId::from_bits(u128::from(millis));
         let request = Request::Release { attempt, tombstone: Some(10), parting: None }.into();
-        let letter = Letter { place, request };
+        let letter = Letter { key, request };
         state.vote(None, &[letter], NodeTime::wall(millis * 1_000));
     }
     let tombstones: usize = state.records.values().map(|record| record.tombstones.len()).sum();

@@ -157,7 +157,7 @@ impl Session for ClusterSession {
         let writer = Writer::new(life, &self.constants);
         let mut route = Vec::with_capacity(letters.len());
         for letter in &letters {
-            let slot = letter.place.slot.unwrap_or_else(|| Slot::of(&letter.place.key));
+            let slot = letter.key.slot.unwrap_or_else(|| Slot::of(&letter.key.text));
             let lane = self.shards.lane(slot);
             writer.write(letter, &mut mail[lane]);
             route.push(lane);

@@ -107,7 +107,7 @@ impl Bench {
                 let letters: Vec<Letter> = batch
                     .iter()
                     .map(|letter| Letter {
-                        place: model.places[letter.name].clone(),
+                        key: model.keys[letter.name].clone(),
                         request: model.request(letter).into(),
                     })
                     .collect();
@@ -145,13 +145,13 @@ impl Bench {
                 model.wipe_all();
             }
             Step::NearTheLastFence { name, below } => {
-                let key = fence_key(&model.places[*name]);
+                let key = fence_key(&model.keys[*name]);
                 let FenceNote { fence, by, since_micros, holder, .. } = model.plant(*name, *below);
                 let value = format!("{fence} {} {since_micros} - {holder}", by.reveal());
                 self.command(&["SET", &key, &value, "PX", "60000"]);
             }
             Step::Vanish { name } => {
-                self.command(&["DEL", &model.places[*name].key]);
+                self.command(&["DEL", &model.keys[*name].text]);
                 model.vanish(*name);
             }
         }
@@ -183,7 +183,7 @@ impl Bench {
         let forget = Script::new(include_str!("differential/forget.lua"));
         for place in &model.places {
             let mut run = forget.prepare_invoke();
-            run.key(holds_key(place)).key(queue_key(place)).key(kept_key(place)).key(asked_key(place));
+            run.key(holds_key(key)).key(queue_key(key)).key(kept_key(key)).key(asked_key(key));
             run.arg(micros.div_euclid(1_000));
             run.invoke::<()>(&mut self.raw).unwrap();
         }
@@ -192,20 +192,20 @@ impl Bench {
     /// What the server has, read without the scripts but for its life; and nothing besides.
     async fn state(&mut self, model: &Model) -> Result<State, TestCaseError> {
         let mut pipe = pipe();
-        for (name, place) in model.places.iter().enumerate() {
-            for key in [place.key.clone(), fence_key(place)] {
+        for (name, key) in model.keys.iter().enumerate() {
+            for key in [key.text.clone(), fence_key(key)] {
                 pipe.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
             }
-            pipe.cmd("HGETALL").arg(holds_key(place)).cmd("PTTL").arg(holds_key(place));
-            for key in [queue_key(place), kept_key(place)] {
+            pipe.cmd("HGETALL").arg(holds_key(key)).cmd("PTTL").arg(holds_key(key));
+            for key in [queue_key(key), kept_key(key)] {
                 pipe.cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").cmd("PTTL").arg(&key);
             }
-            pipe.cmd("HGETALL").arg(asked_key(place)).cmd("PTTL").arg(asked_key(place));
+            pipe.cmd("HGETALL").arg(asked_key(key)).cmd("PTTL").arg(asked_key(key));
             for attempt in attempts(name) {
-                pipe.cmd("PTTL").arg(tombstone_key(place, attempt));
+                pipe.cmd("PTTL").arg(tombstone_key(key, attempt));
             }
             for owner in owners() {
-                pipe.cmd("PTTL").arg(retired_key(place, owner));
+                pipe.cmd("PTTL").arg(retired_key(key, owner));
             }
         }
         pipe.cmd("EXISTS").arg(Home::Server.epoch_key()).cmd("DBSIZE");

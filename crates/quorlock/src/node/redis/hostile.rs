@@ -25,7 +25,7 @@ use super::codec::Bundles;
 use super::commands::Commands;
 use super::scripts::{Home, fence_key};
 use super::{RedisNode, codec};
-use crate::node::key::{KeyTemplate, Place};
+use crate::node::key::{KeyTemplate, LockKey};
 use crate::node::{Letter, Life, Reply, RequestReply, Search};
 use odd::{Call, Change, Odd, Which, changes};
 
@@ -141,8 +141,8 @@ impl Bench {
     }
 
     /// The vote, in an answer that is read as any client would.
-    async fn ask(&mut self, place: &Arc<Place>, request: Request) -> Result<Vote, TestCaseError> {
-        let letter = Letter { place: Arc::clone(place), request: Arc::new(request) };
+    async fn ask(&mut self, key: &Arc<LockKey>, request: Request) -> Result<Vote, TestCaseError> {
+        let letter = Letter { key: Arc::clone(key), request: Arc::new(request) };
         match self.session.send(Some(self.life), vec![letter.clone()]).await {
             Ok(mut replies) => match replies.remove(0) {
                 Reply::Voted { vote, .. } => Ok(vote),
@@ -162,7 +162,7 @@ impl Bench {
     async fn run(&mut self, before: Before, question: &Question, changes: &[Change], together: bool) -> TestCaseResult {
         self.names += 1;
         let name = Name::new(&format!("name-{}", self.names)).unwrap();
-        let place = Arc::new(self.template.place(&name).unwrap());
+        let key = Arc::new(self.template.key(&name).unwrap());
         let (held, waited, mode) = match before {
             Before::Free | Before::Own => (false, false, Mode::EXCLUSIVE),
             Before::Held => (true, false, Mode::EXCLUSIVE),
@@ -170,42 +170,42 @@ impl Bench {
             Before::Shared => (true, false, Mode::Shared { owner: OwnerId::from_bits(HOLDER), reenters: false }),
             Before::Waited => (false, true, Mode::EXCLUSIVE),
         };
-        let first = self.ask(&place, acquire(HOLDER, Fence::new(1), mode, None)).await?;
+        let first = self.ask(&key, acquire(HOLDER, Fence::new(1), mode, None)).await?;
         let Vote::Grant { fence, .. } = first else { return Err(TestCaseError::fail(format!("{first:?}"))) };
         if waited {
-            self.ask(&place, acquire(OTHER, Fence::new(1), Mode::EXCLUSIVE, Some(3))).await?;
+            self.ask(&key, acquire(OTHER, Fence::new(1), Mode::EXCLUSIVE, Some(3))).await?;
         }
         if !held {
-            self.ask(&place, release(HOLDER, None)).await?;
+            self.ask(&key, release(HOLDER, None)).await?;
         }
         if matches!(before, Before::Own) {
-            self.ask(&place, acquire(HOSTILE, Fence::new(1), mode, None)).await?;
+            self.ask(&key, acquire(HOSTILE, Fence::new(1), mode, None)).await?;
         }
 
-        let answer = self.provoke(&place, question, changes, together);
+        let answer = self.provoke(&key, question, changes, together);
         let given = granted(&answer);
         let is_shared = matches!(before, Before::Shared);
         prop_assert!(!held || is_shared || given.is_none(), "granted what is held: {:?}", answer);
 
         // Whatever it was, everyone else goes on.
-        let Vote::Report(report) = self.ask(&place, Request::Inspect).await? else { panic!("not a report") };
+        let Vote::Report(report) = self.ask(&key, Request::Inspect).await? else { panic!("not a report") };
         prop_assert!(report.fence >= fence, "the fence went back to {:?}", report.fence);
         if held {
             let check = Request::Check { attempt: LeaseId::from_bits(HOLDER), slot: None };
-            let standing = self.ask(&place, check).await?;
+            let standing = self.ask(&key, check).await?;
             prop_assert!(matches!(standing, Vote::Standing { remaining: Some(_) }), "{:?}", standing);
             let holder = "7 host label".into();
             let attempt = LeaseId::from_bits(HOLDER);
             let renewed =
-                self.ask(&place, Request::Renew { attempt, fence, ttl: ttl(), repair: true, holder, mode }).await?;
+                self.ask(&key, Request::Renew { attempt, fence, ttl: ttl(), repair: true, holder, mode }).await?;
             prop_assert!(matches!(renewed, Vote::Grant { .. }), "{:?}", renewed);
-            let refused = self.ask(&place, acquire(OTHER, Fence::new(1), Mode::EXCLUSIVE, None)).await?;
+            let refused = self.ask(&key, acquire(OTHER, Fence::new(1), Mode::EXCLUSIVE, None)).await?;
             prop_assert!(matches!(refused, Vote::Refusal(Refusal::Held { .. })), "{:?}", refused);
-            self.ask(&place, release(HOLDER, None)).await?;
+            self.ask(&key, release(HOLDER, None)).await?;
         }
-        self.ask(&place, release(HOSTILE, Some(5))).await?;
+        self.ask(&key, release(HOSTILE, Some(5))).await?;
         // With the lowest of all tickets.
-        let last = self.ask(&place, acquire(OTHER, Fence::new(1), Mode::EXCLUSIVE, Some(0))).await?;
+        let last = self.ask(&key, acquire(OTHER, Fence::new(1), Mode::EXCLUSIVE, Some(0))).await?;
         match last {
             Vote::Grant { fence: last, .. } => {
                 let highest = given.map_or(fence, |given| fence.max(Fence::new(given.unsigned_abs())));
@@ -213,17 +213,17 @@ impl Bench {
             }
             _ => return Err(TestCaseError::fail(format!("{last:?} to whoever is first in line"))),
         }
-        self.ask(&place, release(OTHER, Some(0))).await?;
+        self.ask(&key, release(OTHER, Some(0))).await?;
         Ok(())
     }
 
     /// Calls the script of a request with some of its arguments changed.
-    fn provoke(&mut self, place: &Arc<Place>, question: &Question, changes: &[Change], together: bool) -> Value {
+    fn provoke(&mut self, key: &Arc<LockKey>, question: &Question, changes: &[Change], together: bool) -> Value {
         let beside = Name::new(&format!("beside-{}", self.names)).unwrap();
-        let beside = Arc::new(self.template.place(&beside).unwrap());
-        let (mut call, retention) = call(self.life, [place, &beside], question, together);
+        let beside = Arc::new(self.template.key(&beside).unwrap());
+        let (mut call, retention) = call(self.life, [key, &beside], question, together);
         // Of whoever may name other keys, nothing is safe: the keys stay, and so does how long fences are remembered.
-        let keys = [place.key.as_bytes(), beside.key.as_bytes()];
+        let keys = [key.text.as_bytes(), beside.text.as_bytes()];
         call.change(changes, |number, word| retention == Some(number) || keys.contains(&word));
         // What is missing may be noticed by the server, too.
         self.raw.req_command(&call.command()).unwrap_or(Value::Nil)
@@ -231,7 +231,7 @@ impl Bench {
 }
 
 /// A question as our own clients would ask it, and which of its arguments says how long fences are remembered.
-fn call(life: Life, [place, beside]: [&Arc<Place>; 2], question: &Question, together: bool) -> (Call, Option<usize>) {
+fn call(life: Life, [key, beside]: [&Arc<LockKey>; 2], question: &Question, together: bool) -> (Call, Option<usize>) {
     let request = match question {
         Question::Ask(request) => request,
         Question::Search => {
@@ -240,8 +240,8 @@ fn call(life: Life, [place, beside]: [&Arc<Place>; 2], question: &Question, toge
             return (Call::read(&command.get_packed_command()), None);
         }
     };
-    let letter = |place: &Arc<Place>| Letter { place: Arc::clone(place), request: Arc::new(request.clone()) };
-    let mut letters = vec![letter(place), letter(beside)];
+    let letter = |key: &Arc<LockKey>| Letter { key: Arc::clone(key), request: Arc::new(request.clone()) };
+    let mut letters = vec![letter(key), letter(beside)];
     let is_bundle = together && Bundles::of(&letters) != Bundles::default();
     letters.truncate(if is_bundle { 2 } else { 1 });
     let mut commands = Commands::default();
@@ -275,11 +275,11 @@ fn runtime() -> Runtime {
 fn no_script_is_spared() {
     let life = Life { epoch: Epoch(7), floor: Fence::new(1) };
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
-    let places = ["a", "b"].map(|name| Arc::new(template.place(&Name::new(name).unwrap()).unwrap()));
+    let keys = ["a", "b"].map(|name| Arc::new(template.key(&Name::new(name).unwrap()).unwrap()));
     let mut provoked: BTreeSet<String> = node_commands::calls().map(|call| call.sha().to_owned()).collect();
     for question in questions() {
         for together in [false, true] {
-            provoked.insert(call(life, places.each_ref(), &question, together).0.sha().to_owned());
+            provoked.insert(call(life, keys.each_ref(), &question, together).0.sha().to_owned());
         }
     }
     let all: BTreeSet<String> = Home::Server.scripts().all().map(|script| script.sha.clone()).into();
@@ -363,24 +363,24 @@ fn arguments_that_once_did_harm_do_none() {
 fn a_renewal_by_no_time_ends_nothing() {
     let (runtime, server) = (runtime(), RedisServer::start());
     let mut bench = bench(&runtime, &server);
-    let place = Arc::new(bench.template.place(&Name::new("name").unwrap()).unwrap());
-    let beside = Arc::new(bench.template.place(&Name::new("beside").unwrap()).unwrap());
-    runtime.block_on(bench.ask(&place, acquire(HOSTILE, Fence::new(1), Mode::EXCLUSIVE, None))).unwrap();
+    let key = Arc::new(bench.template.key(&Name::new("name").unwrap()).unwrap());
+    let beside = Arc::new(bench.template.key(&Name::new("beside").unwrap()).unwrap());
+    runtime.block_on(bench.ask(&key, acquire(HOSTILE, Fence::new(1), Mode::EXCLUSIVE, None))).unwrap();
     // Somebody else's doing: a vote that does not end by itself.
-    server.command(&["PERSIST", &place.key]);
+    server.command(&["PERSIST", &key.text]);
     let (attempt, fence, holder) = (LeaseId::from_bits(HOSTILE), Fence::new(1), "7 host label".into());
     let renew = Request::Renew { attempt, fence, ttl: ttl(), repair: true, holder, mode: Mode::EXCLUSIVE };
     for (number, value) in [(2, "0"), (2, "000"), (2, "-1"), (2, ""), (4, "0"), (4, "00"), (4, "-5"), (4, "x"), (4, "")]
     {
-        let (mut call, _) = call(bench.life, [&place, &beside], &Question::Ask(renew.clone()), true);
+        let (mut call, _) = call(bench.life, [&key, &beside], &Question::Ask(renew.clone()), true);
         assert_eq!(call.sha(), Home::Server.scripts().renew_all.sha);
         call.change(&[(Which::Number(number), Odd::Value(value.into()))], |_, _| false);
         let answer: Value = bench.raw.req_command(&call.command()).unwrap();
         assert_eq!(granted(&answer), None, "{value:?} as argument {number}: {answer:?}");
-        let kept = [place.key.clone(), fence_key(&place)].map(|key| server.cli(&["EXISTS", &key]));
+        let kept = [key.text.clone(), fence_key(&key)].map(|key| server.cli(&["EXISTS", &key]));
         assert_eq!(kept, ["1", "1"], "after {value:?} as argument {number}");
     }
-    let (call, _) = call(bench.life, [&place, &beside], &Question::Ask(renew), true);
+    let (call, _) = call(bench.life, [&key, &beside], &Question::Ask(renew), true);
     let answer: Value = bench.raw.req_command(&call.command()).unwrap();
     assert!(granted(&answer).is_some(), "{answer:?}");
 }
@@ -395,18 +395,18 @@ fn a_stranger_may_sign_in_words_that_look_like_ours() {
             .into_iter()
             .enumerate()
     {
-        let place = Arc::new(bench.template.place(&Name::new(&number.to_string()).unwrap()).unwrap());
-        server.command(&["SET", &place.key, value, "PX", "60000"]);
+        let key = Arc::new(bench.template.key(&Name::new(&number.to_string()).unwrap()).unwrap());
+        server.command(&["SET", &key.text, value, "PX", "60000"]);
         let modes = [
             Mode::EXCLUSIVE,
             Mode::Shared { owner: OwnerId::from_bits(1), reenters: false },
             Mode::Slot { permits: 3, slot: 0 },
         ];
         for mode in modes {
-            let vote = runtime.block_on(bench.ask(&place, acquire(OTHER, Fence::new(1), mode, Some(3))));
+            let vote = runtime.block_on(bench.ask(&key, acquire(OTHER, Fence::new(1), mode, Some(3))));
             assert!(matches!(vote, Ok(Vote::Refusal(Refusal::Held { .. }))), "{value:?}: {vote:?}");
         }
-        let report = runtime.block_on(bench.ask(&place, Request::Inspect));
+        let report = runtime.block_on(bench.ask(&key, Request::Inspect));
         assert!(matches!(&report, Ok(Vote::Report(report)) if report.held.is_some()), "{value:?}: {report:?}");
     }
 }

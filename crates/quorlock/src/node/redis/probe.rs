@@ -14,7 +14,7 @@ use super::scripts::{
 };
 use super::wire::Connecting;
 use super::{Origin, codec, connect, describe, hints, login, malformed, trouble};
-use crate::node::key::Place;
+use crate::node::key::LockKey;
 use crate::node::probe::{Objection, Plan, Probe, READINGS, Reading, RedisFacts};
 use crate::node::{STEP_DEADLINE, Trouble};
 use crate::platform::clock;
@@ -65,8 +65,8 @@ async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Prob
     if let Some(answer) = facts.object("EVALSHA", Some(keys), answer) {
         probe.standing = Some(codec::standing(answer)?);
     }
-    if let Some(place) = plan.place.as_ref().filter(|_| facts.is_master()) {
-        visit.probe(place, facts).await?;
+    if let Some(key) = plan.key.as_ref().filter(|_| facts.is_master()) {
+        visit.probe(key, facts).await?;
     }
     if !plan.watch.is_zero() {
         tokio::time::sleep(plan.watch).await;
@@ -111,20 +111,20 @@ impl Visit {
     }
 
     /// Does with keys of its own, and a channel that nobody hears, what is done with those of locks.
-    async fn probe(&mut self, place: &Place, facts: &mut RedisFacts) -> Result<(), Trouble> {
+    async fn probe(&mut self, key: &LockKey, facts: &mut RedisFacts) -> Result<(), Trouble> {
         let channel = hint_channel(Channel(entropy::bits()));
         let own = |key: String| {
-            let pattern = key.replace(&place.key, "*");
+            let pattern = key.replace(&key.text, "*");
             (key, pattern)
         };
-        let tombstone = tombstone_key(place, LeaseId::from_bits(entropy::bits()));
+        let tombstone = tombstone_key(key, LeaseId::from_bits(entropy::bits()));
         let tombstones = tombstone.rsplit_once(':').map_or_else(String::new, |(kind, _)| format!("{kind}:*"));
         let keys = [
-            (place.key.clone(), "locks".to_owned()),
-            own(fence_key(place)),
-            own(holds_key(place)),
-            own(queue_key(place)),
-            own(kept_key(place)),
+            (key.text.clone(), "locks".to_owned()),
+            own(fence_key(key)),
+            own(holds_key(key)),
+            own(queue_key(key)),
+            own(kept_key(key)),
             (tombstone, tombstones),
         ];
         for (key, pattern) in keys {

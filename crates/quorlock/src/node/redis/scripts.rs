@@ -9,7 +9,7 @@ use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
 use quorlock_core::ticket::Channel;
 
-use crate::node::key::{Place, RESERVED_PREFIX};
+use crate::node::key::{LockKey, RESERVED_PREFIX};
 use include::include;
 
 /// The fields of the meta key, in the order in which a node tells them.
@@ -50,8 +50,8 @@ pub(crate) enum Home {
 }
 
 impl Home {
-    pub(crate) fn of(place: &Place) -> Self {
-        if place.slot.is_some() { Self::Cluster } else { Self::Server }
+    pub(crate) fn of(key: &LockKey) -> Self {
+        if key.slot.is_some() { Self::Cluster } else { Self::Server }
     }
 
     pub(crate) fn scripts(self) -> &'static Scripts {
@@ -183,43 +183,43 @@ pub(crate) mod companion {
     pub(crate) const DONE: &str = "done:";
 }
 
-fn companion(place: &Place, which: &str) -> String {
-    format!("{RESERVED_PREFIX}{which}{}{}", place.tag(), place.key)
+fn companion(key: &LockKey, which: &str) -> String {
+    format!("{RESERVED_PREFIX}{which}{}{}", key.tag(), key.text)
 }
 
-pub(crate) fn fence_key(place: &Place) -> String {
-    companion(place, companion::FENCE)
+pub(crate) fn fence_key(key: &LockKey) -> String {
+    companion(key, companion::FENCE)
 }
 
-pub(crate) fn holds_key(place: &Place) -> String {
-    companion(place, companion::HOLDS)
+pub(crate) fn holds_key(key: &LockKey) -> String {
+    companion(key, companion::HOLDS)
 }
 
-pub(crate) fn queue_key(place: &Place) -> String {
-    companion(place, companion::QUEUE)
+pub(crate) fn queue_key(key: &LockKey) -> String {
+    companion(key, companion::QUEUE)
 }
 
-pub(crate) fn kept_key(place: &Place) -> String {
-    companion(place, companion::KEPT)
+pub(crate) fn kept_key(key: &LockKey) -> String {
+    companion(key, companion::KEPT)
 }
 
 #[cfg(test)]
-pub(crate) fn asked_key(place: &Place) -> String {
-    companion(place, companion::ASKED)
+pub(crate) fn asked_key(key: &LockKey) -> String {
+    companion(key, companion::ASKED)
 }
 
-pub(crate) fn tombstone_key(place: &Place, attempt: LeaseId) -> String {
-    format!("{}{}", tombstone_prefix(place), attempt.reveal())
+pub(crate) fn tombstone_key(key: &LockKey, attempt: LeaseId) -> String {
+    format!("{}{}", tombstone_prefix(key), attempt.reveal())
 }
 
 /// The tombstone of an owner that was retired from a name. It ends with the owner, and no attempt's is as long.
-pub(crate) fn retired_key(place: &Place, owner: OwnerId) -> String {
-    format!("{}{}:{}", tombstone_prefix(place), place.key, owner.reveal())
+pub(crate) fn retired_key(key: &LockKey, owner: OwnerId) -> String {
+    format!("{}{}:{}", tombstone_prefix(key), key.text, owner.reveal())
 }
 
 /// What comes before the attempt in the keys of tombstones.
-pub(crate) fn tombstone_prefix(place: &Place) -> String {
-    format!("{RESERVED_PREFIX}{}{}", companion::DONE, place.tag())
+pub(crate) fn tombstone_prefix(key: &LockKey) -> String {
+    format!("{RESERVED_PREFIX}{}{}", companion::DONE, key.tag())
 }
 
 /// Where all clients hear of locks that were broken: each message is a key.

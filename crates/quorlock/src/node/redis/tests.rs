@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::node::Reply;
-use crate::node::key::{KeyTemplate, Place};
+use crate::node::key::{KeyTemplate, LockKey};
 
 const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
 const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";
@@ -90,7 +90,7 @@ fn a_title_never_shows_the_password() {
 fn ear(batches: usize) -> (Ear, mpsc::UnboundedReceiver<Answer>) {
     let ttl = Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap();
     let letter = |bits| Letter {
-        place: place(),
+        key: key(),
         request: Arc::new(Request::PlainAcquire { attempt: LeaseId::from_bits(bits), ttl }),
     };
     let letters = (0..batches).map(|batch| vec![letter(batch as u128)]);
@@ -106,9 +106,9 @@ fn ear(batches: usize) -> (Ear, mpsc::UnboundedReceiver<Answer>) {
     (Ear { expected, inbox, post: Post::Alone, run: "abc".into() }, answers)
 }
 
-fn place() -> Arc<Place> {
+fn key() -> Arc<LockKey> {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
-    Arc::new(template.place(&Name::new("job").unwrap()).unwrap())
+    Arc::new(template.key(&Name::new("job").unwrap()).unwrap())
 }
 
 fn look() -> Value {

@@ -27,7 +27,7 @@ use quorlock_core::vote::{Refusal, Request, Vote};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::node::key::{KeyTemplate, Place};
+use crate::node::key::{KeyTemplate, LockKey};
 use crate::node::{Reply, RequestReply};
 
 /// When the tests begin, by the wall clock: 2025-01-01.
@@ -253,11 +253,11 @@ fn open(node: &SqliteNode) -> Result<RequestReply, Trouble> {
 }
 
 fn letter(name: &str, request: Request) -> Letter {
-    Letter { place: Arc::new(place(name)), request: Arc::new(request) }
+    Letter { key: Arc::new(key(name)), request: Arc::new(request) }
 }
 
-fn place(name: &str) -> Place {
-    KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().place(&Name::new(name).unwrap()).unwrap()
+fn key(name: &str) -> LockKey {
+    KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().key(&Name::new(name).unwrap()).unwrap()
 }
 
 fn vote(reply: &Reply) -> Vote {

@@ -228,7 +228,7 @@ impl Worker {
                             answer(&transaction, &node, &self.boot, &self.processes, letter, epoch, now)?;
                         hinted.extend(self.listener.leave(&transaction, hint, now)?);
                         if let Reply::Voted { vote: Vote::Broken { .. }, .. } = reply {
-                            hinted.push(Listener::announce(&transaction, &letter.place.key, now)?);
+                            hinted.push(Listener::announce(&transaction, &letter.key.text, now)?);
                         }
                         replies.push(reply);
                     }
@@ -304,7 +304,7 @@ fn answer(
     now: NodeTime,
 ) -> Result<(Reply, Option<Hint>), Fault> {
     let Some(life) = &node.life else { return Ok((Reply::Failed("the node is blank".into()), None)) };
-    let (key, request) = (letter.place.key.as_str(), &*letter.request);
+    let (key, request) = (letter.key.text.as_str(), &*letter.request);
     let voted = |vote| Reply::Voted { vote, at_micros: Some(now.wall_micros) };
     if life.identity.run != boot && request.needs_life() {
         return Ok((voted(Vote::Refusal(Refusal::WrongEpoch)), None));

@@ -75,7 +75,7 @@ impl Bundles {
         let (mut kin, mut renewed) = (None, None);
         let mut seen = [Seen::Nothing; SUMS];
         for (at, letter) in letters.iter().enumerate().take(PLACES) {
-            let seen = &mut seen[sum(&letter.place.key)];
+            let seen = &mut seen[sum(&letter.key.text)];
             match &*letter.request {
                 Request::PlainRelease { .. } | Request::Release { parting: None, .. } if *seen == Seen::Nothing => {
                     releases.add(at);
@@ -259,8 +259,8 @@ mod tests {
 
     fn letter(name: &str, request: Request) -> Letter {
         let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
-        let place = template.place(&Name::new(name).unwrap()).unwrap();
-        Letter { place: Arc::new(place), request: Arc::new(request) }
+        let key = template.key(&Name::new(name).unwrap()).unwrap();
+        Letter { key: Arc::new(key), request: Arc::new(request) }
     }
 
     const ATTEMPT: LeaseId = LeaseId::from_bits(7);

@@ -24,8 +24,8 @@ pub(super) const BREAK: Request = Request::Break { target: Target::Fence(Fence::
 
 fn letter(name: &str, request: Request) -> Letter {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).expect("it names its name once");
-    let place = template.place(&Name::new(name).expect("it is a name")).expect("it is not reserved");
-    Letter { place: Arc::new(place), request: Arc::new(request) }
+    let key = template.key(&Name::new(name).expect("it is a name")).expect("it is not reserved");
+    Letter { key: Arc::new(key), request: Arc::new(request) }
 }
 
 /// Letters that go together, of each kind that does.

@@ -15,7 +15,7 @@ use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, QUEUE};
 use super::super::scripts::{Home, Scripts, retired_key, tombstone_prefix};
 use super::bundle::{Bundles, Chosen};
 use super::{EpochMark, looks_at_epoch, mark};
-use crate::node::key::{Place, RESERVED_PREFIX};
+use crate::node::key::{LockKey, RESERVED_PREFIX};
 use crate::node::{Letter, Life};
 
 /// What all requests of a batch have in common.
@@ -38,7 +38,7 @@ pub(in crate::node::redis) fn batch(
     let bundles = Bundles::of(letters);
     #[cfg(any(test, feature = "fuzzing"))]
     crate::node::redis::watch::tell_requests(
-        letters.iter().enumerate().map(|(at, letter)| (&*letter.place.key, bundles.is_shared(at))),
+        letters.iter().enumerate().map(|(at, letter)| (&*letter.key.text, bundles.is_shared(at))),
     );
     match bundles.releases.count() {
         0 => {}
@@ -69,7 +69,7 @@ fn compose_releases(letters: &[Letter], chosen: Chosen, words: &mut Words) {
     let script = if is_plain { &scripts.plain_release_all } else { &scripts.release_all };
     words.word("EVALSHA").word(&script.sha).word("0");
     for letter in chosen.of(letters) {
-        words.word(&letter.place.key).word(letter.request.attempt().reveal_digits());
+        words.word(&letter.key.text).word(letter.request.attempt().reveal_digits());
     }
 }
 
@@ -88,9 +88,9 @@ impl<'a> Writer<'a> {
     }
 
     fn compose(&self, letter: &Letter, words: &mut Words) {
-        let place = &*letter.place;
-        let scripts = Home::of(place).scripts();
-        let keys = Keys { place, tag: place.tag() };
+        let key = &*letter.key;
+        let scripts = Home::of(key).scripts();
+        let keys = Keys { key, tag: key.tag() };
         match &*letter.request {
             Request::Acquire { proposal, ttl, holder, mode, waiter, .. } => {
                 let bid = Bid { verb: "acquire", fence: *proposal, ttl: *ttl, holder, mode: *mode, waiter: *waiter };
@@ -101,7 +101,7 @@ impl<'a> Writer<'a> {
                 self.vote(&keys, letter, &bid, words);
             }
             Request::Release { attempt, tombstone, parting } => {
-                words.word("EVALSHA").word(&scripts.release.sha).word("5").word(&place.key);
+                words.word("EVALSHA").word(&scripts.release.sha).word("5").word(&key.text);
                 keys.tombstone(attempt.reveal_digits(), words);
                 keys.companions(&[QUEUE, KEPT, HOLDS], words);
                 match parting {
@@ -114,18 +114,18 @@ impl<'a> Writer<'a> {
                 }
             }
             Request::Retire { owner, tombstone } => {
-                words.word("EVALSHA").word(&scripts.release.sha).word("5").word(&place.key);
+                words.word("EVALSHA").word(&scripts.release.sha).word("5").word(&key.text);
                 keys.retired(*owner, words);
                 keys.companions(&[QUEUE, KEPT, HOLDS], words);
                 words.word("").number(*tombstone).word("owner");
             }
             Request::Inspect => {
-                words.word("EVALSHA").word(&scripts.inspect.sha).word("5").word(&place.key);
+                words.word("EVALSHA").word(&scripts.inspect.sha).word("5").word(&key.text);
                 keys.companions(&[FENCE, QUEUE, KEPT, HOLDS], words);
             }
             Request::Check { attempt, slot } => {
                 let attempt = attempt.reveal_digits();
-                words.word("EVALSHA").word(&scripts.check.sha).word("4").word(keys.mark()).word(&place.key);
+                words.word("EVALSHA").word(&scripts.check.sha).word("4").word(keys.mark()).word(&key.text);
                 keys.tombstone(attempt, words);
                 keys.companions(&[HOLDS], words);
                 words.word(self.mark()).word(attempt);
@@ -135,7 +135,7 @@ impl<'a> Writer<'a> {
                 };
             }
             Request::Break { target, mode } => {
-                words.word("EVALSHA").word(&scripts.breaking.sha).word("5").word(&place.key);
+                words.word("EVALSHA").word(&scripts.breaking.sha).word("5").word(&key.text);
                 keys.companions(&[FENCE, QUEUE, KEPT, HOLDS], words);
                 match target {
                     Target::Fence(fence) => words.word("fence").number(fence.get()),
@@ -145,17 +145,17 @@ impl<'a> Writer<'a> {
                     BreakMode::Drain => "drain",
                     BreakMode::Now => "now",
                 });
-                words.number(self.constants.max_ttl_millis).word(tombstone_prefix(place));
+                words.number(self.constants.max_ttl_millis).word(tombstone_prefix(key));
             }
             Request::PlainAcquire { attempt, ttl } => {
-                words.word("SET").word(&place.key).word(attempt.reveal_digits()).word("NX").word("PX");
+                words.word("SET").word(&key.text).word(attempt.reveal_digits()).word("NX").word("PX");
                 words.number(ttl.as_millis());
             }
             Request::PlainExtend { attempt, ttl } => {
-                plain(&scripts.plain_extend.sha, place, attempt.reveal_digits(), words).number(ttl.as_millis());
+                plain(&scripts.plain_extend.sha, key, attempt.reveal_digits(), words).number(ttl.as_millis());
             }
             Request::PlainRelease { attempt } => {
-                plain(&scripts.plain_release.sha, place, attempt.reveal_digits(), words);
+                plain(&scripts.plain_release.sha, key, attempt.reveal_digits(), words);
             }
         }
     }
@@ -170,7 +170,7 @@ impl<'a> Writer<'a> {
                 words.word(self.mark()).number(ttl.as_millis()).number(self.constants.max_skew_micros);
                 words.number(retention_millis(self.constants)).word(&**holder);
             }
-            words.word(&letter.place.key).word(attempt.reveal_digits()).number(proposal.get());
+            words.word(&letter.key.text).word(attempt.reveal_digits()).number(proposal.get());
             match waiter {
                 Some(waiter) => words.word(place_in_line(*waiter)),
                 None => words.word(""),
@@ -195,7 +195,7 @@ impl<'a> Writer<'a> {
                 }
                 _ => {}
             }
-            words.word(&letter.place.key).word(letter.request.attempt().reveal_digits());
+            words.word(&letter.key.text).word(letter.request.attempt().reveal_digits());
             if let Request::Renew { fence, .. } = &*letter.request {
                 words.number(fence.get());
             }
@@ -204,13 +204,13 @@ impl<'a> Writer<'a> {
 
     fn vote(&self, keys: &Keys<'_>, letter: &Letter, bid: &Bid<'_>, words: &mut Words) {
         let (mark, constants) = (self.mark(), self.constants);
-        let Scripts { acquire, enter, .. } = Home::of(keys.place).scripts();
+        let Scripts { acquire, enter, .. } = Home::of(keys.key).scripts();
         let script = if matches!(bid.mode, Mode::Exclusive { .. }) { acquire } else { enter };
         // An argument costs the server as much as half a command: those that have nothing to say are left out.
         let has_entries = bid.mode != Mode::EXCLUSIVE;
         let owner = bid.mode.owner();
         words.word("EVALSHA").word(&script.sha).number(6 + u64::from(has_entries) + u64::from(owner.is_some()));
-        words.word(keys.mark()).word(&keys.place.key);
+        words.word(keys.mark()).word(&keys.key.text);
         keys.companions(&[FENCE], words);
         keys.tombstone(letter.request.attempt().reveal_digits(), words);
         keys.companions(&[QUEUE, KEPT], words);
@@ -240,8 +240,8 @@ fn renewing(repair: bool) -> &'static str {
     if repair { "repair" } else { "renew" }
 }
 
-fn plain<'a>(sha: &str, place: &Place, attempt: [u8; 32], words: &'a mut Words) -> &'a mut Words {
-    words.word("EVALSHA").word(sha).word("1").word(&place.key).word(attempt)
+fn plain<'a>(sha: &str, key: &LockKey, attempt: [u8; 32], words: &'a mut Words) -> &'a mut Words {
+    words.word("EVALSHA").word(sha).word("1").word(&key.text).word(attempt)
 }
 
 /// What an acquire and a renewal have in common.
@@ -256,22 +256,22 @@ struct Bid<'a> {
 
 /// The keys of a name.
 struct Keys<'a> {
-    place: &'a Place,
+    key: &'a LockKey,
     tag: String,
 }
 
 impl Keys<'_> {
     /// Where a script finds the epoch's mark. One that must not look at it is given a key that lives with the others.
     fn mark(&self) -> &str {
-        match Home::of(self.place) {
+        match Home::of(self.key) {
             Home::Server => &Home::Server.scripts().epoch_key,
-            Home::Cluster => &self.place.key,
+            Home::Cluster => &self.key.text,
         }
     }
 
     fn companions(&self, which: &[&str], words: &mut Words) {
         for which in which {
-            let parts = [RESERVED_PREFIX, which, &self.tag, &self.place.key];
+            let parts = [RESERVED_PREFIX, which, &self.tag, &self.key.text];
             words.joined(parts.map(str::as_bytes));
         }
     }
@@ -281,7 +281,7 @@ impl Keys<'_> {
     }
 
     fn retired(&self, owner: OwnerId, words: &mut Words) {
-        words.word(retired_key(self.place, owner));
+        words.word(retired_key(self.key, owner));
     }
 }
 

@@ -54,7 +54,7 @@ fn shares(count: usize) -> impl Strategy<Value = Value> {
 /// Two releases, two acquires and two renewals, or two plain releases and renewals, each of a name of its own.
 fn crowd(plain: bool) -> Vec<Letter> {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
-    let place = |name: &str| Arc::new(template.place(&Name::new(name).unwrap()).unwrap());
+    let key = |name: &str| Arc::new(template.key(&Name::new(name).unwrap()).unwrap());
     let (attempt, proposal, ttl) =
         (LeaseId::from_bits(1), Fence::new(1), Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap());
     let release = || {
@@ -71,7 +71,7 @@ fn crowd(plain: bool) -> Vec<Letter> {
         }
         Request::Renew { attempt, fence: proposal, ttl, repair: true, holder: "".into(), mode: Mode::EXCLUSIVE }
     };
-    let letter = |name, request| Letter { place: place(name), request: Arc::new(request) };
+    let letter = |name, request| Letter { key: key(name), request: Arc::new(request) };
     let mut letters = vec![letter("a", release()), letter("b", release())];
     if !plain {
         letters.extend([letter("c", acquire()), letter("d", acquire())]);

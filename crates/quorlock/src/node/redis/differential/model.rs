@@ -20,7 +20,7 @@ use super::steps::{
     TICKETS, Visit,
 };
 use crate::node::Life;
-use crate::node::key::{KeyTemplate, Place};
+use crate::node::key::{KeyTemplate, LockKey};
 
 const START: i64 = 1_700_000_000_123_456;
 const NOBODY: Epoch = Epoch(0);
@@ -76,7 +76,7 @@ pub(super) struct State {
 pub(super) struct Model {
     cast: Cast,
     pub(super) state: State,
-    pub(super) places: [Arc<Place>; NAMES],
+    pub(super) keys: [Arc<LockKey>; NAMES],
     pub(super) micros: i64,
     /// The last life that could vote but the current one.
     earlier: Option<Life>,
@@ -87,11 +87,11 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(cast: Cast) -> Self {
         let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
-        let place = |name| Arc::new(template.place(&Name::new(name).unwrap()).unwrap());
+        let key = |name| Arc::new(template.key(&Name::new(name).unwrap()).unwrap());
         Self {
             cast,
             state: State::default(),
-            places: [place("plain"), place("plainer"), place("with spaces, \u{9501} and a\nnew line")],
+            keys: [key("plain"), key("plainer"), key("with spaces, \u{9501} and a\nnew line")],
             micros: START,
             earlier: None,
             current: None,

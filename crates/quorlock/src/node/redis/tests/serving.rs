@@ -50,7 +50,7 @@ impl Guest {
     }
 
     async fn ask(&mut self, request: Request) -> Vote {
-        let letter = Letter { place: place(), request: Arc::new(request) };
+        let letter = Letter { key: key(), request: Arc::new(request) };
         match self.session.send(Some(self.life), vec![letter]).await.unwrap().remove(0) {
             Reply::Voted { vote, .. } => vote,
             Reply::Failed(why) | Reply::Moved(why) => panic!("{why}"),
@@ -229,7 +229,7 @@ async fn entries_are_void_once_another_vote_stands() {
     assert_eq!(line_of(guest.ask(acquire(3, slot, None)).await), Line::default());
 
     let other = format!("k {} 2", LeaseId::from_bits(9).reveal());
-    assert_eq!(server.cli(&["SET", &place().key, &other, "PX", "90000"]), "OK");
+    assert_eq!(server.cli(&["SET", &key().text, &other, "PX", "90000"]), "OK");
     assert_eq!(guest.ask(release(1, None)).await, Vote::Refusal(Refusal::Absent));
     let Vote::Report(report) = guest.ask(Request::Inspect).await else { panic!("an inspection reports") };
     assert_eq!(report.held.map(|held| held.holds), Some(1), "somebody holds it, but nobody that is known");
@@ -247,7 +247,7 @@ async fn a_fence_is_not_forgotten_with_the_rest_of_its_note() {
     let mut guest = Guest::of(&server.url(), EARS).await;
     let last = Fence::new(1 << 52);
     for rest in ["", " ", " what", " 0 1 7 host label"] {
-        assert_eq!(server.cli(&["SET", &fence_key(&place()), &format!("{last}{rest}")]), "OK");
+        assert_eq!(server.cli(&["SET", &fence_key(&key()), &format!("{last}{rest}")]), "OK");
         let Vote::Report(report) = guest.ask(Request::Inspect).await else { panic!("an inspection reports") };
         assert_eq!(report.fence, last, "{rest:?}");
         for mode in [Mode::EXCLUSIVE, Mode::Shared { owner: OwnerId::from_bits(1), reenters: false }] {
@@ -270,8 +270,8 @@ async fn a_line_that_is_full_keeps_those_it_has_and_takes_nobody_new() {
     let mut crowd = pipe();
     for id in 1..WAITERS_MAX {
         let member = format!("{id:016x} x {}", Channel(0).digits());
-        crowd.cmd("ZADD").arg(queue_key(&place())).arg(8).arg(&member).ignore();
-        crowd.cmd("ZADD").arg(kept_key(&place())).arg("9000000000000").arg(&member).ignore();
+        crowd.cmd("ZADD").arg(queue_key(&key())).arg(8).arg(&member).ignore();
+        crowd.cmd("ZADD").arg(kept_key(&key())).arg("9000000000000").arg(&member).ignore();
     }
     crowd.exec(&mut raw).unwrap();
 

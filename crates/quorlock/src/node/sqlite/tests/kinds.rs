@@ -11,7 +11,7 @@ const OURS: OwnerId = OwnerId::from_bits(7);
 const THEIRS: OwnerId = OwnerId::from_bits(8);
 
 fn stored(ground: &Ground, name: &str) -> Record {
-    record::load_standing(&ground.other(), &place(name).key).unwrap()
+    record::load_standing(&ground.other(), &key(name).text).unwrap()
 }
 
 fn look(session: &mut Handled, name: &str) -> Report {

@@ -112,7 +112,7 @@ struct Model {
 
 impl Model {
     fn ask(&mut self, life: &Incarnation, letter: &Letter, epoch: Epoch, now: NodeTime) -> Answer {
-        let record = self.records.entry(letter.place.key.clone()).or_default();
+        let record = self.records.entry(letter.key.text.clone()).or_default();
         let answer = apply(life, record, &letter.request, epoch, now, |_| false);
         record.forget_requests();
         answer
@@ -120,7 +120,7 @@ impl Model {
 
     fn aim(&self, letter: Letter) -> Letter {
         let Request::Break { target: Target::Fence(STORED), mode } = *letter.request else { return letter };
-        let stored = self.records.get(&letter.place.key).and_then(|record| Some(record.fence.as_ref()?.fence));
+        let stored = self.records.get(&letter.key.text).and_then(|record| Some(record.fence.as_ref()?.fence));
         let target = Target::Fence(stored.unwrap_or_default());
         Letter { request: Request::Break { target, mode }.into(), ..letter }
     }
@@ -186,7 +186,7 @@ impl Pair {
     fn compare(&self, now: NodeTime) {
         let other = self.ground.other();
         for name in NAMES {
-            let key = place(name).key;
+            let key = key(name).text;
             let mut stored = record::load_standing(&other, &key).unwrap();
             let mut expected = self.model.records.get(&key).cloned().unwrap_or_default();
             (expected.tombstones, expected.retired) = Default::default();

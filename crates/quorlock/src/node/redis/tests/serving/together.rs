@@ -5,12 +5,12 @@ use crate::node::redis::scripts::tombstone_key;
 
 impl Guest {
     /// The same request about several names, in one batch.
-    async fn ask_all(&mut self, places: &[Arc<Place>], request: Request) -> Result<Vec<Reply>, Trouble> {
-        let letter = |place| Letter { place: Arc::clone(place), request: Arc::new(request.clone()) };
-        let letters: Vec<Letter> = places.iter().map(letter).collect();
+    async fn ask_all(&mut self, keys: &[Arc<LockKey>], request: Request) -> Result<Vec<Reply>, Trouble> {
+        let letter = |key| Letter { key: Arc::clone(key), request: Arc::new(request.clone()) };
+        let letters: Vec<Letter> = keys.iter().map(letter).collect();
         // Plain acquires are the server's own command, one for each.
         if !matches!(request, Request::PlainAcquire { .. }) {
-            assert_eq!(Bundles::of(&letters).counts().into_iter().max(), Some(places.len()), "they do not go together");
+            assert_eq!(Bundles::of(&letters).counts().into_iter().max(), Some(keys.len()), "they do not go together");
         }
         self.session.send(Some(self.life), letters).await
     }
@@ -22,9 +22,9 @@ fn renew(attempt: u128) -> Request {
     Request::Renew { attempt, fence, ttl, repair: true, holder, mode: Mode::EXCLUSIVE }
 }
 
-fn places(names: [&str; 3]) -> [Arc<Place>; 3] {
+fn keys(names: [&str; 3]) -> [Arc<LockKey>; 3] {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
-    names.map(|name| Arc::new(template.place(&Name::new(name).unwrap()).unwrap()))
+    names.map(|name| Arc::new(template.key(&Name::new(name).unwrap()).unwrap()))
 }
 
 /// What was granted to each.
@@ -45,24 +45,24 @@ async fn votes_that_go_together_share_every_look() {
     let server = RedisServer::start();
     let mut guest = Guest::of(&server.url(), EARS).await;
     let own = |words: &[(&str, u64)]| words.iter().map(|(name, calls)| ((*name).into(), *calls)).collect::<Vec<_>>();
-    let places = places(["a", "b", "c"]);
+    let keys = keys(["a", "b", "c"]);
 
     let before = commands(&server);
-    let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, Some(5))).await.unwrap();
+    let replies = guest.ask_all(&keys, acquire(1, Mode::EXCLUSIVE, Some(5))).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
     let taken = more(&before, commands(&server));
     assert_eq!(taken, own(&[("evalsha", 1), ("exists", 1), ("mget", 1), ("set", 6), ("time", 1)]));
 
     // The first renewal of one who has waited takes its ticket off the note; from then on only the ends move.
-    guest.ask_all(&places, renew(1)).await.unwrap();
+    guest.ask_all(&keys, renew(1)).await.unwrap();
     let before = commands(&server);
-    let renewed = guest.ask_all(&places, renew(1)).await.unwrap();
+    let renewed = guest.ask_all(&keys, renew(1)).await.unwrap();
     assert_eq!(fences(&renewed), fences(&replies));
     let taken = more(&before, commands(&server));
     assert_eq!(taken, own(&[("evalsha", 1), ("mget", 1), ("pexpire", 6), ("pttl", 3), ("time", 1)]));
 
     let before = commands(&server);
-    let replies = guest.ask_all(&places, release(1, None)).await.unwrap();
+    let replies = guest.ask_all(&keys, release(1, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
     assert_eq!(more(&before, commands(&server)), own(&[("del", 1), ("evalsha", 1), ("exists", 1), ("mget", 1)]));
 }
@@ -71,25 +71,25 @@ async fn votes_that_go_together_share_every_look() {
 async fn what_goes_wrong_with_one_name_is_no_harm_to_those_beside_it() {
     let server = RedisServer::start();
     let mut guest = Guest::of(&server.url(), EARS).await;
-    let places = places(["a", "b", "c"]);
-    let middle = &places[1];
+    let keys = keys(["a", "b", "c"]);
+    let middle = &keys[1];
     // Another program's key where the vote would be: held. Other data where the line would be: an error.
     for key in [middle.key.clone(), queue_key(middle)] {
         let fits = |reply: &Reply| {
             if key == middle.key { is_other_program(reply) } else { is_failure(reply, "kind of value") }
         };
         server.command(&["LPUSH", &key, "other data"]);
-        let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
+        let replies = guest.ask_all(&keys, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
         assert!(replies[0].is_grant() && fits(&replies[1]) && replies[2].is_grant(), "{replies:?}");
         // A renewal looks at no line.
-        let replies = guest.ask_all(&places, renew(1)).await.unwrap();
+        let replies = guest.ask_all(&keys, renew(1)).await.unwrap();
         assert!(replies[0].is_grant() && replies[2].is_grant(), "{replies:?}");
         assert!(if key == middle.key { fits(&replies[1]) } else { replies[1].is_grant() }, "{replies:?}");
-        let replies = guest.ask_all(&places, release(1, None)).await.unwrap();
+        let replies = guest.ask_all(&keys, release(1, None)).await.unwrap();
         assert!(replies[0].is_grant() && !replies[1].is_grant() && replies[2].is_grant(), "{replies:?}");
         server.command(&["DEL", &key, &middle.key]);
     }
-    let replies = guest.ask_all(&places, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
+    let replies = guest.ask_all(&keys, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
 }
 
@@ -105,7 +105,7 @@ fn is_other_program(reply: &Reply) -> bool {
 async fn a_name_that_is_forbidden_is_no_harm_to_those_beside_it() {
     let server = RedisServer::start();
     let mut owner = Guest::of(&server.url(), EARS).await;
-    let places = places(["a", "b", "c"]);
+    let keys = keys(["a", "b", "c"]);
     let (attempt, ttl) = (LeaseId::from_bits(1), Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap());
     let rest = "~quorlock~*";
     let no_companions = [
@@ -138,28 +138,28 @@ async fn a_name_that_is_forbidden_is_no_harm_to_those_beside_it() {
             if asked.is_plain() && name == "no-companions" {
                 continue;
             }
-            let replies = guest.ask_all(&places, asked).await.unwrap();
+            let replies = guest.ask_all(&keys, asked).await.unwrap();
             assert!(
                 replies[0].is_grant() && is_failure(&replies[1], "") && replies[2].is_grant(),
                 "{name}: {replies:?}"
             );
             // Something of that attempt that only its owner could have done.
-            assert_eq!(server.cli(&["SET", &places[1].key, &attempt.reveal()]), "OK");
+            assert_eq!(server.cli(&["SET", &keys[1].text, &attempt.reveal()]), "OK");
             let renewed = if given_back.is_plain() { Request::PlainExtend { attempt, ttl } } else { renew(1) };
-            let replies = guest.ask_all(&places, renewed).await.unwrap();
+            let replies = guest.ask_all(&keys, renewed).await.unwrap();
             assert!(
                 replies[0].is_grant() && is_failure(&replies[1], "") && replies[2].is_grant(),
                 "{name}: {replies:?}"
             );
-            let replies = guest.ask_all(&places, given_back).await.unwrap();
+            let replies = guest.ask_all(&keys, given_back).await.unwrap();
             assert!(
                 replies[0].is_grant() && is_failure(&replies[1], "") && replies[2].is_grant(),
                 "{name}: {replies:?}"
             );
-            server.command(&["DEL", &places[1].key]);
-            let replies = owner.ask_all(&places, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
+            server.command(&["DEL", &keys[1].text]);
+            let replies = owner.ask_all(&keys, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
             assert!(replies.iter().all(Reply::is_grant), "{name}: something was left: {replies:?}");
-            let replies = owner.ask_all(&places, release(2, None)).await.unwrap();
+            let replies = owner.ask_all(&keys, release(2, None)).await.unwrap();
             assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
         }
     }
@@ -170,14 +170,14 @@ async fn a_server_that_was_demoted_ends_the_connection_for_all_that_go_together(
     let server = RedisServer::start();
     let url = server.url();
     let mut guests = [Guest::of(&url, EARS).await, Guest::of(&url, EARS).await, Guest::of(&url, EARS).await];
-    let places = places(["a", "b", "c"]);
-    let replies = guests[0].ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
+    let keys = keys(["a", "b", "c"]);
+    let replies = guests[0].ask_all(&keys, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
-    let others = self::places(["d", "e", "f"]);
+    let others = self::keys(["d", "e", "f"]);
     assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
-    let asked = [(others, acquire(2, Mode::EXCLUSIVE, None)), (places.clone(), renew(1)), (places, release(1, None))];
-    for (guest, (places, request)) in guests.iter_mut().zip(asked) {
-        let ended = guest.ask_all(&places, request).await;
+    let asked = [(others, acquire(2, Mode::EXCLUSIVE, None)), (keys.clone(), renew(1)), (keys, release(1, None))];
+    for (guest, (keys, request)) in guests.iter_mut().zip(asked) {
+        let ended = guest.ask_all(&keys, request).await;
         assert!(matches!(&ended, Err(Trouble::Broken(why)) if why.contains("READONLY")), "{ended:?}");
     }
 }
@@ -186,23 +186,23 @@ async fn a_server_that_was_demoted_ends_the_connection_for_all_that_go_together(
 async fn a_server_without_room_fails_all_that_go_together() {
     let server = RedisServer::start();
     let mut guest = Guest::of(&server.url(), EARS).await;
-    let places = places(["a", "b", "c"]);
-    let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
+    let keys = keys(["a", "b", "c"]);
+    let replies = guest.ask_all(&keys, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
     assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
-    let others = self::places(["d", "e", "f"]);
+    let others = self::keys(["d", "e", "f"]);
     let replies = guest.ask_all(&others, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(replies.iter().all(|reply| is_failure(reply, "OOM")), "{replies:?}");
     // Who has it is told all the same, to those beside whom there are others.
     let [one, _, other] = &others;
-    let mixed = [Arc::clone(one), Arc::clone(&places[0]), Arc::clone(other)];
+    let mixed = [Arc::clone(one), Arc::clone(&keys[0]), Arc::clone(other)];
     let replies = guest.ask_all(&mixed, acquire(3, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(is_failure(&replies[0], "OOM") && is_failure(&replies[2], "OOM"), "{replies:?}");
     assert!(matches!(&replies[1], Reply::Voted { vote: Vote::Refusal(Refusal::Held { .. }), .. }), "{replies:?}");
     // What takes no room goes on, and so does what frees it.
-    let replies = guest.ask_all(&places, renew(1)).await.unwrap();
+    let replies = guest.ask_all(&keys, renew(1)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
-    let replies = guest.ask_all(&places, release(1, None)).await.unwrap();
+    let replies = guest.ask_all(&keys, release(1, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
 }
 
@@ -211,7 +211,7 @@ async fn scripts_that_are_gone_end_the_connection_for_all_that_go_together() {
     let server = RedisServer::start();
     let mut guest = Guest::of(&server.url(), EARS).await;
     assert_eq!(server.cli(&["SCRIPT", "FLUSH"]), "OK");
-    let ended = guest.ask_all(&places(["a", "b", "c"]), release(1, None)).await;
+    let ended = guest.ask_all(&keys(["a", "b", "c"]), release(1, None)).await;
     assert!(matches!(&ended, Err(Trouble::Broken(why)) if why.contains("NOSCRIPT")), "{ended:?}");
 }
 
@@ -219,13 +219,13 @@ async fn scripts_that_are_gone_end_the_connection_for_all_that_go_together() {
 async fn fences_that_are_given_together_have_the_limits_of_those_that_are_not() {
     let server = RedisServer::start();
     let mut guest = Guest::of(&server.url(), EARS).await;
-    let places = places(["a", "b", "c"]);
-    server.command(&["SET", &fence_key(&places[1]), &Fence::MAX.to_string()]);
+    let keys = keys(["a", "b", "c"]);
+    server.command(&["SET", &fence_key(&keys[1]), &Fence::MAX.to_string()]);
     let floor = Fence::new(Fence::MAX.get() / 2);
     guest.life.floor = floor;
     let mark = format!("{:032x} {floor}", guest.life.epoch.0);
     server.command(&["SET", &Home::Server.epoch_key(), &mark]);
-    let replies = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
+    let replies = guest.ask_all(&keys, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
     let Reply::Voted { vote, .. } = &replies[1] else { panic!("{replies:?}") };
     assert_eq!(*vote, Vote::Refusal(Refusal::TooFarAhead), "there is none behind the last");
     for reply in [&replies[0], &replies[2]] {
@@ -239,32 +239,32 @@ async fn fences_that_are_given_together_have_the_limits_of_those_that_are_not() 
 async fn renewals_that_go_together_are_each_answered_as_it_would_be_alone() {
     let server = RedisServer::start();
     let mut guest = Guest::of(&server.url(), EARS).await;
-    let places = places(["a", "b", "c"]);
-    let first = guest.ask_all(&places, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
-    server.command(&["DEL", &places[0].key]);
+    let keys = keys(["a", "b", "c"]);
+    let first = guest.ask_all(&keys, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
+    server.command(&["DEL", &keys[0].text]);
     let Request::Renew { attempt, fence, ttl, holder, mode, .. } = renew(1) else { unreachable!() };
-    let replies = guest.ask_all(&places, Request::Renew { attempt, fence, ttl, repair: false, holder, mode }).await;
+    let replies = guest.ask_all(&keys, Request::Renew { attempt, fence, ttl, repair: false, holder, mode }).await;
     let replies = replies.unwrap();
     assert!(
         matches!(&replies[0], Reply::Voted { vote: Vote::Refusal(Refusal::Absent), .. }) && replies[1].is_grant(),
         "{replies:?}"
     );
-    let replies = guest.ask_all(&places, renew(1)).await.unwrap();
+    let replies = guest.ask_all(&keys, renew(1)).await.unwrap();
     assert_eq!(fences(&replies), fences(&first));
 
-    server.command(&["SET", &places[1].key, &LeaseId::from_bits(2).reveal(), "PX", "60000"]);
-    let replies = guest.ask_all(&places, renew(1)).await.unwrap();
+    server.command(&["SET", &keys[1].text, &LeaseId::from_bits(2).reveal(), "PX", "60000"]);
+    let replies = guest.ask_all(&keys, renew(1)).await.unwrap();
     assert!(matches!(&replies[1], Reply::Voted { vote: Vote::Refusal(Refusal::Held { .. }), .. }), "{replies:?}");
-    assert_eq!(server.cli(&["GET", &places[1].key]), LeaseId::from_bits(2).reveal(), "it is the other's still");
+    assert_eq!(server.cli(&["GET", &keys[1].text]), LeaseId::from_bits(2).reveal(), "it is the other's still");
 
     // A tombstone is an attempt's, whatever the name.
-    server.command(&["SET", &tombstone_key(&places[2], attempt), "1", "PX", "60000"]);
-    let replies = guest.ask_all(&places, renew(1)).await.unwrap();
+    server.command(&["SET", &tombstone_key(&keys[2], attempt), "1", "PX", "60000"]);
+    let replies = guest.ask_all(&keys, renew(1)).await.unwrap();
     let is_over = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Refusal(Refusal::Tombstoned), .. });
     assert!(replies.iter().all(is_over), "{replies:?}");
 
-    server.command(&["DEL", &tombstone_key(&places[2], attempt), &Home::Server.epoch_key()]);
-    let replies = guest.ask_all(&places, renew(1)).await.unwrap();
+    server.command(&["DEL", &tombstone_key(&keys[2], attempt), &Home::Server.epoch_key()]);
+    let replies = guest.ask_all(&keys, renew(1)).await.unwrap();
     let is_forgotten = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. });
     assert!(replies.iter().all(is_forgotten), "{replies:?}");
 }
