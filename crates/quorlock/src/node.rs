@@ -80,7 +80,7 @@ pub(crate) trait Session: Send {
     fn history(&mut self, history: History);
 
     /// Puts a batch on its way.
-    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>);
+    fn send(&mut self, life: Option<Life>, batch: Vec<Message>);
 }
 
 /// What comes from a node.
@@ -88,7 +88,7 @@ pub(crate) trait Session: Send {
 pub(crate) enum Answer {
     /// To a node command, with the server's identity after it was carried out.
     Standing(Box<Standing>, Identity),
-    /// To a batch: one reply for each letter.
+    /// To a batch: one reply for each message.
     Replies(Vec<Reply>),
     /// To a search, or why there is none.
     Page(Result<Page, String>),
@@ -152,7 +152,7 @@ pub(crate) struct Life {
 
 /// One request about one name.
 #[derive(Clone, Debug)]
-pub(crate) struct Letter {
+pub(crate) struct Message {
     pub(crate) key: Arc<LockKey>,
     pub(crate) request: Arc<Request>,
 }

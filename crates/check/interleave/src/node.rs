@@ -90,8 +90,8 @@ impl Node {
             }
             Question::Note => Said::Noted,
             Question::Other => Said::Nothing,
-            Question::Batch(epoch, letters) => {
-                let votes = letters.iter().map(|(key, request)| self.vote(*epoch, key, request, now, &mut hints));
+            Question::Batch(epoch, messages) => {
+                let votes = messages.iter().map(|(key, request)| self.vote(*epoch, key, request, now, &mut hints));
                 Said::Votes(votes.collect(), now.wall_micros)
             }
         };

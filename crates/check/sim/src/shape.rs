@@ -27,8 +27,8 @@ pub struct Shape {
 
 impl Shape {
     pub(crate) fn note(&mut self, question: &Question, said: &Said, is_late: bool) {
-        let (Question::Batch(_, letters), Said::Votes(votes, _)) = (question, said) else { return };
-        for ((_, request), vote) in letters.iter().zip(votes) {
+        let (Question::Batch(_, messages), Said::Votes(votes, _)) = (question, said) else { return };
+        for ((_, request), vote) in messages.iter().zip(votes) {
             let is_granted = matches!(vote, Vote::Grant { .. });
             let is_refused = matches!(vote, Vote::Refusal(refusal) if *refusal != Refusal::WrongEpoch);
             self.late += u32::from(is_late);

@@ -395,9 +395,9 @@ impl sim::World for World {
 impl State {
     /// Whose attempts these are.
     fn note_question(&mut self, connection: usize, question: &Question) {
-        let Question::Batch(_, letters) = question else { return };
+        let Question::Batch(_, messages) = question else { return };
         let client = self.connections[connection].client;
-        for (_, request) in letters {
+        for (_, request) in messages {
             let attempt = request.attempt();
             if request.may_grant() && attempt != LeaseId::from_bits(0) {
                 self.ledger.note_attempt(client, attempt);

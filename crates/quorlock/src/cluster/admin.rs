@@ -13,7 +13,7 @@ use crate::cluster::Settings;
 use crate::cluster::list::PAGES_MAX;
 use crate::error::ReconfigureError;
 use crate::node::key::{KeyTemplate, LockKey};
-use crate::node::{Letter, Node, Reply, RequestReply, STEP_DEADLINE, Search, Trouble, within};
+use crate::node::{Message, Node, Reply, RequestReply, STEP_DEADLINE, Search, Trouble, within};
 use crate::platform::entropy;
 
 /// How many names of leases are shown for each node.
@@ -86,8 +86,8 @@ async fn leases(session: &mut RequestReply, template: &KeyTemplate) -> Result<Ve
         let names = page.keys.iter().filter_map(|key| template.name_of(key));
         let keys: Vec<Arc<LockKey>> = names.filter_map(|name| template.key(&name).ok().map(Arc::new)).collect();
         for places in places.chunks(INSPECTED_AT_ONCE) {
-            let letter = |key: &Arc<LockKey>| Letter { key: Arc::clone(key), request: Arc::new(Request::Inspect) };
-            let replies = within(STEP_DEADLINE, session.send(None, keys.iter().map(letter).collect())).await?;
+            let message = |key: &Arc<LockKey>| Message { key: Arc::clone(key), request: Arc::new(Request::Inspect) };
+            let replies = within(STEP_DEADLINE, session.send(None, keys.iter().map(message).collect())).await?;
             for (key, reply) in keys.iter().zip(replies) {
                 match reply {
                     Reply::Voted { vote: Vote::Report(report), .. } if report.held.is_none() => {}

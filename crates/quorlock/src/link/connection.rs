@@ -214,7 +214,7 @@ impl Link {
         let mut port = self.port();
         let Some(port) = port.as_mut() else { return };
         loop {
-            let (letters, sent, life) = {
+            let (messages, sent, life) = {
                 let mut outbox = self.outbox();
                 let waiting = outbox.len();
                 if waiting == 0 || !port.has_room(waiting) {
@@ -226,17 +226,17 @@ impl Link {
                     }
                     return;
                 }
-                let (letters, sent) = outbox.drain(self.node);
+                let (messages, sent) = outbox.drain(self.node);
                 let life = if let State::Up(life) = outbox.state { Some(life) } else { None };
-                (letters, sent, life)
+                (messages, sent, life)
             };
-            if letters.is_empty() {
+            if messages.is_empty() {
                 return;
             }
-            self.config.traffic.sent(letters.len());
+            self.config.traffic.sent(messages.len());
             // Before anything of it has left: a grant may be as old as that.
             let at = clock::now();
-            port.session.send(life, letters);
+            port.session.send(life, messages);
             port.last = sent.len();
             port.batches.push_back(Batch { sent, at, since: runtime::now() });
         }

@@ -12,7 +12,7 @@ use quorlock_core::vote::{Request, Silence};
 use crate::link::Voter;
 use crate::link::mark::Mark;
 use crate::node::key::LockKey;
-use crate::node::{Letter, Life, Reply};
+use crate::node::{Message, Life, Reply};
 use crate::platform::ids::ById;
 
 /// The most releases that a link keeps. One that owes so many takes on no new requests.
@@ -124,7 +124,7 @@ pub(crate) struct Owed {
     pub(crate) tried: bool,
 }
 
-/// A letter that was sent, and who waits for the answer.
+/// A message that was sent, and who waits for the answer.
 pub(crate) enum Sent {
     Ask(Ask),
     Release {
@@ -187,10 +187,10 @@ impl Outbox {
     }
 
     /// Takes the next batch, in order. Requests of attempts that are over are dropped here: nothing of them has left.
-    pub(crate) fn drain(&mut self, node: usize) -> (Vec<Letter>, Vec<Sent>) {
+    pub(crate) fn drain(&mut self, node: usize) -> (Vec<Message>, Vec<Sent>) {
         let most = self.queue.len().min(BATCH_MAX);
-        let (mut letters, mut sent) = (Vec::with_capacity(most), Vec::with_capacity(most));
-        while letters.len() < BATCH_MAX {
+        let (mut messages, mut sent) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        while messages.len() < BATCH_MAX {
             match self.queue.pop_front() {
                 None => break,
                 Some(Item::Ask(ask)) if ask.mark.is_done() || ask.lines_up() && ask.mark.has_left() => {}
@@ -200,18 +200,18 @@ impl Outbox {
                     if ask.lines_up() {
                         ask.mark.set_placed(node);
                     }
-                    letters.push(Letter { key: Arc::clone(&ask.key), request: Arc::clone(&ask.request) });
+                    messages.push(Message { key: Arc::clone(&ask.key), request: Arc::clone(&ask.request) });
                     sent.push(Sent::Ask(ask));
                 }
                 Some(Item::Release(attempt)) => {
                     let Some(owed) = self.owed.get_mut(&attempt) else { continue };
-                    letters.push(owed.letter(node));
+                    messages.push(owed.message(node));
                     owed.tried = true;
                     sent.push(Sent::Release { attempt, voter: None });
                 }
             }
         }
-        (letters, sent)
+        (messages, sent)
     }
 
     /// Releases of a batch were acknowledged: those who wait for that are found with them. One that was answered with an
@@ -310,7 +310,7 @@ impl Owed {
         now < self.back.lapses || self.back.mark.is_stray(node) && !closing
     }
 
-    fn letter(&self, node: usize) -> Letter {
+    fn message(&self, node: usize) -> Message {
         let GiveBack { mark, key, plain, ttl, farewell, .. } = &*self.back;
         // Something of this attempt may still arrive, behind this: leave a note that it is over.
         let may_arrive = mark.is_stray(node) || mark.is_of_another();
@@ -324,7 +324,7 @@ impl Owed {
         } else {
             Arc::new(Request::Release { attempt: mark.attempt, tombstone, parting })
         };
-        Letter { key: Arc::clone(key), request }
+        Message { key: Arc::clone(key), request }
     }
 }
 
@@ -336,12 +336,12 @@ mod tests {
     use crate::node::key::KeyTemplate;
     use crate::platform::clock;
 
-    /// How many letters there are to send, each of which is answered with an error.
+    /// How many messages there are to send, each of which is answered with an error.
     fn fail_all(outbox: &mut Outbox) -> usize {
-        let (letters, mut sent) = outbox.drain(0);
-        let replies = vec![Reply::Failed("no".into()); letters.len()];
+        let (messages, mut sent) = outbox.drain(0);
+        let replies = vec![Reply::Failed("no".into()); messages.len()];
         assert!(!outbox.settle(&mut sent, &replies));
-        letters.len()
+        messages.len()
     }
 
     fn key() -> Arc<LockKey> {

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 
 use crate::node::event::{Event, HISTORY_MAX};
 use crate::node::{
-    Answer, BoxFuture, History, Inbox, Letter, Life, Node, PAGE_MAX, Page, Reply, Search, Session, Trouble,
+    Answer, BoxFuture, History, Inbox, Message, Life, Node, PAGE_MAX, Page, Reply, Search, Session, Trouble,
 };
 use crate::platform::clock;
 use crate::platform::entropy;
@@ -160,7 +160,7 @@ struct Question {
 #[derive(Debug)]
 enum Asked {
     NodeCommand(NodeCommand),
-    Batch(Option<Life>, Vec<Letter>),
+    Batch(Option<Life>, Vec<Message>),
     Search(Search),
     History(History),
 }
@@ -207,9 +207,9 @@ impl State {
         }
     }
 
-    fn vote(&mut self, life: Option<Life>, batch: &[Letter], now: NodeTime) -> Vec<Reply> {
+    fn vote(&mut self, life: Option<Life>, batch: &[Message], now: NodeTime) -> Vec<Reply> {
         self.sweep(batch.len(), now);
-        batch.iter().map(|letter| self.answer(life, letter, now)).collect()
+        batch.iter().map(|message| self.answer(life, message, now)).collect()
     }
 
     fn look_back(&mut self, history: &History) -> Vec<Event> {
@@ -238,20 +238,20 @@ impl State {
         Page { keys: keys.into_iter().filter(is_wanted).cloned().collect(), next }
     }
 
-    fn answer(&mut self, life: Option<Life>, letter: &Letter, now: NodeTime) -> Reply {
+    fn answer(&mut self, life: Option<Life>, message: &Message, now: NodeTime) -> Reply {
         let Some(known) = &self.life else { return Reply::Failed("the node is blank".into()) };
-        let key = &letter.key.text;
+        let key = &message.key.text;
         let record = match self.records.get_mut(key) {
             Some(record) => record,
             None => self.records.entry(key.clone()).or_default(),
         };
         let epoch = life.map_or(Epoch(0), |life| life.epoch);
         let listener = |channel| self.listeners.get(&channel).filter(|listener| !listener.is_closed());
-        let answer = apply(known, record, &letter.request, epoch, now, |channel| listener(channel).is_some());
+        let answer = apply(known, record, &message.request, epoch, now, |channel| listener(channel).is_some());
         if let Vote::Broken { .. } = answer.vote {
             for listener in self.listeners.values() {
                 // Whoever has gone holds nothing.
-                let _ = listener.send(Answer::Broken(letter.key.text.clone()));
+                let _ = listener.send(Answer::Broken(message.key.text.clone()));
             }
         }
         if let Some(hint) = answer.hint
@@ -366,7 +366,7 @@ impl Session for MemorySession {
         self.ask(Asked::History(history));
     }
 
-    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {
+    fn send(&mut self, life: Option<Life>, batch: Vec<Message>) {
         self.ask(Asked::Batch(life, batch));
     }
 }

@@ -34,7 +34,7 @@ use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, Redi
 use quorlock_core::node::{Constants, Identity, NodeCommand, Standing};
 
 use crate::node::probe::{Plan, Probe};
-use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
+use crate::node::{Answer, BoxFuture, History, Inbox, Message, Life, Node, Search, Session, Trouble};
 use crate::platform::sync::Mutex;
 pub(crate) use cluster::ClusterNode;
 use codec::Bundles;
@@ -237,7 +237,7 @@ enum Expected {
     },
     Batch {
         life: Option<Life>,
-        letters: Vec<Letter>,
+        messages: Vec<Message>,
         bundles: Bundles,
         commands: usize,
         values: Vec<Value>,
@@ -281,12 +281,12 @@ impl Session for RedisSession {
         self.ask(Expected::History { recalls, commands, values }, &pipe.get_packed_pipeline());
     }
 
-    fn send(&mut self, life: Option<Life>, letters: Vec<Letter>) {
+    fn send(&mut self, life: Option<Life>, messages: Vec<Message>) {
         self.batch.clear();
-        let bundles = codec::batch(life, &letters, &self.constants, &mut self.batch);
+        let bundles = codec::batch(life, &messages, &self.constants, &mut self.batch);
         let commands = self.batch.len();
         let values = Vec::with_capacity(commands);
-        self.ask(Expected::Batch { life, letters, bundles, commands, values }, self.batch.as_bytes());
+        self.ask(Expected::Batch { life, messages, bundles, commands, values }, self.batch.as_bytes());
     }
 }
 
@@ -347,11 +347,11 @@ impl Ear {
                 if values.len() < *commands {
                     return Ok(None);
                 }
-                let Some(Expected::Batch { life, letters, bundles, values, .. }) = expected.pop_front() else {
+                let Some(Expected::Batch { life, messages, bundles, values, .. }) = expected.pop_front() else {
                     return Ok(None);
                 };
                 drop(expected);
-                codec::replies(life, &letters, bundles, values).map(|replies| Some(Answer::Replies(replies)))
+                codec::replies(life, &messages, bundles, values).map(|replies| Some(Answer::Replies(replies)))
             }
         }
     }

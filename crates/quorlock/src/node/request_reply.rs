@@ -8,7 +8,7 @@ use quorlock_core::ticket::Channel;
 use quorlock_core::ticket::{Handoff, Ticket};
 use tokio::sync::mpsc;
 
-use crate::node::{Answer, Inbox, Letter, Life, Node, Page, Reply, Search, Session, Trouble};
+use crate::node::{Answer, Inbox, Message, Life, Node, Page, Reply, Search, Session, Trouble};
 use crate::platform::runtime;
 
 /// How long each step of an operator's command may take on each node.
@@ -53,7 +53,7 @@ impl RequestReply {
     }
 
     /// Puts a batch on its way.
-    pub(crate) fn post(&mut self, life: Option<Life>, batch: Vec<Letter>) {
+    pub(crate) fn post(&mut self, life: Option<Life>, batch: Vec<Message>) {
         self.session.send(life, batch);
     }
 
@@ -65,7 +65,7 @@ impl RequestReply {
         }
     }
 
-    pub(crate) async fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) -> Result<Vec<Reply>, Trouble> {
+    pub(crate) async fn send(&mut self, life: Option<Life>, batch: Vec<Message>) -> Result<Vec<Reply>, Trouble> {
         self.post(life, batch);
         self.replies().await
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quorlock_core::node::{Epoch, Identity, NodeCommand};
 use tokio::sync::oneshot;
 
-use crate::node::{Answer, BoxFuture, History, Inbox, Letter, Life, Node, Reply, Search, Session, Trouble};
+use crate::node::{Answer, BoxFuture, History, Inbox, Message, Life, Node, Reply, Search, Session, Trouble};
 use crate::platform::sim::{Ear, Question, Said, World, world};
 
 /// Who waits for a connection to come about: the server's identity, or why there is none.
@@ -102,10 +102,10 @@ impl Session for SimulatedSession {
         self.ask(Question::Note);
     }
 
-    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {
+    fn send(&mut self, life: Option<Life>, batch: Vec<Message>) {
         let epoch = life.map_or(Epoch(0), |life| life.epoch);
-        let letters = batch.into_iter().map(|letter| (letter.key.text.clone(), letter.request));
-        self.ask(Question::Batch(epoch, letters.collect()));
+        let messages = batch.into_iter().map(|message| (message.key.text.clone(), message.request));
+        self.ask(Question::Batch(epoch, messages.collect()));
     }
 }
 

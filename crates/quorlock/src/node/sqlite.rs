@@ -33,7 +33,7 @@ use quorlock_core::node::{Identity, NodeCommand, NodeTime};
 use tokio::sync::oneshot;
 
 use crate::node::probe::{Plan, Probe};
-use crate::node::{BoxFuture, Companion, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
+use crate::node::{BoxFuture, Companion, History, Inbox, Message, Life, Node, Search, Session, Trouble};
 use crate::platform::boot::Boot;
 pub(crate) use processes::Processes;
 use worker::{Job, Worker};
@@ -128,8 +128,8 @@ impl Session for SqliteSession {
         self.ask(Job::of_history(history));
     }
 
-    fn send(&mut self, life: Option<Life>, batch: Vec<Letter>) {
-        self.ask(Job::of_letters(life, batch));
+    fn send(&mut self, life: Option<Life>, batch: Vec<Message>) {
+        self.ask(Job::of_messages(life, batch));
     }
 }
 

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use quorlock_core::mode::Mode;
 use quorlock_core::vote::Request;
 
-/// Releases first, then acquires of those who want to be alone, then renewals of such, then the rest; letters about one name
+/// Releases first, then acquires of those who want to be alone, then renewals of such, then the rest; messages about one name
 /// keep their order. A batch that is plain in part, or leaves tombstones, which are one attempt's whatever the name, stays as
 /// it is.
-pub(super) fn order(letters: &[(String, Arc<Request>)]) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..letters.len()).collect();
-    let plain = letters.iter().filter(|(_, request)| request.is_plain()).count();
-    if (1..letters.len()).contains(&plain) || letters.iter().any(|(_, request)| leaves_tombstone(request)) {
+pub(super) fn order(messages: &[(String, Arc<Request>)]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..messages.len()).collect();
+    let plain = messages.iter().filter(|(_, request)| request.is_plain()).count();
+    if (1..messages.len()).contains(&plain) || messages.iter().any(|(_, request)| leaves_tombstone(request)) {
         return places;
     }
     let mut latest: BTreeMap<&str, u8> = BTreeMap::new();
-    let mut ranks = Vec::with_capacity(letters.len());
-    for (key, request) in letters {
+    let mut ranks = Vec::with_capacity(messages.len());
+    for (key, request) in messages {
         let before = latest.get(key.as_str()).copied();
         let rank = match (&**request, before) {
             (Request::PlainRelease { .. } | Request::Release { parting: None, .. }, None) => 0,
@@ -64,10 +64,10 @@ mod tests {
 
     #[test]
     fn what_is_alike_goes_together_and_each_name_in_its_order() {
-        let letters = [acquire("a"), release("b", None), release("a", None), acquire("b"), acquire("a")];
-        assert_eq!(order(&letters), [1, 0, 3, 2, 4]);
-        let letters = [renew("a"), acquire("a"), renew("b"), acquire("c"), release("b", None), release("d", None)];
-        assert_eq!(order(&letters), [5, 3, 0, 2, 1, 4]);
+        let messages = [acquire("a"), release("b", None), release("a", None), acquire("b"), acquire("a")];
+        assert_eq!(order(&messages), [1, 0, 3, 2, 4]);
+        let messages = [renew("a"), acquire("a"), renew("b"), acquire("c"), release("b", None), release("d", None)];
+        assert_eq!(order(&messages), [5, 3, 0, 2, 1, 4]);
         assert_eq!(order(&[acquire("a"), release("b", Some(1)), release("c", None)]), [0, 1, 2]);
     }
 }

@@ -184,10 +184,10 @@ impl Server {
             }
             Question::Note => Said::Noted,
             Question::Other => Said::Nothing,
-            Question::Batch(epoch, letters) => {
-                let mut votes: Vec<(usize, Vote)> = Vec::with_capacity(letters.len());
-                for at in batch::order(letters) {
-                    let (key, request) = &letters[at];
+            Question::Batch(epoch, messages) => {
+                let mut votes: Vec<(usize, Vote)> = Vec::with_capacity(messages.len());
+                for at in batch::order(messages) {
+                    let (key, request) = &messages[at];
                     votes.push((at, self.vote(*epoch, key, request, time, &mut asides)));
                 }
                 votes.sort_unstable_by_key(|(at, _)| *at);

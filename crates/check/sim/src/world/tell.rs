@@ -65,8 +65,8 @@ impl State {
         let late = if of.is_heard { "" } else { ", from a broken connection" };
         let (index, now) = (of.client, self.now);
         match (question, said) {
-            (Question::Batch(_, letters), Said::Votes(votes, _)) => {
-                for ((key, request), vote) in letters.iter().zip(votes) {
+            (Question::Batch(_, messages), Said::Votes(votes, _)) => {
+                for ((key, request), vote) in messages.iter().zip(votes) {
                     let whose = match request.attempt() {
                         attempt if attempt == LeaseId::from_bits(0) => client.clone(),
                         attempt => self.story.name(index, attempt),

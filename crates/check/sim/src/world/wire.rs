@@ -206,10 +206,10 @@ impl State {
                 server.listeners.retain(|_, heard| *heard != connection);
             }
             Up::Ask(question, sent) => {
-                if let (false, Question::Batch(_, letters)) = (is_heard, &question) {
+                if let (false, Question::Batch(_, messages)) = (is_heard, &question) {
                     // The page's commands leave no tombstones, and others leave them for so long.
                     let is_old = self.now.saturating_sub(sent) > self.network.tombstones;
-                    let late = letters.iter().filter(|(_, request)| is_old || request.is_plain());
+                    let late = messages.iter().filter(|(_, request)| is_old || request.is_plain());
                     late.for_each(|(_, request)| self.ledger.excuse(request));
                 }
                 let (said, asides) = server.serve(&question, self.now);

@@ -80,8 +80,8 @@ fn tombstones_and_records_that_have_lapsed_are_swept() {
         let key = Arc::new(template.key(&Name::new(&name).unwrap()).unwrap());
         let attempt = LeaseId::from_bits(u128::from(millis));
         let request = Request::Release { attempt, tombstone: Some(10), parting: None }.into();
-        let letter = Letter { key, request };
-        state.vote(None, &[letter], NodeTime::wall(millis * 1_000));
+        let message = Message { key, request };
+        state.vote(None, &[message], NodeTime::wall(millis * 1_000));
     }
     let tombstones: usize = state.records.values().map(|record| record.tombstones.len()).sum();
     assert!(tombstones < 1_100 && state.records.len() < 1_100, "{tombstones} on {} names", state.records.len());

@@ -23,7 +23,7 @@ use super::seeds::{self, Seeds};
 use super::wire::{Connecting, Wire};
 use super::{codec, connect, greet, hints, history, malformed};
 use crate::node::redis::cluster::slot::Slot;
-use crate::node::{BoxFuture, History, Inbox, Letter, Life, Node, Search, Session, Trouble};
+use crate::node::{BoxFuture, History, Inbox, Message, Life, Node, Search, Session, Trouble};
 use reorder::{About, Ear, Reorder};
 use shards::Shards;
 
@@ -152,18 +152,18 @@ impl Session for ClusterSession {
         self.lanes[home].send(&pipe.get_packed_pipeline());
     }
 
-    fn send(&mut self, life: Option<Life>, letters: Vec<Letter>) {
+    fn send(&mut self, life: Option<Life>, messages: Vec<Message>) {
         let mut mail: Vec<Commands> = self.lanes.iter().map(|_| Commands::default()).collect();
         let writer = Writer::new(life, &self.constants);
-        let mut route = Vec::with_capacity(letters.len());
-        for letter in &letters {
-            let slot = letter.key.slot.unwrap_or_else(|| Slot::of(&letter.key.text));
+        let mut route = Vec::with_capacity(messages.len());
+        for message in &messages {
+            let slot = message.key.slot.unwrap_or_else(|| Slot::of(&message.key.text));
             let lane = self.shards.lane(slot);
-            writer.write(letter, &mut mail[lane]);
+            writer.write(message, &mut mail[lane]);
             route.push(lane);
         }
         // The answers are expected before the questions leave.
-        self.desk.expect(About::Batch { life, letters }, &route);
+        self.desk.expect(About::Batch { life, messages }, &route);
         for (wire, commands) in self.lanes.iter().zip(&mail).filter(|(_, commands)| commands.len() > 0) {
             wire.send(commands.as_bytes());
         }

@@ -21,7 +21,7 @@ use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Vote};
 
 use super::commands::{DIGITS_MAX, decimal};
 use super::malformed;
-use crate::node::{Letter, Life, Reply, Trouble};
+use crate::node::{Message, Life, Reply, Trouble};
 pub(super) use bundle::Bundles;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzz::take_anything;
@@ -60,30 +60,30 @@ fn hex(epoch: Epoch) -> String {
     quorlock_core::name::hex(epoch.0).into_iter().map(char::from).collect()
 }
 
-/// One reply for each letter.
+/// One reply for each message.
 pub(super) fn replies(
     life: Option<Life>,
-    letters: &[Letter],
+    messages: &[Message],
     bundles: Bundles,
     values: Vec<Value>,
 ) -> Result<Vec<Reply>, Trouble> {
-    let looks = looks_at_epoch(letters);
-    if values.len() != bundles.values(letters.len()) + usize::from(looks) {
+    let looks = looks_at_epoch(messages);
+    if values.len() != bundles.values(messages.len()) + usize::from(looks) {
         return Err(malformed("a batch"));
     }
     let same_life = !looks || life.is_some() && values.last().and_then(raw) == Some(mark(life).as_ref());
     if bundles == Bundles::default() {
-        return reply_all(letters, values, same_life);
+        return reply_all(messages, values, same_life);
     }
     let mut values = values.into_iter();
-    let mut shares = bundles.shares(letters, &mut values)?;
-    let mut replies = Vec::with_capacity(letters.len());
-    for (place, letter) in letters.iter().enumerate() {
+    let mut shares = bundles.shares(messages, &mut values)?;
+    let mut replies = Vec::with_capacity(messages.len());
+    for (place, message) in messages.iter().enumerate() {
         let share = bundles.which(place).and_then(|which| shares[which].as_mut());
         let (value, at) = share.map_or_else(|| (values.next(), None), |share| (share.next(), share.at()));
         replies.push(match (at, value.ok_or_else(|| malformed("a batch"))?) {
             (Some(at), Value::Int(fence)) => granted_together(at, fence)?,
-            (_, value) => reply(letter, value, same_life)?,
+            (_, value) => reply(message, value, same_life)?,
         });
     }
     Ok(replies)
@@ -99,31 +99,31 @@ fn granted_together(at: &Value, fence: i64) -> Result<Reply, Trouble> {
 }
 
 /// Whether the epoch is asked for behind these: a plain vote counts only if the server has not forgotten anything.
-fn looks_at_epoch(letters: &[Letter]) -> bool {
-    letters.iter().any(|letter| letter.request.is_plain() && letter.request.may_grant())
+fn looks_at_epoch(messages: &[Message]) -> bool {
+    messages.iter().any(|message| message.request.is_plain() && message.request.may_grant())
 }
 
-/// One reply for each letter that went to servers of a Cluster, where there is no look at the epoch.
+/// One reply for each message that went to servers of a Cluster, where there is no look at the epoch.
 pub(super) fn cluster_replies(
     life: Option<Life>,
-    letters: &[Letter],
+    messages: &[Message],
     values: Vec<Value>,
 ) -> Result<Vec<Reply>, Trouble> {
-    reply_all(letters, values, life.is_some())
+    reply_all(messages, values, life.is_some())
 }
 
-fn reply_all(letters: &[Letter], values: Vec<Value>, same_life: bool) -> Result<Vec<Reply>, Trouble> {
+fn reply_all(messages: &[Message], values: Vec<Value>, same_life: bool) -> Result<Vec<Reply>, Trouble> {
     let mut replies = Vec::with_capacity(values.len());
-    for (letter, value) in letters.iter().zip(values) {
-        replies.push(reply(letter, value, same_life)?);
+    for (message, value) in messages.iter().zip(values) {
+        replies.push(reply(message, value, same_life)?);
     }
     Ok(replies)
 }
 
-fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Trouble> {
+fn reply(message: &Message, value: Value, same_life: bool) -> Result<Reply, Trouble> {
     if let Value::ServerError(error) = value {
         // A key of another type is another program's: there is no vote of ours to extend or to take back.
-        if says(&error, "WRONGTYPE") && (letter.request.is_release() || letter.request.is_plain()) {
+        if says(&error, "WRONGTYPE") && (message.request.is_release() || message.request.is_plain()) {
             return Ok(plain(Some(Refusal::Absent)));
         }
         if says(&error, "MOVED") {
@@ -138,7 +138,7 @@ fn reply(letter: &Letter, value: Value, same_life: bool) -> Result<Reply, Troubl
             Ok(Reply::Failed(super::describe(&error)))
         };
     }
-    match &*letter.request {
+    match &*message.request {
         request if request.is_plain() && request.may_grant() && !same_life => {
             Ok(Reply::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), at_micros: None })
         }

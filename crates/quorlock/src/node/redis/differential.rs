@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::RedisNode;
 use super::codec::Bundles;
 use super::scripts::{Home, asked_key, fence_key, holds_key, kept_key, queue_key, retired_key, tombstone_key};
-use crate::node::{Letter, Reply, RequestReply};
+use crate::node::{Message, Reply, RequestReply};
 use model::{Model, State, attempts, channels, constants, owners};
 use seen::Seen;
 use steps::{CONSTANTS, Cast, Step, Visit, stories};
@@ -103,30 +103,30 @@ impl Bench {
             }
             Step::Send { life, batch } => {
                 let life = model.life(*life);
-                let names: Vec<usize> = batch.iter().map(|letter| letter.name).collect();
-                let letters: Vec<Letter> = batch
+                let names: Vec<usize> = batch.iter().map(|intent| intent.name).collect();
+                let messages: Vec<Message> = batch
                     .iter()
-                    .map(|letter| Letter {
-                        key: model.keys[letter.name].clone(),
-                        request: model.request(letter).into(),
+                    .map(|intent| Message {
+                        key: model.keys[intent.name].clone(),
+                        request: model.request(intent).into(),
                     })
                     .collect();
-                let bundles = Bundles::of(&letters);
-                let counts = bundles.counts().map(|letters| u32::from(letters > 0));
+                let bundles = Bundles::of(&messages);
+                let counts = bundles.counts().map(|messages| u32::from(messages > 0));
                 self.bundles = std::array::from_fn(|kind| self.bundles[kind] + counts[kind]);
-                let replies = self.sessions[model.kin()].send(life, letters.clone()).await.unwrap();
-                prop_assert_eq!(replies.len(), letters.len());
+                let replies = self.sessions[model.kin()].send(life, messages.clone()).await.unwrap();
+                prop_assert_eq!(replies.len(), messages.len());
                 let mut hints = Vec::new();
-                for (at, ((reply, letter), name)) in replies.into_iter().zip(letters).zip(names).enumerate() {
-                    let Answer { vote, hint, handoff } = model.answer(life, name, &letter.request);
+                for (at, ((reply, message), name)) in replies.into_iter().zip(messages).zip(names).enumerate() {
+                    let Answer { vote, hint, handoff } = model.answer(life, name, &message.request);
                     let turn = bundles.turn(at);
                     hints.extend(hint.map(|Hint { channel, ticket }| (turn, (channel, ticket, handoff))));
                     // The page's own commands and releases do not tell the time.
-                    let is_silent = letter.request.is_plain() || letter.request.is_release();
+                    let is_silent = message.request.is_plain() || message.request.is_release();
                     let at_micros = (!is_silent).then_some(model.micros.unsigned_abs());
-                    prop_assert_eq!(reply, Reply::Voted { vote, at_micros }, "to {:?} in {:?}", letter, step);
+                    prop_assert_eq!(reply, Reply::Voted { vote, at_micros }, "to {:?} in {:?}", message, step);
                 }
-                // On each channel in the order in which the letters are sent: bundles overtake what is about other names.
+                // On each channel in the order in which the messages are sent: bundles overtake what is about other names.
                 hints.sort_by_key(|(turn, (channel, ..))| (*channel, *turn));
                 let hints: Vec<_> = hints.into_iter().map(|(_, hint)| hint).collect();
                 prop_assert_eq!(self.hints().await, hints, "hints after {:?}", step);

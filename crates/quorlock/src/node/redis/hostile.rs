@@ -26,7 +26,7 @@ use super::commands::Commands;
 use super::scripts::{Home, fence_key};
 use super::{RedisNode, codec};
 use crate::node::key::{KeyTemplate, LockKey};
-use crate::node::{Letter, Life, Reply, RequestReply, Search};
+use crate::node::{Message, Life, Reply, RequestReply, Search};
 use odd::{Call, Change, Odd, Which, changes};
 
 const HOLDER: u128 = 0xa;
@@ -142,18 +142,18 @@ impl Bench {
 
     /// The vote, in an answer that is read as any client would.
     async fn ask(&mut self, key: &Arc<LockKey>, request: Request) -> Result<Vote, TestCaseError> {
-        let letter = Letter { key: Arc::clone(key), request: Arc::new(request) };
-        match self.session.send(Some(self.life), vec![letter.clone()]).await {
+        let message = Message { key: Arc::clone(key), request: Arc::new(request) };
+        match self.session.send(Some(self.life), vec![message.clone()]).await {
             Ok(mut replies) => match replies.remove(0) {
                 Reply::Voted { vote, .. } => Ok(vote),
                 Reply::Failed(why) | Reply::Moved(why) => {
-                    Err(TestCaseError::fail(format!("{letter:?} is answered with: {why}")))
+                    Err(TestCaseError::fail(format!("{message:?} is answered with: {why}")))
                 }
             },
             Err(trouble) => {
                 // For the search of a shorter story.
                 self.session = RequestReply::open(&self.node, Channel(0)).await.unwrap();
-                Err(TestCaseError::fail(format!("{letter:?} ends the connection: {trouble:?}")))
+                Err(TestCaseError::fail(format!("{message:?} ends the connection: {trouble:?}")))
             }
         }
     }
@@ -240,12 +240,12 @@ fn call(life: Life, [key, beside]: [&Arc<LockKey>; 2], question: &Question, toge
             return (Call::read(&command.get_packed_command()), None);
         }
     };
-    let letter = |key: &Arc<LockKey>| Letter { key: Arc::clone(key), request: Arc::new(request.clone()) };
-    let mut letters = vec![letter(key), letter(beside)];
-    let is_bundle = together && Bundles::of(&letters) != Bundles::default();
-    letters.truncate(if is_bundle { 2 } else { 1 });
+    let message = |key: &Arc<LockKey>| Message { key: Arc::clone(key), request: Arc::new(request.clone()) };
+    let mut messages = vec![message(key), message(beside)];
+    let is_bundle = together && Bundles::of(&messages) != Bundles::default();
+    messages.truncate(if is_bundle { 2 } else { 1 });
     let mut commands = Commands::default();
-    codec::batch(Some(life), &letters, &constants(), &mut commands);
+    codec::batch(Some(life), &messages, &constants(), &mut commands);
     let is_vote = matches!(request, Request::Acquire { .. } | Request::Renew { .. });
     (Call::read(commands.as_bytes()), is_vote.then_some(if is_bundle { 4 } else { 6 }))
 }

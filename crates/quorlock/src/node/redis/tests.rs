@@ -89,14 +89,14 @@ fn a_title_never_shows_the_password() {
 /// An ear that expects the answers to so many batches, each of one plain acquire and a look at the epoch.
 fn ear(batches: usize) -> (Ear, mpsc::UnboundedReceiver<Answer>) {
     let ttl = Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap();
-    let letter = |bits| Letter {
+    let message = |bits| Message {
         key: key(),
         request: Arc::new(Request::PlainAcquire { attempt: LeaseId::from_bits(bits), ttl }),
     };
-    let letters = (0..batches).map(|batch| vec![letter(batch as u128)]);
-    let expected = letters.map(|letters| Expected::Batch {
+    let messages = (0..batches).map(|batch| vec![message(batch as u128)]);
+    let expected = messages.map(|messages| Expected::Batch {
         life: Some(LIFE),
-        letters,
+        messages,
         bundles: Bundles::default(),
         commands: 2,
         values: vec![],

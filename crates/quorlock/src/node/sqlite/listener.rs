@@ -12,7 +12,7 @@ use rusqlite::{Connection, params};
 
 use crate::node::sqlite::column::{Column, stored};
 use crate::node::sqlite::fault::Fault;
-use crate::node::{Answer, Inbox, Letter, Reply};
+use crate::node::{Answer, Inbox, Message, Reply};
 
 /// How long a hint may go unnoticed while somebody waits.
 pub(super) const NOTICE_WITHIN: Duration = Duration::from_millis(2);
@@ -99,14 +99,14 @@ impl Listener {
     }
 
     /// Learns from a transaction that was committed who waits and who holds, and who no longer does.
-    pub(super) fn learn<'a>(&mut self, answered: impl IntoIterator<Item = (&'a Letter, &'a Reply)>, now: NodeTime) {
+    pub(super) fn learn<'a>(&mut self, answered: impl IntoIterator<Item = (&'a Message, &'a Reply)>, now: NodeTime) {
         if self.inbox.channel == NOBODY {
             return;
         }
-        for (letter, reply) in answered {
+        for (message, reply) in answered {
             let Reply::Voted { vote, .. } = reply else { continue };
-            self.learn_of_hold(&letter.request, vote, now);
-            match (&*letter.request, vote) {
+            self.learn_of_hold(&message.request, vote, now);
+            match (&*message.request, vote) {
                 (Request::Acquire { waiter: Some(waiter), .. }, Vote::Refusal(refusal)) if is_in_line(refusal) => {
                     self.expect(*waiter, now);
                 }

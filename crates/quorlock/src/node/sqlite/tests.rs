@@ -134,8 +134,8 @@ impl Handled {
     }
 
     /// Puts a batch on its way.
-    fn post(&mut self, letters: Vec<Letter>) {
-        self.session.post(Some(self.life()), letters);
+    fn post(&mut self, messages: Vec<Message>) {
+        self.session.post(Some(self.life()), messages);
     }
 
     /// The answer to the oldest batch.
@@ -143,13 +143,13 @@ impl Handled {
         wait(self.session.replies())
     }
 
-    fn send(&mut self, letters: Vec<Letter>) -> Result<Vec<Reply>, Trouble> {
-        self.post(letters);
+    fn send(&mut self, messages: Vec<Message>) -> Result<Vec<Reply>, Trouble> {
+        self.post(messages);
         self.replies()
     }
 
     fn ask(&mut self, name: &str, request: Request) -> Vote {
-        let replies = self.send(vec![letter(name, request)]).unwrap();
+        let replies = self.send(vec![message(name, request)]).unwrap();
         vote(&replies[0])
     }
 
@@ -252,8 +252,8 @@ fn open(node: &SqliteNode) -> Result<RequestReply, Trouble> {
     wait(RequestReply::open(node, Channel(0)))
 }
 
-fn letter(name: &str, request: Request) -> Letter {
-    Letter { key: Arc::new(key(name)), request: Arc::new(request) }
+fn message(name: &str, request: Request) -> Message {
+    Message { key: Arc::new(key(name)), request: Arc::new(request) }
 }
 
 fn key(name: &str) -> LockKey {

@@ -15,11 +15,11 @@ use crate::node::sqlite::listener::Listener;
 use crate::node::sqlite::processes::Processes;
 use crate::node::sqlite::store::{self, NodeNote};
 use crate::node::sqlite::{Clock, database, dead, file, history, record, reserve};
-use crate::node::{Answer, History, Inbox, Letter, Life, Page, Reply, Search, Trouble};
+use crate::node::{Answer, History, Inbox, Message, Life, Page, Reply, Search, Trouble};
 use crate::platform::entropy;
 
 /// About how many requests share one transaction at most.
-const LETTERS_MAX: usize = 1_024;
+const MESSAGES_MAX: usize = 1_024;
 /// A sweep looks at twice as many records as there were requests since the last: it keeps up with any growth.
 const SWEEP_EVERY: u32 = store::SWEEP_MAX / 2;
 /// After so many transactions the log is written back, at leisure.
@@ -28,7 +28,7 @@ const CHECKPOINT_EVERY: u32 = 256;
 /// What the thread is asked to do.
 pub(super) enum Job {
     NodeCommand(Box<Asked<NodeCommand, Standing>>),
-    Letters(Asked<(Option<Life>, Vec<Letter>), Vec<Reply>>),
+    Messages(Asked<(Option<Life>, Vec<Message>), Vec<Reply>>),
     Search(Asked<Search, Result<Page, String>>),
     History(Asked<History, Result<Vec<Event>, String>>),
 }
@@ -50,8 +50,8 @@ impl Job {
         Self::NodeCommand(Box::new(Asked::new(node_command)))
     }
 
-    pub(super) fn of_letters(life: Option<Life>, letters: Vec<Letter>) -> Self {
-        Self::Letters(Asked::new((life, letters)))
+    pub(super) fn of_messages(life: Option<Life>, messages: Vec<Message>) -> Self {
+        Self::Messages(Asked::new((life, messages)))
     }
 
     pub(super) fn of_search(search: Search) -> Self {
@@ -62,20 +62,20 @@ impl Job {
         Self::History(Asked::new(history))
     }
 
-    fn letters(&self) -> &[Letter] {
+    fn messages(&self) -> &[Message] {
         match self {
             Self::NodeCommand(_) | Self::Search(_) | Self::History(_) => &[],
-            Self::Letters(asked) => &asked.question.1,
+            Self::Messages(asked) => &asked.question.1,
         }
     }
 
-    /// The letters and what came of them.
-    fn answered(&self) -> impl Iterator<Item = (&Letter, &Reply)> {
+    /// The messages and what came of them.
+    fn answered(&self) -> impl Iterator<Item = (&Message, &Reply)> {
         let replies = match self {
-            Self::Letters(Asked { answer: Ok(replies), .. }) => replies.as_slice(),
-            Self::Letters(_) | Self::NodeCommand(_) | Self::Search(_) | Self::History(_) => &[],
+            Self::Messages(Asked { answer: Ok(replies), .. }) => replies.as_slice(),
+            Self::Messages(_) | Self::NodeCommand(_) | Self::Search(_) | Self::History(_) => &[],
         };
-        self.letters().iter().zip(replies)
+        self.messages().iter().zip(replies)
     }
 
     /// Whatever was answered did not come to pass.
@@ -83,10 +83,10 @@ impl Job {
         match self {
             Self::NodeCommand(asked) if transient => asked.answer = Err(Trouble::Unreachable(text.into())),
             Self::NodeCommand(asked) => asked.answer = Err(Trouble::Broken(text.into())),
-            Self::Letters(asked) if transient => {
+            Self::Messages(asked) if transient => {
                 asked.answer = Ok(vec![Reply::Failed(text.into()); asked.question.1.len()]);
             }
-            Self::Letters(asked) => asked.answer = Err(Trouble::Broken(text.into())),
+            Self::Messages(asked) => asked.answer = Err(Trouble::Broken(text.into())),
             Self::Search(asked) if transient => asked.answer = Ok(Err(text.into())),
             Self::Search(asked) => asked.answer = Err(Trouble::Broken(text.into())),
             Self::History(asked) if transient => asked.answer = Ok(Err(text.into())),
@@ -101,7 +101,7 @@ impl Job {
                 let told = |standing| Answer::Standing(Box::new(standing), Identity::of_run(boot));
                 asked.answer.map_or_else(Answer::End, told)
             }
-            Self::Letters(asked) => asked.answer.map_or_else(Answer::End, Answer::Replies),
+            Self::Messages(asked) => asked.answer.map_or_else(Answer::End, Answer::Replies),
             Self::Search(asked) => asked.answer.map_or_else(Answer::End, Answer::Page),
             Self::History(asked) => asked.answer.map_or_else(Answer::End, Answer::History),
         });
@@ -199,7 +199,7 @@ impl Worker {
         gather(jobs, queue);
         let mut now = (self.clock)();
         let mut before = store::load_node(&transaction)?;
-        let may_grant = jobs.iter().flat_map(Job::letters).any(|letter| letter.request.may_grant());
+        let may_grant = jobs.iter().flat_map(Job::messages).any(|message| message.request.may_grant());
         if may_grant && before.sure.max(self.synced) < reserve::needed(&before, now) {
             transaction.rollback()?;
             self.synced = self.synced.max(reserve::raise(&self.connection, &self.clock)?);
@@ -219,16 +219,16 @@ impl Worker {
                 }
                 Job::History(asked) => asked.answer = Ok(Ok(history::answer(&transaction, &asked.question)?)),
                 Job::Search(asked) => asked.answer = Ok(Ok(store::search(&transaction, &asked.question, now)?)),
-                Job::Letters(asked) => {
-                    let (life, letters) = &asked.question;
+                Job::Messages(asked) => {
+                    let (life, messages) = &asked.question;
                     let epoch = life.map_or(Epoch(0), |life| life.epoch);
-                    let mut replies = Vec::with_capacity(letters.len());
-                    for letter in letters {
+                    let mut replies = Vec::with_capacity(messages.len());
+                    for message in messages {
                         let (reply, hint) =
-                            answer(&transaction, &node, &self.boot, &self.processes, letter, epoch, now)?;
+                            answer(&transaction, &node, &self.boot, &self.processes, message, epoch, now)?;
                         hinted.extend(self.listener.leave(&transaction, hint, now)?);
                         if let Reply::Voted { vote: Vote::Broken { .. }, .. } = reply {
-                            hinted.push(Listener::announce(&transaction, &letter.key.text, now)?);
+                            hinted.push(Listener::announce(&transaction, &message.key.text, now)?);
                         }
                         replies.push(reply);
                     }
@@ -236,7 +236,7 @@ impl Worker {
                 }
             }
         }
-        let changing = jobs.iter().flat_map(Job::letters).filter(|letter| !letter.request.is_look()).count();
+        let changing = jobs.iter().flat_map(Job::messages).filter(|message| !message.request.is_look()).count();
         self.unswept = self.unswept.saturating_add(changing as u32);
         if self.unswept >= SWEEP_EVERY {
             self.unswept = 0;
@@ -264,10 +264,10 @@ impl Worker {
 
 /// Adds what has queued up.
 fn gather(jobs: &mut Vec<Job>, queue: &Receiver<Job>) {
-    let mut letters: usize = jobs.iter().map(|job| job.letters().len().max(1)).sum();
-    while letters < LETTERS_MAX {
+    let mut messages: usize = jobs.iter().map(|job| job.messages().len().max(1)).sum();
+    while messages < MESSAGES_MAX {
         let Ok(job) = queue.try_recv() else { break };
-        letters += job.letters().len().max(1);
+        messages += job.messages().len().max(1);
         jobs.push(job);
     }
 }
@@ -299,12 +299,12 @@ fn answer(
     node: &NodeNote,
     boot: &str,
     processes: &Processes,
-    letter: &Letter,
+    message: &Message,
     epoch: Epoch,
     now: NodeTime,
 ) -> Result<(Reply, Option<Hint>), Fault> {
     let Some(life) = &node.life else { return Ok((Reply::Failed("the node is blank".into()), None)) };
-    let (key, request) = (letter.key.text.as_str(), &*letter.request);
+    let (key, request) = (message.key.text.as_str(), &*message.request);
     let voted = |vote| Reply::Voted { vote, at_micros: Some(now.wall_micros) };
     if life.identity.run != boot && request.needs_life() {
         return Ok((voted(Vote::Refusal(Refusal::WrongEpoch)), None));

@@ -12,7 +12,7 @@ use super::{join, malformed};
 use crate::node::redis::fitness::{Post, keeps_all, last_promotion};
 use crate::node::redis::wire::Receiver;
 use crate::node::redis::{codec, hints, history};
-use crate::node::{Answer, Inbox, Letter, Life, Page, Trouble};
+use crate::node::{Answer, Inbox, Message, Life, Page, Trouble};
 use crate::platform::sync::Mutex;
 
 /// What was asked.
@@ -24,7 +24,7 @@ pub(super) enum About {
     },
     Batch {
         life: Option<Life>,
-        letters: Vec<Letter>,
+        messages: Vec<Message>,
     },
     /// The master that keeps the history.
     History {
@@ -126,7 +126,7 @@ impl Question {
     fn answer(self, run: &str) -> Result<Answer, Trouble> {
         let mut values: Vec<Value> = self.values.into_iter().flatten().collect();
         match self.about {
-            About::Batch { life, letters } => codec::cluster_replies(life, &letters, values).map(Answer::Replies),
+            About::Batch { life, messages } => codec::cluster_replies(life, &messages, values).map(Answer::Replies),
             About::History { recalls } => Ok(Answer::History(history::told(recalls, values))),
             About::Search { lane, lanes } => {
                 let page = codec::page(&values.pop().unwrap_or(Value::Nil))?;

@@ -1,4 +1,4 @@
-//! Which letters of a batch go together: one command for many of them costs a server much less than one for each.
+//! Which messages of a batch go together: one command for many of them costs a server much less than one for each.
 
 use ::redis::{ServerError, Value};
 use quorlock_core::mode::Mode;
@@ -6,13 +6,13 @@ use quorlock_core::time::Ttl;
 use quorlock_core::vote::Request;
 
 use super::super::malformed;
-use crate::node::{Letter, Trouble};
+use crate::node::{Message, Trouble};
 
-/// Some letters of a batch, by their places in it.
+/// Some messages of a batch, by their places in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::node::redis) struct Chosen(u128);
 
-/// Letters behind these places go by themselves.
+/// Messages behind these places go by themselves.
 const PLACES: usize = u128::BITS as usize;
 
 impl Chosen {
@@ -37,12 +37,12 @@ impl Chosen {
         if self.count() > 1 { self } else { Self::default() }
     }
 
-    pub(super) fn of(self, letters: &[Letter]) -> impl Iterator<Item = &Letter> {
-        letters.iter().enumerate().filter(move |(at, _)| self.has(*at)).map(|(_, letter)| letter)
+    pub(super) fn of(self, messages: &[Message]) -> impl Iterator<Item = &Message> {
+        messages.iter().enumerate().filter(move |(at, _)| self.has(*at)).map(|(_, message)| message)
     }
 }
 
-/// The bundles of a batch, in the order in which they are sent: before all other letters, which keep theirs.
+/// The bundles of a batch, in the order in which they are sent: before all other messages, which keep theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::node::redis) struct Bundles {
     pub(super) releases: Chosen,
@@ -61,22 +61,22 @@ enum Seen {
 const SUMS: usize = 1_024;
 
 impl Bundles {
-    /// Letters about one name keep their order, so that a name is at most once in a bundle. That two names have the same
+    /// Messages about one name keep their order, so that a name is at most once in a bundle. That two names have the same
     /// sum costs no more than a command.
     ///
     /// A batch that is plain in part, or leaves tombstones, which are one attempt's whatever the name, is sent as it is.
-    pub(in crate::node::redis) fn of(letters: &[Letter]) -> Self {
-        let [first, _, ..] = letters else { return Self::default() };
+    pub(in crate::node::redis) fn of(messages: &[Message]) -> Self {
+        let [first, _, ..] = messages else { return Self::default() };
         let is_plain = first.request.is_plain();
-        if letters.iter().any(|letter| letter.request.is_plain() != is_plain || leaves_tombstone(&letter.request)) {
+        if messages.iter().any(|message| message.request.is_plain() != is_plain || leaves_tombstone(&message.request)) {
             return Self::default();
         }
         let Self { mut releases, mut acquires, mut renewals } = Self::default();
         let (mut kin, mut renewed) = (None, None);
         let mut seen = [Seen::Nothing; SUMS];
-        for (at, letter) in letters.iter().enumerate().take(PLACES) {
-            let seen = &mut seen[sum(&letter.key.text)];
-            match &*letter.request {
+        for (at, message) in messages.iter().enumerate().take(PLACES) {
+            let seen = &mut seen[sum(&message.key.text)];
+            match &*message.request {
                 Request::PlainRelease { .. } | Request::Release { parting: None, .. } if *seen == Seen::Nothing => {
                     releases.add(at);
                     *seen = Seen::Release;
@@ -108,7 +108,7 @@ impl Bundles {
         self.which(at).is_some()
     }
 
-    /// In which of them this letter is.
+    /// In which of them this message is.
     pub(super) fn which(self, at: usize) -> Option<usize> {
         self.all().iter().position(|chosen| chosen.has(at))
     }
@@ -116,10 +116,10 @@ impl Bundles {
     /// Takes what comes back for each of them.
     pub(super) fn shares(
         self,
-        letters: &[Letter],
+        messages: &[Message],
         values: &mut impl Iterator<Item = Value>,
     ) -> Result<[Option<Shares>; 3], Trouble> {
-        let is_plain = letters.first().is_some_and(|letter| letter.request.is_plain());
+        let is_plain = messages.first().is_some_and(|message| message.request.is_plain());
         let Self { releases, acquires, renewals } = self;
         let mut shares = |chosen: Chosen, form| {
             (!chosen.is_empty()).then(|| Shares::of(values.next(), chosen.count(), form)).transpose()
@@ -131,27 +131,27 @@ impl Bundles {
         ])
     }
 
-    /// Whether this letter goes in one command with others.
+    /// Whether this message goes in one command with others.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn is_shared(self, at: usize) -> bool {
         self.all().iter().any(|chosen| chosen.has(at) && chosen.count() > 1)
     }
 
-    /// When this letter is sent, among those of its batch.
+    /// When this message is sent, among those of its batch.
     #[cfg(test)]
     pub(in crate::node::redis) fn turn(self, at: usize) -> (usize, usize) {
         (self.which(at).unwrap_or(self.all().len()), at)
     }
 
-    /// How many letters there are in each.
+    /// How many messages there are in each.
     #[cfg(test)]
     pub(in crate::node::redis) fn counts(self) -> [usize; 3] {
         self.all().map(Chosen::count)
     }
 
-    /// How many values answer so many letters.
-    pub(super) fn values(self, letters: usize) -> usize {
-        letters - self.all().map(|chosen| chosen.count().saturating_sub(1)).iter().sum::<usize>()
+    /// How many values answer so many messages.
+    pub(super) fn values(self, messages: usize) -> usize {
+        messages - self.all().map(|chosen| chosen.count().saturating_sub(1)).iter().sum::<usize>()
     }
 
     fn all(self) -> [Chosen; 3] {
@@ -195,7 +195,7 @@ fn sum(key: &str) -> usize {
 /// In which form a bundle is answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// One letter by itself, by its own answer.
+    /// One message by itself, by its own answer.
     Bare,
     /// By a list of answers.
     List,
@@ -205,14 +205,14 @@ enum Form {
 
 /// What comes back for a bundle.
 pub(super) enum Shares {
-    /// A value for each of its letters, and the node's clock where that is told.
+    /// A value for each of its messages, and the node's clock where that is told.
     Each { at: Option<Value>, values: std::vec::IntoIter<Value> },
     /// One error for all of them.
     Failed(ServerError),
 }
 
 impl Shares {
-    /// Reads what answers so many letters.
+    /// Reads what answers so many messages.
     fn of(value: Option<Value>, count: usize, form: Form) -> Result<Self, Trouble> {
         let told = usize::from(form == Form::AfterClock);
         match value {
@@ -257,68 +257,68 @@ mod tests {
         Ttl::new(Duration::from_secs(seconds), Duration::MAX).unwrap()
     }
 
-    fn letter(name: &str, request: Request) -> Letter {
+    fn message(name: &str, request: Request) -> Message {
         let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
         let key = template.key(&Name::new(name).unwrap()).unwrap();
-        Letter { key: Arc::new(key), request: Arc::new(request) }
+        Message { key: Arc::new(key), request: Arc::new(request) }
     }
 
     const ATTEMPT: LeaseId = LeaseId::from_bits(7);
 
-    fn acquire(name: &str) -> Letter {
+    fn acquire(name: &str) -> Message {
         acquire_as(name, ttl(1), "me", Mode::EXCLUSIVE)
     }
 
-    fn acquire_as(name: &str, ttl: Ttl, holder: &str, mode: Mode) -> Letter {
+    fn acquire_as(name: &str, ttl: Ttl, holder: &str, mode: Mode) -> Message {
         let (attempt, proposal, holder) = (ATTEMPT, Fence::new(1), holder.into());
-        letter(name, Request::Acquire { attempt, proposal, ttl, holder, mode, waiter: None })
+        message(name, Request::Acquire { attempt, proposal, ttl, holder, mode, waiter: None })
     }
 
-    fn release(name: &str) -> Letter {
-        letter(name, Request::Release { attempt: ATTEMPT, tombstone: None, parting: None })
+    fn release(name: &str) -> Message {
+        message(name, Request::Release { attempt: ATTEMPT, tombstone: None, parting: None })
     }
 
-    fn plain_release(name: &str) -> Letter {
-        letter(name, Request::PlainRelease { attempt: ATTEMPT })
+    fn plain_release(name: &str) -> Message {
+        message(name, Request::PlainRelease { attempt: ATTEMPT })
     }
 
-    fn plain_acquire(name: &str) -> Letter {
-        letter(name, Request::PlainAcquire { attempt: ATTEMPT, ttl: ttl(1) })
+    fn plain_acquire(name: &str) -> Message {
+        message(name, Request::PlainAcquire { attempt: ATTEMPT, ttl: ttl(1) })
     }
 
-    fn renew(name: &str) -> Letter {
+    fn renew(name: &str) -> Message {
         renew_as(name, ttl(1), "me", true, Mode::EXCLUSIVE)
     }
 
-    fn renew_as(name: &str, ttl: Ttl, holder: &str, repair: bool, mode: Mode) -> Letter {
+    fn renew_as(name: &str, ttl: Ttl, holder: &str, repair: bool, mode: Mode) -> Message {
         let (attempt, fence, holder) = (ATTEMPT, Fence::new(1), holder.into());
-        letter(name, Request::Renew { attempt, fence, ttl, repair, holder, mode })
+        message(name, Request::Renew { attempt, fence, ttl, repair, holder, mode })
     }
 
-    fn plain_extend(name: &str, seconds: u64) -> Letter {
-        letter(name, Request::PlainExtend { attempt: ATTEMPT, ttl: ttl(seconds) })
+    fn plain_extend(name: &str, seconds: u64) -> Message {
+        message(name, Request::PlainExtend { attempt: ATTEMPT, ttl: ttl(seconds) })
     }
 
     const NONE: Vec<usize> = Vec::new();
 
     /// The places of releases, of acquires and of renewals that go together.
-    fn chosen_of_all(letters: &[Letter]) -> [Vec<usize>; 3] {
-        Bundles::of(letters).all().map(|chosen| (0..letters.len()).filter(|at| chosen.has(*at)).collect())
+    fn chosen_of_all(messages: &[Message]) -> [Vec<usize>; 3] {
+        Bundles::of(messages).all().map(|chosen| (0..messages.len()).filter(|at| chosen.has(*at)).collect())
     }
 
     /// The same, where there are no renewals.
-    fn chosen(letters: &[Letter]) -> [Vec<usize>; 2] {
-        let [releases, acquires, renewals] = chosen_of_all(letters);
+    fn chosen(messages: &[Message]) -> [Vec<usize>; 2] {
+        let [releases, acquires, renewals] = chosen_of_all(messages);
         assert_eq!(renewals, NONE);
         [releases, acquires]
     }
 
     #[test]
     fn what_is_alike_goes_together() {
-        let letters = [acquire("a"), release("b"), acquire("c"), release("d"), acquire("b")];
-        assert_eq!(chosen(&letters), [vec![1, 3], vec![0, 2, 4]]);
-        let letters = [plain_release("a"), plain_acquire("b"), plain_release("c"), plain_acquire("a")];
-        assert_eq!(chosen(&letters), [vec![0, 2], NONE]);
+        let messages = [acquire("a"), release("b"), acquire("c"), release("d"), acquire("b")];
+        assert_eq!(chosen(&messages), [vec![1, 3], vec![0, 2, 4]]);
+        let messages = [plain_release("a"), plain_acquire("b"), plain_release("c"), plain_acquire("a")];
+        assert_eq!(chosen(&messages), [vec![0, 2], NONE]);
     }
 
     #[test]
@@ -336,19 +336,19 @@ mod tests {
     }
 
     #[test]
-    fn letters_about_one_name_keep_their_order() {
+    fn messages_about_one_name_keep_their_order() {
         // The release of an attempt that was never heard of again must not pass its acquire.
-        let letters = [plain_acquire("a"), plain_release("a"), plain_release("b"), plain_release("c")];
-        assert_eq!(chosen(&letters), [vec![2, 3], NONE]);
-        let letters = [acquire("a"), release("a"), release("b"), release("c"), acquire("a"), acquire("b")];
-        assert_eq!(chosen(&letters), [vec![2, 3], vec![0, 5]]);
+        let messages = [plain_acquire("a"), plain_release("a"), plain_release("b"), plain_release("c")];
+        assert_eq!(chosen(&messages), [vec![2, 3], NONE]);
+        let messages = [acquire("a"), release("a"), release("b"), release("c"), acquire("a"), acquire("b")];
+        assert_eq!(chosen(&messages), [vec![2, 3], vec![0, 5]]);
         assert_eq!(chosen(&[release("a"), release("a"), release("b")]), [vec![0, 2], NONE]);
     }
 
     #[test]
     fn acquires_go_together_with_their_like_only() {
         let owner = OwnerId::from_bits(1);
-        let letters = [
+        let messages = [
             acquire("a"),
             acquire_as("b", ttl(2), "me", Mode::EXCLUSIVE),
             acquire_as("c", ttl(1), "you", Mode::EXCLUSIVE),
@@ -356,13 +356,13 @@ mod tests {
             acquire_as("e", ttl(1), "me", Mode::Exclusive { writer: Some(owner) }),
             acquire("f"),
         ];
-        assert_eq!(chosen(&letters), [NONE, vec![0, 5]]);
+        assert_eq!(chosen(&messages), [NONE, vec![0, 5]]);
     }
 
     #[test]
     fn renewals_go_together_with_their_like_only() {
         let owner = OwnerId::from_bits(1);
-        let letters = [
+        let messages = [
             renew("a"),
             renew_as("b", ttl(2), "me", true, Mode::EXCLUSIVE),
             renew_as("c", ttl(1), "you", true, Mode::EXCLUSIVE),
@@ -371,33 +371,33 @@ mod tests {
             renew_as("f", ttl(1), "me", true, Mode::Exclusive { writer: Some(owner) }),
             renew("g"),
         ];
-        assert_eq!(chosen_of_all(&letters), [NONE, NONE, vec![0, 6]]);
-        let letters = [plain_extend("a", 1), plain_extend("b", 2), plain_acquire("c"), plain_extend("d", 1)];
-        assert_eq!(chosen_of_all(&letters), [NONE, NONE, vec![0, 3]]);
+        assert_eq!(chosen_of_all(&messages), [NONE, NONE, vec![0, 6]]);
+        let messages = [plain_extend("a", 1), plain_extend("b", 2), plain_acquire("c"), plain_extend("d", 1)];
+        assert_eq!(chosen_of_all(&messages), [NONE, NONE, vec![0, 3]]);
     }
 
     #[test]
-    fn renewals_pass_no_letter_about_their_name_and_none_passes_them() {
+    fn renewals_pass_no_message_about_their_name_and_none_passes_them() {
         // Whoever lets go leaves before the next one renews; whoever renews does so before it lets go.
-        let letters = [release("a"), renew("a"), renew("b"), release("b")];
-        assert_eq!(chosen_of_all(&letters), [vec![0], NONE, vec![1, 2]]);
-        let letters = [renew("a"), acquire("a"), acquire("b"), renew("b"), acquire("c"), renew("d")];
-        assert_eq!(chosen_of_all(&letters), [NONE, vec![2, 4], vec![0, 5]]);
+        let messages = [release("a"), renew("a"), renew("b"), release("b")];
+        assert_eq!(chosen_of_all(&messages), [vec![0], NONE, vec![1, 2]]);
+        let messages = [renew("a"), acquire("a"), acquire("b"), renew("b"), acquire("c"), renew("d")];
+        assert_eq!(chosen_of_all(&messages), [NONE, vec![2, 4], vec![0, 5]]);
         assert_eq!(chosen_of_all(&[renew("a"), renew("a")]), [NONE, NONE, NONE]);
         // What goes by itself goes last.
-        let letters = [acquire("a"), renew("a"), renew("b"), renew("c")];
-        assert_eq!(chosen_of_all(&letters), [NONE, NONE, vec![2, 3]]);
+        let messages = [acquire("a"), renew("a"), renew("b"), renew("c")];
+        assert_eq!(chosen_of_all(&messages), [NONE, NONE, vec![2, 3]]);
     }
 
     #[test]
     fn places_in_line_and_tombstones_are_given_up_one_by_one() {
         let waiter = Waiter { ticket: Ticket { at: 1, id: 2 }, channel: Channel(3), shared: false };
-        let parting = |parting| letter("c", Request::Release { attempt: ATTEMPT, tombstone: None, parting });
-        let letters = [release("a"), parting(Some(Parting::Leave(waiter))), release("b")];
-        assert_eq!(chosen(&letters), [vec![0, 2], NONE]);
-        let tombstone = letter("c", Request::Release { attempt: ATTEMPT, tombstone: Some(1), parting: None });
+        let parting = |parting| message("c", Request::Release { attempt: ATTEMPT, tombstone: None, parting });
+        let messages = [release("a"), parting(Some(Parting::Leave(waiter))), release("b")];
+        assert_eq!(chosen(&messages), [vec![0, 2], NONE]);
+        let tombstone = message("c", Request::Release { attempt: ATTEMPT, tombstone: Some(1), parting: None });
         for other in
-            [tombstone, plain_release("c"), letter("c", Request::Retire { owner: OwnerId::from_bits(1), tombstone: 1 })]
+            [tombstone, plain_release("c"), message("c", Request::Retire { owner: OwnerId::from_bits(1), tombstone: 1 })]
         {
             assert_eq!(chosen(&[release("a"), release("b"), other, acquire("d"), acquire("e")]), [NONE, NONE]);
         }
@@ -406,8 +406,8 @@ mod tests {
     #[test]
     fn as_many_go_together_as_a_batch_has() {
         let names: Vec<String> = (0..PLACES + 2).map(|number| number.to_string()).collect();
-        let letters: Vec<Letter> = names.iter().map(|name| plain_release(name)).collect();
-        let [releases, ..] = Bundles::of(&letters).counts();
+        let messages: Vec<Message> = names.iter().map(|name| plain_release(name)).collect();
+        let [releases, ..] = Bundles::of(&messages).counts();
         // All but those whose names have the sum of another.
         assert!((PLACES * 3 / 4..=PLACES).contains(&releases), "{releases}");
     }

@@ -12,7 +12,7 @@ use quorlock_core::vote::{BreakMode, Target};
 use super::super::frame::Measure;
 use super::super::{hints, history, value};
 use super::{
-    Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Letter, Life, Mode, OwnerId, Reply, Request, Value, Vote, hex,
+    Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Message, Life, Mode, OwnerId, Reply, Request, Value, Vote, hex,
     looks_at_epoch, mark, page, replies, standing,
 };
 use crate::node::key::KeyTemplate;
@@ -22,14 +22,14 @@ pub(super) const PERMITS: u32 = 3;
 
 pub(super) const BREAK: Request = Request::Break { target: Target::Fence(Fence::new(7)), mode: BreakMode::Drain };
 
-fn letter(name: &str, request: Request) -> Letter {
+fn message(name: &str, request: Request) -> Message {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).expect("it names its name once");
     let key = template.key(&Name::new(name).expect("it is a name")).expect("it is not reserved");
-    Letter { key: Arc::new(key), request: Arc::new(request) }
+    Message { key: Arc::new(key), request: Arc::new(request) }
 }
 
-/// Letters that go together, of each kind that does.
-fn bundles() -> [[Letter; 2]; 5] {
+/// Messages that go together, of each kind that does.
+fn bundles() -> [[Message; 2]; 5] {
     let attempt = LeaseId::from_bits(1);
     let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("it is within bounds");
     let (proposal, holder, mode) = (Fence::new(1), "".into(), Mode::EXCLUSIVE);
@@ -38,10 +38,10 @@ fn bundles() -> [[Letter; 2]; 5] {
     let acquire = Request::Acquire { attempt, proposal, ttl, holder, mode, waiter: None };
     let release = Request::Release { attempt, tombstone: None, parting: None };
     [acquire, renew, release, Request::PlainRelease { attempt }, Request::PlainExtend { attempt, ttl }]
-        .map(|request| ["one", "two"].map(|name| letter(name, request.clone())))
+        .map(|request| ["one", "two"].map(|name| message(name, request.clone())))
 }
 
-pub(super) fn letters() -> Vec<Letter> {
+pub(super) fn messages() -> Vec<Message> {
     let (attempt, fence) = (LeaseId::from_bits(1), Fence::new(1));
     let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("it is within bounds");
     let owner = OwnerId::from_bits(2);
@@ -68,7 +68,7 @@ pub(super) fn letters() -> Vec<Letter> {
         Request::PlainExtend { attempt, ttl },
         Request::PlainRelease { attempt },
     ]);
-    requests.into_iter().map(|request| letter("name", request)).collect()
+    requests.into_iter().map(|request| message("name", request)).collect()
 }
 
 /// Whether a value says yes to a request, word for word as the scripts and the page's commands do.
@@ -107,20 +107,20 @@ fn shares(request: &Request, value: &Value) -> Option<[bool; 2]> {
     }
 }
 
-fn take_bundle(letters: &[Letter; 2], value: &Value) {
-    let bundles = Bundles::of(letters);
+fn take_bundle(messages: &[Message; 2], value: &Value) {
+    let bundles = Bundles::of(messages);
     assert_ne!(bundles, Bundles::default(), "they go together");
-    let said = shares(&letters[0].request, value).unwrap_or_default();
+    let said = shares(&messages[0].request, value).unwrap_or_default();
     let mut values = vec![value.clone()];
-    values.extend(looks_at_epoch(letters).then(|| Value::BulkString(mark(Some(LIFE)).as_ref().into())));
-    let taken = replies(Some(LIFE), letters, bundles, values);
+    values.extend(looks_at_epoch(messages).then(|| Value::BulkString(mark(Some(LIFE)).as_ref().into())));
+    let taken = replies(Some(LIFE), messages, bundles, values);
     let is_grant = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. });
     match &taken {
         Ok(replies) => {
-            assert_eq!(replies.iter().map(is_grant).collect::<Vec<_>>(), said, "{value:?} to {:?}", letters[0].request);
+            assert_eq!(replies.iter().map(is_grant).collect::<Vec<_>>(), said, "{value:?} to {:?}", messages[0].request);
         }
         // One who answers nonsense to the other is not believed at all.
-        Err(_) => assert_ne!(said, [true; 2], "{value:?} to {:?}", letters[0].request),
+        Err(_) => assert_ne!(said, [true; 2], "{value:?} to {:?}", messages[0].request),
     }
 }
 
@@ -148,19 +148,19 @@ pub(crate) fn take_anything(bytes: &[u8]) {
     drop(standing(value.clone()));
     drop(page(&value));
     drop(history::told(true, vec![value.clone()]));
-    for letters in bundles() {
-        take_bundle(&letters, &value);
+    for messages in bundles() {
+        take_bundle(&messages, &value);
     }
-    for letter in letters() {
+    for message in messages() {
         for epoch in [mark(Some(LIFE)).as_ref(), hex(LIFE.epoch).as_bytes(), b""] {
             let same_life = epoch == mark(Some(LIFE)).as_ref();
             let mut values = vec![value.clone()];
-            let looks = looks_at_epoch(std::slice::from_ref(&letter));
+            let looks = looks_at_epoch(std::slice::from_ref(&message));
             values.extend(looks.then(|| Value::BulkString(epoch.into())));
-            let is_yes = says_yes(&letter.request, &value, same_life);
-            let taken = replies(Some(LIFE), std::slice::from_ref(&letter), Bundles::default(), values);
+            let is_yes = says_yes(&message.request, &value, same_life);
+            let taken = replies(Some(LIFE), std::slice::from_ref(&message), Bundles::default(), values);
             let is_grant = matches!(taken.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
-            assert_eq!(is_grant, is_yes, "{value:?} to {:?}", letter.request);
+            assert_eq!(is_grant, is_yes, "{value:?} to {:?}", message.request);
         }
     }
 }

@@ -16,7 +16,7 @@ use super::super::scripts::{Home, Scripts, retired_key, tombstone_prefix};
 use super::bundle::{Bundles, Chosen};
 use super::{EpochMark, looks_at_epoch, mark};
 use crate::node::key::{LockKey, RESERVED_PREFIX};
-use crate::node::{Letter, Life};
+use crate::node::{Message, Life};
 
 /// What all requests of a batch have in common.
 pub(in crate::node::redis) struct Writer<'a> {
@@ -30,31 +30,31 @@ pub(in crate::node::redis) struct Writer<'a> {
 /// of them ends with a look at it.
 pub(in crate::node::redis) fn batch(
     life: Option<Life>,
-    letters: &[Letter],
+    messages: &[Message],
     constants: &Constants,
     commands: &mut Commands,
 ) -> Bundles {
     let writer = Writer::new(life, constants);
-    let bundles = Bundles::of(letters);
+    let bundles = Bundles::of(messages);
     #[cfg(any(test, feature = "fuzzing"))]
     crate::node::redis::watch::tell_requests(
-        letters.iter().enumerate().map(|(at, letter)| (&*letter.key.text, bundles.is_shared(at))),
+        messages.iter().enumerate().map(|(at, message)| (&*message.key.text, bundles.is_shared(at))),
     );
     match bundles.releases.count() {
         0 => {}
-        1 => bundles.releases.of(letters).for_each(|letter| writer.write(letter, commands)),
-        _ => commands.add(|words| compose_releases(letters, bundles.releases, words)),
+        1 => bundles.releases.of(messages).for_each(|message| writer.write(message, commands)),
+        _ => commands.add(|words| compose_releases(messages, bundles.releases, words)),
     }
     if !bundles.acquires.is_empty() {
-        commands.add(|words| writer.compose_acquires(letters, bundles.acquires, words));
+        commands.add(|words| writer.compose_acquires(messages, bundles.acquires, words));
     }
     if !bundles.renewals.is_empty() {
-        commands.add(|words| writer.compose_renewals(letters, bundles.renewals, words));
+        commands.add(|words| writer.compose_renewals(messages, bundles.renewals, words));
     }
-    for (_, letter) in letters.iter().enumerate().filter(|(at, _)| !bundles.has(*at)) {
-        writer.write(letter, commands);
+    for (_, message) in messages.iter().enumerate().filter(|(at, _)| !bundles.has(*at)) {
+        writer.write(message, commands);
     }
-    if looks_at_epoch(letters) {
+    if looks_at_epoch(messages) {
         commands.add(|words| {
             words.word("GET").word(&Home::Server.scripts().epoch_key);
         });
@@ -63,13 +63,13 @@ pub(in crate::node::redis) fn batch(
 }
 
 /// Releases that go together: all of them plain, or none.
-fn compose_releases(letters: &[Letter], chosen: Chosen, words: &mut Words) {
+fn compose_releases(messages: &[Message], chosen: Chosen, words: &mut Words) {
     let scripts = Home::Server.scripts();
-    let is_plain = chosen.of(letters).all(|letter| letter.request.is_plain());
+    let is_plain = chosen.of(messages).all(|message| message.request.is_plain());
     let script = if is_plain { &scripts.plain_release_all } else { &scripts.release_all };
     words.word("EVALSHA").word(&script.sha).word("0");
-    for letter in chosen.of(letters) {
-        words.word(&letter.key.text).word(letter.request.attempt().reveal_digits());
+    for message in chosen.of(messages) {
+        words.word(&message.key.text).word(message.request.attempt().reveal_digits());
     }
 }
 
@@ -83,22 +83,22 @@ impl<'a> Writer<'a> {
     }
 
     /// Adds one request.
-    pub(in crate::node::redis) fn write(&self, letter: &Letter, commands: &mut Commands) {
-        commands.add(|words| self.compose(letter, words));
+    pub(in crate::node::redis) fn write(&self, message: &Message, commands: &mut Commands) {
+        commands.add(|words| self.compose(message, words));
     }
 
-    fn compose(&self, letter: &Letter, words: &mut Words) {
-        let key = &*letter.key;
+    fn compose(&self, message: &Message, words: &mut Words) {
+        let key = &*message.key;
         let scripts = Home::of(key).scripts();
         let keys = Keys { key, tag: key.tag() };
-        match &*letter.request {
+        match &*message.request {
             Request::Acquire { proposal, ttl, holder, mode, waiter, .. } => {
                 let bid = Bid { verb: "acquire", fence: *proposal, ttl: *ttl, holder, mode: *mode, waiter: *waiter };
-                self.vote(&keys, letter, &bid, words);
+                self.vote(&keys, message, &bid, words);
             }
             Request::Renew { fence, ttl, repair, holder, mode, .. } => {
                 let bid = Bid { verb: renewing(*repair), fence: *fence, ttl: *ttl, holder, mode: *mode, waiter: None };
-                self.vote(&keys, letter, &bid, words);
+                self.vote(&keys, message, &bid, words);
             }
             Request::Release { attempt, tombstone, parting } => {
                 words.word("EVALSHA").word(&scripts.release.sha).word("5").word(&key.text);
@@ -161,16 +161,16 @@ impl<'a> Writer<'a> {
     }
 
     /// Acquires that go together: of one ttl and one holder, exclusive.
-    fn compose_acquires(&self, letters: &[Letter], chosen: Chosen, words: &mut Words) {
+    fn compose_acquires(&self, messages: &[Message], chosen: Chosen, words: &mut Words) {
         words.word("EVALSHA").word(&Home::Server.scripts().acquire_all.sha).word("0");
         let mut is_first = true;
-        for letter in chosen.of(letters) {
-            let Request::Acquire { attempt, proposal, ttl, holder, waiter, .. } = &*letter.request else { continue };
+        for message in chosen.of(messages) {
+            let Request::Acquire { attempt, proposal, ttl, holder, waiter, .. } = &*message.request else { continue };
             if std::mem::take(&mut is_first) {
                 words.word(self.mark()).number(ttl.as_millis()).number(self.constants.max_skew_micros);
                 words.number(retention_millis(self.constants)).word(&**holder);
             }
-            words.word(&letter.key.text).word(attempt.reveal_digits()).number(proposal.get());
+            words.word(&message.key.text).word(attempt.reveal_digits()).number(proposal.get());
             match waiter {
                 Some(waiter) => words.word(place_in_line(*waiter)),
                 None => words.word(""),
@@ -179,12 +179,12 @@ impl<'a> Writer<'a> {
     }
 
     /// Renewals that go together: on the same terms, and all of them plain, or none.
-    fn compose_renewals(&self, letters: &[Letter], chosen: Chosen, words: &mut Words) {
+    fn compose_renewals(&self, messages: &[Message], chosen: Chosen, words: &mut Words) {
         let Scripts { renew_all, plain_extend_all, .. } = Home::Server.scripts();
         let mut is_first = true;
-        for letter in chosen.of(letters) {
+        for message in chosen.of(messages) {
             let is_first = std::mem::take(&mut is_first);
-            match &*letter.request {
+            match &*message.request {
                 Request::Renew { ttl, holder, repair, .. } if is_first => {
                     words.word("EVALSHA").word(&renew_all.sha).word("0").word(self.mark());
                     words.number(ttl.as_millis()).number(self.constants.max_skew_micros);
@@ -195,14 +195,14 @@ impl<'a> Writer<'a> {
                 }
                 _ => {}
             }
-            words.word(&letter.key.text).word(letter.request.attempt().reveal_digits());
-            if let Request::Renew { fence, .. } = &*letter.request {
+            words.word(&message.key.text).word(message.request.attempt().reveal_digits());
+            if let Request::Renew { fence, .. } = &*message.request {
                 words.number(fence.get());
             }
         }
     }
 
-    fn vote(&self, keys: &Keys<'_>, letter: &Letter, bid: &Bid<'_>, words: &mut Words) {
+    fn vote(&self, keys: &Keys<'_>, message: &Message, bid: &Bid<'_>, words: &mut Words) {
         let (mark, constants) = (self.mark(), self.constants);
         let Scripts { acquire, enter, .. } = Home::of(keys.key).scripts();
         let script = if matches!(bid.mode, Mode::Exclusive { .. }) { acquire } else { enter };
@@ -212,7 +212,7 @@ impl<'a> Writer<'a> {
         words.word("EVALSHA").word(&script.sha).number(6 + u64::from(has_entries) + u64::from(owner.is_some()));
         words.word(keys.mark()).word(&keys.key.text);
         keys.companions(&[FENCE], words);
-        keys.tombstone(letter.request.attempt().reveal_digits(), words);
+        keys.tombstone(message.request.attempt().reveal_digits(), words);
         keys.companions(&[QUEUE, KEPT], words);
         if has_entries {
             keys.companions(&[HOLDS], words);

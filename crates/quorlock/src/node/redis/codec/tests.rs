@@ -11,7 +11,7 @@ use quorlock_core::vote::{HeldBy, Report};
 
 use crate::node::key::KeyTemplate;
 
-use super::fuzz::{BREAK, LIFE, PERMITS, letters, says_yes};
+use super::fuzz::{BREAK, LIFE, PERMITS, messages, says_yes};
 use super::*;
 
 /// What a server could say that is broken, hostile or none of ours.
@@ -52,7 +52,7 @@ fn shares(count: usize) -> impl Strategy<Value = Value> {
 }
 
 /// Two releases, two acquires and two renewals, or two plain releases and renewals, each of a name of its own.
-fn crowd(plain: bool) -> Vec<Letter> {
+fn crowd(plain: bool) -> Vec<Message> {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     let key = |name: &str| Arc::new(template.key(&Name::new(name).unwrap()).unwrap());
     let (attempt, proposal, ttl) =
@@ -71,13 +71,13 @@ fn crowd(plain: bool) -> Vec<Letter> {
         }
         Request::Renew { attempt, fence: proposal, ttl, repair: true, holder: "".into(), mode: Mode::EXCLUSIVE }
     };
-    let letter = |name, request| Letter { key: key(name), request: Arc::new(request) };
-    let mut letters = vec![letter("a", release()), letter("b", release())];
+    let message = |name, request| Message { key: key(name), request: Arc::new(request) };
+    let mut messages = vec![message("a", release()), message("b", release())];
     if !plain {
-        letters.extend([letter("c", acquire()), letter("d", acquire())]);
+        messages.extend([message("c", acquire()), message("d", acquire())]);
     }
-    letters.extend([letter("e", renew()), letter("f", renew())]);
-    letters
+    messages.extend([message("e", renew()), message("f", renew())]);
+    messages
 }
 
 fn small() -> impl Strategy<Value = Value> {
@@ -124,8 +124,8 @@ fn last() -> impl Strategy<Value = Value> {
 }
 
 fn acquire(mode: Mode) -> Request {
-    let of_this_mode = |letter: &&Letter| matches!(&*letter.request, Request::Acquire { mode: m, .. } if *m == mode);
-    Request::clone(&letters().iter().find(of_this_mode).unwrap().request)
+    let of_this_mode = |message: &&Message| matches!(&*message.request, Request::Acquire { mode: m, .. } if *m == mode);
+    Request::clone(&messages().iter().find(of_this_mode).unwrap().request)
 }
 
 fn numbers(numbers: &[i64]) -> Vec<Value> {
@@ -291,12 +291,12 @@ proptest! {
     #[test]
     fn nothing_but_a_yes_becomes_a_grant(value in values(), last in last(), known in any::<bool>()) {
         let life = known.then_some(LIFE);
-        for letter in letters() {
-            let request = Arc::clone(&letter.request);
+        for message in messages() {
+            let request = Arc::clone(&message.request);
             let mut values = vec![value.clone()];
-            values.extend(looks_at_epoch(std::slice::from_ref(&letter)).then(|| last.clone()));
+            values.extend(looks_at_epoch(std::slice::from_ref(&message)).then(|| last.clone()));
             let same_life = known && raw(&last) == Some(mark(life).as_ref());
-            let replies = replies(life, &[letter], Bundles::default(), values);
+            let replies = replies(life, &[message], Bundles::default(), values);
             let granted = matches!(replies.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
             prop_assert_eq!(granted, says_yes(&request, &value, same_life), "{:?} to {:?}", replies, request);
         }
@@ -310,8 +310,8 @@ proptest! {
         last in last(),
         plain in any::<bool>(),
     ) {
-        let letters = crowd(plain);
-        let bundles = Bundles::of(&letters);
+        let messages = crowd(plain);
+        let bundles = Bundles::of(&messages);
         prop_assert_eq!(bundles.counts(), if plain { [2, 0, 2] } else { [2, 2, 2] });
         let of_renewals = if plain { of_renewals.1 } else { of_renewals.0 };
         let values = if plain {
@@ -320,8 +320,8 @@ proptest! {
             vec![of_releases.clone(), of_acquires.clone(), of_renewals.clone()]
         };
         let same_life = raw(&last) == Some(mark(Some(LIFE)).as_ref());
-        let Ok(replies) = replies(Some(LIFE), &letters, bundles, values) else { return Ok(()) };
-        prop_assert_eq!(replies.len(), letters.len());
+        let Ok(replies) = replies(Some(LIFE), &messages, bundles, values) else { return Ok(()) };
+        prop_assert_eq!(replies.len(), messages.len());
         let share = |value: &Value, at: usize, of: usize| match value {
             Value::Array(parts) if parts.len() == of => parts[at].clone(),
             _ => Value::Nil,
@@ -330,25 +330,25 @@ proptest! {
             let (clock, value) = (share(shares, 0, 3), share(shares, 1 + at, 3));
             matches!((clock, &value), (Value::Int(0..), Value::Int(0..))) || says_yes(request, &value, true)
         };
-        for (at, (letter, reply)) in letters.iter().zip(&replies).enumerate() {
-            let (request, which) = (&*letter.request, at % 2);
+        for (at, (message, reply)) in messages.iter().zip(&replies).enumerate() {
+            let (request, which) = (&*message.request, at % 2);
             let is_yes = match request {
                 Request::PlainExtend { .. } => says_yes(request, &share(&of_renewals, which, 2), same_life),
                 Request::Renew { .. } => behind_clock(request, &of_renewals, which),
                 Request::Acquire { .. } => behind_clock(request, &of_acquires, which),
                 _ => share(&of_releases, which, 2) == Value::Int(1),
             };
-            prop_assert_eq!(reply.is_grant(), is_yes, "{:?} to {:?}", reply, letter);
+            prop_assert_eq!(reply.is_grant(), is_yes, "{:?} to {:?}", reply, message);
         }
     }
 
     #[test]
     fn a_batch_of_another_size_is_malformed(values in vec(leaf(), 0..12)) {
-        let letters = letters();
-        let replies = replies(Some(LIFE), &letters, Bundles::default(), values.clone());
+        let messages = messages();
+        let replies = replies(Some(LIFE), &messages, Bundles::default(), values.clone());
         // The plain ones among them ask for one more.
-        if values.len() == letters.len() + 1 {
-            prop_assert!(replies.is_err() || replies.is_ok_and(|replies| replies.len() == letters.len()));
+        if values.len() == messages.len() + 1 {
+            prop_assert!(replies.is_err() || replies.is_ok_and(|replies| replies.len() == messages.len()));
         } else {
             prop_assert_eq!(replies, Err(malformed("a batch")));
         }

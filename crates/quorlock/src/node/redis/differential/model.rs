@@ -16,7 +16,7 @@ use quorlock_core::time::Ttl;
 use quorlock_core::vote::{Refusal, Request, Target};
 
 use super::steps::{
-    Aim, Away, Bid, CHANNELS, CONSTANTS, Cast, IDENTITIES, Jump, Kind, Known, Letter, NAMES, OWNERS, ROLES, Role, Span,
+    Aim, Away, Bid, CHANNELS, CONSTANTS, Cast, IDENTITIES, Intent, Jump, Kind, Known, NAMES, OWNERS, ROLES, Role, Span,
     TICKETS, Visit,
 };
 use crate::node::Life;
@@ -148,17 +148,17 @@ impl Model {
         }
     }
 
-    pub(super) fn request(&self, letter: &Letter) -> Request {
-        let who = *letter.who.get(self.cast.0);
-        let (attempt, mode) = (attempt(letter.name, who), mode(ROLES[who], letter.slot));
+    pub(super) fn request(&self, intent: &Intent) -> Request {
+        let who = *intent.who.get(self.cast.0);
+        let (attempt, mode) = (attempt(intent.name, who), mode(ROLES[who], intent.slot));
         let ttl = |millis| Ttl::new(Duration::from_millis(millis), Duration::MAX).unwrap();
-        match letter.kind {
+        match intent.kind {
             Kind::Acquire { fence, ttl: millis, holder, waiter: which } => {
-                let (proposal, waiter) = (self.fence(letter.name, fence), which.map(waiter));
+                let (proposal, waiter) = (self.fence(intent.name, fence), which.map(waiter));
                 Request::Acquire { attempt, proposal, ttl: ttl(millis), holder: holder.into(), mode, waiter }
             }
             Kind::Renew { fence, ttl: millis, holder, repair } => {
-                let fence = self.fence(letter.name, fence);
+                let fence = self.fence(intent.name, fence);
                 Request::Renew { attempt, fence, ttl: ttl(millis), repair, holder: holder.into(), mode }
             }
             Kind::Release { tombstone, parting } => {
@@ -175,7 +175,7 @@ impl Model {
                 Request::Check { attempt, slot: if let Mode::Slot { slot, .. } = mode { Some(slot) } else { None } }
             }
             // The page knows no other way to hold than alone.
-            Kind::Break { mode, aim } => Request::Break { target: self.target(letter.name, aim), mode },
+            Kind::Break { mode, aim } => Request::Break { target: self.target(intent.name, aim), mode },
             Kind::PlainAcquire { ttl: millis } if is_alone(mode) => Request::PlainAcquire { attempt, ttl: ttl(millis) },
             Kind::PlainExtend { ttl: millis } if is_alone(mode) => Request::PlainExtend { attempt, ttl: ttl(millis) },
             Kind::PlainRelease if is_alone(mode) => Request::PlainRelease { attempt },

@@ -12,7 +12,7 @@ pub(super) enum Step {
     Pass(Jump),
     Send {
         life: Known,
-        batch: Vec<Letter>,
+        batch: Vec<Intent>,
     },
     Visit(Visit),
     /// Something else deletes the epoch.
@@ -49,7 +49,7 @@ pub(super) enum Known {
 
 /// A request about one of the names, by one of the story's cast.
 #[derive(Clone, Debug)]
-pub(super) struct Letter {
+pub(super) struct Intent {
     pub(super) name: usize,
     pub(super) who: Index,
     /// Where a semaphore's looking begins.
@@ -189,7 +189,7 @@ fn steps(votes: u32, visits: u32) -> impl Strategy<Value = Vec<Step>> {
     let near = (0..NAMES, 0..3_u64).prop_map(|(name, below)| Step::NearTheLastFence { name, below });
     let step = prop_oneof![
         30 => jump().prop_map(Step::Pass),
-        votes => (known(), vec(letter(), 1..6)).prop_map(|(life, batch)| Step::Send { life, batch }),
+        votes => (known(), vec(intent(), 1..6)).prop_map(|(life, batch)| Step::Send { life, batch }),
         votes => (known(), crowd()).prop_map(|(life, batch)| Step::Send { life, batch }),
         visits => visit().prop_map(Step::Visit),
         2 => (0..NAMES).prop_map(|name| Step::Vanish { name }),
@@ -223,7 +223,7 @@ fn known() -> impl Strategy<Value = Known> {
     prop_oneof![18 => Just(Known::Current), 1 => Just(Known::Earlier), 1 => Just(Known::None)]
 }
 
-fn letter() -> impl Strategy<Value = Letter> {
+fn intent() -> impl Strategy<Value = Intent> {
     let ttl = || prop_oneof![Just(100_u64), 100..3_000_u64];
     // A label may hold anything that can be printed; a holder that nobody of ours wrote says nothing.
     let holder = || select(vec!["7 host ", "7 host a label with % and \\ in it", "1 h\u{e4}st \u{9501}", "nobody"]);
@@ -247,11 +247,11 @@ fn letter() -> impl Strategy<Value = Letter> {
         1 => ttl().prop_map(|ttl| Kind::PlainExtend { ttl }),
         1 => Just(Kind::PlainRelease),
     ];
-    (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, who, slot, kind)| Letter { name, who, slot, kind })
+    (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, who, slot, kind)| Intent { name, who, slot, kind })
 }
 
 /// Letters that are alike: some of them go together.
-fn crowd() -> impl Strategy<Value = Vec<Letter>> {
+fn crowd() -> impl Strategy<Value = Vec<Intent>> {
     // Those with another ttl go by themselves.
     let ttl = || prop_oneof![9 => Just(2_000_u64), 1 => Just(100)];
     let waiter = || option::weighted(0.3, 0..TICKETS.len());
@@ -282,14 +282,14 @@ fn crowd() -> impl Strategy<Value = Vec<Letter>> {
         2 => ttl().prop_map(|ttl| Kind::PlainExtend { ttl }),
         3 => Just(Kind::PlainRelease),
     ];
-    let letter = |kind| {
-        (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, who, slot, kind)| Letter { name, who, slot, kind })
+    let intent = |kind| {
+        (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, who, slot, kind)| Intent { name, who, slot, kind })
     };
     prop_oneof![
-        3 => vec(letter(scripted.boxed()), 2..8),
-        3 => vec(letter(acquired.boxed()), 2..8),
-        5 => vec(letter(renewed.boxed()), 2..8),
-        1 => vec(letter(plain.boxed()), 2..8),
+        3 => vec(intent(scripted.boxed()), 2..8),
+        3 => vec(intent(acquired.boxed()), 2..8),
+        5 => vec(intent(renewed.boxed()), 2..8),
+        1 => vec(intent(plain.boxed()), 2..8),
     ]
 }
 

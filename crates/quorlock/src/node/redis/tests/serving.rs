@@ -50,8 +50,8 @@ impl Guest {
     }
 
     async fn ask(&mut self, request: Request) -> Vote {
-        let letter = Letter { key: key(), request: Arc::new(request) };
-        match self.session.send(Some(self.life), vec![letter]).await.unwrap().remove(0) {
+        let message = Message { key: key(), request: Arc::new(request) };
+        match self.session.send(Some(self.life), vec![message]).await.unwrap().remove(0) {
             Reply::Voted { vote, .. } => vote,
             Reply::Failed(why) | Reply::Moved(why) => panic!("{why}"),
         }

@@ -53,7 +53,7 @@ fn troubles(ground: &Ground) -> Vec<String> {
         for name in 0..20 {
             let retire = Request::Retire { owner: OwnerId::from_bits(attempt), tombstone: 1_000 };
             for request in [acquire(attempt), retire, release(attempt)] {
-                match wait(session.send(life, vec![letter(&name.to_string(), request)])) {
+                match wait(session.send(life, vec![message(&name.to_string(), request)])) {
                     Ok(_) => continue,
                     Err(Trouble::Broken(why)) => all.push(why),
                     Err(trouble) => panic!("{trouble:?}"),
@@ -246,7 +246,7 @@ fn a_file_that_is_scribbled_over_while_open_is_an_error_not_a_panic() {
     let size = std::fs::metadata(ground.path()).unwrap().len() as usize;
     std::fs::write(ground.path(), vec![0xa5; size]).unwrap();
     // The pages may still be cached or in the log: an error is due only from a new session.
-    drop(session.send(vec![letter("1", acquire(1))]));
+    drop(session.send(vec![message("1", acquire(1))]));
     drop(session);
     assert!(!troubles(&ground).is_empty());
 }
@@ -257,7 +257,7 @@ fn a_file_that_was_deleted_or_replaced_is_not_voted_with() {
     let [mut session, mut later] = ["boot", "boot"].map(|boot| ground.session(boot));
     granted(&session.acquire("a", 1));
     std::fs::remove_file(ground.path()).unwrap();
-    let gone = session.send(vec![letter("a", acquire(1))]);
+    let gone = session.send(vec![message("a", acquire(1))]);
     assert!(matches!(&gone, Err(Trouble::Broken(why)) if why.contains("deleted")), "{gone:?}");
     std::fs::write(ground.path(), "").unwrap();
     assert!(matches!(wait(later.session.node_command(NodeCommand::Look)), Err(Trouble::Broken(_))));

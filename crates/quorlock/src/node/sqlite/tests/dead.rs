@@ -183,7 +183,7 @@ fn a_list_that_cannot_be_read_is_damage() {
     let ground = Ground::new();
     granted(&ground.dead(1).session.acquire("a", 1));
     ground.other().execute("UPDATE record SET processes = 'x'", []).unwrap();
-    let answer = ground.living(2).session.send(vec![letter("a", acquire(2))]);
+    let answer = ground.living(2).session.send(vec![message("a", acquire(2))]);
     assert!(matches!(&answer, Err(Trouble::Broken(why)) if why.contains("processes")), "{answer:?}");
 }
 

@@ -16,7 +16,7 @@ fn the_process_with_a_small_disk() {
     assert!(std::fs::write(&filler, vec![0; 1 << 20]).is_err(), "the disk is too large");
     // The session goes on, with errors instead of votes.
     for attempt in 2..6 {
-        let replies = session.send(vec![letter("a", acquire(attempt))]).unwrap();
+        let replies = session.send(vec![message("a", acquire(attempt))]).unwrap();
         assert!(matches!(&replies[..], [Reply::Failed(why)] if why.contains("disk is full")), "{replies:?}");
     }
     let new = open(&SqliteNode::new(disk.join("new.db"), Processes::default())).err();

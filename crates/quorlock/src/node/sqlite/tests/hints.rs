@@ -65,7 +65,7 @@ fn a_hint_is_heard_although_the_session_never_rests() {
     granted(&holder.session.ask("a", release(1)));
     // There is always more to do, so it never gets to wait for work.
     for attempt in 0..20_000 {
-        waiting.session.post(vec![letter("b", acquire(attempt))]);
+        waiting.session.post(vec![message("b", acquire(attempt))]);
         if attempt >= 64 {
             waiting.session.replies().unwrap();
         }

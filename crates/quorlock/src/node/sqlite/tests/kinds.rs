@@ -101,7 +101,7 @@ fn a_line_without_a_vote_and_a_fence_is_kept() {
 /// Enough requests for every record to be looked at.
 fn sweep(session: &mut Handled) {
     for _ in 0..3 {
-        session.send((0..500).map(|id| letter("x", release(id))).collect()).unwrap();
+        session.send((0..500).map(|id| message("x", release(id))).collect()).unwrap();
     }
 }
 
@@ -158,7 +158,7 @@ fn a_look_writes_nothing() {
     let other = ground.other();
     let version = || other.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0)).unwrap();
     let before = version();
-    let looks = (0..1_200).map(|_| letter("a", Request::Inspect)).collect();
+    let looks = (0..1_200).map(|_| message("a", Request::Inspect)).collect();
     let replies = session.send(looks).unwrap();
     let Vote::Report(report) = vote(&replies[0]) else { panic!("no report") };
     assert_eq!((report.held, report.waiting), (None, 0));

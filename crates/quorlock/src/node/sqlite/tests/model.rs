@@ -111,18 +111,18 @@ struct Model {
 }
 
 impl Model {
-    fn ask(&mut self, life: &Incarnation, letter: &Letter, epoch: Epoch, now: NodeTime) -> Answer {
-        let record = self.records.entry(letter.key.text.clone()).or_default();
-        let answer = apply(life, record, &letter.request, epoch, now, |_| false);
+    fn ask(&mut self, life: &Incarnation, message: &Message, epoch: Epoch, now: NodeTime) -> Answer {
+        let record = self.records.entry(message.key.text.clone()).or_default();
+        let answer = apply(life, record, &message.request, epoch, now, |_| false);
         record.forget_requests();
         answer
     }
 
-    fn aim(&self, letter: Letter) -> Letter {
-        let Request::Break { target: Target::Fence(STORED), mode } = *letter.request else { return letter };
-        let stored = self.records.get(&letter.key.text).and_then(|record| Some(record.fence.as_ref()?.fence));
+    fn aim(&self, message: Message) -> Message {
+        let Request::Break { target: Target::Fence(STORED), mode } = *message.request else { return message };
+        let stored = self.records.get(&message.key.text).and_then(|record| Some(record.fence.as_ref()?.fence));
         let target = Target::Fence(stored.unwrap_or_default());
-        Letter { request: Request::Break { target, mode }.into(), ..letter }
+        Message { request: Request::Break { target, mode }.into(), ..message }
     }
 }
 
@@ -143,19 +143,19 @@ impl Pair {
     }
 
     /// Sends one batch, which shares a transaction and so a reading of the clock.
-    fn send(&mut self, letters: Vec<Letter>, epoch: Epoch) {
+    fn send(&mut self, messages: Vec<Message>, epoch: Epoch) {
         let now = self.ground.clock.peek();
         let life = &self.ours.session.known;
-        let (letters, answers): (Vec<Letter>, Vec<Answer>) = letters
+        let (messages, answers): (Vec<Message>, Vec<Answer>) = messages
             .into_iter()
-            .map(|letter| {
-                let letter = self.model.aim(letter);
-                let answer = self.model.ask(life, &letter, epoch, now);
-                (letter, answer)
+            .map(|message| {
+                let message = self.model.aim(message);
+                let answer = self.model.ask(life, &message, epoch, now);
+                (message, answer)
             })
             .unzip();
         let life = Some(Life { epoch, ..self.ours.session.life() });
-        let replies = wait(self.ours.session.session.send(life, letters)).unwrap();
+        let replies = wait(self.ours.session.session.send(life, messages)).unwrap();
         let mut hints = Vec::new();
         for (reply, answer) in replies.into_iter().zip(answers) {
             assert_eq!(reply, Reply::Voted { vote: answer.vote, at_micros: Some(now.wall_micros) });
@@ -205,20 +205,20 @@ proptest! {
     #[test]
     fn the_file_answers_and_keeps_as_the_core_does(steps in steps(), batch in 1..6_usize) {
         let mut pair = Pair::new();
-        let mut queue: Vec<(Vec<Letter>, Epoch)> = Vec::new();
+        let mut queue: Vec<(Vec<Message>, Epoch)> = Vec::new();
         for step in steps.into_iter().chain([Step::Pass(0)]) {
             if queue.len() >= batch || !matches!(step, Step::Ask { .. }) {
-                for (letters, epoch) in queue.drain(..) {
-                    pair.send(letters, epoch);
+                for (messages, epoch) in queue.drain(..) {
+                    pair.send(messages, epoch);
                 }
             }
             match step {
                 Step::Ask { name, request, stale } => {
                     let epoch = if stale { Epoch(1) } else { pair.ours.session.known.epoch.unwrap() };
-                    let letter = letter(NAMES[name], request);
+                    let message = message(NAMES[name], request);
                     match queue.last_mut() {
-                        Some((letters, of)) if *of == epoch => letters.push(letter),
-                        _ => queue.push((vec![letter], epoch)),
+                        Some((messages, of)) if *of == epoch => messages.push(message),
+                        _ => queue.push((vec![message], epoch)),
                     }
                 }
                 Step::Pass(millis) => pair.ground.clock.pass(millis),

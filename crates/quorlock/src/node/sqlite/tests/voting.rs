@@ -82,7 +82,7 @@ fn a_session_of_another_boot_grants_nothing_before_its_hello() {
     let ground = Ground::new();
     let life = ground.session("first").life();
     let mut session = ground.open("second").unwrap();
-    let replies = wait(session.send(Some(life), vec![letter("a", acquire(1))])).unwrap();
+    let replies = wait(session.send(Some(life), vec![message("a", acquire(1))])).unwrap();
     assert_eq!(vote(&replies[0]), Vote::Refusal(Refusal::WrongEpoch));
 }
 
@@ -130,7 +130,7 @@ fn a_grant_at_the_reserve_fails_alone() {
     granted(&session.ask("a", release(1)));
     ground.other().execute("UPDATE record SET fence = ?1", [(START_MICROS * 2).cast_signed()]).unwrap();
     let wild = acquire(1);
-    let replies = session.send(vec![letter("a", wild), letter("b", acquire(2))]).unwrap();
+    let replies = session.send(vec![message("a", wild), message("b", acquire(2))]).unwrap();
     assert!(matches!(&replies[0], Reply::Failed(why) if why.contains("reserve")), "{replies:?}");
     granted(&vote(&replies[1]));
     assert!(session.fence("c", 3).get() < START_MICROS * 2);
@@ -199,17 +199,17 @@ fn what_has_lapsed_is_removed_in_bounded_steps() {
     let mut session = ground.session("boot");
     for hundred in 0..20_u128 {
         let ids = hundred * 100..hundred * 100 + 100;
-        let letters =
-            ids.flat_map(|id| [letter(&format!("{id}"), acquire(id)), letter("x", tombstoning(id + 100_000, 1_000))]);
-        session.send(letters.collect()).unwrap();
+        let messages =
+            ids.flat_map(|id| [message(&format!("{id}"), acquire(id)), message("x", tombstoning(id + 100_000, 1_000))]);
+        session.send(messages.collect()).unwrap();
     }
     assert_eq!((ground.count("record"), ground.count("tombstone")), (2_000, 2_000));
     granted(&session.acquire("kept", 1));
     ground.clock.pass(25 * HOUR_MILLIS);
     granted(&session.acquire("kept", 1));
     for _ in 0..6 {
-        let letters = (0..500).map(|id| letter("x", release(id)));
-        session.send(letters.collect()).unwrap();
+        let messages = (0..500).map(|id| message("x", release(id)));
+        session.send(messages.collect()).unwrap();
     }
     assert_eq!((ground.count("record"), ground.count("tombstone")), (1, 0));
     assert!(is_held(&session.acquire("kept", 2)));
@@ -224,8 +224,8 @@ fn all_that_has_queued_up_goes_into_one_commit_in_order() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let before = ground.clock.readings();
     for attempt in 0..50 {
-        session.post(vec![letter("a", acquire(attempt))]);
-        session.post(vec![letter("a", release(attempt)), letter("warm", acquire(attempt))]);
+        session.post(vec![message("a", acquire(attempt))]);
+        session.post(vec![message("a", release(attempt)), message("warm", acquire(attempt))]);
     }
     other.execute_batch("COMMIT").unwrap();
     for attempt in 0..50 {
@@ -245,8 +245,8 @@ fn a_file_that_stays_locked_fails_everything_that_waits_and_nothing_else() {
     granted(&session.acquire("a", 1));
     let other = ground.other();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    session.post(vec![letter("a", acquire(2))]);
-    session.post(vec![letter("b", acquire(2)), letter("c", acquire(2))]);
+    session.post(vec![message("a", acquire(2))]);
+    session.post(vec![message("b", acquire(2)), message("c", acquire(2))]);
     let (first, second) = (session.replies().unwrap(), session.replies().unwrap());
     assert!(matches!(&first[..], [Reply::Failed(why)] if why.contains("locked")), "{first:?}");
     assert!(matches!(&second[..], [Reply::Failed(_), Reply::Failed(_)]));
@@ -256,9 +256,9 @@ fn a_file_that_stays_locked_fails_everything_that_waits_and_nothing_else() {
 
     // There is no such answer to a node command: it ends the session, behind the replies that were due before.
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    session.post(vec![letter("c", acquire(2))]);
+    session.post(vec![message("c", acquire(2))]);
     session.session.post_node_command(NodeCommand::Look);
-    session.post(vec![letter("d", acquire(2))]);
+    session.post(vec![message("d", acquire(2))]);
     assert!(matches!(&session.replies().unwrap()[..], [Reply::Failed(_)]));
     assert!(matches!(session.replies(), Err(Trouble::Unreachable(_))));
     other.execute_batch("COMMIT").unwrap();
@@ -275,7 +275,7 @@ fn nothing_comes_after_the_end() {
     let other = ground.other();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     session.session.post_node_command(NodeCommand::Look);
-    session.post(vec![letter("a", acquire(1))]);
+    session.post(vec![message("a", acquire(1))]);
     let mut answers = session.session.hang_up();
     let all: Vec<_> = std::iter::from_fn(|| answers.blocking_recv()).collect();
     // A reply now would be taken for the answer to a question that has none.
@@ -286,7 +286,7 @@ fn nothing_comes_after_the_end() {
 fn the_thread_ends_with_its_session() {
     let ground = Ground::new();
     let mut session = ground.session("boot");
-    session.post(vec![letter("a", acquire(1))]);
+    session.post(vec![message("a", acquire(1))]);
     let held = Arc::downgrade(&ground.clock.read);
     let ours = held.strong_count();
     let mut answers = session.session.hang_up();

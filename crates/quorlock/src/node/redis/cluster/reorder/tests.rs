@@ -26,12 +26,12 @@ fn desk(lanes: usize) -> (Arc<Reorder>, Vec<Ear>, UnboundedReceiver<Answer>) {
 }
 
 /// So many plain acquires: granted by OK, refused by nothing.
-fn batch(life: Option<Life>, letters: usize) -> About {
+fn batch(life: Option<Life>, messages: usize) -> About {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().in_cluster();
     let key = Arc::new(template.key(&Name::new("a").unwrap()).unwrap());
     let ttl = Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap();
     let request = Arc::new(Request::PlainAcquire { attempt: LeaseId::from_bits(1), ttl });
-    About::Batch { life, letters: vec![Letter { key, request }; letters] }
+    About::Batch { life, messages: vec![Message { key, request }; messages] }
 }
 
 /// Which of a batch were granted.

@@ -6,13 +6,13 @@ use crate::node::redis::scripts::tombstone_key;
 impl Guest {
     /// The same request about several names, in one batch.
     async fn ask_all(&mut self, keys: &[Arc<LockKey>], request: Request) -> Result<Vec<Reply>, Trouble> {
-        let letter = |key| Letter { key: Arc::clone(key), request: Arc::new(request.clone()) };
-        let letters: Vec<Letter> = keys.iter().map(letter).collect();
+        let message = |key| Message { key: Arc::clone(key), request: Arc::new(request.clone()) };
+        let messages: Vec<Message> = keys.iter().map(message).collect();
         // Plain acquires are the server's own command, one for each.
         if !matches!(request, Request::PlainAcquire { .. }) {
-            assert_eq!(Bundles::of(&letters).counts().into_iter().max(), Some(keys.len()), "they do not go together");
+            assert_eq!(Bundles::of(&messages).counts().into_iter().max(), Some(keys.len()), "they do not go together");
         }
-        self.session.send(Some(self.life), letters).await
+        self.session.send(Some(self.life), messages).await
     }
 }
 
