@@ -8,7 +8,7 @@
    Who is in conflict with whom, and whose fence has to be a new one, is given as in Lease.v: Kinds.v has the relations.
 
    The one assumption is about a node's counter: it is kept, or comes back at or above every fence that the node has given
-   (A5, the floor; crates/core/src/node/incarnation.rs). README.md has each definition's place in crates/core. *)
+   (A5, the floor; crates/core/src/node/restart.rs). README.md has each definition's place in crates/core. *)
 
 Require Import Arith Lia List Bool.
 Require Import Majority.

@@ -1,4 +1,4 @@
-//! From wanting a lock to holding it: round, seal, held; or wait in line until it is ours; or release, rest, round again.
+//! From wanting a lock to holding it: round, seal, held; or wait in the queue until it is ours; or release, rest, round again.
 
 mod asking;
 mod plan;
@@ -8,12 +8,12 @@ mod wait;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::backoff::{DELAY_MIN, Schedule};
 use crate::fence::{self, Fence};
 use crate::mode::Mode;
 use crate::name::LeaseId;
 use crate::nodes::NodeSet;
 use crate::quorum::{Tally, Verdict};
-use crate::retry::{DELAY_MIN, Schedule};
 use crate::rng::Rng;
 use crate::rules::Rule;
 use crate::ticket::{POLL_MAX, Parting, Ticket, Waiter};
@@ -44,7 +44,7 @@ pub struct Acquire {
     settles: u8,
     /// The last account of somebody else holding it.
     held: Option<Tally>,
-    /// What was last told of the line.
+    /// What was last told of the queue.
     told: Option<Box<Wait>>,
     /// The moment of the earliest call that was asked for.
     promised: Option<Moment>,
@@ -84,7 +84,7 @@ impl Acquire {
         matches!(self.state, State::Finished)
     }
 
-    /// The place in line, once there is one.
+    /// The place in the queue, once there is one.
     pub fn ticket(&self) -> Option<Ticket> {
         self.ticket
     }
@@ -178,7 +178,7 @@ impl Acquire {
 
     /// A fresh attempt, to all nodes.
     fn ask(&mut self, now: Moment, node_micros: Option<i64>, rng: &mut dyn Rng) -> Vec<Step> {
-        if let (None, Some(at), Some(_), false) = (self.ticket, node_micros, self.plan.line, self.plan.plain) {
+        if let (None, Some(at), Some(_), false) = (self.ticket, node_micros, self.plan.channel, self.plan.plain) {
             self.ticket = u64::try_from(at).ok().map(|at| Ticket { at, id: rng.bits() });
         }
         if let Mode::Slot { permits, .. } = self.plan.mode {
@@ -252,7 +252,7 @@ impl Acquire {
     }
 
     fn waiter(&self) -> Option<Waiter> {
-        let (ticket, channel) = (self.ticket?, self.plan.line?);
+        let (ticket, channel) = (self.ticket?, self.plan.channel?);
         Some(Waiter { ticket, channel, shared: self.plan.mode.is_shared() })
     }
 

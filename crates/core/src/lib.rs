@@ -12,6 +12,7 @@
 extern crate alloc;
 
 pub mod acquire;
+pub mod backoff;
 pub mod digest;
 pub mod fence;
 pub mod hold;
@@ -20,7 +21,6 @@ pub mod name;
 pub mod node;
 pub mod nodes;
 pub mod quorum;
-pub mod retry;
 pub mod rng;
 pub mod round;
 pub mod rules;

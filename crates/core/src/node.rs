@@ -6,18 +6,16 @@
 mod apply;
 mod breaking;
 mod handoff;
-mod incarnation;
 mod inspect;
 mod queue;
 mod record;
+mod restart;
 
 pub use apply::{Answer, apply};
-pub use incarnation::{
-    Constants, Epoch, Identity, Incarnation, NodeCommand, Standing, Trust, attend, quarantine_micros,
-};
 pub use record::{
     Entry, FENCE_RETENTION_MIN, FenceNote, KeptRequest, NodeTime, Place, Record, VoteNote, retention_millis,
 };
+pub use restart::{Constants, Epoch, Identity, Incarnation, NodeCommand, Standing, Trust, attend, quarantine_micros};
 
 #[cfg(test)]
 mod tests;

@@ -168,7 +168,7 @@ impl Round {
             return Verdict::Mismatch;
         }
         let contested = self.replies.iter().any(|s| {
-            matches!(s, NodeReply::Refused(Refusal::Held { .. } | Refusal::Behind { .. } | Refusal::LineFull))
+            matches!(s, NodeReply::Refused(Refusal::Held { .. } | Refusal::Behind { .. } | Refusal::QueueFull))
         });
         let is_lost = |slot: &&NodeReply| matches!(slot, NodeReply::Silent(why) if *why != Silence::CutOff);
         match self.is_unanswerable() {

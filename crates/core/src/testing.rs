@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::fence::Fence;
 use crate::rng::Rng;
-use crate::ticket::Line;
+use crate::ticket::QueuePosition;
 use crate::time::{Moment, Ttl};
 use crate::vote::{Outcome, Refusal, Silence, Vote};
 
@@ -57,12 +57,12 @@ pub(crate) fn refuse(why: Refusal) -> Outcome {
 
 /// Somebody else's vote stands, with this fence, and nobody waits.
 pub(crate) fn held(fence: u64) -> Outcome {
-    held_in(fence, Line::default())
+    held_in(fence, QueuePosition::default())
 }
 
-/// Somebody else's vote stands, with this fence, and the line looks like this.
-pub(crate) fn held_in(fence: u64, line: Line) -> Outcome {
-    refuse(Refusal::Held { holder: None, remaining: Some(ms(1_000)), fence: Fence::new(fence), line })
+/// Somebody else's vote stands, with this fence, and the queue looks like this.
+pub(crate) fn held_in(fence: u64, queue: QueuePosition) -> Outcome {
+    refuse(Refusal::Held { holder: None, remaining: Some(ms(1_000)), fence: Fence::new(fence), queue })
 }
 
 pub(crate) fn late() -> Outcome {

@@ -1,4 +1,4 @@
-//! Waiting in line: one ticket for each waiting episode, the same on every node.
+//! Waiting in the queue: one ticket for each waiting episode, the same on every node.
 
 use alloc::string::String;
 use core::fmt;
@@ -16,7 +16,7 @@ pub const WAITERS_MAX: u32 = 10_000;
 /// The most waiters that are listed to people who look at a name.
 pub const QUEUE_LISTED_MAX: usize = 20;
 
-/// A waiter's place in line: earlier tickets come first, on every node.
+/// A waiter's place in the queue: earlier tickets come first, on every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket {
     /// When it was drawn, in microseconds by the middle of the nodes' clocks.
@@ -70,7 +70,7 @@ impl Channel {
 /// Someone who wants the lock and would rather wait than be turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
-    /// The place in line.
+    /// The place in the queue.
     pub ticket: Ticket,
     /// Where to send a hint.
     pub channel: Channel,
@@ -78,7 +78,7 @@ pub struct Waiter {
     pub shared: bool,
 }
 
-/// Somebody in line, for people to look at.
+/// Somebody in the queue, for people to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiting {
     /// When its ticket was drawn, in microseconds by the middle of the nodes' clocks.
@@ -105,7 +105,7 @@ impl Parting {
     }
 }
 
-/// "Perhaps free now", for the first in line. It proves nothing.
+/// "Perhaps free now", for the first waiter. It proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// Whose channel.
@@ -114,7 +114,7 @@ pub struct Hint {
     pub ticket: Ticket,
 }
 
-/// A vote that a node has given to the first in line without being asked again, for the request that it had refused.
+/// A vote that a node has given to the first waiter without being asked again, for the request that it had refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handoff {
     /// Whose: the waiter may have gone on as another attempt.
@@ -123,9 +123,9 @@ pub struct Handoff {
     pub fence: Fence,
 }
 
-/// How the line looks to whoever was refused.
+/// How the queue looks to whoever was refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Line {
+pub struct QueuePosition {
     /// The asker's own place, from 1; `None` for one without a ticket.
     pub place: Option<u32>,
     /// How many wait, the asker included.

@@ -11,7 +11,7 @@ use crate::digest::Digest;
 use crate::fence::Fence;
 use crate::mode::{Mode, OwnerId, Period};
 use crate::name::{Holder, LeaseId};
-use crate::ticket::{Line, Parting, Waiter, Waiting};
+use crate::ticket::{Parting, QueuePosition, Waiter, Waiting};
 use crate::time::{Moment, Ttl};
 
 /// What a client asks of one node.
@@ -29,7 +29,7 @@ pub enum Request {
         holder: Arc<str>,
         /// How it shall be held.
         mode: Mode,
-        /// The asker's place in line. Without one, it does not wait, and does not overtake those who do.
+        /// The asker's place in the queue. Without one, it does not wait, and does not overtake those who do.
         waiter: Option<Waiter>,
     },
     /// Let the vote stand for another ttl.
@@ -53,7 +53,7 @@ pub enum Request {
         attempt: LeaseId,
         /// Also refuse requests of this attempt that are still under way, for this many milliseconds.
         tombstone: Option<u64>,
-        /// What becomes of the place in line, for an attempt that had one.
+        /// What becomes of the place in the queue, for an attempt that had one.
         parting: Option<Parting>,
     },
     /// Take back every entry that an owner has of this name, and refuse later ones.
@@ -237,10 +237,10 @@ pub struct Report {
     pub fence: Fence,
     /// Since when the last vote stands, by the node's clock in microseconds; zero when nothing is known.
     pub since_micros: u64,
-    /// How many wait in line.
+    /// How many wait in the queue.
     pub waiting: u32,
     /// The first of them, no more than [`QUEUE_LISTED_MAX`](crate::ticket::QUEUE_LISTED_MAX).
-    pub line: Vec<Waiting>,
+    pub queue: Vec<Waiting>,
 }
 
 /// A vote that stands, for people to look at.
@@ -273,17 +273,17 @@ pub enum Refusal {
         /// The highest fence that the node has stored for the name.
         fence: Fence,
         /// Who waits.
-        line: Line,
+        queue: QueuePosition,
     },
     /// It could be had, but others have waited for longer.
     Behind {
         /// The highest fence that the node has stored for the name.
         fence: Fence,
         /// Who waits.
-        line: Line,
+        queue: QueuePosition,
     },
     /// So many wait already that the node takes no more.
-    LineFull,
+    QueueFull,
     /// The semaphore has another number of permits.
     Permits {
         /// How many it has, by those who hold it.
@@ -325,11 +325,11 @@ impl fmt::Display for Refusal {
                     None => Ok(()),
                 }
             }
-            Self::Behind { line, .. } => {
-                let before = line.place.map_or(line.waiting, |place| place.saturating_sub(1));
+            Self::Behind { queue, .. } => {
+                let before = queue.place.map_or(queue.waiting, |place| place.saturating_sub(1));
                 write!(f, "free, but {before} came before")
             }
-            Self::LineFull => write!(f, "{} wait already", crate::ticket::WAITERS_MAX),
+            Self::QueueFull => write!(f, "{} wait already", crate::ticket::WAITERS_MAX),
             Self::Permits { stored } => write!(f, "it is held with {stored} permits"),
             Self::Upgrade => f.write_str("the asker holds a share itself"),
             Self::Absent => f.write_str("no vote stands"),

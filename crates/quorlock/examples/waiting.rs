@@ -1,4 +1,4 @@
-//! Four clients want one lock, and say what they see of the line.
+//! Four clients want one lock, and say what they see of the queue.
 //!
 //! `cargo run --example waiting -- redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3` waits on real servers: start it
 //! twice, and the two wait for each other.

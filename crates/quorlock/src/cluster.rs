@@ -17,11 +17,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use quorlock_core::backoff::Retry;
 use quorlock_core::fence::median;
 use quorlock_core::name::Holder;
 use quorlock_core::node::Constants;
 use quorlock_core::quorum::{NodeVote, Quorum, Tally};
-use quorlock_core::retry::Retry;
 use quorlock_core::rules::Rules;
 use quorlock_core::ticket::Channel;
 use quorlock_core::time::{Drift, Moment, Ttl};
@@ -155,7 +155,7 @@ pub(crate) struct Cluster {
     pub(crate) ended: RecentLeases,
     /// Attempts that may still have something to give back.
     pub(crate) pending: Arc<Pending>,
-    /// Attempts that wait in line.
+    /// Attempts that wait in the queue.
     pub(crate) waiters: Arc<Waiters>,
     /// On which hints for them are heard.
     pub(crate) channel: Channel,

@@ -18,7 +18,7 @@
 //! # }).unwrap();
 //! ```
 //!
-//! Whoever finds a lock held waits in line, and is told its place if it [observes](Lock::observe) that. Besides the
+//! Whoever finds a lock held waits in the queue, and is told its place if it [observes](Lock::observe) that. Besides the
 //! exclusive [`Lock`] there are [`Reentrant`], [`RwLock`], [`Semaphore`], [`All`] of several names and an [`Election`].
 //!
 //! What is promised, under which assumptions, and what is not: see `docs/guarantees.md` in the repository.
@@ -78,16 +78,16 @@ pub use node::memory::MemoryNodes;
 pub use platform::sim;
 
 pub use quorlock_core::acquire::Wait;
+pub use quorlock_core::backoff::Retry;
 pub use quorlock_core::digest::Digest;
 pub use quorlock_core::fence::Fence;
 pub use quorlock_core::mode::{PERMITS_MAX, Period};
 pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError};
 pub use quorlock_core::quorum::{NodeVote, Quorum, QuorumError, Tally};
-pub use quorlock_core::retry::Retry;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use quorlock_core::rules::{Rule, Rules};
-pub use quorlock_core::ticket::{Line, QUEUE_LISTED_MAX, Waiting};
+pub use quorlock_core::ticket::{QUEUE_LISTED_MAX, QueuePosition, Waiting};
 pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
 pub use quorlock_core::vote::{BreakMode, HeldBy, Refusal, Report, Silence, Target};
 pub use quorlock_core::watchdog::{LIFETIME_DEFAULT, Renewals};

@@ -160,7 +160,7 @@ impl Link {
     /// Takes an attempt's vote back: with the next [`flush`](Self::flush), or as soon as the node can be reached. The
     /// mark must say that it is done.
     ///
-    /// `false` if nothing of the attempt, and of its waiter if that leaves the line, has ever left for this node: then
+    /// `false` if nothing of the attempt, and of its waiter if that leaves the queue, has ever left for this node: then
     /// there is nothing to take back. Also if the attempt is somebody else's, and the link owes enough already.
     pub(crate) fn release(
         &self,

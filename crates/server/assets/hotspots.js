@@ -21,7 +21,7 @@ export class Hotspots {
     this.#settle(spot, now);
     spot.waiting = waiting;
     spot.peak = Math.max(spot.peak, waiting);
-    for (const since of gone(before?.line ?? [], after?.line ?? [])) {
+    for (const since of gone(before?.queue ?? [], after?.queue ?? [])) {
       spot.left += 1;
       spot.leftAfter += Math.max(0, now - since);
     }

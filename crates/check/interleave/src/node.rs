@@ -126,7 +126,7 @@ impl Node {
         for (key, record) in &mut self.records {
             record.lapse(now);
             left.extend(record.vote.iter().map(|vote| format!("a vote of {:?} for {key}", vote.attempt)));
-            left.extend(record.line.iter().map(|place| format!("a place of {:?} for {key}", place.waiter.ticket)));
+            left.extend(record.queue.iter().map(|place| format!("a place of {:?} for {key}", place.waiter.ticket)));
         }
         left
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use quorlock_core::rules::{Rule, Rules};
 
-use crate::line::fair::{Fair, Mishaps};
-use crate::line::{self, world::Flaws};
+use crate::queue::fair::{Fair, Mishaps};
+use crate::queue::{self, world::Flaws};
 use crate::search::{Finding, exhaust, shortest};
 use crate::setup::{Flaw, Setup};
 use crate::slots::{self, Slots};
@@ -51,7 +51,7 @@ pub enum Hunt {
     /// Leases and fences: the flaw, and where to begin with all rules in force.
     Lease(Flaw, Beginning),
     /// Waiters.
-    Line(fn() -> Flaws),
+    Queue(fn() -> Flaws),
 }
 
 impl Hunt {
@@ -59,7 +59,7 @@ impl Hunt {
     pub fn with(self) -> Finding {
         match self {
             Self::Lease(_, setup) => exhaust(&Arc::new(setup())),
-            Self::Line(_) => line::search::search(Flaws::default()),
+            Self::Queue(_) => queue::search::search(Flaws::default()),
         }
     }
 
@@ -67,7 +67,7 @@ impl Hunt {
     pub fn without(self) -> Finding {
         match self {
             Self::Lease(flaw, setup) => shortest(&Arc::new(Setup { flaw: Some(flaw), ..setup() })),
-            Self::Line(flaws) => line::search::search(flaws()),
+            Self::Queue(flaws) => queue::search::search(flaws()),
         }
     }
 }
@@ -83,7 +83,7 @@ const fn scenario(
 }
 
 const fn waiting(name: &'static str, rule: &'static str, mutant: &'static str, flaws: fn() -> Flaws) -> Scenario {
-    Scenario { name, rule, mutant, hunt: Hunt::Line(flaws), is_quick: true }
+    Scenario { name, rule, mutant, hunt: Hunt::Queue(flaws), is_quick: true }
 }
 
 impl Scenario {
@@ -337,7 +337,7 @@ pub enum Wide {
     /// Leases and fences, with several mishaps at once.
     Leases(Beginning),
     /// Waiters, on every fair schedule.
-    Line(fn() -> Fair),
+    Queue(fn() -> Fair),
     /// Permits.
     Slots(fn() -> Slots),
 }
@@ -347,7 +347,7 @@ impl Wide {
     pub fn search(self) -> Finding {
         match self {
             Self::Leases(setup) => exhaust(&Arc::new(setup())),
-            Self::Line(fair) => fair().search(),
+            Self::Queue(fair) => fair().search(),
             Self::Slots(slots) => slots().search().0,
         }
     }
@@ -404,18 +404,18 @@ pub const WIDE: &[(&str, Wide)] = &[
     ("three for two slots, a lost answer", Wide::Slots(slots::three_for_two_and_a_lost_answer)),
     ("two who wait for one slot, one who lets go", Wide::Slots(slots::two_who_wait_for_one)),
     ("two for two slots, a restart, one who lets go, at once", Wide::Leases(two_for_two_slots_and_a_restart)),
-    ("two waiters, a lost request: every fair schedule serves both", Wide::Line(two_waiters)),
+    ("two waiters, a lost request: every fair schedule serves both", Wide::Queue(two_waiters)),
     (
         "two waiters, one of whom dies, a lost request: every fair schedule serves the other",
-        Wide::Line(two_and_a_death),
+        Wide::Queue(two_and_a_death),
     ),
     (
         "two waiters, a place that is forgotten, a lost request: every fair schedule serves both",
-        Wide::Line(two_and_a_forgotten_place),
+        Wide::Queue(two_and_a_forgotten_place),
     ),
-    ("two waiters without hints, a lost request: every fair schedule serves both", Wide::Line(two_who_are_deaf)),
-    ("three waiters, a node down, a lost request: every fair schedule serves all", Wide::Line(three_and_a_node_down)),
-    ("three waiters: every fair schedule serves one of them", Wide::Line(three_waiters)),
+    ("two waiters without hints, a lost request: every fair schedule serves both", Wide::Queue(two_who_are_deaf)),
+    ("three waiters, a node down, a lost request: every fair schedule serves all", Wide::Queue(three_and_a_node_down)),
+    ("three waiters: every fair schedule serves one of them", Wide::Queue(three_waiters)),
 ];
 
 /// Two waiters, one of whom loses a request.

@@ -14,7 +14,7 @@ use std::hash::BuildHasher as _;
 
 use quorlock_core::mode::Mode;
 
-use crate::line::world::{Action, Flaws, World};
+use crate::queue::world::{Action, Flaws, World};
 use crate::search::Finding;
 use crate::world::Mixed;
 

@@ -41,7 +41,7 @@ pub struct Kept {
 pub const ALL: &[Kept] = &[
     // Without `leave_lines` in `Held::detach`: left behind.
     Kept {
-        name: "a lease that was detached left its place in line",
+        name: "a lease that was detached left its place in the queue",
         seed: 384,
         what: "one who had waited, won without the vote of every node and detached the lease kept its place in the queue on the \
          other nodes for an entry lease, and so kept others from their votes",
@@ -59,10 +59,10 @@ pub const ALL: &[Kept] = &[
     // With yields that were never sent behind everything else in `Outbox::owe_again`, and that called after `take_up`: left
     // behind, by a yield behind the release with which its waiter leaves.
     Kept {
-        name: "a place in line came back behind the grant",
+        name: "a place in the queue came back behind the grant",
         seed: 1_000_232,
         what: "after a reconnect, a yield that had never been sent went behind the request that was granted, and put the waiter \
-         in line once more",
+         in the queue once more",
         shape: Shape {
             granted: 24,
             refused: 9,
@@ -76,9 +76,9 @@ pub const ALL: &[Kept] = &[
     },
     // Without those that are unanswered in `Mark::may_be_placed`: left behind.
     Kept {
-        name: "a place in line came back with the last question",
+        name: "a place in the queue came back with the last question",
         seed: 361_107,
-        what: "a waiter asked once more and won meanwhile; the node, whose vote had lapsed, put it in line, and its release did \
+        what: "a waiter asked once more and won meanwhile; the node, whose vote had lapsed, put it in the queue, and its release did \
          not take that back, since the node had granted before",
         shape: Shape {
             granted: 28,
@@ -93,7 +93,7 @@ pub const ALL: &[Kept] = &[
     },
     // Without `Mark::may_be_placed` in `Held::may_be_in_line`, while what is unanswered still counts: left behind.
     Kept {
-        name: "a place in line was forgotten with the last answer",
+        name: "a place in the queue was forgotten with the last answer",
         seed: 172_899,
         what: "the same, with an answer that came before the release",
         shape: Shape {
@@ -129,7 +129,7 @@ pub const ALL: &[Kept] = &[
         name: "a lease that was detached lined up where it had not asked yet",
         seed: 240_620,
         what: "a client that detached a lease before every node had granted it went on asking the rest, and a request that had not \
-         been sent by then put it in line behind its leaving",
+         been sent by then put it in the queue behind its leaving",
         shape: Shape {
             granted: 87,
             refused: 6,

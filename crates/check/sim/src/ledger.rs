@@ -189,7 +189,7 @@ impl Ledger {
         }
     }
 
-    /// Whether nobody has to take back this place in line.
+    /// Whether nobody has to take back this place in the queue.
     pub(crate) fn is_excused(&self, ticket: Ticket) -> bool {
         self.excused_places.contains(&ticket)
     }

@@ -79,7 +79,7 @@ enum Temper {
     Mixed,
     /// They wait for as long as it takes.
     Patient,
-    /// All but the first ask again and again, without a place in line, and let go at once.
+    /// All but the first ask again and again, without a place in the queue, and let go at once.
     Hasty,
     /// Those who get the lock keep it for as long as they can without renewing it; the others wait.
     Clinging,

@@ -15,9 +15,9 @@ pub struct Shape {
     pub renewals: u32,
     /// Releases that took a vote back.
     pub released: u32,
-    /// Releases that left the line.
+    /// Releases that left the queue.
     pub left: u32,
-    /// Releases that kept their place in line.
+    /// Releases that kept their place in the queue.
     pub yielded: u32,
     /// Votes that were handed on.
     pub handed_on: u32,

@@ -299,7 +299,7 @@ impl State {
             }
             for (key, Waiter { channel, ticket, .. }) in places {
                 let is_leaked = alive.contains(&channel) && !self.ledger.is_excused(ticket);
-                left.extend(is_leaked.then(|| format!("a place in line for {key} on n{}", index + 1)));
+                left.extend(is_leaked.then(|| format!("a place in the queue for {key} on n{}", index + 1)));
             }
         }
         left

@@ -29,7 +29,7 @@ pub struct Plan {
 /// The first round is there to warm up: caches, allocators and servers take what they need once.
 pub const ROUNDS_MIN: usize = 5;
 
-/// How many looks it may take until everything has come to rest, and the pause between them: places in line and lapsed
+/// How many looks it may take until everything has come to rest, and the pause between them: places in the queue and lapsed
 /// votes take some seconds. Not a time: a machine may be busy with something else for longer than that.
 const LOOKS: u32 = 600;
 const PAUSE: Duration = Duration::from_millis(100);

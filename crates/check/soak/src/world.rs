@@ -142,7 +142,7 @@ impl World {
 fn leftovers(server: &RedisServer) -> Vec<String> {
     let count = |kind: &str| server.keys(&format!("{kind}*")).len();
     let over = ["quorlock:", "quorlock~done:"].map(|kind| (kind, 0));
-    let kept = ["fence", "holds", "line", "kept"].map(|kind| (kind, FENCED));
+    let kept = ["fence", "holds", "queue", "kept"].map(|kind| (kind, FENCED));
     let kept = kept.map(|(kind, most)| (format!("quorlock~{kind}:"), most));
     let all = over.into_iter().map(|(kind, most)| (kind.to_owned(), most)).chain(kept);
     let mut left: Vec<String> = all

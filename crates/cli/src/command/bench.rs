@@ -34,7 +34,7 @@ const LOCAL_MAX: u64 = 31;
 /// Measure the nodes: cycles a second, how long they take, handoffs.
 ///
 /// A cycle is one acquire and one release. Every caller has a name of its own, and all are tasks of one client in one
-/// thread. A handoff is the time from a release to the grant of the next in line, who has another client. A second round
+/// thread. A handoff is the time from a release to the grant of the next in the queue, who has another client. A second round
 /// is what an acquire needs when the nodes granted unequal fences.
 ///
 /// It puts load on the servers. The names are below quorlock-bench/ and a random number, and are free afterwards; their
@@ -57,7 +57,7 @@ pub(crate) struct BenchArgs {
         value_parser = clap::value_parser!(u64).range(1..=CALLERS_MAX))]
     callers: Vec<u64>,
 
-    /// Plain locks, to the letter of the Redlock page: no fence, no line, and so no handoff to be measured.
+    /// Plain locks, to the letter of the Redlock page: no fence, no queue, and so no handoff to be measured.
     #[arg(long)]
     plain: bool,
 

@@ -62,11 +62,11 @@ pub(crate) async fn status(context: &Context, args: &StatusArgs) -> crate::Outco
 
 /// Who waits, in order.
 fn line(look: &LockView) -> Vec<String> {
-    let listed = (1..).zip(&look.line).map(|(place, waiting)| {
+    let listed = (1..).zip(&look.queue).map(|(place, waiting)| {
         let how = if waiting.shared { ", to share it" } else { "" };
-        format!("{} in line for {}{how}", ordinal(place), shown(elapsed(waiting.since_ms)))
+        format!("{} in the queue for {}{how}", ordinal(place), shown(elapsed(waiting.since_ms)))
     });
-    let more = usize::try_from(look.waiting).unwrap_or(usize::MAX).saturating_sub(look.line.len());
+    let more = usize::try_from(look.waiting).unwrap_or(usize::MAX).saturating_sub(look.queue.len());
     listed.chain((more > 0).then(|| format!("and {more} more"))).collect()
 }
 

@@ -58,7 +58,7 @@ fn on_a_terminal_it_shows_holders_waiters_a_quarantine_and_the_verdict() {
     pty.shows_that("a holder and those who wait", |text| {
         let row = text.lines().find(|line| line.starts_with("│ deploy"));
         let words: Vec<&str> = row.unwrap_or_default().split_whitespace().collect();
-        // The frame, the name, the holder, a fence, how many leases, the bar, and somebody in line.
+        // The frame, the name, the holder, a fence, how many leases, the bar, and somebody in the queue.
         matches!(&words[..], [_, _, holder, fence, _, _, waiter, ..]
             if holder.starts_with('w') && fence.parse::<u64>().is_ok() && waiter.starts_with('w'))
     });
@@ -78,7 +78,7 @@ fn on_a_terminal_it_shows_holders_waiters_a_quarantine_and_the_verdict() {
 #[test]
 fn who_has_seen_enough_types_q_and_gets_the_verdict() {
     let mut pty = on_a_terminal(&["--seconds", "600"]);
-    pty.shows("in line");
+    pty.shows("queue");
     pty.type_keys(b"xq");
     assert!(pty.wait().success());
     pty.shows(" 0 overlaps, fences increasing");
@@ -88,7 +88,7 @@ fn who_has_seen_enough_types_q_and_gets_the_verdict() {
 #[test]
 fn an_interrupt_gives_the_terminal_back() {
     let mut pty = on_a_terminal(&["--seconds", "600"]);
-    pty.shows("in line");
+    pty.shows("queue");
     assert!(!pty.is_in_order());
     pty.type_keys(b"\x03");
     assert_eq!(pty.wait().code(), Some(130));

@@ -55,8 +55,8 @@ fn a_held_name_shows_who_has_it_on_every_node_and_how_many_wait() {
     assert!(first.starts_with("a is held by ") && first.contains("backup) for "), "{first}");
     assert!(first.contains("; its lease ends in ") && first.ends_with("; 1 waits"), "{first}");
     assert_eq!(text.matches(", backup)").count(), 4, "{text}");
-    assert!(text.lines().last().unwrap().starts_with("1st in line for "), "{text}");
-    let line = look["line"].as_array().unwrap();
+    assert!(text.lines().last().unwrap().starts_with("1st in the queue for "), "{text}");
+    let line = look["queue"].as_array().unwrap();
     assert_eq!((line.len(), &line[0]["shared"]), (1, &false.into()), "{look}");
     assert!(line[0]["since_ms"].as_u64().unwrap() > 0, "{look}");
     servers[0].kill();

@@ -18,7 +18,7 @@ pub(super) struct Asking {
     pub(super) round: Round,
     /// When those who owe an answer are taken for silent.
     pub(super) deadline: Option<Moment>,
-    /// When to ask everyone again; set while waiting in line.
+    /// When to ask everyone again; set while waiting in the queue.
     pub(super) poll: Option<Moment>,
     /// Nodes that have been asked to raise their fence and have not answered yet.
     pub(super) sealing: NodeSet,

@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::Wait;
+use crate::backoff::Retry;
 use crate::fence::Fence;
 use crate::mode::Mode;
 use crate::name::LeaseId;
 use crate::nodes::NodeSet;
 use crate::quorum::{Quorum, Tally, Verdict};
-use crate::retry::Retry;
 use crate::rules::Rules;
 use crate::ticket::{Channel, Parting, Waiter};
 use crate::time::{Drift, Moment, Ttl};
@@ -33,9 +33,9 @@ pub struct Plan {
     pub retry: Retry,
     /// When to stop, whatever is under way.
     pub give_up: Option<Moment>,
-    /// Where hints go for one who waits in line; `None` to be turned away rather than wait.
-    pub line: Option<Channel>,
-    /// The Redlock page to the letter: no fence, no line.
+    /// Where hints go for one who waits in the queue; `None` to be turned away rather than wait.
+    pub channel: Option<Channel>,
+    /// The Redlock page to the letter: no fence, no queue.
     pub plain: bool,
     /// How it shall be held.
     pub mode: Mode,
@@ -61,12 +61,12 @@ pub enum Step {
         attempt: LeaseId,
         /// All nodes: a lost reply may hide a grant.
         nodes: NodeSet,
-        /// What becomes of the place in line.
+        /// What becomes of the place in the queue.
         parting: Option<Parting>,
     },
     /// Call [`Acquire::tick`](super::Acquire::tick) at this moment, if nothing has finished it before.
     Wake(Moment),
-    /// Somebody else has it, and this is how the line looks now.
+    /// Somebody else has it, and this is how the queue looks now.
     Waits(Wait),
     /// It is over.
     Finish(Result<Won, Defeat>),
@@ -87,7 +87,7 @@ pub struct Won {
     pub valid_until: Moment,
     /// Whether a majority had to be raised to one fence first.
     pub sealed_late: bool,
-    /// The place in line that it had, and may still have on nodes that did not grant.
+    /// The place in the queue that it had, and may still have on nodes that did not grant.
     pub waiter: Option<Waiter>,
 }
 

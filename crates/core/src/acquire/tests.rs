@@ -4,8 +4,8 @@ mod waiting;
 use core::time::Duration;
 
 use super::*;
+use crate::backoff::Retry;
 use crate::quorum::{NodeVote, Quorum};
-use crate::retry::Retry;
 use crate::rules::Rules;
 use crate::testing::{Loaded, at, grant, held, late, ms, refuse, ttl};
 use crate::time::Drift;
@@ -23,7 +23,7 @@ fn plan(nodes: usize) -> Plan {
         node_deadline: ms(200),
         retry: Retry::ONCE,
         give_up: None,
-        line: None,
+        channel: None,
         plain: false,
         mode: Mode::EXCLUSIVE,
         holder: "1 host test".into(),

@@ -1,4 +1,4 @@
-//! Waiting in line: when to yield, when to ask again, and what to tell about it.
+//! Waiting in the queue: when to yield, when to ask again, and what to tell about it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use crate::fence::Fence;
 use crate::name::Holder;
 use crate::nodes::NodeSet;
 use crate::round::Round;
-use crate::ticket::{Handoff, Line};
+use crate::ticket::{Handoff, QueuePosition};
 use crate::validity::{self, valid_until};
 use crate::vote::Refusal;
 
@@ -24,7 +24,7 @@ pub struct Wait {
     pub remaining: Option<Duration>,
     /// The highest fence that was seen.
     pub fence: Fence,
-    /// The own place in line, from 1, on the node on which it is furthest back.
+    /// The own place in the queue, from 1, on the node on which it is furthest back.
     pub place: Option<u32>,
     /// How many wait, by the same node.
     pub waiting: u32,
@@ -34,18 +34,18 @@ impl Wait {
     fn of(round: &Round) -> Self {
         let mut wait = Self { fence: round.highest_fence(), ..Self::default() };
         for why in round.refusals() {
-            let line = match why {
-                Refusal::Held { holder, remaining, line, .. } => {
+            let queue = match why {
+                Refusal::Held { holder, remaining, queue, .. } => {
                     wait.holder = wait.holder.take().or_else(|| holder.clone());
                     wait.remaining = wait.remaining.max(*remaining);
-                    line
+                    queue
                 }
-                Refusal::Behind { line, .. } => line,
+                Refusal::Behind { queue, .. } => queue,
                 _ => continue,
             };
-            if wait.place <= line.place {
-                wait.place = line.place;
-                wait.waiting = wait.waiting.max(line.waiting);
+            if wait.place <= queue.place {
+                wait.place = queue.place;
+                wait.waiting = wait.waiting.max(queue.waiting);
             }
         }
         wait
@@ -62,8 +62,8 @@ impl Acquire {
     /// Whether somebody with a lower ticket is kept from the lock by votes that are ours.
     pub(super) fn must_yield(&self, asking: &Asking) -> bool {
         let yields_to = |why: &Refusal| match why {
-            Refusal::Held { line, .. } => line.lower && self.plan.rules.hold(Rule::YieldToVoters),
-            Refusal::Behind { line, .. } => line.lower,
+            Refusal::Held { queue, .. } => queue.lower && self.plan.rules.hold(Rule::YieldToVoters),
+            Refusal::Behind { queue, .. } => queue.lower,
             _ => false,
         };
         self.ticket.is_some()
@@ -145,21 +145,21 @@ impl Acquire {
         (!left.is_zero() && left >= self.plan.min_validity).then_some(sent)
     }
 
-    /// Stays in line, with the votes that there are, until a hint or the next poll.
+    /// Stays in the queue, with the votes that there are, until a hint or the next poll.
     pub(super) fn wait(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let pace = self.pace();
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
         let (wait, tally) = (Wait::of(&asking.round), asking.round.tally());
-        let is_first = |line: &Line| line.place == Some(1);
+        let is_first = |queue: &QueuePosition| queue.place == Some(1);
         let (mut pause, mut lapse) = (POLL_MAX, POLL_MAX);
         for why in asking.round.refusals() {
             match why {
                 // A lapse gives no hint.
-                Refusal::Held { remaining, line, .. } if is_first(line) => {
+                Refusal::Held { remaining, queue, .. } if is_first(queue) => {
                     pause = pace;
                     lapse = remaining.map_or(lapse, |left| lapse.min(left + DELAY_MIN));
                 }
-                Refusal::Behind { line, .. } if is_first(line) => pause = pace,
+                Refusal::Behind { queue, .. } if is_first(queue) => pause = pace,
                 _ => {}
             }
         }
@@ -174,7 +174,7 @@ impl Acquire {
         (self.plan.ttl.duration() / 3).min(POLL_MAX)
     }
 
-    /// Says how the line looks, if it looks different from what was last said.
+    /// Says how the queue looks, if it looks different from what was last said.
     fn tell(&mut self, wait: Wait) -> Vec<Step> {
         if self.told.as_ref().is_some_and(|told| told.is_like(&wait)) {
             return Vec::new();

@@ -10,7 +10,7 @@ use crate::node::handoff::hand_on;
 use crate::node::inspect::{check, held_by, report};
 use crate::node::record::{Entry, FenceNote, KeptRequest, NodeTime, Record, VoteNote, retention_millis};
 use crate::node::{Epoch, Incarnation};
-use crate::ticket::{Channel, Handoff, Hint, Line, Parting, Waiter};
+use crate::ticket::{Channel, Handoff, Hint, Parting, QueuePosition, Waiter};
 use crate::time::Ttl;
 use crate::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Request, Vote};
 
@@ -102,8 +102,8 @@ fn carry_out(life: &Incarnation, floor: Fence, record: &mut Record, request: &Re
         Request::Check { attempt, slot } => check(record, *attempt, *slot, now).into(),
         // The page's commands tell no more than yes or no.
         Request::PlainAcquire { .. } if record.vote.is_some() => {
-            let (holder, remaining, fence, line) = (None, None, Fence::default(), Line::default());
-            Refusal::Held { holder, remaining, fence, line }.into()
+            let (holder, remaining, fence, queue) = (None, None, Fence::default(), QueuePosition::default());
+            Refusal::Held { holder, remaining, fence, queue }.into()
         }
         Request::PlainAcquire { attempt, ttl } => stand_plain(record, *attempt, *ttl, now).into(),
         Request::PlainExtend { attempt, ttl } if is_exclusive(record, *attempt) => {
@@ -128,9 +128,9 @@ struct Bid<'a> {
 
 /// What a vote that stands means for one who wants another.
 enum Admission {
-    /// Nothing is in the way but the line.
+    /// Nothing is in the way but the queue.
     Open,
-    /// The asker's owner has entered before: the line is for others.
+    /// The asker's owner has entered before: the queue is for others.
     Reentry,
     /// Somebody else has it.
     Taken,
@@ -147,14 +147,14 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
     match admission {
         Admission::Refused(refusal) => return refusal.into(),
         Admission::Taken => {
-            return match line_up(life, record, bid, now) {
-                Ok(line) => held(record, line, now).into(),
+            return match enqueue(life, record, bid, now) {
+                Ok(queue) => held(record, queue, now).into(),
                 Err(full) => full.into(),
             };
         }
         Admission::Open if !is_own && is_behind(record, bid) => {
-            return match line_up(life, record, bid, now) {
-                Ok(line) => Refusal::Behind { fence: stored_fence(record), line }.into(),
+            return match enqueue(life, record, bid, now) {
+                Ok(queue) => Refusal::Behind { fence: stored_fence(record), queue }.into(),
                 Err(full) => full.into(),
             };
         }
@@ -179,7 +179,7 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
     };
     let vote = grant(life, record, bid, Grant { fence, entry: fence, goes_on: is_own || is_reentry }, now);
     if let Some(waiter) = bid.waiter {
-        record.leave_line(waiter.ticket);
+        record.leave_queue(waiter.ticket);
     }
     // Whoever enters together with others leaves room for the next.
     let hint = if is_own || is_reentry || record.entries.is_empty() { None } else { record.hint() };
@@ -195,15 +195,15 @@ fn refused_for_good(record: &Record, bid: &Bid<'_>, now: NodeTime) -> Option<Ref
     is_retired.then_some(Refusal::Retired)
 }
 
-/// Puts the asker in line. One who wants to be alone leaves its request there: it says all that is needed for a vote.
-fn line_up(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Result<Line, Refusal> {
-    let line = record.line_up(bid.mode, bid.waiter, now)?;
+/// Puts the asker in the queue. One who wants to be alone leaves its request there: it says all that is needed for a vote.
+fn enqueue(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Result<QueuePosition, Refusal> {
+    let queue = record.enqueue(bid.mode, bid.waiter, now)?;
     if let (Some(waiter), Some(epoch)) = (bid.waiter, life.epoch) {
         let (attempt, proposal, ttl, holder) = (bid.attempt, bid.fence, bid.ttl, bid.holder.into());
         let request = KeptRequest { waiter, epoch, attempt, proposal, ttl, holder };
         record.keep_request(waiter.ticket, Some(request).filter(|_| bid.mode == Mode::EXCLUSIVE));
     }
-    Ok(line)
+    Ok(queue)
 }
 
 fn admit(record: &Record, mode: Mode) -> Admission {
@@ -240,8 +240,8 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
     }
     let is_own = record.is_own(bid.attempt) && is_in_its_slot(record, bid);
     if !is_own && !is_repairable(record, bid.mode) {
-        let line = Line { waiting: record.line.len() as u32, ..Line::default() };
-        return Vote::Refusal(held(record, line, now));
+        let queue = QueuePosition { waiting: record.queue.len() as u32, ..QueuePosition::default() };
+        return Vote::Refusal(held(record, queue, now));
     }
     if !is_own && !repair {
         return Vote::Refusal(Refusal::Absent);
@@ -294,9 +294,9 @@ fn is_repairable(record: &Record, mode: Mode) -> bool {
     }
 }
 
-fn held(record: &Record, line: Line, now: NodeTime) -> Refusal {
+fn held(record: &Record, queue: QueuePosition, now: NodeTime) -> Refusal {
     let HeldBy { holder, remaining, .. } = held_by(record, now).unwrap_or_default();
-    Refusal::Held { holder, remaining, fence: stored_fence(record), line }
+    Refusal::Held { holder, remaining, fence: stored_fence(record), queue }
 }
 
 pub(super) fn stored_fence(record: &Record) -> Fence {
@@ -378,7 +378,7 @@ fn stand_plain(record: &mut Record, attempt: LeaseId, ttl: Ttl, now: NodeTime) -
     Vote::grant(Fence::default())
 }
 
-/// Takes a vote back, and gives up or keeps the place in line.
+/// Takes a vote back, and gives up or keeps the place in the queue.
 fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: NodeTime) -> Answer {
     let was_own = record.is_own(attempt);
     if was_own {
@@ -395,7 +395,7 @@ fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: No
             record.hint().filter(|hint| hint.ticket < waiter.ticket)
         }
         Some(Parting::Leave(waiter)) => {
-            let was_first = record.leave_line(waiter.ticket);
+            let was_first = record.leave_queue(waiter.ticket);
             if was_own || was_first { record.hint() } else { None }
         }
         None if was_own => record.hint(),

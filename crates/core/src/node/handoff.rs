@@ -1,4 +1,4 @@
-//! From a vote that is free to the first in line, without another question.
+//! From a vote that is free to the first waiter, without another question.
 
 use crate::digest::Digest;
 use crate::mode::Mode;

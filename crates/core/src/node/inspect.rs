@@ -29,8 +29,8 @@ pub(super) fn report(record: &Record, now: NodeTime) -> Report {
         held: held_by(record, now),
         fence: stored_fence(record),
         since_micros: record.fence.as_ref().map_or(0, |note| note.since_micros),
-        waiting: record.line.len() as u32,
-        line: record.line.iter().take(QUEUE_LISTED_MAX).map(waiting).collect(),
+        waiting: record.queue.len() as u32,
+        queue: record.queue.iter().take(QUEUE_LISTED_MAX).map(waiting).collect(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::mode::{Mode, Period};
 use crate::node::record::{KeptRequest, NodeTime, Place, Record};
-use crate::ticket::{ENTRY_LEASE, Hint, Line, Ticket, WAITERS_MAX, Waiter};
+use crate::ticket::{ENTRY_LEASE, Hint, QueuePosition, Ticket, WAITERS_MAX, Waiter};
 use crate::vote::Refusal;
 
 impl Record {
@@ -10,22 +10,27 @@ impl Record {
     pub(super) fn ahead(&self, mode: Mode, ticket: Option<Ticket>) -> usize {
         let lower = |place: &&Place| ticket.is_none_or(|ticket| place.waiter.ticket < ticket);
         let in_the_way = |place: &&Place| !(mode.is_shared() && place.waiter.shared);
-        self.line.iter().filter(lower).filter(in_the_way).count()
+        self.queue.iter().filter(lower).filter(in_the_way).count()
     }
 
-    /// Puts a waiter in line, or keeps it there for longer, and tells how the line looks to it.
-    pub(super) fn line_up(&mut self, mode: Mode, waiter: Option<Waiter>, now: NodeTime) -> Result<Line, Refusal> {
+    /// Puts a waiter in the queue, or keeps it there for longer, and tells how the queue looks to it.
+    pub(super) fn enqueue(
+        &mut self,
+        mode: Mode,
+        waiter: Option<Waiter>,
+        now: NodeTime,
+    ) -> Result<QueuePosition, Refusal> {
         let Some(waiter) = waiter else {
-            return Ok(Line { place: None, waiting: self.line.len() as u32, lower: false });
+            return Ok(QueuePosition { place: None, waiting: self.queue.len() as u32, lower: false });
         };
-        let is_new = self.line.iter().all(|place| place.waiter.ticket != waiter.ticket);
-        if is_new && self.line.len() >= WAITERS_MAX as usize {
-            return Err(Refusal::LineFull);
+        let is_new = self.queue.iter().all(|place| place.waiter.ticket != waiter.ticket);
+        if is_new && self.queue.len() >= WAITERS_MAX as usize {
+            return Err(Refusal::QueueFull);
         }
         self.keep_place(waiter, now);
-        let before = self.line.iter().filter(|place| place.waiter.ticket < waiter.ticket).count();
+        let before = self.queue.iter().filter(|place| place.waiter.ticket < waiter.ticket).count();
         let lower = self.ahead(mode, Some(waiter.ticket)) > 0 || self.is_voted_lower(waiter.ticket);
-        Ok(Line { place: Some(before as u32 + 1), waiting: self.line.len() as u32, lower })
+        Ok(QueuePosition { place: Some(before as u32 + 1), waiting: self.queue.len() as u32, lower })
     }
 
     /// Whether the vote that stands may be that of another waiter with a lower ticket, who has yet to win.
@@ -40,35 +45,35 @@ impl Record {
     /// Keeps a waiter's place for another entry lease.
     pub(super) fn keep_place(&mut self, waiter: Waiter, now: NodeTime) {
         let until = now.life_millis.saturating_add(ENTRY_LEASE.as_millis() as u64);
-        match self.line.binary_search_by_key(&waiter.ticket, |place| place.waiter.ticket) {
-            Ok(at) => self.line[at].until = until,
-            Err(at) => self.line.insert(at, Place { waiter, until, request: None }),
+        match self.queue.binary_search_by_key(&waiter.ticket, |place| place.waiter.ticket) {
+            Ok(at) => self.queue[at].until = until,
+            Err(at) => self.queue.insert(at, Place { waiter, until, request: None }),
         }
     }
 
     /// Remembers what a place is for, or that its waiter has to ask anew.
     pub(super) fn keep_request(&mut self, ticket: Ticket, request: Option<KeptRequest>) {
-        if let Some(place) = self.line.iter_mut().find(|place| place.waiter.ticket == ticket) {
+        if let Some(place) = self.queue.iter_mut().find(|place| place.waiter.ticket == ticket) {
             place.request = request;
         }
     }
 
-    /// What the first in line waits for, if the vote is free.
+    /// What the first waiter waits for, if the vote is free.
     pub(super) fn next(&self, hint: Hint) -> Option<&KeptRequest> {
-        let first = self.line.first().filter(|place| self.vote.is_none() && place.waiter.ticket == hint.ticket)?;
+        let first = self.queue.first().filter(|place| self.vote.is_none() && place.waiter.ticket == hint.ticket)?;
         first.request.as_ref()
     }
 
     /// Gives a place up. Whether it was the first.
-    pub(super) fn leave_line(&mut self, ticket: Ticket) -> bool {
-        let was_first = self.line.first().is_some_and(|place| place.waiter.ticket == ticket);
-        self.line.retain(|place| place.waiter.ticket != ticket);
+    pub(super) fn leave_queue(&mut self, ticket: Ticket) -> bool {
+        let was_first = self.queue.first().is_some_and(|place| place.waiter.ticket == ticket);
+        self.queue.retain(|place| place.waiter.ticket != ticket);
         was_first
     }
 
-    /// A hint for the first in line, if it could get a vote now.
+    /// A hint for the first waiter, if it could get a vote now.
     pub(super) fn hint(&self) -> Option<Hint> {
-        let first = self.line.first()?.waiter;
+        let first = self.queue.first()?.waiter;
         let is_open = match self.vote.as_ref().map(|vote| vote.period) {
             None => true,
             Some(Period::Shared) => first.shared,

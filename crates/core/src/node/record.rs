@@ -63,7 +63,7 @@ pub struct Entry {
     pub until: u64,
 }
 
-/// A place in line.
+/// A place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Whose.
@@ -74,7 +74,7 @@ pub struct Place {
     pub request: Option<KeptRequest>,
 }
 
-/// The last request of one who waits to be alone, to be carried out when it is the first in line and the vote is free: as
+/// The last request of one who waits to be alone, to be carried out when it is the first waiter and the vote is free: as
 /// if it had arrived just then.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeptRequest {
@@ -119,7 +119,7 @@ pub struct Record {
     /// The highest fence.
     pub fence: Option<FenceNote>,
     /// Who waits, lowest ticket first.
-    pub line: Vec<Place>,
+    pub queue: Vec<Place>,
     /// Attempts that are over, each with the last millisecond in which the node refuses its requests. An attempt asks for
     /// one name only.
     pub tombstones: BTreeMap<LeaseId, u64>,
@@ -139,7 +139,7 @@ impl Record {
             self.entries.clear();
         }
         self.fence.take_if(|fence| gone(fence.until));
-        self.line.retain(|place| !gone(place.until));
+        self.queue.retain(|place| !gone(place.until));
     }
 
     /// Forgets tombstones that have lapsed. There may be many: the rules only look at those of the asker.
@@ -148,14 +148,14 @@ impl Record {
         self.retired.retain(|_, until| now.life_millis <= *until);
     }
 
-    /// Forgets what those in line wait for: they are given hints, and ask themselves.
+    /// Forgets what those in the queue wait for: they are given hints, and ask themselves.
     pub fn forget_requests(&mut self) {
-        self.line.iter_mut().for_each(|place| place.request = None);
+        self.queue.iter_mut().for_each(|place| place.request = None);
     }
 
     /// Whether there is nothing to remember but tombstones.
     pub fn is_empty(&self) -> bool {
-        self.vote.is_none() && self.fence.is_none() && self.line.is_empty()
+        self.vote.is_none() && self.fence.is_none() && self.queue.is_empty()
     }
 
     /// Refuses requests of this attempt until then, at least.

@@ -20,7 +20,7 @@ use crate::fence::Fence;
 use crate::mode::{Mode, OwnerId, Period};
 use crate::name::{Holder, LeaseId};
 use crate::testing::{ms, ttl};
-use crate::ticket::{Channel, Hint, Line, Ticket, Waiter};
+use crate::ticket::{Channel, Hint, QueuePosition, Ticket, Waiter};
 use crate::vote::{Refusal, Request, Vote};
 
 const EPOCH: Epoch = Epoch(1);
@@ -103,8 +103,8 @@ impl Node {
     }
 
     /// Who waits, by the time of the ticket.
-    fn line(&self) -> Vec<u64> {
-        self.record.line.iter().map(|place| place.waiter.ticket.at).collect()
+    fn queue(&self) -> Vec<u64> {
+        self.record.queue.iter().map(|place| place.waiter.ticket.at).collect()
     }
 
     /// Which attempts are over, and through which millisecond.
@@ -134,7 +134,7 @@ fn acquire_as(mode: Mode, attempt: LeaseId, proposal: u64, waiter: Option<Waiter
     Request::Acquire { attempt, proposal, ttl: ttl(1_000), holder, mode, waiter }
 }
 
-/// Asks for it with a place in line: lower tickets come first.
+/// Asks for it with a place in the queue: lower tickets come first.
 fn waits(mode: Mode, attempt: LeaseId, ticket: u64) -> Request {
     acquire_as(mode, attempt, CLOCK, Some(waiter(mode, ticket)))
 }
@@ -187,7 +187,7 @@ fn granted(fence: u64) -> Vote {
 
 fn held_by(holder: Option<Holder>, remaining: u64, fence: u64) -> Vote {
     let (remaining, fence) = (Some(ms(remaining)), Fence::new(fence));
-    Vote::Refusal(Refusal::Held { holder, remaining, fence, line: Line::default() })
+    Vote::Refusal(Refusal::Held { holder, remaining, fence, queue: QueuePosition::default() })
 }
 
 #[test]
@@ -352,8 +352,8 @@ fn plain_requests_follow_the_page() {
     let extend = |attempt| Request::PlainExtend { attempt, ttl: ttl(1_000) };
     let give = |attempt| Request::PlainRelease { attempt };
     let absent = Vote::Refusal(Refusal::Absent);
-    let (fence, line) = (Fence::default(), Line::default());
-    let taken = Vote::Refusal(Refusal::Held { holder: None, remaining: None, fence, line });
+    let (fence, queue) = (Fence::default(), QueuePosition::default());
+    let taken = Vote::Refusal(Refusal::Held { holder: None, remaining: None, fence, queue });
     let mut node = Node::freed(50);
     assert_eq!(node.ask(T, &extend(B)), absent, "extending creates nothing");
     assert_eq!(node.ask(T, &take(B)), granted(0));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ticket::Line;
+use crate::ticket::QueuePosition;
 use core::time::Duration;
 
 fn grant(fence: u64) -> Outcome {
@@ -11,8 +11,8 @@ fn refusal(why: Refusal) -> Outcome {
 }
 
 fn held() -> Outcome {
-    let line = Line::default();
-    refusal(Refusal::Held { holder: None, remaining: Some(Duration::from_secs(1)), fence: Fence::new(9), line })
+    let queue = QueuePosition::default();
+    refusal(Refusal::Held { holder: None, remaining: Some(Duration::from_secs(1)), fence: Fence::new(9), queue })
 }
 
 fn round(nodes: usize, outcomes: &[Outcome]) -> Round {

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorlock_core::backoff::Retry;
 use quorlock_core::node::Trust;
 use quorlock_core::quorum::Quorum;
-use quorlock_core::retry::Retry;
 use quorlock_core::rules::{Rule, Rules};
 use quorlock_core::ticket::Channel;
 use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, Ttl};

@@ -18,7 +18,7 @@ use crate::platform::runtime;
 /// One leader at a time. Made by [`Client::election`](crate::Client::election).
 ///
 /// It is the exclusive lock of the name, and nothing besides: the leader is its holder, and the term is its fence, which
-/// grows from leader to leader. Candidates wait in line.
+/// grows from leader to leader. Candidates wait in the queue.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -30,8 +30,8 @@ use crate::error::{AcquireError, RunError};
 /// # }).unwrap();
 /// ```
 ///
-/// Whoever has to wait does so in line: on every node, the lock goes to the lowest ticket, and a release tells the first
-/// in line and nobody else. [`observe`](Self::observe) shows the place.
+/// Whoever has to wait does so in the queue: on every node, the lock goes to the lowest ticket, and a release tells the first
+/// in the queue and nobody else. [`observe`](Self::observe) shows the place.
 #[derive(Clone, Debug)]
 pub struct Lock {
     spec: Spec,
@@ -48,10 +48,10 @@ impl Lock {
         &self.spec
     }
 
-    /// The Redlock page to the letter: `SET name id NX PX ttl`, the compare-and-delete script, no fence, no line.
+    /// The Redlock page to the letter: `SET name id NX PX ttl`, the compare-and-delete script, no fence, no queue.
     ///
     /// Cheaper, and it tells less: a refusal that is reported takes one more round, to see who holds the lock. A plain lock and a fenced one of the same name exclude each other; a plain one may
-    /// overtake those who wait in line.
+    /// overtake those who wait in the queue.
     #[must_use]
     pub fn plain(mut self) -> Self {
         self.spec.plain();
@@ -76,7 +76,7 @@ impl Lock {
     /// [`AcquireError`], when the attempts are used up or the lock was asked for in a way that cannot be.
     ///
     /// # Cancel safety
-    /// Dropping the future takes back every vote that was asked for and every place in line, at once and without
+    /// Dropping the future takes back every vote that was asked for and every place in the queue, at once and without
     /// blocking.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
         self.spec.acquire(Mode::EXCLUSIVE, Patience::Policy).await
@@ -90,7 +90,7 @@ impl Lock {
     /// [`AcquireError::WaitTimeout`] says who held the lock at the end; other [`AcquireError`]s, which nodes were missing.
     ///
     /// # Cancel safety
-    /// Dropping the future takes back every vote that was asked for and every place in line, at once and without
+    /// Dropping the future takes back every vote that was asked for and every place in the queue, at once and without
     /// blocking.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
         self.spec.acquire(Mode::EXCLUSIVE, Patience::within(wait)).await

@@ -7,10 +7,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
+use quorlock_core::backoff::Retry;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::Name;
-use quorlock_core::retry::Retry;
 use quorlock_core::watchdog::Renewals;
 
 use crate::api::client::Handle;

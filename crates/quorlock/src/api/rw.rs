@@ -90,7 +90,7 @@ impl RwLock {
     /// [`AcquireError`], when the attempts are used up or the lock was asked for in a way that cannot be.
     ///
     /// # Cancel safety
-    /// Dropping the future takes back every vote that was asked for and every place in line, at once and without
+    /// Dropping the future takes back every vote that was asked for and every place in the queue, at once and without
     /// blocking.
     pub async fn read(&self) -> Result<Lease, AcquireError> {
         self.spec.acquire(self.reading(), Patience::Policy).await

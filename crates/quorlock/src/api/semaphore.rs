@@ -71,7 +71,7 @@ impl Semaphore {
     /// attempts are used up or it was asked for in a way that cannot be.
     ///
     /// # Cancel safety
-    /// Dropping the future takes back every vote that was asked for and every place in line, at once and without
+    /// Dropping the future takes back every vote that was asked for and every place in the queue, at once and without
     /// blocking.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
         self.spec.acquire(self.mode(), Patience::Policy).await

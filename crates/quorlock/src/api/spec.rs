@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::acquire::{Defeat, Plan};
+use quorlock_core::backoff::Retry;
 use quorlock_core::hold::Terms;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, Name};
 use quorlock_core::quorum::{NodeVote, Tally, Verdict};
-use quorlock_core::retry::Retry;
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Refusal, Silence};
 use quorlock_core::watchdog::Renewals;
@@ -56,7 +56,7 @@ impl fmt::Debug for Order {
 /// How long to ask.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// Once, and without a place in line.
+    /// Once, and without a place in the queue.
     Once,
     /// For as long as the retry policy says.
     Policy,
@@ -65,7 +65,7 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
-    /// No wait is no place in line either: one round, which tells who is in the way.
+    /// No wait is no place in the queue either: one round, which tells who is in the way.
     pub(crate) fn within(wait: Duration) -> Self {
         if wait.is_zero() { Self::Once } else { Self::Until(clock::now() + wait) }
     }
@@ -192,7 +192,7 @@ impl Spec {
             node_deadline,
             retry,
             give_up,
-            line: waits.then_some(cluster.channel),
+            channel: waits.then_some(cluster.channel),
             plain: order.plain,
             mode,
             holder: Arc::clone(&order.holder),
@@ -290,15 +290,15 @@ macro_rules! settings {
                 self
             }
 
-            /// How often to ask again, and how patiently where there is no line to wait in.
+            /// How often to ask again, and how patiently where there is no queue.
             #[must_use]
-            pub fn retry(mut self, retry: quorlock_core::retry::Retry) -> Self {
+            pub fn retry(mut self, retry: quorlock_core::backoff::Retry) -> Self {
                 self.spec.retry(retry);
                 self
             }
 
             /// Calls this whenever there is something new to tell about an acquire that waits: who has the lock, which
-            /// place in line is ours, and at last that it was granted.
+            /// place in the queue is ours, and at last that it was granted.
             ///
             /// It is called on the client's own tasks, one call after the other, and must not block. The last call
             /// comes before the acquire returns.

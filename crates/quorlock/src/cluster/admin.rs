@@ -85,7 +85,7 @@ async fn leases(session: &mut RequestReply, template: &KeyTemplate) -> Result<Ve
         let page = within(STEP_DEADLINE, session.search(Search { span: span.clone(), after })).await?;
         let names = page.keys.iter().filter_map(|key| template.name_of(key));
         let keys: Vec<Arc<LockKey>> = names.filter_map(|name| template.key(&name).ok().map(Arc::new)).collect();
-        for places in places.chunks(INSPECTED_AT_ONCE) {
+        for keys in keys.chunks(INSPECTED_AT_ONCE) {
             let message = |key: &Arc<LockKey>| Message { key: Arc::clone(key), request: Arc::new(Request::Inspect) };
             let replies = within(STEP_DEADLINE, session.send(None, keys.iter().map(message).collect())).await?;
             for (key, reply) in keys.iter().zip(replies) {

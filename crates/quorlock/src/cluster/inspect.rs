@@ -56,14 +56,14 @@ impl Inspection {
         })
     }
 
-    /// The first who wait in line, in order, on the node where most do: no more than
+    /// The first who wait in the queue, in order, on the node where most do: no more than
     /// [`QUEUE_LISTED_MAX`](crate::QUEUE_LISTED_MAX).
-    pub fn line(&self) -> &[Waiting] {
+    pub fn queue(&self) -> &[Waiting] {
         let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
-        reports.max_by_key(|report| report.waiting).map_or(&[], |report| &report.line)
+        reports.max_by_key(|report| report.waiting).map_or(&[], |report| &report.queue)
     }
 
-    /// How many wait in line, on the node where most do.
+    /// How many wait in the queue, on the node where most do.
     pub fn waiting(&self) -> u32 {
         self.nodes.iter().filter_map(|(_, said)| Some(said.as_ref().ok()?.waiting)).max().unwrap_or_default()
     }

@@ -39,7 +39,7 @@ pub struct LockView {
     /// The number of waiters, on the node where most wait.
     pub waiting: u32,
     /// The first of them, in order, on that node.
-    pub line: Vec<WaiterView>,
+    pub queue: Vec<WaiterView>,
     /// What each node says.
     pub nodes: Vec<LockOnNode>,
 }
@@ -133,7 +133,7 @@ impl From<&Inspection> for LockView {
             since_ms: holding().filter_map(|node| node.since_ms).min().filter(|_| digest.is_none()),
             left_ms: holding().filter_map(|node| node.left_ms).max(),
             waiting: inspection.waiting(),
-            line: inspection.line().iter().map(WaiterView::from).collect(),
+            queue: inspection.queue().iter().map(WaiterView::from).collect(),
             digest,
             nodes,
         }

@@ -26,7 +26,7 @@ use crate::platform::timers::{Call, Timed};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// Somebody else has the lock: who, and how the line looks. Told again whenever that changes.
+    /// Somebody else has the lock: who, and how the queue looks. Told again whenever that changes.
     Waiting(Wait),
     /// It is ours now.
     Granted {
@@ -242,7 +242,7 @@ impl Attempt {
         }
     }
 
-    /// Hears hints from now on: it is, or may soon be, in line. A node's hint comes behind the answer that led to it.
+    /// Hears hints from now on: it is, or may soon be, in the queue. A node's hint comes behind the answer that led to it.
     fn listen(self: &Arc<Self>, inner: &mut Inner) {
         if inner.ticket.is_none()
             && let Some(ticket) = inner.machine.ticket()

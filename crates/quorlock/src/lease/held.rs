@@ -41,9 +41,9 @@ pub(crate) struct Held {
     ttl: Ttl,
     node_deadline: Duration,
     plain: bool,
-    /// What is given up together with the lock: places in line on nodes that did not grant it.
+    /// What is given up together with the lock: places in the queue on nodes that did not grant it.
     parting: Option<Parting>,
-    /// Nodes that did, and took the place out of their line with that: one bit each.
+    /// Nodes that did, and took the place out of their queue with that: one bit each.
     granted: u32,
     /// Which slot it is in, of a semaphore.
     pub(crate) slot: Option<u32>,
@@ -266,20 +266,20 @@ impl Held {
         self.inner().hold.nodes()
     }
 
-    /// Whether there may be a place in line: a node that grants takes it out, unless it is asked once more after that.
-    fn may_be_in_line(&self, node: usize) -> bool {
+    /// Whether there may be a place in the queue: a node that grants takes it out, unless it is asked once more after that.
+    fn may_be_in_queue(&self, node: usize) -> bool {
         self.granted & 1 << node == 0 || self.mark.may_be_placed(node)
     }
 
-    /// Gives up the places in line that may be left, and nothing else: nobody will ask there any more.
+    /// Gives up the places in the queue that may be left, and nothing else: nobody will ask there any more.
     fn leave_lines(&self) {
         let Some(parting) = self.parting else { return };
-        // First: one that is asked only now would put it in line behind this.
+        // First: one that is asked only now would put it in the queue behind this.
         self.mark.leave();
         let rest = Arc::new(self.mark.next(LeaseId::from_bits(entropy::bits())));
         rest.finish();
         let back = GiveBack::new(&rest, &self.key, self.ttl, self.plain, clock::now());
-        for link in self.cluster.links.iter().filter(|link| self.may_be_in_line(link.node)) {
+        for link in self.cluster.links.iter().filter(|link| self.may_be_in_queue(link.node)) {
             link.release(&back, Some(parting), None);
         }
         // Nobody waits for it, and a caller that has detached the lease may be about to end.
@@ -356,7 +356,7 @@ impl Held {
         let back = GiveBack::new(&self.mark, &self.key, self.ttl, self.plain, now);
         for link in &self.cluster.links {
             let voter = receipt.map(|receipt| Arc::clone(receipt) as Arc<dyn Voter>);
-            let parting = self.parting.filter(|_| self.may_be_in_line(link.node));
+            let parting = self.parting.filter(|_| self.may_be_in_queue(link.node));
             let owed = link.release(&back, parting, voter);
             if let Some(receipt) = receipt.filter(|_| !owed) {
                 receipt.take(link.node, Outcome::Silent(Silence::Unheard));

@@ -323,7 +323,7 @@ impl Link {
                 (None, _) => {}
                 (Some(Sent::Ask(ask)), outcome) => {
                     if let Outcome::Voted { vote, .. } = &outcome
-                        && ask.lines_up()
+                        && ask.queues()
                     {
                         ask.mark.set_answered(self.node, matches!(vote, Vote::Grant { .. }));
                     }

@@ -20,11 +20,11 @@ pub(crate) struct Mark {
     stray: AtomicU32,
     /// Whether others may have sent something for it, of which nothing is known here.
     of_another: bool,
-    /// Nodes on which the waiter behind this attempt, or behind an earlier one of its, may have a place in line.
+    /// Nodes on which the waiter behind this attempt, or behind an earlier one of its, may have a place in the queue.
     placed: AtomicU32,
     /// How many such requests of this attempt are unanswered: two bits for each node. Three are three or more, for good.
     unanswered: AtomicU64,
-    /// Nodes on which the last answer to one was not a grant, which takes the waiter out of the line.
+    /// Nodes on which the last answer to one was not a grant, which takes the waiter out of the queue.
     lined_up: AtomicU32,
     /// The number of the last renewal.
     renewal: AtomicU32,
@@ -72,7 +72,7 @@ impl Mark {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Nothing may put its waiter in line any more: what has not been sent for that need not be.
+    /// Nothing may put its waiter in the queue any more: what has not been sent for that need not be.
     pub(crate) fn leave(&self) {
         self.left.store(true, Ordering::Release);
     }
@@ -90,7 +90,7 @@ impl Mark {
         self.sent.load(Ordering::Acquire) & 1 << node != 0
     }
 
-    /// A request has left for this node that may have put the waiter in line.
+    /// A request has left for this node that may have put the waiter in the queue.
     pub(crate) fn set_placed(&self, node: usize) {
         self.placed.fetch_or(1 << node, Ordering::AcqRel);
         self.count(node, |count| (count + 1).min(MANY));
@@ -106,12 +106,12 @@ impl Mark {
         }
     }
 
-    /// The node has taken the waiter out of the line by itself.
+    /// The node has taken the waiter out of the queue by itself.
     pub(crate) fn set_handed(&self, node: usize) {
         self.lined_up.fetch_and(!(1 << node), Ordering::AcqRel);
     }
 
-    /// Whether one of them has put the waiter in line since the last grant, or may do so yet.
+    /// Whether one of them has put the waiter in the queue since the last grant, or may do so yet.
     pub(crate) fn may_be_placed(&self, node: usize) -> bool {
         let is_owed = self.unanswered.load(Ordering::Acquire) >> (2 * node) & MANY != 0;
         is_owed || self.lined_up.load(Ordering::Acquire) & 1 << node != 0
@@ -136,7 +136,7 @@ impl Mark {
     }
 
     /// A renewal is to be sent to this node. `false` if another has yet to be, which will do.
-    pub(crate) fn line_up_renewal(&self, node: usize) -> bool {
+    pub(crate) fn queue_renewal(&self, node: usize) -> bool {
         self.to_renew.fetch_or(1 << node, Ordering::AcqRel) & 1 << node == 0
     }
 

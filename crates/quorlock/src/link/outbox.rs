@@ -12,7 +12,7 @@ use quorlock_core::vote::{Request, Silence};
 use crate::link::Voter;
 use crate::link::mark::Mark;
 use crate::node::key::LockKey;
-use crate::node::{Message, Life, Reply};
+use crate::node::{Life, Message, Reply};
 use crate::platform::ids::ById;
 
 /// The most releases that a link keeps. One that owes so many takes on no new requests.
@@ -75,8 +75,8 @@ impl Ask {
         }
     }
 
-    /// Whether it may put its waiter in line.
-    pub(crate) fn lines_up(&self) -> bool {
+    /// Whether it may put its waiter in the queue.
+    pub(crate) fn queues(&self) -> bool {
         matches!(&*self.request, Request::Acquire { waiter: Some(_), .. })
     }
 }
@@ -116,7 +116,7 @@ impl GiveBack {
 pub(crate) struct Owed {
     pub(crate) back: Arc<GiveBack>,
     pub(crate) voter: Option<Arc<dyn Voter>>,
-    /// What becomes of the place in line.
+    /// What becomes of the place in the queue.
     pub(crate) parting: Option<Parting>,
     /// Its place among those that are owed.
     pub(crate) serial: u64,
@@ -172,7 +172,7 @@ impl Outbox {
         if self.owed.len() >= OWED_MAX {
             return Err(Silence::Owing);
         }
-        if ask.round == 0 || ask.mark.line_up_renewal(node) {
+        if ask.round == 0 || ask.mark.queue_renewal(node) {
             self.queue.push_back(Item::Ask(ask));
         }
         Ok(())
@@ -193,11 +193,11 @@ impl Outbox {
         while messages.len() < BATCH_MAX {
             match self.queue.pop_front() {
                 None => break,
-                Some(Item::Ask(ask)) if ask.mark.is_done() || ask.lines_up() && ask.mark.has_left() => {}
+                Some(Item::Ask(ask)) if ask.mark.is_done() || ask.queues() && ask.mark.has_left() => {}
                 Some(Item::Ask(mut ask)) => {
                     ask.leave_queue(node);
                     ask.mark.set_sent(node);
-                    if ask.lines_up() {
+                    if ask.queues() {
                         ask.mark.set_placed(node);
                     }
                     messages.push(Message { key: Arc::clone(&ask.key), request: Arc::clone(&ask.request) });
@@ -232,7 +232,7 @@ impl Outbox {
     }
 
     /// Queues every release that is owed once more, and forgets those that have lapsed. They go before everything else, in
-    /// their order: a place that one of them keeps must not come back behind the request that took it out of the line.
+    /// their order: a place that one of them keeps must not come back behind the request that took it out of the queue.
     ///
     /// A request that may still be under way to a node that does not answer lapses only after it has arrived: as long as
     /// the client lives, its release is kept.
@@ -363,8 +363,7 @@ mod tests {
     fn renew(outbox: &mut Outbox, mark: &Arc<Mark>, round: u32) {
         let request = Arc::new(Request::PlainExtend { attempt: mark.attempt, ttl: ttl() });
         mark.begin_renewal(round);
-        let ask =
-            Ask { mark: Arc::clone(mark), key: key(), request, voter: Arc::new(Nobody), round, is_resent: false };
+        let ask = Ask { mark: Arc::clone(mark), key: key(), request, voter: Arc::new(Nobody), round, is_resent: false };
         outbox.ask(0, ask).unwrap();
     }
 

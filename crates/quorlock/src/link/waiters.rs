@@ -1,4 +1,4 @@
-//! Who of this client waits in line, by ticket: for the hints that come in.
+//! Who of this client waits in the queue, by ticket: for the hints that come in.
 
 use std::collections::BTreeMap;
 use std::fmt;

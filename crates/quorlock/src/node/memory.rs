@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 
 use crate::node::event::{Event, HISTORY_MAX};
 use crate::node::{
-    Answer, BoxFuture, History, Inbox, Message, Life, Node, PAGE_MAX, Page, Reply, Search, Session, Trouble,
+    Answer, BoxFuture, History, Inbox, Life, Message, Node, PAGE_MAX, Page, Reply, Search, Session, Trouble,
 };
 use crate::platform::clock;
 use crate::platform::entropy;
@@ -233,7 +233,7 @@ impl State {
         let is_wanted = |key: &&String| {
             let mut record = self.records[*key].clone();
             record.lapse(now);
-            record.vote.is_some() || !record.line.is_empty()
+            record.vote.is_some() || !record.queue.is_empty()
         };
         Page { keys: keys.into_iter().filter(is_wanted).cloned().collect(), next }
     }

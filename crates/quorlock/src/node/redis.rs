@@ -34,7 +34,7 @@ use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, Redi
 use quorlock_core::node::{Constants, Identity, NodeCommand, Standing};
 
 use crate::node::probe::{Plan, Probe};
-use crate::node::{Answer, BoxFuture, History, Inbox, Message, Life, Node, Search, Session, Trouble};
+use crate::node::{Answer, BoxFuture, History, Inbox, Life, Message, Node, Search, Session, Trouble};
 use crate::platform::sync::Mutex;
 pub(crate) use cluster::ClusterNode;
 use codec::Bundles;

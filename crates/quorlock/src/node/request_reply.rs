@@ -8,7 +8,7 @@ use quorlock_core::ticket::Channel;
 use quorlock_core::ticket::{Handoff, Ticket};
 use tokio::sync::mpsc;
 
-use crate::node::{Answer, Inbox, Message, Life, Node, Page, Reply, Search, Session, Trouble};
+use crate::node::{Answer, Inbox, Life, Message, Node, Page, Reply, Search, Session, Trouble};
 use crate::platform::runtime;
 
 /// How long each step of an operator's command may take on each node.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quorlock_core::node::{Epoch, Identity, NodeCommand};
 use tokio::sync::oneshot;
 
-use crate::node::{Answer, BoxFuture, History, Inbox, Message, Life, Node, Reply, Search, Session, Trouble};
+use crate::node::{Answer, BoxFuture, History, Inbox, Life, Message, Node, Reply, Search, Session, Trouble};
 use crate::platform::sim::{Ear, Question, Said, World, world};
 
 /// Who waits for a connection to come about: the server's identity, or why there is none.

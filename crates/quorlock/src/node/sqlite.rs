@@ -8,7 +8,7 @@
 //! Whatever is stored says which processes stand behind it. When all of these are provably gone, it goes as well, before
 //! its time: as soon as it is in somebody's way.
 //!
-//! A hint for another session is a row in the file. Whoever has waiters in line looks for it: often enough, and only if
+//! A hint for another session is a row in the file. Whoever has waiters in the queue looks for it: often enough, and only if
 //! others have committed anything.
 
 mod column;
@@ -33,7 +33,7 @@ use quorlock_core::node::{Identity, NodeCommand, NodeTime};
 use tokio::sync::oneshot;
 
 use crate::node::probe::{Plan, Probe};
-use crate::node::{BoxFuture, Companion, History, Inbox, Message, Life, Node, Search, Session, Trouble};
+use crate::node::{BoxFuture, Companion, History, Inbox, Life, Message, Node, Search, Session, Trouble};
 use crate::platform::boot::Boot;
 pub(crate) use processes::Processes;
 use worker::{Job, Worker};

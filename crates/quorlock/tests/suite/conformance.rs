@@ -132,7 +132,7 @@ macro_rules! on_all {
             waiting {
                 a_wait_ends_at_its_deadline_with_the_holder_named,
                 whoever_waits_is_served_after_the_release,
-                whoever_gives_up_leaves_the_line,
+                whoever_gives_up_leaves_the_queue,
                 a_future_that_is_dropped_at_once_leaves_nothing,
                 the_place_the_holder_and_the_grant_are_told_in_order,
                 what_is_free_is_told_once,

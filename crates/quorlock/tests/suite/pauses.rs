@@ -70,7 +70,7 @@ impl Holder {
     /// What it says next.
     fn next(&mut self) -> String {
         let mut lines = self.lines.by_ref().map(|line| line.expect("the holder speaks"));
-        // The harness says something, too, and not always with an end of the line.
+        // The harness says something, too, and not always with an end of the queue.
         let said = lines.find_map(|line| Some(line.split_once("says: ")?.1.to_owned()));
         said.expect("the holder speaks")
     }

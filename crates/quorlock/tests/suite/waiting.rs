@@ -1,4 +1,4 @@
-//! Waiting in line: order, herds, hints, deadlines, and what is left behind.
+//! Waiting in the queue: order, herds, hints, deadlines, and what is left behind.
 
 mod comeback;
 mod foreign;
@@ -7,6 +7,6 @@ mod hints;
 mod history;
 mod kills;
 mod leaving;
-mod line;
+mod queue;
 mod split;
 mod storm;

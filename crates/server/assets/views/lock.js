@@ -32,8 +32,8 @@ export function lock({ store, route }) {
   const left = h('div', { class: 'left large' });
   const facts = h('dl', { class: 'facts' });
   const nobody = h('p', { class: 'dim' });
-  const line = h('ol', { class: 'line' });
-  const lineWords = h('p', { class: 'dim' });
+  const queue = h('ol', { class: 'queue' });
+  const queueWords = h('p', { class: 'dim' });
   const strip = timelineElement();
   const nodes = h('tbody');
   const nodeWords = h('p', { class: 'dim' });
@@ -47,7 +47,7 @@ export function lock({ store, route }) {
     h('header', { class: 'lock-head' }, h('h1', { class: 'mono' }, name), state, button),
     said,
     panel('Holder', 'who-has-it', left, facts, nobody),
-    panel('Queue', 'in-line', lineWords, line),
+    panel('Queue', 'in-queue', queueWords, queue),
     panel('Nodes', 'by-node', nodeWords, nodeTable),
     panel('Timeline', 'whole', strip),
     panel('History', 'whole', eventWords, eventTable),
@@ -117,10 +117,10 @@ export function lock({ store, route }) {
 
   function paintLine(lock, nobodyWaits) {
     const waiting = lock?.waiting ?? 0;
-    const shown = lock?.line ?? [];
+    const shown = lock?.queue ?? [];
     const more = waiting - shown.length;
     write(
-      lineWords,
+      queueWords,
       waiting === 0
         ? nobodyWaits
         : more > 0 && shown.length > 0
@@ -128,10 +128,10 @@ export function lock({ store, route }) {
           : counted(waiting, 'waiter'),
     );
     const now = clock.now();
-    while (line.children.length > shown.length) line.lastChild.remove();
-    while (line.children.length < shown.length) line.append(h('li', {}, h('span'), h('span', { class: 'dim' })));
+    while (queue.children.length > shown.length) queue.lastChild.remove();
+    while (queue.children.length < shown.length) queue.append(h('li', {}, h('span'), h('span', { class: 'dim' })));
     shown.forEach((waiter, at) => {
-      const [since, kind] = line.children[at].children;
+      const [since, kind] = queue.children[at].children;
       write(since, precisely(now - waiter.since_ms));
       write(kind, waiter.shared ? 'shared' : '');
     });

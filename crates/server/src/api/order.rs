@@ -246,7 +246,7 @@ impl Order {
         }
     }
 
-    /// Waits for it. Dropped, it gives up its places in line and whatever it has got.
+    /// Waits for it. Dropped, it gives up its places in the queue and whatever it has got.
     pub(super) async fn acquire(&self, client: &Client, observer: Option<&Observer>) -> Result<Won, AcquireError> {
         let wait = self.wait;
         let lease = match &self.what {

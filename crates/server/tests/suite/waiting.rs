@@ -1,4 +1,4 @@
-//! Waiting in line: by a long poll, by a stream, and by hanging up.
+//! Waiting in the queue: by a long poll, by a stream, and by hanging up.
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use quorlock_core::acquire::{Acquire, Plan, Won};
+use quorlock_core::backoff::Retry;
 use quorlock_core::fence::Fence;
 use quorlock_core::hold::{Hold, Terms};
 use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
 use quorlock_core::quorum::Quorum;
-use quorlock_core::retry::Retry;
 use quorlock_core::rng::Rng;
 use quorlock_core::ticket::{Channel, Parting};
 use quorlock_core::time::{Moment, Ttl};
@@ -97,7 +97,7 @@ impl Client {
             node_deadline: Duration::from_millis(setup.node_deadline),
             retry: Retry::ONCE,
             give_up: None,
-            line: party.waits.then_some(Channel(index as u128)),
+            channel: party.waits.then_some(Channel(index as u128)),
             plain: party.plain,
             mode: party.mode,
             holder: "".into(),

@@ -1,8 +1,8 @@
 //! Every fair schedule serves those who wait; without the rules of waiting, some do not.
 
 use quorlock_core::rules::{Rule, Rules};
-use quorlock_model::line::fair::{Fair, Mishaps};
-use quorlock_model::line::world::Flaws;
+use quorlock_model::queue::fair::{Fair, Mishaps};
+use quorlock_model::queue::world::Flaws;
 use quorlock_model::scenario::{
     three_and_a_node_down, three_waiters, two_and_a_death, two_and_a_forgotten_place, two_waiters, two_who_are_deaf,
 };

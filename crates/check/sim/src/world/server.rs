@@ -160,7 +160,7 @@ impl Server {
         self.restored.extend(votes.map(|vote| vote.attempt));
         let entries = memory.records.values().flat_map(|record| &record.entries);
         self.restored.extend(entries.map(|entry| entry.attempt));
-        let places = || memory.records.values().flat_map(|record| &record.line);
+        let places = || memory.records.values().flat_map(|record| &record.queue);
         self.restored_places.extend(places().map(|place| place.waiter.ticket));
         // Until it is told of its new life, it may hand the vote to a place that came back.
         self.restored.extend(places().filter_map(|place| Some(place.request.as_ref()?.attempt)));
@@ -256,7 +256,7 @@ impl Server {
             votes.extend(
                 stands.filter(|attempt| !self.restored.contains(attempt)).map(|attempt| (key.clone(), attempt)),
             );
-            let waiters = record.line.iter().map(|place| place.waiter);
+            let waiters = record.queue.iter().map(|place| place.waiter);
             let waiters = waiters.filter(|waiter| !self.restored_places.contains(&waiter.ticket));
             places.extend(waiters.map(|waiter| (key.clone(), waiter)));
         }

@@ -92,10 +92,10 @@ impl State {
     }
 }
 
-/// What becomes of the place in line.
+/// What becomes of the place in the queue.
 fn parting(request: &Request) -> &'static str {
     match request {
-        Request::Release { parting: Some(Parting::Leave(_)), .. } => ", which leaves the line,",
+        Request::Release { parting: Some(Parting::Leave(_)), .. } => ", which leaves the queue,",
         Request::Release { parting: Some(Parting::Yield(_)), .. } => ", which keeps its place,",
         _ => "",
     }

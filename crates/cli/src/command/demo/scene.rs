@@ -59,7 +59,7 @@ pub(crate) struct Line {
 pub(crate) struct Scene {
     pub(crate) names: [NameView; NAMES.len()],
     pub(crate) nodes: [NodeView; NODES],
-    /// For what each worker waits, and where in line it stands.
+    /// For what each worker waits, and where in the queue it stands.
     waits: [Option<(usize, Option<u32>)>; WORKERS],
     /// What mattered, the latest first.
     pub(crate) log: VecDeque<Line>,
@@ -183,7 +183,7 @@ impl Scene {
         self.findings = Findings::of(&NAMES, &self.turns);
     }
 
-    /// Who waits for a name, first in line first.
+    /// Who waits for a name, first in the queue first.
     pub(crate) fn line(&self, name: usize) -> Vec<usize> {
         let waits = self.waits.iter().enumerate().filter_map(|(worker, wait)| Some((worker, (*wait)?)));
         let mut line: Vec<_> = waits.filter(|(_, (other, _))| *other == name).collect();

@@ -90,7 +90,7 @@ fn clock(titles: Titles, age: Duration) -> Row {
 fn name_rows(scene: &Scene) -> Vec<Row> {
     let mut head = Row::new();
     head.add(Ink::DIM, format!(" {:NAME$} {:7} {:17} {:>6}  ", "", "holder", "fence", "leases"));
-    head.add(Ink::DIM, format!("{:BAR$}  in line", "lease"));
+    head.add(Ink::DIM, format!("{:BAR$}  queue", "lease"));
     let mut rows = vec![head];
     for (name, view) in scene.names.iter().enumerate() {
         let mut row = Row::new();

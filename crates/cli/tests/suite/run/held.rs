@@ -91,7 +91,7 @@ fn fifty_copies_run_one_at_a_time_and_in_order() {
             let copy = copy.to_string();
             let mut run = place.run(&["job", "--wait", "5m", "--", "sh", "-c", script, "sh", &copy]);
             let mut run = run.env("LOG", &log).spawn().unwrap();
-            // It is in line when it says so, behind everyone who was started before.
+            // It is in the queue when it says so, behind everyone who was started before.
             let mut line = String::new();
             let mut told = BufReader::new(run.stderr.take().unwrap());
             told.read_line(&mut line).unwrap();

@@ -50,12 +50,12 @@ fn a_signal_while_waiting_gives_the_place_back_at_once() {
             let mut told = BufReader::new(waiter.stderr.take().unwrap());
             let mut line = String::new();
             told.read_line(&mut line).unwrap();
-            assert!(line.contains("you are 1st of 1"), "nobody else is left in line: {line}");
+            assert!(line.contains("you are 1st of 1"), "nobody else is left in the queue: {line}");
             signal(waiter.id(), name);
             assert_eq!(waiter.wait_with_output().unwrap().status.code(), Some(code), "{name}");
         }
         assert_eq!(holder.end(), Some(0));
-        assert!(place.is_free("a"), "nobody is left in line");
+        assert!(place.is_free("a"), "nobody is left in the queue");
     });
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::held_in;
-use crate::ticket::{Channel, Line};
+use crate::ticket::{Channel, QueuePosition};
 use crate::vote::{GrantedSlot, Vote};
 
 const PERMITS: u32 = 3;
@@ -17,7 +17,7 @@ fn granted<const F: usize>(fence: u64, index: u32, free: [u32; F]) -> Outcome {
 }
 
 fn waiting(nodes: usize) -> Plan {
-    Plan { line: Some(Channel(7)), retry: patient(nodes).retry, ..slots(nodes) }
+    Plan { channel: Some(Channel(7)), retry: patient(nodes).retry, ..slots(nodes) }
 }
 
 /// Three nodes have each granted another slot, and could have granted these.
@@ -105,10 +105,10 @@ fn where_no_slot_can_come_to_a_majority_a_waiter_lets_the_others_go_first() {
 
 #[test]
 fn a_waiter_with_a_refusal_yields_rather_than_settles() {
-    let line = Line { place: Some(2), waiting: 2, lower: true };
+    let queue = QueuePosition { place: Some(2), waiting: 2, lower: true };
     let mut run = Run::asking(waiting(3));
     run.take(4, 0, granted(7, 0, []));
-    let steps = run.take(4, 1, held_in(9, line));
+    let steps = run.take(4, 1, held_in(9, queue));
     assert!(matches!(steps[0], Step::Release { parting: Some(Parting::Yield(_)), .. }));
     assert_eq!(asked(&steps), None);
 }

@@ -1,4 +1,4 @@
-//! Waiting in line: tickets, polls, hints, yields, and the ways out.
+//! Waiting in the queue: tickets, polls, hints, yields, and the ways out.
 
 mod handoffs;
 mod hints;
@@ -6,29 +6,29 @@ mod hints;
 use super::*;
 use crate::name::Holder;
 use crate::testing::held_in;
-use crate::ticket::{Channel, Line};
+use crate::ticket::{Channel, QueuePosition};
 
 const CHANNEL: Channel = Channel(77);
-/// Nobody is before the asker, neither in line nor with a vote.
-const FIRST: Line = Line { place: Some(1), waiting: 1, lower: false };
+/// Nobody is before the asker, neither in the queue nor with a vote.
+const FIRST: QueuePosition = QueuePosition { place: Some(1), waiting: 1, lower: false };
 /// Somebody with a lower ticket has the vote, and is the only one before the asker.
-const NEXT: Line = Line { place: Some(1), waiting: 1, lower: true };
-const SECOND: Line = Line { place: Some(2), waiting: 2, lower: true };
+const NEXT: QueuePosition = QueuePosition { place: Some(1), waiting: 1, lower: true };
+const SECOND: QueuePosition = QueuePosition { place: Some(2), waiting: 2, lower: true };
 
 fn waiting(nodes: usize) -> Plan {
-    Plan { line: Some(CHANNEL), ..patient(nodes) }
+    Plan { channel: Some(CHANNEL), ..patient(nodes) }
 }
 
-fn behind(line: Line) -> Outcome {
-    refuse(Refusal::Behind { fence: Fence::new(9), line })
+fn behind(queue: QueuePosition) -> Outcome {
+    refuse(Refusal::Behind { fence: Fence::new(9), queue })
 }
 
 impl Run {
-    /// Was refused by all three nodes, which see the line like this.
-    fn refused(plan: Plan, line: Line) -> Self {
+    /// Was refused by all three nodes, which see the queue like this.
+    fn refused(plan: Plan, queue: QueuePosition) -> Self {
         let mut run = Self::asking(plan);
         for node in 0..3 {
-            run.take(4, node, held_in(9, line));
+            run.take(4, node, held_in(9, queue));
         }
         assert!(!run.acquire.is_finished());
         run
@@ -105,7 +105,7 @@ fn who_does_not_wait_draws_no_ticket() {
 }
 
 #[test]
-fn refused_everywhere_it_stays_in_line_and_polls_with_the_same_attempt() {
+fn refused_everywhere_it_stays_in_queue_and_polls_with_the_same_attempt() {
     let mut run = Run::asking(waiting(3));
     let first = run.attempt;
     let steps = run.take_all(4, [held_in(9, SECOND), held_in(9, SECOND)]);
@@ -119,8 +119,8 @@ fn refused_everywhere_it_stays_in_line_and_polls_with_the_same_attempt() {
 }
 
 #[test]
-fn it_polls_each_second_and_the_first_in_line_each_third_of_a_short_ttl() {
-    for (millis, line, low, high) in [
+fn it_polls_each_second_and_the_first_in_queue_each_third_of_a_short_ttl() {
+    for (millis, queue, low, high) in [
         (10_000, SECOND, 750, 1_000),
         (10_000, FIRST, 750, 1_000),
         (900, SECOND, 750, 1_000),
@@ -130,9 +130,9 @@ fn it_polls_each_second_and_the_first_in_line_each_third_of_a_short_ttl() {
         for (rng, pause) in [(Loaded::low(), low), (Loaded::high(), high)] {
             let mut run = Run { rng, ..Run::new(Plan { ttl: ttl(millis), ..waiting(3) }) };
             run.tick(0);
-            run.take_all(4, [behind(line), behind(line)]);
-            run.take(4, 2, behind(line));
-            assert_eq!(run.tick(200), [Step::Wake(at(4 + pause))], "{millis} {line:?}");
+            run.take_all(4, [behind(queue), behind(queue)]);
+            run.take(4, 2, behind(queue));
+            assert_eq!(run.tick(200), [Step::Wake(at(4 + pause))], "{millis} {queue:?}");
             assert_eq!(asked(&run.tick(4 + pause - 1)), None);
             assert!(asked(&run.tick(4 + pause)).is_some());
         }
@@ -140,18 +140,18 @@ fn it_polls_each_second_and_the_first_in_line_each_third_of_a_short_ttl() {
 }
 
 #[test]
-fn the_first_in_line_asks_again_when_the_holders_time_is_over() {
-    let left = |millis, line| {
+fn the_first_in_queue_asks_again_when_the_holders_time_is_over() {
+    let left = |millis, queue| {
         let (holder, fence) = (None, Fence::new(9));
-        refuse(Refusal::Held { holder, remaining: Some(ms(millis)), fence, line })
+        refuse(Refusal::Held { holder, remaining: Some(ms(millis)), fence, queue })
     };
-    for (line, poll) in [(NEXT, 4 + 301), (SECOND, 754)] {
+    for (queue, poll) in [(NEXT, 4 + 301), (SECOND, 754)] {
         let mut run = Run::asking(waiting(3));
-        run.take_all(4, [left(300, line), left(400, line)]);
-        run.take(4, 2, held_in(9, line));
+        run.take_all(4, [left(300, queue), left(400, queue)]);
+        run.take(4, 2, held_in(9, queue));
         run.tick(200);
-        assert_eq!(asked_nodes(&run.tick(poll - 1)), [], "{line:?}");
-        assert_eq!(asked_nodes(&run.tick(poll)), [0, 1, 2], "a lapse gives no hint: {line:?}");
+        assert_eq!(asked_nodes(&run.tick(poll - 1)), [], "{queue:?}");
+        assert_eq!(asked_nodes(&run.tick(poll)), [0, 1, 2], "a lapse gives no hint: {queue:?}");
     }
 }
 
@@ -252,7 +252,7 @@ fn a_majority_wins_whoever_else_waits() {
 }
 
 #[test]
-fn without_a_quorum_it_leaves_the_line_and_comes_back_with_its_ticket() {
+fn without_a_quorum_it_leaves_the_queue_and_comes_back_with_its_ticket() {
     let mut run = Run::refused(waiting(3), SECOND);
     let (old, ticket) = (run.attempt, run.acquire.ticket());
     run.tick(754);
@@ -266,12 +266,12 @@ fn without_a_quorum_it_leaves_the_line_and_comes_back_with_its_ticket() {
 }
 
 #[test]
-fn giving_up_leaves_the_line_at_the_deadline_and_names_the_holder() {
+fn giving_up_leaves_the_queue_at_the_deadline_and_names_the_holder() {
     let holder = Holder::decode("1 host job");
     assert!(holder.is_some());
     let named = || {
         let (holder, remaining, fence) = (holder.clone(), Some(ms(5_000)), Fence::new(9));
-        refuse(Refusal::Held { holder, remaining, fence, line: SECOND })
+        refuse(Refusal::Held { holder, remaining, fence, queue: SECOND })
     };
     let plan = || Plan { give_up: Some(at(800)), ..waiting(3) };
     let waiting = || {
@@ -337,7 +337,7 @@ fn the_number_of_attempts_counts_polls_too() {
 }
 
 #[test]
-fn cancel_leaves_the_line() {
+fn cancel_leaves_the_queue() {
     let mut asking = Run::asking(waiting(3));
     assert_eq!(asking.acquire.cancel(), [asking.parted(Parting::Leave)]);
     let mut waits = Run::refused(waiting(3), SECOND);
@@ -349,7 +349,7 @@ fn cancel_leaves_the_line() {
 }
 
 #[test]
-fn it_is_told_once_how_the_line_looks() {
+fn it_is_told_once_how_the_queue_looks() {
     let mut run = Run::refused(waiting(3), SECOND);
     run.tick(754);
     let steps = run.take_all(755, [held_in(9, SECOND), held_in(9, SECOND)]);
@@ -407,7 +407,7 @@ mod mutants {
     }
 
     #[test]
-    fn without_yield_to_voters_a_lower_ticket_has_to_wait_in_line() {
+    fn without_yield_to_voters_a_lower_ticket_has_to_wait_in_queue() {
         assert!(!keeps(Rule::YieldToVoters, behind(SECOND)));
         assert!(keeps(Rule::YieldToVoters, held_in(9, NEXT)));
     }

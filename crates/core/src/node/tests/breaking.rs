@@ -47,7 +47,7 @@ fn a_drained_vote_keeps_everybody_out_until_it_would_have_lapsed() {
 }
 
 #[test]
-fn what_is_broken_now_is_free_at_once_and_the_first_in_line_is_told() {
+fn what_is_broken_now_is_free_at_once_and_the_first_in_queue_is_told() {
     let mut node = Node::voted();
     node.ask(T, &waits(Mode::EXCLUSIVE, B, 10));
     let answer = node.answer(T, &now(CLOCK));
@@ -158,10 +158,10 @@ fn nobody_yields_to_a_broken_vote() {
     let mut node = Node::new();
     node.grants(T, &waits(Mode::EXCLUSIVE, A, 5));
     node.ask(T, &drain(CLOCK));
-    let Vote::Refusal(Refusal::Held { line, .. }) = node.ask(T, &waits(Mode::EXCLUSIVE, B, 10)) else {
+    let Vote::Refusal(Refusal::Held { queue, .. }) = node.ask(T, &waits(Mode::EXCLUSIVE, B, 10)) else {
         panic!("it drains");
     };
-    assert_eq!(line, Line { place: Some(1), waiting: 1, lower: false });
+    assert_eq!(queue, QueuePosition { place: Some(1), waiting: 1, lower: false });
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A vote that is free goes to the first in line, for what it has asked before.
+//! A vote that is free goes to the first waiter, for what it has asked before.
 
 use alloc::vec;
 
@@ -33,11 +33,11 @@ fn parts(attempt: LeaseId, parting: Parting) -> Request {
 }
 
 #[test]
-fn a_release_hands_the_vote_on_to_the_first_in_line() {
+fn a_release_hands_the_vote_on_to_the_first_in_queue() {
     let mut node = Node::waited_for(&[(C, 20), (B, 10)]);
     assert_eq!(node.hands_on(T + 5, &release(A)), Some(detached(B, CLOCK + 1)));
     assert_eq!(node.vote(), Some((B, T + 5 + 1_000)), "for its ttl from now on");
-    assert_eq!((node.line(), node.fence()), (vec![20], Some(CLOCK + 1)));
+    assert_eq!((node.queue(), node.fence()), (vec![20], Some(CLOCK + 1)));
     let note = node.record.fence.as_ref().unwrap();
     assert_eq!((note.by, note.ticket.map(|ticket| ticket.at)), (B, Some(10)));
     assert_eq!(Holder::decode(&note.holder), Some(holder(B)));
@@ -62,7 +62,7 @@ fn whoever_leaves_or_yields_makes_room_as_well() {
     node.ask(T, &waits(X, D, 5));
     let yields = parts(C, Parting::Yield(waiter(X, 20)));
     assert_eq!(node.hands_on(T, &yields), Some(detached(D, CLOCK + 3)));
-    assert_eq!(node.line(), [20]);
+    assert_eq!(node.queue(), [20]);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn whoever_has_yielded_has_to_ask_anew() {
     node.ask(T, &waits(X, D, 5));
     node.hands_on(T, &parts(B, Parting::Yield(waiter(X, 10))));
     assert_eq!(node.hands_on(T, &release(D)), None, "the attempt that yielded is over");
-    assert_eq!(node.line(), [10, 20]);
+    assert_eq!(node.queue(), [10, 20]);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn an_attempt_that_is_over_is_given_nothing() {
     let mut node = Node::waited_for(&[(B, 10)]);
     node.ask(T, &bury(B, 1_000));
     assert_eq!(node.hands_on(T, &release(A)), None);
-    assert_eq!((node.vote(), node.line()), (None, vec![10]));
+    assert_eq!((node.vote(), node.queue()), (None, vec![10]));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_node_that_may_not_vote_hands_nothing_on() {
         let mut node = Node::waited_for(&[(B, 10)]);
         change(&mut node.life);
         assert_eq!(node.hands_on(T, &release(A)), None);
-        assert_eq!((node.vote(), node.line()), (None, vec![10]));
+        assert_eq!((node.vote(), node.queue()), (None, vec![10]));
     }
 }
 

@@ -10,9 +10,9 @@ impl Node {
         self.answer(T, request).hint
     }
 
-    /// These stand in line, in whatever order they came.
-    fn with_line(mut self, line: &[(Mode, u64)]) -> Self {
-        for (mode, ticket) in line {
+    /// These stand in the queue, in whatever order they came.
+    fn with_queue(mut self, queue: &[(Mode, u64)]) -> Self {
+        for (mode, ticket) in queue {
             self.record.keep_place(waiter(*mode, *ticket), NodeTime::wall(CLOCK));
         }
         self
@@ -41,19 +41,19 @@ fn yields(attempt: LeaseId, mode: Mode, ticket: u64) -> Request {
 }
 
 #[test]
-fn a_release_tells_the_first_in_line_and_nobody_else() {
-    let mut node = Node::voted().with_line(&[(X, 20), (X, 10)]);
+fn a_release_tells_the_first_in_queue_and_nobody_else() {
+    let mut node = Node::voted().with_queue(&[(X, 20), (X, 10)]);
     assert_eq!(node.hints(&release(A)), Some(hint(10)));
     assert_eq!(node.hints(&release(A)), None, "once");
     assert_eq!(Node::voted().hints(&release(A)), None, "nobody waits");
-    let mut node = Node::voted().with_line(&[(X, 10)]);
+    let mut node = Node::voted().with_queue(&[(X, 10)]);
     assert_eq!(node.hints(&release(B)), None, "nothing was taken back");
     assert_eq!(node.hints(&bury(A, 500)), Some(hint(10)), "with a tombstone, too");
 }
 
 #[test]
 fn asking_renewing_and_looking_tell_nobody() {
-    let mut node = Node::voted().with_line(&[(X, 10)]);
+    let mut node = Node::voted().with_queue(&[(X, 10)]);
     let requests = [acquire(A, CLOCK), renew(A, CLOCK, true), acquire(B, CLOCK), waits(X, B, 20), Request::Inspect];
     for request in requests {
         assert_eq!(node.hints(&request), None, "{request:?}");
@@ -61,8 +61,8 @@ fn asking_renewing_and_looking_tell_nobody() {
 }
 
 #[test]
-fn the_last_exit_tells_the_first_in_line() {
-    let mut node = Node::entered(&[(enters(OWNER), A), (enters(OWNER), B)]).with_line(&[(enters(STRANGER), 10)]);
+fn the_last_exit_tells_the_first_in_queue() {
+    let mut node = Node::entered(&[(enters(OWNER), A), (enters(OWNER), B)]).with_queue(&[(enters(STRANGER), 10)]);
     assert_eq!(node.hints(&release(A)), None);
     assert_eq!(node.hints(&release(A)), None, "an exit that is repeated is no other exit");
     assert_eq!(node.hints(&release(B)), Some(hint(10)));
@@ -70,26 +70,26 @@ fn the_last_exit_tells_the_first_in_line() {
 
 #[test]
 fn a_writer_is_told_when_the_last_reader_is_gone() {
-    let mut node = Node::entered(&[(reads(OWNER), A), (reads(OWNER), B)]).with_line(&[(X, 10), (reads(OWNER), 20)]);
+    let mut node = Node::entered(&[(reads(OWNER), A), (reads(OWNER), B)]).with_queue(&[(X, 10), (reads(OWNER), 20)]);
     assert_eq!(node.hints(&release(A)), None);
     assert_eq!(node.hints(&release(B)), Some(hint(10)));
 }
 
 #[test]
 fn readers_wake_each_other_one_by_one() {
-    let line = [(reads(OWNER), 10), (reads(OWNER), 20), (X, 30), (reads(OWNER), 40)];
-    let mut node = Node::voted().with_line(&line);
+    let queue = [(reads(OWNER), 10), (reads(OWNER), 20), (X, 30), (reads(OWNER), 40)];
+    let mut node = Node::voted().with_queue(&queue);
     assert_eq!(node.hints(&release(A)), Some(hint(10)));
     assert_eq!(node.hints(&waits(reads(OWNER), B, 10)), Some(hint(20)));
     assert_eq!(node.hints(&waits(reads(OWNER), B, 10)), None, "a repeat makes no room");
     assert_eq!(node.hints(&waits(reads(OWNER), C, 20)), None, "30 wants to write");
-    assert_eq!(node.line(), [30, 40]);
+    assert_eq!(node.queue(), [30, 40]);
 }
 
 #[test]
 fn slots_are_offered_for_as_long_as_there_are_any() {
     let two = slot(2, 0);
-    let mut node = Node::voted().with_line(&[(two, 10), (two, 20), (two, 30)]);
+    let mut node = Node::voted().with_queue(&[(two, 10), (two, 20), (two, 30)]);
     assert_eq!(node.hints(&release(A)), Some(hint(10)));
     assert_eq!(node.hints(&waits(two, B, 10)), Some(hint(20)));
     assert_eq!(node.hints(&waits(two, C, 20)), None, "both are taken");
@@ -99,7 +99,7 @@ fn slots_are_offered_for_as_long_as_there_are_any() {
 #[test]
 fn a_lone_holder_leaves_no_room() {
     for mode in [X, enters(OWNER)] {
-        let mut node = Node::new().with_line(&[(mode, 10), (enters(STRANGER), 20)]);
+        let mut node = Node::new().with_queue(&[(mode, 10), (enters(STRANGER), 20)]);
         assert_eq!(node.hints(&waits(mode, A, 10)), None);
     }
 }
@@ -108,10 +108,10 @@ fn a_lone_holder_leaves_no_room() {
 fn a_yield_tells_the_one_that_it_is_for() {
     let mut node = Node::new();
     node.grants(T, &waits(X, A, 20));
-    let mut node = node.with_line(&[(X, 10), (X, 30)]);
+    let mut node = node.with_queue(&[(X, 10), (X, 30)]);
     assert_eq!(node.hints(&yields(A, X, 20)), Some(hint(10)));
     assert_eq!(node.hints(&yields(A, X, 20)), None, "once");
-    assert_eq!(node.line(), [10, 20, 30]);
+    assert_eq!(node.queue(), [10, 20, 30]);
 }
 
 #[test]
@@ -120,19 +120,19 @@ fn whoever_yields_does_not_wake_itself() {
     node.grants(T, &waits(X, A, 20));
     assert_eq!(node.hints(&yields(A, X, 20)), None);
     node.grants(T, &waits(X, B, 20));
-    let mut node = node.with_line(&[(X, 30)]);
+    let mut node = node.with_queue(&[(X, 30)]);
     assert_eq!(node.hints(&yields(B, X, 20)), None, "30 would only be told to wait");
 }
 
 #[test]
 fn the_first_that_leaves_tells_the_next() {
-    let mut node = Node::new().with_line(&[(X, 10), (X, 20), (X, 30)]);
+    let mut node = Node::new().with_queue(&[(X, 10), (X, 20), (X, 30)]);
     assert_eq!(node.hints(&leaves(B, X, 20)), None, "it was nobody's turn");
     assert_eq!(node.hints(&leaves(B, X, 10)), Some(hint(30)));
     assert_eq!(node.hints(&leaves(B, X, 10)), None, "once");
-    let mut held = Node::voted().with_line(&[(X, 10), (X, 20)]);
+    let mut held = Node::voted().with_queue(&[(X, 10), (X, 20)]);
     assert_eq!(held.hints(&leaves(B, X, 10)), None, "nothing is to be had");
-    let mut reading = Node::entered(&[(reads(OWNER), A)]).with_line(&[(X, 10), (reads(OWNER), 20)]);
+    let mut reading = Node::entered(&[(reads(OWNER), A)]).with_queue(&[(X, 10), (reads(OWNER), 20)]);
     assert_eq!(reading.hints(&leaves(B, X, 10)), Some(hint(20)), "the writer was in the way");
 }
 
@@ -140,9 +140,9 @@ fn the_first_that_leaves_tells_the_next() {
 fn a_holder_that_leaves_gives_up_its_place_as_well() {
     let mut node = Node::new();
     node.grants(T, &waits(X, A, 10));
-    let mut node = node.with_line(&[(X, 10), (X, 20)]);
+    let mut node = node.with_queue(&[(X, 10), (X, 20)]);
     assert_eq!(node.hints(&leaves(A, X, 10)), Some(hint(20)), "it is not told of its own release");
-    assert_eq!(node.line(), [20]);
+    assert_eq!(node.queue(), [20]);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn whoever_waited_for_too_long_is_not_told() {
             waiter: None,
         },
     );
-    let mut node = node.with_line(&[(X, 10)]);
+    let mut node = node.with_queue(&[(X, 10)]);
     node.ask(T + 1, &waits(X, B, 20));
     assert_eq!(node.answer(T + 5_001, &release(A)).hint, Some(hint(20)), "10 has not asked again");
 }

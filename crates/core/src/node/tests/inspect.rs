@@ -18,14 +18,14 @@ impl Node {
 }
 
 #[test]
-fn a_long_line_is_listed_by_its_first() {
+fn a_long_queue_is_listed_by_its_first() {
     let mut node = Node::voted();
     for at in 0..30 {
         node.ask(T, &waits(Mode::EXCLUSIVE, LeaseId::from_bits(0x100 + u128::from(at)), 30 - at));
     }
     let report = node.report(T);
-    assert_eq!((report.waiting, report.line.len()), (30, QUEUE_LISTED_MAX));
-    assert!(report.line.is_sorted_by_key(|waiting| waiting.since_micros) && report.line[0].since_micros == 1);
+    assert_eq!((report.waiting, report.queue.len()), (30, QUEUE_LISTED_MAX));
+    assert!(report.queue.is_sorted_by_key(|waiting| waiting.since_micros) && report.queue[0].since_micros == 1);
 }
 
 #[test]
@@ -40,9 +40,9 @@ fn a_look_tells_who_holds_how_and_how_many_wait() {
     node.ask(T, &waits(reads(OWNER), C, 20));
     let (period, remaining) = (Period::Exclusive, Some(ms(700)));
     let held = Some(HeldBy { holder: Some(holder(A)), remaining, period, holds: 1, ..HeldBy::default() });
-    let line = [(10, false), (20, true)].map(|(since_micros, shared)| Waiting { since_micros, shared }).to_vec();
+    let queue = [(10, false), (20, true)].map(|(since_micros, shared)| Waiting { since_micros, shared }).to_vec();
     let fence = Fence::new(CLOCK);
-    assert_eq!(node.report(T + 300), Report { held, fence, since_micros: CLOCK, waiting: 2, line });
+    assert_eq!(node.report(T + 300), Report { held, fence, since_micros: CLOCK, waiting: 2, queue });
 }
 
 #[test]

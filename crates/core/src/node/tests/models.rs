@@ -20,7 +20,7 @@ enum Act {
     Acquire {
         ahead: i64,
         ttl: u64,
-        in_line: bool,
+        in_queue: bool,
         start: u32,
     },
     /// `astray` asks for another slot than the one that is held.
@@ -43,7 +43,7 @@ fn moves(cast: usize) -> impl Strategy<Value = Vec<Move>> {
     let ttl = || 100..3_000_u64;
     let act = prop_oneof![
         6 => (-40..40_i64, ttl(), any::<bool>(), 0..4_u32)
-            .prop_map(|(ahead, ttl, in_line, start)| Act::Acquire { ahead, ttl, in_line, start }),
+            .prop_map(|(ahead, ttl, in_queue, start)| Act::Acquire { ahead, ttl, in_queue, start }),
         2 => (ttl(), any::<bool>(), prop::bool::weighted(0.2))
             .prop_map(|(ttl, repair, astray)| Act::Renew { ttl, repair, astray }),
         2 => Just(Act::Release),
@@ -75,15 +75,15 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
         let (stored, clock) = (node.fence(), now * 1_000);
         let release = |parting| Request::Release { attempt, tombstone: None, parting };
         let (request, expected) = match act {
-            Act::Acquire { ahead, ttl: millis, in_line, start } => {
+            Act::Acquire { ahead, ttl: millis, in_queue, start } => {
                 let mode = match cast[who] {
                     Mode::Slot { permits, .. } => slot(permits, start),
                     mode => mode,
                 };
                 let (proposal, holder) = (Fence::new(clock.saturating_add_signed(ahead)), "".into());
-                let waiter = in_line.then_some(waiter);
+                let waiter = in_queue.then_some(waiter);
                 let request = Request::Acquire { attempt, proposal, ttl: ttl(millis), holder, mode, waiter };
-                (request, model.expects_of_acquire(who, in_line))
+                (request, model.expects_of_acquire(who, in_queue))
             }
             Act::Renew { ttl: millis, repair, astray } => {
                 let held = model.standing.get(&who).and_then(|stands| stands.slot).unwrap_or(0);
@@ -115,15 +115,15 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
         let is_granted = expected == Says::Grant;
         let place = (who, now + ENTRY_LEASE.as_millis() as u64);
         match act {
-            Act::Acquire { ttl, in_line, .. } => {
+            Act::Acquire { ttl, in_queue, .. } => {
                 if let Vote::Grant { fence, .. } = answer.vote {
                     model.fences(who, fence.get(), stored, was_in, was_free);
                     model.stands(who, now + ttl, &answer.vote, None);
                 }
                 let waits = matches!(expected, Says::Held | Says::Behind);
-                match (in_line, is_granted) {
-                    (true, true) => drop(model.line.remove(&model.tickets[who])),
-                    (true, false) if waits => drop(model.line.insert(model.tickets[who], place)),
+                match (in_queue, is_granted) {
+                    (true, true) => drop(model.queue.remove(&model.tickets[who])),
+                    (true, false) if waits => drop(model.queue.insert(model.tickets[who], place)),
                     _ => {}
                 }
             }
@@ -141,8 +141,8 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
             Act::Release | Act::Leave | Act::Yield => {
                 model.standing.remove(&who);
                 match act {
-                    Act::Leave => drop(model.line.remove(&model.tickets[who])),
-                    Act::Yield if was_in => drop(model.line.insert(model.tickets[who], place)),
+                    Act::Leave => drop(model.queue.remove(&model.tickets[who])),
+                    Act::Yield if was_in => drop(model.queue.insert(model.tickets[who], place)),
                     _ => {}
                 }
             }
@@ -162,7 +162,7 @@ fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
 fn compare(node: &Node, model: &Model) {
     let until = model.standing.values().map(|stands| stands.until).max().or(model.drained);
     assert_eq!(node.vote().map(|(_, until)| until), until);
-    assert_eq!(node.line(), model.line.keys().copied().collect::<Vec<_>>());
+    assert_eq!(node.queue(), model.queue.keys().copied().collect::<Vec<_>>());
     for entry in &node.record.entries {
         let who = model.attempts.iter().position(|attempt| entry.attempt == LeaseId::from_bits(*attempt));
         let stands = who.and_then(|who| model.standing.get(&who));
@@ -171,9 +171,9 @@ fn compare(node: &Node, model: &Model) {
     }
 }
 
-/// A hint is for the first in line, who would get the vote; and after a release it is not forgotten.
+/// A hint is for the first waiter, who would get the vote; and after a release it is not forgotten.
 fn check_hint(node: &Node, model: &Model, now: u64, hint: Option<Hint>, released: bool) {
-    let Some((ticket, (who, _))) = model.line.first_key_value() else {
+    let Some((ticket, (who, _))) = model.queue.first_key_value() else {
         assert_eq!(hint, None);
         return;
     };

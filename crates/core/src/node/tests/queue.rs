@@ -4,27 +4,27 @@ use crate::ticket::{ENTRY_LEASE, Parting, WAITERS_MAX};
 const X: Mode = Mode::EXCLUSIVE;
 const LEASE: u64 = ENTRY_LEASE.as_millis() as u64;
 
-/// The line of a refusal that says who holds.
-fn held(vote: Vote) -> Line {
+/// The queue of a refusal that says who holds.
+fn held(vote: Vote) -> QueuePosition {
     match vote {
-        Vote::Refusal(Refusal::Held { line, .. }) => line,
+        Vote::Refusal(Refusal::Held { queue, .. }) => queue,
         other => panic!("not held: {other:?}"),
     }
 }
 
-/// The line of a refusal that says that others come first.
-fn behind(vote: Vote) -> Line {
+/// The queue of a refusal that says that others come first.
+fn behind(vote: Vote) -> QueuePosition {
     match vote {
-        Vote::Refusal(Refusal::Behind { line, .. }) => line,
+        Vote::Refusal(Refusal::Behind { queue, .. }) => queue,
         other => panic!("not behind: {other:?}"),
     }
 }
 
-fn place(place: u32, waiting: u32, lower: bool) -> Line {
-    Line { place: Some(place), waiting, lower }
+fn place(place: u32, waiting: u32, lower: bool) -> QueuePosition {
+    QueuePosition { place: Some(place), waiting, lower }
 }
 
-/// A free name with these tickets in line.
+/// A free name with these tickets in the queue.
 fn queued(tickets: &[(Mode, u64)]) -> Node {
     let mut node = Node::voted();
     for (mode, ticket) in tickets {
@@ -41,12 +41,12 @@ fn the_lowest_ticket_comes_first_whoever_asks_first() {
     assert_eq!(held(node.ask(T, &waits(X, C, 10))), place(1, 2, false));
     assert_eq!(held(node.ask(T, &waits(X, D, 30))), place(3, 3, true), "a lower one waits");
     assert_eq!(held(node.ask(T, &waits(X, B, 20))), place(2, 3, true), "asking again takes no other place");
-    assert_eq!(node.line(), [10, 20, 30]);
+    assert_eq!(node.queue(), [10, 20, 30]);
     node.ask(T, &release(A));
     let refused = node.ask(T, &waits(X, B, 20));
-    assert_eq!(refused, Vote::Refusal(Refusal::Behind { fence: Fence::new(CLOCK), line: place(2, 3, true) }));
+    assert_eq!(refused, Vote::Refusal(Refusal::Behind { fence: Fence::new(CLOCK), queue: place(2, 3, true) }));
     assert_eq!(node.ask(T, &waits(X, C, 10)), granted(CLOCK + 1));
-    assert_eq!(node.line(), [20, 30], "whoever is served leaves the line");
+    assert_eq!(node.queue(), [20, 30], "whoever is served leaves the queue");
 }
 
 #[test]
@@ -97,15 +97,15 @@ fn a_vote_of_several_counts_as_lower() {
 }
 
 #[test]
-fn one_without_a_ticket_does_not_overtake_and_does_not_line_up() {
+fn one_without_a_ticket_does_not_overtake_and_does_not_queue_up() {
     let mut node = queued(&[(X, 10)]);
-    let unplaced = Line { place: None, waiting: 1, lower: false };
+    let unplaced = QueuePosition { place: None, waiting: 1, lower: false };
     for mode in [X, enters(OWNER), reads(OWNER), slot(1, 0)] {
         assert_eq!(behind(node.ask(T, &acquire_as(mode, B, CLOCK, None))), unplaced, "{mode:?}");
     }
     node.grants(T, &waits(X, C, 10));
-    assert_eq!(held(node.ask(T, &acquire(B, CLOCK))), Line { waiting: 0, ..unplaced });
-    assert_eq!(node.line(), [0; 0]);
+    assert_eq!(held(node.ask(T, &acquire(B, CLOCK))), QueuePosition { waiting: 0, ..unplaced });
+    assert_eq!(node.queue(), [0; 0]);
 }
 
 #[test]
@@ -115,22 +115,22 @@ fn a_place_is_kept_for_one_entry_lease_from_the_last_time_of_asking() {
     node.ask(T + 1, &waits(X, C, 20));
     node.ask(T + 2, &waits(X, B, 10));
     node.ask(T + LEASE + 1, &Request::Inspect);
-    assert_eq!(node.line(), [10, 20], "through the last millisecond");
+    assert_eq!(node.queue(), [10, 20], "through the last millisecond");
     assert_eq!(behind(node.ask(T + LEASE + 2, &waits(X, D, 30))), place(2, 2, true), "20 was silent for too long");
     node.grants(T + LEASE + 3, &waits(X, D, 30));
 }
 
 #[test]
-fn a_full_line_takes_nobody_else_but_keeps_those_who_wait() {
+fn a_full_queue_takes_nobody_else_but_keeps_those_who_wait() {
     let mut node = Node::voted();
     let places =
         (1..=u64::from(WAITERS_MAX)).map(|at| Place { waiter: waiter(X, at), until: T + LEASE, request: None });
-    node.record.line = places.collect();
-    assert_eq!(node.ask(T, &waits(X, B, 0)), Vote::Refusal(Refusal::LineFull), "not even a lower one");
+    node.record.queue = places.collect();
+    assert_eq!(node.ask(T, &waits(X, B, 0)), Vote::Refusal(Refusal::QueueFull), "not even a lower one");
     assert_eq!(held(node.ask(T, &waits(X, C, 5))), place(5, WAITERS_MAX, true));
     assert_eq!(held(node.ask(T, &acquire(D, CLOCK))).waiting, WAITERS_MAX, "who does not wait needs no room");
     node.ask(T, &release(A));
-    assert_eq!(node.ask(T, &waits(X, B, u64::MAX)), Vote::Refusal(Refusal::LineFull), "also if the vote is free");
+    assert_eq!(node.ask(T, &waits(X, B, u64::MAX)), Vote::Refusal(Refusal::QueueFull), "also if the vote is free");
     node.grants(T, &waits(X, D, 1));
     assert_eq!(held(node.ask(T, &waits(X, B, u64::MAX))).place, Some(WAITERS_MAX));
 }
@@ -147,7 +147,7 @@ fn readers_pass_readers_but_no_writer_that_waited_before() {
     assert!(matches!(node.ask(T, &waits(writes(STRANGER), A, 20)), Vote::Refusal(Refusal::Held { .. })));
     node.ask(T, &leave(A, waiter(X, 20)));
     node.grants(T, &waits(reads(THIRD), D, 40));
-    assert_eq!(node.line(), [30], "which is in nobody's way");
+    assert_eq!(node.queue(), [30], "which is in nobody's way");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn an_owner_enters_again_past_those_who_wait() {
     node.grants(T, &acquire_as(enters(OWNER), A, CLOCK, None));
     held(node.ask(T, &waits(enters(STRANGER), B, 10)));
     node.grants(T, &waits(enters(OWNER), C, 20));
-    assert_eq!(node.line(), [10]);
+    assert_eq!(node.queue(), [10]);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_request_that_changes_nothing_leaves_no_place() {
     slots.grants(T, &acquire_as(slot(2, 0), A, CLOCK, None));
     assert_eq!(slots.ask(T, &waits(slot(3, 0), B, 10)), Vote::Refusal(Refusal::Permits { stored: 2 }));
     for node in [node, elsewhere, reading, slots] {
-        assert_eq!(node.line(), [0; 0]);
+        assert_eq!(node.queue(), [0; 0]);
     }
 }
 
@@ -207,16 +207,16 @@ fn a_yield_keeps_the_place_and_a_leave_gives_it_up() {
     let mut node = Node::new();
     node.grants(T, &waits(X, A, 10));
     assert_eq!(node.ask(T + 1, &yields(A, waiter(X, 10))), granted(0));
-    assert_eq!((node.vote(), node.line()), (None, [10].into()));
-    assert_eq!(node.record.line[0].until, T + 1 + LEASE);
+    assert_eq!((node.vote(), node.queue()), (None, [10].into()));
+    assert_eq!(node.record.queue[0].until, T + 1 + LEASE);
     let late = node.ask(T + 2, &yields(A, waiter(X, 10)));
     assert_eq!(late, Vote::Refusal(Refusal::Absent), "once is enough");
-    assert_eq!(node.record.line[0].until, T + 1 + LEASE);
+    assert_eq!(node.record.queue[0].until, T + 1 + LEASE);
     node.grants(T + 2, &waits(X, B, 10));
     assert_eq!(node.ask(T + 3, &yields(A, waiter(X, 10))), Vote::Refusal(Refusal::Absent));
-    assert_eq!((node.vote(), node.line()), (Some((B, T + 1_002)), [].into()), "a late yield takes nothing back");
+    assert_eq!((node.vote(), node.queue()), (Some((B, T + 1_002)), [].into()), "a late yield takes nothing back");
     assert_eq!(node.ask(T + 3, &leave(B, waiter(X, 10))), granted(0));
-    assert_eq!((node.vote(), node.line()), (None, [].into()));
+    assert_eq!((node.vote(), node.queue()), (None, [].into()));
     held(Node::voted().ask(T, &waits(X, B, 10)));
 }
 

@@ -37,7 +37,7 @@ macro_rules! settings {
 
             #[doc = concat!("See [`crate::", stringify!($kind), "::retry`].")]
             #[must_use]
-            pub fn retry(self, retry: quorlock_core::retry::Retry) -> Self {
+            pub fn retry(self, retry: quorlock_core::backoff::Retry) -> Self {
                 self.map(|inner| inner.retry(retry))
             }
 

@@ -23,7 +23,7 @@ use super::seeds::{self, Seeds};
 use super::wire::{Connecting, Wire};
 use super::{codec, connect, greet, hints, history, malformed};
 use crate::node::redis::cluster::slot::Slot;
-use crate::node::{BoxFuture, History, Inbox, Message, Life, Node, Search, Session, Trouble};
+use crate::node::{BoxFuture, History, Inbox, Life, Message, Node, Search, Session, Trouble};
 use reorder::{About, Ear, Reorder};
 use shards::Shards;
 

@@ -16,12 +16,12 @@ use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX, Period};
 use quorlock_core::name::Holder;
 use quorlock_core::node::Epoch;
-use quorlock_core::ticket::Line;
+use quorlock_core::ticket::QueuePosition;
 use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Vote};
 
 use super::commands::{DIGITS_MAX, decimal};
 use super::malformed;
-use crate::node::{Message, Life, Reply, Trouble};
+use crate::node::{Life, Message, Reply, Trouble};
 pub(super) use bundle::Bundles;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzz::take_anything;
@@ -145,8 +145,8 @@ fn reply(message: &Message, value: Value, same_life: bool) -> Result<Reply, Trou
         Request::PlainAcquire { .. } => match value {
             Value::Okay => Ok(plain(None)),
             Value::Nil => {
-                let (holder, remaining, fence, line) = (None, None, Fence::default(), Line::default());
-                Ok(plain(Some(Refusal::Held { holder, remaining, fence, line })))
+                let (holder, remaining, fence, queue) = (None, None, Fence::default(), QueuePosition::default());
+                Ok(plain(Some(Refusal::Held { holder, remaining, fence, queue })))
             }
             _ => Err(malformed("SET")),
         },
@@ -223,16 +223,16 @@ fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
             remaining: remaining(*left),
             fence: Fence::new(unsigned(fence)?),
             holder: holder(&words(who)?),
-            line: line(place, waiting, lower)?,
+            queue: queue(place, waiting, lower)?,
         },
         (-1, []) => Refusal::WrongEpoch,
         (-2, []) => Refusal::Tombstoned,
         (-3, []) => Refusal::TooFarAhead,
         (-4, []) => Refusal::Absent,
         (-5, [fence, place, waiting, lower]) => {
-            Refusal::Behind { fence: Fence::new(unsigned(fence)?), line: line(place, waiting, lower)? }
+            Refusal::Behind { fence: Fence::new(unsigned(fence)?), queue: queue(place, waiting, lower)? }
         }
-        (-6, []) => Refusal::LineFull,
+        (-6, []) => Refusal::QueueFull,
         (-7, [stored]) => Refusal::Permits { stored: small(stored)? },
         (-8, []) => Refusal::Upgrade,
         (-10, []) => Refusal::Retired,
@@ -252,9 +252,9 @@ fn other(parts: &[Value]) -> Option<Refusal> {
     Some(Refusal::Other { fence, digest: Digest::parse(&text(digest)?)?, holder: holder(&words(who)?) })
 }
 
-fn line(place: &Value, waiting: &Value, lower: &Value) -> Option<Line> {
+fn queue(place: &Value, waiting: &Value, lower: &Value) -> Option<QueuePosition> {
     let lower = flag(lower)?;
-    Some(Line { place: Some(small(place)?).filter(|place| *place > 0), waiting: small(waiting)?, lower })
+    Some(QueuePosition { place: Some(small(place)?).filter(|place| *place > 0), waiting: small(waiting)?, lower })
 }
 
 fn standing_vote(parts: &[Value]) -> Option<Vote> {

@@ -181,7 +181,7 @@ impl Bench {
     /// Forgets what had lapsed by then, before the clock goes back: for the core, what has lapsed is gone.
     fn forget_lapsed(&mut self, model: &Model, micros: i64) {
         let forget = Script::new(include_str!("differential/forget.lua"));
-        for place in &model.places {
+        for key in &model.keys {
             let mut run = forget.prepare_invoke();
             run.key(holds_key(key)).key(queue_key(key)).key(kept_key(key)).key(asked_key(key));
             run.arg(micros.div_euclid(1_000));

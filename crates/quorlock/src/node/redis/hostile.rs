@@ -26,7 +26,7 @@ use super::commands::Commands;
 use super::scripts::{Home, fence_key};
 use super::{RedisNode, codec};
 use crate::node::key::{KeyTemplate, LockKey};
-use crate::node::{Message, Life, Reply, RequestReply, Search};
+use crate::node::{Life, Message, Reply, RequestReply, Search};
 use odd::{Call, Change, Odd, Which, changes};
 
 const HOLDER: u128 = 0xa;
@@ -211,7 +211,7 @@ impl Bench {
                 let highest = given.map_or(fence, |given| fence.max(Fence::new(given.unsigned_abs())));
                 prop_assert!(last > highest, "{:?} is not above {:?}", last, highest);
             }
-            _ => return Err(TestCaseError::fail(format!("{last:?} to whoever is first in line"))),
+            _ => return Err(TestCaseError::fail(format!("{last:?} to whoever is first in the queue"))),
         }
         self.ask(&key, release(OTHER, Some(0))).await?;
         Ok(())

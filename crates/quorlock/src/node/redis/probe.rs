@@ -113,9 +113,9 @@ impl Visit {
     /// Does with keys of its own, and a channel that nobody hears, what is done with those of locks.
     async fn probe(&mut self, key: &LockKey, facts: &mut RedisFacts) -> Result<(), Trouble> {
         let channel = hint_channel(Channel(entropy::bits()));
-        let own = |key: String| {
-            let pattern = key.replace(&key.text, "*");
-            (key, pattern)
+        let own = |companion: String| {
+            let pattern = companion.replace(&key.text, "*");
+            (companion, pattern)
         };
         let tombstone = tombstone_key(key, LeaseId::from_bits(entropy::bits()));
         let tombstones = tombstone.rsplit_once(':').map_or_else(String::new, |(kind, _)| format!("{kind}:*"));

@@ -176,7 +176,7 @@ pub(crate) mod companion {
     pub(crate) const QUEUE: &str = "queue:";
     /// Who waits, by the last millisecond in which the place is kept.
     pub(crate) const KEPT: &str = "kept:";
-    /// What those in line wait for: a hash with a field for each place. What is there for others means nothing.
+    /// What those in the queue wait for: a hash with a field for each place. What is there for others means nothing.
     #[cfg(test)]
     pub(crate) const ASKED: &str = "asked:";
     /// Tombstones: of an attempt, by its id, and of an owner that was retired, by the name's key and the owner.

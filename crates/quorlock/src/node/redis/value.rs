@@ -43,7 +43,7 @@ fn part(bytes: &[u8]) -> Option<(Value, &[u8])> {
     }
 }
 
-/// Up to the end of the line, and what is behind it.
+/// Up to the end of the queue, and what is behind it.
 fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == b'\r')?;
     let (line, rest) = bytes.split_at(end);

@@ -21,7 +21,7 @@ pub(super) fn may_matter(request: &Request, vote: &Vote) -> bool {
         Vote::Refusal(
             Refusal::Held { .. }
                 | Refusal::Behind { .. }
-                | Refusal::LineFull
+                | Refusal::QueueFull
                 | Refusal::Permits { .. }
                 | Refusal::Upgrade
         )
@@ -29,9 +29,9 @@ pub(super) fn may_matter(request: &Request, vote: &Vote) -> bool {
     asks && in_the_way
 }
 
-/// The releases that the dead owe for a name, those in line first. Those of holders leave this tombstone.
+/// The releases that the dead owe for a name, those in the queue first. Those of holders leave this tombstone.
 ///
-/// Of the line, only its head is looked at: whoever is behind somebody who lives is in nobody's way yet.
+/// Of the queue, only its head is looked at: whoever is behind somebody who lives is in nobody's way yet.
 pub(super) fn releases_owed(
     connection: &Connection,
     key: &str,
@@ -41,7 +41,7 @@ pub(super) fn releases_owed(
 ) -> Result<Vec<Request>, Fault> {
     let mut census = Census { processes, known: HashMap::new() };
     let mut owed = Vec::new();
-    if !record.line.is_empty() {
+    if !record.queue.is_empty() {
         owed.extend(dead_waiters(connection, key, record, &mut census)?);
     }
     for attempt in dead_holders(connection, key, record, &mut census)? {
@@ -69,7 +69,7 @@ fn dead_waiters(
         if !census.is_dead(column(2, "processes"))? {
             break;
         }
-        if let Some(place) = record.line.iter().find(|place| place.waiter.ticket == ticket) {
+        if let Some(place) = record.queue.iter().find(|place| place.waiter.ticket == ticket) {
             // Whatever else the waiter had is a vote of its own.
             let (attempt, parting) = (LeaseId::from_bits(0), Some(Parting::Leave(place.waiter)));
             owed.push(Request::Release { attempt, tombstone: None, parting });

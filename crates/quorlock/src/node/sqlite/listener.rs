@@ -1,4 +1,4 @@
-//! Hints between sessions: rows that a release leaves for the first in line, and a break for everybody; and an ear for
+//! Hints between sessions: rows that a release leaves for the first waiter, and a break for everybody; and an ear for
 //! them while somebody waits or holds.
 
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::NodeTime;
-use quorlock_core::ticket::{Channel, ENTRY_LEASE, Hint, Line, Parting, Ticket, Waiter};
+use quorlock_core::ticket::{Channel, ENTRY_LEASE, Hint, Parting, QueuePosition, Ticket, Waiter};
 use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, params};
 
@@ -26,7 +26,7 @@ const NOBODY: Channel = Channel(0);
 /// One session's ear.
 pub(super) struct Listener {
     inbox: Inbox,
-    /// Who waits in line by way of this session, and until when the node keeps the place.
+    /// Who waits in the queue by way of this session, and until when the node keeps the place.
     waiters: HashMap<Ticket, u64>,
     /// Who holds by way of this session, and until when unless it is renewed.
     holds: HashMap<LeaseId, u64>,
@@ -107,7 +107,7 @@ impl Listener {
             let Reply::Voted { vote, .. } = reply else { continue };
             self.learn_of_hold(&message.request, vote, now);
             match (&*message.request, vote) {
-                (Request::Acquire { waiter: Some(waiter), .. }, Vote::Refusal(refusal)) if is_in_line(refusal) => {
+                (Request::Acquire { waiter: Some(waiter), .. }, Vote::Refusal(refusal)) if is_in_queue(refusal) => {
                     self.expect(*waiter, now);
                 }
                 (Request::Release { parting: Some(Parting::Yield(waiter)), .. }, Vote::Grant { .. }) => {
@@ -184,7 +184,7 @@ impl Listener {
     }
 }
 
-/// Leaves a row for others, which is kept no longer than a place in line.
+/// Leaves a row for others, which is kept no longer than a place in the queue.
 fn leave(transaction: &Connection, channel: &str, ticket: &str, now: NodeTime) -> Result<(), Fault> {
     transaction.prepare_cached("INSERT INTO hint(channel, ticket, until) VALUES (?1, ?2, ?3)")?.execute(params![
         channel,
@@ -194,12 +194,12 @@ fn leave(transaction: &Connection, channel: &str, ticket: &str, now: NodeTime) -
     Ok(())
 }
 
-/// Whether one who was refused so has a place in line now.
-fn is_in_line(refusal: &Refusal) -> bool {
+/// Whether one who was refused so has a place in the queue now.
+fn is_in_queue(refusal: &Refusal) -> bool {
     matches!(
         refusal,
-        Refusal::Held { line: Line { place: Some(_), .. }, .. }
-            | Refusal::Behind { line: Line { place: Some(_), .. }, .. }
+        Refusal::Held { queue: QueuePosition { place: Some(_), .. }, .. }
+            | Refusal::Behind { queue: QueuePosition { place: Some(_), .. }, .. }
     )
 }
 

@@ -58,7 +58,7 @@ pub(super) fn load_standing(connection: &Connection, key: &str) -> Result<Record
         vote,
         entries: if has_entries { load_entries(connection, key)? } else { Vec::new() },
         fence,
-        line: if is_marked { load_line(connection, key)? } else { Vec::new() },
+        queue: if is_marked { load_queue(connection, key)? } else { Vec::new() },
         ..Record::default()
     })
 }
@@ -74,14 +74,14 @@ pub(super) fn save(
     record: &Record,
     behind: Option<&str>,
 ) -> Result<(), Fault> {
-    let is_marked = |record: &Record| !record.line.is_empty();
+    let is_marked = |record: &Record| !record.queue.is_empty();
     if record.is_empty() {
         connection.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute(params![key])?;
     } else if (&before.vote, &before.fence, is_marked(before)) != (&record.vote, &record.fence, is_marked(record)) {
         save_row(connection, key, record, behind)?;
     }
     save_entries(connection, key, &before.entries, &record.entries, behind)?;
-    save_line(connection, key, &before.line, &record.line, behind)?;
+    save_queue(connection, key, &before.queue, &record.queue, behind)?;
     save_tombstones(connection, key, before, record)
 }
 
@@ -111,7 +111,7 @@ fn save_row(connection: &Connection, key: &str, record: &Record, behind: Option<
             fence.and_then(|note| note.ticket).map(|ticket| ticket.to_string()),
             fence.map(|note| &note.holder),
             fence.map(|note| number(note.until, "fence_until")).transpose()?,
-            !record.line.is_empty(),
+            !record.queue.is_empty(),
             behind.filter(|_| is_exclusive),
         ])?;
     Ok(())
@@ -170,11 +170,11 @@ fn save_entries(
     Ok(())
 }
 
-fn load_line(connection: &Connection, key: &str) -> Result<Vec<Place>, Fault> {
+fn load_queue(connection: &Connection, key: &str) -> Result<Vec<Place>, Fault> {
     let mut statement =
         connection.prepare_cached("SELECT at, id, channel, shared, until FROM place WHERE key = ?1 ORDER BY at, id")?;
     let mut rows = statement.query(params![key])?;
-    let mut line = Vec::new();
+    let mut queue = Vec::new();
     while let Some(row) = rows.next()? {
         let column = |index, name| Column { row, index, table: "place", name };
         let ticket = Ticket {
@@ -184,12 +184,12 @@ fn load_line(connection: &Connection, key: &str) -> Result<Vec<Place>, Fault> {
         let channel = column(2, "channel").must(|channel| channel.parsed(Channel::parse))?;
         let shared = column(3, "shared").must(Column::flag)?;
         let until = column(4, "until").must(Column::number)?;
-        line.push(Place { waiter: Waiter { ticket, channel, shared }, until, request: None });
+        queue.push(Place { waiter: Waiter { ticket, channel, shared }, until, request: None });
     }
-    Ok(line)
+    Ok(queue)
 }
 
-fn save_line(
+fn save_queue(
     connection: &Connection,
     key: &str,
     before: &[Place],

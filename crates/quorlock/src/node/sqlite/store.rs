@@ -202,7 +202,7 @@ pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime)
     Ok(())
 }
 
-/// The next keys with a vote or a line, in their order.
+/// The next keys with a vote or a queue, in their order.
 pub(super) fn search(connection: &Connection, search: &Search, now: NodeTime) -> Result<Page, Fault> {
     let from = search.after.as_str().max(search.span.start.as_str());
     let mut statement = connection.prepare_cached(

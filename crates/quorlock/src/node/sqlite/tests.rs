@@ -178,7 +178,7 @@ impl Listening {
         Waiter { ticket, channel: self.channel, shared: false }
     }
 
-    /// Asks, and waits in line if it is refused.
+    /// Asks, and waits in the queue if it is refused.
     fn queue(&mut self, name: &str, attempt: u128, ticket: Ticket) -> Vote {
         let request = asking(attempt, Mode::EXCLUSIVE, Some(self.waiter(ticket)));
         self.session.ask(name, request)

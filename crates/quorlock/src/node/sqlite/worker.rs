@@ -15,7 +15,7 @@ use crate::node::sqlite::listener::Listener;
 use crate::node::sqlite::processes::Processes;
 use crate::node::sqlite::store::{self, NodeNote};
 use crate::node::sqlite::{Clock, database, dead, file, history, record, reserve};
-use crate::node::{Answer, History, Inbox, Message, Life, Page, Reply, Search, Trouble};
+use crate::node::{Answer, History, Inbox, Life, Message, Page, Reply, Search, Trouble};
 use crate::platform::entropy;
 
 /// About how many requests share one transaction at most.

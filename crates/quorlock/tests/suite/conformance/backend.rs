@@ -142,8 +142,8 @@ pub(crate) async fn held_by(client: &Client, name: &str, holds: u32) {
     everywhere(client, name, &format!("held by {holds}"), |report| held(report) == holds).await;
 }
 
-/// Waits until so many wait in line on every node.
-pub(crate) async fn lined_up(client: &Client, name: &str, waiting: u32) {
+/// Waits until so many wait in the queue on every node.
+pub(crate) async fn queued_again(client: &Client, name: &str, waiting: u32) {
     everywhere(client, name, &format!("waited for by {waiting}"), |report| report.waiting == waiting).await;
 }
 
@@ -155,7 +155,7 @@ pub(crate) async fn is_waited_for(client: &Client, name: &str, waiting: u32) {
     }
 }
 
-/// Lets somebody wait for a name, as number `place` in line on every node.
+/// Lets somebody wait for a name, as number `place` in the queue on every node.
 pub(crate) async fn queue<T: Send + 'static>(
     client: &Client,
     name: &str,
@@ -165,7 +165,7 @@ pub(crate) async fn queue<T: Send + 'static>(
     // On a node that has yet to hear of the holder it would get a vote instead of a place.
     everywhere(client, name, "held", |report| report.held.is_some()).await;
     let task = tokio::spawn(async move { acquire.await.unwrap() });
-    lined_up(client, name, place).await;
+    queued_again(client, name, place).await;
     task
 }
 

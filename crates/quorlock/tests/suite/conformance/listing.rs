@@ -38,7 +38,7 @@ pub(crate) async fn what_is_held_or_waited_for_is_listed(backend: &Backend) {
     let first = &listing.names[0];
     assert_eq!((first.holder().unwrap().1, first.waiting()), (exclusive.fence().unwrap(), 1));
     assert_eq!(first.nodes.len(), backend.quorum().0);
-    assert!(matches!(first.line(), [only] if only.since_micros > 0 && !only.shared), "{:?}", first.line());
+    assert!(matches!(first.queue(), [only] if only.since_micros > 0 && !only.shared), "{:?}", first.queue());
     waiter.abort();
     let _ = waiter.await;
 }

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use quorlock::{AcquireError, Client, FenceError, Lease, LostError, Owner, Reentrant, Released, Renewals};
 
 use crate::conformance::backend::{
-    BRISK, Backend, LONG, SHORT, crash_after, held_by, is_free, is_held, lined_up, queue, takes_over,
+    BRISK, Backend, LONG, SHORT, crash_after, held_by, is_free, is_held, queue, queued_again, takes_over,
 };
 
 pub(crate) async fn the_owner_enters_again_and_others_do_not(backend: &Backend) {
@@ -49,7 +49,7 @@ pub(crate) async fn the_last_exit_lets_a_waiter_in(backend: &Backend) {
     let waiting = queue(&ours, "a", 1, async move { other.acquire().await }).await;
     drop(inner);
     held_by(&ours, "a", 1).await;
-    lined_up(&ours, "a", 1).await;
+    queued_again(&ours, "a", 1).await;
     assert!(!waiting.is_finished());
     outer.release().await.unwrap();
     assert!(waiting.await.unwrap().fence().unwrap() > fence);
@@ -253,7 +253,7 @@ pub(crate) async fn one_who_waits_learns_that_it_is_retired(backend: &Backend) {
     ours.retire("a", &owner, LONG).await.unwrap();
     let refused = waiting.await.unwrap();
     assert!(matches!(refused, AcquireError::Retired { .. }), "{refused}");
-    lined_up(&ours, "a", 0).await;
+    queued_again(&ours, "a", 0).await;
     assert!(lease.fence().is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! Waiting in line, and turning away from it.
+//! Waiting in the queue, and turning away from it.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use futures_util::future::select;
 use quorlock::{AcquireError, Client, HeldError, Period, Progress};
 
 use crate::conformance::backend::{
-    Backend, LONG, SHORT, crash_after, held_by, is_held, is_waited_for, lined_up, queue, takes_over,
+    Backend, LONG, SHORT, crash_after, held_by, is_held, is_waited_for, queue, queued_again, takes_over,
 };
 
 pub(crate) async fn a_wait_ends_at_its_deadline_with_the_holder_named(backend: &Backend) {
@@ -45,7 +45,7 @@ pub(crate) async fn whoever_waits_is_served_after_the_release(backend: &Backend)
     }
 }
 
-pub(crate) async fn whoever_gives_up_leaves_the_line(backend: &Backend) {
+pub(crate) async fn whoever_gives_up_leaves_the_queue(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("a").acquire().await.unwrap();
     let (lock, rw, reentrant, semaphore) =
@@ -84,7 +84,7 @@ pub(crate) async fn the_place_the_holder_and_the_grant_are_told_in_order(backend
     let lease = ours.lock("a").label("the one").acquire().await.unwrap();
     held_by(&ours, "a", 1).await;
     let ahead = ours.lock("a").label("the next");
-    // Tickets are drawn by the nodes' clocks: whoever has seen on every node that another is in line draws a later one.
+    // Tickets are drawn by the nodes' clocks: whoever has seen on every node that another is in the queue draws a later one.
     let ahead = queue(&theirs, "a", 1, async move { ahead.acquire().await }).await;
     let told = Arc::new(Mutex::new(Vec::new()));
     let lock = theirs.lock("a").observe({
@@ -139,7 +139,7 @@ pub(crate) async fn a_waiter_that_is_gone_is_in_the_way_no_longer_than_its_place
         // A node may hand it the lock: it cannot see that nobody is behind the connection any more.
         let lock = client.lock("a").ttl(SHORT);
         let mut waiting = Box::pin(lock.acquire());
-        drop(select(&mut waiting, Box::pin(lined_up(client, "a", 1))).await);
+        drop(select(&mut waiting, Box::pin(queued_again(client, "a", 1))).await);
         // It does not even turn away.
         std::mem::forget(waiting);
     };

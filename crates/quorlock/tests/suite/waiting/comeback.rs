@@ -3,35 +3,35 @@
 use quorlock::{AcquireError, Retry};
 use quorlock_testkit::{Proxy, eventually_async};
 
-use super::line::{InLine, in_line, waiting};
+use super::queue::{Queued, queued, waiting};
 use crate::common::Cluster;
 use crate::common::long::{Wired, connected, soon, voting};
 use crate::common::observe::quarantined;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_line_up_again_on_a_node_that_lost_its_memory() {
+async fn waiters_queue_up_again_on_a_node_that_lost_its_memory() {
     let cluster = Cluster::ready(3).await;
     let mut clients = Vec::new();
     for _ in 0..3 {
         clients.push(connected(cluster.builder()).await);
     }
     let lease = clients[0].lock("job").acquire().await.expect("nobody else wants it");
-    let first = InLine::placed(clients[1].lock("job")).await;
-    in_line(&cluster.servers, "job", 1).await;
-    let second = InLine::placed(clients[2].lock("job")).await;
-    in_line(&cluster.servers, "job", 2).await;
+    let first = Queued::placed(clients[1].lock("job")).await;
+    queued(&cluster.servers, "job", 1).await;
+    let second = Queued::placed(clients[2].lock("job")).await;
+    queued(&cluster.servers, "job", 2).await;
 
     cluster.servers[0].restart_empty();
     quarantined(&clients[1], 0).await;
     assert_eq!(waiting(&cluster.servers[..1], "job"), [0]);
-    // The holder or the first in line has its vote: the second is told to wait by all three again.
-    let lined_up = async || waiting(&cluster.servers[..1], "job")[0] >= 1;
-    eventually_async("the line to stand again", lined_up).await;
+    // The holder or the first waiter has its vote: the second is told to wait by all three again.
+    let queued_again = async || waiting(&cluster.servers[..1], "job")[0] >= 1;
+    eventually_async("the queue to stand again", queued_again).await;
 
     let fence = lease.fence().expect("a majority kept its memory");
     lease.release().await.expect("the nodes are there");
     let one = first.served().await;
-    assert!(!second.is_over(), "the line is the same as before");
+    assert!(!second.is_over(), "the queue is the same as before");
     assert!(one.fence().expect("it is held") > fence);
     one.release().await.expect("the nodes are there");
     second.served().await.release().await.expect("the nodes are there");
@@ -43,8 +43,8 @@ async fn waiters_are_served_while_a_node_that_lost_its_memory_is_quarantined() {
     let holder = connected(cluster.direct()).await;
     let client = connected(cluster.direct()).await;
     let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
-    let waiter = InLine::placed(client.lock("job")).await;
-    in_line(&cluster.servers, "job", 1).await;
+    let waiter = Queued::placed(client.lock("job")).await;
+    queued(&cluster.servers, "job", 1).await;
     cluster.servers[0].restart_empty();
     quarantined(&client, 0).await;
     soon(lease.release()).await.expect("a majority is there");
@@ -62,7 +62,7 @@ async fn a_link_that_comes_back_asks_again_at_once() {
     let hears_no_poll = Retry { attempts: Some(1), ..Retry::default() };
     for _ in 0..TRIES {
         let lease = soon(holder.lock("job").acquire()).await.expect("nobody else wants it");
-        let waiter = InLine::placed(client.lock("job").retry(hears_no_poll)).await;
+        let waiter = Queued::placed(client.lock("job").retry(hears_no_poll)).await;
         cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
         cluster.proxies.iter().for_each(Proxy::cut);
         // Whoever wants something of a connection finds that it has ended, and makes a new one, on which nobody answers.

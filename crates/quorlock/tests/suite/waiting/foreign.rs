@@ -7,7 +7,7 @@ use std::time::Duration;
 use quorlock::Client;
 use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
-use super::line::{InLine, all_are_served, in_line};
+use super::queue::{Queued, all_are_served, queued};
 use crate::common::long::{Wired, connected, soon};
 
 const KEY: &str = "quorlock:job";
@@ -46,18 +46,18 @@ impl Foreigner<'_> {
 
 /// A plain holder, whose release is handed on to nobody, a waiter who does not ask for a moment, and a foreigner who takes
 /// the lock in that moment.
-async fn overtaken(cluster: &Wired, ttl: Duration) -> (Foreigner<'_>, Client, InLine) {
+async fn overtaken(cluster: &Wired, ttl: Duration) -> (Foreigner<'_>, Client, Queued) {
     let holder = connected(cluster.direct()).await;
     let client = connected(cluster.builder()).await;
     let foreigner = Foreigner { servers: &cluster.servers, id: "foreigner".into() };
     let lease = holder.lock("job").plain().acquire().await.expect("nobody else wants it");
-    let waiter = InLine::placed(client.lock("job")).await;
-    in_line(&cluster.servers, "job", 1).await;
+    let waiter = Queued::placed(client.lock("job")).await;
+    queued(&cluster.servers, "job", 1).await;
     assert!(!foreigner.acquire(ttl), "our lease excludes foreigners");
     cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
     lease.release().await.expect("the nodes are there");
     cluster.stands_on(KEY, &[]).await;
-    assert!(foreigner.acquire(ttl), "whoever does not know the line overtakes it");
+    assert!(foreigner.acquire(ttl), "whoever does not know the queue overtakes it");
     cluster.proxies.iter().for_each(|proxy| proxy.hold(false));
     (foreigner, client, waiter)
 }
@@ -83,11 +83,11 @@ async fn a_foreigner_does_not_overtake_one_to_whom_the_lock_is_handed_on() {
     let client = connected(cluster.builder()).await;
     let foreigner = Foreigner { servers: &cluster.servers, id: "foreigner".into() };
     let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
-    let waiter = InLine::placed(client.lock("job")).await;
-    in_line(&cluster.servers, "job", 1).await;
+    let waiter = Queued::placed(client.lock("job")).await;
+    queued(&cluster.servers, "job", 1).await;
     cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
     lease.release().await.expect("the nodes are there");
-    in_line(&cluster.servers, "job", 0).await;
+    queued(&cluster.servers, "job", 0).await;
     assert!(!foreigner.acquire(Duration::from_secs(120)), "the votes are the waiter's, who does not know it yet");
     cluster.proxies.iter().for_each(|proxy| proxy.hold(false));
     waiter.served().await.release().await.expect("the nodes are there");
@@ -137,7 +137,7 @@ async fn foreigners_and_waiters_never_hold_at_the_same_time() {
                     foreigner.release();
                     turns += 1;
                 }
-                // Whoever knows the line has to wait for a poll: let it.
+                // Whoever knows the queue has to wait for a poll: let it.
                 std::thread::sleep(Duration::from_millis(20));
             }
             turns
@@ -157,10 +157,10 @@ async fn a_waiter_behind_a_key_of_another_type_is_served_when_the_key_is_gone() 
     for server in &cluster.servers {
         server.command(&["HSET", KEY, "5c4e:1", "1"]);
     }
-    let first = InLine::placed(clients[0].lock("job")).await;
-    in_line(&cluster.servers, "job", 1).await;
-    let second = InLine::placed(clients[1].lock("job")).await;
-    in_line(&cluster.servers, "job", 2).await;
+    let first = Queued::placed(clients[0].lock("job")).await;
+    queued(&cluster.servers, "job", 1).await;
+    let second = Queued::placed(clients[1].lock("job")).await;
+    queued(&cluster.servers, "job", 2).await;
     assert!(!first.is_over() && !second.is_over(), "another program has it");
     let fences = |server: &RedisServer| server.keys("quorlock~fence:*");
     assert!(cluster.servers.iter().all(|server| fences(server).is_empty()), "no fence is stored for a refusal");

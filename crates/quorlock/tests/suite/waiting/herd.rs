@@ -41,7 +41,7 @@ fn carried(clients: &[Client]) -> Carried {
     }
 }
 
-/// Lets so many clients line up, one after the other, behind a holder; then each holds for a millisecond.
+/// Lets so many clients queue up, one after the other, behind a holder; then each holds for a millisecond.
 async fn take_turns(clients: Vec<Client>) -> (Vec<Turn>, Carried) {
     let before = carried(&clients);
     let lease = clients[0].lock("job").acquire().await.expect("nobody else wants it yet");
@@ -67,8 +67,10 @@ async fn take_turns(clients: Vec<Client>) -> (Vec<Turn>, Carried) {
             assert_eq!(busy.fetch_sub(1, Ordering::SeqCst), 1, "two at a time");
             lease.release().await.expect("the nodes are there");
         }));
-        eventually_async("the next to wait in line", async || place.lock().expect("no turn panics with it").is_some())
-            .await;
+        eventually_async("the next to wait in the queue", async || {
+            place.lock().expect("no turn panics with it").is_some()
+        })
+        .await;
     }
     lease.release().await.expect("the nodes are there");
     for task in tasks {

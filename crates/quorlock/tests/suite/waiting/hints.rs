@@ -3,7 +3,7 @@
 use quorlock::{AcquireError, Client, ClientBuilder, Lock, Retry};
 use quorlock_testkit::{Proxy, RedisServer};
 
-use super::line::{InLine, all_are_served, in_line};
+use super::queue::{Queued, all_are_served, queued};
 use crate::common::Cluster;
 use crate::common::long::{Wired, connected, soon};
 
@@ -23,7 +23,7 @@ async fn no_release_falls_between_asking_and_listening() {
     let mut late = 0;
     for turn in 0..HANDOFFS {
         let waiter = &clients[turn % 2];
-        let next = InLine::up(by_hints_only(waiter));
+        let next = Queued::up(by_hints_only(waiter));
         for _ in 0..turn % STEPS {
             tokio::task::yield_now().await;
         }
@@ -54,8 +54,8 @@ async fn three_are_served(builder: impl Fn() -> ClientBuilder, servers: &[RedisS
     let lease = soon(clients[3].lock("job").acquire()).await.expect("nobody else wants it");
     let mut waiters = Vec::new();
     for (client, place) in clients[..3].iter().zip(1..) {
-        waiters.push(InLine::placed(client.lock("job")).await);
-        in_line(servers, "job", place).await;
+        waiters.push(Queued::placed(client.lock("job")).await);
+        queued(servers, "job", place).await;
     }
     lease.release().await.expect("the nodes are there");
     all_are_served(waiters).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorlock::{AcquireError, Client, ClientBuilder, Lease};
 use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
-use super::line::{InLine, in_line, waiting};
+use super::queue::{Queued, queued, waiting};
 use crate::common::long::{self, DRAINING, Wired, connected, more, soon, votes};
 
 const NODES: usize = 3;
@@ -25,7 +25,7 @@ async fn a_wait_that_ends_names_the_holder_and_leaves_no_place() {
     let client = connected(cluster.direct()).await;
     let lock = client.lock("job");
     let wait = tokio::spawn(async move { lock.acquire_within(Duration::from_millis(400)).await });
-    in_line(&cluster.servers, "job", 1).await;
+    queued(&cluster.servers, "job", 1).await;
     let error = soon(wait).await.expect("an acquire does not panic").expect_err("the holder lives");
     let AcquireError::WaitTimeout(held) = error else { panic!("{error}") };
     assert_eq!(held.holder.expect("every node knows it").label, "night shift");
@@ -64,13 +64,13 @@ async fn a_wait_that_is_shorter_than_the_nodes_take_does_not_blame_them() {
     has_left(&cluster, client).await;
 }
 
-/// Somebody holds the lock, and one other has a place in line for it on every node.
+/// Somebody holds the lock, and one other has a place in the queue for it on every node.
 struct Scene {
     cluster: Wired,
     holder: Client,
     lease: Lease,
     client: Client,
-    waiter: InLine,
+    waiter: Queued,
 }
 
 impl Scene {
@@ -80,8 +80,8 @@ impl Scene {
         let holder = connected(cluster.direct()).await;
         let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
         let client = connected(way(&cluster)).await;
-        let waiter = InLine::placed(client.lock("job")).await;
-        in_line(&cluster.servers, "job", 1).await;
+        let waiter = Queued::placed(client.lock("job")).await;
+        queued(&cluster.servers, "job", 1).await;
         Self { cluster, holder, lease, client, waiter }
     }
 }
@@ -108,7 +108,7 @@ async fn a_wait_that_is_dropped_after_its_connections_broke_leaves_no_place() {
     has_left(&cluster, client).await;
 }
 
-/// The request to be put in line arrives after the waiter has left: it comes too late.
+/// The request to be put in the queue arrives after the waiter has left: it comes too late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_asked_for_before_and_heard_of_after_the_waiter_left_is_not_given() {
     let Scene { cluster, client, waiter, lease, holder: _holder } = Scene::new(Wired::builder).await;
@@ -122,7 +122,7 @@ async fn a_place_asked_for_before_and_heard_of_after_the_waiter_left_is_not_give
     let before = long::each(&cluster.servers, votes);
     cluster.proxies.iter().for_each(Proxy::deliver_stranded);
     more(&cluster.servers, votes, &before, 1).await;
-    assert_eq!(waiting(&cluster.servers, "job"), [0; NODES], "put in line by a request that came too late");
+    assert_eq!(waiting(&cluster.servers, "job"), [0; NODES], "put in the queue by a request that came too late");
     lease.release().await.expect("the nodes are there");
     let fresh = connected(cluster.direct()).await;
     let free = soon(fresh.lock("job").try_acquire()).await.expect("all nodes can vote");
@@ -170,9 +170,9 @@ async fn a_waiter_that_is_killed_disappears_and_those_behind_it_are_served() {
     let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
     let urls: Vec<String> = cluster.servers.iter().map(quorlock_testkit::RedisServer::url).collect();
     let mut killed = Process::waits(&urls.join(","));
-    in_line(&cluster.servers, "job", 1).await;
+    queued(&cluster.servers, "job", 1).await;
     let client = connected(cluster.direct()).await;
-    let behind = InLine::placed(client.lock("job")).await;
+    let behind = Queued::placed(client.lock("job")).await;
     assert_eq!(behind.place(), Some(2));
     let connections = |server: &RedisServer| server.cli(&["CLIENT", "LIST"]).lines().count();
     let before: Vec<usize> = cluster.servers.iter().map(connections).collect();
@@ -183,5 +183,5 @@ async fn a_waiter_that_is_killed_disappears_and_those_behind_it_are_served() {
     }
     soon(lease.release()).await.expect("the nodes are there");
     behind.served().await.release().await.expect("the nodes are there");
-    in_line(&cluster.servers, "job", 0).await;
+    queued(&cluster.servers, "job", 0).await;
 }

@@ -3,7 +3,7 @@
 use quorlock::{Client, ClientBuilder};
 use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
-use super::line::{InLine, all_are_served};
+use super::queue::{Queued, all_are_served};
 use crate::common::lock_keys;
 use crate::common::long::{Wired, builder, connected};
 
@@ -21,11 +21,11 @@ impl Party {
     }
 
     /// Asks all nodes; only these can hear it.
-    async fn ask(&self, servers: &[RedisServer], heard_by: &[usize]) -> InLine {
+    async fn ask(&self, servers: &[RedisServer], heard_by: &[usize]) -> Queued {
         for (node, proxy) in self.proxies.iter().enumerate() {
             proxy.hold(!heard_by.contains(&node));
         }
-        let waiter = InLine::up(self.client.lock("job"));
+        let waiter = Queued::up(self.client.lock("job"));
         let voted = async || heard_by.iter().all(|node| !lock_keys(&servers[*node]).is_empty());
         eventually_async("a minority to vote", voted).await;
         let held = async || self.proxies.iter().filter(|proxy| proxy.held_up() > 0).count() == 5 - heard_by.len();

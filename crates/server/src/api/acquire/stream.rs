@@ -36,7 +36,7 @@ pub(in crate::api) struct StreamEvent {
     data: String,
 }
 
-/// Who has it, and how the line looks.
+/// Who has it, and how the queue looks.
 #[derive(Serialize)]
 struct InLine {
     /// The own place, from 1.

@@ -3,7 +3,7 @@
 //! Schedules are drawn from seeds and fair in the long run; a failure names its seed.
 
 use quorlock_core::mode::{Mode, OwnerId};
-use quorlock_model::line::world::{Flaws, World};
+use quorlock_model::queue::world::{Flaws, World};
 
 /// What may go wrong on the way.
 #[derive(Clone, Copy, Default)]
@@ -11,7 +11,7 @@ struct Mishaps {
     flaws: Flaws,
     /// Of a thousand messages, how many get lost.
     lost: u64,
-    /// Of a thousand turns, in how many a node forgets a place in line.
+    /// Of a thousand turns, in how many a node forgets a place in the queue.
     forgotten: u64,
     /// Of a thousand turns, in how many time passes before everything is delivered.
     late: u64,

@@ -4,7 +4,7 @@
 
 use quorlock_core::mode::Mode;
 use quorlock_core::rules::{Rule, Rules};
-use quorlock_model::line::world::{Action, Flaws, World};
+use quorlock_model::queue::world::{Action, Flaws, World};
 
 const A: usize = 0;
 const B: usize = 1;

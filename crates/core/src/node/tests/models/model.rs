@@ -24,7 +24,7 @@ pub(super) struct Model {
     /// Each player's attempt: a new one after its last one was broken.
     pub(super) attempts: Vec<u128>,
     /// By ticket: whose it is, and how long it is kept.
-    pub(super) line: BTreeMap<u64, (usize, u64)>,
+    pub(super) queue: BTreeMap<u64, (usize, u64)>,
     /// By fence: which lease it was given to.
     pub(super) given: BTreeMap<u64, (usize, u64)>,
     /// How many leases each player has had.
@@ -71,16 +71,16 @@ pub(super) fn agree(one: Mode, other: Mode) -> bool {
 
 impl Model {
     pub(super) fn new(cast: &[Mode], tickets: Vec<u64>) -> Self {
-        let (standing, drained, line, given) = Default::default();
+        let (standing, drained, queue, given) = Default::default();
         let attempts = (1..=cast.len() as u128).collect();
         let leases = alloc::vec![0; cast.len()];
-        Self { cast: cast.to_vec(), tickets, standing, drained, attempts, line, given, leases }
+        Self { cast: cast.to_vec(), tickets, standing, drained, attempts, queue, given, leases }
     }
 
     pub(super) fn lapse(&mut self, now: u64) {
         self.standing.retain(|_, stands| stands.until >= now);
         self.drained.take_if(|until| *until < now);
-        self.line.retain(|_, (_, until)| *until >= now);
+        self.queue.retain(|_, (_, until)| *until >= now);
     }
 
     pub(super) fn others(&self, who: usize) -> impl Iterator<Item = (Mode, Option<u32>)> + '_ {
@@ -104,7 +104,7 @@ impl Model {
         }
     }
 
-    pub(super) fn expects_of_acquire(&self, who: usize, in_line: bool) -> Says {
+    pub(super) fn expects_of_acquire(&self, who: usize, in_queue: bool) -> Says {
         let mode = self.cast[who];
         if self.drained.is_some() {
             return Says::Held;
@@ -130,9 +130,9 @@ impl Model {
         if joins_its_owner || self.fence_of_reader(who).is_some() {
             return Says::Grant;
         }
-        let before = |ticket: &&u64| !in_line || **ticket < self.tickets[who];
-        let in_the_way = |ticket: &&u64| !(mode.is_shared() && self.cast[self.line[*ticket].0].is_shared());
-        let ahead = self.line.keys().filter(before).filter(in_the_way).count();
+        let before = |ticket: &&u64| !in_queue || **ticket < self.tickets[who];
+        let in_the_way = |ticket: &&u64| !(mode.is_shared() && self.cast[self.queue[*ticket].0].is_shared());
+        let ahead = self.queue.keys().filter(before).filter(in_the_way).count();
         match self.room(mode) {
             0 => Says::Held,
             room if ahead >= room => Says::Behind,

@@ -12,7 +12,7 @@ use super::{join, malformed};
 use crate::node::redis::fitness::{Post, keeps_all, last_promotion};
 use crate::node::redis::wire::Receiver;
 use crate::node::redis::{codec, hints, history};
-use crate::node::{Answer, Inbox, Message, Life, Page, Trouble};
+use crate::node::{Answer, Inbox, Life, Message, Page, Trouble};
 use crate::platform::sync::Mutex;
 
 /// What was asked.

@@ -396,9 +396,11 @@ mod tests {
         let messages = [release("a"), parting(Some(Parting::Leave(waiter))), release("b")];
         assert_eq!(chosen(&messages), [vec![0, 2], NONE]);
         let tombstone = message("c", Request::Release { attempt: ATTEMPT, tombstone: Some(1), parting: None });
-        for other in
-            [tombstone, plain_release("c"), message("c", Request::Retire { owner: OwnerId::from_bits(1), tombstone: 1 })]
-        {
+        for other in [
+            tombstone,
+            plain_release("c"),
+            message("c", Request::Retire { owner: OwnerId::from_bits(1), tombstone: 1 }),
+        ] {
             assert_eq!(chosen(&[release("a"), release("b"), other, acquire("d"), acquire("e")]), [NONE, NONE]);
         }
     }

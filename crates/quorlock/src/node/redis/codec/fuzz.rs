@@ -12,7 +12,7 @@ use quorlock_core::vote::{BreakMode, Target};
 use super::super::frame::Measure;
 use super::super::{hints, history, value};
 use super::{
-    Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Message, Life, Mode, OwnerId, Reply, Request, Value, Vote, hex,
+    Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Life, Message, Mode, OwnerId, Reply, Request, Value, Vote, hex,
     looks_at_epoch, mark, page, replies, standing,
 };
 use crate::node::key::KeyTemplate;
@@ -117,7 +117,12 @@ fn take_bundle(messages: &[Message; 2], value: &Value) {
     let is_grant = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. });
     match &taken {
         Ok(replies) => {
-            assert_eq!(replies.iter().map(is_grant).collect::<Vec<_>>(), said, "{value:?} to {:?}", messages[0].request);
+            assert_eq!(
+                replies.iter().map(is_grant).collect::<Vec<_>>(),
+                said,
+                "{value:?} to {:?}",
+                messages[0].request
+            );
         }
         // One who answers nonsense to the other is not believed at all.
         Err(_) => assert_ne!(said, [true; 2], "{value:?} to {:?}", messages[0].request),

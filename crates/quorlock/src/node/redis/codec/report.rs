@@ -9,7 +9,7 @@ use quorlock_core::vote::{HeldBy, Report};
 use super::{flag, holder, parse_period, remaining, small, text, unsigned, words};
 
 pub(super) fn report(parts: &[Value]) -> Option<Report> {
-    let [fence, since, waiting, Value::Array(line), held @ ..] = parts else { return None };
+    let [fence, since, waiting, Value::Array(queue), held @ ..] = parts else { return None };
     let held = match held {
         [] => None,
         [Value::Int(left), period, holds, who, digest, broken] => Some(HeldBy {
@@ -26,7 +26,7 @@ pub(super) fn report(parts: &[Value]) -> Option<Report> {
         _ => return None,
     };
     let (fence, since_micros) = (Fence::new(unsigned(fence)?), unsigned(since)?);
-    Some(Report { held, fence, since_micros, waiting: small(waiting)?, line: waiting_in(line)? })
+    Some(Report { held, fence, since_micros, waiting: small(waiting)?, queue: waiting_in(queue)? })
 }
 
 /// Places, each followed by its ticket's time.

@@ -16,7 +16,7 @@ use super::super::scripts::{Home, Scripts, retired_key, tombstone_prefix};
 use super::bundle::{Bundles, Chosen};
 use super::{EpochMark, looks_at_epoch, mark};
 use crate::node::key::{LockKey, RESERVED_PREFIX};
-use crate::node::{Message, Life};
+use crate::node::{Life, Message};
 
 /// What all requests of a batch have in common.
 pub(in crate::node::redis) struct Writer<'a> {
@@ -105,8 +105,8 @@ impl<'a> Writer<'a> {
                 keys.tombstone(attempt.reveal_digits(), words);
                 keys.companions(&[QUEUE, KEPT, HOLDS], words);
                 match parting {
-                    Some(Parting::Leave(waiter)) => words.joined([b"leave ".as_slice(), &place_in_line(*waiter)]),
-                    Some(Parting::Yield(waiter)) => words.joined([b"yield ".as_slice(), &place_in_line(*waiter)]),
+                    Some(Parting::Leave(waiter)) => words.joined([b"leave ".as_slice(), &place_in_queue(*waiter)]),
+                    Some(Parting::Yield(waiter)) => words.joined([b"yield ".as_slice(), &place_in_queue(*waiter)]),
                     None => words.word(""),
                 };
                 if let Some(tombstone) = tombstone {
@@ -172,7 +172,7 @@ impl<'a> Writer<'a> {
             }
             words.word(&message.key.text).word(attempt.reveal_digits()).number(proposal.get());
             match waiter {
-                Some(waiter) => words.word(place_in_line(*waiter)),
+                Some(waiter) => words.word(place_in_queue(*waiter)),
                 None => words.word(""),
             };
         }
@@ -223,7 +223,7 @@ impl<'a> Writer<'a> {
         words.word(mark).word(bid.verb).number(bid.fence.get()).number(bid.ttl.as_millis());
         words.number(constants.max_skew_micros).number(retention_millis(constants)).word(bid.holder);
         match bid.waiter {
-            Some(waiter) => words.word(place_in_line(waiter)),
+            Some(waiter) => words.word(place_in_queue(waiter)),
             None => words.word(""),
         };
         match bid.mode {
@@ -290,8 +290,8 @@ const PLACE_LENGTH: usize = AT_DIGITS + 1 + 16 + 3 + 32;
 /// The last time that has so many digits.
 const AT_MAX: u64 = 9_999_999_999_999_999;
 
-/// A waiter's ticket and the rest of its place in line: `AT-ID KIND CHANNEL`, always of the same length.
-fn place_in_line(Waiter { ticket, channel, shared }: Waiter) -> [u8; PLACE_LENGTH] {
+/// A waiter's ticket and the rest of its place in the queue: `AT-ID KIND CHANNEL`, always of the same length.
+fn place_in_queue(Waiter { ticket, channel, shared }: Waiter) -> [u8; PLACE_LENGTH] {
     let (mut place, mut room) = ([b'0'; PLACE_LENGTH], [0; DIGITS_MAX]);
     // Clocks that have run past that have no fences to give either.
     let at = decimal(ticket.at.min(AT_MAX), &mut room);

@@ -165,14 +165,15 @@ fn every_refusal_is_read_whole_or_not_at_all() {
         refused(&[numbers(&[0, 9, left, 7]), vec![who], numbers(&[place, 3, lower])].concat())
     };
     let holder = Some(Holder::new("host", 7, "label"));
-    let (remaining, line) = (Some(Duration::from_millis(50)), Line { place: Some(2), waiting: 3, lower: true });
-    assert_eq!(held(50, 2, 1), Some(Refusal::Held { holder: holder.clone(), remaining, fence, line }));
-    let line = Line { place: None, waiting: 3, lower: false };
-    assert_eq!(held(-1, 0, 0), Some(Refusal::Held { holder, remaining: None, fence, line }));
+    let (remaining, queue) =
+        (Some(Duration::from_millis(50)), QueuePosition { place: Some(2), waiting: 3, lower: true });
+    assert_eq!(held(50, 2, 1), Some(Refusal::Held { holder: holder.clone(), remaining, fence, queue }));
+    let queue = QueuePosition { place: None, waiting: 3, lower: false };
+    assert_eq!(held(-1, 0, 0), Some(Refusal::Held { holder, remaining: None, fence, queue }));
     assert_eq!(held(50, -1, 0), None);
     assert_eq!(held(50, 1, 2), None);
-    let line = Line { place: Some(1), waiting: 2, lower: false };
-    assert_eq!(refused(&numbers(&[-5, 9, 7, 1, 2, 0])), Some(Refusal::Behind { fence, line }));
+    let queue = QueuePosition { place: Some(1), waiting: 2, lower: false };
+    assert_eq!(refused(&numbers(&[-5, 9, 7, 1, 2, 0])), Some(Refusal::Behind { fence, queue }));
     assert_eq!(refused(&numbers(&[-5, 9, 7, 1, i64::MAX, 0])), None);
     assert_eq!(refused(&numbers(&[-7, 9, 4])), Some(Refusal::Permits { stored: 4 }));
     for (code, refusal) in [
@@ -180,7 +181,7 @@ fn every_refusal_is_read_whole_or_not_at_all() {
         (-2, Refusal::Tombstoned),
         (-3, Refusal::TooFarAhead),
         (-4, Refusal::Absent),
-        (-6, Refusal::LineFull),
+        (-6, Refusal::QueueFull),
         (-8, Refusal::Upgrade),
     ] {
         assert_eq!(refused(&numbers(&[code, 9])), Some(refusal));
@@ -203,30 +204,30 @@ fn a_slot_is_one_of_those_that_there_are() {
 }
 
 #[test]
-fn a_line_is_read_whole_or_not_at_all() {
+fn a_queue_is_read_whole_or_not_at_all() {
     let reported = |places: &[&str]| {
-        let line = places.iter().map(|text| Value::BulkString(text.as_bytes().to_vec())).collect();
-        match read(&Request::Inspect, &[numbers(&[2, 9, 7, 8, 2]), vec![Value::Array(line)]].concat()) {
-            Some(Vote::Report(report)) => Some(report.line),
+        let queue = places.iter().map(|text| Value::BulkString(text.as_bytes().to_vec())).collect();
+        match read(&Request::Inspect, &[numbers(&[2, 9, 7, 8, 2]), vec![Value::Array(queue)]].concat()) {
+            Some(Vote::Report(report)) => Some(report.queue),
             _ => None,
         }
     };
-    let line = [(1_700_000_000_000_005, false), (1_700_000_000_000_009, true)];
-    let line = line.map(|(since_micros, shared)| Waiting { since_micros, shared }).to_vec();
-    assert_eq!(reported(&["0f x ab", "1700000000000005", "0a s cd", "1700000000000009"]), Some(line));
+    let queue = [(1_700_000_000_000_005, false), (1_700_000_000_000_009, true)];
+    let queue = queue.map(|(since_micros, shared)| Waiting { since_micros, shared }).to_vec();
+    assert_eq!(reported(&["0f x ab", "1700000000000005", "0a s cd", "1700000000000009"]), Some(queue));
     for odd in [&["0f x ab"][..], &["0f", "5"], &["0f y ab", "5"], &["0f x ab", "soon"], &["0f x ab", "-5"]] {
         assert_eq!(reported(odd), None, "{odd:?}");
     }
-    assert_eq!(reported(&["0f x ab", "5"].repeat(QUEUE_LISTED_MAX)).map(|line| line.len()), Some(QUEUE_LISTED_MAX));
+    assert_eq!(reported(&["0f x ab", "5"].repeat(QUEUE_LISTED_MAX)).map(|queue| queue.len()), Some(QUEUE_LISTED_MAX));
     assert_eq!(reported(&["0f x ab", "5"].repeat(QUEUE_LISTED_MAX + 1)), None);
 }
 
 #[test]
 fn a_report_is_read_whole_or_not_at_all() {
-    let free = Report { held: None, fence: Fence::new(7), since_micros: 8, waiting: 2, line: vec![] };
+    let free = Report { held: None, fence: Fence::new(7), since_micros: 8, waiting: 2, queue: vec![] };
     let reported = |report| Some(Vote::Report(Box::new(report)));
-    let in_line = |line: &[Value]| [numbers(&[2, 9, 7, 8, 2]), vec![Value::Array(line.to_vec())]].concat();
-    assert_eq!(read(&Request::Inspect, &in_line(&[])), reported(free.clone()));
+    let in_queue = |queue: &[Value]| [numbers(&[2, 9, 7, 8, 2]), vec![Value::Array(queue.to_vec())]].concat();
+    assert_eq!(read(&Request::Inspect, &in_queue(&[])), reported(free.clone()));
     let owner = OwnerId::from_bits(2);
     let by_owner = format!("r {}", owner.reveal());
     for (text, period) in [
@@ -243,7 +244,7 @@ fn a_report_is_read_whole_or_not_at_all() {
     ] {
         let bulk = |text: &str| vec![Value::BulkString(text.into())];
         let parts = [
-            [in_line(&[]), numbers(&[50]), bulk(text), numbers(&[4])].concat(),
+            [in_queue(&[]), numbers(&[50]), bulk(text), numbers(&[4])].concat(),
             [bulk("nobody"), bulk("00000000000000ff"), numbers(&[1])].concat(),
         ]
         .concat();

@@ -110,7 +110,7 @@ impl Model {
                 let of_a_name = |record: &Record| {
                     let notes = [record.vote.as_ref().map(|n| n.until), record.fence.as_ref().map(|n| n.until)];
                     let entries = record.entries.iter().map(|entry| entry.until);
-                    let places = record.line.iter().map(|place| place.until);
+                    let places = record.queue.iter().map(|place| place.until);
                     let tombstones = record.tombstones.values().chain(record.retired.values()).copied();
                     notes.into_iter().flatten().chain(entries).chain(places).chain(tombstones).collect::<Vec<_>>()
                 };

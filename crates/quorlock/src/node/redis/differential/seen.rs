@@ -46,10 +46,10 @@ impl Seen {
         let (text, vote) = self.note(vote)?.unzip();
         let (_, fence) = self.note(fence)?.unzip();
         let entries = self.entries(text.as_deref(), vote.as_ref())?;
-        let line = self.line()?;
+        let queue = self.queue()?;
         let tombstones = attempts(name).filter_map(|attempt| Some((attempt, self.end()?))).collect();
         let retired = owners().filter_map(|owner| Some((owner, self.end()?))).collect();
-        Ok(Record { vote, entries, fence, line, tombstones, retired })
+        Ok(Record { vote, entries, fence, queue, tombstones, retired })
     }
 
     fn next<T: FromRedisValue>(&mut self) -> T {
@@ -95,16 +95,16 @@ impl Seen {
         Ok(entries)
     }
 
-    fn line(&mut self) -> Read<Vec<Place>> {
-        let (line, line_end) = (self.scores(), self.end());
+    fn queue(&mut self) -> Read<Vec<Place>> {
+        let (queue, queue_end) = (self.scores(), self.end());
         // Those who have left are still in here.
         let (kept, kept_end) = (self.scores(), self.end());
-        prop_assert!(line_end <= kept_end, "the line ends later than what is kept");
+        prop_assert!(queue_end <= kept_end, "the queue ends later than what is kept");
         let kept: BTreeMap<String, u64> = kept.into_iter().collect();
         // And so is what they have asked for.
         let (asked, _): (BTreeMap<String, String>, _) = (self.next(), self.end());
         let mut places = Vec::new();
-        for (member, at) in line {
+        for (member, at) in queue {
             let place = place(&member, at).zip(kept.get(&member));
             prop_assert!(place.is_some(), "what is {:?} among {:?}?", member, kept);
             let Some((waiter, until)) = place else { continue };

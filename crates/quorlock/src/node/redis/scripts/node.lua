@@ -1,4 +1,4 @@
--- A client's commands to the node itself: `attend` of quorlock-core's node::incarnation, line by line.
+-- A client's commands to the node itself: `attend` of quorlock-core's node::restart, line by line.
 -- KEYS  1 epoch: the mark of this life, with the floor once it may vote ('hex' or 'hex floor')   2 meta
 -- ARGV  1 the command, then its arguments
 -- Gives {accepted, now, mark, and the fields of meta}

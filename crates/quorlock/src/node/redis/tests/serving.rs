@@ -11,7 +11,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Epoch;
-use quorlock_core::ticket::{Channel, Handoff, Line, Parting, Ticket, WAITERS_MAX, Waiter};
+use quorlock_core::ticket::{Channel, Handoff, Parting, QueuePosition, Ticket, WAITERS_MAX, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{GrantedSlot, Refusal, Request, Vote};
 use quorlock_testkit::RedisServer;
@@ -86,9 +86,9 @@ fn is_grant(vote: &Vote) -> bool {
     matches!(vote, Vote::Grant { .. })
 }
 
-fn line_of(vote: Vote) -> Line {
+fn queue_of(vote: Vote) -> QueuePosition {
     match vote {
-        Vote::Refusal(Refusal::Held { line, .. } | Refusal::Behind { line, .. }) => line,
+        Vote::Refusal(Refusal::Held { queue, .. } | Refusal::Behind { queue, .. }) => queue,
         vote => panic!("{vote:?}"),
     }
 }
@@ -137,9 +137,9 @@ async fn a_handoff_takes_few_commands() {
     let mut guest = Guest::of(&server.url(), EARS).await;
     let own = |words: &[(&str, u64)]| words.iter().map(|(name, calls)| ((*name).into(), *calls)).collect::<Vec<_>>();
     assert!(is_grant(&guest.ask(acquire(1, Mode::EXCLUSIVE, Some(4))).await));
-    assert_eq!(line_of(guest.ask(acquire(9, Mode::EXCLUSIVE, Some(9))).await).place, Some(1));
+    assert_eq!(queue_of(guest.ask(acquire(9, Mode::EXCLUSIVE, Some(9))).await).place, Some(1));
 
-    assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).place, Some(1));
+    assert_eq!(queue_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).place, Some(1));
 
     let before = commands(&server);
     assert!(is_grant(&guest.ask(release(1, None)).await));
@@ -163,7 +163,7 @@ async fn nothing_is_handed_on_to_one_who_does_not_hear_of_it() {
     if let Request::Acquire { waiter: Some(waiter), .. } = &mut gone {
         waiter.channel = Channel(0xdead);
     }
-    assert_eq!(line_of(guest.ask(gone).await).place, Some(1));
+    assert_eq!(queue_of(guest.ask(gone).await).place, Some(1));
     assert!(is_grant(&guest.ask(release(1, None)).await));
     assert_eq!(server.keys("quorlock:*"), Vec::<String>::new(), "no vote is left behind");
     assert!(is_grant(&guest.ask(acquire(3, Mode::EXCLUSIVE, Some(3))).await));
@@ -181,7 +181,7 @@ async fn a_monitor_does_not_listen_for_a_waiter() {
     if let Request::Acquire { waiter: Some(waiter), .. } = &mut gone {
         waiter.channel = Channel(0xdead);
     }
-    assert_eq!(line_of(guest.ask(gone).await).place, Some(1));
+    assert_eq!(queue_of(guest.ask(gone).await).place, Some(1));
     assert!(is_grant(&guest.ask(release(1, None)).await));
     assert_eq!(server.keys("quorlock:*"), Vec::<String>::new(), "a dead waiter has the vote");
     let told = monitor.get_message().unwrap().get_payload::<String>().unwrap();
@@ -194,7 +194,7 @@ async fn a_server_that_does_not_tell_who_listens_gives_hints_and_hands_nothing_o
     assert_eq!(server.cli(&["ACL", "SETUSER", "shy", "on", ">pass", "~*", "&*", "+@all", "-pubsub"]), "OK");
     let mut guest = Guest::of(&format!("redis://shy:pass@{}", server.addr()), EARS).await;
     assert!(is_grant(&guest.ask(acquire(1, Mode::EXCLUSIVE, Some(4))).await));
-    assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).place, Some(1));
+    assert_eq!(queue_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).place, Some(1));
     assert!(is_grant(&guest.ask(release(1, None)).await));
     assert_eq!(guest.heard().await, Some((waiter(5).ticket, None)));
     assert!(is_grant(&guest.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await));
@@ -226,7 +226,7 @@ async fn entries_are_void_once_another_vote_stands() {
     for attempt in 1..3 {
         assert!(is_grant(&guest.ask(acquire(attempt, slot, None)).await));
     }
-    assert_eq!(line_of(guest.ask(acquire(3, slot, None)).await), Line::default());
+    assert_eq!(queue_of(guest.ask(acquire(3, slot, None)).await), QueuePosition::default());
 
     let other = format!("k {} 2", LeaseId::from_bits(9).reveal());
     assert_eq!(server.cli(&["SET", &key().text, &other, "PX", "90000"]), "OK");
@@ -259,11 +259,11 @@ async fn a_fence_is_not_forgotten_with_the_rest_of_its_note() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_full_keeps_those_it_has_and_takes_nobody_new() {
+async fn a_queue_that_is_full_keeps_those_it_has_and_takes_nobody_new() {
     let server = RedisServer::start();
     let mut guest = Guest::of(&server.url(), EARS).await;
     assert!(is_grant(&guest.ask(acquire(1, Mode::EXCLUSIVE, None)).await));
-    assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await).place, Some(1));
+    assert_eq!(queue_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await).place, Some(1));
 
     let client = ::redis::Client::open(server.url()).unwrap();
     let mut raw = client.get_connection().unwrap();
@@ -275,13 +275,13 @@ async fn a_line_that_is_full_keeps_those_it_has_and_takes_nobody_new() {
     }
     crowd.exec(&mut raw).unwrap();
 
-    let line = Line { place: Some(WAITERS_MAX), waiting: WAITERS_MAX, lower: true };
-    assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await), line);
-    assert_eq!(guest.ask(acquire(3, Mode::EXCLUSIVE, Some(7))).await, Vote::Refusal(Refusal::LineFull));
+    let queue = QueuePosition { place: Some(WAITERS_MAX), waiting: WAITERS_MAX, lower: true };
+    assert_eq!(queue_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await), queue);
+    assert_eq!(guest.ask(acquire(3, Mode::EXCLUSIVE, Some(7))).await, Vote::Refusal(Refusal::QueueFull));
     let reader = Mode::Shared { owner: OwnerId::from_bits(1), reenters: false };
-    assert_eq!(guest.ask(acquire(4, reader, Some(7))).await, Vote::Refusal(Refusal::LineFull));
+    assert_eq!(guest.ask(acquire(4, reader, Some(7))).await, Vote::Refusal(Refusal::QueueFull));
     assert!(is_grant(&guest.ask(release(1, None)).await));
-    assert_eq!(guest.ask(acquire(3, Mode::EXCLUSIVE, Some(9_999))).await, Vote::Refusal(Refusal::LineFull));
+    assert_eq!(guest.ask(acquire(3, Mode::EXCLUSIVE, Some(9_999))).await, Vote::Refusal(Refusal::QueueFull));
     // Whoever is before all of them needs no place.
     assert!(is_grant(&guest.ask(acquire(3, Mode::EXCLUSIVE, Some(7))).await));
 }
@@ -296,7 +296,7 @@ async fn a_server_that_lets_nobody_subscribe_or_publish_is_a_node_without_hints(
         assert_eq!(server.cli(&[&user, forbidden].concat()), "OK");
         let mut guest = Guest::of(&format!("redis://{name}:pass@{}", server.addr()), Channel(0xd)).await;
         assert!(is_grant(&guest.ask(acquire(1, Mode::EXCLUSIVE, None)).await));
-        assert_eq!(line_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).place, Some(1));
+        assert_eq!(queue_of(guest.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).place, Some(1));
         assert!(is_grant(&guest.ask(release(1, None)).await), "{name} cannot publish, and releases all the same");
         assert_eq!(listener.hint().await, None);
         // With one who may, the same is heard.

@@ -140,7 +140,7 @@ fn entries_go_one_by_one_with_their_processes() {
 }
 
 #[test]
-fn the_dead_at_the_head_of_the_line_are_skipped() {
+fn the_dead_at_the_head_of_the_queue_are_skipped() {
     let ground = Ground::new();
     let [mut holder, mut dead, mut next] = [ground.living(1), ground.dead(2), ground.living(3)];
     granted(&holder.session.acquire("a", 1));
@@ -153,11 +153,11 @@ fn the_dead_at_the_head_of_the_line_are_skipped() {
 }
 
 #[test]
-fn whoever_is_first_in_line_hears_that_somebody_found_the_holder_dead() {
+fn whoever_is_first_in_queue_hears_that_somebody_found_the_holder_dead() {
     let ground = Ground::new();
     let [mut dead, mut first, mut second] = [ground.dead(1), ground.living(2), ground.living(3)];
     granted(&dead.session.acquire("held", 1));
-    // In line before the holder died.
+    // In queue before the holder died.
     ground.other().execute("UPDATE record SET processes = NULL", []).unwrap();
     assert!(is_held(&first.queue("held", 2, FIRST)));
     ground.other().execute("UPDATE record SET processes = ?1", [format!("{REALM} {GONE}")]).unwrap();
@@ -202,7 +202,7 @@ fn renew_as(attempt: u128, mode: Mode) -> Request {
 
 fn place_of(vote: &Vote) -> Option<u32> {
     match vote {
-        Vote::Refusal(Refusal::Held { line, .. } | Refusal::Behind { line, .. }) => line.place,
+        Vote::Refusal(Refusal::Held { queue, .. } | Refusal::Behind { queue, .. }) => queue.place,
         other => panic!("not refused: {other:?}"),
     }
 }

@@ -28,7 +28,7 @@ fn let_it_look(watching: &Listening) {
 }
 
 #[test]
-fn a_hint_crosses_to_the_first_in_line_and_to_nobody_else() {
+fn a_hint_crosses_to_the_first_in_queue_and_to_nobody_else() {
     let ground = Ground::new();
     let [mut holder, mut first, mut second] = three(&ground);
     granted(&holder.session.acquire("a", 1));
@@ -94,7 +94,7 @@ fn only_a_session_with_waiters_looks_for_hints() {
     let [mut idle, mut waiting, mut holder] = three(&ground);
     granted(&holder.session.acquire("a", 1));
     assert!(is_held(&waiting.queue("a", 2, FIRST)));
-    // Refused, but not in line.
+    // Refused, but not in the queue.
     assert!(is_held(&idle.session.acquire("a", 3)));
     idle.settle();
     let before = idle.clock.readings();

@@ -1,4 +1,4 @@
-//! Every kind of holding, and the line, as the file keeps them.
+//! Every kind of holding, and the queue, as the file keeps them.
 
 use quorlock_core::mode::{OwnerId, Period};
 use quorlock_core::node::Record;
@@ -60,7 +60,7 @@ fn every_kind_of_holding_survives_reopening() {
 }
 
 #[test]
-fn the_line_and_the_ticket_of_the_holder_survive_reopening() {
+fn the_queue_and_the_ticket_of_the_holder_survive_reopening() {
     let ground = Ground::new();
     let mut session = ground.session("boot");
     granted(&session.ask("a", asking(1, Mode::EXCLUSIVE, Some(waiter(5, false)))));
@@ -70,7 +70,7 @@ fn the_line_and_the_ticket_of_the_holder_survive_reopening() {
     }
     let before = stored(&ground, "a");
     assert_eq!(
-        before.line.iter().map(|place| place.waiter).collect::<Vec<_>>(),
+        before.queue.iter().map(|place| place.waiter).collect::<Vec<_>>(),
         [waiter(3, true), waiter(10, false), waiter(20, false)]
     );
     assert_eq!(before.fence.as_ref().unwrap().ticket, Some(waiter(5, false).ticket));
@@ -78,14 +78,14 @@ fn the_line_and_the_ticket_of_the_holder_survive_reopening() {
     let mut session = ground.session("boot");
     assert_eq!(stored(&ground, "a"), before);
     granted(&session.ask("a", release(1)));
-    assert!(matches!(session.ask("a", acquire(9)), Vote::Refusal(Refusal::Behind { .. })), "it overtook the line");
+    assert!(matches!(session.ask("a", acquire(9)), Vote::Refusal(Refusal::Behind { .. })), "it overtook the queue");
     let reader = asking(5, Mode::Shared { owner: OURS, reenters: false }, Some(waiter(3, true)));
     granted(&session.ask("a", reader));
     assert_eq!(look(&mut session, "a").waiting, 2);
 }
 
 #[test]
-fn a_line_without_a_vote_and_a_fence_is_kept() {
+fn a_queue_without_a_vote_and_a_fence_is_kept() {
     let ground = Ground::new();
     let mut session = ground.session("boot");
     let attempt = LeaseId::from_bits(1);
@@ -94,7 +94,7 @@ fn a_line_without_a_vote_and_a_fence_is_kept() {
     granted(&session.ask("a", Request::PlainRelease { attempt }));
     assert!(matches!(session.acquire("a", 3), Vote::Refusal(Refusal::Behind { .. })));
     sweep(&mut session);
-    assert!(matches!(session.acquire("a", 3), Vote::Refusal(Refusal::Behind { .. })), "the sweep took the line");
+    assert!(matches!(session.acquire("a", 3), Vote::Refusal(Refusal::Behind { .. })), "the sweep took the queue");
     granted(&session.ask("a", asking(2, Mode::EXCLUSIVE, Some(waiter(1, false)))));
 }
 

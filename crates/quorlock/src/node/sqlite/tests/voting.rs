@@ -1,6 +1,6 @@
 //! Votes, lives and fences.
 
-use quorlock_core::ticket::Line;
+use quorlock_core::ticket::QueuePosition;
 
 use super::*;
 use crate::node::Answer;
@@ -24,7 +24,7 @@ fn a_refusal_tells_holder_and_time_left() {
     let fence = granted(&session.acquire("a", 1));
     ground.clock.pass(10_000);
     let (holder, remaining) = (Some(Holder::new("host", 7, "test")), Some(Duration::from_secs(20)));
-    let held = Refusal::Held { holder, remaining, fence, line: Line::default() };
+    let held = Refusal::Held { holder, remaining, fence, queue: QueuePosition::default() };
     assert_eq!(session.acquire("a", 2), Vote::Refusal(held));
 }
 

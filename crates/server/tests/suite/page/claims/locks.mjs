@@ -39,16 +39,16 @@ export const locks = {
     const second = caller.lock({ name: 'deploy', wait_ms: 600_000, ttl_ms: LONG_MS, label: 'second' });
     await visit.until(
       'one waits',
-      () => visit.page.locator('.line li').count(),
+      () => visit.page.locator('.queue li').count(),
       (count) => count === 1,
     );
     const third = caller.lock({ name: 'deploy', wait_ms: 600_000, ttl_ms: LONG_MS, label: 'third' });
     await visit.until(
       'two wait',
-      () => visit.page.locator('.line li').count(),
+      () => visit.page.locator('.queue li').count(),
       (count) => count === 2,
     );
-    const times = await visit.page.locator('.line li').allTextContents();
+    const times = await visit.page.locator('.queue li').allTextContents();
     assert.ok(
       times.every((text) => / s$/.test(text)),
       times,
@@ -57,12 +57,12 @@ export const locks = {
     await visit.sees('.facts', 'second');
     await visit.until(
       'one is left',
-      () => visit.page.locator('.line li').count(),
+      () => visit.page.locator('.queue li').count(),
       (count) => count === 1,
     );
     await caller.release(await second);
     await visit.sees('.facts', 'third');
-    await visit.sees('.in-line', 'No waiters');
+    await visit.sees('.in-queue', 'No waiters');
     await visit.sees('.small td', 'released');
     await caller.release(await third);
     await visit.end();
@@ -81,7 +81,7 @@ export const locks = {
       () => cell('waiters'),
       (text) => text === '1',
     );
-    assert.equal(await cell('wait'), '–', 'nobody has left the line');
+    assert.equal(await cell('wait'), '–', 'nobody has left the queue');
     gone.abort();
     await waiting;
     // Those who have waited in vain have waited as well.

@@ -73,21 +73,21 @@ async fn what_goes_wrong_with_one_name_is_no_harm_to_those_beside_it() {
     let mut guest = Guest::of(&server.url(), EARS).await;
     let keys = keys(["a", "b", "c"]);
     let middle = &keys[1];
-    // Another program's key where the vote would be: held. Other data where the line would be: an error.
-    for key in [middle.key.clone(), queue_key(middle)] {
+    // Another program's key where the vote would be: held. Other data where the queue would be: an error.
+    for key in [middle.text.clone(), queue_key(middle)] {
         let fits = |reply: &Reply| {
-            if key == middle.key { is_other_program(reply) } else { is_failure(reply, "kind of value") }
+            if key == middle.text { is_other_program(reply) } else { is_failure(reply, "kind of value") }
         };
         server.command(&["LPUSH", &key, "other data"]);
         let replies = guest.ask_all(&keys, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
         assert!(replies[0].is_grant() && fits(&replies[1]) && replies[2].is_grant(), "{replies:?}");
-        // A renewal looks at no line.
+        // A renewal looks at no queue.
         let replies = guest.ask_all(&keys, renew(1)).await.unwrap();
         assert!(replies[0].is_grant() && replies[2].is_grant(), "{replies:?}");
-        assert!(if key == middle.key { fits(&replies[1]) } else { replies[1].is_grant() }, "{replies:?}");
+        assert!(if key == middle.text { fits(&replies[1]) } else { replies[1].is_grant() }, "{replies:?}");
         let replies = guest.ask_all(&keys, release(1, None)).await.unwrap();
         assert!(replies[0].is_grant() && !replies[1].is_grant() && replies[2].is_grant(), "{replies:?}");
-        server.command(&["DEL", &key, &middle.key]);
+        server.command(&["DEL", &key, &middle.text]);
     }
     let replies = guest.ask_all(&keys, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
@@ -117,13 +117,13 @@ async fn a_name_that_is_forbidden_is_no_harm_to_those_beside_it() {
         "~quorlock~*:quorlock:c",
     ];
     let read_only = ["~quorlock:a", "~quorlock:c", "%R~quorlock:b", rest];
-    for (name, keys) in [
+    for (name, patterns) in [
         ("no-vote", &["~quorlock:a", "~quorlock:c", rest][..]),
         ("no-companions", &no_companions),
         ("read-only", &read_only),
     ] {
         let user = ["ACL", "SETUSER", name, "reset", "on", ">pass", "&*", "+@all"];
-        if server.cli(&[&user, keys].concat()) != "OK" {
+        if server.cli(&[&user, patterns].concat()) != "OK" {
             // Redis before 7 cannot say who may only read.
             assert_eq!(name, "read-only");
             continue;

@@ -65,7 +65,7 @@ impl State {
         }
         turns.extend(lost);
         turns.extend(self.world.unserved().into_iter().filter(|_| death).map(Turn::Died));
-        let lines = self.world.lines().into_iter().enumerate().filter(|_| forgotten);
+        let lines = self.world.queues().into_iter().enumerate().filter(|_| forgotten);
         turns.extend(lines.flat_map(|(node, line)| (0..line.len()).map(move |place| Turn::Forgotten(node, place))));
         turns
     }

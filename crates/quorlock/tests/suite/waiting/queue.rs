@@ -1,4 +1,4 @@
-//! Someone in line, and how lines look on the nodes.
+//! Someone in the queue, and how queues look on the nodes.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,12 +8,12 @@ use quorlock_testkit::{RedisServer, eventually_async};
 use tokio::task::JoinHandle;
 
 /// An acquire in a task of its own.
-pub(crate) struct InLine {
+pub(crate) struct Queued {
     place: Arc<Mutex<Option<u32>>>,
     task: JoinHandle<Result<Lease, AcquireError>>,
 }
 
-impl InLine {
+impl Queued {
     /// Begins to ask.
     pub(crate) fn up(lock: Lock) -> Self {
         let place = Arc::new(Mutex::new(None));
@@ -29,7 +29,7 @@ impl InLine {
     /// Begins to ask, and waits until a place was told.
     pub(crate) async fn placed(lock: Lock) -> Self {
         let waiter = Self::up(lock);
-        eventually_async("a place in line", async || waiter.place().is_some()).await;
+        eventually_async("a place in the queue", async || waiter.place().is_some()).await;
         waiter
     }
 
@@ -63,22 +63,22 @@ impl InLine {
 
 /// Waits until all are served, each of whom lets go at once. In whatever order: a client whose replies are late takes the nodes'
 /// clocks to be behind, and its ticket may be lower than that of one who came before.
-pub(crate) async fn all_are_served(waiters: Vec<InLine>) {
+pub(crate) async fn all_are_served(waiters: Vec<Queued>) {
     let served = waiters.into_iter().map(async |waiter| waiter.served().await.release().await);
     for released in join_all(served).await {
         released.expect("the nodes are there");
     }
 }
 
-/// How many have a place in line for a name, on each node.
+/// How many have a place in the queue for a name, on each node.
 pub(crate) fn waiting(servers: &[RedisServer], name: &str) -> Vec<i64> {
     let key = format!("quorlock~queue:quorlock:{name}");
-    let count = |server: &RedisServer| server.command(&["ZCARD", &key]).as_int().expect("a line is a sorted set");
+    let count = |server: &RedisServer| server.command(&["ZCARD", &key]).as_int().expect("a queue is a sorted set");
     servers.iter().map(count).collect()
 }
 
-/// Waits until so many have a place in line on every one of these nodes.
-pub(crate) async fn in_line(servers: &[RedisServer], name: &str, wanted: i64) {
-    let what = format!("{wanted} in line on every node");
+/// Waits until so many have a place in the queue on every one of these nodes.
+pub(crate) async fn queued(servers: &[RedisServer], name: &str, wanted: i64) {
+    let what = format!("{wanted} in the queue on every node");
     eventually_async(&what, async || waiting(servers, name).iter().all(|count| *count == wanted)).await;
 }

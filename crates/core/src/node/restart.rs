@@ -1,4 +1,4 @@
-//! One life of a node's memory: when it began, and when it may vote.
+//! What a node does after it restarted, empty or not: a new epoch, the quarantine, and when it may vote again.
 
 use alloc::string::String;
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! When to ask again: a random delay, growing within bounds, never in step with others.
+//! Backoff: when to ask again. Random delays that grow within bounds, so that clients do not retry in step.
 
 use core::time::Duration;
 

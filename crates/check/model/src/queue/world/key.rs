@@ -31,7 +31,7 @@ impl World {
                 place.request.as_ref().map(|request| (name(&request.attempt), request.proposal, request.ttl))
             };
             let line: Vec<_> =
-                record.line.iter().map(|place| (place.waiter.channel, place.until, kept(place))).collect();
+                record.queue.iter().map(|place| (place.waiter.channel, place.until, kept(place))).collect();
             let _ = write!(key, "|{votes:?}{entries:?}{fence:?}{line:?}");
         }
         for client in &self.clients {

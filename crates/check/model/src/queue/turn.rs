@@ -99,19 +99,19 @@ fn name(client: usize) -> char {
     char::from(b'A' + client as u8)
 }
 
-/// `votes n1 A, n2 none, n3 C; in line n1 B C`
+/// `votes n1 A, n2 none, n3 C; in the queue n1 B C`
 fn standing(world: &World) -> String {
     let vote = |(node, whose): (usize, Option<usize>)| match whose {
         Some(client) => format!("n{} {}", node + 1, name(client)),
         None => format!("n{} none", node + 1),
     };
     let votes: Vec<String> = world.votes().into_iter().enumerate().map(vote).collect();
-    let lines = world.lines().into_iter().enumerate().filter(|(_, line)| !line.is_empty());
+    let lines = world.queues().into_iter().enumerate().filter(|(_, line)| !line.is_empty());
     let lines: Vec<String> = lines
         .map(|(node, line)| {
             line.into_iter().fold(format!("n{}", node + 1), |all, client| format!("{all} {}", name(client)))
         })
         .collect();
     let lines = if lines.is_empty() { "nobody".into() } else { lines.join(", ") };
-    format!("votes {}; in line {lines}", votes.join(", "))
+    format!("votes {}; in the queue {lines}", votes.join(", "))
 }

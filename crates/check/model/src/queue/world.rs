@@ -39,7 +39,7 @@ pub struct Flaws {
     pub deaf: bool,
     /// Nodes go on with the request of one who has yielded.
     pub unyielding: bool,
-    /// Nodes keep places in line for ever.
+    /// Nodes keep places in the queue for ever.
     pub lasting: bool,
     /// Nobody looks at the clock: who waits does not ask again by itself, but when it is told to.
     pub timeless: bool,
@@ -272,9 +272,9 @@ impl World {
         (client.wake, client.won, client.is_dead) = (None, None, true);
     }
 
-    /// A node forgets a place in line.
+    /// A node forgets a place in the queue.
     pub fn forget_place(&mut self, node: usize, at: usize) {
-        let line = &mut self.records[node].line;
+        let line = &mut self.records[node].queue;
         if !line.is_empty() {
             line.remove(at % line.len());
         }
@@ -298,8 +298,8 @@ impl World {
     }
 
     /// Who waits on each node, lowest ticket first.
-    pub fn lines(&self) -> Vec<Vec<usize>> {
-        let line = |record: &Record| record.line.iter().map(|place| place.waiter.channel.0 as usize).collect();
+    pub fn queues(&self) -> Vec<Vec<usize>> {
+        let line = |record: &Record| record.queue.iter().map(|place| place.waiter.channel.0 as usize).collect();
         self.records.iter().map(line).collect()
     }
 

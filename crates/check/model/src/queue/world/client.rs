@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use quorlock_core::acquire::{Acquire, Plan, Step, Won};
+use quorlock_core::backoff::Retry;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
 use quorlock_core::quorum::Quorum;
-use quorlock_core::retry::Retry;
 use quorlock_core::rng::{Rng, Seeded};
 use quorlock_core::rules::Rules;
 use quorlock_core::ticket::{Channel, Handoff, Parting};
@@ -67,7 +67,7 @@ impl Client {
             node_deadline: Duration::from_millis(200),
             retry: Retry::default(),
             give_up: None,
-            line: waits.then_some(Channel(index as u128)),
+            channel: waits.then_some(Channel(index as u128)),
             plain: false,
             mode,
             holder: format!("{index} host test").into(),

@@ -39,11 +39,11 @@ impl World {
         let Some((request, sent)) = self.clients[index].links[node].requests.pop_front() else { return };
         let record = &mut self.records[node];
         if self.flaws.lasting {
-            record.line.iter_mut().for_each(|place| place.until = u64::MAX);
+            record.queue.iter_mut().for_each(|place| place.until = u64::MAX);
         }
         let line = if self.flaws.headless && request.may_grant() {
             record.lapse(now);
-            if record.vote.is_none() { std::mem::take(&mut record.line) } else { Vec::new() }
+            if record.vote.is_none() { std::mem::take(&mut record.queue) } else { Vec::new() }
         } else {
             Vec::new()
         };
@@ -54,7 +54,7 @@ impl World {
             _ => None,
         };
         let is_theirs = |place: &&mut Place| Some(place.waiter.ticket) == yields;
-        let request_kept = record.line.iter_mut().find(is_theirs).and_then(|place| place.request.clone());
+        let request_kept = record.queue.iter_mut().find(is_theirs).and_then(|place| place.request.clone());
         let yields_to_itself =
             self.flaws.self_waking && matches!(request, Request::Release { parting: Some(Parting::Yield(_)), .. });
         // A node sees when nobody listens any more, but not that what it says gets lost.
@@ -67,13 +67,15 @@ impl World {
         {
             granted.index = *slot;
         }
-        if let Some(place) = record.line.iter_mut().find(is_theirs) {
+        if let Some(place) = record.queue.iter_mut().find(is_theirs) {
             place.request = request_kept;
         }
         if !line.is_empty() {
-            let Request::Acquire { waiter, .. } = &request else { unreachable!("only who asks is kept from the line") };
-            record.line = line;
-            record.line.retain(|place| Some(place.waiter) != *waiter);
+            let Request::Acquire { waiter, .. } = &request else {
+                unreachable!("only who asks is kept from the queue")
+            };
+            record.queue = line;
+            record.queue.retain(|place| Some(place.waiter) != *waiter);
         }
         if yields_to_itself {
             self.clients[index].links[node].hints += u32::from(matches!(answer.vote, Vote::Grant { .. }));
@@ -96,7 +98,7 @@ impl World {
         else {
             return false;
         };
-        let place = |ticket| record.line.iter().find(|place| place.waiter.ticket == ticket);
+        let place = |ticket| record.queue.iter().find(|place| place.waiter.ticket == ticket);
         let parts = match parting {
             Some(Parting::Leave(waiter)) => place(waiter.ticket).is_some(),
             Some(Parting::Yield(waiter)) => place(waiter.ticket).is_some_and(|place| place.request.is_some()),
