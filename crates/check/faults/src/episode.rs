@@ -9,13 +9,13 @@ use rustix::process::Signal;
 
 use crate::Failure;
 use crate::clock;
-use crate::crew::Crew;
+use crate::cluster::Cluster;
 use crate::history::{History, Record};
 use crate::interrupt::Interrupt;
 use crate::plan::{Act, CLIENTS, Deed, Plan, QUARANTINE, SIDES, Target};
+use crate::processes::Processes;
 use crate::register::Register;
 use crate::schedule::{Scene, carry_out};
-use crate::stage::Stage;
 use crate::subject::Program;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, MAX_TTL, NODE_DEADLINE, TTL};
 
@@ -33,16 +33,17 @@ const OUTLIVED: Duration = QUARANTINE.saturating_add(Duration::from_secs(2));
 /// When a server cannot be brought back, or does not obey.
 pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) -> Result<Vec<Record>, Failure> {
     let history = Arc::new(History::create(path)?);
-    let stage = Stage::start(plan);
+    let cluster = Cluster::start(plan);
     let founds = program.subject.founds_cluster();
     if founds {
-        declare(&stage, TTL, MAX_TTL)?;
+        declare(&cluster, TTL, MAX_TTL)?;
     }
     let register = Register::start(Arc::clone(&history))?;
-    let sides: [Vec<String>; SIDES] = std::array::from_fn(|side| stage.urls(side));
-    let crew = Crew::new(program.clone(), Arc::clone(&history), sides, register.addr().to_string(), plan.seed);
-    let mut players = Players { stage, crew, history: &history, interrupt };
-    players.crew.board(CLIENTS)?;
+    let sides: [Vec<String>; SIDES] = std::array::from_fn(|side| cluster.urls(side));
+    let processes =
+        Processes::new(program.clone(), Arc::clone(&history), sides, register.addr().to_string(), plan.seed);
+    let mut players = Players { cluster, processes, history: &history, interrupt };
+    players.processes.board(CLIENTS)?;
     carry_out(plan, &mut players, &history, interrupt)?;
     history.note(Record::Healed { at: clock::now() });
     players.finish(founds)?;
@@ -51,8 +52,8 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
 }
 
 struct Players<'a> {
-    stage: Stage,
-    crew: Crew,
+    cluster: Cluster,
+    processes: Processes,
     history: &'a History,
     interrupt: &'a Interrupt,
 }
@@ -60,18 +61,18 @@ struct Players<'a> {
 impl Scene for Players<'_> {
     fn begin(&mut self, deed: &Deed) -> Result<bool, Failure> {
         match (deed.target, deed.act) {
-            (Target::Client(place), Act::KillClient) => self.crew.kill(place)?,
-            (Target::Client(place), _) => self.crew.signal(place, Signal::STOP),
-            _ => self.stage.begin(deed),
+            (Target::Client(place), Act::KillClient) => self.processes.kill(place)?,
+            (Target::Client(place), _) => self.processes.signal(place, Signal::STOP),
+            _ => self.cluster.begin(deed),
         }
         Ok(true)
     }
 
     fn end(&mut self, deed: &Deed) -> Result<(), Failure> {
         match (deed.target, deed.act) {
-            (Target::Client(place), Act::KillClient) => self.crew.enter(place)?,
-            (Target::Client(place), _) => self.crew.signal(place, Signal::CONT),
-            _ => self.stage.end(deed),
+            (Target::Client(place), Act::KillClient) => self.processes.enter(place)?,
+            (Target::Client(place), _) => self.processes.signal(place, Signal::CONT),
+            _ => self.cluster.end(deed),
         }
         Ok(())
     }
@@ -80,13 +81,13 @@ impl Scene for Players<'_> {
 impl Players<'_> {
     /// Everyone finishes. A cluster of which too few remember anything is declared anew, as the documents say.
     fn finish(&mut self, founds: bool) -> Result<(), Failure> {
-        let Self { stage, crew, history, interrupt } = self;
+        let Self { cluster, processes, history, interrupt } = self;
         let (mut declared, mut failed) = (!founds, None);
-        crew.finish(|calm| {
+        processes.finish(|calm| {
             if calm > OUTLIVED && !declared {
                 declared = true;
-                if stage.is_mostly_blank() {
-                    failed = declare(stage, TTL, MAX_TTL).err();
+                if cluster.is_mostly_blank() {
+                    failed = declare(cluster, TTL, MAX_TTL).err();
                     history.note(Record::Declared { at: clock::now() });
                 }
             }
@@ -97,8 +98,8 @@ impl Players<'_> {
 }
 
 /// The operator's word that no lock can be outstanding.
-pub(crate) fn declare(stage: &Stage, ttl: Duration, max_ttl: Duration) -> Result<(), Failure> {
-    let urls = stage.addrs().into_iter().map(|addr| format!("redis://{addr}"));
+pub(crate) fn declare(cluster: &Cluster, ttl: Duration, max_ttl: Duration) -> Result<(), Failure> {
+    let urls = cluster.addrs().into_iter().map(|addr| format!("redis://{addr}"));
     let builder = Client::builder()
         .nodes(urls)
         .ttl(ttl)

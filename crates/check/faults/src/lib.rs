@@ -14,9 +14,9 @@
 
 pub mod clock;
 #[cfg(feature = "harness")]
-pub mod command;
+pub mod cluster;
 #[cfg(feature = "harness")]
-pub mod crew;
+pub mod command;
 #[cfg(feature = "harness")]
 pub mod cron;
 #[cfg(feature = "harness")]
@@ -30,6 +30,8 @@ pub mod judge;
 #[cfg(feature = "harness")]
 pub mod operation;
 pub mod plan;
+#[cfg(feature = "harness")]
+pub mod processes;
 pub mod register;
 #[cfg(feature = "harness")]
 pub mod report;
@@ -38,8 +40,6 @@ pub mod run;
 #[cfg(feature = "harness")]
 pub mod schedule;
 pub mod series;
-#[cfg(feature = "harness")]
-pub mod stage;
 #[cfg(feature = "harness")]
 pub mod subject;
 pub mod task;

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Failure;
 use crate::clock;
+use crate::cluster::Cluster;
 use crate::episode::declare;
 use crate::fleet::{Fleet, Programs};
 use crate::history::{History, Record};
@@ -20,7 +21,6 @@ use crate::plan::{Act, Deed, Plan, Target};
 use crate::register::Register;
 use crate::schedule::{LOOK, Scene, carry_out};
 use crate::series::Series;
-use crate::stage::Stage;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, NAMES, NODE_DEADLINE};
 
 pub use sentinel::{HEARTBEAT, play as play_sentinel};
@@ -52,13 +52,13 @@ pub fn play(
     interrupt: &Interrupt,
 ) -> Result<Vec<Record>, Failure> {
     let history = Arc::new(History::create(path)?);
-    let stage = Stage::start(plan);
-    declare(&stage, TTL, TTL)?;
+    let cluster = Cluster::start(plan);
+    declare(&cluster, TTL, TTL)?;
     let register = Register::start(Arc::clone(&history))?;
     let addr = register.addr().to_string();
-    let fleet = Fleet::new(programs.clone(), Arc::clone(&history), addr, settings(&stage.addrs()))?;
+    let fleet = Fleet::new(programs.clone(), Arc::clone(&history), addr, settings(&cluster.addrs()))?;
     let mut hosts = Hosts {
-        stage,
+        cluster,
         fleet,
         habit: Habit::of(series),
         next: vec![Instant::now(); HOSTS],
@@ -112,7 +112,7 @@ impl Habit {
 }
 
 struct Hosts {
-    stage: Stage,
+    cluster: Cluster,
     fleet: Fleet,
     habit: Habit,
     /// When each host starts its next run, if it has none.
@@ -125,7 +125,7 @@ struct Hosts {
 impl Scene for Hosts {
     fn begin(&mut self, deed: &Deed) -> Result<bool, Failure> {
         if deed.target != Target::Holder {
-            self.stage.begin(deed);
+            self.cluster.begin(deed);
             return Ok(true);
         }
         let Some((client, wrapper, guard)) = self.target(deed)? else { return Ok(false) };
@@ -149,7 +149,7 @@ impl Scene for Hosts {
 
     fn end(&mut self, deed: &Deed) -> Result<(), Failure> {
         if deed.target != Target::Holder {
-            self.stage.end(deed);
+            self.cluster.end(deed);
         }
         if let Some(place) = self.stopped.iter().position(|(other, _)| other == deed) {
             signal_all(&self.stopped.swap_remove(place).1, Signal::CONT);

@@ -2,9 +2,9 @@
 //! a switch before every mutex and atomic of theirs. Nodes run the core's rules, each on a thread of its own. Time stands
 //! still unless a scene moves it.
 
+mod cluster;
 mod node;
 mod queue;
-mod stage;
 
+pub use cluster::{Bell, Cluster, play};
 pub use node::Count;
-pub use stage::{Bell, Stage, play};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorlock::{Client, DetachedLease, LostError};
 use quorlock_core::name::LeaseId;
-use quorlock_interleave::{Bell, Count, Stage, play};
+use quorlock_interleave::{Bell, Cluster, Count, play};
 use shuttle::future::block_on;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
@@ -22,7 +22,7 @@ const SOON: u64 = 400;
 const RENEWAL: Duration = Duration::from_millis(200);
 const END: Duration = Duration::from_millis(600);
 
-fn in_any_order(scene: fn(&Arc<Stage>), judge: fn(LeaseId, Count)) {
+fn in_any_order(scene: fn(&Arc<Cluster>), judge: fn(LeaseId, Count)) {
     let mut config = Config::new();
     config.stack_size = 512 * 1024;
     config.silence_warnings = true;
@@ -45,72 +45,72 @@ fn at_least_once(attempt: LeaseId, count: Count) {
     }
 }
 
-fn ring_soon(stage: &Arc<Stage>, bell: &Arc<Bell>) -> thread::JoinHandle<()> {
-    let (stage, bell) = (Arc::clone(stage), Arc::clone(bell));
+fn ring_soon(cluster: &Arc<Cluster>, bell: &Arc<Bell>) -> thread::JoinHandle<()> {
+    let (cluster, bell) = (Arc::clone(cluster), Arc::clone(bell));
     thread::spawn(move || {
-        stage.dawdle(SOON);
+        cluster.dawdle(SOON);
         bell.ring();
     })
 }
 
 #[test]
 fn who_turns_away_while_votes_come_in_leaves_nothing_behind() {
-    let scene = |stage: &Arc<Stage>| {
-        let (client, bell) = (stage.client(), Arc::new(Bell::default()));
-        let ringing = ring_soon(stage, &bell);
+    let scene = |cluster: &Arc<Cluster>| {
+        let (client, bell) = (cluster.client(), Arc::new(Bell::default()));
+        let ringing = ring_soon(cluster, &bell);
         let lock = client.lock("x");
         drop(block_on(bell.unless_it_rings(lock.acquire())));
         ringing.join().unwrap();
         drop(lock);
-        stage.close(client);
+        cluster.close(client);
     };
     in_any_order(scene, exactly_once);
 }
 
 #[test]
 fn a_waiter_that_is_dropped_while_the_lock_is_handed_to_it_strands_no_vote() {
-    let scene = |stage: &Arc<Stage>| {
-        let (holder, client) = (stage.client(), stage.client());
+    let scene = |cluster: &Arc<Cluster>| {
+        let (holder, client) = (cluster.client(), cluster.client());
         let lease = block_on(holder.lock("x").acquire()).unwrap();
         let bell = Arc::new(Bell::default());
         let waiting = {
             let (lock, bell) = (client.lock("x"), Arc::clone(&bell));
             thread::spawn(move || drop(block_on(bell.unless_it_rings(lock.acquire()))))
         };
-        let ringing = ring_soon(stage, &bell);
-        stage.dawdle(SOON);
+        let ringing = ring_soon(cluster, &bell);
+        cluster.dawdle(SOON);
         drop(lease);
         waiting.join().unwrap();
         ringing.join().unwrap();
-        stage.close(client);
-        stage.close(holder);
+        cluster.close(client);
+        cluster.close(holder);
     };
     in_any_order(scene, exactly_once);
 }
 
 #[test]
 fn two_who_ask_at_once_never_both_hold() {
-    let scene = |stage: &Arc<Stage>| {
-        let (one, other) = (stage.client(), stage.client());
+    let scene = |cluster: &Arc<Cluster>| {
+        let (one, other) = (cluster.client(), cluster.client());
         let lock = other.lock("x");
         let trying = thread::spawn(move || block_on(lock.try_acquire()).unwrap());
         let first = block_on(one.lock("x").try_acquire()).unwrap();
         let second = trying.join().unwrap();
         assert!(first.is_none() || second.is_none(), "time stands still: both are valid");
         drop((first, second));
-        stage.close(other);
-        stage.close(one);
+        cluster.close(other);
+        cluster.close(one);
     };
     in_any_order(scene, exactly_once);
 }
 
 #[test]
 fn a_lease_that_is_dropped_while_its_client_is_closed_is_released_once() {
-    let scene = |stage: &Arc<Stage>| {
-        let client = stage.client();
+    let scene = |cluster: &Arc<Cluster>| {
+        let client = cluster.client();
         let lease = block_on(client.lock("x").acquire()).unwrap();
         let dropping = thread::spawn(move || drop(lease));
-        stage.close(client);
+        cluster.close(client);
         dropping.join().unwrap();
     };
     in_any_order(scene, exactly_once);
@@ -118,12 +118,12 @@ fn a_lease_that_is_dropped_while_its_client_is_closed_is_released_once() {
 
 #[test]
 fn who_asks_while_the_client_is_closed_gets_nothing_that_stays() {
-    let scene = |stage: &Arc<Stage>| {
-        let client = stage.client();
+    let scene = |cluster: &Arc<Cluster>| {
+        let client = cluster.client();
         let lock = client.lock("x");
         let asking = thread::spawn(move || block_on(lock.acquire()));
-        stage.dawdle(SOON);
-        stage.close(client);
+        cluster.dawdle(SOON);
+        cluster.close(client);
         if let Ok(lease) = asking.join().unwrap() {
             assert_eq!(lease.ensure(Duration::ZERO), Err(LostError::Closed));
         }
@@ -133,83 +133,83 @@ fn who_asks_while_the_client_is_closed_gets_nothing_that_stays() {
 
 #[test]
 fn a_lease_that_is_lost_while_it_is_released_is_released_once() {
-    let scene = |stage: &Arc<Stage>| {
-        let client = stage.client();
+    let scene = |cluster: &Arc<Cluster>| {
+        let client = cluster.client();
         let lease = block_on(client.lock("x").acquire()).unwrap();
-        let moving = advance_soon(stage, END);
-        stage.dawdle(SOON);
+        let moving = advance_soon(cluster, END);
+        cluster.dawdle(SOON);
         drop(lease);
         moving.join().unwrap();
-        stage.close(client);
+        cluster.close(client);
     };
     in_any_order(scene, exactly_once);
 }
 
-fn advance_soon(stage: &Arc<Stage>, by: Duration) -> thread::JoinHandle<()> {
-    let stage = Arc::clone(stage);
+fn advance_soon(cluster: &Arc<Cluster>, by: Duration) -> thread::JoinHandle<()> {
+    let cluster = Arc::clone(cluster);
     thread::spawn(move || {
-        stage.dawdle(SOON);
-        stage.advance(by);
+        cluster.dawdle(SOON);
+        cluster.advance(by);
     })
 }
 
 /// Hands a lease over while its time goes on. Whoever has it then gives it back.
-fn detach(stage: &Arc<Stage>, meanwhile: Duration) -> (Client, Result<DetachedLease, LostError>) {
-    let (client, heir) = (stage.client(), stage.client());
+fn detach(cluster: &Arc<Cluster>, meanwhile: Duration) -> (Client, Result<DetachedLease, LostError>) {
+    let (client, heir) = (cluster.client(), cluster.client());
     let lease = block_on(client.lock("x").acquire()).unwrap();
-    let moving = advance_soon(stage, meanwhile);
-    stage.dawdle(SOON);
+    let moving = advance_soon(cluster, meanwhile);
+    cluster.dawdle(SOON);
     let detached = lease.detach();
     if let Ok(detached) = &detached {
         // Its own deadline may be over meanwhile; what it owes is delivered all the same.
         drop(block_on(heir.release(detached)));
     }
     moving.join().unwrap();
-    stage.close(heir);
+    cluster.close(heir);
     (client, detached)
 }
 
 #[test]
 fn a_lease_that_is_handed_over_while_it_is_renewed_is_its_heirs_alone() {
-    let scene = |stage: &Arc<Stage>| {
-        let (client, detached) = detach(stage, RENEWAL);
+    let scene = |cluster: &Arc<Cluster>| {
+        let (client, detached) = detach(cluster, RENEWAL);
         assert!(detached.is_ok(), "it is valid for long");
         // A watchdog that went on would find that its lease is gone, and give it back once more. What is on its way must not
         // be so for longer than the heir's release is remembered: two ttls.
         for _ in 0..4 {
-            stage.advance(RENEWAL);
-            stage.dawdle(SOON / 8);
+            cluster.advance(RENEWAL);
+            cluster.dawdle(SOON / 8);
         }
-        stage.close(client);
+        cluster.close(client);
     };
     in_any_order(scene, exactly_once);
 }
 
 #[test]
 fn a_lease_is_lost_or_handed_over_and_never_both() {
-    let scene = |stage: &Arc<Stage>| {
-        let (client, _) = detach(stage, END);
-        stage.close(client);
+    let scene = |cluster: &Arc<Cluster>| {
+        let (client, _) = detach(cluster, END);
+        cluster.close(client);
     };
     in_any_order(scene, exactly_once);
 }
 
 #[test]
 fn a_connection_that_breaks_while_its_caller_turns_away_strands_no_vote() {
-    let scene = |stage: &Arc<Stage>| {
-        let (client, bell) = (stage.client(), Arc::new(Bell::default()));
-        let ringing = ring_soon(stage, &bell);
+    let scene = |cluster: &Arc<Cluster>| {
+        let (client, bell) = (cluster.client(), Arc::new(Bell::default()));
+        let ringing = ring_soon(cluster, &bell);
         let cutting = {
-            let stage = Arc::clone(stage);
+            let cluster = Arc::clone(cluster);
             thread::spawn(move || {
-                stage.dawdle(SOON);
-                stage.cut(0);
+                cluster.dawdle(SOON);
+                cluster.cut(0);
             })
         };
         drop(block_on(bell.unless_it_rings(client.lock("x").acquire())));
         ringing.join().unwrap();
         cutting.join().unwrap();
-        stage.close(client);
+        cluster.close(client);
     };
     in_any_order(scene, at_least_once);
 }

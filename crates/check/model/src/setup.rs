@@ -79,7 +79,7 @@ pub enum Flaw {
 
 /// One client.
 #[derive(Clone, Debug)]
-pub struct Party {
+pub struct ClientSpec {
     /// Which server is behind each of its addresses.
     pub servers: Vec<usize>,
     /// Which of them it can reach.
@@ -126,7 +126,7 @@ pub enum Heir {
     Careless,
 }
 
-impl Party {
+impl ClientSpec {
     /// Someone who wants the lock once, for itself alone, and does not renew.
     pub fn once() -> Self {
         Self {
@@ -205,7 +205,7 @@ pub struct Setup {
     /// By how much each server's clock is fast, in parts per million.
     pub ppm: i64,
     /// The clients.
-    pub parties: Vec<Party>,
+    pub clients: Vec<ClientSpec>,
     /// What may go wrong.
     pub budget: Budget,
     /// The last moment that is looked at, in milliseconds.
@@ -234,13 +234,13 @@ pub struct Setup {
 
 impl Setup {
     /// Three servers and these clients, with nothing that may go wrong but delay.
-    pub fn new(parties: Vec<Party>) -> Self {
+    pub fn new(clients: Vec<ClientSpec>) -> Self {
         let (budget, flaw) = (Budget::default(), None);
-        let alike = parties.iter().all(|party| party.servers == [0, 1, 2] && party.reaches == [0, 1, 2]);
+        let alike = clients.iter().all(|spec| spec.servers == [0, 1, 2] && spec.reaches == [0, 1, 2]);
         Self {
             servers: 3,
             ppm: 0,
-            parties,
+            clients,
             budget,
             horizon: 1_100,
             grid: 500,

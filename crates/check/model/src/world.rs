@@ -128,7 +128,7 @@ impl World {
             setup: Arc::clone(setup),
             now: 0,
             servers: (0..setup.servers).map(|index| Shared::new(Server::voting(setup, index))).collect(),
-            clients: (0..setup.parties.len()).map(|index| Shared::new(Client::new(setup, index))).collect(),
+            clients: (0..setup.clients.len()).map(|index| Shared::new(Client::new(setup, index))).collect(),
             left: setup.budget,
             highest: None,
             highest_owner: None,
@@ -142,8 +142,8 @@ impl World {
             breach: None,
             story: None,
         };
-        for (index, party) in setup.parties.iter().enumerate() {
-            for &node in &party.reaches {
+        for (index, spec) in setup.clients.iter().enumerate() {
+            for &node in &spec.reaches {
                 world.connect(index, node);
             }
         }
@@ -191,7 +191,7 @@ impl World {
                 self.deliver(index, node);
             }
             Action::Hear(index, node) => {
-                let server = tell::server_name(self.setup.parties[index].servers[node]);
+                let server = tell::server_name(self.setup.clients[index].servers[node]);
                 let is_break = matches!(self.clients[index].links[node].back.front(), Some(Message::Broken));
                 let what = if is_break { " of a break" } else { "" };
                 self.say_of_client(index, || format!("hears what {server} said{what}"));
@@ -271,7 +271,7 @@ impl World {
     /// Whether the next request is a release of a vote that is not there and will not come.
     fn is_idle_release(&self, index: usize, node: usize) -> bool {
         let link = &self.clients[index].links[node];
-        let server = &self.servers[self.setup.parties[index].servers[node]];
+        let server = &self.servers[self.setup.clients[index].servers[node]];
         let is_live = link.connection.as_ref().is_some_and(|connection| !connection.is_dead);
         is_live
             && link.back.is_empty()
@@ -284,8 +284,8 @@ impl World {
         if !self.servers[server].roll_back(&setup) {
             return;
         }
-        for (client, party) in self.clients.iter_mut().zip(&setup.parties) {
-            for (link, _) in client.links.iter_mut().zip(&party.servers).filter(|(_, behind)| **behind == server) {
+        for (client, spec) in self.clients.iter_mut().zip(&setup.clients) {
+            for (link, _) in client.links.iter_mut().zip(&spec.servers).filter(|(_, behind)| **behind == server) {
                 if link.connection.as_ref().is_some_and(|connection| !connection.is_dead) {
                     link.back.push_back(Message::Changed);
                 }
@@ -303,8 +303,8 @@ impl World {
         if setup.lacks(Flaw::HandshakeUntied) {
             return;
         }
-        for (client, party) in self.clients.iter_mut().zip(&setup.parties) {
-            for (link, _) in client.links.iter_mut().zip(&party.servers).filter(|(_, behind)| **behind == server) {
+        for (client, spec) in self.clients.iter_mut().zip(&setup.clients) {
+            for (link, _) in client.links.iter_mut().zip(&spec.servers).filter(|(_, behind)| **behind == server) {
                 // What had not been read is gone with the process that would have read it.
                 link.strays.clear();
                 if let Some(connection) = &mut link.connection {
@@ -321,12 +321,12 @@ impl World {
         for server in &self.servers {
             due.extend(server.ends(setup).map(|millis| when_past(setup.ppm, millis)));
         }
-        for (client, party) in self.clients.iter().zip(&setup.parties) {
+        for (client, spec) in self.clients.iter().zip(&setup.clients) {
             let moments = client.next_tick().into_iter().chain(client.end());
-            due.extend(moments.map(|moment| when_client(party.ppm, moment)));
-            for (link, behind) in client.links.iter().zip(&party.servers) {
+            due.extend(moments.map(|moment| when_client(spec.ppm, moment)));
+            for (link, behind) in client.links.iter().zip(&spec.servers) {
                 let ends = link.connection.as_ref().and_then(|connection| self.quarantine_ends(connection, *behind));
-                due.extend(ends.map(|moment| when_client(party.ppm, moment)));
+                due.extend(ends.map(|moment| when_client(spec.ppm, moment)));
             }
         }
         due.into_iter().filter(|at| *at > self.now && *at <= setup.horizon * 1_000).min()
@@ -365,7 +365,7 @@ impl World {
 
     /// A client's clock.
     fn moment(&self, index: usize) -> Moment {
-        client_time(self.setup.parties[index].ppm, self.now)
+        client_time(self.setup.clients[index].ppm, self.now)
     }
 
     fn fresh_epoch(&mut self) -> Epoch {

@@ -4,9 +4,9 @@
 pub mod clock;
 pub mod kept;
 mod ledger;
-mod party;
 pub mod plan;
 pub mod report;
 pub mod run;
 pub mod shape;
+mod user;
 mod world;

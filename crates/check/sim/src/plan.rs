@@ -9,7 +9,7 @@ use quorlock_core::node::Constants;
 use quorlock_core::rng::Seeded;
 
 pub use fault::{Direction, Fault, Recovery};
-pub use want::{Cancel, Ending, Kind, NodeCommand, Patience, Want};
+pub use want::{Cancel, Ending, Job, Kind, Patience, Want};
 
 const MS: u64 = 1_000_000;
 
@@ -69,7 +69,7 @@ pub struct ClientPlan {
     /// When it connects, after the beginning.
     pub starts: Duration,
     /// What its tasks do, one thing after the other.
-    pub tasks: Vec<Vec<NodeCommand>>,
+    pub tasks: Vec<Vec<Job>>,
 }
 
 /// What everybody has in common who begins at the same time.
@@ -100,26 +100,25 @@ impl Temper {
         match self {
             Self::Mixed => {}
             Self::Patient => {
-                for first in all.filter_map(|node_commands| node_commands.first_mut()) {
+                for first in all.filter_map(|jobs| jobs.first_mut()) {
                     (first.patience, first.cancel) = (Patience::Endless, None);
                 }
             }
             Self::Hasty => {
-                for (at, node_commands) in all.enumerate() {
-                    for node_command in node_commands.iter_mut() {
-                        node_command.patience = if at == 0 { Patience::Endless } else { Patience::Once };
-                        node_command.cancel = None;
-                        (node_command.rest, node_command.works) = (Duration::from_millis(1), Duration::ZERO);
+                for (at, jobs) in all.enumerate() {
+                    for job in jobs.iter_mut() {
+                        job.patience = if at == 0 { Patience::Endless } else { Patience::Once };
+                        job.cancel = None;
+                        (job.rest, job.works) = (Duration::from_millis(1), Duration::ZERO);
                     }
-                    let again = node_commands.clone();
-                    node_commands.extend(again);
+                    let again = jobs.clone();
+                    jobs.extend(again);
                 }
             }
             Self::Clinging => {
-                for node_command in all.flatten() {
-                    (node_command.patience, node_command.cancel) = (Patience::Endless, None);
-                    (node_command.renews, node_command.works, node_command.ending) =
-                        (false, Duration::ZERO, Ending::UntilLost);
+                for job in all.flatten() {
+                    (job.patience, job.cancel) = (Patience::Endless, None);
+                    (job.renews, job.works, job.ending) = (false, Duration::ZERO, Ending::UntilLost);
                 }
             }
         }
@@ -167,22 +166,22 @@ impl Plan {
         let node_deadline = rng.percent(40).then(|| rng.millis(5, ttl / 2));
         let (is_beyond, menu) = fault::menu(rng, count);
         let (nodes, client_ppm) = nodes(rng, count, &names, max_clock_skew, is_hasty);
-        let parties = if is_hasty { 2 } else { rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4]) };
-        let mut clients: Vec<ClientPlan> = (0..parties)
+        let client_count = if is_hasty { 2 } else { rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4]) };
+        let mut clients: Vec<ClientPlan> = (0..client_count)
             .map(|index| ClientPlan {
                 ppm: client_ppm(rng),
                 starts: if index > 0 && rng.percent(15) { rng.millis(0, horizon / MS) } else { Duration::ZERO },
                 tasks: (0..if is_hasty { 1 } else { rng.pick(&[1, 1, 2]) })
-                    .map(|_| want::node_commands(rng, &names, ttl, is_beyond))
+                    .map(|_| want::jobs(rng, &names, ttl, is_beyond))
                     .collect(),
             })
             .collect();
         temper.of(&mut clients);
-        for (client, node_commands) in want::retirement(seed, names.len(), parties, ttl, horizon) {
-            clients[client].tasks.push(node_commands);
+        for (client, jobs) in want::retirement(seed, names.len(), client_count, ttl, horizon) {
+            clients[client].tasks.push(jobs);
         }
-        let mut faults = fault::draw(rng, &menu, count, parties, ttl, max_clock_step_back, horizon);
-        faults.extend(fault::draw_pauses(seed, parties, ttl, horizon));
+        let mut faults = fault::draw(rng, &menu, count, client_count, ttl, max_clock_step_back, horizon);
+        faults.extend(fault::draw_pauses(seed, client_count, ttl, horizon));
         if let Some(at) = rush.filter(|_| is_hasty && rng.percent(70)) {
             faults.push((at.saturating_sub(5 * MS), out_of_reach(&nodes, ttl)));
         }
@@ -223,8 +222,8 @@ impl Plan {
 
     /// Whether an owner is retired.
     pub fn retires(&self) -> bool {
-        let mut node_commands = self.clients.iter().flat_map(|client| client.tasks.iter().flatten());
-        node_commands.any(|node_command| matches!(node_command.want, Want::Retire { .. }))
+        let mut jobs = self.clients.iter().flat_map(|client| client.tasks.iter().flatten());
+        jobs.any(|job| matches!(job.want, Want::Retire { .. }))
     }
 
     /// What everyone agrees on.

@@ -10,9 +10,9 @@ use quorlock_core::rng::Seeded;
 use crate::clock::Clock;
 use crate::ledger::Ledger;
 pub use crate::ledger::{Breach, Counts};
-use crate::party::{Clients, Party, name};
 use crate::plan::{Fault, NodePlan, Plan};
 use crate::shape::Shape;
+use crate::user::{Clients, User, name};
 use crate::world::{EPOCH, MS, STEPS_MAX, Server, State, World};
 
 /// How long everybody has, in virtual time, to be served and to give back what they have.
@@ -182,10 +182,10 @@ async fn start(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: Clients,
     clients.borrow_mut()[index] = Some(library.clone());
     state.clients[index].busy += client.tasks.len();
     drop(state);
-    for node_commands in &client.tasks {
+    for jobs in &client.tasks {
         let (world, plan, library) = (Rc::clone(&world), Rc::clone(&plan), library.clone());
-        let party = Party { world: Rc::clone(&world), plan, client: index, library, clients: Rc::clone(&clients) };
-        world.begin(index, party.live(node_commands.clone()));
+        let user = User { world: Rc::clone(&world), plan, client: index, library, clients: Rc::clone(&clients) };
+        world.begin(index, user.live(jobs.clone()));
     }
 }
 

@@ -9,10 +9,10 @@ use quorlock_testkit::{Proxy, Sentinels};
 
 use crate::Failure;
 use crate::clock;
-use crate::crew::Crew;
 use crate::history::{History, Record};
 use crate::interrupt::Interrupt;
 use crate::plan::{Act, CLIENTS, Deed, Plan};
+use crate::processes::Processes;
 use crate::register::Register;
 use crate::schedule::{Scene, carry_out};
 use crate::subject::Program;
@@ -39,15 +39,16 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
     let url = sentinels.url_among(&[&first.addr().to_string()]);
     let register = Register::start(Arc::clone(&history))?;
     let sides = std::array::from_fn(|_| vec![url.clone()]);
-    let crew = Crew::new(program.clone(), Arc::clone(&history), sides, register.addr().to_string(), plan.seed);
-    let mut watched = Watched { sentinels, first, crew, history: &history, switched: None };
-    watched.crew.board(CLIENTS)?;
+    let processes =
+        Processes::new(program.clone(), Arc::clone(&history), sides, register.addr().to_string(), plan.seed);
+    let mut watched = Watched { sentinels, first, processes, history: &history, switched: None };
+    watched.processes.board(CLIENTS)?;
     carry_out(plan, &mut watched, &history, interrupt)?;
     while watched.switched.is_some_and(|at| at.elapsed() < AFTERMATH) && !interrupt.is_set() {
         thread::sleep(crate::schedule::LOOK);
     }
     history.note(Record::Healed { at: clock::now() });
-    watched.crew.finish(|calm| calm < CALM && !interrupt.is_set())?;
+    watched.processes.finish(|calm| calm < CALM && !interrupt.is_set())?;
     drop(watched);
     Ok(history.finish()?)
 }
@@ -55,7 +56,7 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
 struct Watched<'a> {
     sentinels: Sentinels,
     first: Proxy,
-    crew: Crew,
+    processes: Processes,
     history: &'a History,
     switched: Option<Instant>,
 }

@@ -32,12 +32,12 @@ impl World {
     /// Whether there is a lease that this client would break.
     pub(super) fn may_end(&self, index: usize) -> bool {
         let has_begun = self.broken.is_some();
-        self.setup.parties[index].ends.is_some() && !has_begun && self.standing().is_some()
+        self.setup.clients[index].ends.is_some() && !has_begun && self.standing().is_some()
     }
 
     /// The operator asks all nodes to break the lease that stands.
     pub(super) fn end(&mut self, index: usize) {
-        let (Some(mode), Some((fence, attempt))) = (self.setup.parties[index].ends, self.standing()) else { return };
+        let (Some(mode), Some((fence, attempt))) = (self.setup.clients[index].ends, self.standing()) else { return };
         self.broken = Some(Broken { fence, attempt, servers: Vec::new(), since: None });
         let request = Request::Break { target: Target::Fence(fence), mode };
         let now = self.moment(index);

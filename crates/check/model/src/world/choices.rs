@@ -54,7 +54,7 @@ impl World {
                 }
             }
             None => {
-                let is_within_reach = self.setup.parties[index].reaches.contains(&node);
+                let is_within_reach = self.setup.clients[index].reaches.contains(&node);
                 actions.extend((is_within_reach && !self.is_twin(index, node)).then_some(Action::Connect(index, node)));
             }
         }
@@ -84,7 +84,7 @@ impl World {
             | Action::Break(index, node)
             | Action::Notice(index, node)
             | Action::Connect(index, node)
-            | Action::Watch(index, node) => Some(self.setup.parties[index].servers[node]),
+            | Action::Watch(index, node) => Some(self.setup.clients[index].servers[node]),
             Action::Crash(server)
             | Action::Save(server)
             | Action::Restore(server)

@@ -16,7 +16,7 @@ use quorlock_core::validity;
 use quorlock_core::watchdog::Renewals;
 
 use super::link::Link;
-use crate::setup::{Flaw, Party, Setup, TTL};
+use crate::setup::{ClientSpec, Flaw, Setup, TTL};
 
 /// Never the same twice, and the same in every run. Every delay is the shortest one.
 #[derive(Clone, Debug, Hash)]
@@ -67,52 +67,52 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(setup: &Setup, index: usize) -> Self {
-        let party = &setup.parties[index];
+        let spec = &setup.clients[index];
         let who = if setup.lacks(Flaw::AttemptShared) { 0 } else { index as u64 };
         let is_stuck = setup.lacks(Flaw::AttemptReused) || setup.lacks(Flaw::AttemptShared);
         Self {
             machine: None,
             hold: None,
             detached: None,
-            mode: party.mode,
+            mode: spec.mode,
             parting: None,
             wake: None,
             rng: Thrown { who: who + 1, next: 0, is_stuck },
-            starts: party.starts,
+            starts: spec.starts,
             attempts: Vec::new(),
             was_over: false,
             renewed: None,
-            links: vec![Link::default(); party.servers.len()],
+            links: vec![Link::default(); spec.servers.len()],
         }
     }
 
     /// How it asks.
     pub(super) fn plan(setup: &Setup, index: usize) -> Plan {
-        let party = &setup.parties[index];
+        let spec = &setup.clients[index];
         Plan {
-            quorum: quorum(setup, party),
+            quorum: quorum(setup, spec),
             ttl: ttl(),
             drift: setup.drift(),
             min_validity: Duration::from_millis(1),
             node_deadline: Duration::from_millis(setup.node_deadline),
             retry: Retry::ONCE,
             give_up: None,
-            channel: party.waits.then_some(Channel(index as u128)),
-            plain: party.plain,
-            mode: party.mode,
+            channel: spec.waits.then_some(Channel(index as u128)),
+            plain: spec.plain,
+            mode: spec.mode,
             holder: "".into(),
             rules: setup.rules(),
         }
     }
 
     /// Holds what was won.
-    pub(super) fn keep(&mut self, setup: &Setup, party: &Party, won: Won, now: Moment) {
-        let renewals = party.renews.map_or(Renewals::Off, |every| Renewals::Watchdog {
+    pub(super) fn keep(&mut self, setup: &Setup, spec: &ClientSpec, won: Won, now: Moment) {
+        let renewals = spec.renews.map_or(Renewals::Off, |every| Renewals::Watchdog {
             every: Some(Duration::from_millis(every)),
             lifetime: Duration::from_secs(60),
         });
         let terms = Terms {
-            quorum: quorum(setup, party),
+            quorum: quorum(setup, spec),
             ttl: ttl(),
             drift: setup.drift(),
             node_deadline: Duration::from_millis(setup.node_deadline),
@@ -124,11 +124,11 @@ impl Client {
         };
         (self.mode, self.was_over) = (won.mode, false);
         self.parting = won.waiter.map(Parting::Leave);
-        if let (Some(extensions), Some(fence)) = (party.hands_over, won.fence) {
+        if let (Some(extensions), Some(fence)) = (spec.hands_over, won.fence) {
             let (attempt, valid_until) = (won.attempt, won.valid_until);
-            let acks = vec![None; party.servers.len()];
+            let acks = vec![None; spec.servers.len()];
             let mut winner = Hold::new(terms, won, now);
-            let winner = (winner.detach(now) && party.mends_for.is_some()).then_some(winner);
+            let winner = (winner.detach(now) && spec.mends_for.is_some()).then_some(winner);
             self.detached = Some(Detached { attempt, fence, valid_until, winner, acks, extensions });
         } else {
             self.hold = Some(Hold::new(terms, won, now));
@@ -178,10 +178,10 @@ impl Client {
 
 impl Detached {
     /// A node has let the vote stand for longer.
-    pub(super) fn take(&mut self, setup: &Setup, party: &Party, node: usize, sent: Moment) {
+    pub(super) fn take(&mut self, setup: &Setup, spec: &ClientSpec, node: usize, sent: Moment) {
         self.acks[node] = self.acks[node].max(Some(sent));
         let sends = self.acks.iter().flatten().copied();
-        if let Some(until) = validity::valid_until(sends, quorum(setup, party).majority(), ttl(), setup.drift()) {
+        if let Some(until) = validity::valid_until(sends, quorum(setup, spec).majority(), ttl(), setup.drift()) {
             self.valid_until = self.valid_until.max(until);
         }
     }
@@ -191,7 +191,7 @@ pub(super) fn ttl() -> Ttl {
     Ttl::new(TTL, TTL).expect("within its bounds")
 }
 
-fn quorum(setup: &Setup, party: &Party) -> Quorum {
-    let nodes = if setup.lacks(Flaw::ReachableMajority) { party.reaches.len() } else { party.servers.len() };
+fn quorum(setup: &Setup, spec: &ClientSpec) -> Quorum {
+    let nodes = if setup.lacks(Flaw::ReachableMajority) { spec.reaches.len() } else { spec.servers.len() };
     Quorum::new(nodes).expect("a number of nodes that can decide")
 }

@@ -28,7 +28,7 @@ impl World {
     /// Calls whatever is due.
     pub(super) fn tick(&mut self, index: usize) {
         let now = self.moment(index);
-        let micros = (BASE + self.now).cast_signed() + self.setup.parties[index].ahead;
+        let micros = (BASE + self.now).cast_signed() + self.setup.clients[index].ahead;
         let client = &mut *self.clients[index];
         client.wake.take_if(|at| *at <= now);
         if let Some(machine) = &mut client.machine {
@@ -95,7 +95,7 @@ impl World {
     /// A node says that it may be free, or has given its vote.
     pub(super) fn hinted(&mut self, index: usize, node: usize, handoff: Option<Handoff>) {
         let now = self.moment(index);
-        let micros = Some((BASE + self.now).cast_signed() + self.setup.parties[index].ahead);
+        let micros = Some((BASE + self.now).cast_signed() + self.setup.clients[index].ahead);
         let client = &mut *self.clients[index];
         let Some(machine) = &mut client.machine else { return };
         let steps = match handoff {
@@ -114,8 +114,8 @@ impl World {
         if let Some(detached) = client.detached.as_mut().filter(|detached| detached.attempt == attempt) {
             if let (1, Outcome::Voted { vote: Vote::Grant { .. }, sent }) = (letter.round, &outcome) {
                 // Whoever was told to stop then has.
-                if now < detached.valid_until || setup.parties[index].mends_for != Some(Heir::Obedient) {
-                    detached.take(&setup, &setup.parties[index], node, *sent);
+                if now < detached.valid_until || setup.clients[index].mends_for != Some(Heir::Obedient) {
+                    detached.take(&setup, &setup.clients[index], node, *sent);
                 }
             } else if let Some(winner) = detached.winner.as_mut().filter(|_| letter.round == 0) {
                 // Nothing comes of that but who has granted.
@@ -200,7 +200,7 @@ impl World {
         }
         let client = &mut *self.clients[index];
         (client.machine, client.wake) = (None, None);
-        client.keep(&setup, &setup.parties[index], won, now);
+        client.keep(&setup, &setup.clients[index], won, now);
     }
 
     pub(super) fn keep_up(&mut self, index: usize, steps: Vec<hold::Step>) {
@@ -240,7 +240,7 @@ impl World {
 
     fn take_back(&mut self, index: usize, attempt: LeaseId, nodes: Option<NodeSet>, parting: Option<Parting>) {
         let setup = Arc::clone(&self.setup);
-        let (now, plain) = (self.moment(index), setup.parties[index].plain);
+        let (now, plain) = (self.moment(index), setup.clients[index].plain);
         for (node, link) in self.clients[index].links.iter_mut().enumerate() {
             if nodes.is_none_or(|nodes| nodes.contains(node)) {
                 link.release(&setup, attempt, parting, plain, now);

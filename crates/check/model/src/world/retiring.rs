@@ -21,12 +21,12 @@ pub(super) struct Retired {
 impl World {
     /// Whether this client would retire an owner now.
     pub(super) fn may_retire(&self, index: usize) -> bool {
-        self.setup.parties[index].retires.is_some() && self.retired.is_none()
+        self.setup.clients[index].retires.is_some() && self.retired.is_none()
     }
 
     /// The operator asks all nodes to retire the owner.
     pub(super) fn retire(&mut self, index: usize) {
-        let Some(what) = self.setup.parties[index].retires else { return };
+        let Some(what) = self.setup.clients[index].retires else { return };
         self.retired = Some(Retired { what, servers: Vec::new(), since: None });
         let request = Request::Retire { owner: what.owner, tombstone: 2 * TTL.as_millis() as u64 };
         let now = self.moment(index);
@@ -38,7 +38,7 @@ impl World {
 
     /// What a server says to a request that is about another name.
     pub(super) fn vote_elsewhere(&self, index: usize, letter: &Letter) -> Option<Refusal> {
-        let is_elsewhere = self.setup.parties[index].retires.is_some_and(|what| what.elsewhere);
+        let is_elsewhere = self.setup.clients[index].retires.is_some_and(|what| what.elsewhere);
         let is_retirement = matches!(letter.request, Request::Retire { .. });
         (is_retirement && is_elsewhere && !self.setup.lacks(Flaw::RetireEverywhere)).then_some(Refusal::Absent)
     }

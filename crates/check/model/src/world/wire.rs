@@ -11,11 +11,11 @@ use super::client::Client;
 use super::link::{Connection, Letter, Link, Message, Reply, Seen};
 use super::shared::Shared;
 use super::tell::{client_name, server_name};
-use crate::setup::{Flaw, Party, Setup};
+use crate::setup::{ClientSpec, Flaw, Setup};
 
 impl World {
     fn behind(&self, index: usize, node: usize) -> usize {
-        self.setup.parties[index].servers[node]
+        self.setup.clients[index].servers[node]
     }
 
     /// The next request arrives.
@@ -104,7 +104,7 @@ impl World {
         let setup = Arc::clone(&self.setup);
         let link = &mut self.clients[index].links[node];
         let unanswered = link.cut(may_arrive);
-        if setup.parties[index].reaches.contains(&node) {
+        if setup.clients[index].reaches.contains(&node) {
             self.say_of_client(index, || format!("has lost its connection to {}", server_name(behind)));
         }
         for letter in unanswered {
@@ -115,7 +115,7 @@ impl World {
 
     /// Whether another connection of this client leads to the same server.
     pub(super) fn is_twin(&self, index: usize, node: usize) -> bool {
-        let Party { servers, .. } = &self.setup.parties[index];
+        let ClientSpec { servers, .. } = &self.setup.clients[index];
         let links = &self.clients[index].links;
         let is_there =
             |other: usize| other != node && servers[other] == servers[node] && links[other].connection.is_some();
@@ -209,6 +209,6 @@ impl World {
 pub(super) fn listener(setup: &Setup, clients: &[Shared<Client>], server: usize, channel: Channel) -> Option<usize> {
     let index = channel.0 as usize;
     let listens = |link: &Link| link.connection.as_ref().is_some_and(|connection| !connection.is_dead);
-    let servers = &setup.parties[index].servers;
+    let servers = &setup.clients[index].servers;
     (0..servers.len()).find(|node| servers[*node] == server && listens(&clients[index].links[*node]))
 }

@@ -104,7 +104,7 @@ pub enum Ending {
 
 /// One thing that somebody does.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeCommand {
+pub struct Job {
     /// After so long.
     pub rest: Duration,
     /// Which name.
@@ -127,11 +127,11 @@ pub struct NodeCommand {
     pub ending: Ending,
 }
 
-pub(super) fn node_commands(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Vec<NodeCommand> {
-    (0..rng.range(1, 3)).map(|_| node_command(rng, names, ttl, is_beyond)).collect()
+pub(super) fn jobs(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Vec<Job> {
+    (0..rng.range(1, 3)).map(|_| job(rng, names, ttl, is_beyond)).collect()
 }
 
-fn node_command(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> NodeCommand {
+fn job(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Job {
     let name = rng.index(names.len());
     let want = match names[name] {
         _ if rng.percent(4) => Want::Break { now: is_beyond && rng.percent(50) },
@@ -150,13 +150,7 @@ fn node_command(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> 
 
 /// Tasks of an owner that enters two names of its own and is retired from the first of them, in some runs: who does it, and
 /// what. They have a generator of their own: the rest of a plan is as it was without them.
-pub(super) fn retirement(
-    seed: u64,
-    names: usize,
-    clients: usize,
-    ttl: u64,
-    horizon: u64,
-) -> Vec<(usize, Vec<NodeCommand>)> {
+pub(super) fn retirement(seed: u64, names: usize, clients: usize, ttl: u64, horizon: u64) -> Vec<(usize, Vec<Job>)> {
     let rng = &mut Seeded::new(seed ^ RETIREMENTS);
     if !rng.percent(10) {
         return Vec::new();
@@ -166,11 +160,11 @@ pub(super) fn retirement(
     let mut tasks = vec![(rng.index(clients), vec![retires])];
     for _ in 0..rng.range(2, 4) {
         let client = rng.index(clients);
-        let node_commands = (0..rng.range(1, 4)).map(|_| {
+        let jobs = (0..rng.range(1, 4)).map(|_| {
             let name = names + rng.index(2);
-            NodeCommand { cancel: None, ..wanted(rng, name, Want::Owned, ttl) }
+            Job { cancel: None, ..wanted(rng, name, Want::Owned, ttl) }
         });
-        tasks.push((client, node_commands.collect()));
+        tasks.push((client, jobs.collect()));
     }
     if rng.percent(50) {
         let rival = wanted(rng, names, Want::Enter { again: false }, ttl);
@@ -179,8 +173,8 @@ pub(super) fn retirement(
     tasks
 }
 
-fn wanted(rng: &mut Seeded, name: usize, want: Want, ttl: u64) -> NodeCommand {
-    NodeCommand {
+fn wanted(rng: &mut Seeded, name: usize, want: Want, ttl: u64) -> Job {
+    Job {
         rest: if rng.percent(50) { Duration::ZERO } else { rng.millis(0, ttl * 2) },
         name,
         want,

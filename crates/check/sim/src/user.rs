@@ -11,14 +11,14 @@ use quorlock::sim::sleep;
 use quorlock::{AcquireError, Break, Client, DetachedLease, FenceError, Lease, LeaseError, Owner, Renewals};
 
 use crate::ledger::{Breach, Grant, Hold};
-use crate::plan::{Cancel, Ending, NodeCommand, Patience, Plan, Want};
+use crate::plan::{Cancel, Ending, Job, Patience, Plan, Want};
 use crate::world::World;
 
 /// Everyone's clients, as far as they have connected.
 pub(crate) type Clients = Rc<std::cell::RefCell<Vec<Option<Client>>>>;
 
 /// One task of one client.
-pub(crate) struct Party {
+pub(crate) struct User {
     pub(crate) world: Rc<World>,
     pub(crate) plan: Rc<Plan>,
     pub(crate) client: usize,
@@ -28,60 +28,60 @@ pub(crate) struct Party {
 
 type Asking = Pin<Box<dyn Future<Output = Result<Vec<(Lease, Hold)>, AcquireError>>>>;
 
-impl Party {
+impl User {
     /// Does one thing after the other.
-    pub(crate) async fn live(self, node_commands: Vec<NodeCommand>) {
+    pub(crate) async fn live(self, jobs: Vec<Job>) {
         if let Some(rush) = self.plan.rush {
             sleep(self.until(rush)).await;
         }
-        for (at, node_command) in node_commands.iter().enumerate() {
+        for (at, job) in jobs.iter().enumerate() {
             if at > 0 || self.plan.rush.is_none() {
-                sleep(node_command.rest).await;
+                sleep(job.rest).await;
             }
-            self.run(node_command).await;
+            self.run(job).await;
         }
         self.world.state.borrow_mut().clients[self.client].busy -= 1;
     }
 
-    async fn run(&self, node_command: &NodeCommand) {
-        if let Want::Break { now } = node_command.want {
-            return self.break_lock(node_command.name, now).await;
+    async fn run(&self, job: &Job) {
+        if let Want::Break { now } = job.want {
+            return self.break_lock(job.name, now).await;
         }
-        if let Want::Retire { after } = node_command.want {
+        if let Want::Retire { after } = job.want {
             sleep(after).await;
-            return self.retire(node_command.name).await;
+            return self.retire(job.name).await;
         }
         let asked = self.world.now();
-        self.say(|| format!("wants {}: {:?}, {:?}", name(node_command.name), node_command.want, node_command.patience));
-        let (asking, owner) = self.ask(node_command);
-        let leases = match until_cancelled(node_command.cancel, asking).await {
+        self.say(|| format!("wants {}: {:?}, {:?}", name(job.name), job.want, job.patience));
+        let (asking, owner) = self.ask(job);
+        let leases = match until_cancelled(job.cancel, asking).await {
             Some(Ok(leases)) => leases,
             Some(Err(error)) => {
                 if let AcquireError::Retired { .. } = error {
-                    self.refused_as_retired(node_command);
+                    self.refused_as_retired(job);
                 }
-                return self.say(|| format!("did not get {}: {error}", name(node_command.name)));
+                return self.say(|| format!("did not get {}: {error}", name(job.name)));
             }
-            None => return self.say(|| format!("has turned away from {}", name(node_command.name))),
+            None => return self.say(|| format!("has turned away from {}", name(job.name))),
         };
         let mut held = Vec::new();
         for (lease, hold) in leases {
             let id = self.granted(&lease, hold, asked);
             held.push((lease, id));
         }
-        self.work(node_command, &held).await;
-        if let (Want::Enter { again: true }, Some(owner)) = (node_command.want, owner) {
-            self.enter_again(node_command, &owner).await;
+        self.work(job, &held).await;
+        if let (Want::Enter { again: true }, Some(owner)) = (job.want, owner) {
+            self.enter_again(job, &owner).await;
         }
         for (lease, id) in held {
-            self.end(node_command, lease, id).await;
+            self.end(job, lease, id).await;
         }
     }
 
     /// The future that asks, and the owner that it is for.
-    fn ask(&self, node_command: &NodeCommand) -> (Asking, Option<Owner>) {
-        let (client, patience, lock) = (&self.library, node_command.patience, name(node_command.name));
-        let renewals = if node_command.renews { Renewals::default() } else { Renewals::Off };
+    fn ask(&self, job: &Job) -> (Asking, Option<Owner>) {
+        let (client, patience, lock) = (&self.library, job.patience, name(job.name));
+        let renewals = if job.renews { Renewals::default() } else { Renewals::Off };
         // One of the three ways to ask, of any kind of lock.
         macro_rules! asking {
             ($lock:expr, $once:ident, $endless:ident, $within:ident, $hold:expr) => {{
@@ -97,7 +97,7 @@ impl Party {
             }};
         }
         let alone = |lease: Lease| (lease, Hold::Alone);
-        match node_command.want {
+        match job.want {
             Want::Plain => (asking!(client.lock(lock).plain(), try_acquire, acquire, acquire_within, alone), None),
             Want::Alone | Want::Break { .. } | Want::Retire { .. } => {
                 (asking!(client.lock(lock), try_acquire, acquire, acquire_within, alone), None)
@@ -162,11 +162,11 @@ impl Party {
     }
 
     /// Works in steps, each of which is written where fences are checked.
-    async fn work(&self, node_command: &NodeCommand, held: &[(Lease, Option<usize>)]) {
-        let step = node_command.works / (node_command.steps * 2);
-        for round in 0..node_command.steps {
+    async fn work(&self, job: &Job, held: &[(Lease, Option<usize>)]) {
+        let step = job.works / (job.steps * 2);
+        for round in 0..job.steps {
             sleep(step).await;
-            if node_command.extends && round == 0 {
+            if job.extends && round == 0 {
                 for (lease, _) in held {
                     // Whether it worked shows.
                     let _ = lease.extend().await;
@@ -190,22 +190,22 @@ impl Party {
         }
     }
 
-    async fn enter_again(&self, node_command: &NodeCommand, owner: &Owner) {
+    async fn enter_again(&self, job: &Job, owner: &Owner) {
         let asked = self.world.now();
-        let lock = self.library.reentrant(name(node_command.name)).owned_by(owner);
+        let lock = self.library.reentrant(name(job.name)).owned_by(owner);
         if let Ok(lease) = lock.acquire_within(self.plan.ttl).await {
             let id = self.granted(&lease, hold_of(owner), asked);
-            self.work(node_command, &[(lease, id)]).await;
+            self.work(job, &[(lease, id)]).await;
         }
     }
 
-    async fn end(&self, node_command: &NodeCommand, lease: Lease, id: Option<usize>) {
+    async fn end(&self, job: &Job, lease: Lease, id: Option<usize>) {
         let name = lease.name().clone();
-        match (node_command.ending, id) {
+        match (job.ending, id) {
             (Ending::HandOver { client, extensions }, Some(id)) => self.detach(lease, id, client, extensions),
             (Ending::Release | Ending::HandOver { .. }, _) => {
                 self.say(|| format!("releases {name}"));
-                match until_cancelled(node_command.cancel, lease.release()).await {
+                match until_cancelled(job.cancel, lease.release()).await {
                     Some(Ok(())) | None => {}
                     Some(Err(error)) => self.say(|| format!("hears of its release: {error}")),
                 }
@@ -270,10 +270,10 @@ impl Party {
     }
 
     /// An acquire was refused because of a retirement: it has to be the owner's, and for the name that it was retired from.
-    fn refused_as_retired(&self, node_command: &NodeCommand) {
-        let is_retirees = node_command.want == Want::Owned;
+    fn refused_as_retired(&self, job: &Job) {
+        let is_retirees = job.want == Want::Owned;
         let mut state = self.world.state.borrow_mut();
-        if !is_retirees || !state.ledger.is_retired(&name(node_command.name), hold_of(&self.retiree())) {
+        if !is_retirees || !state.ledger.is_retired(&name(job.name), hold_of(&self.retiree())) {
             state.ledger.breach.get_or_insert(Breach::Misretired);
         }
     }

@@ -35,7 +35,7 @@ const TURNS: u32 = 100;
 const TTL: Duration = Duration::from_millis(600);
 
 /// One scene's world.
-pub struct Stage {
+pub struct Cluster {
     state: Mutex<State>,
     nodes: Vec<Queue<Mail>>,
     /// The calls that are due soon; `None` at the end.
@@ -57,22 +57,22 @@ struct State {
 ///
 /// # Panics
 /// If something is left, or never comes to rest.
-pub fn play(scene: impl FnOnce(&Arc<Stage>), judge: impl Fn(LeaseId, Count)) {
-    let stage = Arc::new(Stage::new());
+pub fn play(scene: impl FnOnce(&Arc<Cluster>), judge: impl Fn(LeaseId, Count)) {
+    let cluster = Arc::new(Cluster::new());
     let _turns = sim::interleave(Turns { step, wait: thread::yield_now });
-    let _entered = sim::enter(Rc::new(Here(Arc::clone(&stage))));
-    let nodes: Vec<_> = (0..NODES).map(|index| spawn_node(&stage, index)).collect();
-    let clock = spawn_clock(&stage);
-    scene(&stage);
-    stage.rest();
-    for node in &stage.nodes {
+    let _entered = sim::enter(Rc::new(Here(Arc::clone(&cluster))));
+    let nodes: Vec<_> = (0..NODES).map(|index| spawn_node(&cluster, index)).collect();
+    let clock = spawn_clock(&cluster);
+    scene(&cluster);
+    cluster.rest();
+    for node in &cluster.nodes {
         node.push(Mail::Stop);
     }
-    stage.soon.push(None);
+    cluster.soon.push(None);
     clock.join().expect("the clock runs");
     for (index, node) in nodes.into_iter().enumerate() {
         let mut node = node.join().expect("a node never panics");
-        let left = node.leftovers(stage.node_time());
+        let left = node.leftovers(cluster.node_time());
         assert!(left.is_empty(), "left on node {index}: {left:?}");
         for (attempt, count) in &node.counts {
             judge(*attempt, *count);
@@ -85,20 +85,20 @@ fn step() {
     AtomicBool::new(false).load(Ordering::SeqCst);
 }
 
-fn spawn_node(stage: &Arc<Stage>, index: usize) -> thread::JoinHandle<Node> {
-    let stage = Arc::clone(stage);
+fn spawn_node(cluster: &Arc<Cluster>, index: usize) -> thread::JoinHandle<Node> {
+    let cluster = Arc::clone(cluster);
     thread::spawn(move || {
-        let mut node = Node::new(index, constants(), stage.node_time());
-        while node.take(stage.nodes[index].pop(), stage.node_time()) {}
+        let mut node = Node::new(index, constants(), cluster.node_time());
+        while node.take(cluster.nodes[index].pop(), cluster.node_time()) {}
         node
     })
 }
 
-fn spawn_clock(stage: &Arc<Stage>) -> thread::JoinHandle<()> {
-    let stage = Arc::clone(stage);
+fn spawn_clock(cluster: &Arc<Cluster>) -> thread::JoinHandle<()> {
+    let cluster = Arc::clone(cluster);
     thread::spawn(move || {
-        while let Some(call) = stage.soon.pop() {
-            let mut state = stage.state();
+        while let Some(call) = cluster.soon.pop() {
+            let mut state = cluster.state();
             let sleeper = state.sleepers.remove(&call);
             if let Some((at, waker)) = sleeper {
                 state.now = state.now.max(at);
@@ -112,14 +112,14 @@ fn spawn_clock(stage: &Arc<Stage>) -> thread::JoinHandle<()> {
 fn constants() -> Constants {
     let micros = |time: Duration| time.as_micros() as u64;
     Constants {
-        cluster: "stage".into(),
+        cluster: "cluster".into(),
         nodes: NODES,
         max_ttl_millis: quorlock::MAX_TTL_DEFAULT.as_millis() as u64,
         max_skew_micros: micros(quorlock::MAX_CLOCK_SKEW_DEFAULT),
     }
 }
 
-impl Stage {
+impl Cluster {
     fn new() -> Self {
         let state = State {
             now: ORIGIN,
@@ -203,8 +203,8 @@ impl Stage {
     }
 }
 
-/// The stage as the library sees it.
-struct Here(Arc<Stage>);
+/// The cluster as the library sees it.
+struct Here(Arc<Cluster>);
 
 impl World for Here {
     fn now(&self) -> u64 {
@@ -228,11 +228,11 @@ impl World for Here {
     }
 
     fn spawn(&self, task: Task) {
-        let stage = Arc::clone(&self.0);
-        stage.state().tasks += 1;
+        let cluster = Arc::clone(&self.0);
+        cluster.state().tasks += 1;
         shuttle::future::spawn(async move {
             task.await;
-            stage.state().tasks -= 1;
+            cluster.state().tasks -= 1;
         });
     }
 

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// The client processes. Dropping it kills all of them.
 #[derive(Debug)]
-pub struct Crew {
+pub struct Processes {
     program: Program,
     history: Arc<History>,
     /// The nodes, as each side sees them.
@@ -41,7 +41,7 @@ struct Member {
     reader: Option<JoinHandle<()>>,
 }
 
-impl Crew {
+impl Processes {
     /// Nobody yet.
     pub fn new(
         program: Program,
@@ -167,7 +167,7 @@ impl Member {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Processes {
     fn drop(&mut self) {
         for member in self.members.iter_mut().flatten() {
             let _ = member.end();

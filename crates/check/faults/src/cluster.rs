@@ -18,7 +18,7 @@ const RESENT_AFTER: Duration = Duration::from_millis(200);
 
 /// The servers and the networks. Dropping it stops all of them.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Cluster {
     nodes: Vec<Node>,
     seed: u64,
 }
@@ -34,7 +34,7 @@ struct Node {
     offset_ms: i64,
 }
 
-impl Stage {
+impl Cluster {
     /// Starts everything.
     pub fn start(plan: &Plan) -> Self {
         Self { nodes: plan.memories.iter().map(|memory| Node::start(*memory)).collect(), seed: plan.seed }
@@ -59,7 +59,7 @@ impl Stage {
         self.nodes.iter().filter(is_blank).count() > self.nodes.len() / 2
     }
 
-    /// Begins what is done to a node or a network. Clients are not on this stage.
+    /// Begins what is done to a node or a network. Clients are not on this cluster.
     pub fn begin(&mut self, deed: &Deed) {
         let seed = self.seed ^ deed.at.as_nanos() as u64;
         self.strike(deed, |node| node.begin(deed, seed));
