@@ -158,11 +158,6 @@ impl Measured {
         self.contenders.iter().find(|contender| contender.name == name)
     }
 
-    /// The ratio of two contenders' figures, turn by turn.
-    pub(crate) fn ratio(&self, who: &str, against: &str, figure: &str) -> Option<Ratio> {
-        Ratio::of(quotients(self.contender(who)?.turns(figure), self.contender(against)?.turns(figure)))
-    }
-
     /// `None` if one of the bar's contenders is missing. The table names it.
     fn judge(&self, bar: &Bar) -> Option<Judged> {
         let own = self.contender(&bar.who)?.turns(bar.figure);

@@ -100,28 +100,28 @@ fn picture(case: &Measured) -> String {
     format!("performance-{}.svg", case.name)
 }
 
-/// What the README shows: five nodes, one caller and many.
+/// The rows of the README's table: a contender of the cases with five nodes, and its description.
+const SHORT_ROWS: [(&str, &str); 5] = [
+    ("ours, fenced", "quorlock (default: with fence)"),
+    ("ours", "quorlock, `.plain()`: the Redlock algorithm, no fence"),
+    ("rslock", "rslock (Rust, no fence)"),
+    ("node redlock", "`@sesamecare-oss/redlock` (Node.js, no fence)"),
+    ("floor, fenced", "the same fenced commands from a minimal client, one by one"),
+];
+
+/// The README's table: five nodes, one caller and many.
 fn short_table(report: &Report) -> String {
     let (Some(one), Some(many)) = (report.case("cycle-5-1"), report.case("cycle-5-512")) else {
         return String::new();
     };
-    let mut text = String::from(
-        "| acquire + release, 5 nodes | one caller, p50 (us) | 512 callers, cycles a second | of the ceiling |\n\
-         |---|---|---|---|\n",
-    );
-    for contender in &many.contenders {
-        let p50 = one.contender(&contender.name).and_then(|contender| contender.median(P50));
-        let rate = contender.median(RATE);
-        let ceiling = if contender.name.contains("fenced") { "ceiling, fenced" } else { "ceiling" };
-        let share = many.ratio(&contender.name, ceiling, RATE);
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} |",
-            contender.name,
-            p50.map(number).unwrap_or_default(),
-            rate.map(number).unwrap_or_default(),
-            share.map(|share| format!("{:.0} %", share.median * 100.0)).unwrap_or_default()
-        );
+    let median = |case: &Measured, name: &str, figure| {
+        case.contender(name).and_then(|contender| contender.median(figure)).map(number)
+    };
+    let mut text = String::from("| | 1 caller, median | 512 callers, per second |\n|---|---|---|\n");
+    for (name, description) in SHORT_ROWS {
+        let (p50, rate) = (median(one, name, P50), median(many, name, RATE));
+        let p50 = p50.map(|micros| format!("{micros} us")).unwrap_or_default();
+        let _ = writeln!(text, "| {description} | {p50} | {} |", rate.unwrap_or_default());
     }
     text
 }
