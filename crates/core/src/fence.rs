@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::quorum::gathered;
+use crate::nodes::gathered;
 
 /// A number that grows with every lease of a name; the resource that is protected checks it.
 ///

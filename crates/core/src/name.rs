@@ -92,26 +92,15 @@ impl LeaseId {
 
 /// All 32 hexadecimal digits.
 pub fn hex(bits: u128) -> [u8; 32] {
-    let (mut digits, bytes) = ([0; 32], bits.to_be_bytes());
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
-        pair.copy_from_slice(&PAIRS[usize::from(byte)]);
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bits.to_be_bytes()) {
+        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]]);
     }
     digits
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
-/// The two digits of every byte.
-const PAIRS: [[u8; 2]; 256] = {
-    let (mut pairs, mut byte) = ([[0; 2]; 256], 0);
-    while byte < pairs.len() {
-        pairs[byte] = [HEX[byte >> 4], HEX[byte & 0xf]];
-        byte += 1;
-    }
-    pairs
-};
-
-/// Reads exactly so many lower-case hexadecimal digits.
+/// Reads exactly `DIGITS` lower-case hexadecimal digits.
 pub(crate) fn hex_digits<const DIGITS: usize>(text: &str) -> Option<u128> {
     let plain = text.len() == DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     plain.then(|| u128::from_str_radix(text, 16).ok()).flatten()

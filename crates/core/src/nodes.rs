@@ -1,71 +1,60 @@
-//! Some of a cluster's nodes.
+//! A cluster's nodes: how many there may be, and sets of them.
 
 use core::fmt;
 
-/// Some of the nodes, by their numbers; there are at most [`NODES_MAX`](crate::quorum::NODES_MAX) of them.
+/// The most nodes that a cluster can have.
+pub const NODES_MAX: usize = 31;
+
+/// One value of each node in an array, which needs no allocation, and the number of values.
+pub(crate) fn gathered<T: Copy>(values: impl IntoIterator<Item = T>, blank: T) -> ([T; NODES_MAX], usize) {
+    let (mut of_nodes, mut count) = ([blank; NODES_MAX], 0);
+    for (at, value) in of_nodes.iter_mut().zip(values) {
+        *at = value;
+        count += 1;
+    }
+    (of_nodes, count)
+}
+
+/// A set of nodes, by their positions in the configuration.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct NodeSet(u32);
 
 impl NodeSet {
-    /// The first so many.
+    /// The nodes before position `count`.
     pub fn first(count: usize) -> Self {
         (0..count).collect()
     }
 
-    /// Whether this one is among them.
+    /// Whether the node is in the set.
     pub const fn contains(self, node: usize) -> bool {
         node < u32::BITS as usize && self.0 >> node & 1 == 1
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Adds one.
+    /// Adds a node.
     pub fn insert(&mut self, node: usize) {
         self.0 |= 1 << node;
     }
 
-    /// Leaves one out.
+    /// Removes a node.
     pub fn remove(&mut self, node: usize) {
         if self.contains(node) {
             self.0 &= !(1 << node);
         }
     }
 
-    /// How many there are.
+    /// The number of nodes.
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Each of them, from the lowest number.
-    pub const fn iter(self) -> Members {
-        Members(self.0)
-    }
-}
-
-impl IntoIterator for NodeSet {
-    type Item = usize;
-    type IntoIter = Members;
-
-    fn into_iter(self) -> Members {
-        self.iter()
-    }
-}
-
-/// The nodes of a set.
-#[derive(Clone, Debug)]
-pub struct Members(u32);
-
-impl Iterator for Members {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        let node = self.0.trailing_zeros();
-        // The lowest bit goes.
-        self.0 &= self.0.wrapping_sub(1);
-        (node < u32::BITS).then_some(node as usize)
+    /// The nodes, in the order of their positions.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..NODES_MAX).filter(move |node| self.contains(*node))
     }
 }
 
@@ -92,7 +81,6 @@ impl fmt::Debug for NodeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quorum::NODES_MAX;
 
     #[test]
     fn nodes_come_in_their_order_and_once() {

@@ -5,20 +5,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
+use crate::nodes::NODES_MAX;
 use crate::vote::{Refusal, Silence};
-
-/// The most nodes that a cluster can have.
-pub const NODES_MAX: usize = 31;
-
-/// One value of each node, without asking the allocator, and how many there were.
-pub(crate) fn gathered<T: Copy>(values: impl IntoIterator<Item = T>, blank: T) -> ([T; NODES_MAX], usize) {
-    let (mut of_nodes, mut count) = ([blank; NODES_MAX], 0);
-    for (at, value) in of_nodes.iter_mut().zip(values) {
-        *at = value;
-        count += 1;
-    }
-    (of_nodes, count)
-}
 
 /// How many nodes there are, by configuration, and how many of them decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

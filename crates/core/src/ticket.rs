@@ -105,15 +105,6 @@ impl Parting {
     }
 }
 
-/// "Perhaps free now", for the first waiter. It proves nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hint {
-    /// Whose channel.
-    pub channel: Channel,
-    /// Which of its waiters.
-    pub ticket: Ticket,
-}
-
 /// A vote that a node has given to the first waiter without being asked again, for the request that it had refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handoff {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::quorum::gathered;
+use crate::nodes::gathered;
 use crate::time::{Drift, Moment, Ttl};
 
 /// When a lease ends that a majority of nodes granted.

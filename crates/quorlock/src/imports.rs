@@ -1,6 +1,7 @@
-//! Checks that modules import in one direction only, as ARCHITECTURE.md says.
+//! Checks the imports of the library, which go in one direction only as ARCHITECTURE.md says, and those of core, which has no
+//! import cycles.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -9,23 +10,24 @@ const LAYERS: [&str; 8] = ["api", "lease", "detached", "cluster", "link", "node"
 /// Only for tests and fuzzers, above everything.
 const UNORDERED: [&str; 2] = ["fuzzing", "imports"];
 
-/// The top-level modules of a crate, each with the top-level modules that its code imports.
-fn imports(source: &Path) -> Vec<(String, BTreeSet<String>)> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir(source).unwrap() {
+/// Modules, each with the modules that its code imports.
+type Imports = BTreeMap<String, BTreeSet<String>>;
+
+/// The modules of a folder with the paths that their code names by `crate::`. Tests and comments do not count, and a folder
+/// inside counts as part of its module.
+fn imports(folder: &Path) -> Imports {
+    let mut all = Imports::new();
+    for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let module = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        if path.is_dir() || path.extension().is_some_and(|extension| extension == "rs") && module != "lib" {
-            let mut found = BTreeSet::new();
-            read(&path, &mut found);
-            found.remove(&module);
-            all.push((module, found));
+        if module != "lib" && module != "tests" && (path.is_dir() || path.extension().is_some_and(|name| name == "rs"))
+        {
+            read(&path, all.entry(module).or_default());
         }
     }
     all
 }
 
-/// Adds the modules that a file, or the files of a folder, name by `crate::`. Tests and comments do not count.
 fn read(path: &Path, found: &mut BTreeSet<String>) {
     if path.file_stem().is_some_and(|stem| stem == "tests") {
         return;
@@ -40,16 +42,19 @@ fn read(path: &Path, found: &mut BTreeSet<String>) {
     let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap();
     let lines = code.lines().map(str::trim).filter(|line| !line.starts_with("//"));
     for rest in lines.collect::<String>().split("crate::").skip(1) {
-        let names = match rest.strip_prefix('{') {
+        let paths = match rest.strip_prefix('{') {
             Some(group) => group.split('}').next().unwrap(),
             None => rest.split(',').next().unwrap(),
         };
-        for name in names.split(',') {
-            let name: String = name.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            // The crate's root re-exports what users see. A name that is empty is a macro's argument.
-            found.insert(if name.is_empty() || name.starts_with(char::is_uppercase) { "api".into() } else { name });
-        }
+        let is_path = |c: &char| c.is_alphanumeric() || matches!(c, '_' | ':');
+        found.extend(paths.split(',').map(|path| path.trim().chars().take_while(is_path).collect::<String>()));
     }
+}
+
+/// The first part of a path. The crate's root re-exports what users see. A path that is empty is a macro's argument.
+fn top(path: &str) -> &str {
+    let first = path.split("::").next().unwrap();
+    if first.is_empty() || first.starts_with(char::is_uppercase) { "api" } else { first }
 }
 
 #[test]
@@ -61,9 +66,39 @@ fn the_library_imports_downwards_only() {
         }
         let own =
             rank(&module).unwrap_or_else(|| panic!("{module} has no layer: add it to LAYERS and ARCHITECTURE.md"));
-        for other in imported {
-            let is_below = rank(&other).is_some_and(|other| other > own);
+        for other in imported.iter().map(|path| top(path)).filter(|other| *other != module) {
+            let is_below = rank(other).is_some_and(|other| other > own);
             assert!(is_below, "{module} imports crate::{other}, which is not below it");
         }
     }
+}
+
+/// A module of core is a file of `src` with its folder, and within `node` each file.
+#[test]
+fn core_has_no_import_cycles() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src");
+    let mut modules = imports(&source);
+    let mut node = BTreeSet::new();
+    for (part, imported) in imports(&source.join("node")) {
+        node.insert(format!("node::{part}"));
+        modules.insert(format!("node::{part}"), imported);
+    }
+    modules.insert("node".into(), node);
+    let names: BTreeSet<String> = modules.keys().cloned().collect();
+    let module_of = |path: &str| {
+        let parts: Vec<&str> = path.split("::").collect();
+        let name = parts[..parts.len().min(2)].join("::");
+        if names.contains(&name) { name } else { parts[0].to_owned() }
+    };
+    for (module, imported) in &mut modules {
+        *imported = imported.iter().map(|path| module_of(path)).filter(|other| other != module).collect();
+    }
+    // A module that imports nothing that is left is in no cycle.
+    while let Some(module) = modules.iter().find(|(_, imported)| imported.is_empty()).map(|(name, _)| name.clone()) {
+        modules.remove(&module);
+        for imported in modules.values_mut() {
+            imported.remove(&module);
+        }
+    }
+    assert!(modules.is_empty(), "import cycles among {modules:#?}");
 }

@@ -72,7 +72,7 @@ impl Asking {
 
     pub(super) fn set_pending(&mut self, nodes: NodeSet, deadline: Moment) {
         self.deadline = Some(deadline);
-        for node in nodes {
+        for node in nodes.iter() {
             self.nodes[node].pending = true;
         }
     }

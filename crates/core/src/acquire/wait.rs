@@ -82,7 +82,7 @@ impl Acquire {
         let mut fresh = Asking::new(self.plan.quorum, fresh_id(rng), proposal);
         fresh.given_back = given_back;
         fresh.poll = Some(now + rng.between(self.pace() * 3 / 4, self.pace()));
-        for node in hinted {
+        for node in hinted.iter() {
             fresh.note_prompt(node);
         }
         self.state = State::Asking(fresh);

@@ -2,40 +2,19 @@
 
 use alloc::boxed::Box;
 
+use crate::digest::Digest;
 use crate::fence::Fence;
 use crate::mode::{Mode, OwnerId, Period};
 use crate::name::LeaseId;
+use crate::node::answer::Answer;
 use crate::node::breaking;
-use crate::node::handoff::hand_on;
 use crate::node::inspect::{check, held_by, report};
-use crate::node::record::{Entry, FenceNote, KeptRequest, NodeTime, Record, VoteNote, retention_millis};
-use crate::node::{Epoch, Incarnation};
-use crate::ticket::{Channel, Handoff, Hint, Parting, QueuePosition, Waiter};
+use crate::node::record::{Entry, FenceNote, Record, VoteNote, retention_millis};
+use crate::node::restart::{Epoch, Incarnation};
+use crate::node::time::NodeTime;
+use crate::ticket::{Channel, Handoff, Parting, QueuePosition, Waiter};
 use crate::time::Ttl;
 use crate::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Request, Vote};
-
-/// A node's answer, and its message to the first waiter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The answer to the asker.
-    pub vote: Vote,
-    /// The hint for the first waiter.
-    pub hint: Option<Hint>,
-    /// The vote that the hint carries.
-    pub handoff: Option<Handoff>,
-}
-
-impl From<Vote> for Answer {
-    fn from(vote: Vote) -> Self {
-        Self { vote, hint: None, handoff: None }
-    }
-}
-
-impl From<Refusal> for Answer {
-    fn from(refusal: Refusal) -> Self {
-        Vote::Refusal(refusal).into()
-    }
-}
 
 /// Carries out a request, atomically, and votes.
 ///
@@ -53,9 +32,21 @@ pub fn apply(
     can_hear: impl FnOnce(Channel) -> bool,
 ) -> Answer {
     let answer = answer(life, record, request, epoch, now);
-    let hint = answer.hint.filter(|hint| can_hear(hint.channel));
-    let handoff = hint.and_then(|hint| hand_on(life, record, hint, now));
+    let waiter = answer.hint.filter(|waiter| can_hear(waiter.channel));
+    let handoff = waiter.and_then(|waiter| hand_on(life, record, waiter, now));
     Answer { handoff, ..answer }
+}
+
+/// Carries out the last request of the first waiter, as if it arrived now. `None` if the node does not grant it: then the
+/// waiter only gets the hint.
+///
+/// A waiter that cannot be told would have a vote without knowing it.
+fn hand_on(life: &Incarnation, record: &mut Record, waiter: Waiter, now: NodeTime) -> Option<Handoff> {
+    let (epoch, request) = record.next(waiter)?.clone();
+    match answer(life, record, &request, epoch, now).vote {
+        Vote::Grant { fence, .. } => Some(Handoff { attempt: Digest::of(request.attempt()), fence }),
+        _ => None,
+    }
 }
 
 /// Carries out a request, and hands nothing on.
@@ -79,7 +70,7 @@ fn carry_out(life: &Incarnation, floor: Fence, record: &mut Record, request: &Re
     match request {
         Request::Acquire { attempt, proposal, ttl, holder, mode, waiter } => {
             let bid = Bid { attempt: *attempt, fence: *proposal, ttl: *ttl, holder, mode: *mode, waiter: *waiter };
-            acquire(life, floor, record, &bid, now)
+            acquire(life, floor, record, &bid, request, now)
         }
         Request::Renew { attempt, fence, ttl, repair, holder, mode } => {
             let bid = Bid { attempt: *attempt, fence: *fence, ttl: *ttl, holder, mode: *mode, waiter: None };
@@ -138,27 +129,31 @@ enum Admission {
     Refused(Refusal),
 }
 
-fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Answer {
+fn acquire(
+    life: &Incarnation,
+    floor: Fence,
+    record: &mut Record,
+    bid: &Bid<'_>,
+    request: &Request,
+    now: NodeTime,
+) -> Answer {
     if let Some(refusal) = refused_for_good(record, bid, now) {
         return refusal.into();
     }
     let is_own = record.is_own(bid.attempt);
     let admission = if is_own { Admission::Open } else { admit(record, bid.mode) };
+    let is_taken = matches!(admission, Admission::Taken);
     match admission {
         Admission::Refused(refusal) => return refusal.into(),
-        Admission::Taken => {
-            return match enqueue(life, record, bid, now) {
-                Ok(queue) => held(record, queue, now).into(),
+        Admission::Open if is_own || !is_behind(record, bid) => {}
+        Admission::Reentry => {}
+        Admission::Open | Admission::Taken => {
+            return match enqueue(life, record, bid, request, now) {
+                Ok(queue) if is_taken => held(record, queue, now).into(),
+                Ok(queue) => Refusal::Behind { fence: record.stored_fence(), queue }.into(),
                 Err(full) => full.into(),
             };
         }
-        Admission::Open if !is_own && is_behind(record, bid) => {
-            return match enqueue(life, record, bid, now) {
-                Ok(queue) => Refusal::Behind { fence: stored_fence(record), queue }.into(),
-                Err(full) => full.into(),
-            };
-        }
-        Admission::Open | Admission::Reentry => {}
     }
     let is_reentry = matches!(admission, Admission::Reentry);
     let stored = record.fence.as_ref().map(|note| note.fence);
@@ -177,7 +172,7 @@ fn acquire(life: &Incarnation, floor: Fence, record: &mut Record, bid: &Bid<'_>,
             bid.fence.max(floor).max(Fence::new(clock))
         }
     };
-    let vote = grant(life, record, bid, Grant { fence, entry: fence, goes_on: is_own || is_reentry }, now);
+    let vote = grant(life, record, bid, (fence, fence), is_own || is_reentry, now);
     if let Some(waiter) = bid.waiter {
         record.leave_queue(waiter.ticket);
     }
@@ -195,13 +190,18 @@ fn refused_for_good(record: &Record, bid: &Bid<'_>, now: NodeTime) -> Option<Ref
     is_retired.then_some(Refusal::Retired)
 }
 
-/// Puts the asker in the queue. One who wants to be alone leaves its request there: it says all that is needed for a vote.
-fn enqueue(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, now: NodeTime) -> Result<QueuePosition, Refusal> {
+/// Puts the asker in the queue. The node keeps the request of one that wants the lock for itself: it says all that a vote
+/// needs.
+fn enqueue(
+    life: &Incarnation,
+    record: &mut Record,
+    bid: &Bid<'_>,
+    request: &Request,
+    now: NodeTime,
+) -> Result<QueuePosition, Refusal> {
     let queue = record.enqueue(bid.mode, bid.waiter, now)?;
     if let (Some(waiter), Some(epoch)) = (bid.waiter, life.epoch) {
-        let (attempt, proposal, ttl, holder) = (bid.attempt, bid.fence, bid.ttl, bid.holder.into());
-        let request = KeptRequest { waiter, epoch, attempt, proposal, ttl, holder };
-        record.keep_request(waiter.ticket, Some(request).filter(|_| bid.mode == Mode::EXCLUSIVE));
+        record.keep_request(waiter.ticket, (bid.mode == Mode::EXCLUSIVE).then(|| (epoch, request.clone())));
     }
     Ok(queue)
 }
@@ -266,7 +266,7 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
         take_back(record, bid.attempt);
     }
     let entry = record.entry(bid.attempt).map_or(bid.fence, |entry| entry.fence);
-    grant(life, record, bid, Grant { fence, entry, goes_on: is_own }, now)
+    grant(life, record, bid, (fence, entry), is_own, now)
 }
 
 /// Whether the highest fence may be somebody else's by now, of an owner who comes back to a node where its vote is gone.
@@ -296,11 +296,7 @@ fn is_repairable(record: &Record, mode: Mode) -> bool {
 
 fn held(record: &Record, queue: QueuePosition, now: NodeTime) -> Refusal {
     let HeldBy { holder, remaining, .. } = held_by(record, now).unwrap_or_default();
-    Refusal::Held { holder, remaining, fence: stored_fence(record), queue }
-}
-
-pub(super) fn stored_fence(record: &Record) -> Fence {
-    record.fence.as_ref().map(|note| note.fence).unwrap_or_default()
+    Refusal::Held { holder, remaining, fence: record.stored_fence(), queue }
 }
 
 fn is_exclusive(record: &Record, attempt: LeaseId) -> bool {
@@ -313,25 +309,21 @@ fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: Node
     fence > clock.max(stored)
 }
 
-/// How a vote is given.
-#[derive(Clone, Copy)]
-struct Grant {
-    /// The fence to answer with.
-    fence: Fence,
-    /// The fence of the entry, where there are entries.
-    entry: Fence,
-    /// Whether it stood before, for this attempt or another entry of its owner.
+/// Lets the vote stand, and answers with the first of the fences; the second is that of the entry, where there are entries.
+/// `goes_on` says whether it stood before, for this attempt or for another entry of its owner.
+fn grant(
+    life: &Incarnation,
+    record: &mut Record,
+    bid: &Bid<'_>,
+    (fence, entry): (Fence, Fence),
     goes_on: bool,
-}
-
-/// Lets the vote stand.
-fn grant(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, grant: Grant, now: NodeTime) -> Vote {
-    let Grant { fence, entry, goes_on } = grant;
+    now: NodeTime,
+) -> Vote {
     let slot = enter(record, bid, entry, now);
     let by = record.vote.as_ref().map_or(bid.attempt, |vote| vote.attempt);
     let since = record.fence.as_ref().filter(|note| goes_on && note.by == by);
     record.fence = Some(FenceNote {
-        fence: fence.max(stored_fence(record)),
+        fence: fence.max(record.stored_fence()),
         by,
         since_micros: since.map_or(now.wall_micros, |note| note.since_micros),
         ticket: bid.waiter.map(|waiter| waiter.ticket),

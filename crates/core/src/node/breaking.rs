@@ -10,9 +10,10 @@ use core::time::Duration;
 use crate::digest::Digest;
 use crate::mode::Period;
 use crate::name::{Holder, LeaseId};
-use crate::node::Incarnation;
-use crate::node::apply::Answer;
-use crate::node::record::{NodeTime, Record, VoteNote};
+use crate::node::answer::Answer;
+use crate::node::record::{Record, VoteNote};
+use crate::node::restart::Incarnation;
+use crate::node::time::NodeTime;
 use crate::vote::{BreakMode, Refusal, Target, Vote};
 
 /// Breaks the lease that is meant, if it is still the one that stands.

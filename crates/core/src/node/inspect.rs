@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use crate::digest::Digest;
 use crate::name::{Holder, LeaseId};
-use crate::node::apply::stored_fence;
-use crate::node::record::{NodeTime, Place, Record};
+use crate::node::record::{Place, Record};
+use crate::node::time::NodeTime;
 use crate::ticket::{QUEUE_LISTED_MAX, Waiting};
 use crate::vote::{HeldBy, Refusal, Report, Vote};
 
@@ -27,7 +27,7 @@ pub(super) fn held_by(record: &Record, now: NodeTime) -> Option<HeldBy> {
 pub(super) fn report(record: &Record, now: NodeTime) -> Report {
     Report {
         held: held_by(record, now),
-        fence: stored_fence(record),
+        fence: record.stored_fence(),
         since_micros: record.fence.as_ref().map_or(0, |note| note.since_micros),
         waiting: record.queue.len() as u32,
         queue: record.queue.iter().take(QUEUE_LISTED_MAX).map(waiting).collect(),

@@ -1,9 +1,11 @@
 //! Who waits for a name on one node, and who is to be told when it may be free.
 
 use crate::mode::{Mode, Period};
-use crate::node::record::{KeptRequest, NodeTime, Place, Record};
-use crate::ticket::{ENTRY_LEASE, Hint, QueuePosition, Ticket, WAITERS_MAX, Waiter};
-use crate::vote::Refusal;
+use crate::node::record::{Place, Record};
+use crate::node::restart::Epoch;
+use crate::node::time::NodeTime;
+use crate::ticket::{ENTRY_LEASE, QueuePosition, Ticket, WAITERS_MAX, Waiter};
+use crate::vote::{Refusal, Request};
 
 impl Record {
     /// How many wait with a lower ticket than the asker's, as far as they are in its way; all of them, if it has none.
@@ -52,15 +54,15 @@ impl Record {
     }
 
     /// Remembers what a place is for, or that its waiter has to ask anew.
-    pub(super) fn keep_request(&mut self, ticket: Ticket, request: Option<KeptRequest>) {
+    pub(super) fn keep_request(&mut self, ticket: Ticket, request: Option<(Epoch, Request)>) {
         if let Some(place) = self.queue.iter_mut().find(|place| place.waiter.ticket == ticket) {
             place.request = request;
         }
     }
 
     /// What the first waiter waits for, if the vote is free.
-    pub(super) fn next(&self, hint: Hint) -> Option<&KeptRequest> {
-        let first = self.queue.first().filter(|place| self.vote.is_none() && place.waiter.ticket == hint.ticket)?;
+    pub(super) fn next(&self, waiter: Waiter) -> Option<&(Epoch, Request)> {
+        let first = self.queue.first().filter(|place| self.vote.is_none() && place.waiter.ticket == waiter.ticket)?;
         first.request.as_ref()
     }
 
@@ -71,8 +73,8 @@ impl Record {
         was_first
     }
 
-    /// A hint for the first waiter, if it could get a vote now.
-    pub(super) fn hint(&self) -> Option<Hint> {
+    /// The first waiter, if it could get a vote now.
+    pub(super) fn hint(&self) -> Option<Waiter> {
         let first = self.queue.first()?.waiter;
         let is_open = match self.vote.as_ref().map(|vote| vote.period) {
             None => true,
@@ -80,6 +82,6 @@ impl Record {
             Some(Period::Slots(permits)) => self.entries.len() < permits as usize,
             Some(Period::Exclusive | Period::Reentrant(_)) => false,
         };
-        is_open.then_some(Hint { channel: first.channel, ticket: first.ticket })
+        is_open.then_some(first)
     }
 }

@@ -8,9 +8,10 @@ use core::time::Duration;
 use crate::fence::Fence;
 use crate::mode::{Mode, OwnerId, Period};
 use crate::name::LeaseId;
-use crate::node::{Constants, Epoch};
+use crate::node::restart::{Constants, Epoch};
+use crate::node::time::NodeTime;
 use crate::ticket::{Ticket, Waiter};
-use crate::time::Ttl;
+use crate::vote::Request;
 
 /// Fences are kept at least this long after the last lease of a name, so that nothing piles up for ever.
 pub const FENCE_RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60);
@@ -19,22 +20,6 @@ pub const FENCE_RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 pub fn retention_millis(constants: &Constants) -> u64 {
     let four_sigma = constants.max_skew_micros.saturating_mul(4) / 1_000;
     (FENCE_RETENTION_MIN.as_millis() as u64).max(constants.max_ttl_millis.saturating_add(four_sigma))
-}
-
-/// A node's clocks. On Redis both are the wall clock; an SQLite node lets votes lapse by the time since boot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeTime {
-    /// Microseconds since the Unix epoch: for fences.
-    pub wall_micros: u64,
-    /// Milliseconds on the clock by which things lapse.
-    pub life_millis: u64,
-}
-
-impl NodeTime {
-    /// The time of a node that has only its wall clock.
-    pub fn wall(micros: u64) -> Self {
-        Self { wall_micros: micros, life_millis: micros / 1_000 }
-    }
 }
 
 /// A vote that stands.
@@ -70,26 +55,9 @@ pub struct Place {
     pub waiter: Waiter,
     /// The last millisecond in which it is kept, unless the waiter asks again.
     pub until: u64,
-    /// What it waits for, if the node can see to it by itself.
-    pub request: Option<KeptRequest>,
-}
-
-/// The last request of one who waits to be alone, to be carried out when it is the first waiter and the vote is free: as
-/// if it had arrived just then.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct KeptRequest {
-    /// Whose place it belongs to.
-    pub waiter: Waiter,
-    /// The life of the node that it was for.
-    pub epoch: Epoch,
-    /// The attempt that asked.
-    pub attempt: LeaseId,
-    /// The fence that it would like.
-    pub proposal: Fence,
-    /// How long the vote shall stand.
-    pub ttl: Ttl,
-    /// Who asked, as text for people.
-    pub holder: String,
+    /// The last request of a waiter for an exclusive lock, and the epoch that it was for. The node grants it without
+    /// another request when the waiter is first and the vote is free.
+    pub request: Option<(Epoch, Request)>,
 }
 
 /// The highest fence of a name, and who got it.
@@ -156,6 +124,11 @@ impl Record {
     /// Whether there is nothing to remember but tombstones.
     pub fn is_empty(&self) -> bool {
         self.vote.is_none() && self.fence.is_none() && self.queue.is_empty()
+    }
+
+    /// The highest fence that is stored; zero for none.
+    pub(super) fn stored_fence(&self) -> Fence {
+        self.fence.as_ref().map(|note| note.fence).unwrap_or_default()
     }
 
     /// Refuses requests of this attempt until then, at least.

@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::time::Duration;
 
 use crate::fence::Fence;
-use crate::node::NodeTime;
+use crate::node::time::NodeTime;
 
 /// Names one life of a node's memory: 128 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

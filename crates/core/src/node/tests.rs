@@ -20,7 +20,7 @@ use crate::fence::Fence;
 use crate::mode::{Mode, OwnerId, Period};
 use crate::name::{Holder, LeaseId};
 use crate::testing::{ms, ttl};
-use crate::ticket::{Channel, Hint, QueuePosition, Ticket, Waiter};
+use crate::ticket::{Channel, QueuePosition, Ticket, Waiter};
 use crate::vote::{Refusal, Request, Vote};
 
 const EPOCH: Epoch = Epoch(1);
@@ -143,9 +143,8 @@ fn waiter(mode: Mode, at: u64) -> Waiter {
     Waiter { ticket: Ticket { at, id: 7 }, channel: Channel(at.into()), shared: mode.is_shared() }
 }
 
-fn hint(at: u64) -> Hint {
-    let Waiter { ticket, channel, .. } = waiter(Mode::EXCLUSIVE, at);
-    Hint { channel, ticket }
+fn hint(at: u64) -> Waiter {
+    waiter(Mode::EXCLUSIVE, at)
 }
 
 fn reads(owner: OwnerId) -> Mode {

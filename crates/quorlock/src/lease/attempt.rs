@@ -155,7 +155,7 @@ impl Attempt {
                         self.listen(inner);
                     }
                     let back = GiveBack::new(&inner.mark, &self.key, self.ttl, self.plain, clock::now());
-                    for node in nodes {
+                    for node in nodes.iter() {
                         self.cluster.links[node].release(&back, parting, None);
                         inner.queued |= 1 << node;
                     }
@@ -190,7 +190,7 @@ impl Attempt {
         let request = Arc::new(request);
         let middle = if self.plain { None } else { self.cluster.middle() };
         let mut steps = Vec::new();
-        for node in nodes {
+        for node in nodes.iter() {
             let ask = Ask {
                 mark: Arc::clone(&inner.mark),
                 key: Arc::clone(&self.key),

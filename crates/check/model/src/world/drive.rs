@@ -176,7 +176,7 @@ impl World {
         }
         let mut steps = Vec::new();
         let mut asked = Vec::new();
-        for node in nodes {
+        for node in nodes.iter() {
             if client.links[node].ask(request, 0, now) {
                 asked.push(node);
             } else if let Some(machine) = &mut client.machine {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quorlock_core::node::NodeCommand;
-use quorlock_core::ticket::{Channel, Handoff, Hint};
+use quorlock_core::ticket::{Channel, Handoff, Waiter};
 use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
 
 use super::World;
@@ -58,8 +58,8 @@ impl World {
     }
 
     /// Tells the first waiter, on the connection where it listens.
-    fn tell_the_first(&mut self, server: usize, hint: Hint, node: usize, handoff: Option<Handoff>) {
-        let index = hint.channel.0 as usize;
+    fn tell_the_first(&mut self, server: usize, waiter: Waiter, node: usize, handoff: Option<Handoff>) {
+        let index = waiter.channel.0 as usize;
         if let Some(Handoff { fence, .. }) = handoff {
             let whose = client_name(index);
             self.say_of_server(server, || format!("hands its vote on to {whose}, fence {fence}"));

@@ -163,7 +163,7 @@ impl Server {
         let places = || memory.records.values().flat_map(|record| &record.queue);
         self.restored_places.extend(places().map(|place| place.waiter.ticket));
         // Until it is told of its new life, it may hand the vote to a place that came back.
-        self.restored.extend(places().filter_map(|place| Some(place.request.as_ref()?.attempt)));
+        self.restored.extend(places().filter_map(|place| Some(place.request.as_ref()?.1.attempt())));
         self.memory = memory;
     }
 

@@ -116,7 +116,7 @@ fn those_who_do_not_want_to_be_alone_are_only_told() {
         let mut node = Node::voted();
         node.ask(T, &waits(mode, B, 10));
         let answer = apply(&node.life, &mut node.record, &release(A), EPOCH, NodeTime::wall(CLOCK), |_| true);
-        assert_eq!((answer.hint, answer.handoff), (Some(hint(10)), None), "{mode:?}");
+        assert_eq!((answer.hint, answer.handoff), (Some(waiter(mode, 10)), None), "{mode:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use crate::ticket::Parting;
 const X: Mode = Mode::EXCLUSIVE;
 
 impl Node {
-    fn hints(&mut self, request: &Request) -> Option<Hint> {
+    fn hints(&mut self, request: &Request) -> Option<Waiter> {
         self.answer(T, request).hint
     }
 
@@ -79,8 +79,8 @@ fn a_writer_is_told_when_the_last_reader_is_gone() {
 fn readers_wake_each_other_one_by_one() {
     let queue = [(reads(OWNER), 10), (reads(OWNER), 20), (X, 30), (reads(OWNER), 40)];
     let mut node = Node::voted().with_queue(&queue);
-    assert_eq!(node.hints(&release(A)), Some(hint(10)));
-    assert_eq!(node.hints(&waits(reads(OWNER), B, 10)), Some(hint(20)));
+    assert_eq!(node.hints(&release(A)), Some(waiter(reads(OWNER), 10)));
+    assert_eq!(node.hints(&waits(reads(OWNER), B, 10)), Some(waiter(reads(OWNER), 20)));
     assert_eq!(node.hints(&waits(reads(OWNER), B, 10)), None, "a repeat makes no room");
     assert_eq!(node.hints(&waits(reads(OWNER), C, 20)), None, "30 wants to write");
     assert_eq!(node.queue(), [30, 40]);
@@ -133,7 +133,7 @@ fn the_first_that_leaves_tells_the_next() {
     let mut held = Node::voted().with_queue(&[(X, 10), (X, 20)]);
     assert_eq!(held.hints(&leaves(B, X, 10)), None, "nothing is to be had");
     let mut reading = Node::entered(&[(reads(OWNER), A)]).with_queue(&[(X, 10), (reads(OWNER), 20)]);
-    assert_eq!(reading.hints(&leaves(B, X, 10)), Some(hint(20)), "the writer was in the way");
+    assert_eq!(reading.hints(&leaves(B, X, 10)), Some(waiter(reads(OWNER), 20)), "the writer was in the way");
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn compare(node: &Node, model: &Model) {
 }
 
 /// A hint is for the first waiter, who would get the vote; and after a release it is not forgotten.
-fn check_hint(node: &Node, model: &Model, now: u64, hint: Option<Hint>, released: bool) {
+fn check_hint(node: &Node, model: &Model, now: u64, hint: Option<Waiter>, released: bool) {
     let Some((ticket, (who, _))) = model.queue.first_key_value() else {
         assert_eq!(hint, None);
         return;

@@ -10,7 +10,7 @@ use ::redis::{Client, Connection, Script, Value, pipe};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::node::{Answer, FenceNote, NodeCommand};
-use quorlock_core::ticket::{Channel, Handoff, Hint, Ticket};
+use quorlock_core::ticket::{Channel, Handoff, Ticket, Waiter};
 use quorlock_testkit::{Clock, RedisServer};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -120,7 +120,7 @@ impl Bench {
                 for (at, ((reply, message), name)) in replies.into_iter().zip(messages).zip(names).enumerate() {
                     let Answer { vote, hint, handoff } = model.answer(life, name, &message.request);
                     let turn = bundles.turn(at);
-                    hints.extend(hint.map(|Hint { channel, ticket }| (turn, (channel, ticket, handoff))));
+                    hints.extend(hint.map(|Waiter { channel, ticket, .. }| (turn, (channel, ticket, handoff))));
                     // The page's own commands and releases do not tell the time.
                     let is_silent = message.request.is_plain() || message.request.is_release();
                     let at_micros = (!is_silent).then_some(model.micros.unsigned_abs());

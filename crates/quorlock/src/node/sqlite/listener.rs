@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::NodeTime;
-use quorlock_core::ticket::{Channel, ENTRY_LEASE, Hint, Parting, QueuePosition, Ticket, Waiter};
+use quorlock_core::ticket::{Channel, ENTRY_LEASE, Parting, QueuePosition, Ticket, Waiter};
 use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, params};
 
@@ -78,7 +78,7 @@ impl Listener {
     pub(super) fn leave(
         &self,
         transaction: &Connection,
-        hint: Option<Hint>,
+        hint: Option<Waiter>,
         now: NodeTime,
     ) -> Result<Option<Answer>, Fault> {
         let Some(hint) = hint.filter(|hint| hint.channel != NOBODY) else { return Ok(None) };

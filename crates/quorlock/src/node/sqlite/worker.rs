@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Identity, NodeCommand, NodeTime, Record, Standing, apply, attend};
-use quorlock_core::ticket::Hint;
+use quorlock_core::ticket::Waiter;
 use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, Transaction};
 
@@ -302,7 +302,7 @@ fn answer(
     message: &Message,
     epoch: Epoch,
     now: NodeTime,
-) -> Result<(Reply, Option<Hint>), Fault> {
+) -> Result<(Reply, Option<Waiter>), Fault> {
     let Some(life) = &node.life else { return Ok((Reply::Failed("the node is blank".into()), None)) };
     let (key, request) = (message.key.text.as_str(), &*message.request);
     let voted = |vote| Reply::Voted { vote, at_micros: Some(now.wall_micros) };

@@ -93,7 +93,7 @@ impl World {
                     let serial = self.attempts.values().filter(|(client, _)| *client == index).count();
                     self.attempts.entry(request.attempt()).or_insert((index, serial));
                     self.asked[index] += nodes.len();
-                    for node in nodes {
+                    for node in nodes.iter() {
                         self.clients[index].links[node].requests.push_back((request.clone(), self.now));
                     }
                 }
@@ -112,7 +112,7 @@ impl World {
     }
 
     pub(super) fn release(&mut self, index: usize, attempt: LeaseId, nodes: NodeSet, parting: Option<Parting>) {
-        for node in nodes {
+        for node in nodes.iter() {
             let request = Request::Release { attempt, tombstone: None, parting };
             self.clients[index].links[node].requests.push_back((request, self.now));
         }

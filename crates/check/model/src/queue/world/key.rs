@@ -7,6 +7,7 @@ use quorlock_core::digest::Digest;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Place;
 use quorlock_core::ticket::Handoff;
+use quorlock_core::vote::Request;
 
 use super::World;
 use super::client::Message;
@@ -27,8 +28,9 @@ impl World {
                 record.entries.iter().map(|entry| (name(&entry.attempt), entry.slot, entry.until)).collect();
             entries.sort_unstable();
             let fence = record.fence.as_ref().map(|note| (note.fence, note.ticket));
-            let kept = |place: &Place| {
-                place.request.as_ref().map(|request| (name(&request.attempt), request.proposal, request.ttl))
+            let kept = |place: &Place| match &place.request {
+                Some((_, Request::Acquire { attempt, proposal, ttl, .. })) => Some((name(attempt), *proposal, *ttl)),
+                _ => None,
             };
             let line: Vec<_> =
                 record.queue.iter().map(|place| (place.waiter.channel, place.until, kept(place))).collect();

@@ -7,11 +7,12 @@ use ::redis::{FromRedisValue, Value, from_redis_value};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{OwnerId, Period};
+use quorlock_core::mode::{Mode, OwnerId, Period};
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::{Entry, Epoch, FenceNote, Incarnation, KeptRequest, Place, Record, VoteNote};
+use quorlock_core::node::{Entry, Epoch, FenceNote, Incarnation, Place, Record, VoteNote};
 use quorlock_core::ticket::{Channel, Ticket, Waiter};
 use quorlock_core::time::Ttl;
+use quorlock_core::vote::Request;
 
 use super::model::{State, attempts, owners};
 use super::steps::NAMES;
@@ -159,16 +160,17 @@ fn place(member: &str, at: u64) -> Option<Waiter> {
     Some(Waiter { ticket, channel: Channel::parse(channel)?, shared })
 }
 
-fn kept_request(text: &str, waiter: Waiter) -> Option<KeptRequest> {
+fn kept_request(text: &str, waiter: Waiter) -> Option<(Epoch, Request)> {
     let number = |at: usize| text.get(at..at + 16)?.parse::<u64>().ok();
     let (epoch, rest) = text.get(112..)?.split_once(' ')?;
     let (_floor, holder) = rest.split_once(' ')?;
-    Some(KeptRequest {
-        waiter,
-        epoch: Epoch(u128::from_str_radix(epoch, 16).ok()?),
+    let request = Request::Acquire {
         attempt: LeaseId::parse(text.get(..32)?)?,
         proposal: Fence::new(number(32)?),
         ttl: Ttl::new(Duration::from_millis(number(48)?), Duration::MAX).ok()?,
         holder: holder.into(),
-    })
+        mode: Mode::EXCLUSIVE,
+        waiter: Some(waiter),
+    };
+    Some((Epoch(u128::from_str_radix(epoch, 16).ok()?), request))
 }

@@ -6,7 +6,6 @@ use proptest::prelude::*;
 use quorlock_core::digest::Digest;
 use quorlock_core::mode::OwnerId;
 use quorlock_core::node::{Answer, Record, apply};
-use quorlock_core::ticket::Hint;
 use quorlock_core::vote::{BreakMode, Target};
 
 use super::*;
@@ -159,16 +158,17 @@ impl Pair {
         let mut hints = Vec::new();
         for (reply, answer) in replies.into_iter().zip(answers) {
             assert_eq!(reply, Reply::Voted { vote: answer.vote, at_micros: Some(now.wall_micros) });
-            hints.extend(answer.hint.filter(|hint| hint.channel != Channel(0)));
+            let hint = answer.hint.filter(|waiter| waiter.channel != Channel(0));
+            hints.extend(hint.map(|waiter| (waiter.channel, waiter.ticket)));
         }
-        let (own, others): (Vec<Hint>, Vec<Hint>) = hints.into_iter().partition(|hint| hint.channel == OWN);
-        assert_eq!(self.ours.all_heard(), own.iter().map(|hint| hint.ticket).collect::<Vec<_>>());
+        let (own, others): (Vec<_>, Vec<_>) = hints.into_iter().partition(|(channel, _)| *channel == OWN);
+        assert_eq!(self.ours.all_heard(), own.iter().map(|(_, ticket)| *ticket).collect::<Vec<_>>());
         assert_eq!(self.left(), others);
         self.compare(now);
     }
 
     /// The hints that were left in the file since the last time.
-    fn left(&mut self) -> Vec<Hint> {
+    fn left(&mut self) -> Vec<(Channel, Ticket)> {
         let other = self.ground.other();
         let mut statement =
             other.prepare("SELECT seq, channel, ticket FROM hint WHERE seq > ?1 AND channel <> 'broken'").unwrap();
@@ -177,7 +177,7 @@ impl Pair {
         while let Some(row) = rows.next().unwrap() {
             self.read = row.get(0).unwrap();
             let channel = Channel::parse(&row.get::<_, String>(1).unwrap()).unwrap();
-            hints.push(Hint { channel, ticket: Ticket::parse(&row.get::<_, String>(2).unwrap()).unwrap() });
+            hints.push((channel, Ticket::parse(&row.get::<_, String>(2).unwrap()).unwrap()));
         }
         hints
     }

@@ -1,0 +1,27 @@
+//! What a node says after a request: to the asker, and to the first waiter.
+
+use crate::ticket::{Handoff, Waiter};
+use crate::vote::{Refusal, Vote};
+
+/// A node's answer, and its message to the first waiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The answer to the asker.
+    pub vote: Vote,
+    /// The waiter that gets a hint, which says "perhaps free now" and proves nothing.
+    pub hint: Option<Waiter>,
+    /// The vote that the hint carries.
+    pub handoff: Option<Handoff>,
+}
+
+impl From<Vote> for Answer {
+    fn from(vote: Vote) -> Self {
+        Self { vote, hint: None, handoff: None }
+    }
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        Vote::Refusal(refusal).into()
+    }
+}
