@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
-use quorlock::{AcquireError, Client, Lease, Owner, Progress, Renewals, Wait};
+use quorlock::{AcquireError, Client, Lease, Mode, Owner, Progress, Renewals, Wait};
 use tokio::sync::watch;
 
 use crate::context::unrecorded;
@@ -46,45 +46,25 @@ pub(crate) struct SharingArgs {
 }
 
 impl SharingArgs {
-    pub(crate) fn way(&self) -> Way {
+    /// The mode of the lock; `owner` is the owner of a shared one.
+    pub(crate) fn mode(&self, owner: Owner) -> Mode {
         match self.slots {
-            Some(permits) => Way::Slots(permits),
-            None if self.shared => Way::Shared(Owner::new()),
-            None => Way::Alone,
+            Some(permits) => Mode::Slot { permits, slot: 0 },
+            None if self.shared => Mode::Shared { owner, reenters: true },
+            None => Mode::EXCLUSIVE,
         }
     }
-}
-
-/// How to hold it.
-pub(crate) enum Way {
-    Alone,
-    /// One at a time; whoever has the same owner enters again.
-    Owned(Owner),
-    /// With others who share; whoever has the same owner is the same party.
-    Shared(Owner),
-    /// One of so many permits.
-    Slots(u32),
 }
 
 /// What to ask for.
 pub(crate) struct Recipe<'a> {
     pub(crate) name: &'a str,
-    pub(crate) way: Way,
+    pub(crate) mode: Mode,
     pub(crate) ttl: Duration,
     pub(crate) label: String,
     pub(crate) renewals: Renewals,
     /// How long to wait for it: for ever, if nothing is said.
     pub(crate) wait: Option<Duration>,
-}
-
-impl Way {
-    /// As whom; a slot has no owner.
-    pub(crate) fn owner(&self) -> Option<&Owner> {
-        match self {
-            Self::Owned(owner) | Self::Shared(owner) => Some(owner),
-            Self::Alone | Self::Slots(_) => None,
-        }
-    }
 }
 
 impl Recipe<'_> {
@@ -116,22 +96,11 @@ impl Recipe<'_> {
                 news.send_replace(Some(wait.clone()));
             }
         };
-        let Self { name, ttl, label, renewals, .. } = self;
-        // The kinds have the same settings, but no type in common.
-        macro_rules! ask {
-            ($lock:expr, $acquire:ident, $acquire_within:ident) => {{
-                let lock = $lock.ttl(*ttl).label(label).renewals(*renewals).observe(observer);
-                match self.wait {
-                    Some(wait) => lock.$acquire_within(wait).await,
-                    None => lock.$acquire().await,
-                }
-            }};
-        }
-        match &self.way {
-            Way::Alone => ask!(client.lock(name), acquire, acquire_within),
-            Way::Owned(owner) => ask!(client.reentrant(name).owned_by(owner), acquire, acquire_within),
-            Way::Shared(owner) => ask!(client.rw(name).owned_by(owner), read, read_within),
-            Way::Slots(permits) => ask!(client.semaphore(name, *permits), acquire, acquire_within),
+        let lock = client.lock_as(self.name, self.mode);
+        let lock = lock.ttl(self.ttl).label(&self.label).renewals(self.renewals).observe(observer);
+        match self.wait {
+            Some(wait) => lock.acquire_within(wait).await,
+            None => lock.acquire().await,
         }
     }
 }

@@ -14,15 +14,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for host in ["host-a", "host-b", "host-c"] {
         let election = client.election("scheduler").label(host);
         candidates.spawn(async move {
-            let leadership = election.campaign().await.map_err(|error| error.to_string())?;
+            let leadership = election.acquire().await.map_err(|error| error.to_string())?;
             // Long enough for followers, who look about once a second.
             let fired = tokio::time::timeout(Duration::from_secs(2), leadership.lost()).await;
             println!("{host} {}", if fired.is_ok() { "is leader no more" } else { "steps down" });
-            leadership.step_down().await.map_err(|error| error.to_string())
+            leadership.release().await.map_err(|error| error.to_string())
         });
     }
 
-    let mut changes = pin!(client.election("scheduler").changes());
+    let mut changes = pin!(client.election("scheduler").leader_changes());
     loop {
         tokio::select! {
             Some(change) = changes.next() => match change {

@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
+use quorlock_core::mode::{Mode, OwnerId as Owner};
 use quorlock_core::name::{Holder, LeaseId, Name};
 use quorlock_core::time::Ttl;
 
-use crate::cluster::owner::Owner;
 pub use text::LeaseTextError;
 #[cfg(test)]
 pub(crate) use text::sum;
@@ -81,7 +80,7 @@ impl DetachedLease {
 
     /// Who entered, of a reentrant lock, or reads.
     pub fn owner(&self) -> Option<Owner> {
-        self.mode.owner().map(Owner::with_id)
+        self.mode.owner()
     }
 
     /// How long it lasts from each extension.

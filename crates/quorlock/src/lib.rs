@@ -1,9 +1,9 @@
 //! Distributed locks by majority vote over independent nodes.
 //!
-//! quorlock starts from [Redlock](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/): a lock is held
-//! by whoever has the votes of a majority of N independent Redis servers, for a time to live. It adds what Redlock is
-//! known to lack: a [fence](Lease::fence) that grows with every lease, a quarantine for servers that lost their memory,
-//! a clock that counts suspensions, and cancellation that never strands a lock.
+//! quorlock starts from [Redlock](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/): the holder of a
+//! lock has the votes of a majority of N independent Redis servers, for a time to live. It adds what Redlock lacks: a
+//! [fence](Lease::fence) that grows with every lease, a quarantine for servers that lost their memory, a clock that counts
+//! suspensions, and cancellation that never leaves a lock behind.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -18,10 +18,10 @@
 //! # }).unwrap();
 //! ```
 //!
-//! Whoever finds a lock held waits in the queue, and is told its place if it [observes](Lock::observe) that. Besides the
-//! exclusive [`Lock`] there are [`Reentrant`], [`RwLock`], [`Semaphore`], [`All`] of several names and an [`Election`].
+//! A [`Client`] makes [`Lock`]s, and acquiring a lock gives a [`Lease`]. Besides the exclusive lock there are [`Reentrant`],
+//! [`RwLock`], [`Semaphore`], [`All`] of several names, and an [`Election`]; [`blocking`] has all of them without async.
 //!
-//! What is promised, under which assumptions, and what is not: see `docs/guarantees.md` in the repository.
+//! The promises and their assumptions are in `docs/guarantees.md` in the repository.
 
 mod api;
 mod cluster;
@@ -47,21 +47,20 @@ pub use api::builder::{
     CONNECT_TIMEOUT_DEFAULT, ClientBuilder, MAX_CLOCK_SKEW_DEFAULT, MAX_CLOCK_STEP_BACK_DEFAULT, MAX_TTL_DEFAULT,
 };
 pub use api::client::Client;
-pub use api::election::{Election, Leader, Leadership};
+pub use api::election::{Election, Leader};
 pub use api::lease::Lease;
-pub use api::lock::Lock;
-pub use api::multi::{All, Leases};
+pub use api::lock::{Exclusive, Kind, Lock};
+pub use api::multi::{All, Leases, Names};
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use api::peek;
 pub use api::reentrant::Reentrant;
-pub use api::rw::RwLock;
+pub use api::rw::{Party, RwLock};
 pub use api::semaphore::Semaphore;
 pub use cluster::break_lock::{Break, Broken};
 pub use cluster::doctor::{Examination, ExaminedNode, Finding, NodeState, Rate, Severity, Skew, Topic};
 pub use cluster::inspect::Inspection;
 pub use cluster::list::{Filter, LIST_DEFAULT, LIST_MAX, ListPage, Listing};
-pub use cluster::owner::Owner;
 pub use cluster::stats::{NodeStats, Stats};
 pub use cluster::view::{HolderView, LockOnNode, LockView, WaiterView};
 pub use detached::{DetachedLease, LeaseTextError, Released};
@@ -81,7 +80,7 @@ pub use quorlock_core::acquire::Wait;
 pub use quorlock_core::backoff::Retry;
 pub use quorlock_core::digest::Digest;
 pub use quorlock_core::fence::Fence;
-pub use quorlock_core::mode::{PERMITS_MAX, Period};
+pub use quorlock_core::mode::{Mode, OwnerId as Owner, PERMITS_MAX, Period};
 pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError};
 pub use quorlock_core::quorum::{NodeVote, Quorum, QuorumError, Tally};
 #[cfg(feature = "mutants")]

@@ -6,9 +6,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use quorlock::peek::{self, Peek};
+use quorlock::peek::Peek;
 use quorlock::sim::sleep;
-use quorlock::{AcquireError, Break, Client, DetachedLease, FenceError, Lease, LeaseError, Owner, Renewals};
+use quorlock::{
+    AcquireError, Break, Client, DetachedLease, FenceError, Kind, Lease, LeaseError, Leases, Lock, Owner, Renewals,
+};
 
 use crate::ledger::{Breach, Grant, Hold};
 use crate::plan::{Cancel, Ending, Job, Patience, Plan, Want};
@@ -71,7 +73,7 @@ impl User {
         }
         self.work(job, &held).await;
         if let (Want::Enter { again: true }, Some(owner)) = (job.want, owner) {
-            self.enter_again(job, &owner).await;
+            self.enter_again(job, owner).await;
         }
         for (lease, id) in held {
             self.end(job, lease, id).await;
@@ -82,60 +84,35 @@ impl User {
     fn ask(&self, job: &Job) -> (Asking, Option<Owner>) {
         let (client, patience, lock) = (&self.library, job.patience, name(job.name));
         let renewals = if job.renews { Renewals::default() } else { Renewals::Off };
-        // One of the three ways to ask, of any kind of lock.
-        macro_rules! asking {
-            ($lock:expr, $once:ident, $endless:ident, $within:ident, $hold:expr) => {{
-                let (lock, hold) = ($lock.renewals(renewals), $hold);
-                Box::pin(async move {
-                    let lease = match patience {
-                        Patience::Once => lock.$once().await?,
-                        Patience::Endless => Some(lock.$endless().await?),
-                        Patience::Within(wait) => Some(lock.$within(wait).await?),
-                    };
-                    Ok(lease.into_iter().map(|lease| hold(lease)).collect())
-                })
-            }};
-        }
-        let alone = |lease: Lease| (lease, Hold::Alone);
+        let alone = |lease: Lease| vec![(lease, Hold::Alone)];
         match job.want {
-            Want::Plain => (asking!(client.lock(lock).plain(), try_acquire, acquire, acquire_within, alone), None),
+            Want::Plain => (asking(client.lock(lock).plain().renewals(renewals), patience, alone), None),
             Want::Alone | Want::Break { .. } | Want::Retire { .. } => {
-                (asking!(client.lock(lock), try_acquire, acquire, acquire_within, alone), None)
+                (asking(client.lock(lock).renewals(renewals), patience, alone), None)
             }
             Want::Read => {
-                let reader = |lease: Lease| (lease, Hold::Reader);
-                (asking!(client.rw(lock), try_read, read, read_within, reader), None)
+                let reader = |lease: Lease| vec![(lease, Hold::Reader)];
+                (asking(client.rw(lock).read().renewals(renewals), patience, reader), None)
             }
-            Want::Write => (asking!(client.rw(lock), try_write, write, write_within, alone), None),
-            Want::Enter { .. } => {
-                let lock = client.reentrant(lock);
-                let owner = lock.owner().clone();
-                let hold = hold_of(&owner);
-                (asking!(lock, try_acquire, acquire, acquire_within, move |lease: Lease| (lease, hold)), Some(owner))
-            }
-            Want::Owned => {
-                let owner = self.retiree();
-                let (lock, hold) = (client.reentrant(lock).owned_by(&owner), hold_of(&owner));
-                (asking!(lock, try_acquire, acquire, acquire_within, move |lease: Lease| (lease, hold)), Some(owner))
+            Want::Write => (asking(client.rw(lock).write().renewals(renewals), patience, alone), None),
+            Want::Enter { .. } | Want::Owned => {
+                let lock = client.reentrant(lock).renewals(renewals);
+                let lock = if job.want == Want::Owned { lock.owned_by(self.retiree()) } else { lock };
+                let owner = lock.owner();
+                let hold = hold_of(owner);
+                (asking(lock, patience, move |lease: Lease| vec![(lease, hold)]), Some(owner))
             }
             Want::Slot(permits) => {
                 let slot = |lease: Lease| {
                     let hold = lease.slot().map_or(Hold::Alone, Hold::Slot);
-                    (lease, hold)
+                    vec![(lease, hold)]
                 };
-                (asking!(client.semaphore(lock, permits), try_acquire, acquire, acquire_within, slot), None)
+                (asking(client.semaphore(lock, permits).renewals(renewals), patience, slot), None)
             }
             Want::All => {
                 let all = client.all((0..self.plan.names.len()).map(name)).renewals(renewals);
-                let asking = Box::pin(async move {
-                    let leases = match patience {
-                        Patience::Once => all.try_acquire().await?,
-                        Patience::Endless => Some(all.acquire().await?),
-                        Patience::Within(wait) => Some(all.acquire_within(wait).await?),
-                    };
-                    Ok(leases.into_iter().flat_map(peek::each).map(|lease| (lease, Hold::Alone)).collect())
-                });
-                (asking, None)
+                let each = |leases: Leases| leases.into_vec().into_iter().map(|lease| (lease, Hold::Alone)).collect();
+                (asking(all, patience, each), None)
             }
         }
     }
@@ -190,7 +167,7 @@ impl User {
         }
     }
 
-    async fn enter_again(&self, job: &Job, owner: &Owner) {
+    async fn enter_again(&self, job: &Job, owner: Owner) {
         let asked = self.world.now();
         let lock = self.library.reentrant(name(job.name)).owned_by(owner);
         if let Ok(lease) = lock.acquire_within(self.plan.ttl).await {
@@ -256,8 +233,8 @@ impl User {
             let sent = self.world.now();
             // A node's clock may be fast: it forgets sooner.
             let until = sent + keep_out.as_nanos() as u64 * 4 / 5;
-            self.world.state.borrow_mut().ledger.retire(name(index), hold_of(&owner), until);
-            match self.library.retire(name(index), &owner, keep_out).await {
+            self.world.state.borrow_mut().ledger.retire(name(index), hold_of(owner), until);
+            match self.library.retire(name(index), owner, keep_out).await {
                 Ok(_) => break,
                 Err(LeaseError::NoQuorum { .. }) => sleep(self.plan.ttl).await,
                 Err(error) => return self.say(|| format!("cannot retire the owner: {error}")),
@@ -273,7 +250,7 @@ impl User {
     fn refused_as_retired(&self, job: &Job) {
         let is_retirees = job.want == Want::Owned;
         let mut state = self.world.state.borrow_mut();
-        if !is_retirees || !state.ledger.is_retired(&name(job.name), hold_of(&self.retiree())) {
+        if !is_retirees || !state.ledger.is_retired(&name(job.name), hold_of(self.retiree())) {
             state.ledger.breach.get_or_insert(Breach::Misretired);
         }
     }
@@ -346,7 +323,23 @@ pub(crate) fn name(index: usize) -> String {
     format!("x{}", index + 1)
 }
 
-fn hold_of(owner: &Owner) -> Hold {
+/// Acquires a lock of any kind with this patience.
+fn asking<K: Kind + 'static>(
+    lock: Lock<K>,
+    patience: Patience,
+    holds: impl Fn(K::Lease) -> Vec<(Lease, Hold)> + 'static,
+) -> Asking {
+    Box::pin(async move {
+        let lease = match patience {
+            Patience::Once => lock.try_acquire().await?,
+            Patience::Endless => Some(lock.acquire().await?),
+            Patience::Within(wait) => Some(lock.acquire_within(wait).await?),
+        };
+        Ok(lease.map_or_else(Vec::new, holds))
+    })
+}
+
+fn hold_of(owner: Owner) -> Hold {
     let bits = u64::from_str_radix(&owner.reveal()[..16], 16);
     Hold::Owner(bits.unwrap_or_default())
 }

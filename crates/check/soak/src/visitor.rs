@@ -56,8 +56,8 @@ impl Visitor {
         match self.dice.u32(..7) {
             0 => client.lock(name("plain")).plain().acquire_within(PATIENCE).await,
             1 => client.reentrant(name("reentrant")).acquire_within(PATIENCE).await,
-            2 => client.rw(name("rw")).read_within(PATIENCE).await,
-            3 => client.rw(name("rw")).write_within(PATIENCE).await,
+            2 => client.rw(name("rw")).read().acquire_within(PATIENCE).await,
+            3 => client.rw(name("rw")).write().acquire_within(PATIENCE).await,
             4 => client.semaphore(name("semaphore"), PERMITS).acquire_within(PATIENCE).await,
             _ => client.lock(name("lock")).acquire_within(PATIENCE).await,
         }
@@ -122,10 +122,10 @@ impl Visitor {
 
     async fn lead(&mut self) {
         let election = self.client.election("leader");
-        match election.campaign_within(PATIENCE).await {
+        match election.acquire_within(PATIENCE).await {
             Ok(leadership) => {
                 add(&self.count.leases);
-                drop(leadership.step_down().await);
+                drop(leadership.release().await);
             }
             Err(_) => add(&self.count.failed),
         }

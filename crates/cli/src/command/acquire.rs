@@ -8,7 +8,7 @@ use std::os::unix::process::parent_id;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quorlock::{DetachedLease, Renewals};
+use quorlock::{Client, DetachedLease, Renewals};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -117,8 +117,8 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
     }
     let kept = args.keep_while_pid.map(Process::find).transpose()?;
     let mut signals = Signals::listen().map_err(|error| Failure::Internal(format!("no signals: {error}")))?;
-    let recipe = recipe(context, &args)?;
-    let mut builder = context.builder()?.ttl(recipe.ttl).outlived_by_leases();
+    let ttl = context.ttl(args.ttl)?;
+    let mut builder = context.builder()?.ttl(ttl).outlived_by_leases();
     if let Some(kept) = kept {
         builder = builder.also_alive_with(kept.pid);
     }
@@ -126,6 +126,7 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
         client = context.open(builder) => client?,
         signal = signals.next_fatal() => return Ok(Exit::signal(signal.as_raw())),
     };
+    let recipe = recipe(context, &args, ttl, &client);
     let lease = tokio::select! {
         lease = recipe.acquire(context.output, &client) => lease?,
         signal = signals.next_fatal() => {
@@ -154,16 +155,16 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
 }
 
 /// What to ask for. Nobody renews it here.
-fn recipe<'a>(context: &Context, args: &'a AcquireArgs) -> Result<Recipe<'a>, Failure> {
+fn recipe<'a>(context: &Context, args: &'a AcquireArgs, ttl: Duration, client: &Client) -> Recipe<'a> {
     let label = args.label.as_deref().or(context.settings.text("label"));
-    Ok(Recipe {
+    Recipe {
         name: &args.name,
-        way: args.sharing.way(),
-        ttl: context.ttl(args.ttl)?,
+        mode: args.sharing.mode(client.new_owner()),
+        ttl,
         label: label.map_or_else(|| caller(args.keep_while_pid), ToOwned::to_owned),
         renewals: Renewals::Off,
         wait: args.wait.patience(None),
-    })
+    }
 }
 
 /// The program on whose behalf it is: this process is gone before anybody looks.

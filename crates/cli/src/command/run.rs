@@ -27,7 +27,7 @@ use crate::context::Context;
 use crate::duration::{millis, parse_duration, show, show_exactly};
 use crate::exit::{Exit, Failure};
 use crate::process::Process;
-use crate::recipe::{SharingArgs, WaitArgs, Way};
+use crate::recipe::{SharingArgs, WaitArgs};
 use crate::signals::Signals;
 use environment::Surroundings;
 use guard::{Duty, Guard, boot_time};
@@ -150,10 +150,10 @@ impl Terms {
 
 impl RunArgs {
     fn kind(&self) -> Kind {
-        match self.sharing.way() {
-            Way::Slots(_) => Kind::Slots,
-            Way::Shared(_) => Kind::Shared,
-            Way::Alone | Way::Owned(_) => Kind::Exclusive,
+        match self.sharing.slots {
+            Some(_) => Kind::Slots,
+            None if self.sharing.shared => Kind::Shared,
+            None => Kind::Exclusive,
         }
     }
 }
@@ -335,7 +335,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     if let Some(fence) = report.fence {
         context.output.detail(format!("{} is ours with fence {fence}, after {}", args.name, show(begun.elapsed())));
     }
-    let environment = surroundings.for_command(args, terms.ttl, &lease, owner.as_ref(), &outer)?;
+    let environment = surroundings.for_command(args, terms.ttl, &lease, owner, &outer)?;
     let limits = Limits { on_lost: args.on_lost, grace: terms.kill_grace, max_hold: args.max_hold };
     let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, &args.command, &environment)?
         .watch(&client)
@@ -362,9 +362,9 @@ async fn acquire(
     client: &Client,
 ) -> Result<(Lease, Option<Owner>), Failure> {
     let around = outer.of(&args.name, client).await;
-    let recipe = mode::recipe(context, args, ttl, around)?;
+    let recipe = mode::recipe(context, args, ttl, around, client)?;
     let lease = recipe.acquire(context.output, client).await?;
-    let owner = recipe.way.owner().cloned();
+    let owner = recipe.mode.owner();
     let Some(around) = around.filter(|around| owner.is_some() && around.owner() == owner) else {
         return Ok((lease, owner));
     };
@@ -386,9 +386,9 @@ async fn acquire(
     if let Err(error) = lease.release().await {
         context.output.detail(error);
     }
-    let recipe = mode::recipe(context, args, ttl, None)?;
+    let recipe = mode::recipe(context, args, ttl, None, client)?;
     let lease = recipe.acquire(context.output, client).await?;
-    Ok((lease, recipe.way.owner().cloned()))
+    Ok((lease, recipe.mode.owner()))
 }
 
 /// A signal while waiting: everything is given back.

@@ -1,6 +1,8 @@
-//! The same names without async, for code that has no runtime.
+//! The same API without async, for code that has no runtime.
 //!
-//! A client owns a thread of its own on which its connections live; callers wait on their own threads.
+//! A client runs its connections on a thread of its own; callers block their own threads. Each type is a [`Blocking`] value
+//! around its async twin: the methods that wait are blocking here, and all others are those of the twin. What has no blocking
+//! method of its own goes through [`wait`](Blocking::wait).
 //!
 //! ```
 //! use quorlock::blocking::Client;
@@ -9,52 +11,90 @@
 //! let lease = client.lock("nightly-report").acquire()?;
 //! println!("only one of me, with fence {}", lease.fence()?);
 //! lease.release()?;
+//! assert_eq!(client.wait(client.inspect("nightly-report"))?.holder(), None);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod all;
-mod background;
-mod election;
-mod lease;
-mod lock;
-mod reentrant;
-mod rw;
-mod semaphore;
-mod settings;
-
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_core::vote::Silence;
+use futures_util::StreamExt;
+use quorlock_core::backoff::Retry;
+use quorlock_core::mode::{Mode, OwnerId as Owner};
+use quorlock_core::name::Name;
+use quorlock_core::watchdog::Renewals;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
 
-use crate::api::builder::ClientBuilder;
-use crate::cluster::break_lock::{Break, Broken};
-use crate::cluster::inspect::Inspection;
-use crate::cluster::list::{Filter, ListPage, Listing};
-use crate::cluster::owner::Owner;
-use crate::cluster::stats::Stats;
-use crate::detached::{DetachedLease, Released};
-use crate::error::{BreakError, CloseError, ConnectError, LeaseError, ReadError, ReconfigureError};
-use crate::node::event::Event;
-use crate::node::memory::MemoryNodes;
-pub use all::{All, Leases};
-use background::{Background, wait};
-pub use election::{Changes, Election, Leadership};
-pub use lease::Lease;
-pub use lock::Lock;
-pub use reentrant::Reentrant;
-pub use rw::RwLock;
-pub use semaphore::Semaphore;
+use crate::api::election::Leader;
+use crate::api::lock::{Exclusive, Kind};
+use crate::api::multi::Names;
+use crate::api::rw::Party;
+use crate::detached::DetachedLease;
+use crate::error::{AcquireError, CloseError, ConnectError, LeaseError, LostError, ReadError, RunError};
+use crate::lease::attempt::Progress;
 
-/// A set of nodes, and the locks on them. See [`crate::Client`].
+/// A value of the async API, with methods that block where those of `T` are async.
 ///
-/// The client's thread ends when the last `Client`, lock and lease are dropped, once it has delivered the releases. A
-/// process that ends sooner leaves what is not delivered to the ttl: [`close`](Self::close) waits.
+/// The methods of `T` that do not wait are available by dereferencing.
 #[derive(Clone, Debug)]
-pub struct Client {
-    // Dropped first: closing what is held is what the background then has to deliver.
-    client: crate::Client,
-    background: Arc<Background>,
+#[must_use = "dropping it releases what it holds"]
+pub struct Blocking<T> {
+    // Dropped before `running`: the thread then delivers the releases.
+    inner: T,
+    runtime: Handle,
+    /// Tells the thread to end once all of these are dropped.
+    running: Arc<oneshot::Sender<()>>,
+}
+
+/// A client that blocks. See [`crate::Client`].
+///
+/// Its thread ends when the last client, lock and lease are dropped and the releases are delivered. If the process ends sooner,
+/// names that are not released yet stay locked until their ttl ends: [`close`](Client::close) waits for the releases.
+pub type Client = Blocking<crate::Client>;
+/// A name, and how to acquire it. See [`crate::Lock`].
+pub type Lock<K = Exclusive> = Blocking<crate::Lock<K>>;
+/// A lock that its owner may enter again. See [`crate::Reentrant`].
+pub type Reentrant = Lock<Owner>;
+/// A lock with many readers or one writer. See [`crate::RwLock`]: give each thread its own clone.
+pub type RwLock = Lock<Party>;
+/// A lock with a limited number of holders. See [`crate::Semaphore`].
+pub type Semaphore = Lock<Mode>;
+/// Exclusive locks of several names, all or nothing. See [`crate::All`].
+pub type All = Lock<Names>;
+/// An election of one leader at a time. See [`crate::Election`].
+pub type Election = Lock;
+/// The guard of an acquired lock. See [`crate::Lease`].
+pub type Lease = Blocking<crate::Lease>;
+/// The leases of several names. See [`crate::Leases`].
+pub type Leases = Blocking<crate::Leases>;
+
+impl<T> Deref for Blocking<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> Blocking<T> {
+    /// Blocks until a future of the async API is done.
+    ///
+    /// # Panics
+    /// Within async code, like every method that blocks.
+    pub fn wait<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+
+    /// The async value. It works as long as a blocking value of the same client exists.
+    pub fn into_inner(self) -> T {
+        self.inner
+    }
+
+    fn wrap<U>(&self, inner: U) -> Blocking<U> {
+        Blocking { inner, runtime: self.runtime.clone(), running: Arc::clone(&self.running) }
+    }
 }
 
 impl Client {
@@ -62,203 +102,256 @@ impl Client {
     /// [`crate::Client::connect`].
     ///
     /// # Errors
-    /// [`ConnectError::NoMajority`] names each node and why it cannot vote; others when the configuration contradicts itself
-    /// or a node.
+    /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Others if the configuration is invalid.
+    ///
+    /// # Panics
+    /// Within async code.
     pub fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, ConnectError> {
-        Self::build(crate::Client::builder().nodes(urls))
+        Self::start(crate::Client::builder().nodes(urls).connect())
     }
 
-    /// Connects like [`connect`](Self::connect), but also when no majority can vote yet. See
-    /// [`crate::Client::connect_lazy`].
+    /// Connects with any method of the builder:
+    ///
+    /// ```no_run
+    /// # let urls = ["redis://10.0.0.1"];
+    /// let client = quorlock::blocking::Client::start(quorlock::Client::builder().nodes(urls).connect_lazy())?;
+    /// # Ok::<(), quorlock::ConnectError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`ConnectError`] when the configuration contradicts itself, or so many nodes that no majority is left.
-    pub fn connect_lazy<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, ConnectError> {
-        Self::build_lazy(crate::Client::builder().nodes(urls))
-    }
-
-    /// A client with one node of its own, in memory.
+    /// Those of the future.
     ///
     /// # Panics
-    /// When the system has no thread to give.
+    /// Within async code, and if the system cannot start a thread.
+    pub fn start<E>(connecting: impl Future<Output = Result<crate::Client, E>>) -> Result<Self, E> {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("the system can poll sockets");
+        let inner = runtime.block_on(connecting)?;
+        let (running, ended) = oneshot::channel();
+        let (handle, cluster) = (runtime.handle().clone(), Arc::clone(inner.cluster()));
+        let run = move || {
+            runtime.block_on(async {
+                let _ = ended.await;
+                cluster.finished().await;
+            });
+        };
+        std::thread::Builder::new().name("quorlock".into()).spawn(run).expect("the system can start a thread");
+        Ok(Self { inner, runtime: handle, running: Arc::new(running) })
+    }
+
+    /// Starts a client with one node in memory.
+    ///
+    /// # Panics
+    /// Within async code, and if the system cannot start a thread.
     pub fn memory() -> Self {
-        let built = Self::build(crate::Client::builder().memory(&MemoryNodes::new(1)));
-        built.expect("the defaults fit a node of our own")
+        let Ok(client) = Self::start(async { Ok::<_, std::convert::Infallible>(crate::Client::memory().await) });
+        client
     }
 
-    /// Connects with the settings of a builder. See [`ClientBuilder::connect`].
-    ///
-    /// # Errors
-    /// [`ConnectError`] when no majority can vote, or the configuration contradicts itself, or so many nodes that no majority is left.
-    ///
-    /// # Panics
-    /// When the system has no thread to give.
-    pub fn build(builder: ClientBuilder) -> Result<Self, ConnectError> {
-        Self::start(builder.connect())
-    }
-
-    /// Connects with the settings of a builder, also when no majority can vote yet. See [`ClientBuilder::connect_lazy`].
-    ///
-    /// # Errors
-    /// [`ConnectError`] when the configuration contradicts itself, or so many nodes that no majority is left.
-    ///
-    /// # Panics
-    /// When the system has no thread to give.
-    pub fn build_lazy(builder: ClientBuilder) -> Result<Self, ConnectError> {
-        Self::start(builder.connect_lazy())
-    }
-
-    fn start(
-        connecting: impl Future<Output = Result<crate::Client, ConnectError>> + Send + 'static,
-    ) -> Result<Self, ConnectError> {
-        let background = Background::start();
-        let client = background.run(connecting)?;
-        background.look_after(&client);
-        Ok(Self { client, background: Arc::new(background) })
-    }
-
-    /// A lock of this name. Nothing is sent before it is acquired.
+    /// Returns an exclusive lock. See [`crate::Client::lock`].
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(self.client.lock(name), &self.background)
+        self.wrap(self.inner.lock(name))
     }
 
-    /// A lock of this name that its owner may enter again. See [`crate::Client::reentrant`].
+    /// Returns a lock whose kind is chosen at run time. See [`crate::Client::lock_as`].
+    pub fn lock_as(&self, name: impl AsRef<str>, mode: Mode) -> Lock<Mode> {
+        self.wrap(self.inner.lock_as(name, mode))
+    }
+
+    /// Returns a lock that its owner may enter again. See [`crate::Client::reentrant`].
     pub fn reentrant(&self, name: impl AsRef<str>) -> Reentrant {
-        Reentrant::new(self.client.reentrant(name), &self.background)
+        self.wrap(self.inner.reentrant(name))
     }
 
-    /// Many readers or one writer. See [`crate::Client::rw`].
+    /// Returns a lock with many readers or one writer. See [`crate::Client::rw`].
     pub fn rw(&self, name: impl AsRef<str>) -> RwLock {
-        RwLock::new(self.client.rw(name), &self.background)
+        self.wrap(self.inner.rw(name))
     }
 
-    /// So many at a time, and no more. See [`crate::Client::semaphore`].
+    /// Returns a lock with at most this many holders. See [`crate::Client::semaphore`].
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
-        Semaphore::new(self.client.semaphore(name, permits), &self.background)
+        self.wrap(self.inner.semaphore(name, permits))
     }
 
-    /// Exclusive locks of all these names, or of none. See [`crate::Client::all`].
+    /// Returns exclusive locks of all these names. See [`crate::Client::all`].
     pub fn all<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> All {
-        All::new(self.client.all(names), &self.background)
+        self.wrap(self.inner.all(names))
     }
 
-    /// One leader at a time, by the exclusive lock of this name. See [`crate::Client::election`].
+    /// Returns an election of one leader at a time. See [`crate::Client::election`].
     pub fn election(&self, name: impl AsRef<str>) -> Election {
-        Election::new(self.client.election(name), &self.background)
+        self.wrap(self.inner.election(name))
     }
 
-    /// How a name stands on every node. See [`crate::Client::inspect`].
+    /// Releases every lease, and waits until all nodes have acknowledged that, at most for the deadline.
     ///
     /// # Errors
-    /// [`ReadError`] when no majority of the nodes can tell.
-    pub fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, ReadError> {
-        wait(self.client.inspect(name))
-    }
-
-    /// Ends somebody else's lease. See [`crate::Client::break_lock`].
-    ///
-    /// # Errors
-    /// [`BreakError`] when nobody holds it, when another lease stands by now, and when no majority could be told.
-    pub fn break_lock(&self, name: impl AsRef<str>, what: Break) -> Result<Broken, BreakError> {
-        wait(self.client.break_lock(name, what))
-    }
-
-    /// The names that are held or waited for. See [`crate::Client::list`].
-    ///
-    /// # Errors
-    /// [`ReadError`] when no majority of the nodes can be looked through.
-    pub fn list(&self, filter: &Filter) -> Result<Listing, ReadError> {
-        self.background.wait_with_timers(self.client.list(filter))
-    }
-
-    /// The names that are held or waited for, in pages. See [`crate::Client::list_page`].
-    ///
-    /// # Errors
-    /// [`ReadError`] when no majority of the nodes can be searched, or no page gave this position.
-    pub fn list_page(&self, filter: &Filter, position: &str) -> Result<ListPage, ReadError> {
-        self.background.wait_with_timers(self.client.list_page(filter, position))
-    }
-
-    /// Extends a lease that was detached. See [`crate::Client::extend`].
-    ///
-    /// # Errors
-    /// [`LeaseError`] when it is over, or too few nodes answered.
-    pub fn extend(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
-        wait(self.client.extend(lease))
-    }
-
-    /// Looks whether a lease that was detached still stands. See [`crate::Client::check`].
-    ///
-    /// # Errors
-    /// [`LeaseError`] when it does not, or too few nodes answered.
-    pub fn check(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
-        wait(self.client.check(lease))
-    }
-
-    /// Gives back a lease that was detached. See [`crate::Client::release`].
-    ///
-    /// # Errors
-    /// [`LeaseError`] when too few nodes acknowledged.
-    pub fn release(&self, lease: &DetachedLease) -> Result<Released, LeaseError> {
-        wait(self.client.release(lease))
-    }
-
-    /// Gives back everything that an owner has of a name, and does not let it in again for this long. See
-    /// [`crate::Client::retire`].
-    ///
-    /// # Errors
-    /// [`LeaseError`] when too few nodes acknowledged.
-    pub fn retire(&self, name: impl AsRef<str>, owner: &Owner, keep_out: Duration) -> Result<Released, LeaseError> {
-        wait(self.client.retire(name, owner, keep_out))
-    }
-
-    /// Retires the owner of a lease that was detached. See [`crate::Client::retire_owner_of`].
-    ///
-    /// # Errors
-    /// [`LeaseError`] when too few nodes acknowledged.
-    pub fn retire_owner_of(&self, lease: &DetachedLease, keep_out: Duration) -> Result<Released, LeaseError> {
-        wait(self.client.retire_owner_of(lease, keep_out))
-    }
-
-    /// What has happened to locks, newest first. See [`crate::Client::history`].
-    ///
-    /// # Errors
-    /// [`ReadError`] when no node answers.
-    pub fn history(&self, limit: usize) -> Result<Vec<Event>, ReadError> {
-        self.background.wait_with_timers(self.client.history(limit))
-    }
-
-    /// What this client has done so far, in numbers. Clones count together.
-    pub fn stats(&self) -> Stats {
-        self.client.stats()
-    }
-
-    /// The id of the cluster. See [`crate::Client::cluster_id`].
-    pub fn cluster_id(&self) -> Option<String> {
-        self.client.cluster_id()
-    }
-
-    /// Each node's URL, without secrets, and why it cannot vote just now; `None` when it can.
-    pub fn nodes(&self) -> Vec<(String, Option<Silence>)> {
-        self.client.nodes()
-    }
-
-    /// Declares that no lock can be outstanding on these nodes. See [`crate::Client::init_cluster`].
-    ///
-    /// # Errors
-    /// [`ReconfigureError`] names the nodes that could not be reached.
-    pub fn init_cluster(&self) -> Result<(), ReconfigureError> {
-        let client = self.client.clone();
-        self.background.run(async move { client.init_cluster().await })
-    }
-
-    /// Releases every lease and waits until all nodes have been told, at most for the deadline.
-    ///
-    /// # Errors
-    /// [`CloseError`] says how many releases were not delivered.
+    /// [`CloseError`] has the number of releases that were not delivered.
     pub fn close(self, deadline: Duration) -> Result<(), CloseError> {
-        let client = self.client.clone();
-        self.background.run(client.close(deadline))
+        self.wait(self.inner.clone().close(deadline))
+    }
+}
+
+impl<K> Lock<K> {
+    fn map(self, change: impl FnOnce(crate::Lock<K>) -> crate::Lock<K>) -> Self {
+        Self { inner: change(self.inner), runtime: self.runtime, running: self.running }
+    }
+
+    /// Sets the lifetime that is requested from the nodes. See [`crate::Lock::ttl`].
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.map(|lock| lock.ttl(ttl))
+    }
+
+    /// Sets the label that others see when they find the name held. See [`crate::Lock::label`].
+    pub fn label(self, label: &str) -> Self {
+        self.map(|lock| lock.label(label))
+    }
+
+    /// Sets whether and how often leases of this lock are renewed. See [`crate::Lock::renewals`].
+    pub fn renewals(self, renewals: Renewals) -> Self {
+        self.map(|lock| lock.renewals(renewals))
+    }
+
+    /// Sets how many attempts an acquire makes. See [`crate::Lock::retry`].
+    pub fn retry(self, retry: Retry) -> Self {
+        self.map(|lock| lock.retry(retry))
+    }
+
+    /// Calls `observer` whenever the state of a waiting acquire changes. See [`crate::Lock::observe`].
+    pub fn observe(self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        self.map(|lock| lock.observe(observer))
+    }
+}
+
+impl<K: Kind> Lock<K> {
+    /// Tries once. Returns `None` if somebody else holds the lock or waits for it.
+    ///
+    /// # Errors
+    /// Any [`AcquireError`] except [`Held`](AcquireError::Held).
+    pub fn try_acquire(&self) -> Result<Option<Blocking<K::Lease>>, AcquireError> {
+        Ok(self.wait(self.inner.try_acquire())?.map(|lease| self.wrap(lease)))
+    }
+
+    /// Waits until the lock is acquired. See [`crate::Lock::acquire`].
+    ///
+    /// # Errors
+    /// [`AcquireError`], for example if the name or a setting is invalid.
+    pub fn acquire(&self) -> Result<Blocking<K::Lease>, AcquireError> {
+        self.wait(self.inner.acquire()).map(|lease| self.wrap(lease))
+    }
+
+    /// Waits until the lock is acquired, at most for this time. See [`crate::Lock::acquire_within`].
+    ///
+    /// # Errors
+    /// [`AcquireError`] names the holder at the deadline, or the nodes that did not answer.
+    pub fn acquire_within(&self, wait: Duration) -> Result<Blocking<K::Lease>, AcquireError> {
+        self.wait(self.inner.acquire_within(wait)).map(|lease| self.wrap(lease))
+    }
+}
+
+impl<K: Kind<Lease = crate::Lease>> Lock<K> {
+    /// Acquires the lock, does the work, and releases. Blocking work cannot be stopped: long work should call
+    /// [`ensure`](crate::Lease::ensure) before each step.
+    ///
+    /// # Errors
+    /// [`RunError::Acquire`] if the work never began. [`RunError::Lost`] if the lease was lost before the work ended.
+    pub fn run<T>(&self, work: impl FnOnce(&Lease) -> T) -> Result<T, RunError> {
+        let lease = self.acquire()?;
+        let done = work(&lease);
+        lease.ensure(Duration::ZERO)?;
+        // The work is done, also if too few nodes acknowledge the release.
+        let _ = lease.release();
+        Ok(done)
+    }
+}
+
+impl Lock {
+    /// Uses the original Redlock commands. See [`crate::Lock::plain`].
+    pub fn plain(self) -> Self {
+        self.map(crate::Lock::plain)
+    }
+
+    /// Reads who leads. See [`crate::Lock::leader`].
+    ///
+    /// # Errors
+    /// [`ReadError`] if too few nodes answer.
+    pub fn leader(&self) -> Result<Option<Leader>, ReadError> {
+        self.wait(self.inner.leader())
+    }
+
+    /// The leader, and then every change. See [`crate::Lock::leader_changes`].
+    pub fn leader_changes(&self) -> impl Iterator<Item = Option<Leader>> + use<> {
+        let mut changes = self.wrap(Box::pin(self.inner.leader_changes()));
+        std::iter::from_fn(move || changes.runtime.block_on(changes.inner.next()))
+    }
+}
+
+impl Reentrant {
+    /// Sets the owner. See [`crate::Reentrant::owned_by`].
+    pub fn owned_by(self, owner: Owner) -> Self {
+        self.map(|lock| lock.owned_by(owner))
+    }
+}
+
+impl RwLock {
+    /// Makes this the same party as others with this owner. See [`crate::RwLock::owned_by`].
+    pub fn owned_by(self, owner: Owner) -> Self {
+        self.map(|lock| lock.owned_by(owner))
+    }
+
+    /// The lock for reading: shared with other readers.
+    pub fn read(&self) -> Lock<Mode> {
+        self.wrap(self.inner.read())
+    }
+
+    /// The lock for writing: held alone.
+    pub fn write(&self) -> Lock<Mode> {
+        self.wrap(self.inner.write())
+    }
+}
+
+impl Lease {
+    /// Waits until the lease is lost. See [`crate::Lease::lost`].
+    pub fn lost(&self) -> LostError {
+        self.wait(self.inner.lost())
+    }
+
+    /// Renews the lease now. See [`crate::Lease::extend`].
+    ///
+    /// # Errors
+    /// [`LeaseError`] if the lease is over, or no majority renewed it in time.
+    pub fn extend(&self) -> Result<(), LeaseError> {
+        self.wait(self.inner.extend())
+    }
+
+    /// Releases the lock, and waits until a majority of the nodes has acknowledged it.
+    ///
+    /// # Errors
+    /// [`LeaseError`] if the lease was lost before, or too few nodes acknowledged.
+    pub fn release(self) -> Result<(), LeaseError> {
+        self.runtime.block_on(self.inner.release())
+    }
+
+    /// Gives up the guard without releasing the lock. See [`crate::Lease::detach`].
+    ///
+    /// # Errors
+    /// [`LostError`] if the lease is over.
+    pub fn detach(self) -> Result<DetachedLease, LostError> {
+        self.inner.detach()
+    }
+}
+
+impl Leases {
+    /// Waits until the first of them is lost, and returns its name.
+    pub fn lost(&self) -> (Name, LostError) {
+        self.wait(self.inner.lost())
+    }
+
+    /// Releases all of them, and waits until a majority of the nodes has acknowledged each release.
+    ///
+    /// # Errors
+    /// [`LeaseError`] of the first that was lost before, or not acknowledged.
+    pub fn release(self) -> Result<(), LeaseError> {
+        self.runtime.block_on(self.inner.release())
     }
 }
 

@@ -4,29 +4,31 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorlock_core::mode::{Mode, OwnerId as Owner};
+use quorlock_core::name::Name;
 use quorlock_core::vote::Silence;
 
 use crate::api::builder::ClientBuilder;
 use crate::api::election::Election;
-use crate::api::lock::Lock;
+use crate::api::lock::{Exclusive, Lock};
 use crate::api::multi::All;
 use crate::api::reentrant::Reentrant;
-use crate::api::rw::RwLock;
+use crate::api::rw::{Party, RwLock};
 use crate::api::semaphore::Semaphore;
-use crate::api::spec::Spec;
 use crate::cluster::Cluster;
 use crate::cluster::break_lock::{Break, Broken, break_lock};
 use crate::cluster::history::history;
 use crate::cluster::inspect::{Inspection, inspect};
 use crate::cluster::list::{Filter, ListPage, Listing, list, list_page};
-use crate::cluster::owner::Owner;
 use crate::cluster::stats::{NodeStats, Stats};
 use crate::detached::{DetachedLease, Released, ops};
 use crate::error::{BreakError, CloseError, ConfigError, ConnectError, LeaseError, ReadError, ReconfigureError};
 use crate::link::Link;
 use crate::node::Companion;
 use crate::node::event::Event;
+use crate::node::key::LockKey;
 use crate::node::memory::MemoryNodes;
+use crate::platform::entropy;
 
 /// A set of nodes, and the locks on them. Clones share everything and are cheap.
 ///
@@ -101,34 +103,48 @@ impl Client {
         Self { handle: Arc::new(Handle { cluster }) }
     }
 
-    /// A lock of this name. Nothing is sent before it is acquired.
+    /// Returns an exclusive lock: one holder at a time. Nothing is sent before it is acquired.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(Arc::clone(&self.handle), name.as_ref())
+        Lock::new(self, self.key(name.as_ref()), Exclusive)
     }
 
-    /// A lock of this name that its owner may enter again. It has a new owner.
+    /// Returns a lock whose kind is chosen at run time.
+    pub fn lock_as(&self, name: impl AsRef<str>, mode: Mode) -> Lock<Mode> {
+        Lock::new(self, self.key(name.as_ref()), mode)
+    }
+
+    /// Returns a lock with a new owner, which may enter it again.
     pub fn reentrant(&self, name: impl AsRef<str>) -> Reentrant {
-        Reentrant::new(Arc::clone(&self.handle), name.as_ref())
+        Lock::new(self, self.key(name.as_ref()), self.new_owner())
     }
 
-    /// Many readers or one writer.
+    /// Returns a lock with many readers or one writer.
     pub fn rw(&self, name: impl AsRef<str>) -> RwLock {
-        RwLock::new(Arc::clone(&self.handle), name.as_ref())
+        Lock::new(self, self.key(name.as_ref()), Party::new())
     }
 
-    /// So many at a time, and no more: between 1 and [`PERMITS_MAX`](crate::PERMITS_MAX).
+    /// Returns a lock with at most this many holders: between 1 and [`PERMITS_MAX`](crate::PERMITS_MAX).
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
-        Semaphore::new(Arc::clone(&self.handle), name.as_ref(), permits)
+        self.lock_as(name, Mode::Slot { permits, slot: 0 })
     }
 
-    /// Exclusive locks of all these names, or of none.
+    /// Returns exclusive locks of all these names, which are acquired together.
     pub fn all<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> All {
-        All::new(&self.handle, names)
+        All::of(self, names)
     }
 
-    /// One leader at a time, by the exclusive lock of this name.
+    /// Returns an election of one leader at a time, by the exclusive lock of this name.
     pub fn election(&self, name: impl AsRef<str>) -> Election {
-        Election::new(Arc::clone(&self.handle), name.as_ref())
+        self.lock(name)
+    }
+
+    /// Returns a new random owner, for a [reentrant lock](Self::reentrant) or an [`RwLock`].
+    pub fn new_owner(&self) -> Owner {
+        Owner::from_bits(entropy::bits())
+    }
+
+    pub(crate) fn key(&self, name: &str) -> Result<Arc<LockKey>, ConfigError> {
+        Ok(Arc::new(self.cluster().settings.template.key(&Name::new(name)?)?))
     }
 
     /// How a name stands on every node: who holds it, with which fence, and how many wait. It changes nothing.
@@ -139,8 +155,7 @@ impl Client {
     /// # Cancel safety
     /// It only looks.
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, ReadError> {
-        let spec = Spec::new(Arc::clone(&self.handle), name.as_ref());
-        inspect(&self.handle.cluster, spec.key()?).await
+        inspect(&self.handle.cluster, &self.key(name.as_ref())?).await
     }
 
     /// The names that are held or waited for and fit the filter, and how each stands on every node. It changes nothing.
@@ -211,8 +226,7 @@ impl Client {
     /// # Cancel safety
     /// Dropping the future does not stop what is under way; it can be called again.
     pub async fn break_lock(&self, name: impl AsRef<str>, what: Break) -> Result<Broken, BreakError> {
-        let spec = Spec::new(Arc::clone(&self.handle), name.as_ref());
-        break_lock(&self.handle.cluster, spec.key()?, what).await
+        break_lock(&self.handle.cluster, &self.key(name.as_ref())?, what).await
     }
 
     /// Extends a lease that was [detached](crate::Lease::detach): a majority of the nodes restarts the ttl. Returns
@@ -312,11 +326,10 @@ impl Client {
     pub async fn retire(
         &self,
         name: impl AsRef<str>,
-        owner: &Owner,
+        owner: Owner,
         keep_out: Duration,
     ) -> Result<Released, LeaseError> {
-        let spec = Spec::new(Arc::clone(&self.handle), name.as_ref());
-        ops::retire(&self.handle.cluster, spec.key()?, owner.id(), keep_out, None).await
+        ops::retire(&self.handle.cluster, &self.key(name.as_ref())?, owner, keep_out, None).await
     }
 
     /// [Retires](Self::retire) the owner of a lease that was detached; one without an owner is
@@ -329,8 +342,7 @@ impl Client {
     /// Dropping the future does not stop what is under way; it can be called again.
     pub async fn retire_owner_of(&self, lease: &DetachedLease, keep_out: Duration) -> Result<Released, LeaseError> {
         let Some(owner) = lease.owner() else { return self.release(lease).await };
-        let spec = Spec::new(Arc::clone(&self.handle), lease.name().as_str());
-        ops::retire(&self.handle.cluster, spec.key()?, owner.id(), keep_out, Some(lease)).await
+        ops::retire(&self.handle.cluster, &self.key(lease.name().as_str())?, owner, keep_out, Some(lease)).await
     }
 
     /// What has happened to locks, newest first: breaks, and what clients with a [history](ClientBuilder::history) have

@@ -7,7 +7,7 @@ use std::time::Duration;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{LeaseId, Name};
 
-use crate::api::client::Handle;
+use crate::api::client::Client;
 use crate::cluster::Claim as _;
 use crate::detached::DetachedLease;
 use crate::error::{FenceError, LeaseError, LostError};
@@ -27,11 +27,11 @@ use crate::lease::held::Held;
 pub struct Lease {
     held: Arc<Held>,
     /// Keeps the client open. Dropped after the release is queued.
-    _client: Arc<Handle>,
+    _client: Client,
 }
 
 impl Lease {
-    pub(crate) fn new(held: Arc<Held>, client: Arc<Handle>) -> Self {
+    pub(crate) fn new(held: Arc<Held>, client: Client) -> Self {
         Self { held, _client: client }
     }
 
@@ -143,8 +143,8 @@ impl Lease {
         self.held.detach()
     }
 
-    /// Hands over all of these, or none: if one is over, the others are released.
-    pub(crate) fn hand_over_all(leases: Vec<Self>) -> Result<Vec<DetachedLease>, LostError> {
+    /// Detaches all of these, or none: if one is over, the others are released.
+    pub(crate) fn detach_all(leases: Vec<Self>) -> Result<Vec<DetachedLease>, LostError> {
         let mut done: Vec<(Arc<Held>, DetachedLease)> = Vec::with_capacity(leases.len());
         for lease in leases {
             let held = Arc::clone(&lease.held);
@@ -165,13 +165,6 @@ impl Lease {
     /// that wants to [check](crate::Client::check) it.
     pub fn as_detached(&self) -> DetachedLease {
         self.held.as_detached()
-    }
-
-    /// Releases after the work was done; whether a majority acknowledged makes no difference to it.
-    pub(crate) async fn finish(self) {
-        if let Err(error) = self.held.release().await {
-            tracing::debug!(name = %self.held.key.name, %error, "released");
-        }
     }
 }
 

@@ -1,21 +1,33 @@
-//! The exclusive lock: a name plus how to ask for it.
+//! The lock: a name, how to acquire it, and as which kind.
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
+use quorlock_core::backoff::Retry;
 use quorlock_core::mode::Mode;
+use quorlock_core::name::Holder;
+use quorlock_core::watchdog::Renewals;
 
-use crate::api::client::Handle;
+use crate::api::client::Client;
 use crate::api::lease::Lease;
-use crate::api::spec::{Patience, Spec, settings};
-use crate::error::{AcquireError, RunError};
+use crate::api::spec::{Patience, Spec};
+use crate::error::{AcquireError, ConfigError, RunError};
+use crate::lease::attempt::Progress;
+use crate::node::key::LockKey;
 
-/// A name plus how to ask for it. It holds nothing: what holds is the [`Lease`] that comes of it.
+/// A name, and how to acquire it. [`Client::lock`] makes one.
 ///
-/// Made by [`Client::lock`](crate::Client::lock). A name or setting that cannot be is told by the first attempt to
-/// acquire, before anything is sent.
+/// A lock holds nothing: [`acquire`](Self::acquire) returns a [`Lease`], and the lease holds the name. Invalid names and
+/// settings are reported by the first acquire, before anything is sent.
+///
+/// All kinds of locks are a `Lock<K>` with the same settings and the same ways to acquire. The kind `K` decides who can hold
+/// the name together: [`Exclusive`] locks have one holder at a time; see [`Reentrant`](crate::Reentrant),
+/// [`RwLock`](crate::RwLock), [`Semaphore`](crate::Semaphore), [`All`](crate::All) and [`Election`](crate::Election).
+///
+/// Callers that find the name held wait in a queue. The lock goes to the lowest ticket on every node, and a release notifies
+/// only the first waiter. [`observe`](Self::observe) shows the position.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -24,79 +36,147 @@ use crate::error::{AcquireError, RunError};
 ///
 /// let lock = client.lock("invoices/42").ttl(Duration::from_secs(10)).label("nightly run");
 /// let lease = lock.acquire().await?;
-/// // .. pass lease.fence()? to whatever the lock protects ..
+/// // .. pass lease.fence()? to the resource that the lock protects ..
 /// lease.release().await?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-///
-/// Whoever has to wait does so in the queue: on every node, the lock goes to the lowest ticket, and a release tells the first
-/// in the queue and nobody else. [`observe`](Self::observe) shows the place.
 #[derive(Clone, Debug)]
-pub struct Lock {
-    spec: Spec,
+#[must_use = "a lock does nothing until it is acquired"]
+pub struct Lock<K = Exclusive> {
+    pub(crate) spec: Spec,
+    pub(crate) kind: K,
 }
 
-settings!(Lock);
+/// The kind of a [`Lock`] with one holder at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Exclusive;
 
-impl Lock {
-    pub(crate) fn new(handle: Arc<Handle>, name: &str) -> Self {
-        Self { spec: Spec::new(handle, name) }
+/// A kind of [`Lock`] that can be acquired. Only this library implements it.
+pub trait Kind: Sync {
+    /// The result of an acquire: a [`Lease`], or [`Leases`](crate::Leases) for several names.
+    type Lease;
+
+    #[doc(hidden)]
+    fn acquire(
+        &self,
+        spec: &Spec,
+        patience: Patience,
+    ) -> impl Future<Output = Result<Self::Lease, AcquireError>> + Send;
+}
+
+impl Kind for Exclusive {
+    type Lease = Lease;
+
+    async fn acquire(&self, spec: &Spec, patience: Patience) -> Result<Lease, AcquireError> {
+        spec.acquire(spec.key()?, Mode::EXCLUSIVE, patience).await
+    }
+}
+
+impl Kind for Mode {
+    type Lease = Lease;
+
+    async fn acquire(&self, spec: &Spec, patience: Patience) -> Result<Lease, AcquireError> {
+        spec.acquire(spec.key()?, *self, patience).await
+    }
+}
+
+/// The settings of all kinds.
+impl<K> Lock<K> {
+    pub(crate) fn new(client: &Client, key: Result<Arc<LockKey>, ConfigError>, kind: K) -> Self {
+        Self { spec: Spec::new(client, key), kind }
     }
 
-    pub(crate) fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    /// The Redlock page to the letter: `SET name id NX PX ttl`, the compare-and-delete script, no fence, no queue.
-    ///
-    /// Cheaper, and it tells less: a refusal that is reported takes one more round, to see who holds the lock. A plain lock and a fenced one of the same name exclude each other; a plain one may
-    /// overtake those who wait in the queue.
-    #[must_use]
-    pub fn plain(mut self) -> Self {
-        self.spec.plain();
+    /// Sets the lifetime that is requested from the nodes: a holder that died blocks others for at most this long.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.spec.ttl = ttl;
         self
     }
 
-    /// Asks once. `None` when somebody else holds the lock, or waits for it.
-    ///
-    /// # Errors
-    /// Any [`AcquireError`] but [`Held`](AcquireError::Held). Nothing is held then, and what votes were given are on
-    /// their way back.
-    ///
-    /// # Cancel safety
-    /// Dropping the future takes back every vote that was asked for, at once and without blocking.
-    pub async fn try_acquire(&self) -> Result<Option<Lease>, AcquireError> {
-        self.spec.once(Mode::EXCLUSIVE).await
+    /// Sets the label that others see when they find the name held. It is cut to 128 bytes.
+    pub fn label(mut self, label: &str) -> Self {
+        let Holder { host, pid, .. } = &self.spec.client.cluster().settings.holder;
+        self.spec.holder = Holder::new(host, *pid, label).encode().into();
+        self
     }
 
-    /// Waits until the lock is ours, or until the [`retry`](Self::retry) policy has had enough attempts.
-    ///
-    /// # Errors
-    /// [`AcquireError`], when the attempts are used up or the lock was asked for in a way that cannot be.
-    ///
-    /// # Cancel safety
-    /// Dropping the future takes back every vote that was asked for and every place in the queue, at once and without
-    /// blocking.
-    pub async fn acquire(&self) -> Result<Lease, AcquireError> {
-        self.spec.acquire(Mode::EXCLUSIVE, Patience::Policy).await
+    /// Sets whether and how often leases of this lock are renewed.
+    pub fn renewals(mut self, renewals: Renewals) -> Self {
+        self.spec.renewals = renewals;
+        self
     }
 
-    /// Waits until the lock is ours or the time is over: it returns at its deadline, not after.
-    ///
-    /// A wait of zero asks once, as [`try_acquire`](Self::try_acquire) does, and tells who [holds](AcquireError::Held) it.
-    ///
-    /// # Errors
-    /// [`AcquireError::WaitTimeout`] says who held the lock at the end; other [`AcquireError`]s, which nodes were missing.
-    ///
-    /// # Cancel safety
-    /// Dropping the future takes back every vote that was asked for and every place in the queue, at once and without
-    /// blocking.
-    pub async fn acquire_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.spec.acquire(Mode::EXCLUSIVE, Patience::within(wait)).await
+    /// Sets how many attempts [`acquire`](Lock::acquire) makes, and the delays between them where there is no queue.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.spec.retry = retry;
+        self
     }
 
-    /// Acquires, does the work, releases. If the lease is lost meanwhile, the work is dropped where it stands.
+    /// Calls `observer` whenever the state of a waiting acquire changes: the holder, the position in the queue, and at last
+    /// the grant.
+    ///
+    /// The calls come from the client's own tasks, one at a time, and must not block. The last one comes before the acquire
+    /// returns.
+    pub fn observe(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        self.spec.observer = Some(Arc::new(observer));
+        self
+    }
+}
+
+impl<K: Kind> Lock<K> {
+    /// Tries once. Returns `None` if somebody else holds the lock or waits for it.
+    ///
+    /// # Errors
+    /// Any [`AcquireError`] except [`Held`](AcquireError::Held). Nothing is held then; grants are being released.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases every grant, at once and without blocking.
+    pub async fn try_acquire(&self) -> Result<Option<K::Lease>, AcquireError> {
+        match self.kind.acquire(&self.spec, Patience::Once).await {
+            Err(AcquireError::Held(_)) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Waits until the lock is acquired, or until the [`retry`](Self::retry) policy is exhausted.
+    ///
+    /// # Errors
+    /// [`AcquireError`], for example if the name or a setting is invalid.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases every grant and every queue position, at once and without blocking.
+    pub async fn acquire(&self) -> Result<K::Lease, AcquireError> {
+        self.acquire_with(Patience::Policy).await
+    }
+
+    /// Waits until the lock is acquired, at most for this time. It returns at the deadline and not later.
+    ///
+    /// With a wait of zero it tries once, like [`try_acquire`](Self::try_acquire), but reports who
+    /// [holds](AcquireError::Held) the lock.
+    ///
+    /// # Errors
+    /// [`AcquireError::WaitTimeout`] names the holder at the deadline. Other [`AcquireError`]s name the nodes that did not
+    /// answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases every grant and every queue position, at once and without blocking.
+    pub async fn acquire_within(&self, wait: Duration) -> Result<K::Lease, AcquireError> {
+        self.acquire_with(Patience::within(wait)).await
+    }
+
+    async fn acquire_with(&self, patience: Patience) -> Result<K::Lease, AcquireError> {
+        let mut acquired = self.kind.acquire(&self.spec, patience).await;
+        if let Err(AcquireError::Held(held) | AcquireError::WaitTimeout(held)) = &mut acquired
+            && self.spec.plain
+        {
+            Box::pin(self.spec.find_holder(held)).await;
+        }
+        acquired
+    }
+}
+
+impl<K: Kind<Lease = Lease>> Lock<K> {
+    /// Acquires the lock, does the work, and releases. If the lease is lost meanwhile, the work is dropped at its next await.
     ///
     /// A panic in the work releases the lock by unwinding.
     ///
@@ -110,27 +190,31 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// [`RunError::Acquire`] when the work never began, [`RunError::Lost`] when it was dropped half-way, or when it
-    /// ended in the very moment in which the lease was lost.
+    /// [`RunError::Acquire`] if the work never began. [`RunError::Lost`] if the lease was lost before the work ended.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the lock.
     pub async fn run<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T, RunError> {
         let lease = self.acquire().await?;
-        let done = {
-            let mut lost = pin!(lease.lost());
-            let mut work = pin!(work(&lease));
-            std::future::poll_fn(|context| {
-                // The latch first: work that has lost its lock must not take another step.
-                if let Poll::Ready(lost) = lost.as_mut().poll(context) {
-                    return Poll::Ready(Err(lost));
-                }
-                work.as_mut().poll(context).map(Ok)
-            })
-            .await?
+        // The loss is polled first: work that has lost its lock must not take another step.
+        let done = match select(pin!(lease.lost()), pin!(work(&lease))).await {
+            Either::Left((lost, _)) => return Err(lost.into()),
+            Either::Right((done, _)) => done,
         };
         lease.ensure(Duration::ZERO)?;
-        lease.finish().await;
+        // The work is done, also if too few nodes acknowledge the release.
+        let _ = lease.release().await;
         Ok(done)
+    }
+}
+
+impl Lock {
+    /// Uses the original Redlock commands: `SET name id NX PX ttl` and a compare-and-delete script; no fence, no queue.
+    ///
+    /// This is cheaper, but a reported refusal takes one more round, which finds the holder. A plain lock and a fenced lock of
+    /// the same name exclude each other. A plain one may overtake waiters in the queue.
+    pub fn plain(mut self) -> Self {
+        self.spec.plain = true;
+        self
     }
 }

@@ -3,28 +3,26 @@
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_all};
-use quorlock_core::backoff::Retry;
+use futures_util::future::{Either, join_all, select, select_all};
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::Name;
-use quorlock_core::watchdog::Renewals;
 
-use crate::api::client::Handle;
+use crate::api::client::Client;
 use crate::api::lease::Lease;
+use crate::api::lock::{Kind, Lock};
 use crate::api::spec::{Patience, Spec};
 use crate::detached::DetachedLease;
 use crate::error::{AcquireError, ConfigError, FenceError, LeaseError, LostError};
-use crate::lease::attempt::Progress;
+use crate::node::key::LockKey;
 
-/// Exclusive locks of several names, all or nothing.
+/// Exclusive locks of several names, all or nothing. [`Client::all`] makes one.
 ///
-/// Made by [`Client::all`](crate::Client::all). The names are sorted and each is taken once, in that order, so that two
-/// clients whose sets overlap never wait for each other. Those that are held already are renewed while the next is waited
-/// for; if one of them is lost meanwhile, everything is given back and begun anew.
+/// The names are acquired one after the other in sorted order, so two clients whose names overlap never wait for each other.
+/// Names that are already acquired are renewed while the next one is waited for. If one of them is lost meanwhile, all are
+/// released, and the acquire starts over.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -37,128 +35,63 @@ use crate::lease::attempt::Progress;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
+pub type All = Lock<Names>;
+
+/// The kind of [`All`]: several names.
 #[derive(Clone, Debug)]
-pub struct All {
-    recipes: Vec<Spec>,
+pub struct Names {
+    /// All names after the lock's own, sorted.
+    others: Vec<Arc<LockKey>>,
 }
 
 impl All {
-    pub(crate) fn new<N: AsRef<str>>(handle: &Arc<Handle>, names: impl IntoIterator<Item = N>) -> Self {
+    pub(crate) fn of<N: AsRef<str>>(client: &Client, names: impl IntoIterator<Item = N>) -> Self {
         let names: BTreeSet<String> = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
-        Self { recipes: names.iter().map(|name| Spec::new(Arc::clone(handle), name)).collect() }
+        let (key, others) = match names.iter().map(|name| client.key(name)).collect::<Result<Vec<_>, _>>() {
+            Ok(mut keys) if !keys.is_empty() => (Ok(keys.remove(0)), keys),
+            Ok(_) => (Err(ConfigError::NoNames), Vec::new()),
+            Err(error) => (Err(error), Vec::new()),
+        };
+        Self::new(client, key, Names { others })
     }
+}
 
-    /// Asks the nodes for this lifetime: the time after which a holder that has died is out of the way.
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.each(|spec| spec.ttl(ttl))
-    }
+impl Kind for Names {
+    type Lease = Leases;
 
-    /// Shown to whoever finds one of the locks held; cut to 128 bytes.
-    #[must_use]
-    pub fn label(self, label: &str) -> Self {
-        self.each(|spec| spec.label(label))
-    }
-
-    /// Whether and how often the leases are renewed.
-    #[must_use]
-    pub fn renewals(self, renewals: Renewals) -> Self {
-        self.each(|spec| spec.renewals(renewals))
-    }
-
-    /// How often to ask again for each name.
-    #[must_use]
-    pub fn retry(self, retry: Retry) -> Self {
-        self.each(|spec| spec.retry(retry))
-    }
-
-    /// Calls this whenever there is something new to tell about the name that is being waited for.
-    /// See [`Lock::observe`](crate::Lock::observe).
-    #[must_use]
-    pub fn observe(self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
-        let observer = Arc::new(observer);
-        self.each(|spec| {
-            let observer = Arc::clone(&observer);
-            spec.observe(move |progress| observer(progress));
-        })
-    }
-
-    /// Asks once for each name. `None`, with nothing held, when any of them is somebody else's.
-    ///
-    /// # Errors
-    /// Any [`AcquireError`] but [`Held`](AcquireError::Held).
-    ///
-    /// # Cancel safety
-    /// Dropping the future gives everything back, at once and without blocking.
-    pub async fn try_acquire(&self) -> Result<Option<Leases>, AcquireError> {
-        match self.take(Patience::Once).await {
-            Err(AcquireError::Held(_)) => Ok(None),
-            other => other.map(Some),
-        }
-    }
-
-    /// Waits until all of them are ours.
-    ///
-    /// # Errors
-    /// [`AcquireError`] for the first name that could not be had; nothing is held then.
-    ///
-    /// # Cancel safety
-    /// Dropping the future gives everything back, at once and without blocking.
-    pub async fn acquire(&self) -> Result<Leases, AcquireError> {
-        self.take(Patience::Policy).await
-    }
-
-    /// Waits until all of them are ours or the time is over: it returns at its deadline, not after.
-    ///
-    /// # Errors
-    /// [`AcquireError::WaitTimeout`] says which name was held by whom at the end; nothing is held then.
-    ///
-    /// # Cancel safety
-    /// Dropping the future gives everything back, at once and without blocking.
-    pub async fn acquire_within(&self, wait: Duration) -> Result<Leases, AcquireError> {
-        self.take(Patience::within(wait)).await
-    }
-
-    async fn take(&self, patience: Patience) -> Result<Leases, AcquireError> {
-        if self.recipes.is_empty() {
-            return Err(ConfigError::NoNames.into());
-        }
-        // Before anything is held: what cannot be should cost nobody anything.
-        for spec in &self.recipes {
-            spec.key()?;
-        }
-        'anew: loop {
-            let mut leases = Leases { leases: Vec::with_capacity(self.recipes.len()) };
-            for spec in &self.recipes {
-                let next = spec.acquire(Mode::EXCLUSIVE, patience);
-                match leases.unless_lost(next).await {
-                    Some(lease) => leases.leases.push(lease?),
-                    None => continue 'anew,
-                }
+    async fn acquire(&self, spec: &Spec, patience: Patience) -> Result<Leases, AcquireError> {
+        'again: loop {
+            let mut leases = Leases::from(spec.acquire(spec.key()?, Mode::EXCLUSIVE, patience).await?);
+            for key in &self.others {
+                let next = spec.acquire(key, Mode::EXCLUSIVE, patience);
+                let lease = match select(pin!(leases.lost()), pin!(next)).await {
+                    Either::Left(_) => continue 'again,
+                    Either::Right((lease, _)) => lease?,
+                };
+                leases.0.push(lease);
             }
             if leases.ensure(Duration::ZERO).is_ok() {
                 return Ok(leases);
             }
         }
     }
+}
 
-    fn each(mut self, change: impl Fn(&mut Spec)) -> Self {
-        self.recipes.iter_mut().for_each(change);
-        self
+/// The leases of several names, sorted by name. Dropping them releases all of them.
+#[derive(Debug)]
+#[must_use = "leases that are dropped at once protect nothing"]
+pub struct Leases(Vec<Lease>);
+
+impl From<Lease> for Leases {
+    fn from(lease: Lease) -> Self {
+        Self(vec![lease])
     }
 }
 
-/// The leases of several names, sorted by name. Dropped, all of them are given back.
-#[derive(Debug)]
-#[must_use = "leases that are dropped at once protect nothing"]
-pub struct Leases {
-    leases: Vec<Lease>,
-}
-
 impl Leases {
-    /// Each name's lease.
+    /// The lease of each name.
     pub fn iter(&self) -> impl Iterator<Item = &Lease> {
-        self.leases.iter()
+        self.0.iter()
     }
 
     /// The lease of one name.
@@ -166,74 +99,62 @@ impl Leases {
         self.iter().find(|lease| lease.name().as_str() == name)
     }
 
-    /// The fence of one name's lease.
+    /// The fence of one name.
     ///
     /// # Errors
-    /// [`FenceError::Lost`] when it is over; [`FenceError::NotHeld`] when the name is not among them.
+    /// [`FenceError::Lost`] if its lease is over. [`FenceError::NotHeld`] if the name is not one of these.
     pub fn fence(&self, name: &str) -> Result<Fence, FenceError> {
         self.get(name).ok_or(FenceError::NotHeld)?.fence()
     }
 
-    /// How long the shortest of them lasts from each renewal, on the nodes.
+    /// The shortest lifetime of these leases after a renewal.
     pub fn ttl(&self) -> Duration {
         self.iter().map(Lease::ttl).min().unwrap_or_default()
     }
 
-    /// How long all of them still surely hold if nothing renews them; zero when one is over.
+    /// How long all of them surely hold without another renewal; zero if one of them is over.
     pub fn validity(&self) -> Duration {
         self.iter().map(Lease::validity).min().unwrap_or_default()
     }
 
-    /// Makes sure that at least this much validity is left to each of them.
+    /// Checks that each of them is valid for at least this long.
     ///
     /// # Errors
-    /// [`LostError`] of the first that has less.
+    /// [`LostError`] of the first that is not.
     pub fn ensure(&self, needed: Duration) -> Result<(), LostError> {
         self.iter().try_for_each(|lease| lease.ensure(needed))
     }
 
-    /// Waits until the first of them is lost, and says which.
+    /// Waits until the first of them is lost, and returns its name.
     ///
     /// # Cancel safety
     /// The future changes nothing and may be dropped.
     pub async fn lost(&self) -> (Name, LostError) {
         let (lost, index, _) = select_all(self.iter().map(|lease| Box::pin(lease.lost()))).await;
-        (self.leases[index].name().clone(), lost)
+        (self.0[index].name().clone(), lost)
     }
 
-    /// Gives all of them back, and waits until a majority of the nodes has acknowledged each.
+    /// Releases all of them, and waits until a majority of the nodes has acknowledged each release.
     ///
     /// # Errors
-    /// [`LeaseError`] of the first that was lost before, or not acknowledged. All are over in either case.
+    /// [`LeaseError`] of the first that was lost before, or not acknowledged. All of them are over in either case.
     ///
     /// # Cancel safety
-    /// Dropping the future does not stop the release.
+    /// Dropping the future does not stop the releases.
     pub async fn release(self) -> Result<(), LeaseError> {
-        join_all(self.leases.into_iter().map(Lease::release)).await.into_iter().collect()
+        join_all(self.0.into_iter().map(Lease::release)).await.into_iter().collect()
     }
 
-    /// Hands over all of them, or none: see [`Lease::detach`].
+    /// Detaches all of them, or none. See [`Lease::detach`].
     ///
     /// # Errors
-    /// [`LostError`] of the first that is over. All are released then, those that had been detached as well.
+    /// [`LostError`] of the first that is over. All of them are released then.
     pub fn detach(self) -> Result<Vec<DetachedLease>, LostError> {
-        Lease::hand_over_all(self.leases)
+        Lease::detach_all(self.0)
     }
 
-    pub(crate) fn into_leases(self) -> Vec<Lease> {
-        self.leases
-    }
-
-    /// Waits for the next lease, unless one that is here already is lost first.
-    async fn unless_lost<T>(&self, next: impl Future<Output = T>) -> Option<T> {
-        if self.leases.is_empty() {
-            return Some(next.await);
-        }
-        let (mut next, mut lost) = (pin!(next), pin!(self.lost()));
-        std::future::poll_fn(|context| match lost.as_mut().poll(context) {
-            Poll::Ready(_) => Poll::Ready(None),
-            Poll::Pending => next.as_mut().poll(context).map(Some),
-        })
-        .await
+    /// The leases, each on its own.
+    pub fn into_vec(self) -> Vec<Lease> {
+        self.0
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use quorlock_core::time::Moment;
 
 use crate::api::lease::Lease;
-use crate::api::multi::Leases;
 use crate::lease::held::Held;
 
 /// A lease as a judge sees it: looking at it changes nothing.
@@ -33,9 +32,4 @@ impl Peek {
     pub fn validity(&self, nanos: u64, wall: u64) -> Duration {
         self.0.upgrade().map_or(Duration::ZERO, |held| held.peek(Moment::from_nanos(nanos), wall as i64))
     }
-}
-
-/// Each of several leases, by itself.
-pub fn each(leases: Leases) -> Vec<Lease> {
-    leases.into_leases()
 }

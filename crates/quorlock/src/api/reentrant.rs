@@ -1,23 +1,20 @@
 //! The lock that its owner may enter again.
 
-use std::sync::Arc;
-use std::time::Duration;
+use quorlock_core::mode::{Mode, OwnerId as Owner};
 
-use quorlock_core::mode::Mode;
-
-use crate::api::client::Handle;
 use crate::api::lease::Lease;
-use crate::api::spec::{Patience, Spec, settings};
-use crate::cluster::owner::Owner;
+use crate::api::lock::{Kind, Lock};
+use crate::api::spec::{Patience, Spec};
 use crate::error::AcquireError;
 
-/// A lock that its owner may enter again while it is held; others wait until the last entry is gone.
+/// A lock that its owner may enter again while holding it. [`Client::reentrant`](crate::Client::reentrant) makes one.
 ///
-/// Made by [`Client::reentrant`](crate::Client::reentrant), with an owner of its own; clones are the same owner. Each
-/// entry is a [`Lease`] that is renewed and released by itself, and the lock is free when the last one is. All entries
-/// have one fence, and an owner that holds several names has one for each. Owners can be passed to another task, or with [`Owner::reveal`] to another process. An owner that reads
-/// the same name, as a party of an [`RwLock`](crate::RwLock), is told so with [`AcquireError::Upgrade`] rather than left to wait for
-/// itself.
+/// Each lock has a new owner; clones have the same one. Pass the [`owner`](Self::owner) to another task, or with
+/// [`Owner::reveal`] to another process, to enter there.
+///
+/// Each entry is a [`Lease`] that is renewed and released independently. The name is free after the last release. All entries
+/// have the same fence. An owner that reads the same name with an [`RwLock`](crate::RwLock) gets [`AcquireError::Upgrade`],
+/// because it would wait for itself.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -35,65 +32,25 @@ use crate::error::AcquireError;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-#[derive(Clone, Debug)]
-pub struct Reentrant {
-    spec: Spec,
-    owner: Owner,
-}
-
-settings!(Reentrant);
+pub type Reentrant = Lock<Owner>;
 
 impl Reentrant {
-    pub(crate) fn new(handle: Arc<Handle>, name: &str) -> Self {
-        Self { spec: Spec::new(handle, name), owner: Owner::new() }
-    }
-
-    /// Enters as this owner from now on.
-    #[must_use]
-    pub fn owned_by(mut self, owner: &Owner) -> Self {
-        self.owner = owner.clone();
+    /// Sets the owner.
+    pub fn owned_by(mut self, owner: Owner) -> Self {
+        self.kind = owner;
         self
     }
 
-    /// Who enters.
-    pub fn owner(&self) -> &Owner {
-        &self.owner
+    /// The owner that this lock enters as.
+    pub fn owner(&self) -> Owner {
+        self.kind
     }
+}
 
-    /// Asks once. `None` when another owner holds the lock, or waits for it.
-    ///
-    /// # Errors
-    /// Any [`AcquireError`] but [`Held`](AcquireError::Held).
-    ///
-    /// # Cancel safety
-    /// Dropping the future takes back this entry, and no other, at once and without blocking.
-    pub async fn try_acquire(&self) -> Result<Option<Lease>, AcquireError> {
-        self.spec.once(self.mode()).await
-    }
+impl Kind for Owner {
+    type Lease = Lease;
 
-    /// Waits until the owner has the lock, or at once if it has it already.
-    ///
-    /// # Errors
-    /// [`AcquireError`], when the attempts are used up or the lock was asked for in a way that cannot be.
-    ///
-    /// # Cancel safety
-    /// Dropping the future takes back this entry, and no other, at once and without blocking.
-    pub async fn acquire(&self) -> Result<Lease, AcquireError> {
-        self.spec.acquire(self.mode(), Patience::Policy).await
-    }
-
-    /// Waits until the owner has the lock or the time is over: it returns at its deadline, not after.
-    ///
-    /// # Errors
-    /// [`AcquireError::WaitTimeout`] says who held the lock at the end; other [`AcquireError`]s, which nodes were missing.
-    ///
-    /// # Cancel safety
-    /// Dropping the future takes back this entry, and no other, at once and without blocking.
-    pub async fn acquire_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.spec.acquire(self.mode(), Patience::within(wait)).await
-    }
-
-    fn mode(&self) -> Mode {
-        Mode::Reentrant { owner: self.owner.id() }
+    async fn acquire(&self, spec: &Spec, patience: Patience) -> Result<Lease, AcquireError> {
+        spec.acquire(spec.key()?, Mode::Reentrant { owner: *self }, patience).await
     }
 }

@@ -1,151 +1,82 @@
-//! Many readers or one writer.
+//! The lock with many readers or one writer.
 
-use std::sync::Arc;
-use std::time::Duration;
+use quorlock_core::mode::{Mode, OwnerId as Owner};
 
-use quorlock_core::mode::Mode;
+use crate::api::lock::Lock;
+use crate::platform::entropy;
 
-use crate::api::client::Handle;
-use crate::api::lease::Lease;
-use crate::api::spec::{Patience, Spec, settings};
-use crate::cluster::owner::Owner;
-use crate::error::AcquireError;
-
-/// Many readers or one writer.
+/// A lock with many readers or one writer. [`Client::rw`](crate::Client::rw) makes one.
 ///
-/// Made by [`Client::rw`](crate::Client::rw). Whoever writes excludes everyone else, including those who use
-/// [`Client::lock`](crate::Client::lock) with the same name. A writer that waits holds back the readers that come after
-/// it. A reader that dies frees its share when its own ttl is over.
+/// [`read`](Self::read) and [`write`](Self::write) return the two locks to acquire. A writer excludes everyone else, also users
+/// of [`Client::lock`](crate::Client::lock) with the same name. Readers that come after a waiting writer wait for it. The share
+/// of a reader that died ends with its own ttl.
 ///
-/// There is no upgrade from reading to writing: two readers who both want one would wait for each other for ever. One
-/// `RwLock` value is one party, and so is a lease's task that borrows it: if it writes while it reads, it is told
-/// [`AcquireError::Upgrade`] rather than left to wait for itself. Clones are parties of their own: give each task one.
+/// A reader cannot become a writer: two readers that both wait to write would wait for each other forever. One `RwLock` value
+/// is one party. If a party writes while it reads, it gets [`AcquireError::Upgrade`](crate::AcquireError::Upgrade) instead of
+/// waiting for itself. A clone is another party: give one to each task.
 ///
-/// Every read waits behind a writer that asked before it, also a second read of the same party: do not read again while you
-/// read, unless the party has an [owner](Self::owned_by).
+/// Every read waits for writers that asked earlier, also a second read of the same party. So do not read again while you read,
+/// unless the party has an [owner](Self::owned_by).
 ///
-/// A reader's fence is above those of all earlier writers, a writer's above those of all earlier readers and writers.
-/// A resource compares the fences of both, and lets only writers advance the one that it has stored.
+/// The fence of a reader is higher than those of all earlier writers, and the fence of a writer is higher than all earlier
+/// fences. A resource compares the fences of both, and stores only those of writers.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// # let client = quorlock::Client::memory().await;
 /// let prices = client.rw("prices");
-/// let (one, other) = (prices.read().await?, client.rw("prices").read().await?);
-/// assert!(client.rw("prices").try_write().await?.is_none(), "two are reading");
+/// let (one, other) = (prices.read().acquire().await?, client.rw("prices").read().acquire().await?);
+/// assert!(client.rw("prices").write().try_acquire().await?.is_none(), "two are reading");
 /// drop((one, other));
-/// let lease = prices.write().await?;
-/// assert!(client.rw("prices").try_read().await?.is_none(), "one is writing");
+/// let lease = prices.write().acquire().await?;
+/// assert!(client.rw("prices").read().try_acquire().await?.is_none(), "one is writing");
 /// # drop(lease);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
+pub type RwLock = Lock<Party>;
+
+/// The kind of an [`RwLock`]: readers and writers that are the same party.
 #[derive(Debug)]
-pub struct RwLock {
-    spec: Spec,
+pub struct Party {
     owner: Owner,
-    /// Whether it was given its owner.
     reenters: bool,
 }
 
-settings!(RwLock);
+impl Party {
+    pub(crate) fn new() -> Self {
+        Self { owner: Owner::from_bits(entropy::bits()), reenters: false }
+    }
+}
 
 /// Another party.
-impl Clone for RwLock {
+impl Clone for Party {
     fn clone(&self) -> Self {
-        Self { spec: self.spec.clone(), owner: Owner::new(), reenters: false }
+        Self::new()
     }
 }
 
 impl RwLock {
-    pub(crate) fn new(handle: Arc<Handle>, name: &str) -> Self {
-        Self { spec: Spec::new(handle, name), owner: Owner::new(), reenters: false }
-    }
-
     /// Makes this the same party as others with this owner, in this process or another.
     ///
-    /// While the owner reads, it may read again: it gets another lease at once, with the same fence, also while a writer waits. An
-    /// owner whose reads always overlap therefore keeps writers out.
-    #[must_use]
-    pub fn owned_by(mut self, owner: &Owner) -> Self {
-        self.owner = owner.clone();
-        self.reenters = true;
+    /// While the owner reads, it may read again: it gets another lease at once, with the same fence, also while a writer waits.
+    /// An owner whose reads always overlap therefore keeps writers out.
+    pub fn owned_by(mut self, owner: Owner) -> Self {
+        self.kind = Party { owner, reenters: true };
         self
     }
 
-    /// Asks once to read. `None` when somebody writes, or waits to write.
-    ///
-    /// # Errors
-    /// Any [`AcquireError`] but [`Held`](AcquireError::Held).
-    ///
-    /// # Cancel safety
-    /// Dropping the future takes back every vote that was asked for, at once and without blocking.
-    pub async fn try_read(&self) -> Result<Option<Lease>, AcquireError> {
-        self.spec.once(self.reading()).await
+    /// The lock for reading: shared with other readers.
+    pub fn read(&self) -> Lock<Mode> {
+        self.in_mode(Mode::Shared { owner: self.kind.owner, reenters: self.kind.reenters })
     }
 
-    /// Waits until nobody writes and no writer has waited for longer.
-    ///
-    /// # Errors
-    /// [`AcquireError`], when the attempts are used up or the lock was asked for in a way that cannot be.
-    ///
-    /// # Cancel safety
-    /// Dropping the future takes back every vote that was asked for and every place in the queue, at once and without
-    /// blocking.
-    pub async fn read(&self) -> Result<Lease, AcquireError> {
-        self.spec.acquire(self.reading(), Patience::Policy).await
+    /// The lock for writing: held alone.
+    pub fn write(&self) -> Lock<Mode> {
+        self.in_mode(Mode::Exclusive { writer: Some(self.kind.owner) })
     }
 
-    /// As [`read`](Self::read), but no longer than this: it returns at its deadline, not after.
-    ///
-    /// # Errors
-    /// [`AcquireError::WaitTimeout`] says who held the lock at the end; other [`AcquireError`]s, which nodes were missing.
-    ///
-    /// # Cancel safety
-    /// As for [`read`](Self::read).
-    pub async fn read_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.spec.acquire(self.reading(), Patience::within(wait)).await
-    }
-
-    /// Asks once to write. `None` when somebody reads, writes or waits.
-    ///
-    /// # Errors
-    /// Any [`AcquireError`] but [`Held`](AcquireError::Held); [`AcquireError::Upgrade`] for one who reads.
-    ///
-    /// # Cancel safety
-    /// Dropping the future takes back every vote that was asked for, at once and without blocking.
-    pub async fn try_write(&self) -> Result<Option<Lease>, AcquireError> {
-        self.spec.once(self.writing()).await
-    }
-
-    /// Waits until nobody reads or writes.
-    ///
-    /// # Errors
-    /// [`AcquireError::Upgrade`] for one who reads; other [`AcquireError`]s, when the attempts are used up or the lock was
-    /// asked for in a way that cannot be.
-    ///
-    /// # Cancel safety
-    /// As for [`read`](Self::read).
-    pub async fn write(&self) -> Result<Lease, AcquireError> {
-        self.spec.acquire(self.writing(), Patience::Policy).await
-    }
-
-    /// As [`write`](Self::write), but no longer than this: it returns at its deadline, not after.
-    ///
-    /// # Errors
-    /// [`AcquireError::WaitTimeout`] says who held the lock at the end; others as for [`write`](Self::write).
-    ///
-    /// # Cancel safety
-    /// As for [`read`](Self::read).
-    pub async fn write_within(&self, wait: Duration) -> Result<Lease, AcquireError> {
-        self.spec.acquire(self.writing(), Patience::within(wait)).await
-    }
-
-    fn reading(&self) -> Mode {
-        Mode::Shared { owner: self.owner.id(), reenters: self.reenters }
-    }
-
-    fn writing(&self) -> Mode {
-        Mode::Exclusive { writer: Some(self.owner.id()) }
+    fn in_mode(&self, mode: Mode) -> Lock<Mode> {
+        Lock { spec: self.spec.clone(), kind: mode }
     }
 }

@@ -1,4 +1,4 @@
-//! Who may enter a reentrant lock again.
+//! The fences that the entries of one owner share.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
@@ -8,54 +8,7 @@ use std::sync::{Arc, MutexGuard};
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::OwnerId;
 
-use crate::platform::entropy;
 use crate::platform::sync::Mutex;
-
-/// Who may enter a [reentrant lock](crate::Reentrant) that is held: whoever has the same owner.
-///
-/// Clones are the same owner. To be the same owner in another process, pass on what [`reveal`](Self::reveal) gives; it
-/// is a secret, since whoever has it may enter. `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Owner {
-    id: OwnerId,
-}
-
-impl Owner {
-    /// An owner that nobody else is.
-    #[expect(clippy::new_without_default, reason = "two owners are never the same, as defaults would be")]
-    pub fn new() -> Self {
-        Self::with_id(OwnerId::from_bits(entropy::bits()))
-    }
-
-    /// The owner of these bits: 128 random ones, or the hash of a secret. Whoever has them is the same owner.
-    pub fn from_bits(bits: u128) -> Self {
-        Self::with_id(OwnerId::from_bits(bits))
-    }
-
-    /// The owner as text, for another process.
-    pub fn reveal(&self) -> String {
-        self.id.reveal()
-    }
-
-    /// Reads what [`reveal`](Self::reveal) gave; `None` for anything else.
-    pub fn parse(text: &str) -> Option<Self> {
-        OwnerId::parse(text).map(Self::with_id)
-    }
-
-    pub(crate) fn with_id(id: OwnerId) -> Self {
-        Self { id }
-    }
-
-    pub(crate) fn id(&self) -> OwnerId {
-        self.id
-    }
-}
-
-impl fmt::Debug for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Owner(secret)")
-    }
-}
 
 /// The fences of the reentrant locks that a client holds, by owner and key.
 ///

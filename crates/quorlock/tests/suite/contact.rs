@@ -32,12 +32,13 @@ async fn connect_names_each_node_and_the_reason_when_no_majority_can_vote() {
     assert!(text.starts_with("no majority: 3 of 3 nodes cannot vote after "), "{text}");
     assert!(urls.iter().all(|url| text.contains(url.as_str())) && text.contains("refused"), "{text}");
     assert!(!text.contains("init"), "an outage is no reason to declare a new cluster: {text}");
-    let error = blocking_error(&urls[..1]);
+    let first = [urls[0].clone()];
+    let error = tokio::task::spawn_blocking(move || blocking_error(&first)).await.expect("it does not panic");
     assert!(matches!(&error, ConnectError::NoMajority { .. }) && error.to_string().contains(&urls[0]), "{error}");
 }
 
 fn blocking_error(urls: &[String]) -> ConnectError {
-    blocking::Client::build(Client::builder().nodes(urls).connect_timeout(SHORT)).expect_err("nobody listens")
+    blocking::Client::start(Client::builder().nodes(urls).connect_timeout(SHORT).connect()).expect_err("nobody listens")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,9 +97,12 @@ async fn a_mistyped_host_is_named_by_an_acquire_after_connect_lazy() {
         assert!(text.contains(url) && text.contains("unreachable"), "{wait:?}: {text}");
     }
     let refused = closed(1);
-    let client = tokio::task::spawn_blocking(move || blocking::Client::connect_lazy(&refused)).await;
-    let client = client.expect("it does not panic").expect("a node that cannot be reached is no error");
-    let error = client.lock("a").try_acquire().expect_err("nobody listens");
+    let acquiring = tokio::task::spawn_blocking(move || {
+        let client = blocking::Client::start(Client::connect_lazy(&refused));
+        let client = client.expect("a node that cannot be reached is no error");
+        client.lock("a").try_acquire().expect_err("nobody listens")
+    });
+    let error = acquiring.await.expect("it does not panic");
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
 }
 

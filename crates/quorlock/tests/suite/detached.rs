@@ -97,7 +97,7 @@ async fn of_kind(client: &Client, kind: usize) -> Result<Lease, AcquireError> {
     match kind {
         0 => client.lock("a").acquire().await,
         1 => client.reentrant("a").acquire().await,
-        2 => client.rw("a").read().await,
+        2 => client.rw("a").read().acquire().await,
         _ => client.semaphore("a", 2).acquire().await,
     }
 }

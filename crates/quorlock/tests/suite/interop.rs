@@ -226,7 +226,7 @@ async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
         assert_eq!(fences[0], fences[1], "an attempt that is refused raises no fence");
         for error in [
             shared.client.reentrant(KEY).acquire_within(Duration::ZERO).await.unwrap_err(),
-            shared.client.rw(KEY).read_within(Duration::ZERO).await.unwrap_err(),
+            shared.client.rw(KEY).read().acquire_within(Duration::ZERO).await.unwrap_err(),
             shared.client.semaphore(KEY, 2).acquire_within(Duration::ZERO).await.unwrap_err(),
         ] {
             assert!(matches!(&error, AcquireError::Held(_)) && error.to_string().contains(&shown), "{error}");

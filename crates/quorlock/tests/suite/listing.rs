@@ -52,7 +52,7 @@ async fn without_a_fixed_part_companion_keys_tell_what_is_a_lock() {
     let cluster = Wired::ready(1).await;
     let client = connected(cluster.direct().key_template("{name}")).await;
     let _lease = client.lock("a").acquire().await.unwrap();
-    let _share = client.rw("shared").read().await.unwrap();
+    let _share = client.rw("shared").read().acquire().await.unwrap();
     let _plain = client.lock("plain").plain().acquire().await.unwrap();
     client.lock("free again").acquire().await.unwrap().release().await.unwrap();
     cluster.servers[0].command(&["SET", "b", "data"]);

@@ -25,7 +25,7 @@ async fn all_keys_of_a_name_are_where_its_vote_is_whatever_braces_it_has() {
             let key = template.replace("{name}", name);
             let master = cluster.master_of(&key);
             // All kinds of companion keys: a fence, entries, a line and a tombstone.
-            let reader = client.rw(name).read().await.unwrap();
+            let reader = client.rw(name).read().acquire().await.unwrap();
             assert!(client.lock(name).acquire_within(Duration::from_millis(50)).await.is_err());
             assert_eq!(master.command(&["EXISTS", &key]).as_int(), Some(1), "{key}");
             reader.release().await.unwrap();

@@ -96,7 +96,7 @@ fn a_companion_that_is_not_there_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let mut gone = Command::new("true").spawn().unwrap();
     gone.wait().unwrap();
-    let error = Client::build(builder(folder.path()).also_alive_with(gone.id())).unwrap_err().to_string();
+    let error = Client::start(builder(folder.path()).also_alive_with(gone.id()).connect()).unwrap_err().to_string();
     assert!(error.contains(&gone.id().to_string()) && error.contains("process that runs"), "{error}");
 }
 
@@ -111,7 +111,7 @@ fn holder() {
     if std::env::var_os(OUTLIVED).is_some() {
         builder = builder.outlived_by_leases();
     }
-    let client = Client::build(builder).unwrap();
+    let client = Client::start(builder.connect()).unwrap();
     let lease = acquire(&client);
     std::fs::write(folder.join("taking"), lease.fence().unwrap().to_string()).unwrap();
     std::fs::rename(folder.join("taking"), folder.join("taken")).unwrap();
@@ -170,11 +170,12 @@ fn try_acquire(client: &Client) -> Option<Lease> {
 }
 
 fn waiting(folder: &Path) -> u32 {
-    client(folder).inspect("a").unwrap().waiting()
+    let client = client(folder);
+    client.wait(client.inspect("a")).unwrap().waiting()
 }
 
 fn client(folder: &Path) -> Client {
-    Client::build(builder(folder)).unwrap()
+    Client::start(builder(folder).connect()).unwrap()
 }
 
 fn builder(folder: &Path) -> ClientBuilder {

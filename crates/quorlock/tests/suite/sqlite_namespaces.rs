@@ -71,13 +71,13 @@ fn other() {
 }
 
 fn try_acquire(folder: &Path) -> Result<String, String> {
-    let client = Client::build(builder(folder)).map_err(|error| error.to_string())?;
+    let client = Client::start(builder(folder).connect()).map_err(|error| error.to_string())?;
     let lease = client.lock("a").try_acquire().map_err(|error| error.to_string())?;
     Ok(if lease.is_some() { "acquired".into() } else { "held".into() })
 }
 
 fn client(folder: &Path) -> Client {
-    Client::build(builder(folder)).unwrap()
+    Client::start(builder(folder).connect()).unwrap()
 }
 
 fn builder(folder: &Path) -> ClientBuilder {

@@ -153,5 +153,5 @@ fn client(folder: &Path) -> Client {
         .nodes([format!("sqlite:{}", folder.join("locks.db").display())])
         .ttl(Duration::from_secs(2))
         .retry(Retry { min: Duration::from_millis(1), max: Duration::from_millis(20), attempts: None });
-    Client::build(builder).unwrap()
+    Client::start(builder.connect()).unwrap()
 }

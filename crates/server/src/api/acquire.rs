@@ -11,11 +11,11 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use quorlock::Drift;
+use quorlock::{Drift, Lease, Leases};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::order::{LeaseRequest, Order, Won};
+use super::order::{LeaseRequest, Order};
 use crate::auth::{Caller, Peer, Scope};
 use crate::http::read::Waited;
 use crate::http::request::Body;
@@ -112,8 +112,9 @@ impl Outlook {
 
 impl Granted {
     /// What to say of it. If too little is left of it, it is given back.
-    fn new(service: &Service, order: &Order, began: Instant, won: Won) -> Result<Self, Problem> {
-        let nodes = NodesOk { nodes_ok: won.nodes(), nodes_total: service.nodes_total() };
+    fn new(service: &Service, order: &Order, began: Instant, won: Leases) -> Result<Self, Problem> {
+        let nodes_ok = won.iter().map(Lease::nodes).min().unwrap_or_default();
+        let nodes = NodesOk { nodes_ok, nodes_total: service.nodes_total() };
         let outlook = Outlook::new(began, won.ttl(), || won.validity())?;
         let signer = service.signer()?;
         let leases = won.detach()?.into_iter().map(|lease| LeaseView {
@@ -124,13 +125,9 @@ impl Granted {
             lease_id: signer.reveal(&LeaseWord { lease, is_keyed: order.is_keyed }),
         });
         let mut leases: Vec<_> = leases.collect();
-        match (&order.what, leases.pop()) {
-            (super::order::What::All(_), last) => {
-                leases.extend(last);
-                Ok(Self::All(Grants { leases, outlook, nodes }))
-            }
-            (_, Some(lease)) => Ok(Self::One(Grant { lease, outlook, nodes })),
-            (_, None) => Err(Problem::new(Code::Internal, "a lock was won, and no lease came of it")),
+        match order.mode.and_then(|_| leases.pop()) {
+            Some(lease) => Ok(Self::One(Grant { lease, outlook, nodes })),
+            None => Ok(Self::All(Grants { leases, outlook, nodes })),
         }
     }
 }
@@ -156,10 +153,10 @@ pub(super) async fn acquire(
 ) -> Result<Response, Problem> {
     let began = Instant::now();
     caller.may(Scope::Lock)?;
-    let order = request.check(service.limits(), caller.name())?;
-    order.names().iter().try_for_each(|name| caller.may_with(Scope::Lock, name))?;
-    service.rates().batch(caller.share_key(), order.names().len())?;
-    service.rates().names(caller.share_key(), order.names())?;
+    let order = request.check(service.client(), service.limits(), caller.name())?;
+    order.names.iter().try_for_each(|name| caller.may_with(Scope::Lock, name))?;
+    service.rates().batch(caller.share_key(), order.names.len())?;
+    service.rates().names(caller.share_key(), &order.names)?;
     let waiting = Waits::new(&service, &caller, &peer, &order)?;
     if is_stream {
         return Ok(stream::stream(service, order, began, waiting).into_response());

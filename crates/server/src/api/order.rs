@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::{AcquireError, Client, DetachedLease, Lease, Leases, LostError, Owner, PERMITS_MAX, Progress};
+use quorlock::{AcquireError, Client, Leases, Lock, Mode, Owner, PERMITS_MAX, Progress};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
@@ -65,23 +65,18 @@ pub(super) enum HoldMode {
 
 /// A request that makes sense.
 pub(super) struct Order {
-    pub(super) what: What,
+    /// The names, as they were given.
+    pub(super) names: Vec<String>,
+    /// How to hold the one name; `None` if `names` was given, each of which is held alone.
+    pub(super) mode: Option<Mode>,
     pub(super) ttl: Option<Duration>,
     pub(super) wait: Duration,
     pub(super) label: String,
     pub(super) is_keyed: bool,
 }
 
-pub(super) enum What {
-    Alone(String),
-    Reentrant(String, Owner),
-    Shared(String, Option<Owner>),
-    Slots(String, u32),
-    All(Vec<String>),
-}
-
 impl LeaseRequest {
-    pub(super) fn check(self, limits: Limits, caller: &str) -> Result<Order, Problem> {
+    pub(super) fn check(self, client: &Client, limits: Limits, caller: &str) -> Result<Order, Problem> {
         let wait = Duration::from_millis(self.wait_ms);
         if wait > limits.wait {
             let most = limits.wait.as_millis();
@@ -107,18 +102,20 @@ impl LeaseRequest {
             (None, None) => None,
         };
         let secret_kind = if is_keyed { "a key" } else { "an owner" };
-        let what = match (self.name, self.names) {
+        let (names, mode) = match (self.name, self.names) {
             (Some(name), None) => {
                 let owner = owner.map(|secret| if is_keyed { of_key(&name, &secret) } else { of(&secret) });
-                match (self.mode, self.slots, owner) {
-                    (HoldMode::Slots, Some(slots), None) => What::Slots(name, slots),
+                let mode = match (self.mode, self.slots, owner) {
+                    (HoldMode::Slots, Some(permits), None) => Mode::Slot { permits, slot: 0 },
                     (HoldMode::Slots, ..) => {
                         return Err(Problem::invalid(format!("a slot cannot have {secret_kind}")));
                     }
-                    (HoldMode::Shared, _, owner) => What::Shared(name, owner),
-                    (HoldMode::Exclusive, _, Some(owner)) => What::Reentrant(name, owner),
-                    (HoldMode::Exclusive, _, None) => What::Alone(name),
-                }
+                    (HoldMode::Shared, _, Some(owner)) => Mode::Shared { owner, reenters: true },
+                    (HoldMode::Shared, _, None) => Mode::Shared { owner: client.new_owner(), reenters: false },
+                    (HoldMode::Exclusive, _, Some(owner)) => Mode::Reentrant { owner },
+                    (HoldMode::Exclusive, _, None) => Mode::EXCLUSIVE,
+                };
+                (vec![name], Some(mode))
             }
             (None, Some(names)) => {
                 if owner.is_some() {
@@ -127,13 +124,13 @@ impl LeaseRequest {
                 if names.len() > limits.batch {
                     return Err(Problem::invalid(format!("{} names: at most {}", names.len(), limits.batch)));
                 }
-                What::All(names)
+                (names, None)
             }
             _ => return Err(Problem::invalid("either a name or names")),
         };
         let label = self.label.filter(|label| !label.is_empty()).unwrap_or_else(|| caller.to_owned());
         let ttl = self.ttl_ms.map(Duration::from_millis);
-        Ok(Order { what, ttl, wait, label, is_keyed })
+        Ok(Order { names, mode, ttl, wait, label, is_keyed })
     }
 }
 
@@ -166,106 +163,45 @@ fn hashed(parts: &[&[u8]]) -> Owner {
     Owner::from_bits(u128::from_be_bytes(bits))
 }
 
-/// What was won.
-pub(super) enum Won {
-    One(Lease),
-    All(Leases),
-}
-
-impl Won {
-    pub(super) fn ttl(&self) -> Duration {
-        match self {
-            Self::One(lease) => lease.ttl(),
-            Self::All(leases) => leases.ttl(),
-        }
-    }
-
-    pub(super) fn validity(&self) -> Duration {
-        match self {
-            Self::One(lease) => lease.validity(),
-            Self::All(leases) => leases.validity(),
-        }
-    }
-
-    /// How many nodes are known to have granted: of several names, the fewest.
-    pub(super) fn nodes(&self) -> usize {
-        match self {
-            Self::One(lease) => lease.nodes(),
-            Self::All(leases) => leases.iter().map(Lease::nodes).min().unwrap_or_default(),
-        }
-    }
-
-    pub(super) fn detach(self) -> Result<Vec<DetachedLease>, LostError> {
-        match self {
-            Self::One(lease) => lease.detach().map(|lease| vec![lease]),
-            Self::All(leases) => leases.detach(),
-        }
-    }
-}
-
 /// Who is told how the waiting goes.
 pub(super) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
 
-/// The settings of any kind of lock.
-macro_rules! set {
-    ($lock:expr, $order:expr, $observer:expr) => {{
-        let lock = $lock.label(&$order.label);
-        let lock = match $observer.map(Arc::clone) {
-            Some(observer) => lock.observe(move |progress| observer(progress)),
-            None => lock,
-        };
-        match $order.ttl {
-            Some(ttl) => lock.ttl(ttl),
-            None => lock,
-        }
-    }};
-}
-
 impl Order {
-    /// The names, as they were given.
-    pub(super) fn names(&self) -> &[String] {
-        match &self.what {
-            What::Alone(name) | What::Reentrant(name, _) | What::Shared(name, _) | What::Slots(name, _) => {
-                std::slice::from_ref(name)
-            }
-            What::All(names) => names,
-        }
-    }
-
-    /// Why it was not to be had.
+    /// The problem that a failed acquire is reported as.
     pub(super) fn refused(&self, error: AcquireError) -> Problem {
         let is_taken = matches!(
             &error,
             AcquireError::Held(held) | AcquireError::WaitTimeout(held) if held.holder.is_some() || held.remaining.is_some()
         );
         let problem = Problem::from(error);
-        match self.what {
-            // Taken, or kept free by one who has it in another mode.
-            What::Slots(_, slots) if is_taken => problem.at(format_args!("none of the {slots} slots is free")),
+        match self.mode {
+            // Taken, or blocked by a holder in another mode.
+            Some(Mode::Slot { permits, .. }) if is_taken => {
+                problem.at(format_args!("none of the {permits} slots is free"))
+            }
             _ => problem,
         }
     }
 
-    /// Waits for it. Dropped, it gives up its places in the queue and whatever it has got.
-    pub(super) async fn acquire(&self, client: &Client, observer: Option<&Observer>) -> Result<Won, AcquireError> {
-        let wait = self.wait;
-        let lease = match &self.what {
-            What::Alone(name) => set!(client.lock(name), self, observer).acquire_within(wait).await?,
-            What::Reentrant(name, owner) => {
-                set!(client.reentrant(name).owned_by(owner), self, observer).acquire_within(wait).await?
+    /// Acquires the names. Dropping the future releases everything.
+    pub(super) async fn acquire(&self, client: &Client, observer: Option<&Observer>) -> Result<Leases, AcquireError> {
+        match (self.mode, self.names.as_slice()) {
+            (Some(mode), [name]) => {
+                let lock = self.set(client.lock_as(name, mode), observer);
+                lock.acquire_within(self.wait).await.map(Leases::from)
             }
-            What::Shared(name, owner) => {
-                let lock = set!(client.rw(name), self, observer);
-                let lock = if let Some(owner) = owner { lock.owned_by(owner) } else { lock };
-                lock.read_within(wait).await?
-            }
-            What::Slots(name, slots) => {
-                set!(client.semaphore(name, *slots), self, observer).acquire_within(wait).await?
-            }
-            What::All(names) => {
-                return set!(client.all(names), self, observer).acquire_within(wait).await.map(Won::All);
-            }
-        };
-        Ok(Won::One(lease))
+            (_, names) => self.set(client.all(names), observer).acquire_within(self.wait).await,
+        }
+    }
+
+    fn set<K>(&self, lock: Lock<K>, observer: Option<&Observer>) -> Lock<K> {
+        let mut lock = lock.label(&self.label);
+        if let Some(observer) = observer.map(Arc::clone) {
+            lock = lock.observe(move |progress| observer(progress));
+        }
+        match self.ttl {
+            Some(ttl) => lock.ttl(ttl),
+            None => lock,
+        }
     }
 }

@@ -57,7 +57,7 @@ pub(super) async fn release(
         let key = order::check_secret("a key", key)?;
         service.rates().release_keys(caller.share_key(), 1)?;
         // Whatever any replica has, or is about to get, for the key is over.
-        service.client().retire(&name, &order::of_key(&name, &key), service.limits().released_key()).await?;
+        service.client().retire(&name, order::of_key(&name, &key), service.limits().released_key()).await?;
         service.metrics().releases.inc();
         return Ok(StatusCode::NO_CONTENT);
     }

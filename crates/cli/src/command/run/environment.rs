@@ -58,7 +58,7 @@ impl Surroundings {
         args: &RunArgs,
         ttl: Duration,
         lease: &Lease,
-        owner: Option<&Owner>,
+        owner: Option<Owner>,
         outer: &Outer,
     ) -> Result<Environment, Failure> {
         let fence = lease.fence().map_err(|error| Failure::Internal(error.to_string()))?;

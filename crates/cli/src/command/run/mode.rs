@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use quorlock::{Owner, Renewals};
+use quorlock::{Client, Mode, Renewals};
 
 use super::nesting::{Around, Kind};
 use super::{IfHeld, RunArgs};
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::recipe::{Recipe, Way};
+use crate::recipe::Recipe;
 
 /// A run may take as long as it likes.
 const RENEWALS: Renewals = Renewals::Watchdog { every: None, lifetime: Duration::MAX };
@@ -20,26 +20,26 @@ pub(super) fn recipe<'a>(
     args: &'a RunArgs,
     ttl: Duration,
     around: Option<&Around>,
+    client: &Client,
 ) -> Result<Recipe<'a>, Failure> {
     let mut wait = args.wait.patience(args.if_held.map(|if_held| if_held == IfHeld::Wait));
-    let owner = || around.and_then(Around::owner).unwrap_or_else(Owner::new);
-    let way = match (args.kind(), around.map(|around| around.kind)) {
+    let owner = around.and_then(Around::owner).unwrap_or_else(|| client.new_owner());
+    let mode = match (args.kind(), around.map(|around| around.kind)) {
         // Who holds alone holds no less than a share.
-        (Kind::Exclusive, None | Some(Kind::Exclusive)) | (Kind::Shared, Some(Kind::Exclusive)) => Way::Owned(owner()),
+        (Kind::Exclusive, None | Some(Kind::Exclusive)) | (Kind::Shared, Some(Kind::Exclusive)) => {
+            Mode::Reentrant { owner }
+        }
         (kind, Some(other)) if kind != other => return Err(at_odds(&args.name, other, kind)),
-        (_, None) => args.sharing.way(),
+        (_, None) => args.sharing.mode(owner),
         (_, Some(_)) => {
             // It might wait for somebody who waits for the run around it.
             wait = Some(Duration::ZERO);
-            match args.sharing.way() {
-                Way::Shared(_) => Way::Shared(owner()),
-                other => other,
-            }
+            args.sharing.mode(owner)
         }
     };
     let label = args.label.as_deref().or(context.settings.text("label"));
     let label = label.map_or_else(|| program(args), ToOwned::to_owned);
-    Ok(Recipe { name: &args.name, way, ttl, label, renewals: RENEWALS, wait })
+    Ok(Recipe { name: &args.name, mode, ttl, label, renewals: RENEWALS, wait })
 }
 
 fn program(args: &RunArgs) -> String {

@@ -111,7 +111,8 @@ mod tests {
     #[tokio::test]
     async fn the_nearest_run_that_stands_counts() {
         let client = Client::memory().await;
-        let (shared, alone) = (client.rw("a").read().await.unwrap(), client.reentrant("b").acquire().await.unwrap());
+        let (shared, alone) =
+            (client.rw("a").read().acquire().await.unwrap(), client.reentrant("b").acquire().await.unwrap());
         let text = Outer::default().with(Kind::Shared, &shared.as_detached()).unwrap();
         let text = Outer::parse(&text).with(Kind::Exclusive, &alone.as_detached()).unwrap();
         let outer = Outer::parse(&text);

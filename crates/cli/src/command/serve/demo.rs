@@ -120,8 +120,8 @@ async fn work(client: ClientBuilder, mut dice: Dice) {
 
 async fn acquire(client: &Client, dice: &mut Dice) -> Option<Lease> {
     let acquired = match dice.below(10) {
-        0 | 1 => client.rw(READ[dice.below(READ.len())]).read_within(PATIENCE).await,
-        2 => client.rw(READ[dice.below(READ.len())]).write_within(PATIENCE).await,
+        0 | 1 => client.rw(READ[dice.below(READ.len())]).read().acquire_within(PATIENCE).await,
+        2 => client.rw(READ[dice.below(READ.len())]).write().acquire_within(PATIENCE).await,
         3 => {
             let (name, slots) = SLOTS[dice.below(SLOTS.len())];
             client.semaphore(name, slots).acquire_within(PATIENCE).await

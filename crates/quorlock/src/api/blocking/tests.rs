@@ -2,7 +2,7 @@ use std::sync::mpsc;
 
 use super::*;
 use crate::error::{AcquireError, FenceError, LostError};
-use crate::{Owner, Progress};
+use crate::{MemoryNodes, Owner, Progress};
 
 #[test]
 fn a_lock_works_without_a_runtime() {
@@ -35,7 +35,7 @@ fn a_waiting_thread_gets_the_lock_when_it_is_dropped() {
 #[test]
 fn a_lease_keeps_its_client_and_its_thread() {
     let nodes = MemoryNodes::new(1);
-    let connect = || Client::build(crate::Client::builder().memory(&nodes)).unwrap();
+    let connect = || Client::start(crate::Client::builder().memory(&nodes).connect()).unwrap();
     let lease = connect().lock("a").ttl(Duration::from_secs(2)).acquire().unwrap();
     let other = connect();
     assert_renewed_twice(&lease);
@@ -44,11 +44,11 @@ fn a_lease_keeps_its_client_and_its_thread() {
     drop(lease);
     other.lock("a").acquire().unwrap().release().unwrap();
     // The same for a leader, and for several names at once.
-    let leadership = connect().election("b").campaign().unwrap();
+    let leadership = connect().election("b").acquire().unwrap();
     let leases = connect().all(["c", "d"]).acquire().unwrap();
-    leadership.lease().extend().unwrap();
-    leases.iter().for_each(|lease| lease.extend().unwrap());
-    assert!(leadership.is_leader() && leases.ensure(Duration::ZERO).is_ok());
+    leadership.extend().unwrap();
+    leases.iter().for_each(|lease| leases.wait(lease.extend()).unwrap());
+    assert!(leadership.ensure(Duration::ZERO).is_ok() && leases.ensure(Duration::ZERO).is_ok());
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn an_owner_enters_again_without_a_runtime() {
     let lock = client.reentrant("a");
     let outer = lock.acquire().unwrap();
     let same = Owner::parse(&lock.owner().reveal()).expect("what was revealed can be read");
-    let inner = client.reentrant("a").owned_by(&same).acquire_within(Duration::from_secs(5)).unwrap();
+    let inner = client.reentrant("a").owned_by(same).acquire_within(Duration::from_secs(5)).unwrap();
     assert_eq!(inner.fence().unwrap(), outer.fence().unwrap());
     outer.release().unwrap();
     assert!(client.reentrant("a").try_acquire().unwrap().is_none(), "another owner, and one entry is left");
@@ -89,23 +89,22 @@ fn readers_share_and_a_writer_does_not_without_a_runtime() {
     let client = Client::memory();
     let prices = client.rw("a");
     let other = prices.clone();
-    let readers = (prices.read().unwrap(), other.read_within(Duration::from_secs(5)).unwrap());
-    assert!(matches!(prices.write(), Err(AcquireError::Upgrade { .. })));
-    assert!(client.rw("a").try_write().unwrap().is_none());
+    let readers = (prices.read().acquire().unwrap(), other.read().acquire_within(Duration::from_secs(5)).unwrap());
+    assert!(matches!(prices.write().acquire(), Err(AcquireError::Upgrade { .. })));
+    assert!(client.rw("a").write().try_acquire().unwrap().is_none());
     let read = readers.0.fence().unwrap().max(readers.1.fence().unwrap());
     drop(readers);
-    let writer = prices.write_within(Duration::from_secs(5)).unwrap();
+    let writer = prices.write().acquire_within(Duration::from_secs(5)).unwrap();
     assert!(writer.fence().unwrap() > read);
-    assert!(other.try_read().unwrap().is_none());
+    assert!(other.read().try_acquire().unwrap().is_none());
     drop(writer);
-    assert!(other.write().is_ok());
+    assert!(other.write().acquire().is_ok());
 }
 
 #[test]
 fn a_semaphore_has_so_many_slots_without_a_runtime() {
     let client = Client::memory();
     let workers = client.semaphore("a", 2);
-    assert_eq!(workers.permits(), 2);
     let (one, other) = (workers.acquire().unwrap(), workers.acquire().unwrap());
     assert_ne!(one.slot().unwrap(), other.slot().unwrap());
     assert!(workers.try_acquire().unwrap().is_none());
@@ -136,18 +135,18 @@ fn all_names_are_held_or_none_without_a_runtime() {
 fn followers_hear_of_every_leader_without_a_runtime() {
     let client = Client::memory();
     let election = client.election("a").ttl(Duration::from_secs(5));
-    let mut changes = election.changes();
+    let mut changes = election.leader_changes();
     assert_eq!(changes.next(), Some(None));
-    let first = election.clone().label("first").campaign().unwrap();
-    assert!(first.is_leader());
+    let first = election.clone().label("first").acquire().unwrap();
+    assert!(first.ensure(Duration::ZERO).is_ok());
     let led = changes.next().unwrap().expect("somebody leads");
-    assert_eq!((led.holder.unwrap().label.as_str(), led.term), ("first", first.term().unwrap()));
-    first.step_down().unwrap();
-    let second = election.campaign_within(Duration::from_secs(5)).unwrap();
-    assert_eq!(election.leader().unwrap().unwrap().term, second.term().unwrap());
+    assert_eq!((led.holder.unwrap().label.as_str(), led.term), ("first", first.fence().unwrap()));
+    first.release().unwrap();
+    let second = election.acquire_within(Duration::from_secs(5)).unwrap();
+    assert_eq!(election.leader().unwrap().unwrap().term, second.fence().unwrap());
     // Whoever looks from time to time may or may not have seen that nobody led.
     let seen = changes.by_ref().flatten().next().expect("the client lives");
-    assert_eq!(seen.term, second.lease().fence().unwrap());
+    assert_eq!(seen.term, second.fence().unwrap());
     client.close(Duration::from_secs(5)).unwrap();
     assert_eq!(second.lost(), LostError::Closed);
     assert_eq!(changes.next(), None, "it ends when the client is closed");
@@ -162,7 +161,7 @@ fn waiting_is_seen_and_counted_without_a_runtime() {
     let waiter = std::thread::spawn(move || lock.acquire().map(|lease| lease.fence().unwrap()));
     let Progress::Waiting(wait) = told.recv().unwrap() else { panic!("the lock is held") };
     assert_eq!((wait.place, wait.waiting, wait.holder.unwrap().label.as_str()), (Some(1), 1, "first"));
-    let inspection = client.inspect("a").unwrap();
+    let inspection = client.wait(client.inspect("a")).unwrap();
     assert_eq!((inspection.waiting(), inspection.holder().unwrap().1), (1, lease.fence().unwrap()));
     lease.release().unwrap();
     let fence = waiter.join().unwrap().unwrap();
@@ -173,12 +172,12 @@ fn waiting_is_seen_and_counted_without_a_runtime() {
 #[test]
 fn a_lease_is_handed_over_without_a_runtime() {
     let nodes = MemoryNodes::new(1);
-    let client = Client::build(crate::Client::builder().memory(&nodes)).unwrap();
+    let client = Client::start(crate::Client::builder().memory(&nodes).connect()).unwrap();
     let lease = client.lock("a").acquire().unwrap().detach().unwrap();
     client.close(Duration::from_secs(5)).unwrap();
-    let other = Client::build(crate::Client::builder().memory(&nodes)).unwrap();
-    assert!(other.extend(&lease).unwrap() < lease.ttl());
-    assert!(other.check(&lease).unwrap() < lease.ttl());
-    assert_eq!(other.release(&lease).unwrap(), crate::Released::Standing);
-    other.check(&lease).unwrap_err();
+    let other = Client::start(crate::Client::builder().memory(&nodes).connect()).unwrap();
+    assert!(other.wait(other.extend(&lease)).unwrap() < lease.ttl());
+    assert!(other.wait(other.check(&lease)).unwrap() < lease.ttl());
+    assert_eq!(other.wait(other.release(&lease)).unwrap(), crate::Released::Standing);
+    other.wait(other.check(&lease)).unwrap_err();
 }

@@ -173,10 +173,10 @@ pub(crate) async fn all_entries_of_an_owner_are_broken(backend: &Backend) {
 
 pub(crate) async fn all_readers_are_broken(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let read = async |lock: RwLock| lock.read().await.unwrap();
+    let read = async |lock: RwLock| lock.read().acquire().await.unwrap();
     let leases = vec![read(ours.rw("x")).await, read(theirs.rw("x")).await];
     all_are_broken(&ours, &theirs, leases).await;
-    assert!(ours.rw("x").try_read().await.unwrap().is_none(), "no reader joins");
+    assert!(ours.rw("x").read().try_acquire().await.unwrap().is_none(), "no reader joins");
     free_drained(&theirs, "x").await;
     read(ours.rw("x")).await.release().await.unwrap();
 }

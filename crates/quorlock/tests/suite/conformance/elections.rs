@@ -10,32 +10,31 @@ use crate::conformance::backend::{Backend, LONG, SHORT, held_by, is_held, is_wai
 
 pub(crate) async fn the_next_leads_when_the_leader_steps_down(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let first = ours.election("a").campaign().await.unwrap();
+    let first = ours.election("a").acquire().await.unwrap();
     let candidate = theirs.election("a");
-    let campaign = queue(&ours, "a", 1, async move { candidate.campaign().await }).await;
-    assert!(first.is_leader() && !campaign.is_finished());
+    let campaign = queue(&ours, "a", 1, async move { candidate.acquire().await }).await;
+    assert!(first.ensure(Duration::ZERO).is_ok() && !campaign.is_finished());
     assert!(first.lost().now_or_never().is_none());
-    let term = first.term().unwrap();
-    assert_eq!(first.lease().fence(), Ok(term));
-    first.step_down().await.unwrap();
+    let term = first.fence().unwrap();
+    first.release().await.unwrap();
     let second = campaign.await.unwrap();
-    assert!(second.is_leader() && second.term().unwrap() > term);
+    assert!(second.ensure(Duration::ZERO).is_ok() && second.fence().unwrap() > term);
     drop(second);
-    assert!(ours.election("a").campaign().await.unwrap().is_leader());
+    assert!(ours.election("a").acquire().await.unwrap().ensure(Duration::ZERO).is_ok());
 }
 
 pub(crate) async fn the_leader_is_known_by_its_label(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     assert_eq!(theirs.election("a").leader().await.unwrap(), None);
-    let leadership = ours.election("a").label("the one").campaign().await.unwrap();
+    let leadership = ours.election("a").label("the one").acquire().await.unwrap();
     let leader = theirs.election("a").leader().await.unwrap().unwrap();
     assert_eq!(leader.holder.unwrap().label, "the one");
-    assert_eq!(leader.term, leadership.term().unwrap());
-    match theirs.election("a").campaign_within(SHORT).await {
+    assert_eq!(leader.term, leadership.fence().unwrap());
+    match theirs.election("a").acquire_within(SHORT).await {
         Err(AcquireError::WaitTimeout(error)) => assert_eq!(error.holder.unwrap().label, "the one"),
         other => panic!("somebody leads: {other:?}"),
     }
-    leadership.step_down().await.unwrap();
+    leadership.release().await.unwrap();
     held_by(&ours, "a", 0).await;
     assert_eq!(theirs.election("a").leader().await.unwrap(), None);
 }
@@ -43,15 +42,15 @@ pub(crate) async fn the_leader_is_known_by_its_label(backend: &Backend) {
 pub(crate) async fn a_follower_is_told_of_changes(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     // It looks three times in a ttl.
-    let mut changes = pin!(theirs.election("a").ttl(SHORT).changes());
+    let mut changes = pin!(theirs.election("a").ttl(SHORT).leader_changes());
     assert_eq!(changes.next().await, Some(None));
     let mut last = None;
     for label in ["one", "other"] {
-        let leadership = ours.election("a").label(label).campaign().await.unwrap();
+        let leadership = ours.election("a").label(label).acquire().await.unwrap();
         let Leader { holder, term, .. } = changes.next().await.unwrap().expect("somebody leads");
-        assert_eq!((holder.unwrap().label.as_str(), Ok(term)), (label, leadership.term()));
+        assert_eq!((holder.unwrap().label.as_str(), Ok(term)), (label, leadership.fence()));
         assert!(last.replace(term) < Some(term));
-        leadership.step_down().await.unwrap();
+        leadership.release().await.unwrap();
         assert_eq!(changes.next().await, Some(None));
     }
     theirs.close(LONG).await.unwrap();
@@ -60,24 +59,24 @@ pub(crate) async fn a_follower_is_told_of_changes(backend: &Backend) {
 
 pub(crate) async fn a_leader_that_is_cut_off_leads_no_more(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let leadership = ours.election("a").campaign().await.unwrap();
+    let leadership = ours.election("a").acquire().await.unwrap();
     ours.close(LONG).await.unwrap();
     assert_eq!(leadership.lost().await, LostError::Closed);
-    assert!(!leadership.is_leader());
-    leadership.term().unwrap_err();
-    assert!(theirs.election("a").campaign().await.unwrap().is_leader());
+    assert!(leadership.ensure(Duration::ZERO).is_err());
+    leadership.fence().unwrap_err();
+    assert!(theirs.election("a").acquire().await.unwrap().ensure(Duration::ZERO).is_ok());
 }
 
 pub(crate) async fn a_candidacy_that_is_given_up_is_over(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let leadership = ours.election("a").campaign().await.unwrap();
+    let leadership = ours.election("a").acquire().await.unwrap();
     let candidate = theirs.election("a");
-    let campaign = queue(&ours, "a", 1, async move { candidate.campaign().await }).await;
+    let campaign = queue(&ours, "a", 1, async move { candidate.acquire().await }).await;
     campaign.abort();
     assert!(campaign.await.unwrap_err().is_cancelled());
     is_waited_for(&theirs, "a", 0).await;
-    assert!(matches!(theirs.election("a").campaign_within(Duration::ZERO).await, Err(AcquireError::Held(_))));
+    assert!(matches!(theirs.election("a").acquire_within(Duration::ZERO).await, Err(AcquireError::Held(_))));
     is_held(&theirs, "a").await;
-    leadership.step_down().await.unwrap();
+    leadership.release().await.unwrap();
     takes_over(&theirs, "a").await.release().await.unwrap();
 }

@@ -14,8 +14,8 @@ async fn one_of_each(client: &Client, ttl: Duration) -> Vec<Lease> {
         client.lock("exclusive").ttl(ttl).renewals(off).acquire().await.unwrap(),
         client.lock("plain").plain().ttl(ttl).renewals(off).acquire().await.unwrap(),
         client.reentrant("reentrant").ttl(ttl).renewals(off).acquire().await.unwrap(),
-        client.rw("reading").ttl(ttl).renewals(off).read().await.unwrap(),
-        client.rw("writing").ttl(ttl).renewals(off).write().await.unwrap(),
+        client.rw("reading").ttl(ttl).renewals(off).read().acquire().await.unwrap(),
+        client.rw("writing").ttl(ttl).renewals(off).write().acquire().await.unwrap(),
         client.semaphore("slot", 2).ttl(ttl).renewals(off).acquire().await.unwrap(),
     ]
 }
@@ -122,7 +122,7 @@ pub(crate) async fn releasing_one_entry_leaves_the_others(backend: &Backend) {
     let semaphore = ours.semaphore("slot", 2);
     for (first, second) in [
         (reentrant.acquire().await.unwrap(), reentrant.acquire().await.unwrap()),
-        (rw.read().await.unwrap(), rw.clone().read().await.unwrap()),
+        (rw.read().acquire().await.unwrap(), rw.clone().read().acquire().await.unwrap()),
         (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap()),
     ] {
         let first = passed_on(first.detach().unwrap());

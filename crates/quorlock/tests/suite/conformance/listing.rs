@@ -23,7 +23,7 @@ pub(crate) async fn what_is_held_or_waited_for_is_listed(backend: &Backend) {
     let exclusive = ours.lock("exclusive").acquire().await.unwrap();
     let _plain = ours.lock("plain").plain().acquire().await.unwrap();
     let _entry = ours.reentrant("reentrant").acquire().await.unwrap();
-    let _share = ours.rw("shared").read().await.unwrap();
+    let _share = ours.rw("shared").read().acquire().await.unwrap();
     let _slot = ours.semaphore("slot", 2).acquire().await.unwrap();
     ours.lock("free again").acquire().await.unwrap().release().await.unwrap();
     is_free(&theirs, "free again").await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{AcquireError, Client, Leadership, Lease, Leases, LostError, Renewals};
+use quorlock::{AcquireError, Client, Lease, Leases, LostError, Renewals};
 
 use crate::conformance::backend::{BRISK, Backend, LONG, SHORT, crash_after, held_by, is_free, is_held, takes_over};
 
@@ -16,20 +16,11 @@ enum Way {
     Writing,
     Slot,
     All,
-    Leading,
 }
 
 impl Way {
-    const EVERY: [Self; 8] = [
-        Self::Exclusive,
-        Self::Plain,
-        Self::Reentrant,
-        Self::Reading,
-        Self::Writing,
-        Self::Slot,
-        Self::All,
-        Self::Leading,
-    ];
+    const EVERY: [Self; 7] =
+        [Self::Exclusive, Self::Plain, Self::Reentrant, Self::Reading, Self::Writing, Self::Slot, Self::All];
 
     /// Whether two who know nothing of each other can hold a name like this at the same time.
     fn goes_with(self, other: Self) -> bool {
@@ -51,16 +42,10 @@ impl Way {
             Self::Exclusive => client.lock(name).ttl(ttl).try_acquire().await,
             Self::Plain => client.lock(name).plain().ttl(ttl).try_acquire().await,
             Self::Reentrant => client.reentrant(name).ttl(ttl).try_acquire().await,
-            Self::Reading => client.rw(name).ttl(ttl).try_read().await,
-            Self::Writing => client.rw(name).ttl(ttl).try_write().await,
+            Self::Reading => client.rw(name).ttl(ttl).read().try_acquire().await,
+            Self::Writing => client.rw(name).ttl(ttl).write().try_acquire().await,
             Self::Slot => client.semaphore(name, 2).ttl(ttl).try_acquire().await,
             Self::All => return Ok(client.all([name]).ttl(ttl).try_acquire().await?.map(Taken::All)),
-            Self::Leading => {
-                return match client.election(name).ttl(ttl).campaign_within(Duration::ZERO).await {
-                    Err(AcquireError::Held(_)) => Ok(None),
-                    leading => leading.map(Taken::Leading).map(Some),
-                };
-            }
         };
         Ok(one?.map(Taken::One))
     }
@@ -71,7 +56,6 @@ impl Way {
 enum Taken {
     One(Lease),
     All(Leases),
-    Leading(Leadership),
 }
 
 impl Taken {
@@ -79,7 +63,6 @@ impl Taken {
         match self {
             Self::One(lease) => lease,
             Self::All(leases) => leases.iter().next().unwrap(),
-            Self::Leading(leadership) => leadership.lease(),
         }
     }
 
@@ -87,7 +70,6 @@ impl Taken {
         match self {
             Self::One(lease) => lease.release().await.unwrap(),
             Self::All(leases) => leases.release().await.unwrap(),
-            Self::Leading(leadership) => leadership.step_down().await.unwrap(),
         }
     }
 }
@@ -201,7 +183,7 @@ pub(crate) async fn a_lapsed_lease_of_any_kind_is_no_danger_to_the_next(backend:
     let (reentrant, rw, semaphore) = (ours.reentrant("reentrant"), ours.rw("rw"), ours.semaphore("semaphore", 1));
     let lapsing = [
         reentrant.ttl(SHORT).renewals(Renewals::Off).acquire().await.unwrap(),
-        rw.ttl(SHORT).renewals(Renewals::Off).read().await.unwrap(),
+        rw.ttl(SHORT).renewals(Renewals::Off).read().acquire().await.unwrap(),
         semaphore.ttl(SHORT).renewals(Renewals::Off).acquire().await.unwrap(),
     ];
     for lapsing in lapsing {

@@ -79,11 +79,11 @@ pub(crate) async fn an_owner_passed_on_as_text_enters_elsewhere(backend: &Backen
     held_by(&ours, "a", 1).await;
     let text = lock.owner().reveal();
     let owner = Owner::parse(&text).unwrap();
-    assert!(owner == *lock.owner() && owner != Owner::new());
+    assert!(owner == lock.owner() && owner != ours.new_owner());
     assert!(!format!("{owner:?} {lock:?}").contains(&text), "it is a secret");
     assert!(["", "x", &text[1..], &format!("{text}0")].into_iter().all(|text| Owner::parse(text).is_none()));
 
-    let inner = enter(&theirs.reentrant("a").owned_by(&owner)).await;
+    let inner = enter(&theirs.reentrant("a").owned_by(owner)).await;
     assert_eq!(outer.fence().unwrap(), inner.fence().unwrap());
     outer.release().await.unwrap();
     is_held(&ours, "a").await;
@@ -114,8 +114,8 @@ pub(crate) async fn all_entries_have_one_fence(backend: &Backend) {
 
 pub(crate) async fn an_owner_has_a_fence_for_each_name(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let owner = Owner::new();
-    let of = |client: &Client, name: &str| client.reentrant(name).owned_by(&owner);
+    let owner = ours.new_owner();
+    let of = |client: &Client, name: &str| client.reentrant(name).owned_by(owner);
     // So that its fences are ahead, also where they count on from a floor that is ahead of the clock.
     for _ in 0..10 {
         theirs.lock("b").acquire().await.unwrap().release().await.unwrap();
@@ -211,9 +211,8 @@ pub(crate) async fn an_owner_that_lost_everything_starts_anew(backend: &Backend)
 }
 
 /// Enters once more, on behalf of a client that then ends where it stands.
-async fn enter_and_crash(backend: &Backend, owner: &Owner) {
-    let owner = owner.clone();
-    let hold = async move |client: &Client| enter(&client.reentrant("a").owned_by(&owner).ttl(SHORT)).await;
+async fn enter_and_crash(backend: &Backend, owner: Owner) {
+    let hold = async move |client: &Client| enter(&client.reentrant("a").owned_by(owner).ttl(SHORT)).await;
     crash_after(backend.builder(), hold).await;
 }
 
@@ -247,10 +246,10 @@ pub(crate) async fn one_who_waits_learns_that_it_is_retired(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("a").acquire().await.unwrap();
     let lock = theirs.reentrant("a");
-    let owner = lock.owner().clone();
+    let owner = lock.owner();
     let refused = async move { Ok(lock.acquire().await.unwrap_err()) };
     let waiting = queue(&ours, "a", 1, refused).await;
-    ours.retire("a", &owner, LONG).await.unwrap();
+    ours.retire("a", owner, LONG).await.unwrap();
     let refused = waiting.await.unwrap();
     assert!(matches!(refused, AcquireError::Retired { .. }), "{refused}");
     queued_again(&ours, "a", 0).await;
@@ -259,11 +258,11 @@ pub(crate) async fn one_who_waits_learns_that_it_is_retired(backend: &Backend) {
 
 pub(crate) async fn an_owner_is_retired_from_one_name_only(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let owner = Owner::new();
-    let [first, second] = ["a", "b"].map(|name| ours.reentrant(name).owned_by(&owner));
+    let owner = ours.new_owner();
+    let [first, second] = ["a", "b"].map(|name| ours.reentrant(name).owned_by(owner));
     let (one, other) = (enter(&first).await, enter(&second).await);
-    let reading = ours.rw("c").owned_by(&owner).read().await.unwrap();
-    assert_eq!(ours.retire("a", &owner, LONG).await, Ok(Released::Standing));
+    let reading = ours.rw("c").owned_by(owner).read().acquire().await.unwrap();
+    assert_eq!(ours.retire("a", owner, LONG).await, Ok(Released::Standing));
     assert!(matches!(first.try_acquire().await, Err(AcquireError::Retired { .. })));
     is_free(&theirs, "a").await;
     other.extend().await.unwrap();
@@ -275,14 +274,14 @@ pub(crate) async fn an_owner_is_retired_from_one_name_only(backend: &Backend) {
 
 pub(crate) async fn readers_are_retired_one_by_one(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let owner = Owner::new();
-    let reader = ours.rw("a").owned_by(&owner);
-    let (one, again) = (reader.read().await.unwrap(), reader.read().await.unwrap());
-    let other = theirs.rw("a").read().await.unwrap();
+    let owner = ours.new_owner();
+    let reader = ours.rw("a").owned_by(owner);
+    let (one, again) = (reader.read().acquire().await.unwrap(), reader.read().acquire().await.unwrap());
+    let other = theirs.rw("a").read().acquire().await.unwrap();
     held_by(&ours, "a", 3).await;
-    ours.retire("a", &owner, LONG).await.unwrap();
+    ours.retire("a", owner, LONG).await.unwrap();
     held_by(&ours, "a", 1).await;
-    assert!(matches!(reader.try_read().await, Err(AcquireError::Retired { .. })));
+    assert!(matches!(reader.read().try_acquire().await, Err(AcquireError::Retired { .. })));
     drop((one, again));
     other.release().await.unwrap();
     is_free(&theirs, "a").await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Break, Client, DetachedLease, Event, LeaseError, Owner, Released, Target, What};
+use quorlock::{Break, Client, DetachedLease, Event, LeaseError, Released, Target, What};
 use quorlock_testkit::eventually_async;
 
 use crate::conformance::backend::{Backend, everywhere};
@@ -32,7 +32,7 @@ pub(crate) async fn grants_and_releases_are_remembered_once(backend: &Backend) {
     let lease = client.lock("x").acquire().await.unwrap();
     let (fence, id) = (lease.fence().unwrap(), lease.id().reveal());
     lease.release().await.unwrap();
-    client.rw("x").read().await.unwrap().release().await.unwrap();
+    client.rw("x").read().acquire().await.unwrap().release().await.unwrap();
     client.lock("x").plain().acquire().await.unwrap().release().await.unwrap();
     // The client that wrote it knows it at once.
     let events = remembered(&client, "x").await;
@@ -126,18 +126,18 @@ pub(crate) async fn what_was_released_is_not_remembered_as_lost(backend: &Backen
 pub(crate) async fn the_end_of_an_owner_is_remembered_like_any_other(backend: &Backend) {
     let client = chronicler(backend).await;
     for (name, by_lease, shared) in [("a", true, false), ("b", false, false), ("c", true, true)] {
-        let owner = Owner::new();
+        let owner = client.new_owner();
         let lease = if shared {
-            client.rw(name).owned_by(&owner).read().await
+            client.rw(name).owned_by(owner).read().acquire().await
         } else {
-            client.reentrant(name).owned_by(&owner).acquire().await
+            client.reentrant(name).owned_by(owner).acquire().await
         };
         let lease = lease.unwrap().detach().unwrap();
         everywhere(&client, name, "held", |report| report.held.is_some()).await;
         let released = if by_lease {
             client.retire_owner_of(&lease, CLOSING).await
         } else {
-            client.retire(name, &owner, CLOSING).await
+            client.retire(name, owner, CLOSING).await
         };
         assert_eq!(released, Ok(Released::Standing));
         let events = remembered(&client, name).await;

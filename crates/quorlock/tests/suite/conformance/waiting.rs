@@ -20,11 +20,11 @@ pub(crate) async fn a_wait_ends_at_its_deadline_with_the_holder_named(backend: &
     let reentrant = ours.reentrant("a");
     timed_out(reentrant.acquire_within(SHORT)).await;
     let rw = ours.rw("a");
-    timed_out(rw.read_within(SHORT)).await;
-    timed_out(rw.write_within(SHORT)).await;
+    timed_out(rw.read().acquire_within(SHORT)).await;
+    timed_out(rw.write().acquire_within(SHORT)).await;
     timed_out(ours.semaphore("a", 2).acquire_within(SHORT)).await;
     timed_out(ours.all(["a", "b"]).acquire_within(SHORT)).await;
-    timed_out(ours.election("a").campaign_within(SHORT)).await;
+    timed_out(ours.election("a").acquire_within(SHORT)).await;
     is_waited_for(&ours, "a", 0).await;
     lease.ensure(Duration::ZERO).unwrap();
 }
@@ -52,7 +52,7 @@ pub(crate) async fn whoever_gives_up_leaves_the_queue(backend: &Backend) {
         (theirs.lock("a"), theirs.rw("a"), theirs.reentrant("a"), theirs.semaphore("a", 3));
     let waiting = [
         queue(&ours, "a", 1, async move { lock.acquire().await }).await,
-        queue(&ours, "a", 2, async move { rw.read().await }).await,
+        queue(&ours, "a", 2, async move { rw.read().acquire().await }).await,
         queue(&ours, "a", 3, async move { reentrant.acquire().await }).await,
         queue(&ours, "a", 4, async move { semaphore.acquire().await }).await,
     ];
@@ -71,7 +71,7 @@ pub(crate) async fn a_future_that_is_dropped_at_once_leaves_nothing(backend: &Ba
     let lease = ours.lock("a").acquire().await.unwrap();
     for _ in 0..5 {
         assert!(theirs.lock("a").acquire().now_or_never().is_none());
-        assert!(theirs.rw("a").read().now_or_never().is_none());
+        assert!(theirs.rw("a").read().acquire().now_or_never().is_none());
     }
     is_waited_for(&theirs, "a", 0).await;
     lease.release().await.unwrap();
@@ -125,7 +125,7 @@ pub(crate) async fn a_try_does_not_overtake(backend: &Backend) {
         lease.release().await.unwrap();
         // Whether the waiter has noticed or not: it comes first.
         is_held(&ours, name).await;
-        assert!(ours.rw(name).try_read().await.unwrap().is_none());
+        assert!(ours.rw(name).read().try_acquire().await.unwrap().is_none());
         assert!(ours.reentrant(name).try_acquire().await.unwrap().is_none());
         waiting.await.unwrap().release().await.unwrap();
     }
@@ -189,7 +189,7 @@ pub(crate) async fn an_inspection_shows_who_holds_and_how_many_wait(backend: &Ba
 pub(crate) async fn an_inspection_shows_how_it_is_held(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let rw = ours.rw("shared");
-    let _readers = (rw.read().await.unwrap(), rw.read().await.unwrap());
+    let _readers = (rw.read().acquire().await.unwrap(), rw.read().acquire().await.unwrap());
     let semaphore = ours.semaphore("slots", 5);
     let _holders = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
     let reentrant = ours.reentrant("reentrant");

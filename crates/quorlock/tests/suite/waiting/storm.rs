@@ -35,8 +35,8 @@ impl Wish {
         };
         match self {
             Self::Lock => client.lock("job").observe(note).acquire().await,
-            Self::Read => client.rw("job").observe(note).read().await,
-            Self::Write => client.rw("job").observe(note).write().await,
+            Self::Read => client.rw("job").observe(note).read().acquire().await,
+            Self::Write => client.rw("job").observe(note).write().acquire().await,
             Self::Slot { permits } => client.semaphore("job", permits).observe(note).acquire().await,
         }
     }

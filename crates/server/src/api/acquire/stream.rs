@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
 use futures_util::stream::unfold;
-use quorlock::{AcquireError, Progress, Wait};
+use quorlock::{AcquireError, Leases, Progress, Wait};
 use serde::Serialize;
 use tokio::sync::watch;
 use tracing::Span;
 use utoipa::ToSchema;
 
 use super::{Granted, Waits};
-use crate::api::order::{Observer, Order, Won};
+use crate::api::order::{Observer, Order};
 use crate::problem::{Problem, word};
 use crate::service::Service;
 use crate::trace::hung_up;
@@ -61,7 +61,7 @@ impl InLine {
     }
 }
 
-type Acquiring = Pin<Box<dyn Future<Output = Result<Result<Won, AcquireError>, Problem>> + Send>>;
+type Acquiring = Pin<Box<dyn Future<Output = Result<Result<Leases, AcquireError>, Problem>> + Send>>;
 
 /// One who waits. Dropped with its connection, it gives its place back.
 struct Waiting {
@@ -144,7 +144,7 @@ impl Waiting {
         Some(event)
     }
 
-    fn end(&mut self, acquired: Result<Result<Won, AcquireError>, Problem>) -> Event {
+    fn end(&mut self, acquired: Result<Result<Leases, AcquireError>, Problem>) -> Event {
         self.has_ended = true;
         let granted = acquired
             .and_then(|acquired| acquired.map_err(|error| self.order.refused(error)))

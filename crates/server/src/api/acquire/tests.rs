@@ -24,7 +24,7 @@ async fn service_of(client: ClientBuilder) -> Service {
 
 fn order(service: &Service, request: serde_json::Value) -> Order {
     let request: LeaseRequest = serde_json::from_value(request).unwrap();
-    request.check(service.limits(), "somebody").unwrap()
+    request.check(service.client(), service.limits(), "somebody").unwrap()
 }
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn leases_that_run_out_before_the_answer_is_written_are_too_slow_and_given
         let problem = Granted::new(&service, &order, began, won).err().expect("nothing is left of it");
         assert_eq!(problem.code(), Code::TooSlow);
         assert_eq!(problem.into_response().headers()[header::RETRY_AFTER], "1", "ask again");
-        for name in order.names() {
+        for name in &order.names {
             assert!(service.client().lock(name).try_acquire().await.unwrap().is_some(), "{name} is free");
         }
     }
