@@ -1,7 +1,6 @@
-//! From wanting a lock to holding it: round, seal, held; or wait in the queue until it is ours; or release, rest, round again.
+//! The state machine of an acquire: ask all nodes, seal, won; or wait in the queue; or release, rest, ask again.
 
 mod asking;
-mod plan;
 mod settle;
 mod wait;
 
@@ -16,13 +15,13 @@ use crate::nodes::NodeSet;
 use crate::quorum::{Tally, Verdict};
 use crate::rng::Rng;
 use crate::rules::Rule;
+use crate::step::{Defeat, Step, Wait, Won};
+use crate::terms::Terms;
 use crate::ticket::{POLL_MAX, Parting, Ticket, Waiter};
 use crate::time::Moment;
 use crate::validity::{self, valid_until};
 use crate::vote::{Outcome, Refusal, Request};
 use asking::Asking;
-pub use plan::{Defeat, Plan, Step, Won};
-pub use wait::Wait;
 
 /// How often one attempt tries to bring a majority to one fence before it starts over.
 pub const SEALS_MAX: u8 = 3;
@@ -32,7 +31,9 @@ pub const SETTLES_MAX: u8 = 5;
 /// The machine behind `acquire`. It starts with [`tick`](Self::tick).
 #[derive(Clone, Debug, Hash)]
 pub struct Acquire {
-    plan: Plan,
+    terms: Terms,
+    /// The attempt under way, or the next one while the machine rests.
+    attempt: LeaseId,
     schedule: Schedule,
     seen: Fence,
     /// Set once a proposal was too far ahead: from then on only the nodes' clocks are proposed.
@@ -44,10 +45,8 @@ pub struct Acquire {
     settles: u8,
     /// The last account of somebody else holding it.
     held: Option<Tally>,
-    /// What was last told of the queue.
+    /// The last state of the queue that the driver was told.
     told: Option<Box<Wait>>,
-    /// The moment of the earliest call that was asked for.
-    promised: Option<Moment>,
     state: State,
 }
 
@@ -60,12 +59,13 @@ enum State {
 
 impl Acquire {
     /// A machine that has not asked anybody yet.
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(terms: Terms, rng: &mut dyn Rng) -> Self {
         // The last attempt begins early enough for slow nodes to answer before the caller has to be told.
-        let last_call = plan.give_up.map(|end| end.before(plan.node_deadline));
-        let schedule = Schedule::new(plan.retry, last_call);
+        let last_call = terms.give_up.map(|end| end.before(terms.node_deadline));
+        let schedule = Schedule::new(terms.retry, last_call);
         Self {
-            plan,
+            terms,
+            attempt: fresh_id(rng),
             schedule,
             seen: Fence::default(),
             by_clock_only: false,
@@ -74,7 +74,6 @@ impl Acquire {
             settles: 0,
             held: None,
             told: None,
-            promised: None,
             state: State::Resting { until: None },
         }
     }
@@ -84,20 +83,38 @@ impl Acquire {
         matches!(self.state, State::Finished)
     }
 
-    /// The place in the queue, once there is one.
+    /// What the lock is asked for.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// The attempt under way, or the next one.
+    pub fn attempt(&self) -> LeaseId {
+        self.attempt
+    }
+
+    /// The next moment at which [`tick`](Self::tick) has something to do; `None` before the first and after the last.
+    pub fn next_tick(&self) -> Option<Moment> {
+        match &self.state {
+            State::Finished => None,
+            State::Resting { until } => *until,
+            State::Asking(asking) => [asking.deadline, asking.poll, self.terms.give_up].into_iter().flatten().min(),
+        }
+    }
+
+    /// The position in the queue, once there is one.
     pub fn ticket(&self) -> Option<Ticket> {
         self.ticket
     }
 
     /// Time has passed. `node_micros` is the middle of the nodes' clocks now, where known.
     pub fn tick(&mut self, now: Moment, node_micros: Option<i64>, rng: &mut dyn Rng) -> Vec<Step> {
-        self.promised.take_if(|at| now >= *at);
-        let steps = match &mut self.state {
+        match &mut self.state {
             State::Finished => Vec::new(),
             State::Resting { until: Some(until) } if now < *until => Vec::new(),
             State::Resting { .. } => self.ask(now, node_micros, rng),
             State::Asking(asking) => {
-                if self.plan.give_up.is_some_and(|end| now >= end) {
+                if self.terms.give_up.is_some_and(|end| now >= end) {
                     asking.give_up_on_the_rest(now);
                     let verdict = asking.round.defeat();
                     let mut steps = self.decide(now, rng);
@@ -116,8 +133,7 @@ impl Acquire {
                     Vec::new()
                 }
             }
-        };
-        self.with_wake(steps)
+        }
     }
 
     /// A node answered the attempt, or will not. Answers to other attempts are ignored.
@@ -130,12 +146,12 @@ impl Acquire {
         rng: &mut dyn Rng,
     ) -> Vec<Step> {
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
-        if asking.attempt != attempt {
+        if self.attempt != attempt {
             return Vec::new();
         }
         let outcome = match outcome {
             // Count from before sending: a grant may be as old as its request.
-            Outcome::Voted { vote, .. } if !self.plan.rules.hold(Rule::CountFromSend) => {
+            Outcome::Voted { vote, .. } if !self.terms.rules.hold(Rule::CountFromSend) => {
                 Outcome::Voted { vote, sent: now }
             }
             other => other,
@@ -146,7 +162,7 @@ impl Acquire {
         if hinted {
             steps.extend(self.ask_again(node, now));
         }
-        self.with_wake(steps)
+        steps
     }
 
     /// A node says that it may be free now. It proves nothing: the node is asked again.
@@ -154,7 +170,7 @@ impl Acquire {
         let (proposal, pace) = (self.proposal(node_micros), self.pace());
         let waits = self.ticket.is_some();
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
-        if !waits || node >= self.plan.quorum.nodes() {
+        if !waits || node >= self.terms.quorum.nodes() {
             return Vec::new();
         }
         if asking.is_pending(node) {
@@ -165,7 +181,7 @@ impl Acquire {
         asking.poll.get_or_insert(now + pace);
         let mut steps = self.ask_again(node, now);
         steps.extend(self.ask_what_was_given_back(now));
-        self.with_wake(steps)
+        steps
     }
 
     /// The caller has lost interest: whatever is under way is taken back.
@@ -178,14 +194,14 @@ impl Acquire {
 
     /// A fresh attempt, to all nodes.
     fn ask(&mut self, now: Moment, node_micros: Option<i64>, rng: &mut dyn Rng) -> Vec<Step> {
-        if let (None, Some(at), Some(_), false) = (self.ticket, node_micros, self.plan.channel, self.plan.plain) {
+        if let (None, Some(at), Some(_), false) = (self.ticket, node_micros, self.terms.channel, self.terms.plain) {
             self.ticket = u64::try_from(at).ok().map(|at| Ticket { at, id: rng.bits() });
         }
-        if let Mode::Slot { permits, .. } = self.plan.mode {
+        if let Mode::Slot { permits, .. } = self.terms.mode {
             self.slot.get_or_insert_with(|| (rng.bits() % u64::from(permits.max(1))) as u32);
         }
         let proposal = self.proposal(node_micros);
-        self.state = State::Asking(Asking::new(self.plan.quorum, fresh_id(rng), proposal));
+        self.state = State::Asking(Asking::new(self.terms.quorum, proposal));
         self.ask_all(now)
     }
 
@@ -203,7 +219,7 @@ impl Acquire {
 
     fn ask_all(&mut self, now: Moment) -> Vec<Step> {
         let State::Asking(asking) = &self.state else { return Vec::new() };
-        let nodes = (0..self.plan.quorum.nodes()).filter(|node| !asking.is_pending(*node)).collect();
+        let nodes = (0..self.terms.quorum.nodes()).filter(|node| !asking.is_pending(*node)).collect();
         self.ask_nodes(nodes, now)
     }
 
@@ -232,45 +248,44 @@ impl Acquire {
         let deadline = self.deadline(now);
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
         asking.set_pending(nodes, deadline);
-        let (attempt, proposal) = (asking.attempt, asking.proposal);
-        // And for the wake-up that goes with it.
-        let mut steps = Vec::with_capacity(2);
-        steps.push(Step::Ask { nodes, request: self.request(attempt, proposal) });
-        steps
+        let proposal = asking.proposal;
+        alloc::vec![self.request(nodes, proposal)]
     }
 
     fn proposal(&self, node_micros: Option<i64>) -> Fence {
         fence::propose(node_micros, self.seen)
     }
 
-    fn request(&self, attempt: LeaseId, proposal: Fence) -> Request {
-        let (ttl, holder) = (self.plan.ttl, self.plan.holder.clone());
-        if self.plan.plain {
-            return Request::PlainAcquire { attempt, ttl };
-        }
-        Request::Acquire { attempt, proposal, ttl, holder, mode: self.mode(), waiter: self.waiter() }
+    fn request(&self, nodes: NodeSet, proposal: Fence) -> Step {
+        let (attempt, ttl, holder) = (self.attempt, self.terms.ttl, self.terms.holder.clone());
+        let request = if self.terms.plain {
+            Request::PlainAcquire { attempt, ttl }
+        } else {
+            Request::Acquire { attempt, proposal, ttl, holder, mode: self.mode(), waiter: self.waiter() }
+        };
+        Step::Ask { nodes, round: 0, request }
     }
 
     fn waiter(&self) -> Option<Waiter> {
-        let (ticket, channel) = (self.ticket?, self.plan.channel?);
-        Some(Waiter { ticket, channel, shared: self.plan.mode.is_shared() })
+        let (ticket, channel) = (self.ticket?, self.terms.channel?);
+        Some(Waiter { ticket, channel, shared: self.terms.mode.is_shared() })
     }
 
     fn deadline(&self, now: Moment) -> Moment {
-        now + self.plan.node_deadline
+        now + self.terms.node_deadline
     }
 
     /// The verdict falls the moment it is certain.
     fn decide(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let State::Asking(asking) = &self.state else { return Vec::new() };
-        let majority = self.plan.quorum.majority();
+        let majority = self.terms.quorum.majority();
         if let Some(won) = self.won(asking) {
             let left = validity::left(won.valid_until, now);
-            if left.is_zero() || left < self.plan.min_validity {
+            if left.is_zero() || left < self.terms.min_validity {
                 return self.defeat(Verdict::TooSlow, now, rng);
             }
             self.state = State::Finished;
-            return alloc::vec![Step::Finish(Ok(won))];
+            return alloc::vec![Step::Won(won)];
         }
         let over = self.is_over(now);
         if !over && self.must_yield(asking) {
@@ -297,31 +312,31 @@ impl Acquire {
     }
 
     fn is_over(&self, now: Moment) -> bool {
-        self.plan.give_up.is_some_and(|end| now >= end)
+        self.terms.give_up.is_some_and(|end| now >= end)
     }
 
     fn won(&self, asking: &Asking) -> Option<Won> {
-        let majority = self.plan.quorum.majority();
+        let majority = self.terms.quorum.majority();
         let slot = asking.round.best_slot();
         let fences = || asking.round.grants_of(slot).map(|(_, fence, _)| fence);
-        let (fence, any) = if self.plan.plain {
+        let (fence, any) = if self.terms.plain {
             (Fence::default(), true)
-        } else if self.plan.rules.hold(Rule::EqualFences) {
+        } else if self.terms.rules.hold(Rule::EqualFences) {
             (fence::sealed(fences(), majority)?, false)
         } else {
             (fences().max()?, true)
         };
-        let mut acks = alloc::vec![None; self.plan.quorum.nodes()];
+        let mut acks = alloc::vec![None; self.terms.quorum.nodes()];
         for (node, granted, sent) in asking.round.grants_of(slot) {
             if any || granted == fence {
                 acks[node] = Some(sent);
             }
         }
-        let valid_until = valid_until(acks.iter().flatten().copied(), majority, self.plan.ttl, self.plan.drift)?;
+        let valid_until = valid_until(acks.iter().flatten().copied(), majority, self.terms.ttl, self.terms.drift)?;
         Some(Won {
-            attempt: asking.attempt,
-            fence: (!self.plan.plain).then_some(fence),
-            mode: match (self.plan.mode, slot) {
+            attempt: self.attempt,
+            fence: (!self.terms.plain).then_some(fence),
+            mode: match (self.terms.mode, slot) {
                 (Mode::Slot { permits, .. }, Some(slot)) => Mode::Slot { permits, slot },
                 (mode, _) => mode,
             },
@@ -335,7 +350,7 @@ impl Acquire {
     /// A majority granted, with unequal fences: raise the lower ones, under our own votes.
     fn seal(&mut self, now: Moment) -> Vec<Step> {
         let deadline = self.deadline(now);
-        let majority = self.plan.quorum.majority();
+        let majority = self.terms.quorum.majority();
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
         let slot = asking.round.best_slot();
         let Some(target) = fence::seal_at(asking.round.grants_of(slot).map(|(_, fence, _)| fence), majority) else {
@@ -343,7 +358,7 @@ impl Acquire {
         };
         let mut lower: NodeSet =
             asking.round.grants_of(slot).filter(|(_, fence, _)| *fence < target).map(|(node, ..)| node).collect();
-        if !self.plan.rules.hold(Rule::RaiseOwnVotes) {
+        if !self.terms.rules.hold(Rule::RaiseOwnVotes) {
             lower.extend(asking.round.refused());
         }
         asking.seals += 1;
@@ -351,8 +366,7 @@ impl Acquire {
         asking.set_pending(lower, deadline);
         // Whoever is asked from now on had better agree with those who have been raised.
         asking.proposal = target;
-        let attempt = asking.attempt;
-        alloc::vec![Step::Ask { nodes: lower, request: self.request(attempt, target) }]
+        alloc::vec![self.request(lower, target)]
     }
 
     fn defeat(&mut self, verdict: Verdict, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
@@ -369,16 +383,17 @@ impl Acquire {
         let again = ahead && !self.by_clock_only && !self.is_over(now);
         self.by_clock_only |= ahead;
         self.see(asking.round.highest_fence());
-        if again {
-            self.state = State::Resting { until: Some(now) };
-            return steps;
-        }
-        let next = if verdict == Verdict::Mismatch { None } else { self.schedule.next(now, rng) };
-        if let Some(at) = next {
-            self.state = State::Resting { until: Some(at) };
+        let next = match verdict {
+            _ if again => Some(now),
+            Verdict::Mismatch => None,
+            _ => self.schedule.next(now, rng),
+        };
+        if next.is_some() {
+            self.attempt = fresh_id(rng);
+            self.state = State::Resting { until: next };
         } else {
             let tried = self.schedule.tried();
-            steps.push(Step::Finish(Err(Defeat { verdict, tally, tried })));
+            steps.push(Step::Defeated(Defeat { verdict, tally, tried }));
         }
         steps
     }
@@ -388,26 +403,12 @@ impl Acquire {
     }
 
     fn release(&self, asking: &Asking, parting: Option<Parting>) -> Step {
-        let nodes = if self.plan.rules.hold(Rule::ReleaseEverywhere) {
-            NodeSet::first(self.plan.quorum.nodes())
+        let nodes = if self.terms.rules.hold(Rule::ReleaseEverywhere) {
+            NodeSet::first(self.terms.quorum.nodes())
         } else {
             asking.round.grants().map(|(node, ..)| node).collect()
         };
-        Step::Release { attempt: asking.attempt, nodes, parting }
-    }
-
-    /// Asks to be called in time, unless that was promised before.
-    fn with_wake(&mut self, mut steps: Vec<Step>) -> Vec<Step> {
-        let next = match &self.state {
-            State::Finished => None,
-            State::Resting { until } => *until,
-            State::Asking(asking) => [asking.deadline, asking.poll, self.plan.give_up].into_iter().flatten().min(),
-        };
-        if let Some(at) = next.filter(|at| self.promised.is_none_or(|promised| *at < promised)) {
-            self.promised = Some(at);
-            steps.push(Step::Wake(at));
-        }
-        steps
+        Step::Release { attempt: self.attempt, nodes, parting }
     }
 }
 

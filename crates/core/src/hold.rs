@@ -1,82 +1,21 @@
 //! Holding a lock: held, renewing, then released or lost.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::acquire::Won;
 use crate::fence::Fence;
 use crate::mode::Mode;
 use crate::name::LeaseId;
-use crate::quorum::{Quorum, Tally};
+use crate::nodes::NodeSet;
 use crate::rng::Rng;
 use crate::round::Round;
-use crate::rules::{Rule, Rules};
-use crate::time::{Drift, Moment, Ttl};
+use crate::rules::Rule;
+use crate::step::{Loss, Step, Won};
+use crate::terms::Terms;
+use crate::time::Moment;
 use crate::validity::{self, mth_largest};
 use crate::vote::{Outcome, Refusal, Request, Silence, Vote};
 use crate::watchdog::{Renewals, Watchdog};
-
-/// How a lease is kept.
-#[derive(Clone, Debug, Hash)]
-pub struct Terms {
-    /// All nodes, by configuration.
-    pub quorum: Quorum,
-    /// The lifetime asked of the nodes, fixed for the life of the lease.
-    pub ttl: Ttl,
-    /// What is taken off it.
-    pub drift: Drift,
-    /// How long to wait for a node.
-    pub node_deadline: Duration,
-    /// Whether and how often to renew.
-    pub renewals: Renewals,
-    /// Whether a node that lost its memory may vote at once. Then a vote that was lost counts for nothing.
-    pub trusting: bool,
-    /// How it is held.
-    pub mode: Mode,
-    /// Who holds, as text for people.
-    pub holder: Arc<str>,
-    /// The rules in force.
-    pub rules: Rules,
-}
-
-/// What the driver has to do, or tell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Send the request to all nodes; answers come back with this round's number.
-    Ask {
-        /// Names the renewal in [`Hold::take`].
-        round: u32,
-        /// The same for all nodes.
-        request: Request,
-    },
-    /// The renewal succeeded.
-    Renewed {
-        /// Which one.
-        round: u32,
-    },
-    /// The renewal failed; the lease may still be valid for a while.
-    Failed {
-        /// Which one.
-        round: u32,
-        /// Who said what.
-        tally: Tally,
-    },
-    /// The lease is lost, for good.
-    Lost(Loss),
-}
-
-/// Why a lease was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Loss {
-    /// Its validity ran out before a renewal succeeded.
-    Expired,
-    /// So many nodes refuse it that no majority is left.
-    Taken,
-    /// The same, and nodes say that somebody broke it.
-    Broken,
-}
 
 /// The machine behind a lease.
 #[derive(Clone, Debug, Hash)]
@@ -87,42 +26,33 @@ pub struct Hold {
     acks: Vec<Option<Moment>>,
     valid_until: Moment,
     watchdog: Watchdog,
-    phase: Phase,
+    /// Whether it is neither lost nor released.
+    is_held: bool,
+    loss: Option<Loss>,
     rounds: u32,
     /// When the last of them began.
     begun: Moment,
-    renewal: Option<Renewal>,
+    /// The replies to the renewal that is under way.
+    renewal: Option<Round>,
     /// The renewal that is under way may be older than what gave rise to doubt: another has to follow.
     doubted: bool,
     /// Whether a node has said that the attempt is over, which its holder never said.
     broken: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
-    Held,
-    Lost(Loss),
-    Released,
-}
-
-#[derive(Clone, Debug, Hash)]
-struct Renewal {
-    round: Round,
-    deadline: Moment,
-}
-
 impl Hold {
-    /// Holds what was won.
+    /// Holds what was won on these terms.
     pub fn new(terms: Terms, won: Won, now: Moment) -> Self {
         let watchdog = Watchdog::new(terms.renewals, terms.ttl, now);
         Self {
-            terms,
+            terms: Terms { mode: won.mode, ..terms },
             attempt: won.attempt,
             fence: won.fence,
             acks: won.acks,
             valid_until: won.valid_until,
             watchdog,
-            phase: Phase::Held,
+            is_held: true,
+            loss: None,
             rounds: 0,
             begun: now,
             renewal: None,
@@ -131,7 +61,7 @@ impl Hold {
         }
     }
 
-    /// How it is kept.
+    /// The terms on which it is held.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
@@ -148,45 +78,36 @@ impl Hold {
 
     /// What surely is left at `now`; zero when lost or released.
     pub fn validity(&self, now: Moment) -> Duration {
-        match self.phase {
-            Phase::Held => validity::left(self.valid_until, now),
-            Phase::Lost(_) | Phase::Released => Duration::ZERO,
-        }
+        if self.is_held { validity::left(self.valid_until, now) } else { Duration::ZERO }
     }
 
     /// The moment that its validity counts from, and the one at which it ends; `None` when it is over. Each node of some
     /// majority that granted it was asked at the first of them or later.
     pub fn span(&self) -> Option<(Moment, Moment)> {
-        self.is_held().then_some((self.asked()?, self.valid_until))
+        self.is_held.then_some((self.asked()?, self.valid_until))
     }
 
-    /// How many nodes have acknowledged it.
-    pub fn nodes(&self) -> usize {
-        self.acks.iter().flatten().count()
+    /// The nodes that have acknowledged it.
+    pub fn nodes(&self) -> NodeSet {
+        (0..self.acks.len()).filter(|node| self.acks[*node].is_some()).collect()
     }
 
     /// Why it was lost, if it was.
     pub fn loss(&self) -> Option<Loss> {
-        match self.phase {
-            Phase::Lost(loss) => Some(loss),
-            Phase::Held | Phase::Released => None,
-        }
+        self.loss
     }
 
     /// Whether it is neither lost nor released, as far as the last input told.
     pub fn is_held(&self) -> bool {
-        self.phase == Phase::Held
+        self.is_held
     }
 
     /// The next moment at which [`tick`](Self::tick) has something to do; `None` when it is over.
     pub fn next_tick(&self) -> Option<Moment> {
-        if self.phase != Phase::Held {
+        if !self.is_held {
             return None;
         }
-        let renewal = match &self.renewal {
-            Some(renewal) => Some(renewal.deadline),
-            None => self.watchdog.due(),
-        };
+        let renewal = if self.renewal.is_some() { Some(self.deadline()) } else { self.watchdog.due() };
         let end = self.terms.rules.hold(Rule::LostIsFinal).then_some(self.valid_until);
         renewal.into_iter().chain(end).min()
     }
@@ -197,8 +118,9 @@ impl Hold {
         if !self.still_valid(now, &mut steps) {
             return steps;
         }
-        if let Some(renewal) = self.renewal.as_mut().filter(|renewal| now >= renewal.deadline) {
-            renewal.round.silence_the_rest(&Silence::Late);
+        let deadline = self.deadline();
+        if let Some(renewal) = self.renewal.as_mut().filter(|_| now >= deadline) {
+            renewal.silence_the_rest(&Silence::Late);
             self.settle(now, rng, &mut steps);
         }
         if self.renewal.is_none() && self.watchdog.due().is_some_and(|due| now >= due) {
@@ -265,7 +187,7 @@ impl Hold {
         }
         match &mut self.renewal {
             Some(renewal) if round == self.rounds => {
-                renewal.round.take(node, outcome);
+                renewal.take(node, outcome);
                 self.settle(now, rng, &mut steps);
             }
             // Too late for its round, and in time for the lease: there is no need to ask once more.
@@ -285,29 +207,25 @@ impl Hold {
     pub fn detach(&mut self, now: Moment) -> bool {
         self.watchdog = Watchdog::new(Renewals::Off, self.terms.ttl, now);
         self.renewal = None;
-        self.is_held()
+        self.is_held
     }
 
     /// What to ask of which nodes, so that those have the lease as well that have not acknowledged it yet. `None` when all
     /// have, and for a plain lock, which has no request for that; also when it is not surely held any more: whoever
     /// cannot know that it was never lost must not bring a vote back.
-    pub fn repair(&self, now: Moment) -> Option<(Vec<usize>, Request)> {
+    pub fn repair(&self, now: Moment) -> Option<Step> {
         if self.validity(now).is_zero() {
             return None;
         }
-        let nodes: Vec<usize> = (0..self.acks.len()).filter(|&node| self.acks[node].is_none()).collect();
+        let nodes: NodeSet = (0..self.acks.len()).filter(|&node| self.acks[node].is_none()).collect();
         let request = self.request_of(self.fence?);
-        (!nodes.is_empty()).then_some((nodes, request))
+        (!nodes.is_empty()).then_some(Step::Ask { nodes, round: 0, request })
     }
 
     /// The holder is done. `false` when it was over before.
     pub fn release(&mut self) -> bool {
-        let held = self.phase == Phase::Held;
-        if held {
-            self.phase = Phase::Released;
-        }
         self.renewal = None;
-        held
+        core::mem::replace(&mut self.is_held, false)
     }
 
     fn is_in(&self, index: u32) -> bool {
@@ -317,28 +235,33 @@ impl Hold {
     /// Lost is final: the check comes before anything else is counted.
     fn still_valid(&mut self, now: Moment, steps: &mut Vec<Step>) -> bool {
         let is_final = self.terms.rules.hold(Rule::LostIsFinal);
-        if self.phase == Phase::Held && now >= self.valid_until && is_final {
+        if self.is_held && now >= self.valid_until && is_final {
             steps.push(self.lose(Loss::Expired));
         }
-        self.phase == Phase::Held
+        self.is_held
     }
 
     fn lose(&mut self, loss: Loss) -> Step {
-        self.phase = Phase::Lost(loss);
+        self.is_held = false;
+        self.loss = Some(loss);
         self.renewal = None;
         Step::Lost(loss)
     }
 
     fn renew(&mut self, now: Moment) -> Step {
         self.rounds = self.rounds.wrapping_add(1);
-        let deadline = now + self.terms.node_deadline;
         self.begun = now;
-        self.renewal = Some(Renewal { round: Round::new(self.terms.quorum), deadline });
+        self.renewal = Some(Round::new(self.terms.quorum));
         let request = match self.fence {
             Some(fence) => self.request_of(fence),
             None => Request::PlainExtend { attempt: self.attempt, ttl: self.terms.ttl },
         };
-        Step::Ask { round: self.rounds, request }
+        Step::Ask { nodes: NodeSet::first(self.acks.len()), round: self.rounds, request }
+    }
+
+    /// When nodes that have not answered the renewal count as silent.
+    fn deadline(&self) -> Moment {
+        self.begun + self.terms.node_deadline
     }
 
     /// Renews it where it stands, and gives it where the node has lost it.
@@ -349,12 +272,12 @@ impl Hold {
 
     fn settle(&mut self, now: Moment, rng: &mut dyn Rng, steps: &mut Vec<Step>) {
         let Some(renewal) = &self.renewal else { return };
-        if renewal.round.grants().count() >= self.terms.quorum.majority() {
+        if renewal.grants().count() >= self.terms.quorum.majority() {
             self.watchdog.renewed(self.asked().unwrap_or(self.begun));
             steps.push(Step::Renewed { round: self.rounds });
-        } else if renewal.round.is_out_of_reach() {
+        } else if renewal.is_out_of_reach() {
             self.watchdog.failed(now, self.terms.node_deadline, rng);
-            steps.push(Step::Failed { round: self.rounds, tally: renewal.round.tally() });
+            steps.push(Step::Failed { round: self.rounds, tally: renewal.tally() });
         } else {
             return;
         }

@@ -24,6 +24,8 @@ pub mod quorum;
 pub mod rng;
 pub mod round;
 pub mod rules;
+pub mod step;
+pub mod terms;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod ticket;

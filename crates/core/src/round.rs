@@ -8,158 +8,127 @@ use crate::quorum::{NodeVote, Quorum, Tally, Verdict};
 use crate::time::Moment;
 use crate::vote::{GrantedSlot, Outcome, Refusal, Silence, Vote};
 
-/// What is known of one node in a round.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum NodeReply {
-    /// Nothing yet.
-    Waiting,
-    /// It granted.
-    Granted {
-        /// The fence that it stored.
-        fence: Fence,
-        /// Which slot it is, of a semaphore.
-        slot: Option<GrantedSlot>,
-        /// When the granted request was sent.
-        sent: Moment,
-    },
-    /// It refused.
-    Refused(Refusal),
-    /// It will not vote in this round.
-    Silent(Silence),
-}
-
-/// Counts votes. Each node has one slot; what a slot says may only come from that node.
+/// Counts votes: one reply for each node, `None` until it answers.
 #[derive(Clone, Debug, Hash)]
 pub struct Round {
     quorum: Quorum,
-    replies: Vec<NodeReply>,
+    replies: Vec<Option<Outcome>>,
 }
 
 impl Round {
     /// A round in which nobody has voted yet.
     pub fn new(quorum: Quorum) -> Self {
-        Self { quorum, replies: alloc::vec![NodeReply::Waiting; quorum.nodes()] }
+        Self { quorum, replies: alloc::vec![None; quorum.nodes()] }
     }
 
-    /// Takes a node's outcome. A later one replaces an earlier one, except that silence never unsays a grant.
+    /// Takes a node's outcome. A later one replaces an earlier one, but a silence never replaces a grant.
     pub fn take(&mut self, node: usize, outcome: Outcome) {
-        let Some(slot) = self.replies.get_mut(node) else { return };
-        *slot = match outcome {
-            Outcome::Voted { vote: Vote::Grant { fence, slot }, sent } => NodeReply::Granted { fence, slot, sent },
+        let Some(reply) = self.replies.get_mut(node) else { return };
+        *reply = Some(match outcome {
             // A node that lost its memory has no vote for anybody: silence, and a new handshake for the link.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } => {
-                NodeReply::Silent(Silence::Broken(alloc::format!("{}", Refusal::WrongEpoch)))
+                Outcome::Silent(Silence::Broken(alloc::format!("{}", Refusal::WrongEpoch)))
             }
-            Outcome::Voted { vote: Vote::Refusal(why), .. } => NodeReply::Refused(why),
-            // Nobody was asked for these in a round.
-            Outcome::Voted { vote: Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. }, .. } => return,
-            Outcome::Silent(_) if matches!(slot, NodeReply::Granted { .. }) => return,
-            Outcome::Silent(why) => NodeReply::Silent(why),
-        };
+            Outcome::Silent(_) if is_grant(reply.as_ref()) => return,
+            other => other,
+        });
     }
 
-    /// Everyone who has not answered is silent for this reason.
+    /// Counts every node that has not answered as silent for this reason.
     pub fn silence_the_rest(&mut self, why: &Silence) {
-        for slot in &mut self.replies {
-            if *slot == NodeReply::Waiting {
-                *slot = NodeReply::Silent(why.clone());
-            }
+        for reply in &mut self.replies {
+            reply.get_or_insert_with(|| Outcome::Silent(why.clone()));
         }
     }
 
-    /// What each node said.
-    pub fn replies(&self) -> &[NodeReply] {
+    /// Each node's reply.
+    pub fn replies(&self) -> &[Option<Outcome>] {
         &self.replies
     }
 
-    /// Every grant: node, fence and the moment its request was sent.
-    pub fn grants(&self) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
-        self.replies.iter().enumerate().filter_map(|(node, slot)| match slot {
-            NodeReply::Granted { fence, sent, .. } => Some((node, *fence, *sent)),
+    /// The slot of every grant, with node, fence and the moment at which its request was sent.
+    fn granted(&self) -> impl Iterator<Item = (usize, Fence, Moment, Option<&GrantedSlot>)> + '_ {
+        self.replies.iter().enumerate().filter_map(|(node, reply)| match reply {
+            Some(Outcome::Voted { vote: Vote::Grant { fence, slot }, sent }) => {
+                Some((node, *fence, *sent, slot.as_ref()))
+            }
             _ => None,
         })
+    }
+
+    /// Every grant: node, fence and the moment at which its request was sent.
+    pub fn grants(&self) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
+        self.granted().map(|(node, fence, sent, _)| (node, fence, sent))
     }
 
     /// Every grant of this slot; all grants, of a lock without slots.
     pub fn grants_of(&self, slot: Option<u32>) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
-        self.replies.iter().enumerate().filter_map(move |(node, state)| match state {
-            NodeReply::Granted { fence, slot: granted, sent } if slot == granted.as_ref().map(|slot| slot.index) => {
-                Some((node, *fence, *sent))
-            }
-            _ => None,
-        })
+        let granted = self.granted().filter(move |(.., granted)| slot == granted.map(|slot| slot.index));
+        granted.map(|(node, fence, sent, _)| (node, fence, sent))
     }
 
     /// The semaphore's slot that most nodes have granted.
     pub fn best_slot(&self) -> Option<u32> {
-        let granted = self.replies.iter().filter_map(|state| match state {
-            NodeReply::Granted { slot: Some(slot), .. } => Some(slot.index),
-            _ => None,
-        });
-        granted.max_by_key(|slot| (self.grants_of(Some(*slot)).count(), Reverse(*slot)))
+        let slots = self.slots().map(|slot| slot.index);
+        slots.max_by_key(|slot| (self.grants_of(Some(*slot)).count(), Reverse(*slot)))
     }
 
     /// How many nodes have granted this slot of a semaphore, or could have.
     pub fn offers_of(&self, slot: u32) -> usize {
-        let offered = |state: &&NodeReply| match state {
-            NodeReply::Granted { slot: Some(granted), .. } => granted.index == slot || granted.free.contains(&slot),
-            _ => false,
-        };
-        self.replies.iter().filter(offered).count()
+        self.slots().filter(|granted| granted.index == slot || granted.free.contains(&slot)).count()
     }
 
     /// The semaphore's slot that most nodes have granted or could grant.
     pub fn likeliest_slot(&self) -> Option<u32> {
-        let named = self.replies.iter().flat_map(|state| match state {
-            NodeReply::Granted { slot: Some(granted), .. } => {
-                core::slice::from_ref(&granted.index).iter().chain(&granted.free)
-            }
-            _ => [].iter().chain(&[]),
-        });
-        named.copied().max_by_key(|slot| (self.offers_of(*slot), Reverse(*slot)))
+        let offered = self.slots().flat_map(|granted| granted.free.iter().chain([&granted.index])).copied();
+        offered.max_by_key(|slot| (self.offers_of(*slot), Reverse(*slot)))
     }
 
-    /// Forgets what a node said: it is asked anew.
+    fn slots(&self) -> impl Iterator<Item = &GrantedSlot> + '_ {
+        self.granted().filter_map(|(.., slot)| slot)
+    }
+
+    /// Forgets a node's reply, because it is asked again.
     pub fn forget(&mut self, node: usize) {
-        if let Some(slot) = self.replies.get_mut(node) {
-            *slot = NodeReply::Waiting;
+        if let Some(reply) = self.replies.get_mut(node) {
+            *reply = None;
         }
     }
 
     /// Whether so many nodes have refused or fallen silent that no majority of grants can come.
     pub fn is_out_of_reach(&self) -> bool {
-        let gone = self.replies.iter().filter(|s| matches!(s, NodeReply::Refused(_) | NodeReply::Silent(_))).count();
-        gone > self.quorum.spare()
+        self.replies.iter().filter(|reply| reply.is_some() && !is_grant(reply.as_ref())).count() > self.quorum.spare()
     }
 
-    /// Whether a majority has answered at all, in favour or not: what a release waits for.
+    /// Whether a majority has answered, in favour or not.
     pub fn is_answered(&self) -> bool {
-        self.answered() >= self.quorum.majority()
+        let answers = self.replies.iter().filter(|reply| matches!(reply, Some(Outcome::Voted { .. })));
+        answers.count() >= self.quorum.majority()
     }
 
     /// Whether so many nodes are silent that a majority will not answer.
     pub fn is_unanswerable(&self) -> bool {
-        let silent = self.replies.iter().filter(|s| matches!(s, NodeReply::Silent(_))).count();
-        silent > self.quorum.spare()
-    }
-
-    fn answered(&self) -> usize {
-        self.replies.iter().filter(|s| matches!(s, NodeReply::Granted { .. } | NodeReply::Refused(_))).count()
+        self.silences().count() > self.quorum.spare()
     }
 
     /// How many may still vote.
     pub fn open(&self) -> usize {
-        self.replies.iter().filter(|s| matches!(s, NodeReply::Waiting)).count()
+        self.replies.iter().filter(|reply| reply.is_none()).count()
+    }
+
+    /// Every silence.
+    pub fn silences(&self) -> impl Iterator<Item = &Silence> + '_ {
+        self.replies.iter().filter_map(|reply| if let Some(Outcome::Silent(why)) = reply { Some(why) } else { None })
     }
 
     /// Every refusal.
     pub fn refusals(&self) -> impl Iterator<Item = &Refusal> + '_ {
-        self.replies.iter().filter_map(|slot| if let NodeReply::Refused(why) = slot { Some(why) } else { None })
+        self.replies.iter().filter_map(|reply| refusal(reply.as_ref()))
     }
 
     /// Every node that refused.
     pub fn refused(&self) -> impl Iterator<Item = usize> + '_ {
-        self.replies.iter().enumerate().filter(|(_, slot)| matches!(slot, NodeReply::Refused(_))).map(|(node, _)| node)
+        self.replies.iter().enumerate().filter(|(_, reply)| refusal(reply.as_ref()).is_some()).map(|(node, _)| node)
     }
 
     /// Why a round without a majority failed.
@@ -167,37 +136,44 @@ impl Round {
         if self.refusals().any(|why| matches!(why, Refusal::Permits { .. } | Refusal::Upgrade | Refusal::Retired)) {
             return Verdict::Mismatch;
         }
-        let contested = self.replies.iter().any(|s| {
-            matches!(s, NodeReply::Refused(Refusal::Held { .. } | Refusal::Behind { .. } | Refusal::QueueFull))
-        });
-        let is_lost = |slot: &&NodeReply| matches!(slot, NodeReply::Silent(why) if *why != Silence::CutOff);
+        let contested =
+            |why: &Refusal| matches!(why, Refusal::Held { .. } | Refusal::Behind { .. } | Refusal::QueueFull);
         match self.is_unanswerable() {
-            false if contested => Verdict::Held,
-            true if self.replies.iter().filter(is_lost).count() <= self.quorum.spare() => Verdict::CutOff,
+            false if self.refusals().any(contested) => Verdict::Held,
+            true if self.silences().filter(|why| **why != Silence::CutOff).count() <= self.quorum.spare() => {
+                Verdict::CutOff
+            }
             _ => Verdict::NoQuorum,
         }
     }
 
-    /// The highest fence that anyone has mentioned.
+    /// The highest fence in any reply.
     pub fn highest_fence(&self) -> Fence {
-        let mentioned = self.replies.iter().map(|slot| match slot {
-            NodeReply::Granted { fence, .. }
-            | NodeReply::Refused(Refusal::Held { fence, .. } | Refusal::Behind { fence, .. }) => *fence,
-            _ => Fence::default(),
+        let refused = self.refusals().filter_map(|why| match why {
+            Refusal::Held { fence, .. } | Refusal::Behind { fence, .. } => Some(*fence),
+            _ => None,
         });
-        mentioned.max().unwrap_or_default()
+        self.grants().map(|(_, fence, _)| fence).chain(refused).max().unwrap_or_default()
     }
 
-    /// The account of the round; nodes that were not waited for are named as unheard.
+    /// Each node's vote. Nodes that have not answered are named as unheard.
     pub fn tally(&self) -> Tally {
-        let votes = self.replies.iter().map(|slot| match slot {
-            NodeReply::Waiting => NodeVote::Silent(Silence::Unheard),
-            NodeReply::Granted { .. } => NodeVote::Granted,
-            NodeReply::Refused(why) => NodeVote::Refused(why.clone()),
-            NodeReply::Silent(why) => NodeVote::Silent(why.clone()),
+        let votes = self.replies.iter().map(|reply| match reply {
+            None => NodeVote::Silent(Silence::Unheard),
+            Some(Outcome::Voted { vote: Vote::Refusal(why), .. }) => NodeVote::Refused(why.clone()),
+            Some(Outcome::Voted { .. }) => NodeVote::Granted,
+            Some(Outcome::Silent(why)) => NodeVote::Silent(why.clone()),
         });
         Tally { votes: votes.collect(), nodes: Vec::new() }
     }
+}
+
+fn is_grant(reply: Option<&Outcome>) -> bool {
+    matches!(reply, Some(Outcome::Voted { vote: Vote::Grant { .. }, .. }))
+}
+
+fn refusal(reply: Option<&Outcome>) -> Option<&Refusal> {
+    if let Some(Outcome::Voted { vote: Vote::Refusal(why), .. }) = reply { Some(why) } else { None }
 }
 
 #[cfg(test)]

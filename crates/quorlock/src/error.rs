@@ -11,9 +11,9 @@ pub use held::HeldError;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use quorlock_core::hold::Loss;
 use quorlock_core::name::{Name, NameError};
 use quorlock_core::quorum::{NodeVote, QuorumError, Tally};
+use quorlock_core::step::Loss;
 use quorlock_core::time::TtlError;
 use quorlock_core::vote::Silence;
 

@@ -76,7 +76,6 @@ pub use node::memory::MemoryNodes;
 #[doc(hidden)]
 pub use platform::sim;
 
-pub use quorlock_core::acquire::Wait;
 pub use quorlock_core::backoff::Retry;
 pub use quorlock_core::digest::Digest;
 pub use quorlock_core::fence::Fence;
@@ -86,6 +85,7 @@ pub use quorlock_core::quorum::{NodeVote, Quorum, QuorumError, Tally};
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use quorlock_core::rules::{Rule, Rules};
+pub use quorlock_core::step::Wait;
 pub use quorlock_core::ticket::{QUEUE_LISTED_MAX, QueuePosition, Waiting};
 pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
 pub use quorlock_core::vote::{BreakMode, HeldBy, Refusal, Report, Silence, Target};

@@ -3,16 +3,14 @@
 use alloc::vec::Vec;
 
 use crate::fence::Fence;
-use crate::name::LeaseId;
 use crate::nodes::NodeSet;
 use crate::quorum::Quorum;
-use crate::round::{NodeReply, Round};
+use crate::round::Round;
 use crate::time::Moment;
 use crate::vote::{Outcome, Refusal, Silence, Vote};
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Asking {
-    pub(super) attempt: LeaseId,
     /// The fence that is proposed to whoever is asked in this turn.
     pub(super) proposal: Fence,
     pub(super) round: Round,
@@ -26,26 +24,19 @@ pub(super) struct Asking {
     /// Nodes whose votes the attempt before this one gave back: they have no vote for anybody, as far as is known, and
     /// will give no hint to the one who yielded.
     pub(super) given_back: NodeSet,
-    nodes: Vec<Contact>,
-}
-
-/// How we stand with one node.
-#[derive(Clone, Copy, Debug, Default, Hash)]
-struct Contact {
-    /// It owes an answer.
-    pending: bool,
-    /// It gave a hint while it owed one.
-    hinted: bool,
-    /// It owes the answer to a question that a hint of its own has led to.
-    prompted: bool,
-    /// When the question was sent that it has refused: it may still grant that by itself.
-    refused: Option<Moment>,
+    /// Nodes that owe an answer.
+    pending: NodeSet,
+    /// Nodes that gave a hint while they owed an answer.
+    hinted: NodeSet,
+    /// Nodes that owe the answer to a request to which a hint of theirs has led.
+    prompted: NodeSet,
+    /// For each node, when the request was sent that it has refused: it may still grant that by itself.
+    refused: Vec<Option<Moment>>,
 }
 
 impl Asking {
-    pub(super) fn new(quorum: Quorum, attempt: LeaseId, proposal: Fence) -> Self {
+    pub(super) fn new(quorum: Quorum, proposal: Fence) -> Self {
         Self {
-            attempt,
             proposal,
             round: Round::new(quorum),
             deadline: None,
@@ -53,54 +44,59 @@ impl Asking {
             sealing: NodeSet::default(),
             seals: 0,
             given_back: NodeSet::default(),
-            nodes: alloc::vec![Contact::default(); quorum.nodes()],
+            pending: NodeSet::default(),
+            hinted: NodeSet::default(),
+            prompted: NodeSet::default(),
+            refused: alloc::vec![None; quorum.nodes()],
         }
     }
 
     pub(super) fn is_pending(&self, node: usize) -> bool {
-        self.nodes.get(node).is_some_and(|contact| contact.pending)
+        self.pending.contains(node)
     }
 
     /// Nodes that have granted, or may do so yet.
     pub(super) fn unrefused(&self) -> NodeSet {
-        (0..self.nodes.len()).filter(|node| self.is_granted(*node) || self.is_pending(*node)).collect()
+        (0..self.refused.len()).filter(|node| self.is_granted(*node) || self.is_pending(*node)).collect()
     }
 
     pub(super) fn is_granted(&self, node: usize) -> bool {
-        matches!(self.round.replies().get(node), Some(NodeReply::Granted { .. }))
+        self.round.grants().any(|(granted, ..)| granted == node)
     }
 
     pub(super) fn set_pending(&mut self, nodes: NodeSet, deadline: Moment) {
         self.deadline = Some(deadline);
-        for node in nodes.iter() {
-            self.nodes[node].pending = true;
-        }
+        self.pending.extend(nodes.iter());
     }
 
     pub(super) fn note_hint(&mut self, node: usize) {
-        self.nodes[node].hinted = true;
+        self.hinted.insert(node);
     }
 
     /// A hint is the reason why this node is asked.
     pub(super) fn note_prompt(&mut self, node: usize) {
-        self.nodes[node].prompted = true;
+        self.prompted.insert(node);
     }
 
-    /// Takes an answer, unless it is a refusal and the node has given a hint since it was asked: then it is to be asked
-    /// again. Whether it is.
+    /// Takes an answer, unless it is a refusal and the node has given a hint since it was asked: then it has to be asked
+    /// again. Returns whether it has.
     pub(super) fn take(&mut self, node: usize, outcome: Outcome) -> bool {
-        let Some(contact) = self.nodes.get_mut(node) else { return false };
-        let hinted = contact.hinted;
-        *contact = Contact { refused: refused_at(&outcome), ..Contact::default() };
+        if node >= self.refused.len() {
+            return false;
+        }
+        let was_hinted = self.hinted.contains(node);
+        self.refused[node] = refused_at(&outcome);
+        self.pending.remove(node);
+        self.hinted.remove(node);
+        self.prompted.remove(node);
         self.sealing.remove(node);
-        let refused = |why: &Refusal| matches!(why, Refusal::Held { .. } | Refusal::Behind { .. });
-        let is_old = hinted && matches!(&outcome, Outcome::Voted { vote: Vote::Refusal(why), .. } if refused(why));
+        let is_old = was_hinted && self.refused[node].is_some();
         if !is_old {
             self.round.take(node, outcome);
         }
         // With votes in hand, whoever has not been asked yet will be: hints that get lost do not hold up the turn.
         let waits_for_hints = self.round.grants().next().is_some() && !self.unasked().is_empty();
-        if !waits_for_hints && self.nodes.iter().all(|contact| !contact.pending) {
+        if !waits_for_hints && self.pending.is_empty() {
             self.deadline = None;
         }
         is_old
@@ -108,8 +104,7 @@ impl Asking {
 
     /// When the question was sent to which this node may give its vote by itself; `None` if it owes an answer or has voted.
     pub(super) fn refused(&self, node: usize) -> Option<Moment> {
-        let contact = self.nodes.get(node).filter(|contact| !contact.pending && !self.is_granted(node))?;
-        contact.refused
+        self.refused.get(node).copied().flatten().filter(|_| !self.is_pending(node) && !self.is_granted(node))
     }
 
     /// A node has granted what it had refused. Others are given until the deadline to do so, too.
@@ -123,11 +118,11 @@ impl Asking {
         let silence = if self.deadline.is_some_and(|at| now < at) { Silence::CutOff } else { Silence::Late };
         self.deadline = None;
         self.sealing = NodeSet::default();
-        for node in 0..self.nodes.len() {
-            let contact = &mut self.nodes[node];
-            let Contact { pending, refused, .. } = *contact;
-            *contact = Contact { refused: refused.filter(|_| !pending), ..Contact::default() };
-            if pending && self.round.replies()[node] == NodeReply::Waiting {
+        self.hinted = NodeSet::default();
+        self.prompted = NodeSet::default();
+        for node in core::mem::take(&mut self.pending).iter() {
+            self.refused[node] = None;
+            if self.round.replies()[node].is_none() {
                 self.round.take(node, Outcome::Silent(silence.clone()));
             }
         }
@@ -135,8 +130,7 @@ impl Asking {
 
     /// Nodes that owe an answer, and gave a hint to which there is none yet.
     pub(super) fn hinted(&self) -> NodeSet {
-        let is_hinted = |node: &usize| self.nodes[*node].hinted || self.nodes[*node].prompted;
-        (0..self.nodes.len()).filter(is_hinted).collect()
+        self.hinted.iter().chain(self.prompted.iter()).collect()
     }
 
     /// Whether somebody would have granted a lower proposal.
@@ -146,8 +140,8 @@ impl Asking {
 
     /// Nodes that have not been asked in this turn.
     pub(super) fn unasked(&self) -> NodeSet {
-        let is_unasked = |node: &usize| self.round.replies()[*node] == NodeReply::Waiting && !self.nodes[*node].pending;
-        (0..self.nodes.len()).filter(is_unasked).collect()
+        let is_unasked = |node: &usize| self.round.replies()[*node].is_none() && !self.is_pending(*node);
+        (0..self.refused.len()).filter(is_unasked).collect()
     }
 
     /// Without votes, what was said before a hint is old: the next answer begins anew. Whoever owes one was asked with
@@ -156,10 +150,10 @@ impl Asking {
         if self.round.grants().next().is_some() {
             return;
         }
-        if self.nodes.iter().all(|contact| !contact.pending) {
+        if self.pending.is_empty() {
             self.proposal = proposal;
         }
-        (0..self.nodes.len()).for_each(|node| self.round.forget(node));
+        (0..self.refused.len()).for_each(|node| self.round.forget(node));
     }
 
     /// Everyone is asked anew; votes that stand keep their fence and count until then.
@@ -170,7 +164,7 @@ impl Asking {
             Some(fence) => self.proposal = self.proposal.max(fence),
             None => self.proposal = proposal,
         }
-        for node in 0..self.nodes.len() {
+        for node in 0..self.refused.len() {
             if !self.is_granted(node) {
                 self.round.forget(node);
             }

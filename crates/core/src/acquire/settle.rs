@@ -5,12 +5,11 @@ use alloc::vec::Vec;
 use super::{
     Acquire, Asking, DELAY_MIN, Mode, Moment, POLL_MAX, Parting, Rng, SETTLES_MAX, State, Step, Verdict, fresh_id,
 };
-use crate::round::NodeReply;
 
 impl Acquire {
     /// What to ask for: of a semaphore, with the slot to look at first.
     pub(super) fn mode(&self) -> Mode {
-        match (self.plan.mode, self.slot) {
+        match (self.terms.mode, self.slot) {
             (Mode::Slot { permits, .. }, Some(slot)) => Mode::Slot { permits, slot },
             (mode, _) => mode,
         }
@@ -26,18 +25,19 @@ impl Acquire {
             return self.defeat(Verdict::Held, now, rng);
         };
         self.slot = Some(slot);
-        let is_crossed = asking.round.offers_of(slot) < self.plan.quorum.majority();
+        let is_crossed = asking.round.offers_of(slot) < self.terms.quorum.majority();
         if is_crossed && self.ticket.is_none() {
             return self.defeat(Verdict::Held, now, rng);
         }
         let proposal = asking.proposal.max(asking.round.highest_fence().next());
         let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
-        let mut fresh = Asking::new(self.plan.quorum, fresh_id(rng), proposal);
+        let mut fresh = Asking::new(self.terms.quorum, proposal);
         // No slot could come to a majority while others keep theirs, and whoever asks at once gets back what it gave:
         // pause until they, too, have heard from everyone and have given theirs back.
-        let is_slow = asking.round.replies().iter().any(|slot| matches!(slot, NodeReply::Silent(_)));
-        let pause = if is_slow { self.plan.node_deadline } else { self.plan.retry.min }.max(DELAY_MIN);
+        let is_slow = asking.round.silences().next().is_some();
+        let pause = if is_slow { self.terms.node_deadline } else { self.terms.retry.min }.max(DELAY_MIN);
         fresh.poll = is_crossed.then(|| now + rng.between(pause, pause.saturating_mul(2)).min(POLL_MAX));
+        self.attempt = fresh_id(rng);
         self.state = State::Asking(fresh);
         if !is_crossed {
             steps.extend(self.ask_all(now));

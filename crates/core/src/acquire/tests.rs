@@ -10,12 +10,13 @@ use crate::rules::Rules;
 use crate::testing::{Loaded, at, grant, held, late, ms, refuse, ttl};
 use crate::time::Drift;
 use crate::vote::Silence;
+use crate::watchdog::Renewals;
 
 /// The nodes' clocks at the origin of ours, in microseconds.
 const CLOCK: u64 = 1_000_000;
 
-fn plan(nodes: usize) -> Plan {
-    Plan {
+fn terms(nodes: usize) -> Terms {
+    Terms {
         quorum: Quorum::new(nodes).unwrap(),
         ttl: ttl(10_000),
         drift: Drift::REDLOCK,
@@ -27,12 +28,14 @@ fn plan(nodes: usize) -> Plan {
         plain: false,
         mode: Mode::EXCLUSIVE,
         holder: "1 host test".into(),
+        renewals: Renewals::default(),
+        trusting: false,
         rules: Rules::default(),
     }
 }
 
-fn patient(nodes: usize) -> Plan {
-    Plan { retry: Retry { min: ms(50), max: ms(300), attempts: None }, ..plan(nodes) }
+fn patient(nodes: usize) -> Terms {
+    Terms { retry: Retry { min: ms(50), max: ms(300), attempts: None }, ..terms(nodes) }
 }
 
 /// A machine with its random numbers, and the attempt that it has made last.
@@ -43,13 +46,15 @@ struct Run {
 }
 
 impl Run {
-    fn new(plan: Plan) -> Self {
-        Self { acquire: Acquire::new(plan), rng: Loaded::low(), attempt: LeaseId::from_bits(0) }
+    fn new(terms: Terms) -> Self {
+        let mut rng = Loaded::low();
+        let acquire = Acquire::new(terms, &mut rng);
+        Self { attempt: acquire.attempt(), acquire, rng }
     }
 
     /// Has asked everyone at the origin.
-    fn asking(plan: Plan) -> Self {
-        let mut run = Self::new(plan);
+    fn asking(terms: Terms) -> Self {
+        let mut run = Self::new(terms);
         run.tick(0);
         run
     }
@@ -83,14 +88,14 @@ impl Run {
     }
 
     fn released(&self) -> Step {
-        let nodes = NodeSet::first(self.acquire.plan.quorum.nodes());
+        let nodes = NodeSet::first(self.acquire.terms.quorum.nodes());
         Step::Release { attempt: self.attempt, nodes, parting: self.acquire.waiter().map(Parting::Leave) }
     }
 
     /// What the run came to, having taken everything back.
     fn defeated(&self, steps: &[Step]) -> Defeat {
         match steps {
-            [release, Step::Finish(Err(defeat))] if *release == self.released() => {
+            [release, Step::Defeated(defeat)] if *release == self.released() => {
                 assert!(self.acquire.is_finished());
                 defeat.clone()
             }
@@ -101,7 +106,7 @@ impl Run {
 
 fn asked(steps: &[Step]) -> Option<(Vec<usize>, &Request)> {
     steps.iter().find_map(|step| match step {
-        Step::Ask { nodes, request } => Some((nodes.iter().collect(), request)),
+        Step::Ask { nodes, request, .. } => Some((nodes.iter().collect(), request)),
         _ => None,
     })
 }
@@ -115,7 +120,7 @@ fn proposal(steps: &[Step]) -> u64 {
 
 fn won(steps: &[Step]) -> Won {
     match steps {
-        [Step::Finish(Ok(won))] => won.clone(),
+        [Step::Won(won)] => won.clone(),
         other => panic!("not won: {other:?}"),
     }
 }
@@ -126,16 +131,16 @@ fn sent<const K: usize>(acks: [Option<u64>; K]) -> Vec<Option<Moment>> {
 
 #[test]
 fn the_first_tick_asks_everyone() {
-    let mut run = Run::new(plan(3));
+    let mut run = Run::new(terms(3));
     let steps = run.tick(0);
-    let request = run.acquire.request(run.attempt, Fence::new(CLOCK));
-    assert_eq!(steps, [Step::Ask { nodes: NodeSet::first(3), request }, Step::Wake(at(200))]);
+    assert_eq!(steps, [run.acquire.request(NodeSet::first(3), Fence::new(CLOCK))]);
+    assert_eq!(run.acquire.next_tick(), Some(at(200)));
     assert_eq!(run.tick(199), [], "an early tick changes nothing");
 }
 
 #[test]
 fn a_majority_with_one_fence_wins_before_the_slow_answer() {
-    let mut run = Run::asking(plan(5));
+    let mut run = Run::asking(terms(5));
     let won = won(&run.take_all(4, [grant(7, 0), grant(7, 1), grant(7, 2)]));
     assert_eq!((won.attempt, won.fence, won.sealed_late), (run.attempt, Some(Fence::new(7)), false));
     assert_eq!(won.acks, sent([Some(0), Some(1), Some(2), None, None]));
@@ -146,7 +151,7 @@ fn a_majority_with_one_fence_wins_before_the_slow_answer() {
 
 #[test]
 fn grants_with_another_fence_do_not_count() {
-    let mut run = Run::asking(plan(5));
+    let mut run = Run::asking(terms(5));
     assert_eq!(run.take_all(4, [grant(7, 0), grant(7, 1)]), []);
     assert!(asked(&run.take(4, 2, grant(9, 0))).is_some());
     assert_eq!(won(&run.take(4, 3, grant(7, 3))).acks, sent([Some(0), Some(1), None, Some(3), None]));
@@ -154,12 +159,12 @@ fn grants_with_another_fence_do_not_count() {
 
 #[test]
 fn a_lone_node_decides() {
-    assert_eq!(won(&Run::asking(plan(1)).take(1, 0, grant(7, 0))).fence, Some(Fence::new(7)));
+    assert_eq!(won(&Run::asking(terms(1)).take(1, 0, grant(7, 0))).fence, Some(Fence::new(7)));
 }
 
 #[test]
 fn a_plain_lock_has_no_fence_and_needs_none() {
-    let mut run = Run::new(Plan { plain: true, ..plan(3) });
+    let mut run = Run::new(Terms { plain: true, ..terms(3) });
     let steps = run.tick(0);
     let (nodes, request) = asked(&steps).unwrap();
     assert_eq!(nodes, [0, 1, 2]);
@@ -179,7 +184,7 @@ fn defeat_falls_when_it_is_certain_and_says_why() {
         ([ended(), ended(), ended()], Verdict::NoQuorum),
         ([lost(), lost(), late()], Verdict::NoQuorum),
     ] {
-        let mut run = Run::asking(plan(5));
+        let mut run = Run::asking(terms(5));
         let steps = run.take_all(3, outcomes.clone());
         let defeat = run.defeated(&steps);
         assert_eq!((defeat.verdict, defeat.tried), (verdict, 1), "{outcomes:?}");
@@ -189,7 +194,7 @@ fn defeat_falls_when_it_is_certain_and_says_why() {
 
 #[test]
 fn the_node_deadline_ends_the_round() {
-    let mut run = Run::asking(plan(3));
+    let mut run = Run::asking(terms(3));
     assert_eq!(run.take_all(4, [held(9)]), []);
     let steps = run.tick(200);
     let defeat = run.defeated(&steps);
@@ -199,10 +204,9 @@ fn the_node_deadline_ends_the_round() {
 
 #[test]
 fn unequal_fences_are_sealed_at_the_lower_nodes_only() {
-    let mut run = Run::asking(plan(3));
+    let mut run = Run::asking(terms(3));
     let steps = run.take_all(4, [grant(9, 0), grant(7, 0)]);
-    let request = run.acquire.request(run.attempt, Fence::new(9));
-    assert_eq!(steps, [Step::Ask { nodes: [1].into_iter().collect(), request }]);
+    assert_eq!(steps, [run.acquire.request([1].into_iter().collect(), Fence::new(9))]);
     let won = won(&run.take(6, 1, grant(9, 5)));
     assert_eq!((won.fence, won.sealed_late), (Some(Fence::new(9)), true));
     assert_eq!(won.acks, sent([Some(0), Some(5), None]));
@@ -210,7 +214,7 @@ fn unequal_fences_are_sealed_at_the_lower_nodes_only() {
 
 #[test]
 fn the_seal_leaves_out_an_outlier() {
-    let mut run = Run::asking(plan(5));
+    let mut run = Run::asking(terms(5));
     assert_eq!(run.take_all(4, [grant(9_999, 0), grant(5, 0)]), []);
     let steps = run.take(4, 2, grant(5, 0));
     assert_eq!((asked(&steps).unwrap().0, proposal(&steps)), (alloc::vec![1, 2], 9_999), "no choice with three grants");
@@ -229,7 +233,7 @@ fn the_seal_leaves_out_an_outlier() {
 
 #[test]
 fn a_refused_seal_gives_up_that_node() {
-    let mut run = Run::asking(plan(3));
+    let mut run = Run::asking(terms(3));
     assert_eq!(run.take(4, 2, late()), []);
     assert!(asked(&run.take_all(4, [grant(9, 0), grant(7, 0)])).is_some());
     let steps = run.take(5, 1, held(8));
@@ -238,7 +242,7 @@ fn a_refused_seal_gives_up_that_node() {
 
 #[test]
 fn a_node_that_lost_its_memory_in_the_seal_is_silent() {
-    let mut run = Run::asking(plan(3));
+    let mut run = Run::asking(terms(3));
     run.take_all(4, [grant(9, 0), grant(7, 0)]);
     assert_eq!(run.take(5, 1, refuse(Refusal::WrongEpoch)), []);
     assert_eq!(won(&run.take(6, 2, grant(9, 0))).acks, sent([Some(0), None, Some(0)]));
@@ -246,7 +250,7 @@ fn a_node_that_lost_its_memory_in_the_seal_is_silent() {
 
 #[test]
 fn a_silent_seal_is_repeated_up_to_its_limit() {
-    let mut run = Run::asking(plan(3));
+    let mut run = Run::asking(terms(3));
     assert_eq!(run.take(4, 2, held(3)), []);
     let mut steps = run.take_all(4, [grant(9, 0), grant(7, 0)]);
     for seal in 1..=u64::from(SEALS_MAX) {
@@ -262,17 +266,17 @@ fn a_silent_seal_is_repeated_up_to_its_limit() {
 
 #[test]
 fn a_grant_that_was_sent_long_ago_is_too_slow() {
-    let mut run = Run::asking(plan(3));
+    let mut run = Run::asking(terms(3));
     // Of a ttl of 10 s, 102 ms are drift and 5 s have to be left.
     let steps = run.take_all(4_899, [grant(7, 0), grant(7, 4_000)]);
     assert_eq!(run.defeated(&steps).verdict, Verdict::TooSlow);
-    let mut run = Run::asking(plan(3));
+    let mut run = Run::asking(terms(3));
     won(&run.take_all(4_898, [grant(7, 0), grant(7, 4_000)]));
 }
 
 #[test]
 fn an_ended_lease_is_not_handed_out_whatever_the_minimum() {
-    let mut run = Run::asking(Plan { min_validity: Duration::ZERO, ..plan(1) });
+    let mut run = Run::asking(Terms { min_validity: Duration::ZERO, ..terms(1) });
     let steps = run.take(9_898, 0, grant(7, 0));
     assert_eq!(run.defeated(&steps).verdict, Verdict::TooSlow);
 }
@@ -282,7 +286,9 @@ fn every_retry_is_a_fresh_attempt_after_releasing_everywhere() {
     let mut run = Run::asking(patient(3));
     let first = run.attempt;
     assert_eq!(run.take_all(4, [grant(7, 0), held(9)]), []);
-    assert_eq!(run.take(4, 2, held(8)), [run.released(), Step::Wake(at(54))]);
+    let released = run.released();
+    assert_eq!(run.take(4, 2, held(8)), [released]);
+    assert_eq!(run.acquire.next_tick(), Some(at(54)));
     assert_eq!(run.tick(53), []);
     let steps = run.tick(54);
     assert_eq!(asked(&steps).unwrap().0, [0, 1, 2]);
@@ -318,18 +324,21 @@ fn too_far_ahead_proposes_again_at_once_and_without_the_fence_seen() {
     run.take_all(4, [held(CLOCK * 9), held(1)]);
     run.tick(54);
     let first = run.attempt;
-    assert_eq!(run.take_all(60, [ahead(), ahead()]), [run.released(), Step::Wake(at(60))]);
+    assert_eq!(run.take_all(60, [ahead(), ahead()]), [run.released()]);
+    assert_eq!(run.acquire.next_tick(), Some(at(60)));
     assert_eq!(proposal(&run.tick(60)), CLOCK + 60_000, "the nodes' clocks, nothing else");
     assert_ne!(run.attempt, first);
-    assert_eq!(run.take_all(61, [ahead(), ahead()]), [run.released(), Step::Wake(at(111))], "only once");
+    assert_eq!(run.take_all(61, [ahead(), ahead()]), [run.released()]);
+    assert_eq!(run.acquire.next_tick(), Some(at(111)), "only once");
 }
 
 #[test]
 fn the_number_of_attempts_is_respected() {
-    let mut run = Run::new(Plan { retry: Retry { attempts: Some(3), ..patient(3).retry }, ..plan(3) });
+    let mut run = Run::new(Terms { retry: Retry { attempts: Some(3), ..patient(3).retry }, ..terms(3) });
     for attempt in 0..2 {
         run.tick(attempt * 1_000);
-        assert!(matches!(run.take_all(attempt * 1_000, [held(9), held(9)])[..], [_, Step::Wake(_)]));
+        assert!(matches!(run.take_all(attempt * 1_000, [held(9), held(9)])[..], [Step::Release { .. }]));
+        assert!(run.acquire.next_tick().is_some());
     }
     run.tick(2_000);
     let steps = run.take_all(2_001, [held(9), held(9)]);
@@ -338,8 +347,9 @@ fn the_number_of_attempts_is_respected() {
 
 #[test]
 fn giving_up_ends_a_round_in_flight() {
-    let mut run = Run::new(Plan { give_up: Some(at(100)), ..patient(3) });
-    assert_eq!(run.tick(0)[1..], [Step::Wake(at(100))], "before the node deadline");
+    let mut run = Run::new(Terms { give_up: Some(at(100)), ..patient(3) });
+    run.tick(0);
+    assert_eq!(run.acquire.next_tick(), Some(at(100)), "before the node deadline");
     assert_eq!(run.take(99, 0, grant(7, 0)), []);
     let steps = run.tick(100);
     assert_eq!(run.defeated(&steps).verdict, Verdict::CutOff);
@@ -347,16 +357,18 @@ fn giving_up_ends_a_round_in_flight() {
 
 #[test]
 fn the_last_attempt_leaves_the_nodes_their_deadline() {
-    let mut run = Run::asking(Plan { give_up: Some(at(230)), ..patient(3) });
-    assert_eq!(run.take_all(4, [held(9), held(9)])[1], Step::Wake(at(30)), "cut to one node deadline before the end");
-    assert_eq!(run.tick(30)[1..], [Step::Wake(at(230))]);
+    let mut run = Run::asking(Terms { give_up: Some(at(230)), ..patient(3) });
+    run.take_all(4, [held(9), held(9)]);
+    assert_eq!(run.acquire.next_tick(), Some(at(30)), "cut to one node deadline before the end");
+    run.tick(30);
+    assert_eq!(run.acquire.next_tick(), Some(at(230)));
     let steps = run.take_all(31, [held(9), held(9)]);
     assert_eq!(run.defeated(&steps).tried, 2);
 }
 
 #[test]
 fn giving_up_ends_a_seal_in_flight() {
-    let mut run = Run::asking(Plan { give_up: Some(at(100)), ..plan(3) });
+    let mut run = Run::asking(Terms { give_up: Some(at(100)), ..terms(3) });
     assert_eq!(run.take_all(4, [grant(9, 0), grant(7, 0)]).len(), 1, "the wake-up at 100 was asked for before");
     let steps = run.tick(100);
     assert_eq!(run.defeated(&steps).verdict, Verdict::TooSlow);
@@ -365,24 +377,24 @@ fn giving_up_ends_a_seal_in_flight() {
 #[test]
 fn nothing_is_proposed_again_after_giving_up() {
     let ahead = || refuse(Refusal::TooFarAhead);
-    let mut run = Run::asking(Plan { give_up: Some(at(100)), ..plan(3) });
+    let mut run = Run::asking(Terms { give_up: Some(at(100)), ..terms(3) });
     let steps = run.take_all(100, [ahead(), ahead()]);
     assert_eq!(run.defeated(&steps).verdict, Verdict::NoQuorum);
 }
 
 #[test]
 fn cancel_takes_back_what_was_asked_and_nothing_else() {
-    let mut fresh = Run::new(plan(3));
+    let mut fresh = Run::new(terms(3));
     assert_eq!(fresh.acquire.cancel(), [], "nothing was asked");
     assert_eq!(fresh.tick(0), [], "nor is it now");
 
-    let mut asking = Run::asking(plan(3));
+    let mut asking = Run::asking(terms(3));
     assert_eq!(asking.acquire.cancel(), [asking.released()]);
     assert!(asking.acquire.is_finished());
     assert_eq!(asking.take_all(4, [grant(7, 0), grant(7, 0)]), [], "too late to win");
     assert_eq!(asking.acquire.cancel(), [], "once is enough");
 
-    let mut sealing = Run::asking(plan(3));
+    let mut sealing = Run::asking(terms(3));
     sealing.take_all(4, [grant(9, 0), grant(7, 0)]);
     assert_eq!(sealing.acquire.cancel(), [sealing.released()]);
 
@@ -390,14 +402,14 @@ fn cancel_takes_back_what_was_asked_and_nothing_else() {
     resting.take_all(4, [held(9), held(9)]);
     assert_eq!(resting.acquire.cancel(), [], "released already");
 
-    let mut finished = Run::asking(plan(3));
+    let mut finished = Run::asking(terms(3));
     finished.take_all(4, [grant(7, 0), grant(7, 0)]);
     assert_eq!(finished.acquire.cancel(), [], "the lease releases itself");
 }
 
 #[test]
 fn a_vote_from_nowhere_decides_nothing() {
-    let mut run = Run::asking(plan(3));
+    let mut run = Run::asking(terms(3));
     assert_eq!(run.take(4, 0, grant(7, 0)), []);
     assert_eq!(run.take(4, 3, grant(7, 0)), []);
     assert_eq!(run.take(4, usize::MAX, grant(7, 0)), []);
@@ -409,7 +421,7 @@ mod mutants {
     use super::*;
 
     fn mutant(rule: Rule) -> Run {
-        Run::asking(Plan { rules: Rules::without(rule), ..plan(3) })
+        Run::asking(Terms { rules: Rules::without(rule), ..terms(3) })
     }
 
     #[test]

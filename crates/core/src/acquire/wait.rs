@@ -4,31 +4,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Acquire, Asking, DELAY_MIN, Moment, POLL_MAX, Parting, Rng, Rule, State, Step, Verdict, fresh_id};
+use super::{Acquire, Asking, DELAY_MIN, Moment, POLL_MAX, Parting, Rng, Rule, State, Step, Verdict, Wait, fresh_id};
 use crate::digest::Digest;
-use crate::fence::Fence;
-use crate::name::Holder;
 use crate::nodes::NodeSet;
 use crate::round::Round;
 use crate::ticket::{Handoff, QueuePosition};
 use crate::validity::{self, valid_until};
 use crate::vote::Refusal;
-
-/// How it looks to one who waits: for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Wait {
-    /// Who has it, where a node knows that.
-    pub holder: Option<Holder>,
-    /// How long it is theirs at most, unless they renew it.
-    pub remaining: Option<Duration>,
-    /// The highest fence that was seen.
-    pub fence: Fence,
-    /// The own place in the queue, from 1, on the node on which it is furthest back.
-    pub place: Option<u32>,
-    /// How many wait, by the same node.
-    pub waiting: u32,
-}
 
 impl Wait {
     fn of(round: &Round) -> Self {
@@ -62,12 +44,12 @@ impl Acquire {
     /// Whether somebody with a lower ticket is kept from the lock by votes that are ours.
     pub(super) fn must_yield(&self, asking: &Asking) -> bool {
         let yields_to = |why: &Refusal| match why {
-            Refusal::Held { queue, .. } => queue.lower && self.plan.rules.hold(Rule::YieldToVoters),
+            Refusal::Held { queue, .. } => queue.lower && self.terms.rules.hold(Rule::YieldToVoters),
             Refusal::Behind { queue, .. } => queue.lower,
             _ => false,
         };
         self.ticket.is_some()
-            && self.plan.rules.hold(Rule::Yield)
+            && self.terms.rules.hold(Rule::Yield)
             && asking.round.grants().next().is_some()
             && asking.round.refusals().any(yields_to)
     }
@@ -79,12 +61,13 @@ impl Acquire {
         let (hinted, given_back) = (asking.hinted(), asking.unrefused());
         let (wait, tally, proposal) = (Wait::of(&asking.round), asking.round.tally(), asking.proposal);
         self.see(wait.fence);
-        let mut fresh = Asking::new(self.plan.quorum, fresh_id(rng), proposal);
+        let mut fresh = Asking::new(self.terms.quorum, proposal);
         fresh.given_back = given_back;
         fresh.poll = Some(now + rng.between(self.pace() * 3 / 4, self.pace()));
         for node in hinted.iter() {
             fresh.note_prompt(node);
         }
+        self.attempt = fresh_id(rng);
         self.state = State::Asking(fresh);
         self.held = Some(tally);
         steps.extend(self.tell(wait));
@@ -128,21 +111,21 @@ impl Acquire {
         asking.take_handoff(node, handoff.fence, sent, deadline);
         let mut steps = self.decide(now, rng);
         steps.extend(self.ask_what_was_given_back(now));
-        self.with_wake(steps)
+        steps
     }
 
     /// When the request was sent that this is a grant of, if it is one that can be counted.
     fn handed_for(&self, node: usize, handoff: Handoff, now: Moment) -> Option<Moment> {
         let State::Asking(asking) = &self.state else { return None };
-        if handoff.attempt != Digest::of(asking.attempt) || self.is_over(now) {
+        if handoff.attempt != Digest::of(self.attempt) || self.is_over(now) {
             return None;
         }
         // The grant is as old as its request, and that has waited.
         let sent =
-            asking.refused(node).map(|sent| if self.plan.rules.hold(Rule::CountFromSend) { sent } else { now })?;
-        let valid_until = valid_until([sent], 1, self.plan.ttl, self.plan.drift)?;
+            asking.refused(node).map(|sent| if self.terms.rules.hold(Rule::CountFromSend) { sent } else { now })?;
+        let valid_until = valid_until([sent], 1, self.terms.ttl, self.terms.drift)?;
         let left = validity::left(valid_until, now);
-        (!left.is_zero() && left >= self.plan.min_validity).then_some(sent)
+        (!left.is_zero() && left >= self.terms.min_validity).then_some(sent)
     }
 
     /// Stays in the queue, with the votes that there are, until a hint or the next poll.
@@ -171,7 +154,7 @@ impl Acquire {
     }
 
     pub(super) fn pace(&self) -> Duration {
-        (self.plan.ttl.duration() / 3).min(POLL_MAX)
+        (self.terms.ttl.duration() / 3).min(POLL_MAX)
     }
 
     /// Says how the queue looks, if it looks different from what was last said.

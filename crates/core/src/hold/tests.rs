@@ -1,7 +1,11 @@
 mod handing;
 
 use super::*;
+use crate::backoff::Retry;
+use crate::quorum::Quorum;
+use crate::rules::Rules;
 use crate::testing::{Loaded, at, grant, held, late, ms, refuse, ttl};
+use crate::time::Drift;
 use crate::validity::valid_until;
 use crate::vote::GrantedSlot;
 
@@ -14,7 +18,12 @@ fn terms(nodes: usize) -> Terms {
         quorum: Quorum::new(nodes).unwrap(),
         ttl: ttl(9_000),
         drift: Drift::REDLOCK,
+        min_validity: ms(4_500),
         node_deadline: ms(200),
+        retry: Retry::ONCE,
+        give_up: None,
+        channel: None,
+        plain: false,
         renewals: Renewals::default(),
         trusting: false,
         mode: Mode::EXCLUSIVE,
@@ -98,7 +107,7 @@ fn it_renews_after_a_third_of_the_ttl_and_repairs() {
     assert_eq!(run.tick(2_999), []);
     let (fence, holder, mode) = (Fence::new(70), "1 host test".into(), Mode::EXCLUSIVE);
     let request = Request::Renew { attempt: ATTEMPT, fence, ttl: ttl(9_000), repair: true, holder, mode };
-    assert_eq!(run.tick(3_000), [Step::Ask { round: 1, request }]);
+    assert_eq!(run.tick(3_000), [Step::Ask { nodes: NodeSet::first(5), round: 1, request }]);
     assert_eq!(run.hold.next_tick(), Some(at(3_200)), "the node deadline");
     assert_eq!(run.tick(3_001), [], "one round at a time");
 }
@@ -107,7 +116,7 @@ fn it_renews_after_a_third_of_the_ttl_and_repairs() {
 fn a_plain_lock_is_only_extended() {
     let mut run = Run::new(terms(3), Won { fence: None, ..won([Some(0); 3]) });
     let request = Request::PlainExtend { attempt: ATTEMPT, ttl: ttl(9_000) };
-    assert_eq!(run.tick(3_000), [Step::Ask { round: 1, request }]);
+    assert_eq!(run.tick(3_000), [Step::Ask { nodes: NodeSet::first(3), round: 1, request }]);
 }
 
 #[test]

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_core::acquire::{Defeat, Plan};
 use quorlock_core::backoff::Retry;
-use quorlock_core::hold::Terms;
 use quorlock_core::mode::{Mode, PERMITS_MAX};
 use quorlock_core::name::Name;
 use quorlock_core::quorum::{NodeVote, Tally, Verdict};
+use quorlock_core::step::Defeat;
+use quorlock_core::terms::Terms;
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Refusal, Silence};
 use quorlock_core::watchdog::Renewals;
@@ -112,45 +112,35 @@ impl Spec {
         if cluster.is_closed() {
             return Err(AcquireError::Closed);
         }
-        let node_deadline = settings.node_deadline(ttl);
         let (retry, give_up) = match patience {
             Patience::Once => (Retry::ONCE, None),
             Patience::Policy => (self.retry, None),
             Patience::Until(end) => (self.retry, Some(end)),
         };
         let waits = !matches!(patience, Patience::Once) && !self.plain;
-        let plan = Plan {
+        let terms = Terms {
             quorum: settings.quorum,
             ttl,
             drift: settings.drift,
             min_validity: settings.min_validity(ttl),
-            node_deadline,
+            node_deadline: settings.node_deadline(ttl),
             retry,
             give_up,
             channel: waits.then_some(cluster.channel),
             plain: self.plain,
             mode,
             holder: Arc::clone(&self.holder),
+            renewals: self.renewals,
+            trusting: settings.trusting,
             rules: settings.rules,
         };
-        match Attempt::start(cluster, key, plan, self.observer.clone()).await {
+        match Attempt::start(cluster, key, terms.clone(), self.observer.clone()).await {
             Decision::Won(won, mark, legacy) => {
-                let terms = Terms {
-                    quorum: settings.quorum,
-                    ttl,
-                    drift: settings.drift,
-                    node_deadline,
-                    renewals: self.renewals,
-                    trusting: settings.trusting,
-                    mode: won.mode,
-                    holder: Arc::clone(&self.holder),
-                    rules: settings.rules,
-                };
                 cluster.counters.won(&won);
-                let (id, granted) = (won.attempt, won.granted());
+                let (id, acks) = (won.attempt, won.acks.clone());
                 let held = Held::keep(cluster, key, terms, won, mark);
                 let held = held.map_err(|why| match why {
-                    LostError::Expired => too_slow(cluster, key.name.clone(), granted),
+                    LostError::Expired => too_slow(cluster, key.name.clone(), &acks),
                     _ => AcquireError::Closed,
                 })?;
                 legacy.pass_to(id, &(Arc::clone(&held) as Arc<dyn Voter>));
@@ -193,10 +183,9 @@ impl Spec {
 }
 
 /// The machine was paused between the request and the answer: these nodes granted it, but that is too long ago.
-fn too_slow(cluster: &Cluster, name: Name, granted: u32) -> AcquireError {
-    let vote =
-        |node: usize| if granted & 1 << node != 0 { NodeVote::Granted } else { NodeVote::Silent(Silence::Unheard) };
-    let votes = (0..cluster.links.len()).map(vote).collect();
+fn too_slow(cluster: &Cluster, name: Name, acks: &[Option<Moment>]) -> AcquireError {
+    let vote = |ack: &Option<Moment>| ack.map_or(NodeVote::Silent(Silence::Unheard), |_| NodeVote::Granted);
+    let votes = acks.iter().map(vote).collect();
     AcquireError::TooSlow { name, tally: cluster.name_nodes(Tally { votes, ..Tally::default() }) }
 }
 

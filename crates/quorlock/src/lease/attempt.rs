@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
-use quorlock_core::acquire::{Acquire, Defeat, Plan, Step, Wait, Won};
+use quorlock_core::acquire::Acquire;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
+use quorlock_core::step::{Defeat, Step, Wait, Won};
+use quorlock_core::terms::Terms;
 use quorlock_core::ticket::{Handoff, Parting, Ticket};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Outcome, Request, Vote};
@@ -68,6 +70,8 @@ struct Inner {
     queued: u32,
     /// When the machine wants to be called next: the timers hear of it once everything has been sent.
     wake: Option<Moment>,
+    /// The earliest of them.
+    promised: Option<Moment>,
     /// The last call that was asked of them.
     call: Option<Call>,
 }
@@ -91,20 +95,16 @@ impl Attempt {
     pub(crate) fn start(
         cluster: &Arc<Cluster>,
         key: &Arc<LockKey>,
-        plan: Plan,
+        terms: Terms,
         observer: Option<Observer>,
     ) -> Deciding {
-        let (ttl, plain, now) = (plan.ttl, plan.plain, clock::now());
-        let mut machine = Acquire::new(plan);
+        let (ttl, plain, now) = (terms.ttl, terms.plain, clock::now());
+        let mut machine = Acquire::new(terms, &mut SystemRng::default());
+        let first = machine.attempt();
         let steps = machine.tick(now, cluster.node_micros(now), &mut SystemRng::default());
-        // It begins by asking.
-        let first = steps.iter().find_map(|step| match step {
-            Step::Ask { request, .. } => Some(request.attempt()),
-            _ => None,
-        });
         let inner = Inner {
             machine,
-            mark: Arc::new(Mark::new(first.unwrap_or(LeaseId::from_bits(0)))),
+            mark: Arc::new(Mark::new(first)),
             outcome: None,
             waker: None,
             heir: Heir::Unborn(Vec::new()),
@@ -112,6 +112,7 @@ impl Attempt {
             news: VecDeque::new(),
             queued: 0,
             wake: None,
+            promised: None,
             call: None,
         };
         let attempt = Arc::new(Self {
@@ -139,8 +140,7 @@ impl Attempt {
         let mut steps = VecDeque::from(steps);
         while let Some(step) = steps.pop_front() {
             match step {
-                Step::Wake(at) => inner.wake = Some(inner.wake.map_or(at, |before| before.min(at))),
-                Step::Ask { nodes, request } => {
+                Step::Ask { nodes, request, .. } => {
                     for more in self.ask(inner, nodes, request) {
                         steps.push_back(more);
                     }
@@ -161,17 +161,20 @@ impl Attempt {
                     }
                 }
                 Step::Waits(wait) => self.report(inner, Progress::Waiting(wait)),
-                Step::Finish(Ok(won)) => {
+                Step::Won(won) => {
                     self.report(inner, Progress::Granted { fence: won.fence });
                     let legacy = Legacy(Arc::clone(self));
                     inner.decide(Decision::Won(won, Arc::clone(&inner.mark), legacy));
                 }
-                Step::Finish(Err(defeat)) => {
+                Step::Defeated(defeat) => {
                     inner.decide(Decision::Lost(defeat));
                     self.settle();
                 }
+                Step::Renewed { .. } | Step::Failed { .. } | Step::Lost(_) => {}
             }
         }
+        inner.wake = inner.machine.next_tick().filter(|at| inner.promised.is_none_or(|promised| *at < promised));
+        inner.promised = inner.wake.or(inner.promised);
     }
 
     /// Something that the observer is told as soon as the mutex is free.
@@ -376,6 +379,7 @@ impl Timed for Attempt {
             self.let_out(inner, Link::flush);
             return None;
         }
+        inner.promised = None;
         let node_micros = self.cluster.node_micros(now);
         let steps = inner.machine.tick(now, node_micros, &mut SystemRng::default());
         self.perform(&mut inner, steps);

@@ -7,13 +7,15 @@ mod repair;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
-use quorlock_core::acquire::Won;
 use quorlock_core::fence::Fence;
-use quorlock_core::hold::{Hold, Step, Terms};
+use quorlock_core::hold::Hold;
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::LeaseId;
+use quorlock_core::nodes::NodeSet;
 use quorlock_core::quorum::{Quorum, Tally};
 use quorlock_core::rules::Rule;
+use quorlock_core::step::{Step, Won};
+use quorlock_core::terms::Terms;
 use quorlock_core::ticket::Parting;
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::vote::{Outcome, Request, Silence};
@@ -44,7 +46,7 @@ pub(crate) struct Held {
     /// What is given up together with the lock: places in the queue on nodes that did not grant it.
     parting: Option<Parting>,
     /// Nodes that did, and took the place out of their queue with that: one bit each.
-    granted: u32,
+    granted: NodeSet,
     /// Which slot it is in, of a semaphore.
     pub(crate) slot: Option<u32>,
     /// The fence that it shares with the other entries of its owner, of a reentrant lock.
@@ -110,7 +112,6 @@ impl Held {
         let (quorum, ttl, node_deadline) = (terms.quorum, terms.ttl, terms.node_deadline);
         let plain = won.fence.is_none();
         let parting = won.waiter.map(Parting::Leave);
-        let granted = won.granted();
         let slot = if let Mode::Slot { slot, .. } = won.mode { Some(slot) } else { None };
         let owner_fence = match (won.mode, won.fence) {
             (Mode::Reentrant { owner }, Some(fence)) => Some(cluster.owner_fences.enter(owner, &key.text, fence)),
@@ -119,6 +120,7 @@ impl Held {
         let (id, entered_by) = (won.attempt, won.mode.owner());
         let now = clock::now();
         let hold = Hold::new(terms, won, now);
+        let granted = hold.nodes();
         let held = Arc::new(Self {
             cluster: Arc::clone(cluster),
             key: Arc::clone(key),
@@ -263,12 +265,12 @@ impl Held {
 
     /// How many nodes are known to have granted it.
     pub(crate) fn nodes(&self) -> usize {
-        self.inner().hold.nodes()
+        self.inner().hold.nodes().len()
     }
 
     /// Whether there may be a place in the queue: a node that grants takes it out, unless it is asked once more after that.
     fn may_be_in_queue(&self, node: usize) -> bool {
-        self.granted & 1 << node == 0 || self.mark.may_be_placed(node)
+        !self.granted.contains(node) || self.mark.may_be_placed(node)
     }
 
     /// Gives up the places in the queue that may be left, and nothing else: nobody will ask there any more.
@@ -368,7 +370,7 @@ impl Held {
         let mut at = 0;
         while at < steps.len() {
             match steps[at].clone() {
-                Step::Ask { round, request } => {
+                Step::Ask { round, request, .. } => {
                     let more = self.ask(inner, round, request);
                     steps.extend(more);
                 }
@@ -384,6 +386,7 @@ impl Held {
                     inner.queued = true;
                     self.cluster.claims.remove(self.mark.attempt);
                 }
+                Step::Release { .. } | Step::Waits(_) | Step::Won(_) | Step::Defeated(_) => {}
             }
             at += 1;
         }

@@ -156,7 +156,6 @@ impl World {
             }
             Action::Tick(index) => {
                 let client = &mut self.clients[index];
-                client.wake = None;
                 let steps = client.machine.tick(now, micros, &mut client.rng);
                 self.carry_out(index, steps);
             }
@@ -171,7 +170,7 @@ impl World {
 
     /// When a client has to be called.
     fn wake(&self, client: &Client) -> Option<Moment> {
-        client.wake.filter(|_| !self.flaws.timeless)
+        client.machine.next_tick().filter(|_| !self.flaws.timeless && !client.is_dead)
     }
 
     /// Until when time passes once nothing is under way: until a client has to be called, but no longer than anyone may hold.
@@ -269,7 +268,7 @@ impl World {
     pub fn kill(&mut self, index: usize) {
         let client = &mut self.clients[index];
         client.links.iter_mut().for_each(|link| *link = Link::default());
-        (client.wake, client.won, client.is_dead) = (None, None, true);
+        (client.won, client.is_dead) = (None, true);
     }
 
     /// A node forgets a place in the queue.

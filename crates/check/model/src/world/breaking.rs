@@ -78,7 +78,7 @@ impl World {
         let (now, is_hasty) = (self.moment(index), self.setup.lacks(Flaw::DoubtOnce));
         let Some(hold) = &mut self.clients[index].hold else { return };
         let steps = if is_hasty { hold.extend(now).1 } else { hold.doubt(now) };
-        self.keep_up(index, steps);
+        self.perform(index, steps);
     }
 
     /// Looks for what must not be of a lease that is broken.

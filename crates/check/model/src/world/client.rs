@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use quorlock_core::acquire::{Acquire, Plan, Won};
+use quorlock_core::acquire::Acquire;
 use quorlock_core::backoff::Retry;
 use quorlock_core::fence::Fence;
-use quorlock_core::hold::{Hold, Terms};
+use quorlock_core::hold::Hold;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
 use quorlock_core::quorum::Quorum;
 use quorlock_core::rng::Rng;
+use quorlock_core::step::Won;
+use quorlock_core::terms::Terms;
 use quorlock_core::ticket::{Channel, Parting};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::validity;
@@ -53,7 +55,6 @@ pub(super) struct Client {
     pub(super) detached: Option<Detached>,
     pub(super) mode: Mode,
     pub(super) parting: Option<Parting>,
-    pub(super) wake: Option<Moment>,
     pub(super) rng: Thrown,
     pub(super) starts: u8,
     /// Every attempt that it has begun, in this order.
@@ -76,7 +77,6 @@ impl Client {
             detached: None,
             mode: spec.mode,
             parting: None,
-            wake: None,
             rng: Thrown { who: who + 1, next: 0, is_stuck },
             starts: spec.starts,
             attempts: Vec::new(),
@@ -87,9 +87,13 @@ impl Client {
     }
 
     /// How it asks.
-    pub(super) fn plan(setup: &Setup, index: usize) -> Plan {
+    pub(super) fn terms(setup: &Setup, index: usize) -> Terms {
         let spec = &setup.clients[index];
-        Plan {
+        let renewals = spec.renews.map_or(Renewals::Off, |every| Renewals::Watchdog {
+            every: Some(Duration::from_millis(every)),
+            lifetime: Duration::from_secs(60),
+        });
+        Terms {
             quorum: quorum(setup, spec),
             ttl: ttl(),
             drift: setup.drift(),
@@ -101,27 +105,14 @@ impl Client {
             plain: spec.plain,
             mode: spec.mode,
             holder: "".into(),
+            renewals,
+            trusting: setup.servers == 1,
             rules: setup.rules(),
         }
     }
 
     /// Holds what was won.
-    pub(super) fn keep(&mut self, setup: &Setup, spec: &ClientSpec, won: Won, now: Moment) {
-        let renewals = spec.renews.map_or(Renewals::Off, |every| Renewals::Watchdog {
-            every: Some(Duration::from_millis(every)),
-            lifetime: Duration::from_secs(60),
-        });
-        let terms = Terms {
-            quorum: quorum(setup, spec),
-            ttl: ttl(),
-            drift: setup.drift(),
-            node_deadline: Duration::from_millis(setup.node_deadline),
-            renewals,
-            trusting: setup.servers == 1,
-            mode: won.mode,
-            holder: "".into(),
-            rules: setup.rules(),
-        };
+    pub(super) fn keep(&mut self, spec: &ClientSpec, terms: Terms, won: Won, now: Moment) {
         (self.mode, self.was_over) = (won.mode, false);
         self.parting = won.waiter.map(Parting::Leave);
         if let (Some(extensions), Some(fence)) = (spec.hands_over, won.fence) {
@@ -167,7 +158,8 @@ impl Client {
 
     /// When it has to be called.
     pub(super) fn next_tick(&self) -> Option<Moment> {
-        [self.wake, self.hold.as_ref().and_then(Hold::next_tick)].into_iter().flatten().min()
+        let acquire = self.machine.as_ref().and_then(Acquire::next_tick);
+        acquire.into_iter().chain(self.hold.as_ref().and_then(Hold::next_tick)).min()
     }
 
     /// When its lease ends.

@@ -1,12 +1,12 @@
-//! Feeds the machines, and carries out what they say: what `attempt` and `keeper` do in the library.
+//! Feeds the machines, and carries out their steps: what `lease/claim.rs` does in the library.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use quorlock_core::acquire::{self, Acquire, Won};
-use quorlock_core::hold;
+use quorlock_core::acquire::Acquire;
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
+use quorlock_core::step::{Loss, Step, Won};
 use quorlock_core::ticket::{Handoff, Parting};
 use quorlock_core::vote::{Outcome, Request, Silence, Vote};
 
@@ -21,7 +21,8 @@ impl World {
     pub(super) fn start(&mut self, index: usize) {
         let setup = Arc::clone(&self.setup);
         self.clients[index].starts -= 1;
-        self.clients[index].machine = Some(Acquire::new(Client::plan(&setup, index)));
+        let client = &mut *self.clients[index];
+        client.machine = Some(Acquire::new(Client::terms(&setup, index), &mut client.rng));
         self.tick(index);
     }
 
@@ -30,7 +31,6 @@ impl World {
         let now = self.moment(index);
         let micros = (BASE + self.now).cast_signed() + self.setup.clients[index].ahead;
         let client = &mut *self.clients[index];
-        client.wake.take_if(|at| *at <= now);
         if let Some(machine) = &mut client.machine {
             let steps = machine.tick(now, Some(micros), &mut client.rng);
             self.perform(index, steps);
@@ -38,7 +38,7 @@ impl World {
         let client = &mut *self.clients[index];
         if let Some(hold) = &mut client.hold {
             let steps = hold.tick(now, &mut client.rng);
-            self.keep_up(index, steps);
+            self.perform(index, steps);
         }
     }
 
@@ -54,7 +54,6 @@ impl World {
 
     pub(super) fn cancel(&mut self, index: usize) {
         let Some(mut machine) = self.clients[index].machine.take() else { return };
-        self.clients[index].wake = None;
         self.say_of_client(index, || "loses interest".into());
         let steps = machine.cancel();
         self.perform(index, steps);
@@ -75,18 +74,18 @@ impl World {
         self.say_of_client(index, || "has given the lease away: whoever got it extends it".into());
     }
 
-    /// What a winner that has given its lease away may still ask of whom.
-    pub(super) fn repair_by(&self, index: usize) -> Option<(Vec<usize>, Request)> {
+    /// The repair that a winner that has given its lease away may still ask for.
+    pub(super) fn repair_by(&self, index: usize) -> Option<Step> {
         self.clients[index].detached.as_ref()?.winner.as_ref()?.repair(self.moment(index))
     }
 
     pub(super) fn mend(&mut self, index: usize) {
-        let Some((nodes, request)) = self.repair_by(index) else { return };
+        let Some(Step::Ask { nodes, request, .. }) = self.repair_by(index) else { return };
         let now = self.moment(index);
         let client = &mut *self.clients[index];
         let Some(detached) = &mut client.detached else { return };
         detached.winner = None;
-        for node in nodes {
+        for node in nodes.iter() {
             client.links[node].ask(&request, 0, now);
         }
         self.say_of_client(index, || "gives it to those who have not granted it".into());
@@ -123,7 +122,7 @@ impl World {
             }
         } else if let Some(hold) = client.hold.as_mut().filter(|hold| hold.attempt() == attempt) {
             let steps = hold.take(letter.round, node, outcome, now, &mut client.rng);
-            self.keep_up(index, steps);
+            self.perform(index, steps);
         } else if let Some(machine) = &mut client.machine {
             let steps = machine.take(attempt, node, outcome, now, &mut client.rng);
             self.perform(index, steps);
@@ -146,46 +145,58 @@ impl World {
         }
     }
 
-    fn perform(&mut self, index: usize, steps: Vec<acquire::Step>) {
+    pub(super) fn perform(&mut self, index: usize, steps: Vec<Step>) {
         let mut steps = VecDeque::from(steps);
         while let Some(step) = steps.pop_front() {
             match step {
-                acquire::Step::Ask { nodes, request } => steps.extend(self.ask(index, nodes, &request)),
-                acquire::Step::Release { attempt, nodes, parting } => {
-                    self.take_back(index, attempt, Some(nodes), parting);
-                }
-                acquire::Step::Wake(at) => {
-                    let wake = &mut self.clients[index].wake;
-                    *wake = Some(wake.map_or(at, |before| before.min(at)));
-                }
-                acquire::Step::Waits(_) => {}
-                acquire::Step::Finish(Ok(won)) => self.win(index, won),
-                acquire::Step::Finish(Err(defeat)) => {
+                Step::Ask { nodes, round, request } => steps.extend(self.ask(index, nodes, round, &request)),
+                Step::Release { attempt, nodes, parting } => self.take_back(index, attempt, Some(nodes), parting),
+                Step::Waits(_) => {}
+                Step::Won(won) => self.win(index, won),
+                Step::Defeated(defeat) => {
                     self.say_of_client(index, || format!("gives up: {}", defeat.tally));
-                    (self.clients[index].machine, self.clients[index].wake) = (None, None);
+                    self.clients[index].machine = None;
+                }
+                Step::Renewed { .. } => self.say_of_client(index, || "has renewed".into()),
+                Step::Failed { tally, .. } => self.say_of_client(index, || format!("could not renew: {tally}")),
+                Step::Lost(why) => {
+                    self.say_of_client(index, || format!("has lost the lease: {why:?}"));
+                    let client = &mut *self.clients[index];
+                    let Some(hold) = client.hold.take() else { return };
+                    let parting = client.parting;
+                    if why == Loss::Broken {
+                        self.judge_loss(hold.attempt());
+                    }
+                    self.take_back(index, hold.attempt(), None, parting);
                 }
             }
         }
     }
 
-    fn ask(&mut self, index: usize, nodes: NodeSet, request: &Request) -> Vec<acquire::Step> {
+    fn ask(&mut self, index: usize, nodes: NodeSet, round: u32, request: &Request) -> Vec<Step> {
         let (now, attempt) = (self.moment(index), request.attempt());
         let client = &mut *self.clients[index];
         if client.attempts.last() != Some(&attempt) {
             client.attempts.push(attempt);
         }
+        if round > 0 {
+            client.renewed = Some(now);
+        }
         let mut steps = Vec::new();
         let mut asked = Vec::new();
         for node in nodes.iter() {
-            if client.links[node].ask(request, 0, now) {
+            let outcome = Outcome::Silent(Silence::Unreachable("no connection".into()));
+            if client.links[node].ask(request, round, now) {
                 asked.push(node);
+            } else if let Some(hold) = client.hold.as_mut().filter(|_| round > 0) {
+                steps.extend(hold.take(round, node, outcome, now, &mut client.rng));
             } else if let Some(machine) = &mut client.machine {
-                let outcome = Outcome::Silent(Silence::Unreachable("no connection".into()));
                 steps.extend(machine.take(attempt, node, outcome, now, &mut client.rng));
             }
         }
         let whose = self.attempt_name(attempt);
-        self.say_of_client(index, || format!("asks {} as {whose}", server_names(asked)));
+        let renewal = if round > 0 { "for a renewal " } else { "" };
+        self.say_of_client(index, || format!("asks {} {renewal}as {whose}", server_names(asked)));
         steps
     }
 
@@ -199,43 +210,8 @@ impl World {
             self.judge_fence(won.mode, won.attempt, fence);
         }
         let client = &mut *self.clients[index];
-        (client.machine, client.wake) = (None, None);
-        client.keep(&setup, &setup.clients[index], won, now);
-    }
-
-    pub(super) fn keep_up(&mut self, index: usize, steps: Vec<hold::Step>) {
-        let mut steps = VecDeque::from(steps);
-        while let Some(step) = steps.pop_front() {
-            match step {
-                hold::Step::Ask { round, request } => {
-                    let now = self.moment(index);
-                    let client = &mut *self.clients[index];
-                    client.renewed = Some(now);
-                    let Some(hold) = &mut client.hold else { return };
-                    for (node, link) in client.links.iter_mut().enumerate() {
-                        if !link.ask(&request, round, now) {
-                            let outcome = Outcome::Silent(Silence::Unreachable("no connection".into()));
-                            steps.extend(hold.take(round, node, outcome, now, &mut client.rng));
-                        }
-                    }
-                    self.say_of_client(index, || "sends a renewal to all".into());
-                }
-                hold::Step::Renewed { .. } => self.say_of_client(index, || "has renewed".into()),
-                hold::Step::Failed { tally, .. } => {
-                    self.say_of_client(index, || format!("could not renew: {tally}"));
-                }
-                hold::Step::Lost(why) => {
-                    self.say_of_client(index, || format!("has lost the lease: {why:?}"));
-                    let client = &mut *self.clients[index];
-                    let Some(hold) = client.hold.take() else { return };
-                    let parting = client.parting;
-                    if why == hold::Loss::Broken {
-                        self.judge_loss(hold.attempt());
-                    }
-                    self.take_back(index, hold.attempt(), None, parting);
-                }
-            }
-        }
+        let Some(machine) = client.machine.take() else { return };
+        client.keep(&setup.clients[index], machine.terms().clone(), won, now);
     }
 
     fn take_back(&mut self, index: usize, attempt: LeaseId, nodes: Option<NodeSet>, parting: Option<Parting>) {

@@ -7,8 +7,8 @@ use crate::vote::{GrantedSlot, Vote};
 
 const PERMITS: u32 = 3;
 
-fn slots(nodes: usize) -> Plan {
-    Plan { mode: Mode::Slot { permits: PERMITS, slot: 0 }, ..plan(nodes) }
+fn slots(nodes: usize) -> Terms {
+    Terms { mode: Mode::Slot { permits: PERMITS, slot: 0 }, ..terms(nodes) }
 }
 
 fn granted<const F: usize>(fence: u64, index: u32, free: [u32; F]) -> Outcome {
@@ -16,8 +16,8 @@ fn granted<const F: usize>(fence: u64, index: u32, free: [u32; F]) -> Outcome {
     Outcome::Voted { vote: Vote::Grant { fence: Fence::new(fence), slot }, sent: at(0) }
 }
 
-fn waiting(nodes: usize) -> Plan {
-    Plan { channel: Some(Channel(7)), retry: patient(nodes).retry, ..slots(nodes) }
+fn waiting(nodes: usize) -> Terms {
+    Terms { channel: Some(Channel(7)), retry: patient(nodes).retry, ..slots(nodes) }
 }
 
 /// Three nodes have each granted another slot, and could have granted these.
@@ -125,7 +125,7 @@ fn it_settles_so_often_and_no_more() {
 
 #[test]
 fn nothing_is_settled_after_giving_up() {
-    let mut run = Run::asking(Plan { give_up: Some(at(4)), ..slots(3) });
+    let mut run = Run::asking(Terms { give_up: Some(at(4)), ..slots(3) });
     let steps = run.take_all(4, split([2]));
     assert_eq!(run.defeated(&steps).verdict, Verdict::Held);
 }
@@ -148,7 +148,7 @@ fn a_slot_that_two_gave_with_unequal_fences_is_sealed_there_and_nowhere_else() {
 
 #[test]
 fn other_permits_end_it() {
-    let mut run = Run::asking(Plan { retry: patient(3).retry, ..slots(3) });
+    let mut run = Run::asking(Terms { retry: patient(3).retry, ..slots(3) });
     let other = || refuse(Refusal::Permits { stored: 9 });
     let steps = run.take_all(4, [other(), other()]);
     let defeat = run.defeated(&steps);

@@ -15,8 +15,8 @@ const FIRST: QueuePosition = QueuePosition { place: Some(1), waiting: 1, lower: 
 const NEXT: QueuePosition = QueuePosition { place: Some(1), waiting: 1, lower: true };
 const SECOND: QueuePosition = QueuePosition { place: Some(2), waiting: 2, lower: true };
 
-fn waiting(nodes: usize) -> Plan {
-    Plan { channel: Some(CHANNEL), ..patient(nodes) }
+fn waiting(nodes: usize) -> Terms {
+    Terms { channel: Some(CHANNEL), ..patient(nodes) }
 }
 
 fn behind(queue: QueuePosition) -> Outcome {
@@ -25,8 +25,8 @@ fn behind(queue: QueuePosition) -> Outcome {
 
 impl Run {
     /// Was refused by all three nodes, which see the queue like this.
-    fn refused(plan: Plan, queue: QueuePosition) -> Self {
-        let mut run = Self::asking(plan);
+    fn refused(terms: Terms, queue: QueuePosition) -> Self {
+        let mut run = Self::asking(terms);
         for node in 0..3 {
             run.take(4, node, held_in(9, queue));
         }
@@ -35,8 +35,8 @@ impl Run {
     }
 
     /// Had one vote of three and has given it back.
-    fn yielded(plan: Plan) -> Self {
-        let mut run = Self::asking(plan);
+    fn yielded(terms: Terms) -> Self {
+        let mut run = Self::asking(terms);
         run.take(4, 0, grant(7, 0));
         let steps = run.take(4, 1, held_in(9, SECOND));
         assert_eq!(steps[0], run.parted(Parting::Yield));
@@ -78,7 +78,7 @@ fn the_first_request_carries_a_ticket_by_the_nodes_clock() {
     assert_eq!((waiter.ticket.at, waiter.channel, waiter.shared), (CLOCK + 5_000, CHANNEL, false));
     assert_eq!(run.acquire.ticket(), Some(waiter.ticket));
     let reader = Mode::Shared { owner: crate::mode::OwnerId::from_bits(1), reenters: false };
-    let steps = Run::new(Plan { mode: reader, ..waiting(3) }).tick(5);
+    let steps = Run::new(Terms { mode: reader, ..waiting(3) }).tick(5);
     assert!(super::waiting::waiter(&steps).unwrap().shared);
 }
 
@@ -95,8 +95,8 @@ fn without_the_nodes_clock_there_is_no_ticket_yet() {
 
 #[test]
 fn who_does_not_wait_draws_no_ticket() {
-    for plan in [plan(3), Plan { plain: true, ..waiting(3) }] {
-        let mut run = Run::asking(Plan { retry: Retry::ONCE, ..plan });
+    for terms in [terms(3), Terms { plain: true, ..waiting(3) }] {
+        let mut run = Run::asking(Terms { retry: Retry::ONCE, ..terms });
         assert_eq!(run.acquire.ticket(), None);
         assert_eq!(run.hint(1, 0), [], "nor does it listen to hints");
         let steps = run.take_all(4, [held(9), held(9)]);
@@ -111,7 +111,7 @@ fn refused_everywhere_it_stays_in_queue_and_polls_with_the_same_attempt() {
     let steps = run.take_all(4, [held_in(9, SECOND), held_in(9, SECOND)]);
     assert_eq!((steps.len(), told(&steps).len()), (1, 1), "nothing is given back: {steps:?}");
     assert_eq!(run.take(5, 2, held_in(9, SECOND)), []);
-    assert_eq!(run.tick(200), [Step::Wake(at(754))], "three quarters of a second, with these rng");
+    assert_eq!(run.acquire.next_tick(), Some(at(754)), "three quarters of a second, with this rng");
     let ticket = run.acquire.ticket();
     let steps = run.tick(754);
     assert_eq!((asked_nodes(&steps), run.attempt), (alloc::vec![0, 1, 2], first));
@@ -128,11 +128,11 @@ fn it_polls_each_second_and_the_first_in_queue_each_third_of_a_short_ttl() {
         (900, NEXT, 225, 300),
     ] {
         for (rng, pause) in [(Loaded::low(), low), (Loaded::high(), high)] {
-            let mut run = Run { rng, ..Run::new(Plan { ttl: ttl(millis), ..waiting(3) }) };
+            let mut run = Run { rng, ..Run::new(Terms { ttl: ttl(millis), ..waiting(3) }) };
             run.tick(0);
             run.take_all(4, [behind(queue), behind(queue)]);
             run.take(4, 2, behind(queue));
-            assert_eq!(run.tick(200), [Step::Wake(at(4 + pause))], "{millis} {queue:?}");
+            assert_eq!(run.acquire.next_tick(), Some(at(4 + pause)), "{millis} {queue:?}");
             assert_eq!(asked(&run.tick(4 + pause - 1)), None);
             assert!(asked(&run.tick(4 + pause)).is_some());
         }
@@ -164,7 +164,7 @@ fn who_becomes_the_first_polls_like_the_first() {
     run.take(103, 1, held_in(9, NEXT));
     assert_eq!(asked_nodes(&run.tick(753)), []);
     assert_eq!(asked_nodes(&run.tick(754)), [0, 1, 2], "nor does a later answer put the poll off");
-    let short = Plan { ttl: ttl(900), ..waiting(1) };
+    let short = Terms { ttl: ttl(900), ..waiting(1) };
     let mut run = Run::asking(short);
     run.take(4, 0, held_in(9, SECOND));
     run.hint(100, 0);
@@ -182,7 +182,7 @@ fn votes_are_given_back_when_a_lower_ticket_wants_the_lock() {
         assert_eq!(steps[0], run.parted(Parting::Yield), "on all nodes");
         assert_eq!((asked(&steps), told(&steps).len()), (None, 1));
         assert_eq!(run.take(5, 2, grant(7, 0)), [], "the old attempt is over");
-        assert_eq!(run.tick(200), [Step::Wake(at(754))], "silence");
+        assert_eq!((run.tick(200), run.acquire.next_tick()), (alloc::vec![], Some(at(754))), "silence");
         assert_eq!(asked_nodes(&run.tick(754)), [0, 1, 2]);
         assert_ne!(run.attempt, old);
     }
@@ -257,7 +257,8 @@ fn without_a_quorum_it_leaves_the_queue_and_comes_back_with_its_ticket() {
     let (old, ticket) = (run.attempt, run.acquire.ticket());
     run.tick(754);
     let steps = run.tick(954);
-    assert_eq!(steps, [run.parted(Parting::Leave), Step::Wake(at(954 + 50))]);
+    assert_eq!(steps, [run.parted(Parting::Leave)]);
+    assert_eq!(run.acquire.next_tick(), Some(at(954 + 50)));
     assert_eq!(run.hint(960, 0), [], "everyone will be asked");
     let steps = run.tick(1_004);
     assert_eq!(asked_nodes(&steps), [0, 1, 2]);
@@ -273,9 +274,9 @@ fn giving_up_leaves_the_queue_at_the_deadline_and_names_the_holder() {
         let (holder, remaining, fence) = (holder.clone(), Some(ms(5_000)), Fence::new(9));
         refuse(Refusal::Held { holder, remaining, fence, queue: SECOND })
     };
-    let plan = || Plan { give_up: Some(at(800)), ..waiting(3) };
+    let terms = || Terms { give_up: Some(at(800)), ..waiting(3) };
     let waiting = || {
-        let mut run = Run::asking(plan());
+        let mut run = Run::asking(terms());
         (0..3).for_each(|node| drop(run.take(4, node, named())));
         run
     };
@@ -290,14 +291,14 @@ fn giving_up_leaves_the_queue_at_the_deadline_and_names_the_holder() {
         run
     };
     let yielded = || {
-        let mut run = Run::asking(plan());
+        let mut run = Run::asking(terms());
         run.take(4, 0, grant(7, 0));
         run.take(4, 1, named());
         run.hint(700, 2);
         run
     };
     for mut run in [waiting(), polling(), hinted(), yielded()] {
-        assert!(!run.tick(799).iter().any(|step| matches!(step, Step::Finish(_) | Step::Release { .. })));
+        assert!(!run.tick(799).iter().any(|step| matches!(step, Step::Defeated(_) | Step::Release { .. })));
         let steps = run.tick(800);
         let defeat = run.defeated(&steps);
         assert_eq!(steps[0], run.parted(Parting::Leave));
@@ -309,7 +310,7 @@ fn giving_up_leaves_the_queue_at_the_deadline_and_names_the_holder() {
 
 #[test]
 fn nothing_is_asked_after_giving_up() {
-    let mut run = Run::refused(Plan { give_up: Some(at(800)), ..waiting(3) }, SECOND);
+    let mut run = Run::refused(Terms { give_up: Some(at(800)), ..waiting(3) }, SECOND);
     assert_eq!(asked(&run.hint(800, 0)), None);
     let steps = run.tick(801);
     assert_eq!(run.defeated(&steps).verdict, Verdict::Held);
@@ -317,7 +318,7 @@ fn nothing_is_asked_after_giving_up() {
 
 #[test]
 fn a_win_at_the_last_moment_is_a_win() {
-    let mut run = Run::refused(Plan { give_up: Some(at(800)), ..waiting(3) }, NEXT);
+    let mut run = Run::refused(Terms { give_up: Some(at(800)), ..waiting(3) }, NEXT);
     run.hint(798, 0);
     run.hint(798, 1);
     run.take(799, 0, grant(50, 798));
@@ -326,7 +327,7 @@ fn a_win_at_the_last_moment_is_a_win() {
 
 #[test]
 fn the_number_of_attempts_counts_polls_too() {
-    let mut run = Run::refused(Plan { retry: Retry { attempts: Some(2), ..patient(3).retry }, ..waiting(3) }, SECOND);
+    let mut run = Run::refused(Terms { retry: Retry { attempts: Some(2), ..patient(3).retry }, ..waiting(3) }, SECOND);
     assert!(asked(&run.tick(754)).is_some());
     for node in 0..3 {
         run.take(755, node, held_in(9, SECOND));
@@ -395,7 +396,7 @@ mod mutants {
     use super::*;
 
     fn keeps(rule: Rule, refusal: Outcome) -> bool {
-        let mut run = Run::asking(Plan { rules: Rules::without(rule), ..waiting(3) });
+        let mut run = Run::asking(Terms { rules: Rules::without(rule), ..waiting(3) });
         run.take(4, 0, grant(7, 0));
         !run.take(4, 1, refusal).iter().any(|step| matches!(step, Step::Release { .. }))
     }

@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, MutexGuard, Weak};
 
+use quorlock_core::step::Step;
 use quorlock_core::time::Moment;
 
 use super::{Held, Inner};
@@ -54,13 +55,13 @@ impl Held {
     /// Asks the nodes that do not have it, with longer and longer pauses: each may be away for a while.
     pub(super) fn mend(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, now: Moment) {
         let moment = inner.moment(now, clock::wall());
-        let Some((nodes, request)) = inner.hold.repair(moment).filter(|_| !self.mark.is_done()) else {
+        let Some(Step::Ask { nodes, request, .. }) = inner.hold.repair(moment).filter(|_| !self.mark.is_done()) else {
             drop(inner);
             self.end_mending();
             return;
         };
         let request = Arc::new(request);
-        for node in nodes {
+        for node in nodes.iter() {
             let ask = Ask {
                 mark: Arc::clone(&self.mark),
                 key: Arc::clone(&self.key),

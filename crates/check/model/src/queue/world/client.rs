@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use quorlock_core::acquire::{Acquire, Plan, Step, Won};
+use quorlock_core::acquire::Acquire;
 use quorlock_core::backoff::Retry;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
@@ -11,9 +11,12 @@ use quorlock_core::nodes::NodeSet;
 use quorlock_core::quorum::Quorum;
 use quorlock_core::rng::{Rng, Seeded};
 use quorlock_core::rules::Rules;
+use quorlock_core::step::{Step, Won};
+use quorlock_core::terms::Terms;
 use quorlock_core::ticket::{Channel, Handoff, Parting};
 use quorlock_core::time::{Drift, Moment, Ttl};
 use quorlock_core::vote::{Outcome, Request};
+use quorlock_core::watchdog::Renewals;
 
 use super::{TTL, World};
 
@@ -50,7 +53,6 @@ pub(super) struct Client {
     pub(super) machine: Acquire,
     pub(super) rng: Thrown,
     pub(super) links: Vec<Link>,
-    pub(super) wake: Option<Moment>,
     pub(super) won: Option<Won>,
     pub(super) is_served: bool,
     pub(super) is_dead: bool,
@@ -59,7 +61,7 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(index: usize, mode: Mode, waits: bool, nodes: usize, rules: Rules, seed: Option<u64>) -> Self {
         let quorum = Quorum::new(nodes).expect("a number of nodes that can decide");
-        let plan = Plan {
+        let terms = Terms {
             quorum,
             ttl: Ttl::new(TTL, TTL).expect("a ttl within its bounds"),
             drift: Drift::default(),
@@ -71,13 +73,15 @@ impl Client {
             plain: false,
             mode,
             holder: format!("{index} host test").into(),
+            renewals: Renewals::Off,
+            trusting: false,
             rules,
         };
+        let mut rng = Thrown { seed, next: (index as u64) << 32 };
         Self {
-            machine: Acquire::new(plan),
-            rng: Thrown { seed, next: (index as u64) << 32 },
+            machine: Acquire::new(terms, &mut rng),
+            rng,
             links: vec![Link::default(); nodes],
-            wake: None,
             won: None,
             is_served: false,
             is_dead: false,
@@ -89,7 +93,7 @@ impl World {
     pub(super) fn carry_out(&mut self, index: usize, steps: Vec<Step>) {
         for step in steps {
             match step {
-                Step::Ask { nodes, request } => {
+                Step::Ask { nodes, request, .. } => {
                     let serial = self.attempts.values().filter(|(client, _)| *client == index).count();
                     self.attempts.entry(request.attempt()).or_insert((index, serial));
                     self.asked[index] += nodes.len();
@@ -98,15 +102,14 @@ impl World {
                     }
                 }
                 Step::Release { attempt, nodes, parting } => self.release(index, attempt, nodes, parting),
-                Step::Wake(at) => self.clients[index].wake = Some(at),
                 Step::Waits(_) => {}
-                Step::Finish(Ok(won)) => {
+                Step::Won(won) => {
                     let fence = won.fence.expect("a lock that is not plain has a fence");
                     let client = &mut self.clients[index];
-                    (client.won, client.is_served, client.wake) = (Some(won), true, None);
+                    (client.won, client.is_served) = (Some(won), true);
                     self.check(index, fence);
                 }
-                Step::Finish(Err(defeat)) => panic!("client {index} gave up: {defeat:?}"),
+                other => panic!("client {index}: {other:?}"),
             }
         }
     }

@@ -49,7 +49,7 @@ fn validity_counts_from_the_request_that_was_refused() {
 #[test]
 fn a_vote_that_was_handed_on_too_late_is_a_hint() {
     let mut run = Run::refused(waiting(3), NEXT);
-    let late = run.acquire.plan.ttl.as_millis() - 1;
+    let late = run.acquire.terms.ttl.as_millis() - 1;
     assert_eq!(asked_nodes(&run.detached(late, 0, 10)), [0]);
 }
 

@@ -118,7 +118,7 @@ fn hints_from_nowhere_are_ignored() {
 #[test]
 fn a_lease_that_was_waited_for_counts_from_the_request_that_was_granted() {
     let mut run = Run::refused(waiting(3), NEXT);
-    let (ticket, ttl) = (run.acquire.ticket(), run.acquire.plan.ttl.as_millis());
+    let (ticket, ttl) = (run.acquire.ticket(), run.acquire.terms.ttl.as_millis());
     let free = 3 * ttl;
     let mut polls = 0;
     for now in (0..free).step_by(1_000).skip(1) {

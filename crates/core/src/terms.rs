@@ -1,0 +1,45 @@
+//! What a lease is asked for.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use crate::backoff::Retry;
+use crate::mode::Mode;
+use crate::quorum::Quorum;
+use crate::rules::Rules;
+use crate::ticket::Channel;
+use crate::time::{Drift, Moment, Ttl};
+use crate::watchdog::Renewals;
+
+/// How to acquire a lock, and how to hold it.
+#[derive(Clone, Debug, Hash)]
+pub struct Terms {
+    /// All nodes, by configuration.
+    pub quorum: Quorum,
+    /// The lifetime asked of the nodes, fixed for the life of the lease.
+    pub ttl: Ttl,
+    /// The margin subtracted from the ttl because clock rates differ.
+    pub drift: Drift,
+    /// The least validity of a lease at the win. An attempt that leaves less is too slow.
+    pub min_validity: Duration,
+    /// How long to wait for a node.
+    pub node_deadline: Duration,
+    /// When to ask again, and how often.
+    pub retry: Retry,
+    /// The moment at which the acquire ends, also in the middle of an attempt.
+    pub give_up: Option<Moment>,
+    /// The channel for hints to a waiter; `None` to fail rather than wait in the queue.
+    pub channel: Option<Channel>,
+    /// Whether to use the commands of the Redlock page: no fence, no queue.
+    pub plain: bool,
+    /// How the lock is held. The slot of a semaphore is known after the win.
+    pub mode: Mode,
+    /// The holder, as text for people.
+    pub holder: Arc<str>,
+    /// Whether and how often to renew.
+    pub renewals: Renewals,
+    /// Whether a node that lost its memory may vote at once. Then a vote that it forgot counts for nothing.
+    pub trusting: bool,
+    /// The rules in force.
+    pub rules: Rules,
+}
