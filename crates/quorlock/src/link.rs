@@ -44,7 +44,7 @@ use crate::platform::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex};
 use connection::Port;
 use history::Notes;
 use latency::Latency;
-use outbox::{OWED_MAX, Outbox, Owed, State};
+use outbox::{LinkState, OWED_MAX, Outbox, Owed};
 
 /// Who waits for a node's answer.
 pub(crate) trait Voter: Send + Sync {
@@ -86,17 +86,6 @@ pub(crate) struct LinkConfig {
     pub(crate) records: Records,
 }
 
-/// How the first contact with a node went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Contact {
-    /// Not known yet.
-    Pending,
-    /// It was reached, or not; either way the link goes on by itself.
-    Settled,
-    /// It will not do: the operator has to look.
-    Refused(Trouble),
-}
-
 /// One node's link.
 pub(crate) struct Link {
     pub(crate) node: usize,
@@ -107,7 +96,6 @@ pub(crate) struct Link {
     port: Mutex<Option<Port>>,
     /// What is to be written into the node's history. Taken after the port, by those who take both.
     notes: Mutex<Notes>,
-    contact: Mutex<Contact>,
     wake: Notify,
     /// Fires when something changed that others may wait for: contact, state, releases delivered.
     pub(crate) news: Notify,
@@ -123,9 +111,10 @@ pub(crate) struct Link {
     settled_doubts: AtomicU64,
     /// How many connections there have been.
     connections: AtomicU64,
-    finished: AtomicBool,
 }
 
+/// Why a connection that is about to be replaced cannot be used.
+const REPLACED: &str = "it is being replaced";
 const OFFSET_UNKNOWN: i64 = i64::MIN;
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
@@ -139,7 +128,6 @@ impl Link {
             outbox: Mutex::new(Outbox::new(clock::now())),
             port: Mutex::new(None),
             notes: Mutex::default(),
-            contact: Mutex::new(Contact::Pending),
             wake: Notify::new(),
             news: Notify::new(),
             clock_offset: AtomicI64::new(OFFSET_UNKNOWN),
@@ -148,7 +136,6 @@ impl Link {
             doubts: AtomicU64::new(0),
             settled_doubts: AtomicU64::new(0),
             connections: AtomicU64::new(0),
-            finished: AtomicBool::new(false),
         }
     }
 
@@ -182,21 +169,23 @@ impl Link {
 
     /// Why the node cannot be asked; `None` when it can.
     pub(crate) fn trouble(&self) -> Option<Silence> {
-        match &self.outbox().state {
-            State::Up(_) if self.is_stale() => Some(Silence::Broken("it is being replaced".into())),
-            State::Up(_) => None,
-            State::Down(why) => Some(why.clone()),
-        }
+        let stale = || self.is_stale().then(|| Silence::Broken(REPLACED.into()));
+        self.outbox().state.trouble().or_else(stale)
+    }
+
+    /// Whether the first contact has had no result yet.
+    pub(crate) fn is_connecting(&self) -> bool {
+        matches!(self.outbox().state, LinkState::Connecting | LinkState::Down(Silence::Waiting(_)))
+    }
+
+    /// Why an operator has to change something before the node can be used.
+    pub(crate) fn refusal(&self) -> Option<Trouble> {
+        if let LinkState::Refused(trouble) = &self.outbox().state { Some(trouble.clone()) } else { None }
     }
 
     /// How long the node has not been able to vote; `None` while it is.
     pub(crate) fn silent_for(&self) -> Option<Duration> {
         self.outbox().down_since.map(|since| clock::now().since(since))
-    }
-
-    /// How the first contact went.
-    pub(crate) fn contact(&self) -> Contact {
-        self.contact.lock().clone()
     }
 
     /// Delivers what is owed, then ends.
@@ -233,7 +222,7 @@ impl Link {
 
     /// Whether the link's task has ended.
     pub(crate) fn is_finished(&self) -> bool {
-        self.finished.load(Ordering::Acquire)
+        matches!(self.outbox().state, LinkState::Ended)
     }
 
     /// The node's clock minus ours, in microseconds, where known.
@@ -252,7 +241,10 @@ impl Link {
             if served && runtime::since(began) > BACKOFF_MAX {
                 backoff = BACKOFF_MIN;
             }
-            self.go_down(&trouble);
+            self.go_down(match &trouble {
+                Trouble::Unfit(_) | Trouble::Denied(_) => LinkState::Refused(trouble.clone()),
+                Trouble::Unreachable(_) | Trouble::Broken(_) => LinkState::Down(trouble.as_silence()),
+            });
             // A connection that is lost and replaced at once is no outage.
             if !served {
                 self.note_outage(trouble.as_silence());
@@ -270,7 +262,7 @@ impl Link {
         self.stale.store(false, Ordering::Release);
         let (inbox, mut answers) = self.inbox();
         let opened = runtime::timeout(self.config.handshake_deadline, node.open(inbox)).await;
-        let mut session = match opened {
+        let session = match opened {
             Ok(Ok(session)) => session,
             Ok(Err(trouble)) => return (trouble, false),
             Err(_) => {
@@ -278,45 +270,26 @@ impl Link {
                 return (Trouble::Unreachable(why), false);
             }
         };
-        match self.shake_hands(&mut *session, &mut answers, membership).await {
-            Ok(life) => {
-                tracing::debug!(node = %self.title, votes = life.floor.is_some(), "connected");
-                (self.serve(session, life, &mut answers).await, true)
-            }
-            Err(trouble) => (trouble, false),
-        }
+        self.serve(session, &mut answers, membership).await
     }
 
-    /// Where a connection's answers go: votes and hints to those who wait for them, the rest to the link's task.
+    /// Where a connection's answers go: to those who wait for them, and its end to the link's task.
     fn inbox(self: &Arc<Self>) -> (Inbox, mpsc::UnboundedReceiver<Answer>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let link = Arc::downgrade(self);
         let connection = self.connections.fetch_add(1, Ordering::AcqRel) + 1;
         let inbox = Inbox::new(self.config.channel, move |answer| {
             let Some(link) = link.upgrade() else { return };
-            // A thread that is not the runtime's leaves it to the link's task: callers are told on the client's own.
-            let at_home = runtime::is_here();
-            let rest = match answer {
-                rest if !at_home => rest,
-                Answer::Replies(replies) => match link.arrived(connection, replies) {
+            // A thread outside of the runtime leaves all of it to the link's task, so that callers run on their runtime.
+            let rest = if runtime::is_here() {
+                match link.take(connection, answer) {
                     Ok(()) => return,
                     Err(trouble) => Answer::End(trouble),
-                },
-                // What an earlier connection has to say may be older than what was asked since.
-                Answer::Hint(ticket, handoff) => {
-                    let counts = link.connection() == connection && !link.is_doubted();
-                    return link.hinted(ticket, handoff.filter(|_| counts));
                 }
-                Answer::MemoryChanged if link.connection() == connection => {
-                    link.doubts.fetch_add(1, Ordering::AcqRel);
-                    Answer::MemoryChanged
-                }
-                Answer::Page(page) => return link.found(connection, page),
-                Answer::History(told) => return link.recalled(connection, told),
-                Answer::Broken(key) => return link.heard_of_break(&key),
-                rest => rest,
+            } else {
+                answer
             };
-            // The task that would hear it may have ended meanwhile.
+            // The link's task may have ended meanwhile.
             let _ = sender.send(rest);
         });
         (inbox, receiver)
@@ -342,26 +315,23 @@ impl Link {
         outbox.closing && outbox.owed() == 0 && self.config.pending.is_none()
     }
 
-    /// Nothing can be asked any more. Whoever still waits to be sent hears of it; releases stay owed.
-    fn go_down(&self, trouble: &Trouble) {
-        let why = trouble.as_silence();
+    /// Fails the requests that were never sent. Releases stay owed.
+    fn go_down(&self, state: LinkState) {
+        let why = state.trouble().unwrap_or(Silence::Unheard);
         tracing::debug!(node = %self.title, reason = %why, "no connection");
         let abandoned = {
             let mut outbox = self.outbox();
-            outbox.set_state(State::Down(why.clone()), clock::now());
+            outbox.set_state(state, clock::now());
             outbox.abandon(self.node)
         };
         for ask in abandoned {
             ask.voter.vote(self.node, ask.mark.attempt, ask.round, Outcome::Silent(why.clone()), clock::now());
         }
-        self.settle_contact(match trouble {
-            Trouble::Unfit(_) | Trouble::Denied(_) => Contact::Refused(trouble.clone()),
-            Trouble::Unreachable(_) | Trouble::Broken(_) => Contact::Settled,
-        });
+        self.news.notify_waiters();
     }
 
-    fn set_state(&self, state: State) {
-        let is_up = matches!(state, State::Up(_));
+    fn set_state(&self, state: LinkState) {
+        let is_up = matches!(state, LinkState::Up(_));
         self.outbox().set_state(state, clock::now());
         self.news.notify_waiters();
         if is_up {
@@ -375,13 +345,6 @@ impl Link {
         if !self.outbox().closing {
             self.config.outages.begin(self.node, &self.title, why);
         }
-    }
-
-    fn settle_contact(&self, contact: Contact) {
-        let mut current = self.contact.lock();
-        *current = contact;
-        drop(current);
-        self.news.notify_waiters();
     }
 
     fn note_clock(&self, at_micros: u64, now: Moment) {
@@ -400,8 +363,6 @@ struct Ending<'a>(&'a Link);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.0.go_down(&Trouble::Unreachable("the client was closed".into()));
-        self.0.finished.store(true, Ordering::Release);
-        self.0.news.notify_waiters();
+        self.0.go_down(LinkState::Ended);
     }
 }

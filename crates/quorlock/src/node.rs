@@ -64,44 +64,51 @@ pub(crate) trait Node: Send + Sync {
     }
 }
 
-/// One connection to a node. Questions are answered in their order, and carried out in their order, too: an acquire and
-/// the release that follows it must never change places.
+/// One connection to a node. It carries out questions in their order and answers them in that order: an acquire and the
+/// release that follows it must never change places.
 pub(crate) trait Session: Send {
     /// The server's identity when the session began.
     fn identity(&self) -> &Identity;
 
-    /// Asks about the node itself. It returns at once, and so does [`send`](Self::send).
-    fn node_command(&mut self, node_command: NodeCommand);
-
-    /// Looks for keys of locks that are held or waited for. Nothing is changed.
-    fn search(&mut self, search: Search);
-
-    /// Writes into the node's history, or reads it.
-    fn history(&mut self, history: History);
-
-    /// Puts a batch on its way.
-    fn send(&mut self, life: Option<Life>, batch: Vec<Message>);
+    /// Sends a question without waiting for anything.
+    fn ask(&mut self, question: Question);
 }
 
-/// What comes from a node.
+/// A question to a node. Each has one answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Question {
+    /// Requests for votes in one life of the node.
+    Votes(Option<Life>, Vec<Message>),
+    /// A command about the node itself.
+    NodeCommand(NodeCommand),
+    /// A search for keys of locks that are held or waited for. It changes nothing.
+    Search(Search),
+    /// Events to add to the node's history.
+    Note(Vec<Arc<Event>>),
+    /// A request for the newest events of the history, at most this many.
+    Recall(usize),
+}
+
+/// A message from a node: the answer to a question, or a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// To a node command, with the server's identity after it was carried out.
+    /// One reply for each request.
+    Votes(Vec<Reply>),
+    /// The state after a node command, and the server's identity then.
     Standing(Box<Standing>, Identity),
-    /// To a batch: one reply for each message.
-    Replies(Vec<Reply>),
-    /// To a search, or why there is none.
-    Page(Result<Page, String>),
-    /// To a question about the history, or why there is none. What was written is answered with nothing.
-    History(Result<Vec<Event>, String>),
-    /// To nobody's question: the name may be free, or is for this waiter already. It is told behind everything that the
-    /// node said before.
+    /// The keys that a search found.
+    Page(Page),
+    /// The newest events; none for a note.
+    Events(Vec<Event>),
+    /// The reason why a search, a note or a recall failed.
+    Failed(String),
+    /// Notification: the lock may be free, or this waiter has the vote already. It comes after every earlier answer.
     Hint(Ticket, Option<Handoff>),
-    /// To nobody's question: a lock with this key was broken, perhaps one that this client holds.
+    /// Notification: a lock with this key was broken; this client may hold it.
     Broken(String),
-    /// To nobody's question: the node's memory may have been replaced. Every later vote may be the new memory's.
+    /// Notification: the node's memory may have been replaced. Every later vote may be the new memory's.
     MemoryChanged,
-    /// The connection is over; nothing comes after this.
+    /// The connection is over; nothing follows.
     End(Trouble),
 }
 
@@ -155,15 +162,6 @@ pub(crate) struct Life {
 pub(crate) struct Message {
     pub(crate) key: Arc<LockKey>,
     pub(crate) request: Arc<Request>,
-}
-
-/// What is asked of a node's history.
-#[derive(Clone, Debug)]
-pub(crate) enum History {
-    /// To remember these.
-    Note(Vec<Arc<Event>>),
-    /// To tell the newest, so many at most.
-    Recall(usize),
 }
 
 /// How many keys a node finds for one page, about.

@@ -64,11 +64,11 @@ pub const ALL: &[Kept] = &[
         what: "after a reconnect, a yield that had never been sent went behind the request that was granted, and put the waiter \
          in the queue once more",
         shape: Shape {
-            granted: 24,
-            refused: 9,
-            renewals: 17,
-            released: 19,
-            left: 35,
+            granted: 30,
+            refused: 8,
+            renewals: 24,
+            released: 30,
+            left: 50,
             yielded: 2,
             handed_on: 0,
             late: 0,

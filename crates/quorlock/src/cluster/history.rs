@@ -17,9 +17,9 @@ use crate::cluster::Cluster;
 use crate::error::{Operation, ReadError};
 use crate::link::Link;
 use crate::node::event::{Event, HISTORY_MAX, What, word_for};
+use crate::node::{Answer, Question};
 use crate::platform::clock;
 use crate::platform::entropy;
-use crate::platform::runtime;
 
 /// The least patience with a node that is asked for its history.
 const RECALL_DEADLINE_MIN: Duration = Duration::from_secs(1);
@@ -111,8 +111,12 @@ fn in_order(mut events: Vec<Event>) -> Vec<Event> {
 
 async fn recall(cluster: &Cluster, link: &Link, limit: usize) -> Result<Vec<Event>, Silence> {
     let deadline = cluster.settings.look_deadline().max(RECALL_DEADLINE_MIN);
-    let told = runtime::timeout(deadline, link.recall(limit)?).await.map_err(|_| Silence::Late)?;
-    told.unwrap_or_else(|_| Err(Silence::Broken("the connection ended".into())))
+    // The history includes this client's own events.
+    link.send_notes();
+    match link.query(Question::Recall(limit), deadline).await? {
+        Answer::Events(events) => Ok(events),
+        _ => Err(Silence::Failed("an answer out of turn".into())),
+    }
 }
 
 #[cfg(test)]

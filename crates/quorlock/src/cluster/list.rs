@@ -20,8 +20,7 @@ use crate::cluster::inspect::{Inspection, inspect};
 use crate::error::{Operation, ReadError};
 use crate::link::Link;
 use crate::node::key::KeySpan;
-use crate::node::{Page, Search};
-use crate::platform::runtime;
+use crate::node::{Answer, Page, Question, Search};
 use crate::platform::sync::Mutex;
 use glob::Glob;
 
@@ -162,9 +161,10 @@ async fn look_through(
 /// Asks one node for a page of keys.
 async fn search(cluster: &Cluster, link: &Link, span: &KeySpan, after: String) -> Result<Page, Silence> {
     let deadline = cluster.settings.look_deadline().max(PAGE_DEADLINE_MIN);
-    let asked = link.search(Search { span: span.clone(), after })?;
-    let page = runtime::timeout(deadline, asked).await.map_err(|_| Silence::Late)?;
-    page.unwrap_or_else(|_| Err(Silence::Broken("the connection ended".into())))
+    match link.query(Question::Search(Search { span: span.clone(), after }), deadline).await? {
+        Answer::Page(page) => Ok(page),
+        _ => Err(Silence::Failed("an answer out of turn".into())),
+    }
 }
 
 /// How each name stands; those that nobody has or wants any more are left out.

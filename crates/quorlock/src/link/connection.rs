@@ -4,22 +4,23 @@
 //! after the rest.
 
 use std::collections::VecDeque;
-use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use quorlock_core::node::Incarnation;
-use quorlock_core::ticket::{Handoff, Ticket};
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
 use tokio::sync::{mpsc, oneshot};
 
-use super::heartbeat::{Watch, lost_memory};
-use super::history::Recalling;
-use super::outbox::{BATCH_MAX, Sent, State};
-use super::{Contact, Link};
-use crate::node::{Answer, Page, Reply, Search, Session, Trouble};
+use super::heartbeat::lost_memory;
+use super::membership::Membership;
+use super::outbox::{BATCH_MAX, LinkState, Sent};
+use super::{Link, REPLACED};
+use crate::node::event::Event;
+use crate::node::{Answer, Question, Reply, Session, Trouble};
 use crate::platform::clock;
-use crate::platform::runtime::{self, Instant};
+use crate::platform::runtime;
 
 /// How many batches may be under way to a node that is near: one that it works on, and the next. What comes meanwhile
 /// waits for an answer, and becomes a batch.
@@ -34,51 +35,58 @@ const NEAR: Duration = Duration::from_millis(1);
 /// How many times the task looks before it gives up on a connection that is silent.
 const LOOKS: u32 = 4;
 
-/// A batch on its way.
-struct Batch {
+/// A question on its way.
+struct UnderWay {
+    /// The requests for votes; empty for any other question.
     sent: Vec<Sent>,
+    /// Who waits for any other answer; nobody does for that to a note.
+    asker: Option<oneshot::Sender<Answer>>,
+    /// When it was sent.
     at: Moment,
-    since: Instant,
+    /// The answer, while it waits for a look at the node's memory.
+    held: Option<Answer>,
 }
 
-/// A connection that is being served.
+/// The connection in use.
 pub(super) struct Port {
     /// Which of the link's connections it is.
     connection: u64,
     session: Box<dyn Session>,
-    /// On their way, oldest first: they are answered in this order.
-    batches: VecDeque<Batch>,
-    /// How many requests the last one had.
+    /// Whether the handshake is over.
+    is_serving: bool,
+    /// Oldest first: the node answers in this order.
+    under_way: VecDeque<UnderWay>,
+    /// The number of requests in the last batch.
     last: usize,
-    /// The link's task was told to send what is queued, when those who are awake have had their turn.
+    /// The link's task was told to send what is queued, after every runnable caller has queued its request.
     is_gathering: bool,
-    /// Replies that wait for a look to say that the node's memory is still the one that was asked. `None` while nothing has
-    /// to wait.
-    held: Option<VecDeque<Vec<Reply>>>,
-    /// Who waits for a page, in the order of asking.
-    searches: VecDeque<oneshot::Sender<Result<Page, Silence>>>,
-    /// What was asked about the history, in the order of asking.
-    pub(super) recalls: VecDeque<Recalling>,
+    /// Votes wait until a look has shown that the node's memory is still the one that was asked.
+    is_holding: bool,
 }
 
 impl Port {
-    pub(super) fn session(&mut self) -> &mut dyn Session {
-        &mut *self.session
+    /// Sends a question. It must be the asker's only one.
+    fn ask(&mut self, question: Question, sent: Vec<Sent>, asker: Option<oneshot::Sender<Answer>>) {
+        // Before anything has left: a grant may be as old as its request.
+        let at = clock::now();
+        self.session.ask(question);
+        self.under_way.push_back(UnderWay { sent, asker, at, held: None });
     }
 
-    /// Whether there is room for another batch on the way, when so many requests wait.
+    /// Adds events to the node's history.
+    pub(super) fn note(&mut self, events: Vec<Arc<Event>>) {
+        self.ask(Question::Note(events), Vec::new(), None);
+    }
+
+    /// Whether a note is on its way.
+    pub(super) fn is_noting(&self) -> bool {
+        self.under_way.iter().any(|under_way| under_way.sent.is_empty() && under_way.asker.is_none())
+    }
+
+    /// Whether there is room for another batch on the way, when this many requests wait.
     fn has_room(&self, waiting: usize) -> bool {
-        let Some(oldest) = self.batches.front() else { return true };
-        may_leave(self.batches.len(), oldest.sent.len(), waiting, || runtime::since(oldest.since) > NEAR)
-    }
-
-    /// Whether to wait for those who are awake, with so many requests.
-    fn gathers(&self, waiting: usize) -> bool {
-        gathers(self.batches.len(), self.last, waiting)
-    }
-
-    pub(super) fn is(&self, connection: u64) -> bool {
-        self.connection == connection
+        let Some(oldest) = self.under_way.front() else { return true };
+        may_leave(self.under_way.len(), oldest.sent.len(), waiting, || clock::now().since(oldest.at) > NEAR)
     }
 }
 
@@ -94,38 +102,41 @@ fn gathers(under_way: usize, last: usize, waiting: usize) -> bool {
 }
 
 impl Link {
-    /// Serves the connection until it ends, and says why it did.
+    /// Serves a session until it ends, from the handshake on. Returns the reason for the end, and whether the handshake
+    /// succeeded.
     pub(super) async fn serve(
         &self,
         session: Box<dyn Session>,
-        life: Incarnation,
         answers: &mut mpsc::UnboundedReceiver<Answer>,
-    ) -> Trouble {
-        let connection = self.connection();
+        membership: &Membership,
+    ) -> (Trouble, bool) {
         *self.port() = Some(Port {
-            connection,
+            connection: self.connection(),
             session,
-            batches: VecDeque::new(),
+            is_serving: false,
+            under_way: VecDeque::new(),
             last: 0,
             is_gathering: false,
-            held: None,
-            searches: VecDeque::new(),
-            recalls: VecDeque::new(),
+            is_holding: false,
         });
-        let trouble = match self.serve_until_trouble(&life, answers).await {
-            Ok(()) => Trouble::Unreachable("the client was closed".into()),
-            Err(trouble) => trouble,
+        let (trouble, served) = match self.shake_hands(answers, membership).await {
+            Ok(life) => {
+                tracing::debug!(node = %self.title, votes = life.floor.is_some(), "connected");
+                let trouble = self.serve_until_trouble(&life, answers).await.err();
+                (trouble.unwrap_or_else(|| Trouble::Unreachable("the client was closed".into())), true)
+            }
+            Err(trouble) => (trouble, false),
         };
         let closed = self.port().take();
-        // What was on its way may still arrive there, but its answers will not reach us.
-        for sent in closed.into_iter().flat_map(|port| port.batches).flat_map(|batch| batch.sent) {
+        // Requests on their way may still arrive, but their answers will not.
+        for sent in closed.into_iter().flat_map(|port| port.under_way).flat_map(|under_way| under_way.sent) {
             if let Sent::Ask(ask) = sent {
                 ask.mark.set_stray(self.node);
                 let outcome = Outcome::Silent(trouble.as_silence());
                 ask.voter.vote(self.node, ask.mark.attempt, ask.round, outcome, clock::now());
             }
         }
-        trouble
+        (trouble, served)
     }
 
     async fn serve_until_trouble(
@@ -137,11 +148,16 @@ impl Link {
         // Before anybody asks anew.
         self.outbox().owe_again(self.node, clock::now());
         let mut watch = self.take_up(epoch, life);
-        self.settle_contact(Contact::Settled);
+        if let Some(port) = &mut *self.port() {
+            port.is_serving = true;
+        }
         let mut retry = runtime::now() + self.config.heartbeat;
         loop {
             if self.is_stale() {
-                return Err(Trouble::Broken("it is being replaced".into()));
+                return Err(Trouble::Broken(REPLACED.into()));
+            }
+            if self.is_doubted() {
+                self.look_after(&mut watch);
             }
             self.gather().await;
             self.flush_now();
@@ -157,20 +173,11 @@ impl Link {
             let look = self.notes_due().map_or(look, |due| look.min(due));
             tokio::select! {
                 biased;
-                answer = answers.recv() => match answer {
-                    Some(Answer::Standing(standing, identity)) => self.watched(&mut watch, *standing, &identity)?,
-                    Some(Answer::End(trouble)) => return Err(trouble),
-                    Some(Answer::Replies(replies)) => self.arrived(self.connection(), replies)?,
-                    Some(Answer::Hint(ticket, handoff)) => self.hinted(ticket, handoff),
-                    Some(Answer::Page(page)) => self.found(self.connection(), page),
-                    Some(Answer::History(told)) => self.recalled(self.connection(), told),
-                    Some(Answer::Broken(key)) => self.heard_of_break(&key),
-                    Some(Answer::MemoryChanged) => self.look_after(&mut watch),
-                    None => return Err(Trouble::Broken("the session has ended".into())),
-                },
+                answer = answers.recv() => self.take(self.connection(), answer.ok_or_else(ended)?)?,
+                answer = watch.answer() => self.watched(&mut watch, answer)?,
                 () = self.wake.notified() => {}
                 () = runtime::sleep_until(look) => {
-                    self.check_silence(&watch)?;
+                    self.check_silence()?;
                     if runtime::now() >= watch.due() {
                         self.look_after(&mut watch);
                     }
@@ -212,7 +219,7 @@ impl Link {
 
     fn send_queued(&self, may_gather: bool) {
         let mut port = self.port();
-        let Some(port) = port.as_mut() else { return };
+        let Some(port) = port.as_mut().filter(|port| port.is_serving) else { return };
         loop {
             let (messages, sent, life) = {
                 let mut outbox = self.outbox();
@@ -220,70 +227,106 @@ impl Link {
                 if waiting == 0 || !port.has_room(waiting) {
                     return;
                 }
-                if may_gather && port.gathers(waiting) {
+                if may_gather && gathers(port.under_way.len(), port.last, waiting) {
                     if !std::mem::replace(&mut port.is_gathering, true) {
                         self.wake.notify_one();
                     }
                     return;
                 }
                 let (messages, sent) = outbox.drain(self.node);
-                let life = if let State::Up(life) = outbox.state { Some(life) } else { None };
+                let life = if let LinkState::Up(life) = outbox.state { Some(life) } else { None };
                 (messages, sent, life)
             };
             if messages.is_empty() {
                 return;
             }
             self.config.traffic.sent(messages.len());
-            // Before anything of it has left: a grant may be as old as that.
-            let at = clock::now();
-            port.session.send(life, messages);
             port.last = sent.len();
-            port.batches.push_back(Batch { sent, at, since: runtime::now() });
+            port.ask(Question::Votes(life, messages), sent, None);
         }
     }
 
-    /// The oldest batch was answered. An error means that the connection is of no use any more.
-    ///
-    /// What an earlier connection still has to say is of no interest: its batches are lost already.
-    pub(super) fn arrived(&self, connection: u64, replies: Vec<Reply>) -> Result<(), Trouble> {
-        let batch = {
+    /// Takes what a connection brings. An error means that the connection is of no use any more.
+    pub(super) fn take(&self, connection: u64, answer: Answer) -> Result<(), Trouble> {
+        let is_current = self.connection() == connection;
+        match answer {
+            Answer::End(trouble) => return Err(trouble),
+            Answer::Hint(ticket, handoff) => {
+                self.config.traffic.heard_hint();
+                // A vote from an earlier connection, or from another memory, does not count.
+                let handoff = handoff.filter(|_| is_current && !self.is_doubted());
+                self.config.waiters.hint(self.node, ticket, handoff);
+            }
+            Answer::Broken(key) => {
+                self.config.traffic.heard_hint();
+                self.config.breaks.broken(&key);
+            }
+            Answer::MemoryChanged if is_current => {
+                self.doubts.fetch_add(1, Ordering::AcqRel);
+                self.wake.notify_one();
+            }
+            Answer::MemoryChanged => {}
+            answer => return self.answered(connection, answer),
+        }
+        Ok(())
+    }
+
+    /// The answer to the oldest question without one. Answers on an earlier connection are ignored: their questions are
+    /// lost already.
+    fn answered(&self, connection: u64, answer: Answer) -> Result<(), Trouble> {
+        let under_way = {
             let mut port = self.port();
             let Some(port) = port.as_mut().filter(|port| port.connection == connection) else { return Ok(()) };
-            if self.is_doubted() {
-                port.held.get_or_insert_default();
+            let oldest = port.under_way.iter().position(|under_way| under_way.held.is_none());
+            let Some(oldest) = oldest else { return Err(Trouble::Broken("an answer to no question".into())) };
+            if !port.under_way[oldest].sent.is_empty() {
+                port.is_holding |= self.is_doubted();
+                if port.is_holding {
+                    port.under_way[oldest].held = Some(answer);
+                    return Ok(());
+                }
             }
-            if let Some(held) = &mut port.held {
-                held.push_back(replies);
-                return Ok(());
-            }
-            port.batches.pop_front()
+            port.under_way.remove(oldest)
         };
-        self.answered(batch, replies)
+        under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer))
     }
 
-    /// Delivers the replies that waited for a look, in their order.
+    /// Delivers the votes that waited for a look, in their order.
     pub(super) fn release_held(&self) -> Result<(), Trouble> {
         loop {
-            let (batch, replies) = {
+            let (under_way, answer) = {
                 let mut port = self.port();
-                let Some(port) = port.as_mut() else { return Ok(()) };
-                let Some(held) = port.held.as_mut().filter(|_| !self.is_doubted()) else { return Ok(()) };
-                let Some(replies) = held.pop_front() else {
-                    port.held = None;
+                let Some(port) = port.as_mut().filter(|_| !self.is_doubted()) else { return Ok(()) };
+                let Some(answer) = port.under_way.front_mut().and_then(|oldest| oldest.held.take()) else {
+                    port.is_holding = false;
                     return Ok(());
                 };
-                (port.batches.pop_front(), replies)
+                (port.under_way.pop_front(), answer)
             };
-            self.answered(batch, replies)?;
+            under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer))?;
         }
     }
 
-    fn answered(&self, batch: Option<Batch>, replies: Vec<Reply>) -> Result<(), Trouble> {
-        let Some(batch) = batch else { return Ok(()) };
-        if let Some(trouble) = self.tell_all(batch, replies) {
-            return Err(trouble);
+    fn deliver(&self, under_way: UnderWay, answer: Answer) -> Result<(), Trouble> {
+        let now = clock::now();
+        if matches!(answer, Answer::Votes(_) | Answer::Standing(..)) {
+            self.latency.took(now.since(under_way.at));
         }
-        self.flush();
+        match (answer, under_way.asker) {
+            (Answer::Votes(replies), _) => {
+                let trouble = self.tell_all(under_way.sent, under_way.at, replies, now);
+                trouble.map_or(Ok(()), Err)?;
+                self.flush();
+            }
+            // An asker that stopped waiting has dropped the other end.
+            (answer, Some(asker)) => drop(asker.send(answer)),
+            (answer, None) => {
+                if let Answer::Failed(why) = answer {
+                    tracing::debug!(node = %self.title, %why, "not written into the history");
+                }
+                self.nudge();
+            }
+        }
         Ok(())
     }
 
@@ -291,11 +334,9 @@ impl Link {
     /// is: the node has forgotten us, or a name has moved.
     ///
     /// One look at the clock for all of them: validity is counted from when they were sent, and looked at again.
-    fn tell_all(&self, batch: Batch, replies: Vec<Reply>) -> Option<Trouble> {
-        let (Batch { mut sent, at, .. }, now) = (batch, clock::now());
+    fn tell_all(&self, mut sent: Vec<Sent>, at: Moment, replies: Vec<Reply>, now: Moment) -> Option<Trouble> {
         self.config.traffic.received(replies.len());
         let mut trouble = None;
-        self.latency.took(now.since(at));
         let is_news = self.outbox().settle(&mut sent, &replies);
         for (sent, reply) in sent.into_iter().zip(replies) {
             let sent = match (sent, &reply) {
@@ -345,55 +386,43 @@ impl Link {
         trouble
     }
 
-    /// Asks for a page of keys. Whoever asks sees to it that it does not wait for ever.
-    pub(crate) fn search(&self, search: Search) -> Result<oneshot::Receiver<Result<Page, Silence>>, Silence> {
+    /// Sends a question that is not for votes.
+    pub(super) fn ask_node(&self, question: Question) -> Result<oneshot::Receiver<Answer>, Trouble> {
+        let (asker, answer) = oneshot::channel();
+        let mut port = self.port();
+        let port = port.as_mut().ok_or_else(|| Trouble::Unreachable("not connected".into()))?;
+        port.ask(question, Vec::new(), Some(asker));
+        Ok(answer)
+    }
+
+    /// Asks a node that can vote, and waits for the answer.
+    pub(crate) async fn query(&self, question: Question, deadline: Duration) -> Result<Answer, Silence> {
         if let Some(trouble) = self.trouble() {
             return Err(trouble);
         }
-        let (sender, receiver) = oneshot::channel();
-        let mut port = self.port();
-        let port = port.as_mut().ok_or_else(|| Silence::Unreachable("not connected".into()))?;
-        port.searches.push_back(sender);
-        port.session.search(search);
-        Ok(receiver)
-    }
-
-    /// A page has come, of this connection.
-    pub(super) fn found(&self, connection: u64, page: Result<Page, String>) {
-        let mut port = self.port();
-        if let Some(port) = port.as_mut().filter(|port| port.connection == connection)
-            && let Some(asker) = port.searches.pop_front()
-        {
-            // Whoever has lost patience is gone.
-            let _ = asker.send(page.map_err(Silence::Failed));
+        let answer = self.ask_node(question).map_err(|trouble| trouble.as_silence())?;
+        match runtime::timeout(deadline, answer).await {
+            Err(_) => Err(Silence::Late),
+            Ok(Err(_)) => Err(ended().as_silence()),
+            Ok(Ok(Answer::Failed(why))) => Err(Silence::Failed(why)),
+            Ok(Ok(answer)) => Ok(answer),
         }
     }
 
-    /// Passes on a hint, or a vote that came as one.
-    pub(super) fn hinted(&self, ticket: Ticket, handoff: Option<Handoff>) {
-        self.config.traffic.heard_hint();
-        self.config.waiters.hint(self.node, ticket, handoff);
-    }
-
-    /// Passes on that a lock was broken: whoever holds it asks the nodes at once.
-    pub(super) fn heard_of_break(&self, key: &str) {
-        self.config.traffic.heard_hint();
-        self.config.breaks.broken(key);
-    }
-
     /// A connection that owes an answer for too long is of no use.
-    fn check_silence(&self, watch: &Watch) -> Result<(), Trouble> {
+    fn check_silence(&self) -> Result<(), Trouble> {
         let limit = self.config.silence_limit;
-        let oldest = self.port().as_ref().and_then(|port| Some(port.batches.front()?.since));
-        let asked = oldest.into_iter().chain(watch.asked());
-        if asked.min().is_some_and(|since| runtime::since(since) >= limit) {
+        let port = self.port();
+        let oldest = port.iter().flat_map(|port| &port.under_way).find(|under_way| under_way.held.is_none());
+        if oldest.is_some_and(|oldest| clock::now().since(oldest.at) >= limit) {
             return Err(Trouble::Broken(format!("silent for {limit:?}")));
         }
         Ok(())
     }
 
+    /// Whether neither votes nor notes are on their way.
     fn is_quiet(&self) -> bool {
-        self.port().as_ref().is_none_or(|port| port.batches.is_empty() && port.recalls.is_empty())
+        self.port().as_ref().is_none_or(|port| port.under_way.iter().all(|under_way| under_way.asker.is_some()))
     }
 
     pub(super) fn port(&self) -> MutexGuard<'_, Option<Port>> {
@@ -404,6 +433,11 @@ impl Link {
         let outbox = self.outbox();
         outbox.closing && outbox.is_empty() && outbox.owed() == 0 && self.config.pending.is_none()
     }
+}
+
+/// A session that ended without a reason.
+pub(super) fn ended() -> Trouble {
+    Trouble::Broken("the connection ended".into())
 }
 
 #[cfg(test)]

@@ -5,16 +5,18 @@ use std::sync::atomic::Ordering;
 use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Standing};
 
 use super::Link;
+use super::connection::ended;
 use super::heartbeat::lost_memory;
-use super::outbox::State;
+use super::outbox::LinkState;
 use crate::link::membership::{Admission, Membership};
 use crate::link::quarantine_records::Sighting;
-use crate::node::{Answer, Session, Trouble};
+use crate::node::{Answer, Question, Trouble};
 use crate::platform::clock;
 use crate::platform::entropy;
 use crate::platform::runtime;
 use quorlock_core::vote::Silence;
 use tokio::sync::mpsc;
+use tokio::sync::oneshot::error::RecvError;
 
 const SUSPENDED: &str = "a change of the cluster's constants was begun and not finished: say `quorlock nodes \
                          reconfigure` once more";
@@ -24,18 +26,17 @@ impl Link {
     /// or not.
     pub(super) async fn shake_hands(
         &self,
-        session: &mut dyn Session,
         answers: &mut mpsc::UnboundedReceiver<Answer>,
         membership: &Membership,
     ) -> Result<Incarnation, Trouble> {
         loop {
-            let (look, identity) = self.node_command(session, answers, NodeCommand::Look).await?;
+            let (look, identity) = self.node_command(answers, NodeCommand::Look).await?;
             let changed = membership.changed();
             membership.note(self.node, &identity.run, look.life.as_ref()).map_err(Trouble::Unfit)?;
             match membership.admit(self.node) {
                 Admission::Refused(why) => return Err(Trouble::Unfit(why)),
                 Admission::Wait(why) => {
-                    self.set_state(State::Down(Silence::Waiting(why.clone())));
+                    self.set_state(LinkState::Down(Silence::Waiting(why.clone())));
                     if self.outbox().closing {
                         return Err(Trouble::Broken("the client was closed".into()));
                     }
@@ -52,8 +53,7 @@ impl Link {
                     let trust = self.config.trust;
                     let hello = NodeCommand::Hello { identity, fresh, constants, founders, trust };
                     let doubts = self.doubts.load(Ordering::Acquire);
-                    let (Standing { accepted, life, .. }, identity) =
-                        self.node_command(session, answers, hello).await?;
+                    let (Standing { accepted, life, .. }, identity) = self.node_command(answers, hello).await?;
                     membership.note(self.node, &identity.run, life.as_ref()).map_err(Trouble::Unfit)?;
                     if accepted && life.as_ref().is_some_and(|life| life.is_replaced_by(&identity)) {
                         return Err(lost_memory());
@@ -61,7 +61,7 @@ impl Link {
                     self.settled_doubts.store(doubts, Ordering::Release);
                     match life {
                         Some(life) if accepted && life.suspended => return Err(Trouble::Unfit(SUSPENDED.into())),
-                        Some(life) if accepted => return self.resume_quarantine(session, answers, life).await,
+                        Some(life) if accepted => return self.resume_quarantine(answers, life).await,
                         // Somebody else was quicker, with another name: look again.
                         _ => runtime::sleep(super::BACKOFF_MIN).await,
                     }
@@ -73,7 +73,6 @@ impl Link {
     /// Claims the time that this host has recorded of a quarantine, or begins the record.
     async fn resume_quarantine(
         &self,
-        session: &mut dyn Session,
         answers: &mut mpsc::UnboundedReceiver<Answer>,
         life: Incarnation,
     ) -> Result<Incarnation, Trouble> {
@@ -88,8 +87,7 @@ impl Link {
         }
         let Some(recorded) = in_time.ok().flatten().flatten() else { return Ok(life) };
         let elapsed_micros = recorded.claim().min(life.quarantine_micros);
-        let (standing, identity) =
-            self.node_command(session, answers, NodeCommand::Claim { epoch, elapsed_micros }).await?;
+        let (standing, identity) = self.node_command(answers, NodeCommand::Claim { epoch, elapsed_micros }).await?;
         let is_same = |life: &Incarnation| life.epoch == Some(epoch) && !life.is_replaced_by(&identity);
         let life = standing.life.filter(is_same).ok_or_else(lost_memory)?;
         if life.floor.is_some() {
@@ -100,28 +98,33 @@ impl Link {
 
     async fn node_command(
         &self,
-        session: &mut dyn Session,
         answers: &mut mpsc::UnboundedReceiver<Answer>,
-        node_command: NodeCommand,
+        command: NodeCommand,
     ) -> Result<(Standing, Identity), Trouble> {
         let limit = self.config.handshake_deadline;
-        session.node_command(node_command);
-        let in_time = runtime::timeout(limit, standing(answers)).await;
-        let (standing, identity) = in_time.unwrap_or_else(|_| Err(Trouble::Broken(format!("silent for {limit:?}"))))?;
-        self.note_clock(standing.at_micros, clock::now());
-        Ok((standing, identity))
+        let mut answer = self.ask_node(Question::NodeCommand(command))?;
+        let answered = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    answer = &mut answer => return self.standing(answer),
+                    other = answers.recv() => self.take(self.connection(), other.ok_or_else(ended)?)?,
+                }
+            }
+        };
+        let in_time = runtime::timeout(limit, answered).await;
+        in_time.unwrap_or_else(|_| Err(Trouble::Broken(format!("silent for {limit:?}"))))
     }
-}
 
-/// The answer to the only node command that is under way.
-async fn standing(answers: &mut mpsc::UnboundedReceiver<Answer>) -> Result<(Standing, Identity), Trouble> {
-    loop {
-        match answers.recv().await {
-            Some(Answer::Standing(standing, identity)) => return Ok((*standing, identity)),
-            Some(Answer::End(trouble)) => return Err(trouble),
-            // Nothing else was asked, and what is pushed shows in the next look.
-            Some(_) => {}
-            None => return Err(Trouble::Broken("the session has ended".into())),
+    /// The answer to a node command.
+    pub(super) fn standing(&self, answer: Result<Answer, RecvError>) -> Result<(Standing, Identity), Trouble> {
+        match answer {
+            Ok(Answer::Standing(standing, identity)) => {
+                self.note_clock(standing.at_micros, clock::now());
+                Ok((*standing, identity))
+            }
+            Ok(_) => Err(Trouble::Broken("an answer out of turn".into())),
+            Err(_) => Err(ended()),
         }
     }
 }

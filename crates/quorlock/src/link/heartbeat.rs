@@ -3,14 +3,15 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Standing};
+use quorlock_core::node::{Epoch, Incarnation, NodeCommand};
 use quorlock_core::rng::Rng;
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::RecvError;
 
 use super::Link;
-use super::outbox::State;
+use super::outbox::LinkState;
 use crate::link::quarantine_records::{self, Sighting};
-use crate::node::{Life, Trouble};
-use crate::platform::clock;
+use crate::node::{Answer, Life, Question, Trouble};
 use crate::platform::entropy::SystemRng;
 use crate::platform::runtime::{self, Instant};
 
@@ -22,8 +23,8 @@ pub(super) struct Watch {
     epoch: Epoch,
     /// While the node is quarantined.
     quarantine: Option<Quarantine>,
-    /// When the node command that is under way was sent.
-    under_way: Option<Instant>,
+    /// The answer to the node command that is under way.
+    under_way: Option<oneshot::Receiver<Answer>>,
     /// When to send the next one.
     due: Instant,
     /// How many doubts there were when the node command that is under way was sent.
@@ -43,9 +44,12 @@ impl Watch {
         self.due
     }
 
-    /// Since when an answer is owed.
-    pub(super) fn asked(&self) -> Option<Instant> {
-        self.under_way
+    /// The answer to the node command that is under way, whenever it comes.
+    pub(super) async fn answer(&mut self) -> Result<Answer, RecvError> {
+        match &mut self.under_way {
+            Some(answer) => answer.await,
+            None => std::future::pending().await,
+        }
     }
 }
 
@@ -62,11 +66,11 @@ impl Link {
         };
         if let Some(floor) = life.floor {
             self.outbox().send_moved();
-            self.set_state(State::Up(Life { epoch, floor }));
+            self.set_state(LinkState::Up(Life { epoch, floor }));
             return watch(None);
         }
         let quarantined = quarantine_records::silence(life);
-        self.set_state(State::Down(quarantined.clone()));
+        self.set_state(LinkState::Down(quarantined.clone()));
         self.note_outage(quarantined);
         let micros = life.quarantine_micros;
         let pace = Duration::from_micros(micros / 20).clamp(PACE.0, PACE.1);
@@ -91,25 +95,16 @@ impl Link {
                 epoch: watch.epoch,
                 elapsed_micros: best.claim().min(*micros),
             });
-        self.send_node_command(watch, node_command);
-    }
-
-    fn send_node_command(&self, watch: &mut Watch, node_command: NodeCommand) {
-        if let Some(port) = &mut *self.port() {
-            watch.under_way = Some(runtime::now());
-            watch.doubts = self.doubts.load(Ordering::Acquire);
-            port.session().node_command(node_command);
-        }
+        watch.doubts = self.doubts.load(Ordering::Acquire);
+        watch.under_way = self.ask_node(Question::NodeCommand(node_command)).ok();
     }
 
     /// Takes the answer. An error means that the node's memory is another one.
-    pub(super) fn watched(&self, watch: &mut Watch, standing: Standing, identity: &Identity) -> Result<(), Trouble> {
-        if let Some(since) = watch.under_way.take() {
-            self.latency.took(since.elapsed());
-        }
-        self.note_clock(standing.at_micros, clock::now());
+    pub(super) fn watched(&self, watch: &mut Watch, answer: Result<Answer, RecvError>) -> Result<(), Trouble> {
+        watch.under_way = None;
+        let (standing, identity) = self.standing(answer)?;
         let epoch = watch.epoch;
-        let is_same = |life: &Incarnation| life.epoch == Some(epoch) && !life.is_replaced_by(identity);
+        let is_same = |life: &Incarnation| life.epoch == Some(epoch) && !life.is_replaced_by(&identity);
         let life = standing.life.filter(is_same).ok_or_else(lost_memory)?;
         self.settled_doubts.store(watch.doubts, Ordering::Release);
         match (&mut watch.quarantine, life.floor) {
@@ -117,19 +112,15 @@ impl Link {
             (None, None) => return Err(lost_memory()),
             (Some(_), Some(floor)) => {
                 self.out_of_quarantine(epoch);
-                self.set_state(State::Up(Life { epoch, floor }));
+                self.set_state(LinkState::Up(Life { epoch, floor }));
                 watch.quarantine = None;
             }
             (Some(quarantine), None) => {
                 quarantine.best = quarantine.best.better(Sighting::new(life.elapsed_micros));
-                self.set_state(State::Down(quarantine_records::silence(&life)));
+                self.set_state(LinkState::Down(quarantine_records::silence(&life)));
             }
         }
-        if self.is_doubted() {
-            // The answer may be older than the doubt.
-            self.look_after(watch);
-            return Ok(());
-        }
+        // If the answer is older than the last doubt, the votes wait for the next look.
         self.release_held()
     }
 

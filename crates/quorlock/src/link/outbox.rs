@@ -12,7 +12,7 @@ use quorlock_core::vote::{Request, Silence};
 use crate::link::Voter;
 use crate::link::mark::Mark;
 use crate::node::key::LockKey;
-use crate::node::{Life, Message, Reply};
+use crate::node::{Life, Message, Reply, Trouble};
 use crate::platform::ids::ById;
 
 /// The most releases that a link keeps. One that owes so many takes on no new requests.
@@ -25,7 +25,7 @@ const OWED_SLACK: Duration = Duration::from_secs(1);
 
 /// A link's shared state, under its mutex.
 pub(crate) struct Outbox {
-    pub(crate) state: State,
+    pub(crate) state: LinkState,
     /// Since when the node cannot be asked.
     pub(crate) down_since: Option<Moment>,
     queue: VecDeque<Item>,
@@ -43,11 +43,29 @@ pub(crate) struct Outbox {
 }
 
 /// Whether the node can be asked.
-pub(crate) enum State {
-    /// Not now, and why.
-    Down(Silence),
+pub(crate) enum LinkState {
+    /// The first contact has had no result yet.
+    Connecting,
     /// The connection has shaken hands with a node that may vote.
     Up(Life),
+    Down(Silence),
+    /// An operator has to change something before the node can be used.
+    Refused(Trouble),
+    /// The link's task has ended.
+    Ended,
+}
+
+impl LinkState {
+    /// Why the node cannot be asked; `None` when it can.
+    pub(super) fn trouble(&self) -> Option<Silence> {
+        match self {
+            Self::Up(_) => None,
+            Self::Down(why) => Some(why.clone()),
+            Self::Refused(trouble) => Some(trouble.as_silence()),
+            Self::Connecting => Some(Silence::Unreachable("not connected yet".into())),
+            Self::Ended => Some(Silence::Unreachable("the client was closed".into())),
+        }
+    }
 }
 
 enum Item {
@@ -137,7 +155,7 @@ pub(crate) enum Sent {
 impl Outbox {
     pub(crate) fn new(now: Moment) -> Self {
         Self {
-            state: State::Down(Silence::Unreachable("not connected yet".into())),
+            state: LinkState::Connecting,
             down_since: Some(now),
             queue: VecDeque::new(),
             owed: ById::default(),
@@ -149,12 +167,9 @@ impl Outbox {
         }
     }
 
-    /// Another reason for the same does not begin it anew.
-    pub(crate) fn set_state(&mut self, state: State, now: Moment) {
-        self.down_since = match state {
-            State::Up(_) => None,
-            State::Down(_) => self.down_since.or(Some(now)),
-        };
+    /// Another reason for the same outage does not start it anew.
+    pub(crate) fn set_state(&mut self, state: LinkState, now: Moment) {
+        self.down_since = if let LinkState::Up(_) = state { None } else { self.down_since.or(Some(now)) };
         self.state = state;
     }
 
@@ -163,8 +178,8 @@ impl Outbox {
     /// Of a lease's renewals one at most waits here: where they take longer than a round, the next would be one more to
     /// wait for, and so on.
     pub(crate) fn ask(&mut self, node: usize, ask: Ask) -> Result<(), Silence> {
-        if let State::Down(why) = &self.state {
-            return Err(why.clone());
+        if let Some(why) = self.state.trouble() {
+            return Err(why);
         }
         if self.closing {
             return Err(Silence::Unreachable("the client was closed".into()));
@@ -370,7 +385,7 @@ mod tests {
     fn up() -> Outbox {
         let mut outbox = Outbox::new(clock::now());
         let life = Life { epoch: quorlock_core::node::Epoch(1), floor: quorlock_core::fence::Fence::new(1) };
-        outbox.set_state(State::Up(life), clock::now());
+        outbox.set_state(LinkState::Up(life), clock::now());
         outbox
     }
 

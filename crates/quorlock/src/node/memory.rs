@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, MutexGuard};
 
-use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, NodeTime, Record, apply, attend};
+use quorlock_core::node::{Epoch, Identity, Incarnation, NodeTime, Record, apply, attend};
 use quorlock_core::ticket::Channel;
 use quorlock_core::vote::Vote;
 use tokio::sync::{Notify, mpsc};
@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 
 use crate::node::event::{Event, HISTORY_MAX};
 use crate::node::{
-    Answer, BoxFuture, History, Inbox, Life, Message, Node, PAGE_MAX, Page, Reply, Search, Session, Trouble,
+    Answer, BoxFuture, Inbox, Life, Message, Node, PAGE_MAX, Page, Question, Reply, Search, Session, Trouble,
 };
 use crate::platform::clock;
 use crate::platform::entropy;
@@ -91,8 +91,8 @@ impl MemoryNodes {
         let node = &self.nodes[node];
         let mut state = node.state();
         state.frozen = false;
-        for question in std::mem::take(&mut state.unread) {
-            state.take(question);
+        for (generation, question, answers) in std::mem::take(&mut state.unread) {
+            state.take(generation, question, &answers);
         }
         drop(state);
         node.thawed.notify_waiters();
@@ -135,8 +135,8 @@ struct State {
     generation: u64,
     down: bool,
     frozen: bool,
-    /// What a frozen node was asked, in its order.
-    unread: Vec<Question>,
+    /// What sessions of each generation asked while the node was frozen, and where the answers go.
+    unread: Vec<(u64, Question, mpsc::UnboundedSender<Answer>)>,
     life: Option<Incarnation>,
     records: HashMap<String, Record>,
     /// Who hears hints.
@@ -147,22 +147,6 @@ struct State {
     kept: usize,
     /// What has happened, newest last.
     history: VecDeque<Arc<Event>>,
-}
-
-/// Something that a session asks.
-#[derive(Debug)]
-struct Question {
-    generation: u64,
-    asked: Asked,
-    answers: mpsc::UnboundedSender<Answer>,
-}
-
-#[derive(Debug)]
-enum Asked {
-    NodeCommand(NodeCommand),
-    Batch(Option<Life>, Vec<Message>),
-    Search(Search),
-    History(History),
 }
 
 impl State {
@@ -183,44 +167,38 @@ impl State {
     }
 
     /// Answers a question, or keeps it until the node is thawed.
-    fn take(&mut self, question: Question) {
-        let answer = if question.generation != self.generation {
+    fn take(&mut self, generation: u64, question: Question, answers: &mpsc::UnboundedSender<Answer>) {
+        let answer = if generation != self.generation {
             Answer::End(Trouble::Broken("the node closed the connection".into()))
         } else if self.frozen {
-            self.unread.push(question);
+            self.unread.push((generation, question, answers.clone()));
             return;
         } else {
-            self.carry_out(&question.asked, time())
+            self.answer(question, time())
         };
-        // Whoever has hung up does not hear it, but what was asked is done.
-        let _ = question.answers.send(answer);
+        // A client that has hung up misses the answer, but the node has done what it asked.
+        let _ = answers.send(answer);
     }
 
-    fn carry_out(&mut self, asked: &Asked, now: NodeTime) -> Answer {
-        match asked {
-            Asked::NodeCommand(node_command) => {
-                Answer::Standing(Box::new(attend(&mut self.life, node_command, now)), self.identity.clone())
+    fn answer(&mut self, question: Question, now: NodeTime) -> Answer {
+        match question {
+            Question::NodeCommand(command) => {
+                Answer::Standing(Box::new(attend(&mut self.life, &command, now)), self.identity.clone())
             }
-            Asked::Batch(life, batch) => Answer::Replies(self.vote(*life, batch, now)),
-            Asked::Search(search) => Answer::Page(Ok(self.search(search, now))),
-            Asked::History(history) => Answer::History(Ok(self.look_back(history))),
-        }
-    }
-
-    fn vote(&mut self, life: Option<Life>, batch: &[Message], now: NodeTime) -> Vec<Reply> {
-        self.sweep(batch.len(), now);
-        batch.iter().map(|message| self.answer(life, message, now)).collect()
-    }
-
-    fn look_back(&mut self, history: &History) -> Vec<Event> {
-        match history {
-            History::Note(events) => {
-                self.history.extend(events.iter().map(Arc::clone));
+            Question::Votes(life, batch) => {
+                self.sweep(batch.len(), now);
+                Answer::Votes(batch.iter().map(|message| self.vote(life, message, now)).collect())
+            }
+            Question::Search(search) => Answer::Page(self.search(&search, now)),
+            Question::Note(events) => {
+                self.history.extend(events);
                 let surplus = self.history.len().saturating_sub(HISTORY_MAX);
                 self.history.drain(..surplus);
-                Vec::new()
+                Answer::Events(Vec::new())
             }
-            History::Recall(limit) => self.history.iter().rev().take(*limit).map(|event| Event::clone(event)).collect(),
+            Question::Recall(limit) => {
+                Answer::Events(self.history.iter().rev().take(limit).map(|event| Event::clone(event)).collect())
+            }
         }
     }
 
@@ -238,7 +216,7 @@ impl State {
         Page { keys: keys.into_iter().filter(is_wanted).cloned().collect(), next }
     }
 
-    fn answer(&mut self, life: Option<Life>, message: &Message, now: NodeTime) -> Reply {
+    fn vote(&mut self, life: Option<Life>, message: &Message, now: NodeTime) -> Reply {
         let Some(known) = &self.life else { return Reply::Failed("the node is blank".into()) };
         let key = &message.key.text;
         let record = match self.records.get_mut(key) {
@@ -342,32 +320,13 @@ struct MemorySession {
     delivery: AbortHandle,
 }
 
-impl MemorySession {
-    fn ask(&self, asked: Asked) {
-        let question = Question { generation: self.generation, asked, answers: self.answers.clone() };
-        self.node.state().take(question);
-    }
-}
-
 impl Session for MemorySession {
     fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    fn node_command(&mut self, node_command: NodeCommand) {
-        self.ask(Asked::NodeCommand(node_command));
-    }
-
-    fn search(&mut self, search: Search) {
-        self.ask(Asked::Search(search));
-    }
-
-    fn history(&mut self, history: History) {
-        self.ask(Asked::History(history));
-    }
-
-    fn send(&mut self, life: Option<Life>, batch: Vec<Message>) {
-        self.ask(Asked::Batch(life, batch));
+    fn ask(&mut self, question: Question) {
+        self.node.state().take(self.generation, question, &self.answers);
     }
 }
 

@@ -34,7 +34,7 @@ use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, Redi
 use quorlock_core::node::{Constants, Identity, NodeCommand, Standing};
 
 use crate::node::probe::{Plan, Probe};
-use crate::node::{Answer, BoxFuture, History, Inbox, Life, Message, Node, Search, Session, Trouble};
+use crate::node::{Answer, BoxFuture, Inbox, Node, Question, Session, Trouble};
 use crate::platform::sync::Mutex;
 pub(crate) use cluster::ClusterNode;
 use codec::Bundles;
@@ -219,36 +219,18 @@ struct RedisSession {
     _watch: Option<sentinel::Watch>,
 }
 
-/// What the next values answer.
-enum Expected {
-    /// a node command, and the server's promotion after it.
-    NodeCommand {
-        values: Vec<Value>,
-    },
-    /// A look, the server's promotion after it, and whether the server may evict by now.
-    Look {
-        values: Vec<Value>,
-    },
-    Page,
-    History {
-        recalls: bool,
-        commands: usize,
-        values: Vec<Value>,
-    },
-    Batch {
-        life: Option<Life>,
-        messages: Vec<Message>,
-        bundles: Bundles,
-        commands: usize,
-        values: Vec<Value>,
-    },
+/// A question whose answer is still to come.
+struct Expected {
+    question: Question,
+    bundles: Bundles,
+    /// The number of commands that were sent for it. Each is answered with one value.
+    commands: usize,
+    values: Vec<Value>,
 }
 
-impl RedisSession {
-    /// Expects the answer before the question leaves.
-    fn ask(&self, expected: Expected, bytes: &[u8]) {
-        lock(&self.expected).push_back(expected);
-        self.wire.send(bytes);
+impl Expected {
+    fn new(question: Question, bundles: Bundles, commands: usize) -> Self {
+        Self { question, bundles, commands, values: Vec::with_capacity(commands) }
     }
 }
 
@@ -257,37 +239,42 @@ impl Session for RedisSession {
         &self.identity
     }
 
-    /// A look at the node is one at the server, too: what was fit in the handshake may have been set up otherwise since.
-    fn node_command(&mut self, node_command: NodeCommand) {
-        let values = Vec::new();
-        if let NodeCommand::Look = node_command {
-            let mut pipe = codec::look(Home::Server);
-            pipe.add_command(fitness::replication()).add_command(fitness::memory());
-            self.ask(Expected::Look { values }, &pipe.get_packed_pipeline());
-        } else {
-            let mut pipe = ::redis::pipe();
-            pipe.add_command(codec::node_command(Home::Server, &node_command)).add_command(fitness::replication());
-            self.ask(Expected::NodeCommand { values }, &pipe.get_packed_pipeline());
+    fn ask(&mut self, question: Question) {
+        if let Question::Votes(life, messages) = &question {
+            self.batch.clear();
+            let bundles = codec::batch(*life, messages, &self.constants, &mut self.batch);
+            lock(&self.expected).push_back(Expected::new(question, bundles, self.batch.len()));
+            self.wire.send(self.batch.as_bytes());
+            return;
         }
+        let pipe = commands(&question);
+        // Before the question leaves.
+        lock(&self.expected).push_back(Expected::new(question, Bundles::default(), pipe.len()));
+        self.wire.send(&pipe.get_packed_pipeline());
     }
+}
 
-    fn search(&mut self, search: Search) {
-        self.ask(Expected::Page, &codec::search(Home::Server, &search).get_packed_command());
+/// The commands for a question that is not for votes.
+fn commands(question: &Question) -> Pipeline {
+    let home = Home::Server;
+    let mut pipe = Pipeline::new();
+    match question {
+        Question::Votes(..) => {}
+        // A look at the node is one at the server, too: somebody may have configured it anew since the handshake.
+        Question::NodeCommand(NodeCommand::Look) => {
+            pipe = codec::look(home);
+            pipe.add_command(fitness::replication()).add_command(fitness::memory());
+        }
+        Question::NodeCommand(command) => {
+            pipe.add_command(codec::node_command(home, command)).add_command(fitness::replication());
+        }
+        Question::Search(search) => {
+            pipe.add_command(codec::search(home, search));
+        }
+        Question::Note(events) => pipe = history::note(home, events),
+        Question::Recall(limit) => pipe = history::recall(home, *limit),
     }
-
-    fn history(&mut self, history: History) {
-        let (pipe, recalls) = history::commands(Home::Server, &history);
-        let (commands, values) = (pipe.len(), Vec::new());
-        self.ask(Expected::History { recalls, commands, values }, &pipe.get_packed_pipeline());
-    }
-
-    fn send(&mut self, life: Option<Life>, messages: Vec<Message>) {
-        self.batch.clear();
-        let bundles = codec::batch(life, &messages, &self.constants, &mut self.batch);
-        let commands = self.batch.len();
-        let values = Vec::with_capacity(commands);
-        self.ask(Expected::Batch { life, messages, bundles, commands, values }, self.batch.as_bytes());
-    }
+    pipe
 }
 
 /// Turns values into answers.
@@ -303,57 +290,28 @@ impl Ear {
         if let Value::Push { kind, data } = value {
             return Ok(hints::heard(self.inbox.channel, &kind, &data));
         }
-        let mut expected = lock(&self.expected);
-        match expected.front_mut() {
-            None => Err(malformed("nothing")),
-            Some(Expected::NodeCommand { values }) => {
-                values.push(value);
-                if values.len() < 2 {
-                    return Ok(None);
-                }
-                let mut values = std::mem::take(values).into_iter();
-                expected.pop_front();
-                drop(expected);
-                let standing = codec::standing(values.next().unwrap_or(Value::Nil))?;
-                self.standing(standing, values).map(Some)
+        let Expected { question, bundles, values, .. } = {
+            let mut expected = lock(&self.expected);
+            let oldest = expected.front_mut().ok_or_else(|| malformed("nothing"))?;
+            oldest.values.push(value);
+            if oldest.values.len() < oldest.commands {
+                return Ok(None);
             }
-            Some(Expected::Look { values }) => {
-                values.push(value);
-                if values.len() < codec::LOOK_VALUES + 2 {
-                    return Ok(None);
-                }
-                let mut values = std::mem::take(values).into_iter();
-                expected.pop_front();
-                drop(expected);
-                let standing = codec::looked(values.by_ref())?;
-                self.standing(standing, values).map(Some)
+            let Some(complete) = expected.pop_front() else { return Ok(None) };
+            complete
+        };
+        let answer = match question {
+            Question::Votes(life, messages) => Answer::Votes(codec::replies(life, &messages, bundles, values)?),
+            Question::NodeCommand(command) => {
+                let mut values = values.into_iter();
+                let standing = codec::standing_after(&command, values.by_ref())?;
+                self.standing(standing, values)?
             }
-            Some(Expected::Page) => {
-                expected.pop_front();
-                drop(expected);
-                codec::page(&value).map(|page| Some(Answer::Page(page)))
-            }
-            Some(Expected::History { recalls, commands, values }) => {
-                values.push(value);
-                if values.len() < *commands {
-                    return Ok(None);
-                }
-                let told = history::told(*recalls, std::mem::take(values));
-                expected.pop_front();
-                Ok(Some(Answer::History(told)))
-            }
-            Some(Expected::Batch { commands, values, .. }) => {
-                values.push(value);
-                if values.len() < *commands {
-                    return Ok(None);
-                }
-                let Some(Expected::Batch { life, messages, bundles, values, .. }) = expected.pop_front() else {
-                    return Ok(None);
-                };
-                drop(expected);
-                codec::replies(life, &messages, bundles, values).map(|replies| Some(Answer::Replies(replies)))
-            }
-        }
+            Question::Search(_) => codec::page(values.first().unwrap_or(&Value::Nil))?,
+            Question::Note(_) => history::answer(false, values),
+            Question::Recall(_) => history::answer(true, values),
+        };
+        Ok(Some(answer))
     }
 
     /// How the node stands, and whether the server is still what it was.

@@ -8,7 +8,7 @@ use quorlock_core::ticket::Channel;
 use quorlock_core::ticket::{Handoff, Ticket};
 use tokio::sync::mpsc;
 
-use crate::node::{Answer, Inbox, Life, Message, Node, Page, Reply, Search, Session, Trouble};
+use crate::node::{Answer, Inbox, Life, Message, Node, Page, Question, Reply, Search, Session, Trouble};
 use crate::platform::runtime;
 
 /// How long each step of an operator's command may take on each node.
@@ -40,41 +40,38 @@ impl RequestReply {
         self.session.identity()
     }
 
-    pub(crate) async fn node_command(&mut self, node_command: NodeCommand) -> Result<Standing, Trouble> {
-        self.session.node_command(node_command);
-        self.standing().await
-    }
-
-    async fn standing(&mut self) -> Result<Standing, Trouble> {
+    pub(crate) async fn node_command(&mut self, command: NodeCommand) -> Result<Standing, Trouble> {
+        self.post(Question::NodeCommand(command));
         match self.next().await? {
             Answer::Standing(standing, _) => Ok(*standing),
             _ => Err(out_of_turn()),
         }
     }
 
-    /// Puts a batch on its way.
-    pub(crate) fn post(&mut self, life: Option<Life>, batch: Vec<Message>) {
-        self.session.send(life, batch);
+    /// Sends a question. Its answer must be awaited in its turn.
+    pub(crate) fn post(&mut self, question: Question) {
+        self.session.ask(question);
     }
 
-    /// The answer to the oldest question, which must have been a batch.
+    /// The answer to the oldest question, which must have been for votes.
     pub(crate) async fn replies(&mut self) -> Result<Vec<Reply>, Trouble> {
         match self.next().await? {
-            Answer::Replies(replies) => Ok(replies),
+            Answer::Votes(replies) => Ok(replies),
             _ => Err(out_of_turn()),
         }
     }
 
     pub(crate) async fn send(&mut self, life: Option<Life>, batch: Vec<Message>) -> Result<Vec<Reply>, Trouble> {
-        self.post(life, batch);
+        self.post(Question::Votes(life, batch));
         self.replies().await
     }
 
     /// One page of keys.
     pub(crate) async fn search(&mut self, search: Search) -> Result<Page, Trouble> {
-        self.session.search(search);
+        self.post(Question::Search(search));
         match self.next().await? {
-            Answer::Page(page) => page.map_err(Trouble::Broken),
+            Answer::Page(page) => Ok(page),
+            Answer::Failed(why) => Err(Trouble::Broken(why)),
             _ => Err(out_of_turn()),
         }
     }
@@ -114,11 +111,6 @@ impl RequestReply {
             answer => drop(sender.send(answer)),
         });
         Ok((Self { session: node.open(inbox).await?, answers, ended: None }, heard))
-    }
-
-    /// Puts a node command on its way; the answer must be waited for in its turn.
-    pub(crate) fn post_node_command(&mut self, node_command: NodeCommand) {
-        self.session.node_command(node_command);
     }
 
     /// Ends the session, and gives what still comes.

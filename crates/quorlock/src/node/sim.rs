@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use quorlock_core::node::{Epoch, Identity, NodeCommand};
+use quorlock_core::node::{Epoch, Identity};
 use tokio::sync::oneshot;
 
-use crate::node::{Answer, BoxFuture, History, Inbox, Life, Message, Node, Reply, Search, Session, Trouble};
-use crate::platform::sim::{Ear, Question, Said, World, world};
+use crate::node::{Answer, BoxFuture, Inbox, Node, Question, Reply, Session, Trouble};
+use crate::platform::sim::{self, Ear, Said, World, world};
 
 /// Who waits for a connection to come about: the server's identity, or why there is none.
 type Opened = oneshot::Sender<Result<Identity, String>>;
@@ -27,10 +27,10 @@ fn hear(inbox: &Inbox, opened: Option<Opened>, said: Said) {
         (Said::Standing(standing, identity), None) => Answer::Standing(standing, identity),
         (Said::Votes(votes, at_micros), None) => {
             let reply = |vote| Reply::Voted { vote, at_micros: Some(at_micros) };
-            Answer::Replies(votes.into_iter().map(reply).collect())
+            Answer::Votes(votes.into_iter().map(reply).collect())
         }
-        (Said::Noted, None) => Answer::History(Ok(Vec::new())),
-        (Said::Nothing, None) => Answer::Page(Err("nobody looks for names in a simulation".into())),
+        (Said::Noted, None) => Answer::Events(Vec::new()),
+        (Said::Nothing, None) => Answer::Failed("a simulated node cannot do this".into()),
         (Said::Hint(ticket, handoff), None) => Answer::Hint(ticket, handoff),
         (Said::Broken(key), None) => Answer::Broken(key),
         (Said::MemoryChanged, None) => Answer::MemoryChanged,
@@ -79,33 +79,23 @@ struct SimulatedSession {
     identity: Identity,
 }
 
-impl SimulatedSession {
-    fn ask(&self, question: Question) {
-        with(|world| world.ask(self.connection.0, question));
-    }
-}
-
 impl Session for SimulatedSession {
     fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    fn node_command(&mut self, node_command: NodeCommand) {
-        self.ask(Question::NodeCommand(node_command));
-    }
-
-    fn search(&mut self, _search: Search) {
-        self.ask(Question::Other);
-    }
-
-    fn history(&mut self, _history: History) {
-        self.ask(Question::Note);
-    }
-
-    fn send(&mut self, life: Option<Life>, batch: Vec<Message>) {
-        let epoch = life.map_or(Epoch(0), |life| life.epoch);
-        let messages = batch.into_iter().map(|message| (message.key.text.clone(), message.request));
-        self.ask(Question::Batch(epoch, messages.collect()));
+    fn ask(&mut self, question: Question) {
+        let question = match question {
+            Question::NodeCommand(command) => sim::Question::NodeCommand(command),
+            Question::Votes(life, batch) => {
+                let epoch = life.map_or(Epoch(0), |life| life.epoch);
+                let messages = batch.into_iter().map(|message| (message.key.text.clone(), message.request));
+                sim::Question::Batch(epoch, messages.collect())
+            }
+            Question::Note(_) => sim::Question::Note,
+            Question::Search(_) | Question::Recall(_) => sim::Question::Other,
+        };
+        with(|world| world.ask(self.connection.0, question));
     }
 }
 

@@ -29,14 +29,14 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 
-use quorlock_core::node::{Identity, NodeCommand, NodeTime};
+use quorlock_core::node::{Identity, NodeTime};
 use tokio::sync::oneshot;
 
 use crate::node::probe::{Plan, Probe};
-use crate::node::{BoxFuture, Companion, History, Inbox, Life, Message, Node, Search, Session, Trouble};
+use crate::node::{BoxFuture, Companion, Inbox, Node, Question, Session, Trouble};
 use crate::platform::boot::Boot;
 pub(crate) use processes::Processes;
-use worker::{Job, Worker};
+use worker::Worker;
 
 /// Reads a node's clocks.
 type Clock = Arc<dyn Fn() -> NodeTime + Send + Sync>;
@@ -70,7 +70,7 @@ impl Node for SqliteNode {
             Ok(boot) => boot,
             Err(trouble) => return Box::pin(std::future::ready(Err(trouble))),
         };
-        let (jobs, queue) = mpsc::channel();
+        let (questions, queue) = mpsc::channel();
         let (opened, opening) = oneshot::channel();
         let (path, boot, processes) = (self.path.clone(), run.clone(), self.processes.clone());
         let thread = std::thread::Builder::new().name("quorlock-sqlite".into()).spawn(move || {
@@ -86,7 +86,7 @@ impl Node for SqliteNode {
         Box::pin(async move {
             thread.map_err(|error| Trouble::Unreachable(format!("no thread could be started: {error}")))?;
             opening.await.unwrap_or_else(|_| Err(ended()))?;
-            Ok(Box::new(SqliteSession { identity: Identity::of_run(run), jobs }) as Box<dyn Session>)
+            Ok(Box::new(SqliteSession { identity: Identity::of_run(run), questions }) as Box<dyn Session>)
         })
     }
 
@@ -101,14 +101,7 @@ impl Node for SqliteNode {
 
 struct SqliteSession {
     identity: Identity,
-    jobs: mpsc::Sender<Job>,
-}
-
-impl SqliteSession {
-    /// Queues a question: the order of these calls is the order of execution. If the thread is gone, it has said so.
-    fn ask(&self, job: Job) {
-        let _ = self.jobs.send(job);
-    }
+    questions: mpsc::Sender<Question>,
 }
 
 impl Session for SqliteSession {
@@ -116,20 +109,9 @@ impl Session for SqliteSession {
         &self.identity
     }
 
-    fn node_command(&mut self, node_command: NodeCommand) {
-        self.ask(Job::of_node_command(node_command));
-    }
-
-    fn search(&mut self, search: Search) {
-        self.ask(Job::of_search(search));
-    }
-
-    fn history(&mut self, history: History) {
-        self.ask(Job::of_history(history));
-    }
-
-    fn send(&mut self, life: Option<Life>, batch: Vec<Message>) {
-        self.ask(Job::of_messages(life, batch));
+    fn ask(&mut self, question: Question) {
+        // A thread that is gone has reported the end.
+        let _ = self.questions.send(question);
     }
 }
 

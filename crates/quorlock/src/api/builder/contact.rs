@@ -6,7 +6,7 @@ use quorlock_core::vote::Silence;
 
 use crate::api::client::Client;
 use crate::error::ConnectError;
-use crate::link::{Contact, Link};
+use crate::link::Link;
 use crate::node::Trouble;
 use crate::platform::runtime;
 
@@ -84,7 +84,7 @@ impl Nodes<'_> {
     }
 
     fn pending(&self) -> usize {
-        self.links().iter().filter(|link| link.contact() == Contact::Pending).count()
+        self.links().iter().filter(|link| link.is_connecting()).count()
     }
 
     fn can_vote(&self) -> usize {
@@ -93,21 +93,18 @@ impl Nodes<'_> {
 
     /// Each node that the operator has to look at, and why.
     fn unusable(&self) -> impl Iterator<Item = (String, Trouble)> {
-        self.links().iter().filter_map(|link| match link.contact() {
-            Contact::Refused(trouble) => Some((link.title.clone(), trouble)),
-            Contact::Pending | Contact::Settled => None,
-        })
+        self.links().iter().filter_map(|link| Some((link.title.clone(), link.refusal()?)))
     }
 
     /// Whether every node was heard, and too many of them cannot be used.
     fn are_too_few(&self) -> bool {
-        let waiting = self.links().iter().filter(|link| link.contact() == Contact::Pending && waits(link));
+        let waiting = self.links().iter().filter(|link| waits(link));
         waiting.count() == self.pending() && self.unusable().count() > self.can_miss()
     }
 
     /// Whether every node cannot be used, or waits for those that cannot.
     fn are_stuck(&self) -> bool {
-        self.links().iter().all(|link| matches!(link.contact(), Contact::Refused(_)) || waits(link))
+        self.links().iter().all(|link| link.refusal().is_some() || waits(link))
     }
 
     /// How many stay in quarantine for longer than this.

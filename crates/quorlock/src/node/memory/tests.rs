@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::node::Constants;
+use quorlock_core::node::{Constants, NodeCommand};
 use quorlock_core::vote::Request;
 use quorlock_testkit::eventually_async;
 
@@ -73,7 +73,7 @@ fn tombstones_and_records_that_have_lapsed_are_swept() {
     let mut state = State::new();
     let constants = Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 1_000, max_skew_micros: 0 };
     let init = NodeCommand::Init { identity: state.identity.clone(), fresh: Epoch(1), constants };
-    state.carry_out(&Asked::NodeCommand(init), NodeTime::wall(0));
+    state.answer(Question::NodeCommand(init), NodeTime::wall(0));
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     for millis in 0..10_000_u64 {
         let name = if millis % 2 == 0 { "same".into() } else { format!("{millis}") };
@@ -81,7 +81,7 @@ fn tombstones_and_records_that_have_lapsed_are_swept() {
         let attempt = LeaseId::from_bits(u128::from(millis));
         let request = Request::Release { attempt, tombstone: Some(10), parting: None }.into();
         let message = Message { key, request };
-        state.vote(None, &[message], NodeTime::wall(millis * 1_000));
+        state.answer(Question::Votes(None, vec![message]), NodeTime::wall(millis * 1_000));
     }
     let tombstones: usize = state.records.values().map(|record| record.tombstones.len()).sum();
     assert!(tombstones < 1_100 && state.records.len() < 1_100, "{tombstones} on {} names", state.records.len());

@@ -11,7 +11,7 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{ConnectionInfo, RedisConnectionInfo};
+use ::redis::{ConnectionInfo, Pipeline, RedisConnectionInfo};
 use futures_util::future::try_join_all;
 use quorlock_core::node::{Constants, Identity, NodeCommand};
 
@@ -23,8 +23,8 @@ use super::seeds::{self, Seeds};
 use super::wire::{Connecting, Wire};
 use super::{codec, connect, greet, hints, history, malformed};
 use crate::node::redis::cluster::slot::Slot;
-use crate::node::{BoxFuture, History, Inbox, Life, Message, Node, Search, Session, Trouble};
-use reorder::{About, Ear, Reorder};
+use crate::node::{BoxFuture, Inbox, Node, Question, Search, Session, Trouble};
+use reorder::{Ear, Reorder};
 use shards::Shards;
 
 const PORT: u16 = 6_379;
@@ -118,55 +118,58 @@ impl Session for ClusterSession {
         &self.identity
     }
 
-    /// The node's own keys are with one master. All of them are asked whether they are still masters, and may evict by now.
-    fn node_command(&mut self, node_command: NodeCommand) {
-        let home = self.shards.lane(Slot::of(&Home::Cluster.epoch_key()));
-        let (lanes, looks) = (self.lanes.len(), node_command == NodeCommand::Look);
-        let (about, question) = if looks {
-            (codec::LOOK_VALUES, codec::look(Home::Cluster).get_packed_pipeline())
-        } else {
-            (1, codec::node_command(Home::Cluster, &node_command).get_packed_command())
-        };
-        let route: Vec<usize> = iter::repeat_n(home, about).chain(0..lanes).chain(0..lanes).collect();
-        self.desk.expect(About::NodeCommand { lanes, looks }, &route);
-        self.lanes[home].send(&question);
-        for question in [fitness::replication(), fitness::memory()] {
-            self.lanes.iter().for_each(|wire| wire.send(&question.get_packed_command()));
+    fn ask(&mut self, question: Question) {
+        match &question {
+            Question::Votes(life, messages) => {
+                let mut mail: Vec<Commands> = self.lanes.iter().map(|_| Commands::default()).collect();
+                let writer = Writer::new(*life, &self.constants);
+                let mut route = Vec::with_capacity(messages.len());
+                for message in messages {
+                    let slot = message.key.slot.unwrap_or_else(|| Slot::of(&message.key.text));
+                    let lane = self.shards.lane(slot);
+                    writer.write(message, &mut mail[lane]);
+                    route.push(lane);
+                }
+                // The answers are expected before the questions leave.
+                self.desk.expect(question, &route);
+                for (wire, commands) in self.lanes.iter().zip(&mail).filter(|(_, commands)| commands.len() > 0) {
+                    wire.send(commands.as_bytes());
+                }
+            }
+            // The node's own keys are on one master. All masters are asked whether they are still masters, and may evict.
+            Question::NodeCommand(command) => {
+                let home = self.shards.lane(Slot::of(&Home::Cluster.epoch_key()));
+                let (values, bytes) = if *command == NodeCommand::Look {
+                    (codec::LOOK_VALUES, codec::look(Home::Cluster).get_packed_pipeline())
+                } else {
+                    (1, codec::node_command(Home::Cluster, command).get_packed_command())
+                };
+                let lanes = self.lanes.len();
+                let route: Vec<usize> = iter::repeat_n(home, values).chain(0..lanes).chain(0..lanes).collect();
+                self.desk.expect(question, &route);
+                self.lanes[home].send(&bytes);
+                for command in [fitness::replication(), fitness::memory()] {
+                    self.lanes.iter().for_each(|wire| wire.send(&command.get_packed_command()));
+                }
+            }
+            // One master after the other.
+            Question::Search(search) => {
+                let (lane, after) = reorder::open_at(&search.after, self.lanes.len());
+                let command = codec::search(Home::Cluster, &Search { after, span: search.span.clone() });
+                self.desk.expect(question, &[lane]);
+                self.lanes[lane].send(&command.get_packed_command());
+            }
+            Question::Note(events) => self.ask_for_history(&history::note(Home::Cluster, events), question),
+            Question::Recall(limit) => self.ask_for_history(&history::recall(Home::Cluster, *limit), question),
         }
     }
+}
 
-    /// One master after the other.
-    fn search(&mut self, search: Search) {
-        let lanes = self.lanes.len();
-        let (lane, after) = reorder::open_at(&search.after, lanes);
-        self.desk.expect(About::Search { lane, lanes }, &[lane]);
-        let command = codec::search(Home::Cluster, &Search { after, ..search });
-        self.lanes[lane].send(&command.get_packed_command());
-    }
-
-    /// With the node's own keys.
-    fn history(&mut self, history: History) {
+impl ClusterSession {
+    fn ask_for_history(&self, pipe: &Pipeline, question: Question) {
         let home = self.shards.lane(Slot::of(&Home::Cluster.history_key()));
-        let (pipe, recalls) = history::commands(Home::Cluster, &history);
-        self.desk.expect(About::History { recalls }, &vec![home; pipe.len()]);
+        self.desk.expect(question, &vec![home; pipe.len()]);
         self.lanes[home].send(&pipe.get_packed_pipeline());
-    }
-
-    fn send(&mut self, life: Option<Life>, messages: Vec<Message>) {
-        let mut mail: Vec<Commands> = self.lanes.iter().map(|_| Commands::default()).collect();
-        let writer = Writer::new(life, &self.constants);
-        let mut route = Vec::with_capacity(messages.len());
-        for message in &messages {
-            let slot = message.key.slot.unwrap_or_else(|| Slot::of(&message.key.text));
-            let lane = self.shards.lane(slot);
-            writer.write(message, &mut mail[lane]);
-            route.push(lane);
-        }
-        // The answers are expected before the questions leave.
-        self.desk.expect(About::Batch { life, messages }, &route);
-        for (wire, commands) in self.lanes.iter().zip(&mail).filter(|(_, commands)| commands.len() > 0) {
-            wire.send(commands.as_bytes());
-        }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::node::{Life, Message, Reply, Trouble};
 pub(super) use bundle::Bundles;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzz::take_anything;
-pub(super) use node_command::{LOOK_VALUES, look, looked, node_command, standing};
+pub(super) use node_command::{LOOK_VALUES, look, node_command, standing, standing_after};
 use report::report;
 pub(super) use request::{Writer, batch};
 pub(super) use search::{page, search};

@@ -5,26 +5,26 @@ use std::sync::Arc;
 use ::redis::{Cmd, Pipeline, Value, cmd};
 
 use super::scripts::Home;
-use crate::node::History;
+use crate::node::Answer;
 use crate::node::event::{Event, FIELDS, HISTORY_MAX};
 
-/// A question about the history as commands, and whether it reads.
-pub(super) fn commands(home: Home, history: &History) -> (Pipeline, bool) {
+/// The commands that add events.
+pub(super) fn note(home: Home, events: &[Arc<Event>]) -> Pipeline {
     let mut pipe = Pipeline::new();
-    match history {
-        History::Note(events) => {
-            for event in events {
-                pipe.add_command(note(home, event));
-            }
-        }
-        History::Recall(limit) => {
-            pipe.cmd("XREVRANGE").arg(home.history_key()).arg("+").arg("-").arg("COUNT").arg(*limit);
-        }
+    for event in events {
+        pipe.add_command(add(home, event));
     }
-    (pipe, matches!(history, History::Recall(_)))
+    pipe
 }
 
-fn note(home: Home, event: &Arc<Event>) -> Cmd {
+/// The command that reads the newest events.
+pub(super) fn recall(home: Home, limit: usize) -> Pipeline {
+    let mut pipe = Pipeline::new();
+    pipe.cmd("XREVRANGE").arg(home.history_key()).arg("+").arg("-").arg("COUNT").arg(limit);
+    pipe
+}
+
+fn add(home: Home, event: &Arc<Event>) -> Cmd {
     let mut command = cmd("XADD");
     command.arg(home.history_key()).arg("MAXLEN").arg("~").arg(HISTORY_MAX).arg("*");
     for (field, value) in FIELDS.into_iter().zip(event.values()) {
@@ -33,18 +33,18 @@ fn note(home: Home, event: &Arc<Event>) -> Cmd {
     command
 }
 
-/// What was read, or why nothing was read or written. Entries that nobody of ours wrote are left out.
-pub(super) fn told(recalls: bool, values: Vec<Value>) -> Result<Vec<Event>, String> {
+/// The answer to a note or a recall. Entries that another program wrote are left out.
+pub(super) fn answer(recalls: bool, values: Vec<Value>) -> Answer {
     let mut events = Vec::new();
     for value in values {
         match value {
-            Value::ServerError(error) => return Err(super::describe(&error.into())),
+            Value::ServerError(error) => return Answer::Failed(super::describe(&error.into())),
             Value::Array(entries) if recalls => events.extend(entries.iter().filter_map(event)),
-            _ if recalls => return Err("a malformed reply to XREVRANGE".into()),
+            _ if recalls => return Answer::Failed("a malformed reply to XREVRANGE".into()),
             _ => {}
         }
     }
-    Ok(events)
+    Answer::Events(events)
 }
 
 fn event(entry: &Value) -> Option<Event> {

@@ -9,8 +9,8 @@ use quorlock_core::vote::{Request, Vote};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::node::Reply;
 use crate::node::key::{KeyTemplate, LockKey};
+use crate::node::{Life, Message, Reply};
 
 const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
 const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";
@@ -94,13 +94,7 @@ fn ear(batches: usize) -> (Ear, mpsc::UnboundedReceiver<Answer>) {
         request: Arc::new(Request::PlainAcquire { attempt: LeaseId::from_bits(bits), ttl }),
     };
     let messages = (0..batches).map(|batch| vec![message(batch as u128)]);
-    let expected = messages.map(|messages| Expected::Batch {
-        life: Some(LIFE),
-        messages,
-        bundles: Bundles::default(),
-        commands: 2,
-        values: vec![],
-    });
+    let expected = messages.map(|messages| Expected::new(Question::Votes(Some(LIFE), messages), Bundles::default(), 2));
     let (inbox, answers) = Inbox::queue(Channel(0));
     let expected = Arc::new(Mutex::new(expected.collect()));
     (Ear { expected, inbox, post: Post::Alone, run: "abc".into() }, answers)
@@ -122,13 +116,13 @@ fn a_batch_is_answered_with_its_last_value() {
     assert!(answers.try_recv().is_err());
     ear.receive(look());
     let granted = Reply::Voted { vote: Vote::grant(Fence::default()), at_micros: None };
-    assert_eq!(answers.try_recv(), Ok(Answer::Replies(vec![granted])));
+    assert_eq!(answers.try_recv(), Ok(Answer::Votes(vec![granted])));
     ear.receive(Value::Nil);
     assert!(answers.try_recv().is_err());
     ear.receive(look());
     let answer = answers.try_recv().unwrap();
     assert!(
-        matches!(&answer, Answer::Replies(replies) if matches!(replies[..], [Reply::Voted { vote: Vote::Refusal(_), .. }])),
+        matches!(&answer, Answer::Votes(replies) if matches!(replies[..], [Reply::Voted { vote: Vote::Refusal(_), .. }])),
         "{answer:?}"
     );
 }

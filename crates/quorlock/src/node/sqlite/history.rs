@@ -5,19 +5,11 @@ use std::sync::Arc;
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, params};
 
-use crate::node::History;
 use crate::node::event::{Event, FIELDS, HISTORY_MAX};
 use crate::node::sqlite::fault::Fault;
 
-/// Writes, or reads the newest events.
-pub(super) fn answer(connection: &Connection, history: &History) -> Result<Vec<Event>, Fault> {
-    match history {
-        History::Note(events) => note(connection, events).map(|()| Vec::new()),
-        History::Recall(limit) => recall(connection, *limit),
-    }
-}
-
-fn note(connection: &Connection, events: &[Arc<Event>]) -> Result<(), Fault> {
+/// Adds events, and deletes those that are too old.
+pub(super) fn note(connection: &Connection, events: &[Arc<Event>]) -> Result<(), Fault> {
     let mut insert = connection.prepare_cached(
         "INSERT INTO history(id, at, name, what, fence, holder, mode, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
@@ -32,8 +24,8 @@ fn note(connection: &Connection, events: &[Arc<Event>]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A row that nobody of ours wrote is left out: nothing hangs on it.
-fn recall(connection: &Connection, limit: usize) -> Result<Vec<Event>, Fault> {
+/// Reads the newest events. Rows that another program wrote are left out.
+pub(super) fn recall(connection: &Connection, limit: usize) -> Result<Vec<Event>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT id, at, name, what, fence, holder, mode, reason FROM history ORDER BY seq DESC LIMIT ?1",
     )?;

@@ -28,7 +28,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
 use crate::node::key::{KeyTemplate, LockKey};
-use crate::node::{Reply, RequestReply};
+use crate::node::{Life, Message, Question, Reply, RequestReply};
 
 /// When the tests begin, by the wall clock: 2025-01-01.
 const START_MICROS: u64 = 1_735_689_600_000_000;
@@ -135,7 +135,7 @@ impl Handled {
 
     /// Puts a batch on its way.
     fn post(&mut self, messages: Vec<Message>) {
-        self.session.post(Some(self.life()), messages);
+        self.session.post(Question::Votes(Some(self.life()), messages));
     }
 
     /// The answer to the oldest batch.

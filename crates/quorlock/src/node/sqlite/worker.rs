@@ -9,13 +9,12 @@ use quorlock_core::ticket::Waiter;
 use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, Transaction};
 
-use crate::node::event::Event;
 use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::listener::Listener;
 use crate::node::sqlite::processes::Processes;
 use crate::node::sqlite::store::{self, NodeNote};
 use crate::node::sqlite::{Clock, database, dead, file, history, record, reserve};
-use crate::node::{Answer, History, Inbox, Life, Message, Page, Reply, Search, Trouble};
+use crate::node::{Answer, Inbox, Message, Question, Reply, Trouble};
 use crate::platform::entropy;
 
 /// About how many requests share one transaction at most.
@@ -25,86 +24,35 @@ const SWEEP_EVERY: u32 = store::SWEEP_MAX / 2;
 /// After so many transactions the log is written back, at leisure.
 const CHECKPOINT_EVERY: u32 = 256;
 
-/// What the thread is asked to do.
-pub(super) enum Job {
-    NodeCommand(Box<Asked<NodeCommand, Standing>>),
-    Messages(Asked<(Option<Life>, Vec<Message>), Vec<Reply>>),
-    Search(Asked<Search, Result<Page, String>>),
-    History(Asked<History, Result<Vec<Event>, String>>),
-}
-
 /// A question, and the answer to it so far.
-pub(super) struct Asked<Q, A> {
-    question: Q,
-    answer: Result<A, Trouble>,
-}
-
-impl<Q, A> Asked<Q, A> {
-    fn new(question: Q) -> Self {
-        Self { question, answer: Err(Trouble::Broken("nothing was done".into())) }
-    }
+struct Job {
+    question: Question,
+    answer: Answer,
 }
 
 impl Job {
-    pub(super) fn of_node_command(node_command: NodeCommand) -> Self {
-        Self::NodeCommand(Box::new(Asked::new(node_command)))
-    }
-
-    pub(super) fn of_messages(life: Option<Life>, messages: Vec<Message>) -> Self {
-        Self::Messages(Asked::new((life, messages)))
-    }
-
-    pub(super) fn of_search(search: Search) -> Self {
-        Self::Search(Asked::new(search))
-    }
-
-    pub(super) fn of_history(history: History) -> Self {
-        Self::History(Asked::new(history))
+    fn new(question: Question) -> Self {
+        Self { question, answer: Answer::End(Trouble::Broken("nothing was done".into())) }
     }
 
     fn messages(&self) -> &[Message] {
-        match self {
-            Self::NodeCommand(_) | Self::Search(_) | Self::History(_) => &[],
-            Self::Messages(asked) => &asked.question.1,
-        }
+        if let Question::Votes(_, messages) = &self.question { messages } else { &[] }
     }
 
-    /// The messages and what came of them.
-    fn answered(&self) -> impl Iterator<Item = (&Message, &Reply)> {
-        let replies = match self {
-            Self::Messages(Asked { answer: Ok(replies), .. }) => replies.as_slice(),
-            Self::Messages(_) | Self::NodeCommand(_) | Self::Search(_) | Self::History(_) => &[],
-        };
+    /// The requests and their replies.
+    fn replies(&self) -> impl Iterator<Item = (&Message, &Reply)> {
+        let replies = if let Answer::Votes(replies) = &self.answer { replies.as_slice() } else { &[] };
         self.messages().iter().zip(replies)
     }
 
-    /// Whatever was answered did not come to pass.
-    fn fail(&mut self, transient: bool, text: &str) {
-        match self {
-            Self::NodeCommand(asked) if transient => asked.answer = Err(Trouble::Unreachable(text.into())),
-            Self::NodeCommand(asked) => asked.answer = Err(Trouble::Broken(text.into())),
-            Self::Messages(asked) if transient => {
-                asked.answer = Ok(vec![Reply::Failed(text.into()); asked.question.1.len()]);
-            }
-            Self::Messages(asked) => asked.answer = Err(Trouble::Broken(text.into())),
-            Self::Search(asked) if transient => asked.answer = Ok(Err(text.into())),
-            Self::Search(asked) => asked.answer = Err(Trouble::Broken(text.into())),
-            Self::History(asked) if transient => asked.answer = Ok(Err(text.into())),
-            Self::History(asked) => asked.answer = Err(Trouble::Broken(text.into())),
-        }
-    }
-
-    /// The answer.
-    fn tell(self, inbox: &Inbox, boot: &str) {
-        inbox.take(match self {
-            Self::NodeCommand(asked) => {
-                let told = |standing| Answer::Standing(Box::new(standing), Identity::of_run(boot));
-                asked.answer.map_or_else(Answer::End, told)
-            }
-            Self::Messages(asked) => asked.answer.map_or_else(Answer::End, Answer::Replies),
-            Self::Search(asked) => asked.answer.map_or_else(Answer::End, Answer::Page),
-            Self::History(asked) => asked.answer.map_or_else(Answer::End, Answer::History),
-        });
+    /// Replaces the answer, because the transaction was rolled back.
+    fn fail(&mut self, transient: bool, text: String) {
+        self.answer = match &self.question {
+            _ if !transient => Answer::End(Trouble::Broken(text)),
+            Question::NodeCommand(_) => Answer::End(Trouble::Unreachable(text)),
+            Question::Votes(_, messages) => Answer::Votes(vec![Reply::Failed(text); messages.len()]),
+            Question::Search(_) | Question::Note(_) | Question::Recall(_) => Answer::Failed(text),
+        };
     }
 }
 
@@ -147,7 +95,7 @@ impl Worker {
     }
 
     /// Works until the session is gone, and everything that it has queued is done.
-    pub(super) fn run(&mut self, queue: &Receiver<Job>) {
+    pub(super) fn run(&mut self, queue: &Receiver<Question>) {
         loop {
             match self.next(queue) {
                 Ok(first) => {
@@ -168,25 +116,25 @@ impl Worker {
     }
 
     /// Waits for work: for as long as it takes, unless somebody has to be given hints meanwhile.
-    fn next(&self, queue: &Receiver<Job>) -> Result<Job, RecvTimeoutError> {
+    fn next(&self, queue: &Receiver<Question>) -> Result<Question, RecvTimeoutError> {
         match self.listener.due_in() {
             Some(time) => queue.recv_timeout(time),
             None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
     }
 
-    fn work(&mut self, first: Job, queue: &Receiver<Job>) {
-        let mut jobs = vec![first];
+    fn work(&mut self, first: Question, queue: &Receiver<Question>) {
+        let mut jobs = vec![Job::new(first)];
         let hinted = self.transact(&mut jobs, queue).unwrap_or_else(|fault| {
             gather(&mut jobs, queue);
             let text = format!("{}: {fault}", self.path.display());
             for job in &mut jobs {
-                job.fail(fault.is_transient(), &text);
+                job.fail(fault.is_transient(), text.clone());
             }
             Vec::new()
         });
         for job in jobs {
-            job.tell(&self.inbox, &self.boot);
+            self.inbox.take(job.answer);
         }
         // After the replies: whoever was refused in the same transaction is to know that first.
         self.listener.tell(hinted);
@@ -194,7 +142,7 @@ impl Worker {
     }
 
     /// Does all jobs, and those that have queued up meanwhile, or none. Gives the hints for this client itself.
-    fn transact(&mut self, jobs: &mut Vec<Job>, queue: &Receiver<Job>) -> Result<Vec<Answer>, Fault> {
+    fn transact(&mut self, jobs: &mut Vec<Job>, queue: &Receiver<Question>) -> Result<Vec<Answer>, Fault> {
         let mut transaction = database::begin_here(&self.connection)?;
         gather(jobs, queue);
         let mut now = (self.clock)();
@@ -213,14 +161,18 @@ impl Worker {
         }
         let mut hinted = Vec::new();
         for job in jobs.iter_mut() {
-            match job {
-                Job::NodeCommand(asked) => {
-                    asked.answer = Ok(run_node_command(&transaction, &mut node, &asked.question, now)?);
+            job.answer = match &job.question {
+                Question::NodeCommand(command) => {
+                    let standing = run_node_command(&transaction, &mut node, command, now)?;
+                    Answer::Standing(Box::new(standing), Identity::of_run(self.boot.as_str()))
                 }
-                Job::History(asked) => asked.answer = Ok(Ok(history::answer(&transaction, &asked.question)?)),
-                Job::Search(asked) => asked.answer = Ok(Ok(store::search(&transaction, &asked.question, now)?)),
-                Job::Messages(asked) => {
-                    let (life, messages) = &asked.question;
+                Question::Note(events) => {
+                    history::note(&transaction, events)?;
+                    Answer::Events(Vec::new())
+                }
+                Question::Recall(limit) => Answer::Events(history::recall(&transaction, *limit)?),
+                Question::Search(search) => Answer::Page(store::search(&transaction, search, now)?),
+                Question::Votes(life, messages) => {
                     let epoch = life.map_or(Epoch(0), |life| life.epoch);
                     let mut replies = Vec::with_capacity(messages.len());
                     for message in messages {
@@ -232,9 +184,9 @@ impl Worker {
                         }
                         replies.push(reply);
                     }
-                    asked.answer = Ok(replies);
+                    Answer::Votes(replies)
                 }
-            }
+            };
         }
         let changing = jobs.iter().flat_map(Job::messages).filter(|message| !message.request.is_look()).count();
         self.unswept = self.unswept.saturating_add(changing as u32);
@@ -247,7 +199,7 @@ impl Worker {
             self.listener.tidy(&transaction)?;
         }
         transaction.commit()?;
-        self.listener.learn(jobs.iter().flat_map(Job::answered), now);
+        self.listener.learn(jobs.iter().flat_map(Job::replies), now);
         Ok(hinted)
     }
 
@@ -263,10 +215,11 @@ impl Worker {
 }
 
 /// Adds what has queued up.
-fn gather(jobs: &mut Vec<Job>, queue: &Receiver<Job>) {
+fn gather(jobs: &mut Vec<Job>, queue: &Receiver<Question>) {
     let mut messages: usize = jobs.iter().map(|job| job.messages().len().max(1)).sum();
     while messages < MESSAGES_MAX {
-        let Ok(job) = queue.try_recv() else { break };
+        let Ok(question) = queue.try_recv() else { break };
+        let job = Job::new(question);
         messages += job.messages().len().max(1);
         jobs.push(job);
     }

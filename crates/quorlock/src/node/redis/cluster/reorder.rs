@@ -12,34 +12,12 @@ use super::{join, malformed};
 use crate::node::redis::fitness::{Post, keeps_all, last_promotion};
 use crate::node::redis::wire::Receiver;
 use crate::node::redis::{codec, hints, history};
-use crate::node::{Answer, Inbox, Life, Message, Page, Trouble};
+use crate::node::{Answer, Inbox, Page, Question, Trouble};
 use crate::platform::sync::Mutex;
 
-/// What was asked.
-pub(super) enum About {
-    /// One master about the node, then all masters about their promotions, then whether they may evict by now.
-    NodeCommand {
-        lanes: usize,
-        looks: bool,
-    },
-    Batch {
-        life: Option<Life>,
-        messages: Vec<Message>,
-    },
-    /// The master that keeps the history.
-    History {
-        recalls: bool,
-    },
-    /// One master about the keys that it has.
-    Search {
-        lane: usize,
-        lanes: usize,
-    },
-}
-
 /// A question, in as many parts as there are values to come.
-struct Question {
-    about: About,
+struct Expected {
+    question: Question,
     values: Vec<Option<Value>>,
     missing: usize,
 }
@@ -54,7 +32,7 @@ pub(super) struct Reorder {
 
 struct State {
     /// Those that have not been answered, oldest first.
-    questions: VecDeque<Question>,
+    questions: VecDeque<Expected>,
     /// How many have been.
     answered: u64,
     /// For each connection whose parts come next: the number of the question, and the place in it.
@@ -71,14 +49,14 @@ impl Reorder {
     }
 
     /// A question is about to leave; `route` says on which connection each of its parts does.
-    pub(super) fn expect(&self, about: About, route: &[usize]) {
+    pub(super) fn expect(&self, question: Question, route: &[usize]) {
         let mut state = self.state();
         let number = state.answered + state.questions.len() as u64;
         for (index, lane) in route.iter().enumerate() {
             state.lanes[*lane].push_back((number, index));
         }
         let (values, missing) = (route.iter().map(|_| None).collect(), route.len());
-        state.questions.push_back(Question { about, values, missing });
+        state.questions.push_back(Expected { question, values, missing });
     }
 
     fn take(&self, lane: usize, value: Value) -> Result<(), Trouble> {
@@ -88,10 +66,11 @@ impl Reorder {
             return Ok(());
         }
         state.busy = true;
-        while let Some(question) = state.pop() {
+        while let Some(complete) = state.pop() {
+            let lanes = state.lanes.len();
             drop(state);
             // Not under the lock: whoever gets the answer may have the next question at once.
-            let answered = question.answer(&self.run);
+            let answered = complete.answer(&self.run, lanes);
             self.inbox.take(answered.unwrap_or_else(Answer::End));
             state = self.state();
         }
@@ -115,30 +94,31 @@ impl State {
     }
 
     /// The oldest question, if all of its answer is there.
-    fn pop(&mut self) -> Option<Question> {
+    fn pop(&mut self) -> Option<Expected> {
         self.questions.front().filter(|question| question.missing == 0)?;
         self.answered += 1;
         self.questions.pop_front()
     }
 }
 
-impl Question {
-    fn answer(self, run: &str) -> Result<Answer, Trouble> {
-        let mut values: Vec<Value> = self.values.into_iter().flatten().collect();
-        match self.about {
-            About::Batch { life, messages } => codec::cluster_replies(life, &messages, values).map(Answer::Replies),
-            About::History { recalls } => Ok(Answer::History(history::told(recalls, values))),
-            About::Search { lane, lanes } => {
-                let page = codec::page(&values.pop().unwrap_or(Value::Nil))?;
-                Ok(Answer::Page(page.map(|page| Page { next: bookmark(page.next, lane, lanes), ..page })))
+impl Expected {
+    /// The answer of a node with this many masters.
+    fn answer(self, run: &str, lanes: usize) -> Result<Answer, Trouble> {
+        let values: Vec<Value> = self.values.into_iter().flatten().collect();
+        match self.question {
+            Question::Votes(life, messages) => codec::cluster_replies(life, &messages, values).map(Answer::Votes),
+            Question::Note(_) => Ok(history::answer(false, values)),
+            Question::Recall(_) => Ok(history::answer(true, values)),
+            Question::Search(search) => {
+                let (lane, _) = open_at(&search.after, lanes);
+                Ok(match codec::page(values.first().unwrap_or(&Value::Nil))? {
+                    Answer::Page(page) => Answer::Page(Page { next: bookmark(page.next, lane, lanes), ..page }),
+                    failed => failed,
+                })
             }
-            About::NodeCommand { lanes, looks } => {
+            Question::NodeCommand(command) => {
                 let mut values = values.into_iter();
-                let standing = if looks {
-                    codec::looked(values.by_ref())?
-                } else {
-                    codec::standing(values.next().unwrap_or(Value::Nil))?
-                };
+                let standing = codec::standing_after(&command, values.by_ref())?;
                 let promotions = values.by_ref().take(lanes).map(|value| last_promotion(Post::Cluster, value));
                 let promotions: Vec<String> = promotions.collect::<Result<_, _>>()?;
                 values.try_for_each(keeps_all)?;

@@ -152,7 +152,7 @@ pub(crate) fn take_anything(bytes: &[u8]) {
     }
     drop(standing(value.clone()));
     drop(page(&value));
-    drop(history::told(true, vec![value.clone()]));
+    drop(history::answer(true, vec![value.clone()]));
     for messages in bundles() {
         take_bundle(&messages, &value);
     }

@@ -59,7 +59,7 @@ pub(in crate::node::redis) fn look(home: Home) -> Pipeline {
 }
 
 /// How a node stands, from what it answers to [`look`].
-pub(in crate::node::redis) fn looked(values: impl Iterator<Item = Value>) -> Result<Standing, Trouble> {
+fn looked(values: impl Iterator<Item = Value>) -> Result<Standing, Trouble> {
     let values: Vec<Value> = values.take(LOOK_VALUES).map(sound).collect::<Result<_, _>>()?;
     let found = || {
         let [time, Value::Array(meta), mark] = values.as_slice() else { return None };
@@ -79,6 +79,14 @@ fn sound(value: Value) -> Result<Value, Trouble> {
         Value::ServerError(error) => Err(trouble(&error.into())),
         value => Ok(value),
     }
+}
+
+/// The state of a node after a command, from the first of these values.
+pub(in crate::node::redis) fn standing_after(
+    command: &NodeCommand,
+    mut values: impl Iterator<Item = Value>,
+) -> Result<Standing, Trouble> {
+    if *command == NodeCommand::Look { looked(values) } else { standing(values.next().unwrap_or(Value::Nil)) }
 }
 
 /// How a node stands, from its own words.

@@ -6,7 +6,7 @@ use super::super::scripts::{Home, companion};
 use super::super::{describe, malformed};
 use super::{FATAL, says, text};
 use crate::node::key::{KeySpan, RESERVED_PREFIX};
-use crate::node::{PAGE_MAX, PAGE_STEPS_MAX, Page, Search, Trouble};
+use crate::node::{Answer, PAGE_MAX, PAGE_STEPS_MAX, Page, Search, Trouble};
 
 /// A page of a search as a command.
 pub(in crate::node::redis) fn search(home: Home, search: &Search) -> Cmd {
@@ -42,17 +42,18 @@ fn literal(text: &str) -> String {
     pattern
 }
 
-/// What was found, or why there is no answer. Keys that are not text are nobody's name.
-pub(in crate::node::redis) fn page(value: &Value) -> Result<Result<Page, String>, Trouble> {
+/// The answer to a search. Keys that are not text are left out: they cannot be names.
+pub(in crate::node::redis) fn page(value: &Value) -> Result<Answer, Trouble> {
     match value {
         Value::ServerError(error) if FATAL.iter().any(|code| says(error, code)) => {
             Err(Trouble::Broken(describe(&error.clone().into())))
         }
-        Value::ServerError(error) => Ok(Err(describe(&error.clone().into()))),
+        Value::ServerError(error) => Ok(Answer::Failed(describe(&error.clone().into()))),
         Value::Array(parts) => match parts.as_slice() {
             [next, Value::Array(keys)] => {
                 let next = text(next).ok_or_else(|| malformed("a search"))?;
-                Ok(Ok(Page { keys: keys.iter().filter_map(text).collect(), next: (next != "0").then_some(next) }))
+                let keys = keys.iter().filter_map(text).collect();
+                Ok(Answer::Page(Page { keys, next: (next != "0").then_some(next) }))
             }
             _ => Err(malformed("a search")),
         },

@@ -257,7 +257,7 @@ fn a_file_that_stays_locked_fails_everything_that_waits_and_nothing_else() {
     // There is no such answer to a node command: it ends the session, behind the replies that were due before.
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     session.post(vec![message("c", acquire(2))]);
-    session.session.post_node_command(NodeCommand::Look);
+    session.session.post(Question::NodeCommand(NodeCommand::Look));
     session.post(vec![message("d", acquire(2))]);
     assert!(matches!(&session.replies().unwrap()[..], [Reply::Failed(_)]));
     assert!(matches!(session.replies(), Err(Trouble::Unreachable(_))));
@@ -274,7 +274,7 @@ fn nothing_comes_after_the_end() {
     let mut session = ground.session("boot");
     let other = ground.other();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    session.session.post_node_command(NodeCommand::Look);
+    session.session.post(Question::NodeCommand(NodeCommand::Look));
     session.post(vec![message("a", acquire(1))]);
     let mut answers = session.session.hang_up();
     let all: Vec<_> = std::iter::from_fn(|| answers.blocking_recv()).collect();
@@ -292,7 +292,7 @@ fn the_thread_ends_with_its_session() {
     let mut answers = session.session.hang_up();
     let answer = answers.blocking_recv();
     assert!(
-        matches!(&answer, Some(Answer::Replies(replies)) if granted(&vote(&replies[0])) > Fence::default()),
+        matches!(&answer, Some(Answer::Votes(replies)) if granted(&vote(&replies[0])) > Fence::default()),
         "{answer:?}"
     );
     let deadline = std::time::Instant::now() + Duration::from_secs(10);

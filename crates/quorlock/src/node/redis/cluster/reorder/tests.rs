@@ -4,16 +4,16 @@ use std::time::Duration;
 use ::redis::PushKind;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::node::Epoch;
+use quorlock_core::node::{Epoch, NodeCommand};
 use quorlock_core::ticket::Channel;
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{Request, Vote};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::node::Reply;
 use crate::node::key::KeyTemplate;
 use crate::node::redis::scripts::META_FIELDS;
+use crate::node::{Life, Message, Reply};
 
 const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
 
@@ -26,17 +26,21 @@ fn desk(lanes: usize) -> (Arc<Reorder>, Vec<Ear>, UnboundedReceiver<Answer>) {
 }
 
 /// So many plain acquires: granted by OK, refused by nothing.
-fn batch(life: Option<Life>, messages: usize) -> About {
+fn batch(life: Option<Life>, messages: usize) -> Question {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().in_cluster();
     let key = Arc::new(template.key(&Name::new("a").unwrap()).unwrap());
     let ttl = Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap();
     let request = Arc::new(Request::PlainAcquire { attempt: LeaseId::from_bits(1), ttl });
-    About::Batch { life, messages: vec![Message { key, request }; messages] }
+    Question::Votes(life, vec![Message { key, request }; messages])
+}
+
+fn claim() -> Question {
+    Question::NodeCommand(NodeCommand::Claim { epoch: LIFE.epoch, elapsed_micros: 0 })
 }
 
 /// Which of a batch were granted.
 fn grants(answer: Answer) -> Vec<bool> {
-    let Answer::Replies(replies) = answer else { panic!("{answer:?}") };
+    let Answer::Votes(replies) = answer else { panic!("{answer:?}") };
     replies.iter().map(|reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. })).collect()
 }
 
@@ -96,7 +100,7 @@ fn one_name_that_has_moved_leaves_the_other_votes() {
     desk.expect(batch(Some(LIFE), 2), &[0, 1]);
     ears[0].receive(Value::Okay);
     ears[1].receive(::redis::parse_redis_value(b"-MOVED 1 127.0.0.1:1\r\n").unwrap());
-    let Answer::Replies(replies) = answers.try_recv().unwrap() else { panic!("no replies") };
+    let Answer::Votes(replies) = answers.try_recv().unwrap() else { panic!("no replies") };
     assert!(matches!(&replies[..], [Reply::Voted { .. }, Reply::Moved(_)]), "{replies:?}");
 }
 
@@ -112,7 +116,7 @@ fn every_surprise_is_the_end() {
                 ears[1].receive(down());
             }
             1 => {
-                desk.expect(About::NodeCommand { lanes: 2, looks: false }, &[0, 0, 1]);
+                desk.expect(claim(), &[0, 0, 1]);
                 ears[1].receive(down());
                 ears[0].receive(blank());
                 ears[0].receive(replication("master", ZEROS));
@@ -143,7 +147,7 @@ fn replication(role: &str, id: &str) -> Value {
 #[test]
 fn a_cluster_is_known_by_the_promotions_of_all_its_masters() {
     let (desk, ears, mut answers) = desk(2);
-    desk.expect(About::NodeCommand { lanes: 2, looks: false }, &[1, 0, 1, 0, 1]);
+    desk.expect(claim(), &[1, 0, 1, 0, 1]);
     ears[1].receive(blank());
     ears[1].receive(replication("master", "bb"));
     ears[1].receive(policy("noeviction"));
@@ -152,7 +156,7 @@ fn a_cluster_is_known_by_the_promotions_of_all_its_masters() {
     let Answer::Standing(_, identity) = answers.try_recv().unwrap() else { panic!("no standing") };
     assert_eq!(identity, Identity { run: "r1+r2".into(), promotion: "aa:7+bb:7".into() });
 
-    desk.expect(About::NodeCommand { lanes: 2, looks: false }, &[1, 0, 1]);
+    desk.expect(claim(), &[1, 0, 1]);
     ears[1].receive(blank());
     ears[1].receive(replication("slave", ZEROS));
     ears[0].receive(replication("master", ZEROS));
@@ -166,7 +170,7 @@ fn policy(policy: &str) -> Value {
 #[test]
 fn one_master_that_may_forget_is_enough_to_end_it() {
     let (desk, ears, mut answers) = desk(2);
-    desk.expect(About::NodeCommand { lanes: 2, looks: false }, &[0, 0, 1, 0, 1]);
+    desk.expect(claim(), &[0, 0, 1, 0, 1]);
     ears[0].receive(blank());
     ears[0].receive(replication("master", ZEROS));
     ears[0].receive(policy("noeviction"));
