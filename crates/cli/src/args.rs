@@ -1,27 +1,24 @@
-//! What can be typed.
+//! The command line.
 #![expect(clippy::doc_markdown, reason = "doc comments are help texts here")]
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::command::acquire::AcquireArgs;
 use crate::command::bench::BenchArgs;
-use crate::command::breaking::BreakArgs;
-use crate::command::completions::CompletionsArgs;
-use crate::command::config::ConfigArgs;
+use crate::command::break_lock::BreakArgs;
 use crate::command::demo::DemoArgs;
-use crate::command::doctor::DoctorArgs;
 use crate::command::history::HistoryArgs;
-use crate::command::lease::{CheckArgs, ExtendArgs, ReleaseArgs};
+use crate::command::lease::LeaseArgs;
 use crate::command::list::ListArgs;
 use crate::command::man::ManArgs;
-use crate::command::nodes::NodesArgs;
+use crate::command::nodes::Action;
 use crate::command::run::RunArgs;
 use crate::command::serve::ServeArgs;
-use crate::command::status::StatusArgs;
 use crate::command::watch::WatchArgs;
-use crate::config::{Flags, KEYS};
+use crate::config::{Flags, flag_args, typed_flags};
 
 /// Run a command while holding a lock, on one machine or on many.
 #[derive(Debug, Parser)]
@@ -34,17 +31,43 @@ use crate::config::{Flags, KEYS};
     subcommand_required = true
 )]
 pub(crate) struct Cli {
-    #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    /// The configuration file [env: QUORLOCK_CONFIG].
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Nodes")]
+    pub(crate) config: Option<PathBuf>,
 
-    #[command(flatten)]
-    pub(crate) print: PrintArgs,
+    /// The profile of the configuration file [env: QUORLOCK_PROFILE].
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Nodes")]
+    pub(crate) profile: Option<String>,
+
+    /// Print JSON.
+    #[arg(long, global = true, help_heading = "Printing")]
+    pub(crate) json: bool,
+
+    /// Print only results and errors.
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Printing")]
+    pub(crate) quiet: bool,
+
+    /// Print more.
+    #[arg(short, long, global = true, help_heading = "Printing")]
+    pub(crate) verbose: bool,
 
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// Grouped by what people are up to; a test sees to it that nothing is missing.
+/// All commands and flags.
+pub(crate) fn command() -> clap::Command {
+    Cli::command().args(flag_args())
+}
+
+/// Reads the arguments of this process.
+pub(crate) fn parse() -> Result<(Cli, Flags), clap::Error> {
+    let matches = command().try_get_matches()?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))?;
+    Ok((cli, typed_flags(&matches)))
+}
+
+/// Grouped by task. A test checks that nothing is missing.
 const HELP: &str = "\
 {about}
 
@@ -52,22 +75,22 @@ Usage: quorlock COMMAND [ARGUMENTS]        quorlock COMMAND --help says more
 
 Run something under a lock
   run NAME -- CMD..      run CMD while holding the lock
-  acquire NAME           print a lease, for scripts
-  extend, check          [LEASE] let it last for another ttl; look whether it stands
-  release [LEASE]        give it back, from any host
+  acquire NAME           acquire a lock in a script, and print the lease
+  extend, check          [LEASE] restart its ttl; check whether it is still held
+  release [LEASE]        release it, from any host
 
-Look after the locks
-  status NAME            who has it on every node, and who waits
-  list, watch            [GLOB] all that is held or waited for; as it changes
+Locks
+  status NAME            who holds it on every node, and who waits
+  list, watch            [GLOB] all locks that are held or waited for; as they change
   break NAME --fence N   end somebody else's lease
-  history                who broke which, and why
+  history                who broke which lock, and why
 
-Look after the nodes
-  nodes                  how they are; init, reconfigure or wait for them
-  doctor                 what is wrong with them, and what to do about it
+Nodes
+  nodes                  their state; init, reconfigure or wait for them
+  doctor                 find problems, and how to fix them
   config                 every setting, and where it came from
 
-Let others use them
+HTTP service
   serve                  locks over HTTP, for programs in any language
 
 Try it
@@ -78,163 +101,144 @@ Shell
   completions SHELL      for bash, zsh, fish
   man                    the manual
 
-Where the locks live: a file of this machine, unless three or more Redis servers are named by
-  --nodes URL,URL,..     or $QUORLOCK_NODES, or the file that --config names; --profile picks a part of it
+Where locks are kept: in a file on this host, unless you list a Redis server, or three or more
+  --nodes URL,URL,..     or $QUORLOCK_NODES, or the file that --config names; --profile selects a part of it
   --username, --password-file, --key-template, --max-ttl, --max-clock-skew, --max-clock-step-back,
-  --node-deadline, --danger-trust-restarts; --require-cluster refuses the file of this machine
+  --node-deadline, --danger-trust-restarts; --require-cluster refuses the file on this host
 Printing: --json, -q/--quiet, -v/--verbose, --color auto|always|never; -h/--help, -V/--version
 
 Example:
   quorlock run nightly-report --wait 5m -- /usr/local/bin/report.sh
 ";
 
-/// Where the locks live.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Where the locks live")]
-pub(crate) struct PlaceArgs {
-    /// The nodes: three or more redis:// or rediss:// (with TLS), separated by commas; or one of these, or of sqlite:PATH,
-    /// redis+sentinel://HOST:PORT,HOST:PORT/SERVICE and redis+cluster://HOST:PORT, which stand alone
-    /// [default: a file in the user's state directory] [env: QUORLOCK_NODES].
-    #[arg(long, global = true, value_name = "URL,URL,..")]
-    pub(crate) nodes: Option<String>,
-
-    /// Refuse locks of this host alone (sqlite:, memory: and the default file) with exit code 78
-    /// [env: QUORLOCK_REQUIRE_CLUSTER].
-    #[arg(long, global = true, hide_short_help = true)]
-    pub(crate) require_cluster: bool,
-
-    /// The configuration file [env: QUORLOCK_CONFIG].
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-
-    /// Which profile of the configuration file [env: QUORLOCK_PROFILE].
-    #[arg(long, global = true, value_name = "NAME")]
-    pub(crate) profile: Option<String>,
-
-    /// The user for nodes whose URL has no password [env: QUORLOCK_USERNAME].
-    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
-    pub(crate) username: Option<String>,
-
-    /// A file with the password for nodes whose URL has none; or put it into $QUORLOCK_PASSWORD
-    /// [env: QUORLOCK_PASSWORD_FILE].
-    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
-    pub(crate) password_file: Option<String>,
-
-    /// How a name becomes a Redis key; {name} shares locks with other Redlock clients [env: QUORLOCK_KEY_TEMPLATE].
-    #[arg(long, global = true, value_name = "TEMPLATE", hide_short_help = true)]
-    pub(crate) key_template: Option<String>,
-
-    /// The longest ttl that the cluster allows; all its clients have to agree on it [default: 60s]
-    /// [env: QUORLOCK_MAX_TTL].
-    #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
-    pub(crate) max_ttl: Option<String>,
-
-    /// How far the nodes' clocks may be apart; all clients of a cluster have to agree on it [default: 10s]
-    /// [env: QUORLOCK_MAX_CLOCK_SKEW].
-    #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
-    pub(crate) max_clock_skew: Option<String>,
-
-    /// How far a node's clock may step back [default: 10s] [env: QUORLOCK_MAX_CLOCK_STEP_BACK].
-    #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
-    pub(crate) max_clock_step_back: Option<String>,
-
-    /// How long to wait for a node, for those that are far away or busy; at most half of the ttl
-    /// [default: a twentieth of the ttl, at most 200ms] [env: QUORLOCK_NODE_DEADLINE].
-    #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
-    pub(crate) node_deadline: Option<String>,
-
-    /// No quarantine for nodes that lost their memory: two holders, and fences that repeat, may come of it
-    /// [env: QUORLOCK_DANGER_TRUST_RESTARTS].
-    #[arg(long, global = true, hide_short_help = true)]
-    pub(crate) danger_trust_restarts: bool,
-}
-
-/// How to print.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Printing")]
-pub(crate) struct PrintArgs {
-    /// One JSON object instead of text for people.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-
-    /// Say nothing but errors.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-
-    /// Say more.
-    #[arg(short, long, global = true)]
-    pub(crate) verbose: bool,
-
-    /// Whether to colour what is printed: auto, always or never; NO_COLOR is honoured [env: QUORLOCK_COLOR].
-    #[arg(long, global = true, value_name = "WHEN")]
-    pub(crate) color: Option<String>,
-}
-
-impl Cli {
-    /// What was typed, by the keys of the configuration.
-    pub(crate) fn flags(&self) -> Flags {
-        let place = &self.place;
-        let typed = [
-            ("nodes", &place.nodes),
-            ("require_cluster", &place.require_cluster.then(|| "true".to_owned())),
-            ("username", &place.username),
-            ("password_file", &place.password_file),
-            ("key_template", &place.key_template),
-            ("max_ttl", &place.max_ttl),
-            ("max_clock_skew", &place.max_clock_skew),
-            ("max_clock_step_back", &place.max_clock_step_back),
-            ("node_deadline", &place.node_deadline),
-            ("danger_trust_restarts", &place.danger_trust_restarts.then(|| "true".to_owned())),
-            ("color", &self.print.color),
-        ];
-        let of_key = |(name, text): (&str, &Option<String>)| {
-            let key = KEYS.iter().find(|key| key.name == name)?;
-            Some((key, text.clone()?))
-        };
-        typed.into_iter().filter_map(of_key).collect()
-    }
-}
-
-/// Each says what it is beside its own code. Only the one that is asked for is put together: every run pays for it.
+/// Commands with several arguments are described beside their code. Only the command that was typed is built: every run
+/// pays for it.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum Command {
     Run(RunArgs),
-    Break(BreakArgs),
     Acquire(AcquireArgs),
-    Extend(ExtendArgs),
-    Release(ReleaseArgs),
-    Check(CheckArgs),
-    Status(StatusArgs),
-    History(HistoryArgs),
+    /// Restart the ttl of a lease.
+    ///
+    /// Exits with 79 if the lease is lost: it cannot be revived.
+    #[command(after_help = "\
+Exit codes:
+  0 extended   64 not a lease   69 no quorum: it may still be held   79 lost
+
+Example:
+  while sleep 10; do quorlock extend -q || break; done &")]
+    Extend(LeaseArgs),
+    /// Check whether a lease is still held. Changes nothing.
+    #[command(after_help = "\
+Exit codes:
+  0 held   64 not a lease   69 no quorum: not known   79 lost
+
+Example:
+  quorlock check || exit")]
+    Check(LeaseArgs),
+    /// Release a lock by its lease, from any host.
+    ///
+    /// Releasing a lease that has ended also succeeds.
+    #[command(after_help = "\
+Exit codes:
+  0 released   64 not a lease   69 no quorum: unreachable nodes free it after the ttl
+
+Example:
+  trap 'quorlock release' EXIT")]
+    Release(LeaseArgs),
+    /// Show who holds a lock, on every node, and who waits for it. Changes nothing.
+    #[command(after_help = "\
+Exit codes:
+  0 known, held or not   69 no quorum
+
+Example:
+  quorlock status nightly-report")]
+    Status {
+        /// The lock.
+        name: String,
+    },
+    /// List the locks that are held or waited for. Changes nothing.
+    ///
+    /// Redis servers are scanned step by step: locks that come or go meanwhile may be missing. With -v, every node has a
+    /// line of its own.
+    #[command(after_help = "\
+Exit codes:
+  0 listed, also if there is nothing   69 no quorum
+
+Example:
+  quorlock list 'invoices/*'")]
     List(ListArgs),
     Watch(WatchArgs),
-    Nodes(NodesArgs),
+    Break(BreakArgs),
+    History(HistoryArgs),
+    /// Show the nodes, declare a new cluster, wait until all nodes can vote, or change a cluster's constants.
+    #[command(after_help = "\
+Exit codes:
+  0 a majority of the nodes can vote   69 it cannot   77 access denied   78 configuration
+
+Example:
+  quorlock nodes init --yes --nodes redis://a,redis://b,redis://c")]
+    Nodes {
+        #[command(subcommand)]
+        action: Option<Action>,
+    },
+    /// Find problems with the nodes, and say how to fix them.
+    ///
+    /// Examines every node and changes nothing: whether it answers and how fast, our permissions, whether it is independent
+    /// of the others, what survives a restart, whether it can vote, its clock, and the constants of its cluster.
+    #[command(after_help = "\
+Exit codes:
+  0 no errors, though there may be warnings
+  69 too few nodes answer or can vote   77 access denied   78 configuration
+
+Example:
+  quorlock doctor --nodes redis://a,redis://b,redis://c")]
+    Doctor,
+    /// Show every setting and where it came from.
+    #[command(after_help = "\
+Flags come first, then the environment, then the file, then the defaults. The file is the one that --config or
+$QUORLOCK_CONFIG names, or ~/.config/quorlock/config.toml, or /etc/quorlock/config.toml. It may have profiles:
+
+  ttl = \"30s\"
+  nodes = [\"redis://10.0.0.1\", \"redis://10.0.0.2\", \"redis://10.0.0.3\"]
+  require_cluster = true
+  password_file = \"/etc/quorlock/password\"
+
+  [profile.staging]
+  nodes = [\"redis://10.1.0.1\"]
+
+Example:
+  quorlock config --profile staging")]
+    Config,
     Serve(ServeArgs),
     Bench(BenchArgs),
     Demo(DemoArgs),
-    Doctor(DoctorArgs),
-    Config(ConfigArgs),
-    Completions(CompletionsArgs),
+    /// Print completions for a shell.
+    #[command(
+        after_help = "Example:\n  quorlock completions bash > ~/.local/share/bash-completion/completions/quorlock"
+    )]
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
     Man(ManArgs),
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
+    use crate::config::KEYS;
 
     /// With all that is put together only when it is asked for.
     fn whole() -> clap::Command {
-        let mut root = Cli::command();
+        let mut root = command();
         root.build();
         root
     }
 
     #[test]
     fn the_help_names_every_command_and_every_flag() {
-        let root = Cli::command();
+        let root = command();
         for command in root.get_subcommands().filter(|command| !command.is_hide_set()) {
             let rows = HELP.lines().filter_map(|line| line.strip_prefix("  "));
             let mut named = rows.flat_map(|row| row.split("  ").next().unwrap_or_default().split([' ', ',']));
@@ -255,13 +259,13 @@ mod tests {
             .map(|flag| format!("--{flag}"))
             .collect();
         for key in KEYS {
-            assert!(flags.iter().any(|flag| flag == key.flag), "{} is nowhere", key.flag);
+            assert!(flags.contains(&key.flag()), "{} is missing", key.flag());
         }
     }
 
     #[test]
     fn the_commands_are_well_formed() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

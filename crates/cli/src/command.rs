@@ -2,8 +2,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod bench;
-pub(crate) mod breaking;
-pub(crate) mod completions;
+pub(crate) mod break_lock;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::exit::Failure;
 use file::File;
-pub(crate) use key::{KEYS, Key};
+pub(crate) use key::{KEYS, Key, args as flag_args, typed as typed_flags};
 use value::Kind;
 pub(crate) use value::Value;
 
@@ -19,9 +19,9 @@ pub(crate) use value::Value;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A flag.
-    Flag(&'static str),
+    Flag(String),
     /// A variable of the environment.
-    Environment(&'static str),
+    Environment(String),
     /// A line of a file, and the profile that it belongs to.
     File { path: PathBuf, line: usize, profile: Option<String> },
     /// Nobody said anything.
@@ -71,7 +71,7 @@ impl Settings {
             let Some(file) = &file else {
                 let looked_for = list(&looked_for);
                 let text = format!("profile {profile}: there is no configuration file; looked for {looked_for}");
-                return Err(Failure::Config(text));
+                return Err(Failure::config(text));
             };
             file.check_profile(profile)?;
         }
@@ -92,15 +92,15 @@ impl Settings {
             Ok(value) => Ok((key, Some(value), origin)),
             // A blank list of nodes is most likely a variable that was not set, and not a typing mistake.
             Err(why) if matches!(origin, Origin::Flag(_)) && key.kind != Kind::Nodes => {
-                Err(Failure::Usage(format!("{origin}: {why}")))
+                Err(Failure::usage(format_args!("{origin}: {why}")))
             }
-            Err(why) => Err(Failure::Config(format!("{origin}: {why}"))),
+            Err(why) => Err(Failure::config(format_args!("{origin}: {why}"))),
         };
         if let Some((_, text)) = flags.iter().find(|(flag, _)| flag.name == key.name) {
-            return read(text, Origin::Flag(key.flag));
+            return read(text, Origin::Flag(key.flag()));
         }
-        if let Some(text) = variable::read(key.variable)? {
-            return read(&text, Origin::Environment(key.variable));
+        if let Some(text) = variable::read(&key.variable())? {
+            return read(&text, Origin::Environment(key.variable()));
         }
         if let Some((value, origin)) = file.and_then(|file| file.value(key, profile)) {
             return Ok((key, Some(value), origin));
@@ -130,8 +130,12 @@ impl Settings {
         }
     }
 
-    /// A duration, if there is one.
-    pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
+    /// A duration that has a default.
+    pub(crate) fn duration(&self, name: &str) -> Duration {
+        self.optional_duration(name).unwrap_or_default()
+    }
+
+    pub(crate) fn optional_duration(&self, name: &str) -> Option<Duration> {
         match self.value(name).0 {
             Some(Value::Duration(duration)) => Some(*duration),
             _ => None,
@@ -168,11 +172,11 @@ impl Settings {
         }
         let (Some(Value::Text(path)), origin) = self.value("password_file") else { return Ok(None) };
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::Config(format!("{origin}: cannot read the password from {path}: {error}")))?;
+            .map_err(|error| Failure::config(format!("{origin}: cannot read the password from {path}: {error}")))?;
         // Editors end a file with a line break; passwords do not.
         let password = text.trim_end_matches(['\n', '\r']);
         if password.is_empty() {
-            return Err(Failure::Config(format!("{origin}: the password file {path} is empty")));
+            return Err(Failure::config(format!("{origin}: the password file {path} is empty")));
         }
         Ok(Some(password.to_owned()))
     }

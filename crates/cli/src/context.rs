@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quorlock::{Client, ClientBuilder, MAX_TTL_DEFAULT, Quorum, Silence, TTL_DEFAULT, TTL_MIN};
+use quorlock::{Client, ClientBuilder, Quorum, Silence, TTL_DEFAULT, TTL_MIN};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Settings, Value, list};
@@ -19,39 +19,33 @@ pub(crate) struct Context {
     pub(crate) output: Output,
 }
 
-/// The nodes and how to use them, secrets included: all that another process needs to be a client of them.
+/// How long to wait for nodes to acknowledge a release, beyond the majority.
+pub(crate) const FLUSH: Duration = Duration::from_secs(1);
+
+/// The nodes and how to use them, secrets included: everything that another process needs to be their client.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Access {
     nodes: Vec<String>,
-    key_template: Option<String>,
+    key_template: String,
     /// User name and password.
     login: Option<(String, String)>,
-    pub(crate) ttl: Option<Duration>,
-    max_ttl: Option<Duration>,
-    max_clock_skew: Option<Duration>,
-    max_clock_step_back: Option<Duration>,
+    pub(crate) ttl: Duration,
+    max_ttl: Duration,
+    max_clock_skew: Duration,
+    max_clock_step_back: Duration,
     node_deadline: Option<Duration>,
     trusts_restarts: bool,
 }
 
 impl Access {
     pub(crate) fn builder(&self) -> ClientBuilder {
-        let mut builder = Client::builder().nodes(&self.nodes);
-        if let Some(template) = &self.key_template {
-            builder = builder.key_template(template);
-        }
-        if let Some(ttl) = self.ttl {
-            builder = builder.ttl(ttl);
-        }
-        if let Some(max_ttl) = self.max_ttl {
-            builder = builder.max_ttl(max_ttl);
-        }
-        if let Some(max_clock_skew) = self.max_clock_skew {
-            builder = builder.max_clock_skew(max_clock_skew);
-        }
-        if let Some(max_clock_step_back) = self.max_clock_step_back {
-            builder = builder.max_clock_step_back(max_clock_step_back);
-        }
+        let mut builder = Client::builder()
+            .nodes(&self.nodes)
+            .key_template(&self.key_template)
+            .ttl(self.ttl)
+            .max_ttl(self.max_ttl)
+            .max_clock_skew(self.max_clock_skew)
+            .max_clock_step_back(self.max_clock_step_back);
         if let Some(deadline) = self.node_deadline {
             builder = builder.node_deadline(deadline);
         }
@@ -75,13 +69,13 @@ impl Context {
         let user = settings.text("username").unwrap_or("default");
         Ok(Access {
             nodes: self.urls()?,
-            key_template: settings.text("key_template").map(ToOwned::to_owned),
+            key_template: settings.text("key_template").unwrap_or_default().to_owned(),
             login: settings.password()?.map(|password| (user.to_owned(), password)),
             ttl: settings.duration("ttl"),
             max_ttl: settings.duration("max_ttl"),
             max_clock_skew: settings.duration("max_clock_skew"),
             max_clock_step_back: settings.duration("max_clock_step_back"),
-            node_deadline: settings.duration("node_deadline"),
+            node_deadline: settings.optional_duration("node_deadline"),
             trusts_restarts: settings.is_on("danger_trust_restarts"),
         })
     }
@@ -93,7 +87,7 @@ impl Context {
 
     /// A builder for those who take no lock: the ttl plays no part.
     pub(crate) fn operator(&self) -> Result<ClientBuilder, Failure> {
-        Ok(self.builder()?.ttl(self.max_ttl().min(TTL_DEFAULT)))
+        Ok(self.builder()?.ttl(self.settings.duration("max_ttl").min(TTL_DEFAULT)))
     }
 
     /// Connects to the configured nodes to take no lock, and says so if they may not vote yet.
@@ -101,27 +95,35 @@ impl Context {
         self.open(self.operator()?).await
     }
 
-    /// Connects, and says so if the nodes may not vote yet, or if one of them is of no use.
+    /// Connects, and warns about nodes that cannot vote until an operator acts, and about too many in quarantine.
     pub(crate) async fn open(&self, builder: ClientBuilder) -> Result<Client, Failure> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
-        let new = not_yet(&nodes).map(|text| match unrecorded(&client) {
+        let in_quarantine = quarantine(&nodes).map(|text| match unrecorded(&client) {
             Some(why) => format!("{text}\n{}", between_runs(&why)),
             None => text,
         });
-        for text in [one_too_many(nodes.len()), new].into_iter().flatten().chain(unusable(&nodes)) {
+        let unfit = nodes.iter().filter_map(|(node, trouble)| match trouble {
+            Some(Silence::Unfit(why)) => Some(format!("{node} has no vote: {why}")),
+            _ => None,
+        });
+        for text in [even_number(nodes.len()), in_quarantine].into_iter().flatten().chain(unfit) {
             self.output.note(text);
         }
         Ok(client)
     }
 
-    /// The same for those who stay, whatever the nodes do: says which of them do not vote, into their log.
+    /// Connects for a service, which stays whatever the nodes do, and logs which of them do not vote.
     pub(crate) async fn open_to_stay(&self, builder: ClientBuilder) -> Result<Client, Failure> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
-        let new = not_yet(&nodes);
-        let away = away(&nodes, new.is_some());
-        for text in [one_too_many(nodes.len()), away, new].into_iter().flatten() {
+        let in_quarantine = quarantine(&nodes);
+        let is_told = |why: &Silence| in_quarantine.is_some() && why.quarantine_left().is_some();
+        let silent = nodes.iter().filter_map(|(node, why)| Some((node, why.as_ref().filter(|why| !is_told(why))?)));
+        let silent: Vec<_> = silent.map(|(node, why)| format!("{node} {why}")).collect();
+        let away = (!silent.is_empty())
+            .then(|| format!("{} of {} nodes without a vote: {}", silent.len(), nodes.len(), silent.join("; ")));
+        for text in [even_number(nodes.len()), away, in_quarantine].into_iter().flatten() {
             tracing::warn!("{text}");
         }
         Ok(client)
@@ -129,28 +131,22 @@ impl Context {
 
     /// The ttl of a flag, if it was given, else the one that is set.
     pub(crate) fn ttl(&self, flag: Option<Duration>) -> Result<Duration, Failure> {
-        let most = self.max_ttl();
+        let most = self.settings.duration("max_ttl");
         match flag {
-            Some(ttl) if ttl < TTL_MIN || ttl > most => Err(Failure::Usage(format!(
-                "--ttl {} is out of bounds: it is at least {}, and at most the max_ttl of {}",
-                show_exactly(ttl),
-                show_exactly(TTL_MIN),
-                show_exactly(most)
-            ))),
+            Some(ttl) if ttl < TTL_MIN || ttl > most => {
+                let [ttl, least, most] = [ttl, TTL_MIN, most].map(show_exactly);
+                Err(Failure::usage(format_args!("--ttl must be between {least} and the max_ttl of {most} (got {ttl})")))
+            }
             Some(ttl) => Ok(ttl),
-            None => Ok(self.settings.duration("ttl").unwrap_or(TTL_DEFAULT)),
+            None => Ok(self.settings.duration("ttl")),
         }
-    }
-
-    fn max_ttl(&self) -> Duration {
-        self.settings.duration("max_ttl").unwrap_or(MAX_TTL_DEFAULT)
     }
 
     /// Refuses nodes that lock nobody else out.
     pub(crate) fn outlasts(&self, command: &str) -> Result<(), Failure> {
         if self.settings.nodes().unwrap_or_default().iter().any(|url| url.starts_with("memory:")) {
             let why = "memory: is gone with the process, so it locks nobody else out";
-            return Err(Failure::Config(format!("{why}: not for {command}")));
+            return Err(Failure::config(format!("{why}: not for {command}")));
         }
         Ok(())
     }
@@ -171,7 +167,7 @@ impl Context {
             None => format!("and no nodes are configured; looked for {}", list(&self.settings.looked_for)),
         };
         let origin = self.settings.origin("require_cluster");
-        Failure::Config(format!("require_cluster ({origin}) refuses locks of this host alone, {what}"))
+        Failure::config(format!("require_cluster ({origin}) refuses locks of this host alone, {what}"))
     }
 
     /// Says which nodes are used and who chose them, without passwords.
@@ -192,31 +188,14 @@ fn is_local(url: &str) -> bool {
     url.starts_with("sqlite:") || url.starts_with("memory:")
 }
 
-/// An even number of nodes has a larger majority than the odd one below it, and needs it for the same.
-fn one_too_many(nodes: usize) -> Option<String> {
-    let text = || format!("{nodes} nodes stand no more failures than {} do: use an odd number of them", nodes - 1);
+/// A warning about an even number of nodes: its majority is larger than that of one node less.
+fn even_number(nodes: usize) -> Option<String> {
+    let text = || format!("{nodes} nodes tolerate no more failures than {}: use an odd number", nodes - 1);
     (nodes > 0 && nodes.is_multiple_of(2)).then(text)
 }
 
-/// A warning for each node that has no vote until an operator acts.
-fn unusable(nodes: &[(String, Option<Silence>)]) -> impl Iterator<Item = String> {
-    nodes.iter().filter_map(|(node, trouble)| match trouble {
-        Some(Silence::Unfit(why)) => Some(format!("{node} has no vote: {why}")),
-        _ => None,
-    })
-}
-
-/// Which nodes do not vote, and why; without those in quarantine if they are told of already.
-fn away(nodes: &[(String, Option<Silence>)], knows_quarantines: bool) -> Option<String> {
-    let is_told = |why: &Silence| knows_quarantines && why.quarantine_left().is_some();
-    let silent = nodes.iter().filter_map(|(node, trouble)| Some((node, trouble.as_ref().filter(|why| !is_told(why))?)));
-    let silent: Vec<_> = silent.map(|(node, why)| format!("{node} {why}")).collect();
-    let text = || format!("{} of {} nodes without a vote: {}", silent.len(), nodes.len(), silent.join("; "));
-    (!silent.is_empty()).then(text)
-}
-
-/// What is going on where so many nodes are in quarantine that nobody gets a lock.
-fn not_yet(nodes: &[(String, Option<Silence>)]) -> Option<String> {
+/// A warning if so many nodes are in quarantine that nobody can acquire a lock.
+fn quarantine(nodes: &[(String, Option<Silence>)]) -> Option<String> {
     let voting = nodes.iter().filter(|(_, trouble)| trouble.is_none()).count();
     let left: Vec<Duration> = nodes.iter().filter_map(|(_, trouble)| trouble.as_ref()?.quarantine_left()).collect();
     let quarantined = left.len();
@@ -227,7 +206,7 @@ fn not_yet(nodes: &[(String, Option<Silence>)]) -> Option<String> {
     } else {
         ("lost their memory", "to wait for them: quorlock nodes wait")
     };
-    Some(format!("{} of {} nodes {why}, and may vote in {}; {advice}", quarantined, nodes.len(), show(wait)))
+    Some(format!("{quarantined} of {} nodes {why}, and can vote in {}; {advice}", nodes.len(), show(wait)))
 }
 
 /// Why the time between two runs does not count towards a quarantine; `None` if it does.
@@ -248,9 +227,7 @@ fn state_folder() -> Option<PathBuf> {
 /// `$XDG_STATE_HOME/quorlock/locks.db`, or below `~/.local/state`.
 pub(crate) fn default_file() -> Result<PathBuf, Failure> {
     let folder = state_folder().ok_or_else(|| {
-        Failure::Config(
-            "neither XDG_STATE_HOME nor HOME says where to keep locks: use --nodes sqlite:/some/path".into(),
-        )
+        Failure::config("neither XDG_STATE_HOME nor HOME says where to keep locks: use --nodes sqlite:/some/path")
     })?;
     Ok(folder.join("locks.db"))
 }

@@ -1,5 +1,6 @@
-//! Exit codes, and what is said along with them.
+//! Exit codes, and the messages that go with them.
 
+use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -38,57 +39,111 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    #[error("{0}")]
-    Usage(String),
-    #[error("{0}")]
-    Config(String),
-    #[error("{}", connect(.0))]
-    Connect(#[from] ConnectError),
-    #[error("{}", held(.error, *.since))]
-    Held { error: Box<HeldError>, since: Option<Duration> },
-    #[error(transparent)]
-    Acquire(AcquireError),
-    /// Node by node, for how long each has been silent, if that is known, and why the time between runs does not count towards
-    /// a quarantine.
-    #[error("{}", undecided(what, tally, silent_for, unrecorded.as_deref()))]
-    Undecided { what: String, tally: Tally, silent_for: Vec<Option<Duration>>, unrecorded: Option<String> },
-    #[error("{0}")]
-    Lost(LostError),
-    #[error("{0}")]
-    NoQuorum(String),
-    #[error("{}", reconfigure(.0))]
-    Reconfigure(#[from] ReconfigureError),
-    #[error("{}", breaking(.0))]
-    Break(#[from] BreakError),
-    #[error("cannot run {command}: {error}")]
-    Spawn { command: String, error: std::io::Error },
-    #[error("{0}")]
-    Internal(String),
+/// Why a command did not do what it was asked, and its exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, text: impl fmt::Display) -> Self {
+        Self { exit, text: text.to_string() }
+    }
+
+    pub(crate) fn usage(text: impl fmt::Display) -> Self {
+        Self::new(Exit::USAGE, text)
+    }
+
+    pub(crate) fn config(text: impl fmt::Display) -> Self {
+        Self::new(Exit::CONFIG, text)
+    }
+
+    pub(crate) fn internal(text: impl fmt::Display) -> Self {
+        Self::new(Exit::INTERNAL, text)
+    }
+
+    /// For `map_err`: `cannot WHAT: ERROR`.
+    pub(crate) fn cannot<E: fmt::Display>(what: &str) -> impl Fn(E) -> Self {
+        move |error| Self::internal(format_args!("cannot {what}: {error}"))
+    }
+
+    /// A lock that was not acquired. `details` are of the client that asked.
+    pub(crate) fn not_acquired(error: AcquireError, details: &Details) -> Self {
+        match error {
+            AcquireError::WaitTimeout(held) if held.tally.refused() == 0 => {
+                let what = format!("too few nodes had answered for {} when the wait was over", held.name);
+                no_quorum(&what, &held.tally, details)
+            }
+            AcquireError::Held(held) | AcquireError::WaitTimeout(held) => {
+                Self::new(Exit::HELD, describe_held(&held, details.held_for))
+            }
+            AcquireError::NoQuorum { name, tally } => no_quorum(&format!("no quorum for {name}"), &tally, details),
+            AcquireError::Config(_) | AcquireError::Permits { .. } | AcquireError::Upgrade { .. } => Self::usage(error),
+            other => Self::new(Exit::NO_QUORUM, other),
+        }
+    }
+
+    /// Prints it, and gives the code.
+    pub(crate) fn report(&self) -> ExitCode {
+        self.print();
+        self.exit.into()
+    }
+
+    pub(crate) fn print(&self) {
+        eprintln!("quorlock: {self}");
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// What a client knows beyond an error.
+#[derive(Debug, Default)]
+pub(crate) struct Details {
+    /// How long the lock has been held.
+    pub(crate) held_for: Option<Duration>,
+    /// How long each node has been silent.
+    pub(crate) silent_for: Vec<Option<Duration>>,
+    /// Why the time between runs does not count towards a quarantine.
+    pub(crate) unrecorded: Option<String>,
 }
 
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
-        match error {
-            AcquireError::WaitTimeout(held) if held.tally.refused() == 0 => Self::undecided(
-                format!("too few nodes had answered for {} when the wait was over", held.name),
-                held.tally,
-            ),
-            AcquireError::Held(held) | AcquireError::WaitTimeout(held) => Self::Held { error: held, since: None },
-            AcquireError::NoQuorum { name, tally } => Self::undecided(format!("no quorum for {name}"), tally),
-            other => Self::Acquire(other),
+        Self::not_acquired(error, &Details::default())
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        match &error {
+            ConnectError::Denied { .. } => Self::new(Exit::DENIED, error),
+            ConnectError::Unfit { nodes } if nodes.iter().any(|(title, _)| title.starts_with("sqlite:")) => {
+                Self::config(format_args!(
+                    "{error}\n  use another file: --nodes sqlite:/some/path    or another directory: XDG_STATE_HOME=/some/dir"
+                ))
+            }
+            _ => Self::config(error),
         }
+    }
+}
+
+impl From<LostError> for Failure {
+    fn from(error: LostError) -> Self {
+        Self::new(Exit::LOST, error)
     }
 }
 
 impl From<LeaseError> for Failure {
     fn from(error: LeaseError) -> Self {
         match error {
-            LeaseError::Lost(lost) => Self::Lost(lost),
-            LeaseError::NoQuorum { operation, tally } => Self::undecided(operation.to_string(), tally),
-            other => Self::Config(other.to_string()),
+            LeaseError::Lost(lost) => lost.into(),
+            LeaseError::NoQuorum { operation, tally } => no_quorum(&operation.to_string(), &tally, &Details::default()),
+            other => Self::config(other),
         }
     }
 }
@@ -96,95 +151,66 @@ impl From<LeaseError> for Failure {
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
         match error {
-            ReadError::NoQuorum { operation, tally } => Self::undecided(operation.to_string(), tally),
-            ReadError::Config(error) => Self::Usage(error.to_string()),
-            other => Self::Internal(other.to_string()),
+            ReadError::NoQuorum { operation, tally } => no_quorum(&operation.to_string(), &tally, &Details::default()),
+            ReadError::Config(error) => Self::usage(error),
+            other => Self::internal(other),
         }
     }
 }
 
-impl Failure {
-    fn undecided(what: String, tally: Tally) -> Self {
-        Self::Undecided { what, tally, silent_for: Vec::new(), unrecorded: None }
-    }
-
-    /// Says it, and gives the code.
-    pub(crate) fn report(&self) -> ExitCode {
-        self.say();
-        self.exit().into()
-    }
-
-    pub(crate) fn say(&self) {
-        eprintln!("quorlock: {self}");
-    }
-
-    pub(crate) fn exit(&self) -> Exit {
-        match self {
-            Self::Usage(_)
-            | Self::Break(BreakError::Config(_))
-            | Self::Acquire(AcquireError::Config(_) | AcquireError::Permits { .. } | AcquireError::Upgrade { .. }) => {
-                Exit::USAGE
+impl From<ReconfigureError> for Failure {
+    fn from(error: ReconfigureError) -> Self {
+        let exit = match error {
+            ReconfigureError::Leases { .. } => {
+                return Self::new(
+                    Exit::HELD,
+                    format_args!(
+                        "{error}\n  stop all users, and wait until their leases are over: quorlock list\n  \
+                         to give up these leases, at the risk of two holders: --danger-discard-leases"
+                    ),
+                );
             }
-            Self::Connect(ConnectError::Denied { .. }) | Self::Reconfigure(ReconfigureError::Denied { .. }) => {
-                Exit::DENIED
-            }
-            Self::Config(_)
-            | Self::Connect(_)
-            | Self::Reconfigure(
-                ReconfigureError::Config(_)
-                | ReconfigureError::Blank
-                | ReconfigureError::Mixed
-                | ReconfigureError::Minority { .. },
-            ) => Exit::CONFIG,
-            Self::Held { .. }
-            | Self::Reconfigure(ReconfigureError::Leases { .. })
-            | Self::Break(BreakError::Other(_) | BreakError::NotHeld { .. }) => Exit::HELD,
-            Self::Acquire(_) | Self::Reconfigure(_) | Self::NoQuorum(_) | Self::Undecided { .. } | Self::Break(_) => {
-                Exit::NO_QUORUM
-            }
-            Self::Lost(_) => Exit::LOST,
-            Self::Spawn { error, .. } if error.kind() == std::io::ErrorKind::NotFound => Exit::NOT_FOUND,
-            Self::Spawn { .. } => Exit::NOT_EXECUTABLE,
-            Self::Internal(_) => Exit::INTERNAL,
-        }
+            ReconfigureError::Denied { .. } => Exit::DENIED,
+            ReconfigureError::Config(_)
+            | ReconfigureError::Blank
+            | ReconfigureError::Mixed
+            | ReconfigureError::Minority { .. } => Exit::CONFIG,
+            _ => Exit::NO_QUORUM,
+        };
+        Self::new(exit, error)
     }
 }
 
-/// A file that cannot be used has an alternative.
-fn connect(error: &ConnectError) -> String {
-    match error {
-        ConnectError::Unfit { nodes } if nodes.iter().any(|(title, _)| title.starts_with("sqlite:")) => {
-            format!(
-                "{error}\n  use another file: --nodes sqlite:/some/path    or another directory: XDG_STATE_HOME=/some/dir"
-            )
+impl From<BreakError> for Failure {
+    fn from(error: BreakError) -> Self {
+        match &error {
+            BreakError::Config(_) => Self::usage(error),
+            BreakError::Other(other) => {
+                let text = format!("{error}\n  it was left alone; look: quorlock status {}", other.name);
+                Self::new(Exit::HELD, text)
+            }
+            BreakError::NotHeld { .. } => Self::new(Exit::HELD, error),
+            BreakError::NoQuorum { name, tally } => {
+                let begin = format!("no quorum for breaking {name}: {tally}");
+                Self::new(Exit::NO_QUORUM, node_by_node(begin, tally, &[]).join("\n"))
+            }
+            _ => Self::new(Exit::NO_QUORUM, error),
         }
-        _ => error.to_string(),
-    }
-}
-
-/// What to do about leases that are in the way.
-fn reconfigure(error: &ReconfigureError) -> String {
-    match error {
-        ReconfigureError::Leases { .. } => format!(
-            "{error}\n  stop all users, and wait until their leases are over: quorlock list\n  \
-             to give up these leases, at the risk of two holders: --danger-discard-leases"
-        ),
-        _ => error.to_string(),
     }
 }
 
 /// Who holds it, for how long, until when, and what to do.
-fn held(error: &HeldError, since: Option<Duration>) -> String {
+fn describe_held(error: &HeldError, held_for: Option<Duration>) -> String {
     let name = &error.name;
     let by = error.holder.as_ref().map_or_else(String::new, |holder| format!(" by {holder}"));
-    let since = since.map_or_else(String::new, |since| format!(" for {}", show(since)));
+    let since = held_for.map_or_else(String::new, |held_for| format!(" for {}", show(held_for)));
     let end = error.remaining.map(|left| format!("; its lease ends in {} unless renewed", show(left)));
     let end = end.unwrap_or_default();
     format!("{name} is held{by}{since}{end}\n  wait for it: --wait 5m    look: quorlock status {name}")
 }
 
-/// Without a quorum, one line for each node.
-fn undecided(what: &str, tally: &Tally, silent_for: &[Option<Duration>], unrecorded: Option<&str>) -> String {
+/// Without a quorum, one line for each node, and what to do.
+fn no_quorum(what: &str, tally: &Tally, details: &Details) -> Failure {
     let silent = |is: fn(&Silence) -> bool| {
         tally.votes.iter().filter(|vote| matches!(vote, NodeVote::Silent(why) if is(why))).count()
     };
@@ -195,32 +221,20 @@ fn undecided(what: &str, tally: &Tally, silent_for: &[Option<Duration>], unrecor
     } else {
         format!("{what}: {tally}")
     };
-    let mut lines = node_by_node(begin, tally, silent_for);
+    let mut lines = node_by_node(begin, tally, &details.silent_for);
     if silent(|why| matches!(why, Silence::Founding(_))) == nodes {
         lines.push("  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init --yes".into());
     } else if silent(|why| why.quarantine_left().is_some()) > 0 {
-        let again = if unrecorded.is_none() { "    or run this again after that time" } else { "" };
+        let again = if details.unrecorded.is_none() { "    or run this again after that time" } else { "" };
         lines.push(format!("  wait for the end of a quarantine: quorlock nodes wait{again}"));
-        lines.extend(unrecorded.map(between_runs));
+        lines.extend(details.unrecorded.as_deref().map(between_runs));
     }
-    lines.join("\n")
+    Failure::new(Exit::NO_QUORUM, lines.join("\n"))
 }
 
 /// What follows for short runs from a quarantine that cannot be recorded.
 pub(crate) fn between_runs(unrecorded: &str) -> String {
     format!("  the time between runs does not count: {unrecorded}")
-}
-
-/// What stands instead, or one line for each node.
-fn breaking(error: &BreakError) -> String {
-    match error {
-        BreakError::Other(other) => format!("{error}\n  it was left alone; look: quorlock status {}", other.name),
-        BreakError::NoQuorum { name, tally } => {
-            let begin = format!("no quorum for breaking {name}: {tally}");
-            node_by_node(begin, tally, &[]).join("\n")
-        }
-        _ => error.to_string(),
-    }
 }
 
 fn node_by_node(begin: String, tally: &Tally, silent_for: &[Option<Duration>]) -> Vec<String> {

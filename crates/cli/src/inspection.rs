@@ -1,92 +1,65 @@
-//! How a name stands, for people.
+//! Texts about a lock and its holders.
 
 use std::time::{Duration, SystemTime};
 
 use quorlock::{HolderView, LockOnNode, LockView};
 
 use crate::duration::show;
-use crate::table::one_line;
+use crate::output::Paint;
+use crate::table::{Cell, one_line};
 
-/// The texts about a name, or about one node's vote for it.
-pub(crate) trait Look {
-    /// `db-3 (pid 4121, backup.sh)`, or what else is known.
-    fn who(&self) -> String;
+/// The titles of [`cells`].
+pub(crate) const TITLES: [&str; 6] = ["HELD BY", "HOW", "FENCE", "FOR", "LEFT", "WAITING"];
 
-    /// `shared by 3`, `2 of 5 slots`, unless it is held alone.
-    fn how(&self) -> Option<String>;
-
-    /// How it is held, for a column of its own: in a word, if there is no more to say.
-    fn manner(&self) -> String;
-
-    /// How long it has been held.
-    fn held_for(&self) -> Option<Duration>;
+/// How a lock is held: on one node, or by the summary of all.
+pub(crate) fn cells(lock: &LockOnNode) -> [Cell; 6] {
+    let (who, paint) = match (&lock.trouble, &lock.holder) {
+        (Some(trouble), _) => (trouble.clone(), Some(Paint::Bad)),
+        (None, Some(holder)) => (holder.to_string(), None),
+        (None, None) if lock.held => ("unknown".into(), None),
+        (None, None) => ("-".into(), Some(Paint::Dim)),
+    };
+    let fence = match (lock.fence, &lock.digest) {
+        (Some(fence), _) => fence.to_string(),
+        (None, Some(digest)) => format!("digest {digest}"),
+        (None, None) => "-".into(),
+    };
+    let how = sharing(lock).or_else(|| lock.mode.map(ToOwned::to_owned)).unwrap_or_else(|| "-".into());
+    let left = lock.left_ms.map(Duration::from_millis);
+    [
+        (who, paint),
+        (how, None),
+        (fence, None),
+        (or_dash(lock.since_ms.and_then(elapsed)), None),
+        (or_dash(left), None),
+        (lock.waiting.to_string(), None),
+    ]
 }
 
-impl Look for LockView {
-    fn who(&self) -> String {
-        match &self.holder {
-            Some(holder) => show_holder(holder),
-            None if self.held => "somebody who does not say".into(),
-            None if self.nodes.iter().any(|node| node.held) => "in the middle of a change".into(),
-            None => "-".into(),
-        }
-    }
-
-    fn how(&self) -> Option<String> {
-        how(self.mode, self.slots, self.holds)
-    }
-
-    fn manner(&self) -> String {
-        manner(self.how(), self.mode)
-    }
-
-    fn held_for(&self) -> Option<Duration> {
-        self.holder.as_ref()?;
-        elapsed(self.since_ms?)
-    }
-}
-
-impl Look for LockOnNode {
-    fn who(&self) -> String {
-        match (&self.trouble, &self.holder) {
-            (Some(trouble), _) => one_line(trouble),
-            (None, Some(holder)) => show_holder(holder),
-            (None, None) if self.held => "somebody who does not say".into(),
-            (None, None) => "-".into(),
-        }
-    }
-
-    fn how(&self) -> Option<String> {
-        how(self.mode, self.slots, self.holds)
-    }
-
-    fn manner(&self) -> String {
-        manner(self.how(), self.mode)
-    }
-
-    fn held_for(&self) -> Option<Duration> {
-        elapsed(self.since_ms?)
+/// A lock by the word of a majority, in the form of one node's report.
+pub(crate) fn summary(lock: &LockView) -> LockOnNode {
+    let is_changing = !lock.held && lock.nodes.iter().any(|node| node.held);
+    LockOnNode {
+        node: lock.name.clone(),
+        trouble: is_changing.then(|| "changing hands".to_owned()),
+        held: lock.held,
+        holder: lock.holder.clone(),
+        mode: lock.mode,
+        slots: lock.slots,
+        holds: lock.holds,
+        fence: lock.fence,
+        digest: lock.digest.clone(),
+        broken: lock.broken,
+        since_ms: lock.since_ms.filter(|_| lock.holder.is_some()),
+        left_ms: lock.left_ms,
+        waiting: lock.waiting,
     }
 }
 
-/// `db-3 (pid 4121, backup.sh)`.
-pub(crate) fn show_holder(holder: &HolderView) -> String {
-    one_line(&holder.to_string())
-}
-
-/// On how many nodes it stands: `3/5`.
-pub(crate) fn spread(lock: &LockView) -> String {
-    format!("{}/{}", lock.nodes.iter().filter(|node| node.held).count(), lock.nodes.len())
-}
-
-/// How long ago that was by the clock of a node, which may be a little ahead of ours.
-pub(crate) fn elapsed(since_ms: u64) -> Option<Duration> {
-    let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(since_ms))?;
-    Some(since.elapsed().unwrap_or_default())
-}
-
-fn how(mode: Option<&str>, slots: Option<u32>, holds: u32) -> Option<String> {
-    match (mode?, slots) {
+/// `shared by 3`, `2 of 5 slots`; `None` for a single holder.
+pub(crate) fn sharing(lock: &LockOnNode) -> Option<String> {
+    let holds = lock.holds;
+    match (lock.mode?, lock.slots) {
         (_, Some(slots)) => Some(format!("{holds} of {slots} slots")),
         ("shared", _) => Some(format!("shared by {holds}")),
         ("reentrant", _) if holds > 1 => Some(format!("entered {holds} times")),
@@ -94,20 +67,18 @@ fn how(mode: Option<&str>, slots: Option<u32>, holds: u32) -> Option<String> {
     }
 }
 
-fn manner(how: Option<String>, mode: Option<&str>) -> String {
-    how.or_else(|| mode.map(ToOwned::to_owned)).unwrap_or_else(|| "-".into())
+/// `db-3 (pid 4121, backup.sh)`.
+pub(crate) fn show_holder(holder: Option<&HolderView>) -> String {
+    holder.map_or_else(|| "an unknown holder".into(), |holder| one_line(&holder.to_string()))
+}
+
+/// The time since this moment by a node's clock, which may be a little ahead of ours.
+pub(crate) fn elapsed(since_ms: u64) -> Option<Duration> {
+    let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(since_ms))?;
+    Some(since.elapsed().unwrap_or_default())
 }
 
 /// A duration, or a dash.
-pub(crate) fn shown(duration: Option<Duration>) -> String {
+pub(crate) fn or_dash(duration: Option<Duration>) -> String {
     duration.map_or_else(|| "-".into(), show)
-}
-
-/// What a lease is called by when it is to be broken, or a dash.
-pub(crate) fn called(fence: Option<u64>, digest: Option<&str>) -> String {
-    match (fence, digest) {
-        (Some(fence), _) => fence.to_string(),
-        (None, Some(digest)) => format!("digest {digest}"),
-        (None, None) => "-".into(),
-    }
 }

@@ -16,21 +16,20 @@ mod waiting;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Cli, Command};
 use command::{
-    acquire, bench, breaking, completions, demo, doctor, lease, list, man, nodes, run, serve, status, watch,
+    acquire, bench, break_lock, config as config_command, demo, doctor, history, lease, list, man, nodes, run, serve,
+    status, watch,
 };
-use config::Settings;
+use config::{Flags, Settings};
 use context::Context;
 use exit::{Exit, Failure};
 use output::Output;
 
-/// What a command comes to.
+/// The result of a command.
 type Outcome = Result<Exit, Failure>;
 
-/// The service is made of small things that live for a request, often on two threads.
+/// Faster for the many small objects of the service, which often cross threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -38,10 +37,10 @@ fn main() -> ExitCode {
     if let Some(code) = run::hidden_command() {
         return code;
     }
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let (cli, flags) = match args::parse() {
+        Ok(parsed) => parsed,
         Err(error) => {
-            // Help and version are asked for; anything else is a mistake, and has a code of its own.
+            // Help and version are no mistakes.
             let _ = error.print();
             if !error.use_stderr() {
                 return ExitCode::SUCCESS;
@@ -53,9 +52,9 @@ fn main() -> ExitCode {
         }
     };
     let is_for_eval = matches!(&cli.command, Command::Acquire(args) if args.is_for_eval());
-    let done = start(cli);
+    let done = start(cli, &flags);
     if is_for_eval {
-        acquire::pass_on(done.as_ref().map_or_else(Failure::exit, |exit| *exit));
+        acquire::pass_on(done.as_ref().map_or_else(|failure| failure.exit, |exit| *exit));
     }
     match done {
         Ok(exit) => exit.into(),
@@ -63,42 +62,44 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(mut cli: Cli) -> Outcome {
-    // What needs neither settings nor nodes works without any.
+fn start(cli: Cli, flags: &Flags) -> Outcome {
+    // Neither needs settings or nodes.
     match &cli.command {
-        Command::Completions(args) => return Ok(completions::completions(args)),
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut args::command(), "quorlock", &mut std::io::stdout());
+            return Ok(Exit::OK);
+        }
         Command::Man(args) => return man::man(args),
         _ => {}
     }
-    let settings = Settings::read(&cli.flags(), cli.place.config.take(), cli.place.profile.take())?;
+    let settings = Settings::read(flags, cli.config, cli.profile)?;
     let color = settings.text("color").unwrap_or("auto");
-    let output = Output::new(cli.print.json, cli.print.quiet, cli.print.verbose, color);
+    let output = Output::new(cli.json, cli.quiet, cli.verbose, color);
     let context = Context { settings, output };
     let mut runtime = match &cli.command {
         Command::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
-    let runtime = runtime.enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Internal(format!("cannot start: {error}")))?;
+    let runtime = runtime.enable_all().build().map_err(Failure::cannot("start"))?;
     runtime.block_on(async {
         match cli.command {
             Command::Run(args) => run::run(&context, args).await,
             Command::Acquire(args) => acquire::acquire(&context, args).await,
             Command::Extend(args) => lease::extend(&context, &args).await,
-            Command::Release(args) => lease::release(&context, &args).await,
             Command::Check(args) => lease::check(&context, &args).await,
-            Command::Status(args) => status::status(&context, &args).await,
-            Command::History(args) => command::history::history(&context, &args).await,
+            Command::Release(args) => lease::release(&context, &args).await,
+            Command::Status { name } => status::status(&context, &name).await,
             Command::List(args) => list::list(&context, &args).await,
             Command::Watch(args) => watch::watch(&context, &args).await,
-            Command::Break(args) => breaking::break_lock(&context, args).await,
-            Command::Nodes(args) => nodes::nodes(&context, &args).await,
+            Command::Break(args) => break_lock::break_lock(&context, args).await,
+            Command::History(args) => history::history(&context, &args).await,
+            Command::Nodes { action } => nodes::nodes(&context, action).await,
+            Command::Doctor => doctor::doctor(&context).await,
+            Command::Config => config_command::config(&context),
             Command::Serve(args) => serve::serve(&context, args).await,
             Command::Bench(args) => bench::bench(&context, args).await,
             Command::Demo(args) => demo::demo(&context, args).await,
-            Command::Doctor(_) => doctor::doctor(&context).await,
-            Command::Config(_) => command::config::config(&context),
-            Command::Completions(_) | Command::Man(_) => Ok(Exit::OK),
+            Command::Completions { .. } | Command::Man(_) => Ok(Exit::OK),
         }
     })
 }

@@ -1,11 +1,12 @@
 //! Where things are printed: data on stdout, everything else on stderr.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use serde::Serialize;
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
+use crate::table::cut_painted;
 
 /// What a text means, by which it is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl Output {
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(Failure::Internal(format!("cannot write: {error}"))),
+            Err(error) => Err(Failure::cannot("write")(error)),
         }
     }
 
@@ -76,11 +77,17 @@ impl Output {
         self.line(self.json_text(value)?)
     }
 
+    /// Prints the result of a command: a JSON object, or one line.
+    pub(crate) fn result(self, json: &serde_json::Value, text: impl std::fmt::Display) -> crate::Outcome {
+        let printed = if self.json { self.json(json) } else { self.line(text) };
+        printed.map(|()| Exit::OK)
+    }
+
     /// One JSON object as text, with the version of its shape.
     #[expect(clippy::unused_self, reason = "printing is done through an output")]
     pub(crate) fn json_text(self, value: &impl Serialize) -> Result<String, Failure> {
         let text = serde_json::to_string(&Versioned::new(value));
-        text.map_err(|error| Failure::Internal(format!("not JSON: {error}")))
+        text.map_err(Failure::cannot("write JSON"))
     }
 
     /// Whether colours are wanted on stdout.
@@ -110,6 +117,51 @@ pub(crate) struct Versioned<'a, T> {
 impl<'a, T> Versioned<'a, T> {
     pub(crate) fn new(value: &'a T) -> Self {
         Self { v: 1, value }
+    }
+}
+
+/// Asks the person at the terminal, and reads one line.
+pub(crate) fn ask(question: impl std::fmt::Display) -> Result<String, Failure> {
+    let mut answer = String::new();
+    eprint!("quorlock: {question} ");
+    let read = io::stderr().flush().and_then(|()| io::stdin().lock().read_line(&mut answer));
+    read.map_err(Failure::cannot("ask"))?;
+    Ok(answer.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// Lines on stderr that are drawn again and again in the same place. Dropped, they are gone.
+pub(crate) struct LiveText {
+    /// The number of lines on the terminal.
+    lines: usize,
+}
+
+impl LiveText {
+    /// `None` without a terminal, and where nobody wants it.
+    pub(crate) fn new(output: Output) -> Option<Self> {
+        (!output.quiet && io::stderr().is_terminal()).then_some(Self { lines: 0 })
+    }
+
+    /// Replaces the lines. They are cut to the width of the terminal.
+    pub(crate) fn draw<const LINES: usize>(&mut self, lines: [String; LINES]) {
+        let columns = room(io::stderr()).0.max(20) - 1;
+        let text = format!("{}{}", self.back(), lines.map(|line| cut_painted(&line, columns)).join("\n"));
+        self.lines = LINES;
+        // One write, so that nothing comes in between.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+
+    /// From the last of the lines to the beginning of the first, and everything below away.
+    fn back(&self) -> String {
+        let up = self.lines.saturating_sub(1);
+        if up == 0 { "\r\u{1b}[J".into() } else { format!("\u{1b}[{up}A\r\u{1b}[J") }
+    }
+}
+
+impl Drop for LiveText {
+    fn drop(&mut self) {
+        if self.lines > 0 {
+            let _ = io::stderr().write_all(self.back().as_bytes());
+        }
     }
 }
 

@@ -20,15 +20,14 @@ impl Process {
     pub(crate) fn find(pid: u32) -> Result<Self, Failure> {
         let own = std::fs::read_link("/proc/self").ok();
         if own.is_some_and(|own| own.to_str() != Some(&std::process::id().to_string())) {
-            return Err(Failure::Config(
-                "/proc belongs to another PID namespace, so processes cannot be watched: mount it anew (unshare --mount-proc)"
-                    .into(),
+            return Err(Failure::config(
+                "/proc belongs to another PID namespace, so processes cannot be watched: mount it anew (unshare --mount-proc)",
             ));
         }
         match start_of(pid) {
             Ok(Some(start)) => Ok(Self { pid, start }),
-            Ok(None) => Err(Failure::Usage(format!("{pid} is not a process that runs"))),
-            Err(error) => Err(Failure::Internal(format!("cannot look at process {pid}: {error}"))),
+            Ok(None) => Err(Failure::usage(format!("{pid} is not a process that runs"))),
+            Err(error) => Err(Failure::internal(format_args!("cannot examine process {pid}: {error}"))),
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::context::unrecorded;
 use crate::duration::parse_duration;
-use crate::exit::Failure;
+use crate::exit::{Details, Failure};
 use crate::output::Output;
 use crate::waiting::{Display, held_since};
 
@@ -77,17 +77,15 @@ impl Recipe<'_> {
             never = display.show() => match never {},
         };
         drop(display);
-        match lease.map_err(Failure::from) {
-            Err(Failure::Held { error, .. }) => {
-                let since = held_since(client, self.name).await;
-                Err(Failure::Held { error, since: since.and_then(|since| since.elapsed().ok()) })
-            }
-            Err(Failure::Undecided { what, tally, .. }) => {
-                let unrecorded = unrecorded(client);
-                Err(Failure::Undecided { what, tally, silent_for: client.silent_for(), unrecorded })
-            }
-            other => other,
-        }
+        let error = match lease {
+            Ok(lease) => return Ok(lease),
+            Err(error) => error,
+        };
+        let is_held = matches!(error, AcquireError::Held(_) | AcquireError::WaitTimeout(_));
+        let since = if is_held { held_since(client, self.name).await } else { None };
+        let held_for = since.and_then(|since| since.elapsed().ok());
+        let details = Details { held_for, silent_for: client.silent_for(), unrecorded: unrecorded(client) };
+        Err(Failure::not_acquired(error, &details))
     }
 
     async fn ask(&self, client: &Client, news: watch::Sender<Option<Wait>>) -> Result<Lease, AcquireError> {

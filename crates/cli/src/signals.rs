@@ -1,10 +1,11 @@
 //! The signals that are passed on, or end the waiting.
 
-use std::io;
 use std::task::Poll;
 
 use rustix::process::Signal;
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
+
+use crate::exit::Failure;
 
 /// What is passed on to the command, and ends the waiting.
 const PASSED_ON: [Signal; 7] =
@@ -19,21 +20,22 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Hears what would end us.
-    pub(crate) fn listen() -> io::Result<Self> {
+    /// Listens for the signals that would end us.
+    pub(crate) fn listen() -> Result<Self, Failure> {
         let mut signals = Self { heard: Vec::with_capacity(9), ignored: ignored() };
         signals.hear(&PASSED_ON)?;
         Ok(signals)
     }
 
-    /// Hears of the command, too.
-    pub(crate) fn listen_while_running(&mut self) -> io::Result<()> {
+    /// Listens for the signals that concern a command, too.
+    pub(crate) fn listen_while_running(&mut self) -> Result<(), Failure> {
         self.hear(&WHILE_RUNNING)
     }
 
-    fn hear(&mut self, which: &[Signal]) -> io::Result<()> {
+    fn hear(&mut self, which: &[Signal]) -> Result<(), Failure> {
         for number in which.iter().filter(|number| self.ignored >> (number.as_raw() - 1) & 1 == 0) {
-            self.heard.push((*number, signal(SignalKind::from_raw(number.as_raw()))?));
+            let heard = signal(SignalKind::from_raw(number.as_raw())).map_err(Failure::cannot("listen for signals"))?;
+            self.heard.push((*number, heard));
         }
         Ok(())
     }

@@ -3,11 +3,14 @@
 use crate::exit::Failure;
 use crate::output::{Output, Paint};
 
+/// A text, and its colour.
+pub(crate) type Cell = (String, Option<Paint>);
+
 /// Rows of cells under a heading, each column as wide as its widest cell.
 #[derive(Debug)]
 pub(crate) struct Table {
     head: Vec<&'static str>,
-    rows: Vec<Vec<(String, Option<Paint>)>>,
+    rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
@@ -21,7 +24,7 @@ impl Table {
     }
 
     /// Adds a row of cells, some in a colour.
-    pub(crate) fn painted_row(&mut self, cells: impl IntoIterator<Item = (String, Option<Paint>)>) {
+    pub(crate) fn painted_row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().map(|(cell, paint)| (one_line(&cell), paint)).collect());
     }
 
@@ -33,7 +36,7 @@ impl Table {
         };
         let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
         let head = self.head.iter().map(|title| ((*title).to_owned(), Some(Paint::Dim))).collect();
-        let line = |row: &Vec<(String, Option<Paint>)>| {
+        let line = |row: &Vec<Cell>| {
             let mut text = String::new();
             for (column, (cell, paint)) in row.iter().enumerate() {
                 text += &paint.map_or_else(|| cell.clone(), |paint| output.paint(paint, cell));

@@ -1,6 +1,5 @@
-//! What people see while they wait: two lines that are redrawn on a terminal, and lines that stay elsewhere.
+//! The display while waiting for a lock: two lines that are redrawn on a terminal, and a line now and then elsewhere.
 
-use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant, SystemTime};
 
 use quorlock::{Client, Fence, Holder, Wait};
@@ -8,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::duration::show;
 use crate::exit::for_so_long;
-use crate::output::{Output, Paint, room};
+use crate::output::{LiveText, Output, Paint};
 
 /// How often the spinner turns.
 const TURN: Duration = Duration::from_millis(100);
@@ -18,38 +17,39 @@ const REPEAT: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(1);
 const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
-/// Tells people how the waiting goes, until it is dropped.
+/// Shows how the waiting goes, until it is dropped.
 pub(crate) struct Display<'a> {
     output: Output,
     client: &'a Client,
     name: &'a str,
     news: watch::Receiver<Option<Wait>>,
     begun: Instant,
-    /// When the news came.
-    told: Instant,
+    /// When the latest news came.
+    heard: Instant,
     since: Option<SystemTime>,
     is_renewing: bool,
-    /// The two lines, or nothing, are on the terminal.
-    is_drawn: bool,
 }
 
 impl<'a> Display<'a> {
     pub(crate) fn new(output: Output, client: &'a Client, name: &'a str, news: watch::Receiver<Option<Wait>>) -> Self {
         let now = Instant::now();
-        Self { output, client, name, news, begun: now, told: now, since: None, is_renewing: false, is_drawn: false }
+        Self { output, client, name, news, begun: now, heard: now, since: None, is_renewing: false }
     }
 
-    /// Shows what is going on. It never returns.
+    /// Shows it. Never returns.
     pub(crate) async fn show(&mut self) -> std::convert::Infallible {
         if self.output.quiet || self.output.json {
             return std::future::pending().await;
         }
-        let is_terminal = std::io::stderr().is_terminal();
+        let mut live = LiveText::new(self.output);
         let mut seen: Option<Wait> = None;
         let mut printed: Option<Instant> = None;
         loop {
-            let rest =
-                if is_terminal { TURN } else { printed.map_or(PATIENCE, |at| REPEAT.saturating_sub(at.elapsed())) };
+            let rest = match (&live, printed) {
+                (Some(_), _) => TURN,
+                (None, Some(at)) => REPEAT.saturating_sub(at.elapsed()),
+                (None, None) => PATIENCE,
+            };
             let is_news = tokio::select! {
                 changed = self.news.changed() => changed.is_ok(),
                 () = tokio::time::sleep(rest) => false,
@@ -57,60 +57,41 @@ impl<'a> Display<'a> {
             let wait = self.news.borrow_and_update().clone();
             let is_other = who(seen.as_ref()) != who(wait.as_ref());
             if is_news {
-                self.hear(seen.as_ref(), wait.as_ref(), is_other).await;
+                self.update(seen.as_ref(), wait.as_ref(), is_other).await;
             }
-            let is_time = printed.is_none_or(|at| at.elapsed() >= REPEAT);
             if wait.is_none() && self.begun.elapsed() < PATIENCE {
                 continue;
             }
-            if is_terminal {
-                self.draw(wait.as_ref());
-            } else if is_other || is_time {
+            let (first, second) = match &wait {
+                Some(wait) => (format!("{}, {}", self.name, self.holding(wait)), self.standing(wait)),
+                None => (self.silence(), format!("waited {}", clock(self.begun.elapsed()))),
+            };
+            if let Some(live) = &mut live {
+                let turn = self.begun.elapsed().as_millis() / TURN.as_millis();
+                let spinner = SPINNER[turn as usize % SPINNER.len()];
+                let second = self.output.paint_note(Paint::Dim, format_args!("  {second}"));
+                live.draw([format!("{spinner} {first}"), second]);
+            } else if is_other || printed.is_none_or(|at| at.elapsed() >= REPEAT) {
                 printed = Some(Instant::now());
-                self.print(wait.as_ref());
+                let text = if wait.is_some() { format!("waiting for {first}; {second}") } else { first };
+                self.output.note(text);
             }
             seen = wait;
         }
     }
 
-    /// Takes in what is new: since when a holder has it, and whether it renews.
-    async fn hear(&mut self, before: Option<&Wait>, wait: Option<&Wait>, is_other: bool) {
+    /// Notes since when a holder has the lock, and whether it renews.
+    async fn update(&mut self, before: Option<&Wait>, wait: Option<&Wait>, is_other: bool) {
         let grew = before.zip(wait).is_some_and(|(before, wait)| {
-            let counted_down = before.remaining.map(|left| left.saturating_sub(self.told.elapsed()));
-            // More than what is lost on the way.
+            let counted_down = before.remaining.map(|left| left.saturating_sub(self.heard.elapsed()));
+            // By more than a reply can be late.
             wait.remaining.zip(counted_down).is_some_and(|(now, then)| now > then + Duration::from_millis(500))
         });
         self.is_renewing = !is_other && (self.is_renewing || grew);
-        self.told = Instant::now();
+        self.heard = Instant::now();
         if is_other {
             self.since = held_since(self.client, self.name).await;
         }
-    }
-
-    fn print(&self, wait: Option<&Wait>) {
-        match wait {
-            Some(wait) => {
-                let text = format!("waiting for {}, {}; {}", self.name, self.holding(wait), self.standing(wait));
-                self.output.note(text);
-            }
-            None => self.output.note(self.silence()),
-        }
-    }
-
-    fn draw(&mut self, wait: Option<&Wait>) {
-        let turn = self.begun.elapsed().as_millis() / TURN.as_millis();
-        let spinner = SPINNER[turn as usize % SPINNER.len()];
-        let (first, second) = match wait {
-            Some(wait) => (format!("{} {}", self.name, self.holding(wait)), self.standing(wait)),
-            None => (self.silence(), format!("waited {}", clock(self.begun.elapsed()))),
-        };
-        let width = room(std::io::stderr()).0.max(20);
-        let first = cut(&first, width - 3);
-        let second = self.output.paint_note(Paint::Dim, cut(&second, width - 3));
-        let back = if self.is_drawn { CLEAR } else { "" };
-        // One write, so that nothing comes in between. If nobody can see it, nobody misses it.
-        let _ = std::io::stderr().write_all(format!("{back}{spinner} {first}\n  {second}").as_bytes());
-        self.is_drawn = true;
     }
 
     /// Who has it, for how long, and until when.
@@ -124,7 +105,7 @@ impl<'a> Display<'a> {
             text.push_str(&show(held));
         }
         if let Some(left) = wait.remaining {
-            let left = left.saturating_sub(self.told.elapsed());
+            let left = left.saturating_sub(self.heard.elapsed());
             text.push_str(", lease ");
             text.push_str(&show(left));
             text.push_str(if self.is_renewing { " and renewing" } else { "" });
@@ -154,18 +135,6 @@ impl<'a> Display<'a> {
         format!("waiting for {}: {why}", self.name)
     }
 }
-
-/// What has been drawn is gone with it.
-impl Drop for Display<'_> {
-    fn drop(&mut self) {
-        if self.is_drawn {
-            let _ = std::io::stderr().write_all(CLEAR.as_bytes());
-        }
-    }
-}
-
-/// From the second of the two lines: up, to the left, and everything below away.
-const CLEAR: &str = "\u{1b}[1A\r\u{1b}[J";
 
 /// Since when the name is held, by the nodes' word.
 pub(crate) async fn held_since(client: &Client, name: &str) -> Option<SystemTime> {
@@ -210,13 +179,6 @@ pub(crate) fn ordinal(number: u32) -> String {
     format!("{number}{ending}")
 }
 
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,11 +192,5 @@ mod tests {
         }
         assert_eq!(clock(Duration::from_secs(14)), "0:14");
         assert_eq!(clock(Duration::from_secs(3_734)), "1:02:14");
-    }
-
-    #[test]
-    fn a_line_never_wraps() {
-        assert_eq!(cut("wörter", 6), "wörter");
-        assert_eq!(cut("wörter", 4), "wör…");
     }
 }

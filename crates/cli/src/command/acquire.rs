@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use quorlock::{Client, DetachedLease, Renewals};
-use serde::Serialize;
+use serde_json::json;
 
-use crate::context::Context;
+use crate::context::{Context, FLUSH};
 use crate::duration::{millis, parse_duration};
 use crate::exit::{Exit, Failure};
 use crate::process::Process;
@@ -76,9 +76,6 @@ Example:
   ./deploy.sh --fence \"$QUORLOCK_FENCE\"
   quorlock release";
 
-/// How long to wait for the nodes to hear of what a majority has not acknowledged.
-pub(crate) const FLUSH: Duration = Duration::from_secs(1);
-
 impl AcquireArgs {
     /// Whether a shell takes what is printed for its own commands: then it has to hear of a failure, too.
     pub(crate) fn is_for_eval(&self) -> bool {
@@ -116,7 +113,7 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
         return keeper::keep(context, pid).await;
     }
     let kept = args.keep_while_pid.map(Process::find).transpose()?;
-    let mut signals = Signals::listen().map_err(|error| Failure::Internal(format!("no signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let ttl = context.ttl(args.ttl)?;
     let mut builder = context.builder()?.ttl(ttl).outlived_by_leases();
     if let Some(kept) = kept {
@@ -136,7 +133,7 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
         }
     };
     let valid = lease.validity();
-    let lease = lease.detach().map_err(Failure::Lost)?;
+    let lease = lease.detach()?;
     let told = match kept {
         Some(kept) => keeper::start(&lease, kept).await,
         None => Ok(()),
@@ -174,16 +171,6 @@ fn caller(keep_while_pid: Option<u32>) -> String {
     comm.trim_end().to_owned()
 }
 
-#[derive(Serialize)]
-struct Acquired<'a> {
-    name: &'a str,
-    lease: String,
-    fence: Option<u64>,
-    slot: Option<u32>,
-    ttl_ms: u64,
-    valid_ms: u64,
-}
-
 /// Prints the lease. Unlike elsewhere, that nobody reads it is an error: nobody could release it.
 fn tell(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Duration) -> Result<(), Failure> {
     let fence = lease.fence().map(quorlock::Fence::get);
@@ -198,14 +185,16 @@ fn tell(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Dur
             )
         }
         Format::Text | Format::Json => {
-            let (slot, valid_ms) = (lease.slot(), millis(valid));
-            let acquired = Acquired { name, lease: lease.reveal(), fence, slot, ttl_ms, valid_ms };
+            let (text, slot, valid_ms) = (lease.reveal(), lease.slot(), millis(valid));
+            let acquired = json!({
+                "name": name, "lease": text, "fence": fence, "slot": slot, "ttl_ms": ttl_ms, "valid_ms": valid_ms,
+            });
             context.output.json_text(&acquired)?
         }
     };
     let mut stdout = std::io::stdout();
     let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
-    written.map_err(|error| Failure::Internal(format!("cannot print the lease: {error}; it is released")))
+    written.map_err(|error| Failure::internal(format!("cannot print the lease: {error}; it is released")))
 }
 
 /// One word for a shell, whatever is in it.

@@ -5,7 +5,7 @@ mod progress;
 mod servers;
 mod spread;
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use clap::Args;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::Outcome;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Output, ask};
 use crate::signals::Signals;
 use crate::table::Table;
 use measure::{Case, Handoffs, cycles, handoffs, whole};
@@ -74,7 +74,7 @@ pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
     let (mut signals, bench);
     if let Some(count) = args.local {
         // From here on a signal ends the servers, too.
-        signals = listen()?;
+        signals = Signals::listen()?;
         let servers = Servers::start(count as usize).await?;
         let builder = Client::builder().nodes(servers.urls());
         _servers = servers;
@@ -85,7 +85,7 @@ pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
         bench = Bench::connect(context.builder()?, &args).await?;
         bench.announce(output);
         bench.ask(args.yes)?;
-        signals = listen()?;
+        signals = Signals::listen()?;
     }
     let measured = tokio::select! {
         report = bench.measure(output) => Ok(report),
@@ -102,10 +102,6 @@ pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
         report.print(output)?;
     }
     Ok(Exit::OK)
-}
-
-fn listen() -> Result<Signals, Failure> {
-    Signals::listen().map_err(|error| Failure::Internal(format!("no signals: {error}")))
 }
 
 /// The clients, the names that they use, and what they do.
@@ -164,13 +160,10 @@ impl Bench {
         if yes || !somebody || self.nodes().iter().all(|node| is_local(node)) {
             return Ok(());
         }
-        eprint!("  not all of these are on this machine. Go on? [y/N] ");
-        let mut answer = String::new();
-        let read = io::stderr().flush().and_then(|()| io::stdin().lock().read_line(&mut answer));
-        read.map_err(|error| Failure::Internal(format!("cannot ask: {error}")))?;
+        let answer = ask("not all of these nodes are on this host. Continue? [y/N]")?;
         match answer.trim() {
             "y" | "Y" | "yes" => Ok(()),
-            _ => Err(Failure::Usage("nothing was measured; --yes measures without asking".into())),
+            _ => Err(Failure::usage("nothing was measured; --yes measures without asking")),
         }
     }
 

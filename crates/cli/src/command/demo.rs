@@ -140,7 +140,7 @@ impl Show {
         mut news: mpsc::UnboundedReceiver<News>,
         mut drawn: Option<Drawn>,
     ) -> Result<Option<i32>, Failure> {
-        let mut signals = Signals::listen().map_err(|error| Failure::Internal(format!("no signals: {error}")))?;
+        let mut signals = Signals::listen()?;
         let mut frames = interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut ended = None;
@@ -191,7 +191,7 @@ impl Show {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
 fn undrawn(error: io::Error) -> Failure {
-    Failure::Internal(format!("cannot draw: {error}"))
+    Failure::internal(format!("cannot draw: {error}"))
 }
 
 /// The next key that is typed; never, without a keyboard.

@@ -1,73 +1,20 @@
-//! `quorlock doctor`: what is wrong with the nodes, and what to do about it.
+//! `quorlock doctor`: problems with the nodes, and how to fix them.
 
 use std::time::Duration;
 
-use clap::Args;
-use quorlock::{Examination, ExaminedNode, Finding, NodeState, Severity, Topic};
-use serde::Serialize;
+use quorlock::{Examination, Finding, NodeState, Severity, Topic};
+use serde_json::{Value, json};
 
-use super::nodes::{ListedNode, paint};
+use super::nodes::{json_of, paint};
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 use crate::output::{Output, Paint};
 
-/// For how long the nodes' clocks are watched.
-const WATCH: Duration = Duration::from_secs(1);
+/// For how long the nodes' clocks are observed.
+const OBSERVE: Duration = Duration::from_secs(1);
 
-/// Find what is wrong with the nodes, and say what to do about it.
-///
-/// Looks at every node and changes nothing: whether it answers and how fast, what it lets us do, whether it is independent of
-/// the others, what it keeps over a restart, whether it may vote, its clock, and the constants of its cluster.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Exit codes:
-  0 nothing is wrong, though there may be warnings
-  69 too few nodes answer or can vote   77 access denied   78 something is set up wrongly
-
-Example:
-  quorlock doctor --nodes redis://a,redis://b,redis://c")]
-pub(crate) struct DoctorArgs {}
-
-#[derive(Serialize)]
-struct Report {
-    worst: &'static str,
-    majority: usize,
-    voting: usize,
-    nodes: Vec<NodeReport>,
-    findings: Vec<Found>,
-}
-
-#[derive(Serialize)]
-struct NodeReport {
-    #[serde(flatten)]
-    node: ListedNode,
-    clock_rate_ppm: Option<i64>,
-    findings: Vec<Found>,
-}
-
-#[derive(Serialize)]
-struct Found {
-    severity: &'static str,
-    topic: &'static str,
-    text: String,
-    advice: Option<String>,
-}
-
-impl Found {
-    fn all(findings: &[Finding]) -> Vec<Self> {
-        let found = |finding: &Finding| Self {
-            severity: finding.severity.as_str(),
-            topic: finding.topic.as_str(),
-            text: finding.text.clone(),
-            advice: finding.advice.clone(),
-        };
-        findings.iter().map(found).collect()
-    }
-}
-
-/// Looks, and tells.
 pub(crate) async fn doctor(context: &Context) -> crate::Outcome {
-    let found = context.operator()?.examine(WATCH).await;
+    let found = context.operator()?.examine(OBSERVE).await;
     let output = context.output;
     if output.json {
         output.json(&report(&found))?;
@@ -75,20 +22,24 @@ pub(crate) async fn doctor(context: &Context) -> crate::Outcome {
         for node in &found.nodes {
             let state = output.paint(paint(&node.state), &node.state);
             output.line(format!("{}  {state}", output.paint(Paint::Bold, &node.title)))?;
-            tell(output, &node.findings)?;
+            print(output, &node.findings)?;
         }
         output.line(output.paint(Paint::Bold, "all nodes"))?;
-        tell(output, &found.findings)?;
-        output.line(summary(&found))?;
+        print(output, &found.findings)?;
+        let count = |severity| found.all().filter(|(_, finding)| finding.severity == severity).count();
+        let count_of = |count: usize, what: &str| match count {
+            0 => format!("no {what}s"),
+            1 => format!("1 {what}"),
+            many => format!("{many} {what}s"),
+        };
+        let (errors, warnings) = (count(Severity::Wrong), count(Severity::Warning));
+        output.line(format_args!("\n{}, {}", count_of(errors, "error"), count_of(warnings, "warning")))?;
     }
     Ok(exit(&found))
 }
 
-fn tell(output: Output, findings: &[Finding]) -> Result<(), crate::exit::Failure> {
-    for finding in findings {
-        if output.quiet && finding.severity < Severity::Warning {
-            continue;
-        }
+fn print(output: Output, findings: &[Finding]) -> Result<(), Failure> {
+    for finding in findings.iter().filter(|finding| !output.quiet || finding.severity >= Severity::Warning) {
         let paint = match finding.severity {
             Severity::Ok => Paint::Good,
             Severity::Note => Paint::Dim,
@@ -103,31 +54,30 @@ fn tell(output: Output, findings: &[Finding]) -> Result<(), crate::exit::Failure
     Ok(())
 }
 
-fn summary(found: &Examination) -> String {
-    let count = |severity| found.all().filter(|(_, finding)| finding.severity == severity).count();
-    match (count(Severity::Wrong), count(Severity::Warning)) {
-        (0, 0) => "\nnothing is wrong".into(),
-        (0, warnings) => format!("\nnothing is wrong, {warnings} to look at"),
-        (wrong, warnings) => format!("\n{wrong} wrong, {warnings} to look at"),
-    }
-}
-
-fn report(found: &Examination) -> Report {
-    let node = |node: &ExaminedNode| NodeReport {
-        node: ListedNode::new(node),
-        clock_rate_ppm: node.rate.map(|rate| rate.ppm),
-        findings: Found::all(&node.findings),
+/// What `--json` prints: the nodes as `quorlock nodes` prints them, and the findings.
+fn report(found: &Examination) -> Value {
+    let findings = |findings: &[Finding]| -> Vec<Value> {
+        let one = |finding: &Finding| {
+            json!({
+                "severity": finding.severity.as_str(),
+                "topic": finding.topic.as_str(),
+                "text": finding.text,
+                "advice": finding.advice,
+            })
+        };
+        findings.iter().map(one).collect()
     };
-    Report {
-        worst: found.worst().as_str(),
-        majority: found.majority,
-        voting: found.voting(),
-        nodes: found.nodes.iter().map(node).collect(),
-        findings: Found::all(&found.findings),
+    let mut report = json_of(found);
+    for (at, node) in found.nodes.iter().enumerate() {
+        report["nodes"][at]["clock_rate_ppm"] = json!(node.rate.map(|rate| rate.ppm));
+        report["nodes"][at]["findings"] = json!(findings(&node.findings));
     }
+    report["worst"] = json!(found.worst().as_str());
+    report["findings"] = json!(findings(&found.findings));
+    report
 }
 
-/// Access first, since nothing else can be told without; then whether enough of them answer; then what is set up wrongly.
+/// Access first, since nothing else can be said without it; then whether enough nodes answer; then the configuration.
 fn exit(found: &Examination) -> Exit {
     if found.worst() < Severity::Wrong {
         return Exit::OK;

@@ -1,14 +1,13 @@
-//! `quorlock extend`, `release` and `check`: what can be done with a lease that `acquire` printed.
+//! `quorlock extend`, `release` and `check`: for a lease that `acquire` printed.
 
 use std::io::Read;
 use std::time::Duration;
 
 use clap::Args;
-use quorlock::{DetachedLease, LeaseTextError, Released};
-use serde::Serialize;
+use quorlock::{DetachedLease, LeaseError, LeaseTextError, Released};
+use serde_json::json;
 
-use super::acquire::FLUSH;
-use crate::context::Context;
+use crate::context::{Context, FLUSH};
 use crate::duration::{millis, show};
 use crate::exit::{Exit, Failure};
 use crate::table::one_line;
@@ -16,143 +15,81 @@ use crate::table::one_line;
 /// The variable in which a script has its lease.
 const VARIABLE: &str = "QUORLOCK_LEASE";
 
-/// Which lease.
 #[derive(Args, Debug)]
-pub(crate) struct WhichArgs {
-    /// The lease as acquire printed it, or - to read it from stdin [default: $QUORLOCK_LEASE]. Arguments can be seen by
-    /// everybody on this machine: better use - or the environment.
+pub(crate) struct LeaseArgs {
+    /// The lease as acquire printed it, or - to read it from stdin [default: $QUORLOCK_LEASE]. Everybody on this host can
+    /// see arguments: prefer - or the environment.
     #[expect(clippy::doc_markdown, reason = "doc comments are help texts here")]
     lease: Option<String>,
 }
 
-impl WhichArgs {
+impl LeaseArgs {
     fn read(&self) -> Result<DetachedLease, Failure> {
         let (text, from) = match self.lease.as_deref() {
             Some("-") => {
                 let mut text = String::new();
                 let read = std::io::stdin().read_to_string(&mut text);
-                read.map_err(|error| Failure::Usage(format!("cannot read a lease from stdin: {error}")))?;
+                read.map_err(|error| Failure::usage(format_args!("cannot read a lease from stdin: {error}")))?;
                 (text, "stdin")
             }
             Some(text) => (text.to_owned(), "the argument"),
             None => (std::env::var(VARIABLE).unwrap_or_default(), "$QUORLOCK_LEASE"),
         };
         text.parse().map_err(|error| match error {
-            LeaseTextError::Empty if self.lease.is_none() => Failure::Usage(format!(
+            LeaseTextError::Empty if self.lease.is_none() => Failure::usage(format_args!(
                 "no lease: set ${VARIABLE}, as eval \"$(quorlock acquire NAME --format sh)\" does, or give it as - on stdin"
             )),
-            error => Failure::Usage(format!("{from}: {error}")),
+            error => Failure::usage(format_args!("{from}: {error}")),
         })
     }
 }
 
-/// Let a lease last for another ttl.
-///
-/// Exits with 79 if the lease is lost: then nothing brings it back.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Exit codes:
-  0 extended   64 not a lease   69 no quorum: it may still be held   79 lost
-
-Example:
-  while sleep 10; do quorlock extend -q || break; done &")]
-pub(crate) struct ExtendArgs {
-    #[command(flatten)]
-    which: WhichArgs,
+pub(crate) async fn extend(context: &Context, args: &LeaseArgs) -> crate::Outcome {
+    let lease = args.read()?;
+    let validity = context.connect().await?.extend(&lease).await;
+    print(context, &lease, validity, "extended")
 }
 
-/// Give a lock back by its lease, from any host.
-///
-/// A lease that has ended is released just as well.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Exit codes:
-  0 released   64 not a lease   69 no quorum: what could not be reached is free after the ttl
-
-Example:
-  trap 'quorlock release' EXIT")]
-pub(crate) struct ReleaseArgs {
-    #[command(flatten)]
-    which: WhichArgs,
+pub(crate) async fn check(context: &Context, args: &LeaseArgs) -> crate::Outcome {
+    let lease = args.read()?;
+    let validity = context.connect().await?.check(&lease).await;
+    print(context, &lease, validity, "held")
 }
 
-/// Look whether a lease still stands. It changes nothing.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Exit codes:
-  0 held   64 not a lease   69 no quorum: not known   79 lost
-
-Example:
-  quorlock check || exit")]
-pub(crate) struct CheckArgs {
-    #[command(flatten)]
-    which: WhichArgs,
-}
-
-#[derive(Serialize)]
-struct Standing<'a> {
-    name: &'a str,
-    held: bool,
-    fence: Option<u64>,
-    valid_ms: u64,
-}
-
-/// Restarts the ttl.
-pub(crate) async fn extend(context: &Context, args: &ExtendArgs) -> crate::Outcome {
-    let lease = args.which.read()?;
-    let client = context.connect().await?;
-    let left = client.extend(&lease).await.map_err(Failure::from);
-    tell(context, &lease, left, "extended")
-}
-
-/// Looks whether a majority has it.
-pub(crate) async fn check(context: &Context, args: &CheckArgs) -> crate::Outcome {
-    let lease = args.which.read()?;
-    let client = context.connect().await?;
-    let left = client.check(&lease).await.map_err(Failure::from);
-    tell(context, &lease, left, "held")
-}
-
-fn tell(context: &Context, lease: &DetachedLease, left: Result<Duration, Failure>, what: &str) -> crate::Outcome {
-    let is_lost = matches!(left, Err(Failure::Lost(_)));
-    if context.output.json && (left.is_ok() || is_lost) {
-        let (name, fence) = (lease.name().as_str(), lease.fence().map(quorlock::Fence::get));
-        let valid_ms = left.as_ref().map_or(0, |left| millis(*left));
-        context.output.json(&Standing { name, held: !is_lost, fence, valid_ms })?;
+/// Prints whether the lease is held, and for how long.
+fn print(
+    context: &Context,
+    lease: &DetachedLease,
+    validity: Result<Duration, LeaseError>,
+    what: &str,
+) -> crate::Outcome {
+    let name = lease.name().as_str();
+    let is_lost = matches!(validity, Err(LeaseError::Lost(_)));
+    if context.output.json && (validity.is_ok() || is_lost) {
+        let fence = lease.fence().map(quorlock::Fence::get);
+        let valid_ms = validity.as_ref().map_or(0, |validity| millis(*validity));
+        context.output.json(&json!({ "name": name, "held": !is_lost, "fence": fence, "valid_ms": valid_ms }))?;
     }
-    let left = left?;
+    let validity = show(validity?);
     if !context.output.json && !context.output.quiet {
-        context.output.line(format!(
-            "{} is {what}, for another {} at least",
-            one_line(lease.name().as_str()),
-            show(left)
-        ))?;
+        context.output.line(format!("{} is {what}, for another {validity} at least", one_line(name)))?;
     }
     Ok(Exit::OK)
 }
 
-#[derive(Serialize)]
-struct Ended<'a> {
-    name: &'a str,
-    stood: bool,
-}
-
-/// Gives it back.
-pub(crate) async fn release(context: &Context, args: &ReleaseArgs) -> crate::Outcome {
-    let lease = args.which.read()?;
+pub(crate) async fn release(context: &Context, args: &LeaseArgs) -> crate::Outcome {
+    let lease = args.read()?;
     let client = context.connect().await?;
     let released = client.release(&lease).await;
-    // A majority knows of it; the others shall, too, if they can be reached.
+    // The nodes beyond the majority hear of it, too, if they can be reached.
     if let Err(error) = client.close(FLUSH).await {
         context.output.detail(error);
     }
     let stood = released? == Released::Standing;
     let name = lease.name().as_str();
-    if context.output.json {
-        context.output.json(&Ended { name, stood })?;
-    } else if !context.output.quiet {
+    if context.output.json || !context.output.quiet {
         let what = if stood { "is released" } else { "was not held by this lease any more" };
-        context.output.line(format!("{} {what}", one_line(name)))?;
+        context.output.result(&json!({ "name": name, "stood": stood }), format_args!("{} {what}", one_line(name)))?;
     }
     Ok(Exit::OK)
 }

@@ -1,83 +1,50 @@
-//! `quorlock list`: everything that is held or waited for.
+//! `quorlock list`: all locks that are held or waited for.
 
 use clap::Args;
 use quorlock::{Filter, LIST_DEFAULT, LIST_MAX, Listing, LockView};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::inspection::{Look as _, called, shown, spread};
+use crate::inspection::{TITLES, cells, summary};
 use crate::output::{Output, Paint};
 use crate::table::Table;
 
-/// Which names.
 #[derive(Args, Debug)]
-pub(crate) struct FilterArgs {
-    /// Names that fit this pattern: * stands for any text, ? for any one letter [default: all].
+pub(crate) struct ListArgs {
+    /// Names that match this pattern: * is any text, ? any one character [default: all].
     #[arg(value_name = "GLOB", default_value = "*", hide_default_value = true)]
     glob: String,
 
-    /// At most so many names.
+    /// Show at most this many names.
     #[arg(long, value_name = "N", default_value_t = LIST_DEFAULT)]
     limit: usize,
 }
 
-impl FilterArgs {
+impl ListArgs {
     pub(crate) fn filter(&self) -> Result<Filter, Failure> {
         if self.limit == 0 || self.limit > LIST_MAX {
-            return Err(Failure::Usage(format!("--limit {}: between 1 and {LIST_MAX}", self.limit)));
+            return Err(Failure::usage(format_args!("--limit must be between 1 and {LIST_MAX} (got {})", self.limit)));
         }
         Ok(Filter::new(&self.glob).limit(self.limit))
     }
 }
 
-/// List the locks that are held or waited for. It changes nothing.
-///
-/// Redis servers are scanned step by step, so what comes and goes meanwhile may be missing. With -v, every node has a line
-/// of its own.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Exit codes:
-  0 listed, also if there is nothing   69 no quorum
-
-Example:
-  quorlock list 'invoices/*'")]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    filter: FilterArgs,
-}
-
-#[derive(Serialize)]
-struct Listed {
-    names: Vec<LockView>,
-    /// Whether there may be more.
-    cut: bool,
-    /// Nodes that could not be looked through.
-    missing: Vec<Missing>,
-}
-
-#[derive(Serialize)]
-struct Missing {
-    node: String,
-    trouble: String,
-}
-
-/// Lists, and tells what may be missing.
 pub(crate) async fn list(context: &Context, args: &ListArgs) -> crate::Outcome {
-    let filter = args.filter.filter()?;
+    let filter = args.filter()?;
     let client = context.connect().await?;
     let listing = client.list(&filter).await?;
-    let (output, looks) = (context.output, looks(&listing));
+    let (output, locks) = (context.output, views(&listing));
     if output.json {
-        let missing = listing.missing.iter();
-        let missing = missing.map(|(node, why)| Missing { node: node.clone(), trouble: why.to_string() }).collect();
-        output.json(&Listed { names: looks, cut: listing.is_cut, missing })?;
+        let missing = listing.missing.iter().map(|(node, why)| json!({ "node": node, "trouble": why.to_string() }));
+        let missing: Vec<_> = missing.collect();
+        output.json(&json!({ "names": locks, "cut": listing.is_cut, "missing": missing }))?;
         return Ok(Exit::OK);
     }
-    if looks.is_empty() {
+    if locks.is_empty() {
         output.note("nothing is held or waited for");
     } else {
-        table(output, &looks).print(output)?;
+        table(output, &locks).print(output)?;
     }
     for remark in remarks(&listing) {
         output.note(remark);
@@ -85,41 +52,27 @@ pub(crate) async fn list(context: &Context, args: &ListArgs) -> crate::Outcome {
     Ok(Exit::OK)
 }
 
-pub(crate) fn looks(listing: &Listing) -> Vec<LockView> {
+pub(crate) fn views(listing: &Listing) -> Vec<LockView> {
     listing.names.iter().map(LockView::from).collect()
 }
 
 /// What may be missing in a listing.
 pub(crate) fn remarks(listing: &Listing) -> Vec<String> {
-    let cut = listing.is_cut.then(|| "there are more: narrow it down by a pattern, or raise --limit".to_owned());
-    let missing = listing.missing.iter().map(|(node, why)| format!("{node} was not looked through: {why}"));
+    let cut = listing.is_cut.then(|| "there are more: give a pattern, or raise --limit".to_owned());
+    let missing = listing.missing.iter().map(|(node, why)| format!("{node} was not searched: {why}"));
     cut.into_iter().chain(missing).collect()
 }
 
-pub(crate) fn table(output: Output, looks: &[LockView]) -> Table {
-    let mut table = Table::new(["NAME", "HELD BY", "HOW", "FENCE", "FOR", "LEFT", "WAITING", "NODES"]);
-    for look in looks {
-        let paint = if look.held { None } else { Some(Paint::Dim) };
-        table.painted_row([
-            (look.name.clone(), Some(Paint::Bold)),
-            (look.who(), paint),
-            (look.manner(), None),
-            (called(look.fence, look.digest.as_deref()), None),
-            (shown(look.held_for()), None),
-            (shown(look.left_ms.map(std::time::Duration::from_millis)), None),
-            (look.waiting.to_string(), None),
-            (spread(look), None),
-        ]);
-        for node in look.nodes.iter().filter(|_| output.verbose) {
-            table.painted_row([
-                (format!("  {}", node.node), Some(Paint::Dim)),
-                (node.who(), node.trouble.is_some().then_some(Paint::Bad)),
-                (node.manner(), None),
-                (called(node.fence, node.digest.as_deref()), None),
-                (shown(node.held_for()), None),
-                (shown(node.left_ms.map(std::time::Duration::from_millis)), None),
-                (node.waiting.to_string(), None),
-            ]);
+pub(crate) fn table(output: Output, locks: &[LockView]) -> Table {
+    let mut table = Table::new(["NAME"].into_iter().chain(TITLES).chain(["NODES"]));
+    for lock in locks {
+        let name = (lock.name.clone(), Some(Paint::Bold));
+        let holding = lock.nodes.iter().filter(|node| node.held).count();
+        let nodes = (format!("{holding}/{}", lock.nodes.len()), None);
+        table.painted_row([name].into_iter().chain(cells(&summary(lock))).chain([nodes]));
+        for node in lock.nodes.iter().filter(|_| output.verbose) {
+            let title = (format!("  {}", node.node), Some(Paint::Dim));
+            table.painted_row([title].into_iter().chain(cells(node)));
         }
     }
     table

@@ -1,37 +1,24 @@
-//! `quorlock nodes`: how they are, the founding of a cluster, its quarantine, and its constants.
+//! `quorlock nodes`: their state, the founding of a cluster, its quarantine, and its constants.
 
-mod init;
-mod reconfigure;
 mod wait;
 
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use quorlock::{Examination, ExaminedNode, NodeState};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::duration::show;
-use crate::exit::Exit;
-use crate::output::Paint;
+use crate::duration::{millis, parse_duration, show};
+use crate::exit::{Exit, Failure};
+use crate::inspection::or_dash;
+use crate::output::{Paint, ask};
 use crate::table::Table;
 
-/// Show the nodes, declare a new cluster, wait until all nodes can vote, or change a cluster's constants.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Exit codes:
-  0 a majority of the nodes can vote   69 it cannot   77 access denied   78 configuration
-
-Example:
-  quorlock nodes init --yes --nodes redis://a,redis://b,redis://c")]
-pub(crate) struct NodesArgs {
-    #[command(subcommand)]
-    action: Option<Action>,
-}
-
 #[derive(Debug, Subcommand)]
-enum Action {
-    /// Declare that no lock can be outstanding: the nodes become one new cluster and may vote at once.
+pub(crate) enum Action {
+    /// Declare that no lock can be outstanding: the nodes become one new cluster and can vote at once.
     ///
     /// It refuses while a node shows a lease, or cannot list its names.
     #[command(after_help = "Example:\n  quorlock nodes init --nodes redis://a,redis://b,redis://c")]
@@ -39,7 +26,7 @@ enum Action {
         /// Yes, no lock can be outstanding on these nodes.
         #[arg(long)]
         yes: bool,
-        /// Go on although there are leases: their holders may then share their locks with others.
+        /// Continue although there are leases: others may then acquire the same locks.
         #[arg(long)]
         danger_discard_leases: bool,
     },
@@ -51,28 +38,28 @@ Example:
   quorlock nodes wait --timeout 5m")]
     Wait {
         /// Wait at most this long.
-        #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse_duration, default_value = "10m")]
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10m")]
         timeout: Duration,
     },
-    /// Change what everyone who uses the cluster has to agree on: to --max-ttl, --max-clock-skew and --nodes, as given here.
+    /// Change the constants that all clients of the cluster share: to --max-ttl, --max-clock-skew and --nodes, as given here.
     ///
-    /// Leases that are held are not renewed any more, and the nodes vote again after a quarantine of the longer max-ttl.
-    /// A majority of the cluster's nodes has to be among --nodes; others have to be blank.
+    /// Held leases can no longer be renewed, and the nodes vote again after a quarantine of the longer max-ttl.
+    /// A majority of the cluster's nodes must be among --nodes; the others must be blank.
     #[command(after_help = "Example:\n  quorlock nodes reconfigure --max-ttl 5m --yes")]
     Reconfigure {
-        /// Yes, whoever holds a lock may lose it.
+        /// Yes, holders of locks may lose them.
         #[arg(long)]
         yes: bool,
     },
 }
 
 /// Shows the nodes, or does something about them.
-pub(crate) async fn nodes(context: &Context, args: &NodesArgs) -> crate::Outcome {
-    match args.action {
+pub(crate) async fn nodes(context: &Context, action: Option<Action>) -> crate::Outcome {
+    match action {
         None => list(context).await,
-        Some(Action::Init { yes, danger_discard_leases }) => init::init(context, yes, danger_discard_leases).await,
+        Some(Action::Init { yes, danger_discard_leases }) => init(context, yes, danger_discard_leases).await,
         Some(Action::Wait { timeout }) => wait::wait(context, timeout).await,
-        Some(Action::Reconfigure { yes }) => reconfigure::reconfigure(context, yes).await,
+        Some(Action::Reconfigure { yes }) => reconfigure(context, yes).await,
     }
 }
 
@@ -80,7 +67,7 @@ async fn list(context: &Context) -> crate::Outcome {
     let found = context.operator()?.examine(Duration::ZERO).await;
     let output = context.output;
     if output.json {
-        output.json(&Listed::new(&found))?;
+        output.json(&json_of(&found))?;
     } else {
         let mut table = Table::new(["NODE", "STATE", "ROUND TRIP", "EPOCH", "MAY VOTE IN", "SKEW"]);
         for node in &found.nodes {
@@ -90,7 +77,7 @@ async fn list(context: &Context) -> crate::Outcome {
                 (node.state.to_string(), Some(paint(&node.state))),
                 cell(node.round_trip.map(|took| format!("{:.1}ms", took.as_secs_f64() * 1e3))),
                 cell(node.epoch.clone()),
-                cell(left(&node.state).map(show)),
+                (or_dash(quarantine_left(&node.state)), None),
                 cell(node.skew.map(|skew| format!("{:+.1}ms", skew.micros as f64 / 1e3))),
             ]);
         }
@@ -111,7 +98,49 @@ async fn list(context: &Context) -> crate::Outcome {
     })
 }
 
-/// Whether a lock can be had. A node that stands alone votes as soon as somebody comes.
+async fn init(context: &Context, yes: bool, discards_leases: bool) -> crate::Outcome {
+    let warning = "nodes init discards every lock that may be outstanding on these nodes";
+    let condition = "there is none, because the cluster is new or all its users have stopped";
+    confirm(yes, warning, condition, "nodes init --yes")?;
+    let mut builder = context.operator()?;
+    if discards_leases {
+        builder = builder.danger_discard_leases();
+    }
+    let nodes = builder.init_cluster().await?.nodes().len();
+    let plural = if nodes == 1 { "" } else { "s" };
+    context.output.result(&json!({ "nodes": nodes }), format_args!("{nodes} node{plural} can vote, as one new cluster"))
+}
+
+async fn reconfigure(context: &Context, yes: bool) -> crate::Outcome {
+    let warning = "after this change, holders of locks on these nodes cannot renew them, and nobody can acquire one \
+                   until the longer max-ttl and a tenth have passed";
+    confirm(yes, warning, "that is what you want", "nodes reconfigure --yes")?;
+    let client = context.operator()?.reconfigure().await?;
+    let nodes = client.nodes();
+    let left = nodes.iter().filter_map(|(_, trouble)| trouble.as_ref()?.quarantine_left());
+    let left = left.max().unwrap_or(Duration::ZERO);
+    let text = if left.is_zero() {
+        "the cluster has new constants, and can vote".to_owned()
+    } else {
+        let left = show(left);
+        format!("the cluster has new constants, and can vote in {left}\n  to wait for that: quorlock nodes wait")
+    };
+    context.output.result(&json!({ "nodes": nodes.len(), "quarantine_left_ms": millis(left) }), text)
+}
+
+/// Makes sure that the operator means it: by `--yes`, or by a word that is typed on a terminal.
+fn confirm(yes: bool, warning: &str, condition: &str, command: &str) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage(format_args!("{warning}.\n  If {condition}: quorlock {command}")));
+    }
+    let answer = ask(format_args!("{warning}.\n  If {condition}, type yes:"))?;
+    if answer.trim() == "yes" { Ok(()) } else { Err(Failure::usage("nothing was changed")) }
+}
+
+/// Whether a lock can be acquired. A single node votes as soon as a client connects.
 fn is_able(found: &Examination) -> bool {
     let ready = |node: &ExaminedNode| matches!(node.state, NodeState::Blank | NodeState::Restarted);
     found.voting() >= found.majority || (found.nodes.len() == 1 && found.nodes.iter().all(ready))
@@ -126,7 +155,7 @@ pub(super) fn paint(state: &NodeState) -> Paint {
     }
 }
 
-fn left(state: &NodeState) -> Option<Duration> {
+fn quarantine_left(state: &NodeState) -> Option<Duration> {
     match state {
         NodeState::Quarantined { left, .. } => Some(*left),
         _ => None,
@@ -140,50 +169,23 @@ fn reason(state: &NodeState) -> Option<&str> {
     }
 }
 
-#[derive(Serialize)]
-struct Listed {
-    majority: usize,
-    voting: usize,
-    nodes: Vec<ListedNode>,
-}
-
-impl Listed {
-    fn new(found: &Examination) -> Self {
-        let nodes = found.nodes.iter().map(ListedNode::new).collect();
-        Self { majority: found.majority, voting: found.voting(), nodes }
-    }
-}
-
-/// A node for programs to read.
-#[derive(Serialize)]
-pub(super) struct ListedNode {
-    node: String,
-    state: String,
-    reason: Option<String>,
-    server: Option<String>,
-    round_trip_ms: Option<f64>,
-    run: Option<String>,
-    epoch: Option<String>,
-    cluster: Option<String>,
-    restarts: Option<u64>,
-    quarantine_left_ms: Option<u64>,
-    skew_ms: Option<f64>,
-}
-
-impl ListedNode {
-    pub(super) fn new(node: &ExaminedNode) -> Self {
-        Self {
-            node: node.title.clone(),
-            state: node.state.to_string(),
-            reason: reason(&node.state).map(str::to_owned),
-            server: node.server.clone(),
-            round_trip_ms: node.round_trip.map(|took| took.as_secs_f64() * 1e3),
-            run: node.run.clone(),
-            epoch: node.epoch.clone(),
-            cluster: node.cluster.clone(),
-            restarts: node.restarts,
-            quarantine_left_ms: left(&node.state).map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
-            skew_ms: node.skew.map(|skew| skew.micros as f64 / 1e3),
-        }
-    }
+/// What `--json` prints.
+pub(super) fn json_of(found: &Examination) -> Value {
+    let node = |node: &ExaminedNode| {
+        json!({
+            "node": node.title,
+            "state": node.state.to_string(),
+            "reason": reason(&node.state),
+            "server": node.server,
+            "round_trip_ms": node.round_trip.map(|took| took.as_secs_f64() * 1e3),
+            "run": node.run,
+            "epoch": node.epoch,
+            "cluster": node.cluster,
+            "restarts": node.restarts,
+            "quarantine_left_ms": quarantine_left(&node.state).map(millis),
+            "skew_ms": node.skew.map(|skew| skew.micros as f64 / 1e3),
+        })
+    };
+    let nodes: Vec<Value> = found.nodes.iter().map(node).collect();
+    json!({ "majority": found.majority, "voting": found.voting(), "nodes": nodes })
 }

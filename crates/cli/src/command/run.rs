@@ -23,7 +23,7 @@ use clap::{Args, ValueEnum};
 use quorlock::{Client, Lease, Owner};
 use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_process};
 
-use crate::context::Context;
+use crate::context::{Context, FLUSH};
 use crate::duration::{millis, parse_duration, show, show_exactly};
 use crate::exit::{Exit, Failure};
 use crate::process::Process;
@@ -125,8 +125,6 @@ With --json, what came of it is printed behind the command's own output.
 Example:
   quorlock run nightly-report --wait 5m -- /usr/local/bin/report.sh";
 
-/// How long to wait for the nodes to hear of a release that a majority has not acknowledged.
-const FLUSH: Duration = Duration::from_secs(1);
 /// How soon a nested run asks again whether the run around it still holds the lock.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// In the place of a gate.
@@ -143,7 +141,7 @@ struct Terms {
 
 impl Terms {
     fn of(context: &Context, args: &RunArgs) -> Result<Self, Failure> {
-        let kill_grace = args.kill_grace.or(context.settings.duration("kill_grace")).unwrap_or_default();
+        let kill_grace = args.kill_grace.unwrap_or_else(|| context.settings.duration("kill_grace"));
         Ok(Self { ttl: context.ttl(args.ttl)?, kill_grace })
     }
 }
@@ -210,7 +208,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
     let done = attempt(context, &args, terms, &mut report).await;
     let exit = match done {
         Ok(exit) => exit,
-        Err(failure @ Failure::Held { .. }) => {
+        Err(failure) if failure.exit == Exit::HELD => {
             let text = failure.to_string();
             // What else could be done is for whoever wanted it done.
             let reason = text.lines().next().unwrap_or_default();
@@ -221,14 +219,14 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
                 Exit::OK
             } else {
                 report.outcome = "held";
-                failure.say();
+                failure.print();
                 args.held_code.map_or(Exit::HELD, Exit)
             }
         }
         Err(failure) => {
             report.reason = Some(failure.to_string());
-            failure.say();
-            failure.exit()
+            failure.print();
+            failure.exit
         }
     };
     report.exit = exit.0;
@@ -248,12 +246,12 @@ fn tell(context: &Context, args: &RunArgs, report: &Report, exit: Exit) -> crate
     match report.write(path) {
         Ok(()) => Ok(exit),
         Err(error) => {
-            let failure = Failure::Config(format!("cannot write {}: {error}", path.display()));
+            let failure = Failure::config(format!("cannot write {}: {error}", path.display()));
             // What the command came to matters more.
             if exit == Exit::OK {
                 Err(failure)
             } else {
-                failure.say();
+                failure.print();
                 Ok(exit)
             }
         }
@@ -269,7 +267,7 @@ fn check(args: &RunArgs, terms: Terms) -> Result<(), Failure> {
         } else {
             format!(", or shorten the grace: --kill-grace {}ms", grace.as_millis())
         };
-        return Err(Failure::Usage(format!(
+        return Err(Failure::usage(format_args!(
             "a ttl of {:?} leaves no time to end the command before the lock is lost: with a kill grace of {:?} it has to \
              be at least {least:?}\n  lengthen the ttl: --ttl {}{shorter}",
             terms.ttl,
@@ -278,33 +276,36 @@ fn check(args: &RunArgs, terms: Terms) -> Result<(), Failure> {
         )));
     }
     if args.wait.no_wait && args.if_held == Some(IfHeld::Wait) {
-        return Err(Failure::Usage("--no-wait and --if-held wait contradict each other".into()));
+        return Err(Failure::usage("--no-wait and --if-held wait contradict each other"));
     }
     if let (Some(least), Some(most)) = (args.min_hold, args.max_hold)
         && least > most
     {
-        return Err(Failure::Usage(format!("--min-hold {} is longer than --max-hold {}", show(least), show(most))));
+        return Err(Failure::usage(format_args!(
+            "--min-hold {} is longer than --max-hold {}",
+            show(least),
+            show(most)
+        )));
     }
     if let Some(folder) = args.result_file.as_ref().and_then(|path| path.parent())
         && !folder.as_os_str().is_empty()
         && !folder.is_dir()
     {
-        return Err(Failure::Usage(format!("--result-file: there is no folder {}", folder.display())));
+        return Err(Failure::usage(format_args!("--result-file: there is no folder {}", folder.display())));
     }
     Ok(())
 }
 
 async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut Report) -> crate::Outcome {
-    let internal = |what: &str, error: std::io::Error| Failure::Internal(format!("{what}: {error}"));
     // Without a /proc that shows our processes the command cannot be watched: say so before there is a lock.
     Process::find(std::process::id())?;
     let surroundings = Surroundings::new(context)?;
     let outer = Outer::inherited();
     context.name_nodes()?;
-    let mut signals = Signals::listen().map_err(|error| internal("no signals", error))?;
-    let mut guard = Guard::post().map_err(|error| internal("cannot start a guard", error))?;
+    let mut signals = Signals::listen()?;
+    let mut guard = Guard::post().map_err(Failure::cannot("start a guard"))?;
     let mut access = context.access()?;
-    access.ttl = Some(terms.ttl);
+    access.ttl = terms.ttl;
     let mut builder = access.builder();
     if let Some(guard) = guard.id() {
         // A lock in a file is free as soon as every process that keeps it alive is gone.
@@ -329,7 +330,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     let held = Instant::now();
     let hold_until = args.min_hold.map(|least| boot_time() + least);
     let duty = Duty { access, lease: lease.as_detached().reveal(), hold_until };
-    guard.entrust(duty).map_err(|error| internal("cannot start a guard", error))?;
+    guard.entrust(duty).map_err(Failure::cannot("start a guard"))?;
     report.fence = lease.fence().ok().map(quorlock::Fence::get);
     report.slot = lease.slot();
     if let Some(fence) = report.fence {
@@ -416,7 +417,7 @@ fn conclude(report: &mut Report, run: Run) -> crate::Outcome {
     report.lost = run.lost.is_some();
     if let Some(lost) = run.lost {
         report.outcome = "lost";
-        return Err(Failure::Lost(lost));
+        return Err(lost.into());
     }
     if let Some(cause) = run.cut {
         report.outcome = match cause {

@@ -124,11 +124,11 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     }
     if args.demo && context.settings.is_typed("nodes") {
         let why = "--demo has nodes of its own: leave out either --demo or --nodes";
-        return Err(Failure::Usage(why.into()));
+        return Err(Failure::usage(why));
     }
     log::start(args.log, context.output);
     let clients = args.clients.as_deref().map(read_clients).transpose()?;
-    let mut signals = Signals::listen().map_err(|error| Failure::Internal(format!("cannot hear signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let demo = if args.demo { Some(demo::Demo::start(DEMO_SEED).await?) } else { None };
     let client = match &demo {
         Some(demo) => demo.client.clone(),
@@ -144,9 +144,9 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     config.limits = args.limits();
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
         let tls = Tls::read(certificate, key, args.tls_client_ca.as_deref());
-        config.tls = Some(tls.map_err(|error| Failure::Config(error.to_string()))?);
+        config.tls = Some(tls.map_err(Failure::config)?);
     }
-    let server = Server::bind(config).await.map_err(|error| Failure::Config(error.to_string()))?;
+    let server = Server::bind(config).await.map_err(Failure::config)?;
     let address = format!("{}://{}", if server.is_tls() { "https" } else { "http" }, server.address());
     if context.output.json {
         context.output.json(&Serving { address })?;
@@ -157,7 +157,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
         let signal = signals.next_fatal().await;
         tracing::info!(signal = signal.as_raw(), "stopping");
     });
-    served.await.map_err(|error| Failure::Internal(error.to_string()))?;
+    served.await.map_err(Failure::internal)?;
     // What is owed to nodes that do not answer lapses with its ttl.
     let _ = client.close(CLOSING).await;
     Ok(Exit::OK)
@@ -166,8 +166,8 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
 fn hash(context: &Context) -> crate::Outcome {
     let mut token = String::new();
     let read = std::io::stdin().lock().read_to_string(&mut token);
-    read.map_err(|error| Failure::Usage(format!("cannot read a bearer token from stdin: {error}")))?;
-    let hash = hash_bearer_token(&token).map_err(|error| Failure::Usage(error.to_string()))?;
+    read.map_err(|error| Failure::usage(format!("cannot read a bearer token from stdin: {error}")))?;
+    let hash = hash_bearer_token(&token).map_err(Failure::usage)?;
     context.output.line(hash)?;
     Ok(Exit::OK)
 }
@@ -180,7 +180,7 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn read_clients(path: &Path) -> Result<Clients, Failure> {
-    let fail = |why: String| Failure::Config(format!("{}: {why}", path.display()));
+    let fail = |why: String| Failure::config(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
     Clients::parse(&text).map_err(|error| fail(error.to_string()))
 }

@@ -1,25 +1,24 @@
-//! `quorlock watch`: what is held or waited for, as it changes.
+//! `quorlock watch`: the locks that are held or waited for, as they change.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use quorlock::{Client, Filter, HolderView, Listing, LockView, ReadError};
-use serde::Serialize;
+use quorlock::{Client, Filter, Listing, LockView, ReadError};
 
-use super::list::{FilterArgs, looks, remarks, table};
+use super::list::{ListArgs, remarks, table, views};
 use crate::context::Context;
 use crate::duration::{millis, parse_duration};
 use crate::exit::{Exit, Failure};
-use crate::inspection::Look as _;
+use crate::inspection::show_holder;
 use crate::output::{Output, room};
 use crate::signals::Signals;
 use crate::table::{cut_painted, one_line};
 
 /// Show the locks that are held or waited for, as they change, until Ctrl-C.
 ///
-/// On a terminal the table is drawn anew in its place. Elsewhere, and with --json, every change is a line.
+/// On a terminal, the table is redrawn in place. Elsewhere, and with --json, every change is a line.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit codes:
@@ -29,36 +28,35 @@ Example:
   quorlock watch 'invoices/*'")]
 pub(crate) struct WatchArgs {
     #[command(flatten)]
-    filter: FilterArgs,
+    list: ListArgs,
 
-    /// How often to look.
+    /// How often to ask the nodes.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1s")]
     every: Duration,
 }
 
-/// The shortest time between two looks.
+/// The shortest time between two requests.
 const EVERY_MIN: Duration = Duration::from_millis(100);
 
-/// Looks again and again until it is interrupted.
 pub(crate) async fn watch(context: &Context, args: &WatchArgs) -> crate::Outcome {
-    let filter = args.filter.filter()?;
+    let filter = args.list.filter()?;
     if args.every < EVERY_MIN {
-        return Err(Failure::Usage(format!("--every {:?}: at least {EVERY_MIN:?}", args.every)));
+        return Err(Failure::usage(format_args!("--every must be at least {EVERY_MIN:?} (got {:?})", args.every)));
     }
-    let mut signals = Signals::listen().map_err(|error| Failure::Internal(format!("no signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let mut view = View::new(context.output);
-    let looking = async {
+    let following = async {
         let client = context.connect().await?;
-        look_on(&client, &filter, args.every, &mut view).await
+        follow(&client, &filter, args.every, &mut view).await
     };
     tokio::select! {
-        done = looking => done.map(|()| Exit::OK),
+        done = following => done.map(|()| Exit::OK),
         signal = signals.next_fatal() => Ok(Exit::signal(signal.as_raw())),
     }
 }
 
-/// Looks on, until nobody reads any more.
-async fn look_on(client: &Client, filter: &Filter, every: Duration, view: &mut View) -> Result<(), Failure> {
+/// Returns when nobody reads the output any more.
+async fn follow(client: &Client, filter: &Filter, every: Duration, view: &mut View) -> Result<(), Failure> {
     let mut is_read = view.show(&client.list(filter).await?)?;
     while is_read {
         tokio::time::sleep(every).await;
@@ -76,34 +74,15 @@ struct View {
     is_drawn: bool,
     /// How many lines stand on the terminal.
     lines: usize,
-    known: BTreeMap<String, State>,
+    known: BTreeMap<String, LockView>,
     /// What was last said on the side.
     said: Vec<String>,
 }
 
-/// What makes a change; time that passes does not.
-#[derive(Clone, PartialEq, Eq)]
-struct State {
-    held: bool,
-    holder: Option<HolderView>,
-    fence: Option<u64>,
-    waiting: u32,
-}
-
-impl State {
-    fn of(look: &LockView) -> Self {
-        let LockView { held, holder, fence, waiting, .. } = look.clone();
-        Self { held, holder, fence, waiting }
-    }
-}
-
-#[derive(Serialize)]
-struct Change<'a> {
-    at_ms: u64,
-    /// `held`, `changed` or `free`.
-    event: &'static str,
-    #[serde(flatten)]
-    look: &'a LockView,
+/// Whether a lock has changed; time that passes is no change.
+fn is_same(one: &LockView, other: &LockView) -> bool {
+    let state = |lock: &LockView| (lock.held, lock.holder.clone(), lock.fence, lock.waiting);
+    state(one) == state(other)
 }
 
 impl View {
@@ -114,22 +93,22 @@ impl View {
 
     /// Whether anybody reads it.
     fn show(&mut self, listing: &Listing) -> Result<bool, Failure> {
-        let (looks, remarks) = (looks(listing), remarks(listing));
+        let (locks, remarks) = (views(listing), remarks(listing));
         if self.is_drawn {
-            let mut lines = table(self.output, &looks).lines(self.output);
+            let mut lines = table(self.output, &locks).lines(self.output);
             lines.extend(remarks);
             return self.draw(lines);
         }
         self.say(remarks);
         let mut is_read = true;
         let mut gone = std::mem::take(&mut self.known);
-        for look in &looks {
-            let state = State::of(look);
-            let before = gone.remove(&look.name);
-            if before.as_ref() != Some(&state) {
-                is_read &= self.tell(if before.is_none() { "held" } else { "changed" }, look)?;
+        for lock in locks {
+            match gone.remove(&lock.name) {
+                None => is_read &= self.tell("held", &lock)?,
+                Some(before) if !is_same(&before, &lock) => is_read &= self.tell("changed", &lock)?,
+                Some(_) => {}
             }
-            self.known.insert(look.name.clone(), state);
+            self.known.insert(lock.name.clone(), lock);
         }
         for name in gone.into_keys() {
             is_read &= self.tell("free", &LockView { name, ..LockView::default() })?;
@@ -137,7 +116,7 @@ impl View {
         Ok(is_read)
     }
 
-    /// The nodes could not be looked through this time.
+    /// The nodes could not be searched this time.
     fn miss(&mut self, error: &ReadError) -> Result<bool, Failure> {
         if self.is_drawn {
             return self.draw(vec![one_line(&error.to_string())]);
@@ -146,17 +125,19 @@ impl View {
         Ok(true)
     }
 
-    fn tell(&self, event: &'static str, look: &LockView) -> Result<bool, Failure> {
+    fn tell(&self, event: &str, lock: &LockView) -> Result<bool, Failure> {
         if self.output.json {
-            let at_ms = SystemTime::UNIX_EPOCH.elapsed().map(millis).unwrap_or_default();
-            return self.output.text(&format!("{}\n", self.output.json_text(&Change { at_ms, event, look })?));
+            let mut change = serde_json::to_value(lock).map_err(Failure::cannot("write JSON"))?;
+            change["at_ms"] = SystemTime::UNIX_EPOCH.elapsed().map(millis).unwrap_or_default().into();
+            change["event"] = event.into();
+            return self.output.text(&format!("{}\n", self.output.json_text(&change)?));
         }
-        let name = one_line(&look.name);
-        let fence = look.fence.map_or_else(String::new, |fence| format!(" with fence {fence}"));
-        let waiting = if look.waiting > 0 { format!(", {} waiting", look.waiting) } else { String::new() };
+        let name = one_line(&lock.name);
+        let fence = lock.fence.map_or_else(String::new, |fence| format!(" with fence {fence}"));
+        let waiting = if lock.waiting > 0 { format!(", {} waiting", lock.waiting) } else { String::new() };
         self.output.text(&match event {
             "free" => format!("{name} is free\n"),
-            _ if look.held => format!("{name} is held by {}{fence}{waiting}\n", look.who()),
+            _ if lock.held => format!("{name} is held by {}{fence}{waiting}\n", show_holder(lock.holder.as_ref())),
             _ => format!("{name} is not held{waiting}\n"),
         })
     }

@@ -45,7 +45,7 @@ impl File {
                 continue;
             }
             let text = std::fs::read_to_string(&path);
-            let text = text.map_err(|error| Failure::Config(format!("{}: {error}", path.display())))?;
+            let text = text.map_err(|error| Failure::config(format!("{}: {error}", path.display())))?;
             return Ok((Some(Self::parse(path, &text)?), tried));
         }
         Ok((None, tried))
@@ -81,7 +81,7 @@ impl File {
         }
         let known: Vec<&str> = self.profiles.iter().map(|(profile, _)| profile.as_str()).collect();
         let known = if known.is_empty() { "it has none".into() } else { format!("it has {}", known.join(", ")) };
-        Err(Failure::Config(format!("{}: no profile {name:?}; {known}", self.path.display())))
+        Err(Failure::config(format!("{}: no profile {name:?}; {known}", self.path.display())))
     }
 
     /// What the file says about a key: the profile first.
@@ -107,7 +107,7 @@ impl Reader<'_> {
     }
 
     fn wrong(&self, line: usize, why: impl std::fmt::Display) -> Failure {
-        Failure::Config(format!("{}:{line}: {why}", self.path.display()))
+        Failure::config(format!("{}:{line}: {why}", self.path.display()))
     }
 
     fn profiles(&self, tables: &DeTable<'_>) -> Result<Vec<(String, Vec<Entry>)>, Failure> {
@@ -160,7 +160,7 @@ fn check_folders(path: &Path) -> Result<(), Failure> {
     let Some((link, target)) = broken.and_then(|link| Some((link, std::fs::read_link(link).ok()?))) else {
         return Ok(());
     };
-    Err(Failure::Config(format!(
+    Err(Failure::config(format!(
         "{}: {} is a link to {}, which is not a folder",
         path.display(),
         link.display(),

@@ -1,5 +1,8 @@
-//! What can be set, in one table: files, environment and `quorlock config` all read it.
+//! Every setting, in one table: flags, environment, files and `quorlock config` read it.
 
+use clap::{Arg, ArgAction, ArgMatches};
+
+use crate::config::Flags;
 use crate::config::value::Kind;
 
 /// One setting.
@@ -7,61 +10,96 @@ use crate::config::value::Kind;
 pub(crate) struct Key {
     /// Its name in a file.
     pub(crate) name: &'static str,
-    /// Its variable in the environment.
-    pub(crate) variable: &'static str,
-    /// Its flag.
-    pub(crate) flag: &'static str,
-    /// What it takes.
     pub(crate) kind: Kind,
-    /// What holds when nobody says anything.
     pub(crate) default: Option<&'static str>,
-    /// What it is, in a few words.
     pub(crate) about: &'static str,
 }
 
 macro_rules! keys {
-    ($($name:literal $variable:literal $flag:literal $kind:expr, $default:expr, $about:literal;)*) => {
-        /// Everything that can be set.
-        pub(crate) const KEYS: &[Key] = &[$(Key {
-            name: $name,
-            variable: $variable,
-            flag: $flag,
-            kind: $kind,
-            default: $default,
-            about: $about,
-        }),*];
+    ($($name:literal $kind:expr, $default:expr, $about:literal;)*) => {
+        /// Every setting.
+        pub(crate) const KEYS: &[Key] = &[$(Key { name: $name, kind: $kind, default: $default, about: $about }),*];
     };
 }
 
 keys! {
-    "nodes" "QUORLOCK_NODES" "--nodes" Kind::Nodes, None,
-        "where the locks live; a file in the user's state directory unless set";
-    "require_cluster" "QUORLOCK_REQUIRE_CLUSTER" "--require-cluster" Kind::Switch, Some("false"),
-        "refuse locks of this host alone: sqlite: and memory: nodes, and the default file";
-    "username" "QUORLOCK_USERNAME" "--username" Kind::Text, None,
-        "for nodes whose URL has no password; it goes with the password below";
-    "password_file" "QUORLOCK_PASSWORD_FILE" "--password-file" Kind::Text, None,
-        "a file with the password for nodes whose URL has none; or put it into $QUORLOCK_PASSWORD";
-    "key_template" "QUORLOCK_KEY_TEMPLATE" "--key-template" Kind::Text, Some("quorlock:{name}"),
-        "how a name becomes a Redis key";
-    "ttl" "QUORLOCK_TTL" "--ttl" Kind::Duration, Some("30s"),
-        "how long a lock outlives a machine that died";
-    "kill_grace" "QUORLOCK_KILL_GRACE" "--kill-grace" Kind::Duration, Some("5s"),
-        "what a command has between SIGTERM and SIGKILL";
-    "label" "QUORLOCK_LABEL" "--label" Kind::Text, None,
-        "shown to whoever finds a lock held; the command's name unless set";
-    "max_ttl" "QUORLOCK_MAX_TTL" "--max-ttl" Kind::Duration, Some("60s"),
-        "the longest ttl that the cluster allows; all its clients have to agree on it";
-    "max_clock_skew" "QUORLOCK_MAX_CLOCK_SKEW" "--max-clock-skew" Kind::Duration, Some("10s"),
-        "how far the nodes' clocks may be apart; all clients of a cluster have to agree on it";
-    "max_clock_step_back" "QUORLOCK_MAX_CLOCK_STEP_BACK" "--max-clock-step-back" Kind::Duration, Some("10s"),
+    "nodes" Kind::Nodes, None,
+        "the nodes: three or more redis:// or rediss:// (with TLS), separated by commas; or one of these, or of sqlite:PATH, redis+sentinel://HOST:PORT,HOST:PORT/SERVICE and redis+cluster://HOST:PORT, which stand alone [default: a file in the user's state directory]";
+    "require_cluster" Kind::Switch, Some("false"),
+        "refuse locks of this host alone (sqlite:, memory: and the default file) with exit code 78";
+    "username" Kind::Text("NAME"), None,
+        "user name for nodes whose URL has no password";
+    "password_file" Kind::Text("FILE"), None,
+        "file with the password for nodes whose URL has none; or set $QUORLOCK_PASSWORD";
+    "key_template" Kind::Text("TEMPLATE"), Some("quorlock:{name}"),
+        "how a name becomes a Redis key; {name} shares locks with other Redlock clients";
+    "ttl" Kind::Duration, Some("30s"),
+        "the lock is freed this long after its host dies";
+    "kill_grace" Kind::Duration, Some("5s"),
+        "how long a command has between SIGTERM and SIGKILL";
+    "label" Kind::Text("TEXT"), None,
+        "shown to those who find a lock held; by default the command's name";
+    "max_ttl" Kind::Duration, Some("60s"),
+        "longest ttl that the cluster allows; the same for all clients of a cluster";
+    "max_clock_skew" Kind::Duration, Some("10s"),
+        "how far the nodes' clocks may be apart; the same for all clients of a cluster";
+    "max_clock_step_back" Kind::Duration, Some("10s"),
         "how far a node's clock may step back";
-    "node_deadline" "QUORLOCK_NODE_DEADLINE" "--node-deadline" Kind::Duration, None,
-        "how long to wait for a node; a twentieth of the ttl, at most 200ms, unless set";
-    "danger_trust_restarts" "QUORLOCK_DANGER_TRUST_RESTARTS" "--danger-trust-restarts" Kind::Switch, Some("false"),
-        "no quarantine for nodes that lost their memory: two holders, and fences that repeat, may come of it";
-    "color" "QUORLOCK_COLOR" "--color" Kind::Choice(&["auto", "always", "never"]), Some("auto"),
-        "whether to colour what is printed";
+    "node_deadline" Kind::Duration, None,
+        "how long to wait for a node; at most half of the ttl [default: a twentieth of the ttl, at most 200ms]";
+    "danger_trust_restarts" Kind::Switch, Some("false"),
+        "no quarantine for nodes that lost their memory: this can allow two holders, and repeat fences";
+    "color" Kind::Choice(&["auto", "always", "never"]), Some("auto"),
+        "when to use colours: auto, always or never; NO_COLOR is honoured";
+}
+
+impl Key {
+    pub(crate) fn flag(&self) -> String {
+        format!("--{}", self.name.replace('_', "-"))
+    }
+
+    pub(crate) fn variable(&self) -> String {
+        format!("QUORLOCK_{}", self.name.to_uppercase())
+    }
+
+    /// Whether every command has the flag.
+    fn is_global(&self) -> bool {
+        !["ttl", "kill_grace", "label"].contains(&self.name)
+    }
+
+    fn arg(&self) -> Arg {
+        let (first, rest) = self.about.split_at(1);
+        let default = self.default.filter(|_| self.kind != Kind::Switch);
+        let default = default.map_or_else(String::new, |default| format!(" [default: {default}]"));
+        let help = format!("{}{rest}{default} [env: {}]", first.to_uppercase(), self.variable());
+        let (heading, is_common) = match self.name {
+            "color" => ("Printing", true),
+            name => ("Nodes", name == "nodes"),
+        };
+        let arg = Arg::new(self.name).long(self.name.replace('_', "-")).help(help).global(true);
+        let arg = arg.help_heading(heading).hide_short_help(!is_common);
+        match self.kind {
+            Kind::Switch => arg.action(ArgAction::SetTrue),
+            Kind::Text(value) => arg.value_name(value),
+            Kind::Duration => arg.value_name("DURATION"),
+            Kind::Choice(_) => arg.value_name("WHEN"),
+            Kind::Nodes => arg.value_name("URL,URL,.."),
+        }
+    }
+}
+
+/// The flags that every command has.
+pub(crate) fn args() -> impl Iterator<Item = Arg> {
+    KEYS.iter().filter(|key| key.is_global()).map(Key::arg)
+}
+
+/// The settings that were typed as such flags.
+pub(crate) fn typed(matches: &ArgMatches) -> Flags {
+    let text = |key: &'static Key| match key.kind {
+        Kind::Switch => matches.get_flag(key.name).then(|| (key, "true".to_owned())),
+        _ => Some((key, matches.get_one::<String>(key.name)?.clone())),
+    };
+    KEYS.iter().filter(|key| key.is_global()).filter_map(text).collect()
 }
 
 /// The key of this name.

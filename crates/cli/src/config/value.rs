@@ -1,14 +1,14 @@
-//! What a setting can be.
+//! The values of settings.
 
 use std::time::Duration;
 
 use crate::duration::{parse_duration, show_exactly};
 
-/// What a key takes.
+/// The kind of value that a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Any text.
-    Text,
+    /// Any text, and the word for it in the help.
+    Text(&'static str),
     /// A number with a unit.
     Duration,
     /// `true` or `false`.
@@ -20,10 +20,10 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What is accepted, for whoever got it wrong.
+    /// The accepted values, for error messages.
     pub(crate) fn accepts(self) -> String {
         match self {
-            Self::Text => "a text, as in \"nightly\"".into(),
+            Self::Text(_) => "a text, as in \"nightly\"".into(),
             Self::Duration => "a duration, as in \"500ms\", \"30s\", \"5m\" or \"2h\"".into(),
             Self::Switch => "true or false".into(),
             Self::Choice(words) => {
@@ -36,7 +36,7 @@ impl Kind {
     /// Reads a text from a flag, a variable or a file. Its errors never repeat a URL.
     pub(crate) fn read(self, text: &str) -> Result<Value, String> {
         match self {
-            Self::Text => Ok(Value::Text(text.to_owned())),
+            Self::Text(_) => Ok(Value::Text(text.to_owned())),
             Self::Duration => parse_duration(text).map(Value::Duration),
             Self::Switch => match text {
                 "true" | "1" | "yes" => Ok(Value::Switch(true)),

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use crate::config::key::KEYS;
+use crate::config::key::{KEYS, Key};
 use crate::exit::Failure;
 
 const PREFIX: &str = "QUORLOCK_";
@@ -40,10 +40,10 @@ pub(crate) fn read(name: &str) -> Result<Option<String>, Failure> {
     let Some(text) = std::env::var_os(name) else { return Ok(None) };
     match text.into_string() {
         Ok(text) if text.is_empty() => {
-            Err(Failure::Config(format!("${name} is set but empty; give it a value, or unset it")))
+            Err(Failure::config(format!("${name} is set but empty; give it a value, or unset it")))
         }
         Ok(text) => Ok(Some(text)),
-        Err(_) => Err(Failure::Config(format!("${name} is not valid UTF-8"))),
+        Err(_) => Err(Failure::config(format!("${name} is not valid UTF-8"))),
     }
 }
 
@@ -58,19 +58,20 @@ pub(crate) fn check() -> Result<(), Failure> {
     let Some(name) = unknown.first() else { return Ok(()) };
     let begin = format!("${name} is not a variable of quorlock");
     let closest = settings().min_by_key(|known| mistakes(known, name));
-    Err(Failure::Config(match closest.filter(|known| mistakes(known, name) <= MISTAKES_MAX) {
+    Err(Failure::config(match closest.filter(|known| mistakes(known, name) <= MISTAKES_MAX) {
         Some(known) => format!("{begin}; did you mean ${known}?"),
         None => format!("{begin}\n  known are {}", settings().collect::<Vec<_>>().join(", ")),
     }))
 }
 
 /// The variables that people set.
-fn settings() -> impl Iterator<Item = &'static str> {
-    SETTINGS.into_iter().chain(KEYS.iter().map(|key| key.variable))
+fn settings() -> impl Iterator<Item = String> {
+    SETTINGS.into_iter().map(ToOwned::to_owned).chain(KEYS.iter().map(Key::variable))
 }
 
 fn is_known(name: &str) -> bool {
-    settings().chain(GIVEN).chain(TESTS).any(|known| known == name)
+    settings().any(|known| known == name)
+        || GIVEN.into_iter().chain(TESTS).any(|known| known == name)
         || name.starts_with(TESTS_PREFIX)
         || is_of_kubernetes(name)
 }

@@ -173,7 +173,7 @@ fn on_a_terminal_it_asks_before_others_have_to_bear_it_and_shows_how_far_it_is()
     let user = User::new();
     let foreign = short(&["--nodes", "redis://192.0.2.1,redis://192.0.2.2,redis://192.0.2.3"]);
     let mut pty = Pty::spawn(&user.quorlock(&foreign));
-    pty.shows("Go on? [y/N]");
+    pty.shows("Continue? [y/N]");
     pty.type_keys(b"n\n");
     assert_eq!(pty.wait().code(), Some(64));
     pty.shows("--yes measures without asking");

@@ -120,7 +120,7 @@ fn freeing_at_once_asks_for_the_name() {
     let command = place.quorlock(&["break", "a", "--fence", &held.fence, "--reason", "a test", "--now"]);
     for (typed, code) in [("b\n", 64), ("\n", 64), ("a\n", 0)] {
         let mut terminal = Pty::spawn(&command);
-        terminal.shows("Type its name to go on:");
+        terminal.shows("Type its name to continue:");
         assert!(is_alive(&held.pid), "nothing happens before that");
         terminal.type_keys(typed.as_bytes());
         assert_eq!(terminal.wait().code(), Some(code), "{typed:?}: {}", terminal.text());

@@ -76,7 +76,7 @@ fn nothing_is_wrong_with_a_healthy_cluster() {
     let plain = user.run(&["doctor", "--nodes", &nodes]);
     assert_eq!(plain.status.code(), Some(0));
     let text = stdout(&plain);
-    assert!(text.starts_with("redis://127.0.0.1:") && text.ends_with("nothing is wrong\n"), "{text}");
+    assert!(text.starts_with("redis://127.0.0.1:") && text.ends_with("no errors, no warnings\n"), "{text}");
     assert_eq!(stdout(&user.run(&["doctor", "-q", "--nodes", &nodes])).lines().filter(|l| l.contains("ok")).count(), 0);
 }
 

@@ -192,8 +192,11 @@ fn a_ttl_may_be_as_long_as_the_clusters_and_no_longer() {
     }
     let released = place.quorlock(&["release"]).args(short).env("QUORLOCK_LEASE", stdout(&acquired).trim()).output();
     assert_eq!(stdout(&released.unwrap()), "deploy is released\n");
-    for (arguments, code) in [(&["--ttl", "5s"][..], 64), (&["--ttl", "50ms"], 64), (&[], 78)] {
-        assert_fails(&with(&[&["acquire", "deploy"], arguments].concat()), code, "out of bounds");
+    let flag = "--ttl must be between 100ms and the max_ttl of 4s";
+    for (arguments, code, says) in
+        [(&["--ttl", "5s"][..], 64, flag), (&["--ttl", "50ms"], 64, flag), (&[], 78, "out of bounds")]
+    {
+        assert_fails(&with(&[&["acquire", "deploy"], arguments].concat()), code, says);
         let grace = ["--kill-grace", "10ms", "--", "true"];
         let ran = place.output(&[&["run", "deploy"], arguments, &short, &grace].concat());
         assert_eq!(ran.status.code(), Some(code), "{}", stderr(&ran));
@@ -214,7 +217,7 @@ fn a_first_contact_says_how_long_new_nodes_take() {
     let (user, servers) = (User::new(), RedisServer::start_many(3));
     let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
     let output = user.run(&["acquire", "deploy", "-n", "--nodes", &nodes]);
-    assert_fails(&output, 69, "3 of 3 nodes are new, and may vote in ");
+    assert_fails(&output, 69, "3 of 3 nodes are new, and can vote in ");
     assert!(stderr(&output).contains("quorlock nodes init --yes"), "{}", stderr(&output));
 }
 

@@ -81,7 +81,7 @@ fn a_node_that_is_away_is_named() {
     servers[0].kill();
     let output = run(&["list"]);
     assert!(output.status.success() && stdout(&output).contains("a "), "{}", stdout(&output));
-    assert!(stderr(&output).contains("was not looked through: unreachable"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("was not searched: unreachable"), "{}", stderr(&output));
     let listed = json(&stdout(&run(&["list", "--json"])));
     assert_eq!(listed["missing"].as_array().unwrap().len(), 1, "{listed}");
     servers[1].kill();

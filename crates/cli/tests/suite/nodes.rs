@@ -78,7 +78,7 @@ fn on_a_terminal_init_wants_the_word_typed() {
     pty.shows("type yes:");
     pty.type_keys(b"yes\n");
     assert!(pty.wait().success());
-    pty.shows("3 nodes may vote, as one new cluster");
+    pty.shows("3 nodes can vote, as one new cluster");
 }
 
 #[test]
@@ -87,10 +87,10 @@ fn on_a_terminal_wait_shows_the_time_go_by() {
     let servers = RedisServer::start_many(3);
     let wait = user.quorlock(&[&["nodes", "wait"], &SHORT[..], &["--nodes", &urls(&servers)]].concat());
     let mut pty = Pty::spawn(&wait);
-    pty.shows("may vote in");
+    pty.shows("can vote in");
     assert!(pty.wait().success());
-    pty.shows("3 nodes may vote");
-    assert!(!pty.text().contains("may vote in"), "{}", pty.text());
+    pty.shows("3 nodes can vote");
+    assert!(!pty.text().contains("can vote in"), "{}", pty.text());
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn a_brand_new_cluster_says_what_is_going_on_and_how_to_skip_it() {
     assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
     let said = stderr(&output);
     let line = said.lines().find(|line| line.contains("quorlock nodes init --yes")).expect(&said);
-    assert!(line.contains("may vote in 1m0"), "{line}");
+    assert!(line.contains("can vote in 1m0"), "{line}");
     let quiet = user.run(&["run", "job", "-q", "--no-wait", "--nodes", &urls(&servers), "--", "true"]);
-    assert!(!stderr(&quiet).contains("may vote in 1m0"), "{}", stderr(&quiet));
+    assert!(!stderr(&quiet).contains("can vote in 1m0"), "{}", stderr(&quiet));
 }
 
 #[test]
@@ -125,10 +125,10 @@ fn wait_waits_for_quarantines_and_for_nodes_that_are_away() {
     let with = |command: &[&str]| user.run(&[command, &SHORT, &["--nodes", &nodes]].concat());
     let waited = with(&["nodes", "wait"]);
     assert!(waited.status.success(), "{}", stderr(&waited));
-    assert_eq!(stdout(&waited), "5 nodes may vote\n");
-    assert!(stderr(&waited).contains("may vote in"), "{}", stderr(&waited));
+    assert_eq!(stdout(&waited), "5 nodes can vote\n");
+    assert!(stderr(&waited).contains("can vote in"), "{}", stderr(&waited));
     let again = with(&["nodes", "wait"]);
-    assert_eq!((stdout(&again).as_str(), stderr(&again).as_str()), ("5 nodes may vote\n", ""), "nothing to wait for");
+    assert_eq!((stdout(&again).as_str(), stderr(&again).as_str()), ("5 nodes can vote\n", ""), "nothing to wait for");
 
     servers[0].restart_empty();
     servers[1].kill();
@@ -268,7 +268,7 @@ fn a_single_node_is_reconfigured_at_once() {
     assert!(run("60s").status.success());
     assert_fails(&run("2m"), 78, "max_ttl of 120s");
     let told = user.run(&["nodes", "reconfigure", "--max-ttl", "2m", "--yes"]);
-    assert!(told.status.success() && stdout(&told).contains("votes"), "{}", stderr(&told));
+    assert!(told.status.success() && stdout(&told).contains("can vote"), "{}", stderr(&told));
     eventually("the file to vote", || run("2m").status.success());
 }
 

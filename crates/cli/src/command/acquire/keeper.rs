@@ -13,8 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
-use super::FLUSH;
-use crate::context::Context;
+use crate::context::{Context, FLUSH};
 use crate::exit::{Exit, Failure};
 use crate::process::Process;
 
@@ -48,20 +47,19 @@ pub(super) async fn start(lease: &DetachedLease, kept: Process) -> Result<(), Fa
         if line.trim_end() == READY { Ok(()) } else { Err(io::Error::other("it ended at once")) }
     });
     let started = started.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    started.map_err(|error| Failure::Internal(format!("cannot keep the lease: {error}")))
+    started.map_err(Failure::cannot("keep the lease"))
 }
 
 /// Keeps the lease while the process lives, then releases it.
 pub(super) async fn keep(context: &Context, pid: u32) -> crate::Outcome {
     // Neither the terminal nor the script's process group is to end it.
-    let internal = |what: &str, error: io::Error| Failure::Internal(format!("{what}: {error}"));
-    rustix::process::setsid().map_err(|error| internal("no session of its own", error.into()))?;
-    let (lease, start) = told().map_err(|error| internal("no lease to keep", error))?;
-    let ended = watch(Process { pid, start }).map_err(|error| internal("cannot watch the process", error))?;
+    rustix::process::setsid().map_err(Failure::cannot("start a session"))?;
+    let (lease, start) = told().map_err(Failure::cannot("read the lease"))?;
+    let ended = watch(Process { pid, start }).map_err(Failure::cannot("watch the process"))?;
     let client = context.operator()?.outlived_by_leases().connect_lazy().await?;
-    client.extend(&lease).await.map_err(Failure::from)?;
-    writeln!(io::stdout(), "{READY}").map_err(|error| internal("nobody waits", error))?;
-    go_silent().map_err(|error| internal("cannot let go of the terminal", error))?;
+    client.extend(&lease).await?;
+    writeln!(io::stdout(), "{READY}").map_err(Failure::cannot("report"))?;
+    go_silent().map_err(Failure::cannot("detach from the terminal"))?;
     let kept = extend_until(&client, &lease, ended).await;
     if kept.is_ok() {
         // Whether it still stood is of no interest to anybody any more.

@@ -190,7 +190,7 @@ impl HandoffLog {
 }
 
 fn nothing() -> Failure {
-    Failure::Internal("nothing could be acquired in the time given: try more --seconds".into())
+    Failure::internal("nothing could be acquired in the time given: try more --seconds")
 }
 
 fn locked<T>(log: &Mutex<T>) -> MutexGuard<'_, T> {

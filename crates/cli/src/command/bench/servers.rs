@@ -136,15 +136,14 @@ impl Drop for Server {
 }
 
 fn not_installed() -> Failure {
-    Failure::Config(
+    Failure::config(
         "--local needs redis-server, which is not installed, or not in PATH\n  \
-         install it (Debian, Ubuntu: apt install redis-server), or measure other nodes: --nodes URL,URL,.."
-            .into(),
+         install it (Debian, Ubuntu: apt install redis-server), or measure other nodes: --nodes URL,URL,..",
     )
 }
 
 fn failed(why: impl Display) -> Failure {
-    Failure::Internal(format!("cannot start redis-server: {why}"))
+    Failure::internal(format!("cannot start redis-server: {why}"))
 }
 
 /// Seeded by the operating system each time.

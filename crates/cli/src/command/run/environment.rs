@@ -23,7 +23,7 @@ const PLACE: [&str; 8] = [
 ];
 
 /// The variables of a command; `None` for one that it must not have from us.
-pub(super) type Environment = Vec<(&'static str, Option<String>)>;
+pub(super) type Environment = Vec<(String, Option<String>)>;
 
 /// Where the locks of this run live.
 pub(super) struct Surroundings {
@@ -43,7 +43,7 @@ impl Surroundings {
         let place = set.map(|(key, value, _)| {
             let text = value.map(crate::config::Value::show);
             let text = if key.name == "password_file" { text.map(|path| absolute(&path)) } else { text };
-            (key.variable, text)
+            (key.variable(), text)
         });
         Ok(Self {
             nodes: nodes.collect::<Vec<_>>().join(","),
@@ -61,7 +61,7 @@ impl Surroundings {
         owner: Option<Owner>,
         outer: &Outer,
     ) -> Result<Environment, Failure> {
-        let fence = lease.fence().map_err(|error| Failure::Internal(error.to_string()))?;
+        let fence = lease.fence().map_err(Failure::internal)?;
         let detached = lease.as_detached();
         let own = [
             ("QUORLOCK_NAME", Some(args.name.clone())),
@@ -75,7 +75,8 @@ impl Surroundings {
             ("QUORLOCK_KEY_TEMPLATE", Some(self.template.clone())),
             (Outer::VARIABLE, outer.with(args.kind(), &detached)),
         ];
-        Ok(own.into_iter().chain(self.place.iter().cloned()).collect())
+        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+        Ok(own.chain(self.place.iter().cloned()).collect())
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 /// The hidden command. Its arguments are the wrapper's id, the gate and the command.
 pub(super) const COMMAND: &str = "__exec";
@@ -24,19 +24,20 @@ pub(super) fn become_command(
 ) -> ExitCode {
     // The order matters: a wrapper that died before the first call is noticed by the second.
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        return Failure::Internal(format!("the command would outlive its lock: {error}")).report();
+        return Failure::internal(format!("the command would outlive its lock: {error}")).report();
     }
     if getppid() != wrapper {
-        return Failure::Internal("the wrapper is gone".into()).report();
+        return Failure::internal("the wrapper is gone").report();
     }
     if let Some(gate) = gate
         && let Err(error) = wait_at(gate)
     {
-        return Failure::Internal(format!("the wrapper has given up: {error}")).report();
+        return Failure::internal(format!("the wrapper has given up: {error}")).report();
     }
-    let Some(program) = command.next() else { return Failure::Usage("no command".into()).report() };
+    let Some(program) = command.next() else { return Failure::usage("no command").report() };
     let error = Command::new(&program).args(command).exec();
-    Failure::Spawn { command: program.to_string_lossy().into_owned(), error }.report()
+    let exit = if error.kind() == io::ErrorKind::NotFound { Exit::NOT_FOUND } else { Exit::NOT_EXECUTABLE };
+    Failure::new(exit, format_args!("cannot run {}: {error}", program.display())).report()
 }
 
 fn wait_at(gate: RawFd) -> io::Result<()> {

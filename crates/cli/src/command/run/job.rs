@@ -42,8 +42,8 @@ pub(crate) struct Ending {
 
 impl Job {
     /// Starts the command up to the gate.
-    pub(super) fn prepare(command: &[OsString], environment: &[(&str, Option<String>)]) -> Result<Self, Failure> {
-        let internal = |error: io::Error| Failure::Internal(format!("cannot start the command: {error}"));
+    pub(super) fn prepare(command: &[OsString], environment: &[(String, Option<String>)]) -> Result<Self, Failure> {
+        let internal = |error: io::Error| Failure::internal(format!("cannot start the command: {error}"));
         // The processes that the command leaves behind become our children, and can be reaped wherever we run.
         set_child_subreaper(Some(getpid())).map_err(|error| internal(error.into()))?;
         let (gate, opener) = io::pipe().map_err(internal)?;
@@ -63,11 +63,11 @@ impl Job {
 
     /// Lets the command run, once the guard knows its group.
     pub(super) fn begin(&mut self, guard: &mut Guard) -> Result<(), Failure> {
-        let internal = |what: &str, error: io::Error| Failure::Internal(format!("{what}: {error}"));
+        let internal = |what: &str, error: io::Error| Failure::internal(format!("{what}: {error}"));
         guard.watch(self.group).map_err(|error| internal("cannot start a guard", error))?;
         if guard.is_kill_due() {
             // We were stopped meanwhile.
-            return Err(Failure::Lost(LostError::Expired));
+            return Err(LostError::Expired.into());
         }
         match self.gate.take() {
             Some(mut gate) => gate.write_all(b"\n").map_err(|error| internal("cannot start the command", error)),

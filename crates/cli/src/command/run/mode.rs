@@ -53,7 +53,7 @@ fn at_odds(name: &str, around: Kind, asked: Kind) -> Failure {
         Kind::Shared => "with --shared",
         Kind::Slots => "with --slots",
     };
-    Failure::Usage(format!(
+    Failure::usage(format!(
         "{name} is held by the run around this one, {}: asked for {}, this one would wait for itself",
         how(around),
         how(asked)

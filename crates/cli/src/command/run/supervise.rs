@@ -83,10 +83,9 @@ impl<'a> Supervisor<'a> {
         signals: &'a mut Signals,
         guard: &'a mut Guard,
         command: &[OsString],
-        environment: &[(&str, Option<String>)],
+        environment: &[(String, Option<String>)],
     ) -> Result<Self, Failure> {
-        let internal = |what: &str, error: std::io::Error| Failure::Internal(format!("{what}: {error}"));
-        signals.listen_while_running().map_err(|error| internal("no signals", error))?;
+        signals.listen_while_running()?;
         let terminal = Terminal::open();
         let job = Job::prepare(command, environment)?;
         let mut supervisor = Self {

@@ -68,7 +68,7 @@ impl Demo {
         let nodes = MemoryNodes::new(NODES);
         let client = builder(&nodes).label("service").outlived_by_leases().init_cluster().await?;
         let (stop, stopped) = oneshot::channel();
-        let cannot = |error: io::Error| Failure::Internal(format!("no thread for the workers: {error}"));
+        let cannot = |error: io::Error| Failure::internal(format!("no thread for the workers: {error}"));
         let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         // Each worker is a client, and all of them would tell the same of a node: nothing is logged on their thread.
         let perform = move || {

@@ -66,7 +66,7 @@ fn mistakes_are_named() {
         (&["run", "a"][..], 64, "CMD"),
         (&["run", "a", "--ttl", "30", "--", "true"], 64, "30s or 30ms"),
         (&["run", "a", "--ttl", "5s", "--", "true"], 64, "at least 18s"),
-        (&["run", "a", "--ttl", "2m", "--", "true"], 64, "out of bounds"),
+        (&["run", "a", "--ttl", "2m", "--", "true"], 64, "--ttl must be between"),
         (&["run", "a", "--wait", "soon", "--", "true"], 64, "a number and a unit"),
         (&["run", "a", "--max-hold", "5", "--", "true"], 64, "5s or 5ms"),
         (&["run", "a", "--min-hold", "5x", "--", "true"], 64, "not a unit"),
@@ -116,7 +116,7 @@ fn a_new_cluster_says_what_is_going_on_and_init_gets_it_going() {
 fn an_even_number_of_nodes_is_worth_a_word() {
     let place = Place::of(4);
     let said = |flags: &[&str]| stderr(&place.run(&[flags, &["a", "--", "true"]].concat()).output().unwrap());
-    assert_eq!(said(&[]), "quorlock: 4 nodes stand no more failures than 3 do: use an odd number of them\n");
+    assert_eq!(said(&[]), "quorlock: 4 nodes tolerate no more failures than 3: use an odd number\n");
     assert_eq!(said(&["-q"]), "");
 }
 

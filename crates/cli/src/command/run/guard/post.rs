@@ -13,8 +13,8 @@ use rustix::time::{
 };
 
 use super::{Duty, Order, boot_time};
-use crate::command::run::FLUSH;
 use crate::command::run::group::Group;
+use crate::context::FLUSH;
 
 /// The rest between two tries to kill the group of a wrapper that may still be there.
 const AGAIN: Duration = Duration::from_millis(20);

@@ -1,0 +1,109 @@
+//! `quorlock break`: ends somebody else's lease, and no newer one.
+
+use std::io::{self, IsTerminal};
+
+use clap::Args;
+use quorlock::{Break, Broken, Digest, Fence, Target};
+use serde_json::json;
+
+use crate::context::{Context, FLUSH};
+use crate::duration::{millis, show};
+use crate::exit::{Exit, Failure};
+use crate::output::ask;
+
+/// End somebody else's lease.
+///
+/// Name the lease by the fence that `status` shows, so that a newer lease is never broken by mistake. Its holder is
+/// notified at once: `quorlock run` stops its command and exits with 79. Nobody else can acquire the lock before the lease
+/// would have ended anyway, unless you free it at once with --now.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit codes:
+  0 it is broken   64 bad usage   69 no quorum   75 that lease is over
+
+Example:
+  quorlock break nightly-report --fence 1763267021482113 --reason 'db-3 hangs'")]
+pub(crate) struct BreakArgs {
+    /// The lock.
+    name: String,
+
+    /// The lease's fence, as `status` shows it.
+    #[arg(long, value_name = "N", required_unless_present = "digest")]
+    fence: Option<u64>,
+
+    /// For a plain lock, which has no fence: its digest, as `status` shows it.
+    #[arg(long, value_name = "HEX", conflicts_with = "fence", value_parser = read_digest)]
+    digest: Option<Digest>,
+
+    /// Why, for the history.
+    #[arg(long, value_name = "TEXT", value_parser = read_reason)]
+    reason: String,
+
+    /// Free the lock at once. Until the old holder is notified, there may be two.
+    #[arg(long)]
+    now: bool,
+
+    /// Do not ask to type the name.
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Breaks the lease that is named.
+pub(crate) async fn break_lock(context: &Context, args: BreakArgs) -> crate::Outcome {
+    let target = match (args.fence, args.digest) {
+        (_, Some(digest)) => Target::Digest(digest),
+        (fence, None) => Target::Fence(Fence::new(fence.unwrap_or_default())),
+    };
+    if args.now && !args.yes {
+        confirm(&args.name, target)?;
+    }
+    let mut request = Break::new(target, &args.reason);
+    if args.now {
+        request = request.now();
+    }
+    let client = context.connect().await?;
+    let Broken { name, nodes, drains, .. } = client.break_lock(&args.name, request).await?;
+    let mut json = json!({
+        "name": args.name,
+        "mode": if args.now { "now" } else { "drain" },
+        "nodes": nodes,
+        "drains_ms": millis(drains),
+        "reason": args.reason,
+    });
+    match target {
+        Target::Digest(digest) => json["digest"] = digest.to_string().into(),
+        Target::Fence(fence) => json["fence"] = fence.get().into(),
+    }
+    let then = if drains.is_zero() {
+        "and free".to_owned()
+    } else {
+        format!("and nobody else can acquire it for another {}", show(drains))
+    };
+    let of = client.nodes().len();
+    context.output.result(&json, format_args!("{name} is broken on {nodes} of {of} nodes, {then}"))?;
+    // The nodes that have not answered yet hear of it, too, if they can be reached.
+    let _ = client.close(FLUSH).await;
+    Ok(Exit::OK)
+}
+
+/// Lets the person at the terminal type the name: it may be the wrong one.
+fn confirm(name: &str, target: Target) -> Result<(), Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage(format_args!(
+            "break --now frees {name} while its holder may still be working.\n  \
+             Without --now, the lock is free when the lease would have ended. To free it now without a question: --yes"
+        )));
+    }
+    let typed = ask(format_args!(
+        "this frees {name} ({target}) while its holder may still be working.\n  Type its name to continue:"
+    ))?;
+    if typed == name { Ok(()) } else { Err(Failure::usage(format_args!("that was not {name:?}: nothing was broken"))) }
+}
+
+fn read_digest(text: &str) -> Result<Digest, String> {
+    Digest::parse(text).ok_or_else(|| "16 hexadecimal digits, as `quorlock status` shows them".into())
+}
+
+fn read_reason(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("it must say something".into()) } else { Ok(text.into()) }
+}
