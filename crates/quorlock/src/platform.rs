@@ -4,7 +4,6 @@
 pub(crate) mod boot;
 pub(crate) mod clock;
 pub(crate) mod entropy;
-pub(crate) mod ids;
 pub(crate) mod runtime;
 #[cfg(feature = "sim")]
 pub mod sim;

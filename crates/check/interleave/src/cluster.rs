@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use quorlock::Client;
-use quorlock::sim::{self, Ear, Question, Task, Turns, World};
+use quorlock::sim::{self, Ear, Question, Task, World};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Constants, NodeTime};
 use quorlock_core::rng::{Rng as _, Seeded};
@@ -59,7 +59,7 @@ struct State {
 /// If something is left, or never comes to rest.
 pub fn play(scene: impl FnOnce(&Arc<Cluster>), judge: impl Fn(LeaseId, Count)) {
     let cluster = Arc::new(Cluster::new());
-    let _turns = sim::interleave(Turns { step, wait: thread::yield_now });
+    let _turns = sim::interleave(step, thread::yield_now);
     let _entered = sim::enter(Rc::new(Here(Arc::clone(&cluster))));
     let nodes: Vec<_> = (0..NODES).map(|index| spawn_node(&cluster, index)).collect();
     let clock = spawn_clock(&cluster);

@@ -1,6 +1,6 @@
 //! Registry of a client's leases: those that it holds, and detached ones that are not on every node yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, MutexGuard, Weak};
 
@@ -8,7 +8,6 @@ use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
 
 use crate::link::BreakListener;
-use crate::platform::ids::ById;
 use crate::platform::sync::Mutex;
 
 /// The most detached leases that are repaired at a time. Others stay on the nodes that have granted them.
@@ -36,7 +35,7 @@ pub(crate) trait Claim: Send + Sync {
 /// Every lease of a client that is not over.
 pub(crate) struct Claims {
     /// `None` after the client was closed, like the repairs.
-    held: Mutex<Option<ById<Weak<dyn Claim>>>>,
+    held: Mutex<Option<HashMap<LeaseId, Weak<dyn Claim>>>>,
     repairs: Mutex<Option<BTreeMap<RepairKey, Arc<dyn Claim>>>>,
 }
 
@@ -45,7 +44,7 @@ type RepairKey = (Option<OwnerId>, LeaseId);
 
 impl Claims {
     pub(crate) fn new() -> Self {
-        Self { held: Mutex::new(Some(ById::default())), repairs: Mutex::new(Some(BTreeMap::new())) }
+        Self { held: Mutex::new(Some(HashMap::new())), repairs: Mutex::new(Some(BTreeMap::new())) }
     }
 
     /// Adds a lease that is held. `false` if the client is closed already.
@@ -96,7 +95,7 @@ impl Claims {
     /// Ends every lease and every repair. No lease is added any more.
     pub(crate) fn close(&self) {
         let held = self.held().take();
-        for claim in in_order(held.into_iter().flat_map(ById::into_values).filter_map(|claim| claim.upgrade())) {
+        for claim in in_order(held.into_iter().flat_map(HashMap::into_values).filter_map(|claim| claim.upgrade())) {
             claim.close();
         }
         let repairs = self.repairs().take();
@@ -105,7 +104,7 @@ impl Claims {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<ById<Weak<dyn Claim>>>> {
+    fn held(&self) -> MutexGuard<'_, Option<HashMap<LeaseId, Weak<dyn Claim>>>> {
         self.held.lock()
     }
 
@@ -117,7 +116,7 @@ impl Claims {
 impl BreakListener for Claims {
     fn broken(&self, key: &str) {
         // Not under the mutex: a lease that learns that it is lost removes itself.
-        let held = in_order(self.held().iter().flat_map(ById::values).filter_map(Weak::upgrade));
+        let held = in_order(self.held().iter().flat_map(HashMap::values).filter_map(Weak::upgrade));
         for claim in held.into_iter().filter(|claim| claim.key() == key) {
             claim.doubt();
         }
@@ -133,7 +132,7 @@ fn in_order(claims: impl Iterator<Item = Arc<dyn Claim>>) -> Vec<Arc<dyn Claim>>
 
 impl fmt::Debug for Claims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let held = self.held().as_ref().map_or(0, ById::len);
+        let held = self.held().as_ref().map_or(0, HashMap::len);
         write!(f, "{held} leases, {} repairs", self.repairs().as_ref().map_or(0, BTreeMap::len))
     }
 }

@@ -1,60 +1,49 @@
 //! Leases of which something is known here.
 
-use std::sync::MutexGuard;
+use std::collections::HashMap;
 
 use quorlock_core::name::LeaseId;
 use quorlock_core::time::Moment;
 
-use crate::platform::ids::ById;
 use crate::platform::sync::Mutex;
 
-/// The most leases that are remembered, twice: of those before them it is as if nothing was known.
+/// The size of one generation of remembered leases.
 const NOTED_MAX: usize = 32_768;
 
-/// Such leases, each until a moment.
+/// Leases, each remembered until a moment.
+///
+/// There are two generations. When the newer one is full, it replaces the older one, which is forgotten at once: nobody
+/// looks through all of them.
 #[derive(Debug, Default)]
 pub(crate) struct RecentLeases {
-    ends: Mutex<Ends>,
-}
-
-/// Whoever comes by when there are too many forgets half of them at once: nobody looks through all of them.
-#[derive(Debug, Default)]
-struct Ends {
-    latest: ById<Moment>,
-    earlier: ById<Moment>,
-}
-
-impl Ends {
-    fn of(&self, lease: LeaseId) -> Option<Moment> {
-        self.latest.get(&lease).or_else(|| self.earlier.get(&lease)).copied()
-    }
+    ends: Mutex<[HashMap<LeaseId, Moment>; 2]>,
 }
 
 impl RecentLeases {
-    /// Remembers it until then, and says whether it was remembered before.
+    /// Remembers the lease until then, and says whether it was remembered before.
     pub(crate) fn add(&self, lease: LeaseId, until: Moment, now: Moment) -> bool {
-        let mut ends = self.ends();
-        let before = ends.of(lease).is_some_and(|end| now < end);
-        if ends.latest.len() >= NOTED_MAX {
-            ends.earlier = std::mem::take(&mut ends.latest);
+        let mut ends = self.ends.lock();
+        let before = is_among(&ends, lease, now);
+        if ends[0].len() >= NOTED_MAX {
+            ends[1] = std::mem::take(&mut ends[0]);
         }
-        ends.latest.insert(lease, until);
+        ends[0].insert(lease, until);
         before
     }
 
     pub(crate) fn forget(&self, lease: LeaseId) {
-        let mut ends = self.ends();
-        ends.latest.remove(&lease);
-        ends.earlier.remove(&lease);
+        for generation in &mut *self.ends.lock() {
+            generation.remove(&lease);
+        }
     }
 
     pub(crate) fn has(&self, lease: LeaseId, now: Moment) -> bool {
-        self.ends().of(lease).is_some_and(|end| now < end)
+        is_among(&self.ends.lock(), lease, now)
     }
+}
 
-    fn ends(&self) -> MutexGuard<'_, Ends> {
-        self.ends.lock()
-    }
+fn is_among(ends: &[HashMap<LeaseId, Moment>; 2], lease: LeaseId, now: Moment) -> bool {
+    ends.iter().find_map(|generation| generation.get(&lease)).is_some_and(|end| now < *end)
 }
 
 #[cfg(test)]
@@ -75,8 +64,7 @@ mod tests {
         noted.add(lease, later, now);
         for other in 1..NOTED_MAX * 2 {
             assert!(!noted.add(LeaseId::from_bits(other as u128), later, now));
-            let ends = noted.ends();
-            assert!(ends.latest.len() + ends.earlier.len() <= NOTED_MAX * 2);
+            assert!(noted.ends.lock().iter().map(HashMap::len).sum::<usize>() <= NOTED_MAX * 2);
         }
         assert!(noted.has(LeaseId::from_bits(NOTED_MAX as u128), now), "as many as that are kept");
         noted.add(LeaseId::from_bits(u128::MAX), later, now);

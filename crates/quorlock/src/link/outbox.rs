@@ -1,6 +1,6 @@
 //! What a link has to send, and the releases that it owes.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use crate::link::Voter;
 use crate::link::mark::Mark;
 use crate::node::key::LockKey;
 use crate::node::{Life, Message, Reply, Trouble};
-use crate::platform::ids::ById;
 
 /// The most releases that a link keeps. One that owes so many takes on no new requests.
 pub(crate) const OWED_MAX: usize = 65_536;
@@ -30,7 +29,7 @@ pub(crate) struct Outbox {
     pub(crate) down_since: Option<Moment>,
     queue: VecDeque<Item>,
     /// In no order: their serials tell it.
-    owed: ById<Owed>,
+    owed: HashMap<LeaseId, Owed>,
     /// How many releases have been owed so far.
     serial: u64,
     /// Releases that were answered with an error: to be sent again after a while.
@@ -158,7 +157,7 @@ impl Outbox {
             state: LinkState::Connecting,
             down_since: Some(now),
             queue: VecDeque::new(),
-            owed: ById::default(),
+            owed: HashMap::new(),
             serial: 0,
             failed: Vec::new(),
             moved: Vec::new(),

@@ -7,12 +7,12 @@
 //! Both stand still while a virtual machine is paused, and after a restore from a snapshot or by CRIU. Only the wall clock
 //! is put right afterwards: [`now`] remembers how far it was ahead, for [`wall_at`].
 
-use crate::platform::sync::Mutex;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use quorlock_core::time::Moment;
+
+use crate::platform::sync::Mutex;
 
 /// The current moment.
 pub(crate) fn now() -> Moment {
@@ -22,8 +22,10 @@ pub(crate) fn now() -> Moment {
     }
     // Before the other clocks: what passes in between must not make the wall clock seem further ahead than it is.
     let wall = wall_nanos();
-    let moment = ANCHOR.moment_of(Reading::take());
-    SKEWS.note(moment, wall, wall_nanos);
+    let reading = Reading::take();
+    let mut clock = CLOCK.lock();
+    let moment = clock.moment_of(reading);
+    clock.note_skew(moment, wall, wall_nanos);
     Moment::from_nanos(moment)
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn wall_at(moment: Moment) -> i64 {
     if let Some(world) = crate::platform::sim::world() {
         return world.wall_at(moment) as i64;
     }
-    SKEWS.at(moment).saturating_add_unsigned(moment)
+    CLOCK.lock().skew_at(moment).saturating_add_unsigned(moment)
 }
 
 /// Measures how long something stood, and never says more than that.
@@ -88,125 +90,62 @@ pub(crate) fn identity() -> Option<String> {
     None
 }
 
+static CLOCK: Mutex<Clock> = Mutex::new(Clock::new());
+
+/// The anchor is moved after this time, and not more often: each move may add the time between its two readings.
 const REANCHOR: Duration = Duration::from_secs(1);
-
-static ANCHOR: Mooring = Mooring::new();
-static SKEWS: Skews = Skews::new();
-
-/// Two readings that were taken together, and the moment that they are.
-#[derive(Clone, Copy, Debug)]
-struct Anchor {
-    reading: Reading,
-    moment: u64,
-}
-
-impl Anchor {
-    fn passed(self, reading: Reading) -> u64 {
-        let Reading { boot, raw } = self.reading;
-        reading.boot.saturating_sub(boot).max(reading.raw.saturating_sub(raw))
-    }
-
-    fn moment_of(self, reading: Reading) -> u64 {
-        self.moment.saturating_add(self.passed(reading))
-    }
-
-    fn is_old(self, reading: Reading) -> bool {
-        self.passed(reading) > REANCHOR.as_nanos() as u64
-    }
-}
-
-/// Where the anchor is. Read without a lock: what was read is the anchor if the version is even, and the same afterwards.
-struct Mooring {
-    /// Zero before the first one; odd while it is moved.
-    version: AtomicU64,
-    /// Boot, raw, moment.
-    fields: [AtomicU64; 3],
-    moving: Mutex<()>,
-}
-
-impl Mooring {
-    const fn new() -> Self {
-        Self {
-            version: AtomicU64::new(0),
-            fields: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
-            moving: Mutex::new(()),
-        }
-    }
-
-    /// Everyone comes by here, all the time: nobody waits for anybody, but while the anchor is moved.
-    fn moment_of(&self, reading: Reading) -> u64 {
-        let anchor = self.look().filter(|anchor| !anchor.is_old(reading));
-        anchor.unwrap_or_else(|| self.weigh(reading)).moment_of(reading)
-    }
-
-    fn look(&self) -> Option<Anchor> {
-        let before = self.version.load(Ordering::Acquire);
-        let [boot, raw, moment] = [0, 1, 2].map(|field: usize| self.fields[field].load(Ordering::Acquire));
-        let is_whole = before != 0 && before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before;
-        is_whole.then_some(Anchor { reading: Reading { boot, raw }, moment })
-    }
-
-    /// Moves the anchor to a reading, unless somebody else just has. Rarely: each new one may add what passed between the
-    /// two readings of one.
-    fn weigh(&self, reading: Reading) -> Anchor {
-        let _moving = self.moving.lock();
-        let anchor = match self.look() {
-            Some(anchor) if !anchor.is_old(reading) => return anchor,
-            Some(anchor) => Anchor { reading, moment: anchor.moment_of(reading) },
-            None => Anchor { reading, moment: 0 },
-        };
-        self.version.fetch_add(1, Ordering::AcqRel);
-        for (field, value) in self.fields.iter().zip([reading.boot, reading.raw, anchor.moment]) {
-            field.store(value, Ordering::Release);
-        }
-        self.version.fetch_add(1, Ordering::AcqRel);
-        anchor
-    }
-}
-
-/// How far the wall clock was ahead of [`now`], in nanoseconds, and since when.
-struct Skews {
-    /// The last one: nothing is locked while it stays the same.
-    last: AtomicI64,
-    /// In the order of their moments.
-    changes: Mutex<VecDeque<(u64, i64)>>,
-}
-
-/// Smaller changes are not remembered: clocks that are read one after the other seem to differ by what passes in between.
+/// Smaller changes of the skew are not remembered: clocks that are read one after the other seem to differ by what passes in
+/// between.
 const SKEW_GRAIN: u64 = 2_000_000;
-/// The most changes that are remembered. At the rate at which clocks are slewed, that is hours.
+/// The most changes of the skew that are remembered. At the rate at which clocks are slewed, that is hours.
 const SKEWS_MAX: usize = 4_096;
 
-impl Skews {
+/// What connects the readings of the system's clocks.
+struct Clock {
+    /// A reading, and the moment that it is.
+    anchor: Option<(Reading, u64)>,
+    /// How far the wall clock was ahead of [`now`], in nanoseconds, and since which moment, in the order of the moments.
+    skews: VecDeque<(u64, i64)>,
+}
+
+impl Clock {
     const fn new() -> Self {
-        Self { last: AtomicI64::new(i64::MIN), changes: Mutex::new(VecDeque::new()) }
+        Self { anchor: None, skews: VecDeque::new() }
+    }
+
+    fn moment_of(&mut self, reading: Reading) -> u64 {
+        let (since, moment) = *self.anchor.get_or_insert((reading, 0));
+        let passed = reading.boot.saturating_sub(since.boot).max(reading.raw.saturating_sub(since.raw));
+        let moment = moment.saturating_add(passed);
+        if passed > REANCHOR.as_nanos() as u64 {
+            self.anchor = Some((reading, moment));
+        }
+        moment
     }
 
     /// The wall clock said `wall` just before the moment, and `wall_after` tells what it says now.
-    fn note(&self, moment: u64, wall: i64, wall_after: impl FnOnce() -> i64) {
-        let (skew, last) = (wall.saturating_sub_unsigned(moment), self.last.load(Ordering::Relaxed));
-        if last.abs_diff(skew) < SKEW_GRAIN {
-            return;
+    fn note_skew(&mut self, moment: u64, wall: i64, wall_after: impl FnOnce() -> i64) {
+        let skew = wall.saturating_sub_unsigned(moment);
+        let mut moment = moment;
+        if let Some((since, last)) = self.skews.back().copied() {
+            // Unchanged also if the thread was held up between the two clocks.
+            let is_held_up = || skew < last && last <= wall_after().saturating_sub_unsigned(moment);
+            if last.abs_diff(skew) < SKEW_GRAIN || is_held_up() {
+                return;
+            }
+            // A thread that has read the clocks later may have been here first.
+            moment = moment.max(since);
         }
-        // Unchanged, if the thread was held up between the two clocks.
-        if skew < last && last <= wall_after().saturating_sub_unsigned(moment) {
-            return;
+        self.skews.push_back((moment, skew));
+        if self.skews.len() > SKEWS_MAX {
+            self.skews.pop_front();
         }
-        let mut changes = self.changes.lock();
-        // Somebody who has read the clocks later may have been here first.
-        let moment = changes.back().map_or(moment, |(last, _)| moment.max(*last));
-        changes.push_back((moment, skew));
-        if changes.len() > SKEWS_MAX {
-            changes.pop_front();
-        }
-        self.last.store(skew, Ordering::Relaxed);
     }
 
-    /// The skew at a moment; the first one that is remembered if it is older than that.
-    fn at(&self, moment: u64) -> i64 {
-        let changes = self.changes.lock();
-        let after = changes.partition_point(|(since, _)| *since <= moment);
-        changes.get(after.saturating_sub(1)).map_or(0, |(_, skew)| *skew)
+    /// The skew at a moment; the first one that is remembered if the moment is older than that.
+    fn skew_at(&self, moment: u64) -> i64 {
+        let after = self.skews.partition_point(|(since, _)| *since <= moment);
+        self.skews.get(after.saturating_sub(1)).map_or(0, |(_, skew)| *skew)
     }
 }
 
@@ -276,14 +215,14 @@ mod tests {
     #[test]
     fn the_anchor_is_moved_once_a_second_and_time_goes_on() {
         let second = REANCHOR.as_nanos() as u64;
-        let mooring = Mooring::new();
+        let mut clock = Clock::new();
         let mut last = 0;
         // The raw clock is the slower one, then the faster one.
         for (boot, raw) in
             [(100, 50), (second, 60), (second * 3, second), (second * 3 + 9, second * 5), (second * 4, second * 5 + 1)]
         {
             let reading = Reading { boot, raw };
-            let moment = mooring.moment_of(reading);
+            let moment = clock.moment_of(reading);
             assert!(moment >= last, "{moment} after {last}");
             last = moment;
         }
@@ -292,37 +231,19 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_look_while_the_anchor_is_moved_never_see_half_of_it() {
-        let mooring = Mooring::new();
-        let step = REANCHOR.as_nanos() as u64 + 1;
-        mooring.moment_of(Reading { boot: 0, raw: 0 });
-        std::thread::scope(|threads| {
-            threads.spawn(|| {
-                for count in 1..20_000 {
-                    mooring.moment_of(Reading { boot: count * step, raw: 0 });
-                }
-            });
-            for _ in 0..20_000 {
-                let Some(anchor) = mooring.look() else { continue };
-                assert_eq!((anchor.reading.boot, anchor.reading.raw), (anchor.moment, 0));
-            }
-        });
-    }
-
-    #[test]
     fn the_wall_clock_of_a_moment_in_the_past_is_remembered() {
         let second = 1_000_000_000;
-        let skews = Skews::new();
+        let mut clock = Clock::new();
         let wall = 1_700_000_000 * second as i64;
-        let note = |moment: u64, wall: i64| skews.note(moment, wall, || wall);
-        note(0, wall);
-        note(5 * second, wall + 5 * second as i64 + 1_000_000);
+        let note = |clock: &mut Clock, moment: u64, wall: i64| clock.note_skew(moment, wall, || wall);
+        note(&mut clock, 0, wall);
+        note(&mut clock, 5 * second, wall + 5 * second as i64 + 1_000_000);
         // Held up for a second after the wall clock was read.
-        skews.note(6 * second, wall + 5 * second as i64, || wall + 6 * second as i64);
+        clock.note_skew(6 * second, wall + 5 * second as i64, || wall + 6 * second as i64);
         // Ahead by a minute from here on, then back by an hour.
-        note(7 * second, wall + 67 * second as i64);
-        note(9 * second, wall - 3_600 * second as i64);
-        let says = |at: u64| skews.at(at).saturating_add_unsigned(at) - wall;
+        note(&mut clock, 7 * second, wall + 67 * second as i64);
+        note(&mut clock, 9 * second, wall - 3_600 * second as i64);
+        let says = |at: u64| clock.skew_at(at).saturating_add_unsigned(at) - wall;
         assert_eq!(says(0), 0);
         assert_eq!(says(5 * second), 5 * second as i64, "too small a change to be one");
         assert_eq!(says(6 * second), 6 * second as i64, "no change at all");
@@ -331,10 +252,10 @@ mod tests {
         assert_eq!(says(8 * second), 68 * second as i64);
         assert_eq!(says(10 * second), -3_599 * second as i64);
         for at in 10..10 + SKEWS_MAX as u64 {
-            note(at * second, at as i64);
+            note(&mut clock, at * second, at as i64);
         }
-        assert_eq!(skews.changes.lock().len(), SKEWS_MAX);
-        assert_eq!(skews.at(0), 10 - 10 * second as i64, "the oldest that is remembered");
+        assert_eq!(clock.skews.len(), SKEWS_MAX);
+        assert_eq!(clock.skew_at(0), 10 - 10 * second as i64, "the oldest that is remembered");
     }
 
     #[test]

@@ -125,14 +125,8 @@ impl Ear {
     }
 }
 
-/// What a test that interleaves threads does, where the library takes a step that others may see.
-#[derive(Clone, Copy, Debug)]
-pub struct Turns {
-    /// Before each: somebody else may go first.
-    pub step: fn(),
-    /// Somebody else has to go on first.
-    pub wait: fn(),
-}
+/// The functions `step` and `wait` of [`interleave`].
+type Turns = (fn(), fn());
 
 thread_local! {
     static TURNS: Cell<Option<Turns>> = const { Cell::new(None) };
@@ -143,15 +137,15 @@ thread_local! {
 #[must_use]
 pub fn enter(world: Rc<dyn World>) -> Entered {
     WORLD.set(Some(world));
-    Entered(())
+    Entered(|| WORLD.set(None))
 }
 
-/// Dropped, the thread lives in the real world again.
-pub struct Entered(());
+/// Dropped, the thread lives in the real world again, and takes its steps without asking.
+pub struct Entered(fn());
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        WORLD.set(None);
+        (self.0)();
     }
 }
 
@@ -163,21 +157,12 @@ pub async fn sleep(delay: Duration) {
     crate::platform::runtime::sleep(delay).await;
 }
 
-/// Lets a test decide, on this thread, in which order the steps of the threads that it plays are taken, until what is
-/// returned is dropped.
+/// Lets a test decide in which order the threads that it plays on this thread take their steps, until what is returned is
+/// dropped. The library calls `step` before each step, and `wait` when another thread has to go on first.
 #[must_use]
-pub fn interleave(turns: Turns) -> Interleaved {
-    TURNS.set(Some(turns));
-    Interleaved(())
-}
-
-/// Dropped, steps are taken as they come.
-pub struct Interleaved(());
-
-impl Drop for Interleaved {
-    fn drop(&mut self) {
-        TURNS.set(None);
-    }
+pub fn interleave(step: fn(), wait: fn()) -> Entered {
+    TURNS.set(Some((step, wait)));
+    Entered(|| TURNS.set(None))
 }
 
 pub(crate) fn turns() -> Option<Turns> {

@@ -19,13 +19,13 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(feature = "sim")]
-        if let Some(turns) = crate::platform::sim::turns() {
-            (turns.step)();
+        if let Some((step, wait)) = crate::platform::sim::turns() {
+            step();
             loop {
                 match self.lock_if_free() {
                     Some(guard) => return guard,
                     // All threads of such a test are one: to block it would be to block them all.
-                    None => (turns.wait)(),
+                    None => wait(),
                 }
             }
         }
@@ -59,8 +59,8 @@ mod interleaved {
     use crate::platform::sim::turns;
 
     pub(super) fn step() {
-        if let Some(turns) = turns() {
-            (turns.step)();
+        if let Some((step, _)) = turns() {
+            step();
         }
     }
 

@@ -2,8 +2,7 @@
 //!
 //! On Linux it is driven by a timer on the boot-time clock, which is due the moment a suspended machine wakes up.
 
-mod calls;
-
+use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -13,8 +12,6 @@ use tokio::sync::Notify;
 use crate::platform::clock;
 use crate::platform::runtime;
 use crate::platform::sync::Mutex;
-pub(crate) use calls::Call;
-use calls::Calls;
 
 /// Something that wants to be told when its time has come.
 pub(crate) trait Timed: Send + Sync {
@@ -29,14 +26,53 @@ pub(crate) struct Timers {
     wake: Notify,
 }
 
+/// Names a call: its moment, and its number in the order of asking.
+pub(crate) type Call = (Moment, u64);
+
+/// A queue shorter than this is not swept.
+const SWEEP_MIN: usize = 1_024;
+
 #[derive(Default)]
 struct Queue {
-    calls: Calls,
+    calls: BTreeMap<Call, Weak<dyn Timed>>,
+    number: u64,
+    /// How many calls were left by the last sweep.
+    swept: usize,
     /// The moment for which the task sleeps; `None` while it is awake, or sleeps without end.
     armed: Option<Moment>,
     closed: bool,
     /// The task is gone: nobody will be called any more.
     ended: bool,
+}
+
+impl Queue {
+    fn add(&mut self, at: Moment, whom: Weak<dyn Timed>) -> Call {
+        // A `Weak` keeps the memory of an owner that is gone: most are gone before their time comes.
+        if self.calls.len() > self.swept * 2 + SWEEP_MIN {
+            self.calls.retain(|_, whom| whom.strong_count() > 0);
+            self.swept = self.calls.len();
+        }
+        self.number += 1;
+        self.calls.insert((at, self.number), whom);
+        (at, self.number)
+    }
+
+    /// The moment of the next call. Nobody wakes up for owners that are gone.
+    fn next(&mut self) -> Option<Moment> {
+        while let Some(first) = self.calls.first_entry() {
+            if first.get().strong_count() > 0 {
+                return Some(first.key().0);
+            }
+            first.remove();
+        }
+        None
+    }
+
+    /// The next call, if its time has come.
+    fn take_due(&mut self, now: Moment) -> Option<Weak<dyn Timed>> {
+        self.next().filter(|at| *at <= now)?;
+        self.calls.pop_first().map(|(_, whom)| whom)
+    }
 }
 
 impl Timers {
@@ -47,14 +83,11 @@ impl Timers {
         if queue.ended {
             return None;
         }
-        let call = queue.calls.add(at, whom);
-        let earlier = queue.armed.is_none_or(|armed| at < armed);
-        if earlier {
-            // Whoever comes next need not wake the task again for a later moment.
+        let call = queue.add(at, whom);
+        if queue.armed.is_none_or(|armed| at < armed) {
+            // The next caller need not wake the task again for a later moment.
             queue.armed = Some(at);
-        }
-        drop(queue);
-        if earlier {
+            drop(queue);
             self.wake.notify_one();
         }
         Some(call)
@@ -63,7 +96,7 @@ impl Timers {
     /// Nobody waits for this any more: what it would have called can be freed, and the task sleeps on. It may be under
     /// way, or over.
     pub(crate) fn cancel(&self, call: Call) {
-        let whom = self.queue().calls.cancel(call);
+        let whom = self.queue().calls.remove(&call);
         drop(whom);
     }
 
@@ -81,8 +114,8 @@ impl Timers {
     }
 
     fn call_all(&self, now: Moment) {
-        let waiting = self.queue().calls.take_all();
-        for whom in waiting {
+        let waiting = std::mem::take(&mut self.queue().calls);
+        for whom in waiting.into_values() {
             self.call(whom, now);
         }
     }
@@ -94,7 +127,7 @@ impl Timers {
             let woken = self.wake.notified();
             let next = {
                 let mut queue = self.queue();
-                let next = queue.calls.next();
+                let next = queue.next();
                 queue.armed = next;
                 if queue.closed && next.is_none() {
                     return;
@@ -122,7 +155,7 @@ impl Timers {
     fn call_due(&self) {
         let now = clock::now();
         loop {
-            let due = self.queue().calls.take_due(now);
+            let due = self.queue().take_due(now);
             let Some(whom) = due else { return };
             self.call(whom, now);
         }
@@ -131,14 +164,14 @@ impl Timers {
     fn call(&self, whom: Weak<dyn Timed>, now: Moment) {
         let Some(timed) = whom.upgrade() else { return };
         if let Some(again) = timed.tick(now) {
-            self.queue().calls.add(again, whom);
+            self.queue().add(again, whom);
         }
     }
 
     /// How many calls there are to come, to those who still exist.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn to_come(&self) -> usize {
-        self.queue().calls.to_come()
+        self.queue().calls.values().filter(|whom| whom.strong_count() > 0).count()
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
