@@ -15,6 +15,9 @@ pub struct Quorum {
 }
 
 impl Quorum {
+    /// The quorum of a single node.
+    pub const ONE: Self = Self { nodes: 1 };
+
     /// A quorum over this many nodes.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod owner;
 pub(crate) mod recent;
+pub(crate) mod settings;
 pub(crate) mod stats;
 pub(crate) mod view;
 
@@ -17,127 +18,27 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use quorlock_core::backoff::Retry;
 use quorlock_core::fence::median;
-use quorlock_core::name::Holder;
-use quorlock_core::node::Constants;
-use quorlock_core::quorum::{NodeVote, Quorum, Tally};
-use quorlock_core::rules::Rules;
+use quorlock_core::quorum::{NodeVote, Tally};
 use quorlock_core::ticket::Channel;
-use quorlock_core::time::{Drift, Moment, Ttl};
+use quorlock_core::time::Moment;
 use quorlock_core::vote::Silence;
-use quorlock_core::watchdog::Renewals;
 
 use crate::cluster::history::Chronicle;
 use crate::cluster::owner::OwnerFences;
+use crate::cluster::settings::Settings;
 use crate::cluster::stats::Counters;
-use crate::error::{CloseError, ConfigError, ReconfigureError};
+use crate::error::{CloseError, ReconfigureError};
 use crate::link::membership::Membership;
 use crate::link::quarantine_records::Records;
 use crate::link::{Link, LinkConfig, Pending, Traffic, Waiters};
 use crate::node::event::Event;
-use crate::node::key::KeyTemplate;
 use crate::node::{Companion, Node, STEP_DEADLINE};
 use crate::platform::runtime;
 use crate::platform::sync::AtomicBool;
 use crate::platform::timers::Timers;
 pub(crate) use claims::{Claim, Claims};
 use recent::RecentLeases;
-
-/// What a client was built with.
-#[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "settings that have nothing to do with each other")]
-pub(crate) struct Settings {
-    pub(crate) quorum: Quorum,
-    pub(crate) ttl: Duration,
-    pub(crate) max_ttl: Duration,
-    pub(crate) max_clock_skew: Duration,
-    pub(crate) drift: Drift,
-    pub(crate) node_deadline: Option<Duration>,
-    pub(crate) min_validity: Option<Duration>,
-    pub(crate) retry: Retry,
-    pub(crate) renewals: Renewals,
-    pub(crate) template: KeyTemplate,
-    pub(crate) holder: Holder,
-    /// The same, as the nodes are told.
-    pub(crate) told_holder: Arc<str>,
-    pub(crate) rules: Rules,
-    /// Whether nodes that lost their memory may vote at once.
-    pub(crate) trusting: bool,
-    /// Whether leases that stand are no reason not to declare the cluster anew.
-    pub(crate) discards_leases: bool,
-    /// Whether grants, releases and losses are written into the nodes' history.
-    pub(crate) history: bool,
-    /// Local files are slower than a network at its best, and never silent.
-    pub(crate) embedded: bool,
-}
-
-impl Settings {
-    /// How long to wait for a node: small against the ttl, as the Redlock page asks.
-    pub(crate) fn node_deadline(&self, ttl: Ttl) -> Duration {
-        let half = ttl.duration() / 2;
-        match self.node_deadline {
-            // An answer that comes later than that is of no use to this lock.
-            Some(deadline) => deadline.min(half),
-            None if self.embedded => (ttl.duration() / 4).min(EMBEDDED_DEADLINE_MAX),
-            None => (ttl.duration() / 20).clamp(NODE_DEADLINE_MIN, NODE_DEADLINE_MAX),
-        }
-    }
-
-    /// The constants of a cluster of this name.
-    pub(crate) fn constants(&self, cluster: String) -> Constants {
-        Constants {
-            cluster,
-            nodes: self.quorum.nodes(),
-            max_ttl_millis: self.max_ttl.as_millis() as u64,
-            max_skew_micros: self.max_clock_skew.as_micros() as u64,
-        }
-    }
-
-    /// Whether leases of this ttl can be won and kept at all.
-    pub(crate) fn check(&self, ttl: Ttl, renewals: Renewals) -> Result<(), ConfigError> {
-        let drift = self.drift.of(ttl);
-        let setting = |setting, value: Duration, why: String| {
-            let why = format!("{why}, for a ttl of {:?}", ttl.duration());
-            Err(ConfigError::Setting { setting, value: format!("{value:?}"), why })
-        };
-        if self.drift.ppm > Drift::PPM_MAX || drift >= ttl.duration() / 2 {
-            return setting("a drift", drift, "less than half of the ttl".into());
-        }
-        let least = self.min_validity(ttl);
-        if least.saturating_add(drift) >= ttl.duration() {
-            return setting("a min_validity", least, "less than the ttl minus drift".into());
-        }
-        // A renewal that comes too often is a flood, one that comes too late is of no use.
-        let latest = ttl.duration().saturating_sub(drift + self.node_deadline(ttl));
-        match renewals {
-            Renewals::Watchdog { every: Some(every), .. } if every < RENEWAL_MIN || every >= latest => {
-                setting("a renewal every", every, format!("between {RENEWAL_MIN:?} and {latest:?}"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// How long to wait for a look at a node, which nothing hangs on.
-    pub(crate) fn look_deadline(&self) -> Duration {
-        self.node_deadline.unwrap_or(if self.embedded { EMBEDDED_DEADLINE_MAX } else { NODE_DEADLINE_MAX })
-    }
-
-    pub(crate) fn min_validity(&self, ttl: Ttl) -> Duration {
-        self.min_validity.unwrap_or(ttl.duration() / 2)
-    }
-}
-
-/// The shortest default node deadline.
-pub(crate) const NODE_DEADLINE_MIN: Duration = Duration::from_millis(5);
-/// The shortest node deadline that can be asked for.
-pub(crate) const DEADLINE_MIN: Duration = Duration::from_millis(1);
-/// The shortest time between two renewals of one lease.
-pub(crate) const RENEWAL_MIN: Duration = Duration::from_millis(10);
-/// The longest default deadline for a local file.
-const EMBEDDED_DEADLINE_MAX: Duration = Duration::from_secs(5);
-/// The longest default node deadline.
-pub(crate) const NODE_DEADLINE_MAX: Duration = Duration::from_millis(200);
 
 /// The nodes of one client.
 pub(crate) struct Cluster {

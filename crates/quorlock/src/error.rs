@@ -46,12 +46,6 @@ pub enum ConfigError {
         /// Why not.
         why: &'static str,
     },
-    /// The key template does not say where the name goes.
-    #[error("the key template {template:?} must contain {{name}} exactly once")]
-    KeyTemplate {
-        /// What it was.
-        template: String,
-    },
     /// The key is one of quorlock's own.
     #[error("the key {key:?} is reserved: keys that start with \"quorlock~\" are quorlock's own")]
     ReservedKey {
@@ -62,15 +56,21 @@ pub enum ConfigError {
     #[error("no names: at least one is needed")]
     NoNames,
     /// A setting is out of bounds.
-    #[error("{setting} of {value}: {why}")]
+    #[error("{setting} must {rule} (got {value})")]
     Setting {
-        /// Which one.
+        /// The name of the setting.
         setting: &'static str,
-        /// What it was.
+        /// Its value.
         value: String,
-        /// What it has to be.
-        why: String,
+        /// The rule that it breaks.
+        rule: String,
     },
+}
+
+impl ConfigError {
+    pub(crate) fn setting(setting: &'static str, value: impl fmt::Debug, rule: impl Into<String>) -> Self {
+        Self::Setting { setting, value: format!("{value:?}"), rule: rule.into() }
+    }
 }
 
 /// A client could not be set up.

@@ -43,9 +43,7 @@ mod platform;
 pub struct Readme;
 
 pub use api::blocking;
-pub use api::builder::{
-    CONNECT_TIMEOUT_DEFAULT, ClientBuilder, MAX_CLOCK_SKEW_DEFAULT, MAX_CLOCK_STEP_BACK_DEFAULT, MAX_TTL_DEFAULT,
-};
+pub use api::builder::{CONNECT_TIMEOUT_DEFAULT, ClientBuilder};
 pub use api::client::Client;
 pub use api::election::{Election, Leader};
 pub use api::lease::Lease;
@@ -61,6 +59,7 @@ pub use cluster::break_lock::{Break, Broken};
 pub use cluster::doctor::{Examination, ExaminedNode, Finding, NodeState, Rate, Severity, Skew, Topic};
 pub use cluster::inspect::Inspection;
 pub use cluster::list::{Filter, LIST_DEFAULT, LIST_MAX, ListPage, Listing};
+pub use cluster::settings::{MAX_CLOCK_SKEW_DEFAULT, MAX_CLOCK_STEP_BACK_DEFAULT, MAX_TTL_DEFAULT};
 pub use cluster::stats::{NodeStats, Stats};
 pub use cluster::view::{HolderView, LockOnNode, LockView, WaiterView};
 pub use detached::{DetachedLease, LeaseTextError, Released};

@@ -1,4 +1,4 @@
-//! Everything that can be set about a client, checked before anything is opened.
+//! The settings of a client, which are checked before anything is opened.
 
 mod contact;
 mod host;
@@ -11,39 +11,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::backoff::Retry;
-use quorlock_core::node::Trust;
-use quorlock_core::quorum::Quorum;
-use quorlock_core::rules::{Rule, Rules};
+#[cfg(feature = "mutants")]
+use quorlock_core::rules::Rules;
 use quorlock_core::ticket::Channel;
-use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, Ttl};
+use quorlock_core::time::{Drift, Ttl};
 use quorlock_core::watchdog::Renewals;
 
 use crate::api::client::Client;
-use crate::cluster::{Claims, Cluster, DEADLINE_MIN, Settings};
+use crate::cluster::settings::Settings;
+use crate::cluster::{Claims, Cluster};
 use crate::error::{ConfigError, ConnectError};
 use crate::link::quarantine_records::Records;
 use crate::link::{BreakListener, LinkConfig, Outages};
 use crate::node::Node;
-use crate::node::key::KeyTemplate;
 use crate::node::memory::MemoryNodes;
 use crate::platform::entropy;
 use contact::{first_contact, majority_contact};
 pub(crate) use nodes::not_a_process;
 
-/// The longest ttl of a cluster that names none.
-pub const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
-/// How far the nodes' wall clocks may be apart, unless said otherwise.
-pub const MAX_CLOCK_SKEW_DEFAULT: Duration = Duration::from_secs(10);
-/// How far a node's wall clock may step back, unless said otherwise.
-pub const MAX_CLOCK_STEP_BACK_DEFAULT: Duration = Duration::from_secs(10);
-/// How often a link tries again what failed.
+/// The interval after which a link retries what failed.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
-/// How often every connection looks at its node, busy or not. The guarantees promise ten seconds, and a thousand idle clients
-/// shall cost a node less than one percent of a core.
+/// The interval, with jitter, at which every connection checks its node. The guarantees promise ten seconds, and a thousand
+/// idle clients should cost a node less than one percent of a core.
 const LOOK: (Duration, Duration) = (Duration::from_secs(8), Duration::from_millis(9_500));
-/// How long [`connect`](ClientBuilder::connect) waits for a majority, unless set.
+/// The default of how long [`connect`](ClientBuilder::connect) waits for a majority.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// The least patience with a connection, whatever the node deadline.
+/// The shortest time after which a silent connection is given up.
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 
 /// Builds a [`Client`].
@@ -64,213 +57,167 @@ const SILENCE_MIN: Duration = Duration::from_secs(1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-#[derive(Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "settings that have nothing to do with each other")]
+#[derive(Clone, Default)]
 #[must_use = "a builder does nothing before connect"]
 pub struct ClientBuilder {
+    settings: Settings,
     urls: Vec<String>,
     memory: Option<MemoryNodes>,
-    ttl: Duration,
-    max_ttl: Duration,
-    max_clock_skew: Duration,
-    max_clock_step_back: Duration,
-    drift: Drift,
-    node_deadline: Option<Duration>,
-    connect_timeout: Duration,
-    log_outages: bool,
-    min_validity: Option<Duration>,
-    retry: Retry,
-    renewals: Renewals,
-    template: String,
+    #[cfg(feature = "sim")]
+    simulated: Option<usize>,
     login: Option<(String, String)>,
+    template: Option<String>,
     label: String,
-    trust_restarts: bool,
-    discard_leases: bool,
-    history: bool,
+    connect_timeout: Option<Duration>,
+    hides_outages: bool,
     outlived: bool,
     companions: Vec<u32>,
     state_folder: Option<PathBuf>,
-    rules: Rules,
-    #[cfg(feature = "sim")]
-    simulated: Option<usize>,
-}
-
-impl Default for ClientBuilder {
-    fn default() -> Self {
-        Self {
-            urls: Vec::new(),
-            memory: None,
-            ttl: TTL_DEFAULT,
-            max_ttl: MAX_TTL_DEFAULT,
-            max_clock_skew: MAX_CLOCK_SKEW_DEFAULT,
-            max_clock_step_back: MAX_CLOCK_STEP_BACK_DEFAULT,
-            drift: Drift::default(),
-            node_deadline: None,
-            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
-            log_outages: true,
-            min_validity: None,
-            retry: Retry::default(),
-            renewals: Renewals::default(),
-            template: KeyTemplate::DEFAULT.into(),
-            login: None,
-            label: String::new(),
-            trust_restarts: false,
-            discard_leases: false,
-            history: false,
-            outlived: false,
-            companions: Vec::new(),
-            state_folder: None,
-            rules: Rules::default(),
-            #[cfg(feature = "sim")]
-            simulated: None,
-        }
-    }
 }
 
 impl ClientBuilder {
-    /// The nodes: `redis://`, `rediss://` (TLS); and, each of them only alone, `redis+sentinel://`, `redis+cluster://`,
-    /// `sqlite:PATH` and `memory:`.
+    /// Sets the nodes: one or more `redis://` or `rediss://` (TLS) URLs, or a single `redis+sentinel://`, `redis+cluster://`,
+    /// `sqlite:PATH` or `memory:`.
     ///
-    /// `redis+sentinel://[user:password@]host[:port],host[:port],../SERVICE[?setting=value&..]` is the master that any of
-    /// these sentinels names for the service. User and password are the server's; settings are `db` (a number), `tls`
+    /// `redis+sentinel://[user:password@]host[:port],host[:port],../SERVICE[?setting=value&..]` is the master of the service,
+    /// as any of these sentinels names it. User and password are those of the server. The settings are `db` (a number), `tls`
     /// (`true` for sentinels and servers), `sentinel_username` and `sentinel_password`.
     ///
-    /// `redis+cluster://[user:password@]host[:port],host[:port],..[?tls=true]` is the whole Redis Cluster that these
-    /// servers belong to.
+    /// `redis+cluster://[user:password@]host[:port],host[:port],..[?tls=true]` is the whole Redis Cluster that these servers
+    /// belong to.
     ///
-    /// What is special in a URL is written with `%`. After a failover, a lock goes on with what the new master has: the
-    /// guarantees say what that means.
+    /// Escape special characters with `%`. After a failover, a lock continues with the data of the new master; the guarantees
+    /// say what that means.
     pub fn nodes<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
         self
     }
 
-    /// The user and password for Redis nodes whose URL has no password, so that none has to be in a URL. The user of a
-    /// server without users is `default`.
+    /// Sets the user and password for Redis nodes whose URL has no password. The user of a server without users is `default`.
     pub fn login(mut self, username: impl Into<String>, password: impl Into<String>) -> Self {
         self.login = Some((username.into(), password.into()));
         self
     }
 
-    /// Nodes in this process's memory, instead of URLs.
+    /// Uses nodes in the memory of this process instead of URLs.
     pub fn memory(mut self, nodes: &MemoryNodes) -> Self {
         self.memory = Some(nodes.clone());
         self
     }
 
-    /// The ttl of locks that name none: 30 s unless set.
+    /// Sets the ttl of locks that set none: 30 s by default.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.settings.ttl = ttl;
         self
     }
 
-    /// The longest ttl that the cluster allows: 60 s unless set. All clients of a cluster have to agree on it; a node
-    /// that lost its memory is quarantined for it.
+    /// Sets the longest ttl that the cluster allows: 60 s by default. All clients of a cluster must agree on it. A node that
+    /// lost its memory is quarantined for this long.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
-        self.max_ttl = max_ttl;
+        self.settings.max_ttl = max_ttl;
         self
     }
 
-    /// How far the nodes' wall clocks may be apart: 10 s unless set. All clients of a cluster have to agree on it.
+    /// Sets how far the nodes' wall clocks may be apart: 10 s by default. All clients of a cluster must agree on it.
     pub fn max_clock_skew(mut self, max_clock_skew: Duration) -> Self {
-        self.max_clock_skew = max_clock_skew;
+        self.settings.max_clock_skew = max_clock_skew;
         self
     }
 
-    /// How far a node's wall clock may step back: 10 s unless set.
+    /// Sets how far a node's wall clock may step back: 10 s by default.
     pub fn max_clock_step_back(mut self, max_clock_step_back: Duration) -> Self {
-        self.max_clock_step_back = max_clock_step_back;
+        self.settings.max_clock_step_back = max_clock_step_back;
         self
     }
 
-    /// What is taken off every ttl for clocks that run at different rates.
+    /// Sets the margin that is subtracted from every ttl because clocks run at different rates.
     pub fn drift(mut self, drift: Drift) -> Self {
-        self.drift = drift;
+        self.settings.drift = drift;
         self
     }
 
-    /// How long to wait for a node: a twentieth of the ttl, between 5 and 200 ms, unless set. Never more than half of a
-    /// lock's ttl.
+    /// Sets how long to wait for a node: by default a twentieth of the ttl, between 5 and 200 ms. It is never more than half of
+    /// a lock's ttl.
     pub fn node_deadline(mut self, deadline: Duration) -> Self {
-        self.node_deadline = Some(deadline);
+        self.settings.node_deadline = Some(deadline);
         self
     }
 
-    /// How long [`connect`](Self::connect) waits until a majority of the nodes can vote: 5 s unless set.
+    /// Sets how long [`connect`](Self::connect) waits until a majority of the nodes can vote: 5 s by default.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.connect_timeout = Some(timeout);
         self
     }
 
-    /// Whether this client logs a warning when a node, or the majority, stops voting, and when it votes again: on unless set.
-    /// For the second of two clients of the same nodes, which would log everything twice.
+    /// Sets whether this client logs a warning when a node, or the majority, stops voting, and when it votes again: on by
+    /// default. Turn it off for the second of two clients of the same nodes, which would log everything twice.
     pub fn log_outages(mut self, log: bool) -> Self {
-        self.log_outages = log;
+        self.hides_outages = !log;
         self
     }
 
-    /// A lease that has less than this left when it is decided is not handed out: half of the ttl unless set.
+    /// Sets the least validity of a lease at the end of an acquire: half of the ttl by default. If less is left, the acquire
+    /// fails.
     pub fn min_validity(mut self, min_validity: Duration) -> Self {
-        self.min_validity = Some(min_validity);
+        self.settings.min_validity = Some(min_validity);
         self
     }
 
-    /// How `acquire` asks again when a lock is held.
+    /// Sets how `acquire` tries again when a lock is held.
     pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = retry;
+        self.settings.retry = retry;
         self
     }
 
-    /// Whether and how often leases are renewed.
+    /// Sets whether and how often leases are renewed.
     pub fn renewals(mut self, renewals: Renewals) -> Self {
-        self.renewals = renewals;
+        self.settings.renewals = renewals;
         self
     }
 
-    /// How a name becomes a key: `quorlock:{name}` unless set. `{name}` or `redlock:{name}` shares locks with other
-    /// clients of the Redlock family on the same nodes.
+    /// Sets how a name becomes a key: `quorlock:{name}` by default. `{name}` or `redlock:{name}` shares locks with other
+    /// Redlock clients on the same nodes.
     pub fn key_template(mut self, template: impl Into<String>) -> Self {
-        self.template = template.into();
+        self.template = Some(template.into());
         self
     }
 
-    /// Shown to whoever finds a lock of ours held.
+    /// Sets the label that others see when they find a lock of this client held.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// Whether this client writes what it wins, releases and loses into the nodes' [history](Client::history): off
-    /// unless set. It is written about once a second, for all locks together, and nothing waits for it.
+    /// Sets whether this client records its grants, releases and losses in the nodes' [history](Client::history): off by
+    /// default. It writes about once a second for all locks together, and nothing waits for it.
     pub fn history(mut self, history: bool) -> Self {
-        self.history = history;
+        self.settings.history = history;
         self
     }
 
-    /// Counts this process, too, as one that stands behind this client's leases: for a wrapper whose guardian ends its
-    /// children after it. Call it once for each.
+    /// Counts this process, too, as keeping this client's leases alive: for a wrapper with a guardian that ends its children
+    /// after it. Call it once for each process.
     ///
-    /// On an SQLite node a lock is free before its ttl ends if every process behind it is provably gone. Without this,
-    /// that is the process of the client alone. It has to run when the client connects.
+    /// On an SQLite node, a lock is free before its ttl ends if every process that keeps it alive is provably gone. Without
+    /// this setting, that is only the process of the client. The process has to run when the client connects.
     pub fn also_alive_with(mut self, pid: u32) -> Self {
         self.companions.push(pid);
         self
     }
 
-    /// Leases of this client may outlive its process, since somebody else has them by their ids: that it has ended says
-    /// nothing about them. What counts are the processes given to [`also_alive_with`](Self::also_alive_with), and
-    /// without any, the ttl alone.
+    /// Lets leases outlive the process of this client, because another process has their ids. Then they end with the processes
+    /// given to [`also_alive_with`](Self::also_alive_with), or without any with their ttl.
     pub fn outlived_by_leases(mut self) -> Self {
         self.outlived = true;
         self
     }
 
-    /// A folder of this host's own, in which clients leave what they know of quarantines: none unless set.
+    /// Sets a folder of this host in which clients record what they know of quarantines: none by default.
     ///
-    /// A node that lost its memory votes again when clients have seen enough time pass. Without a folder, that is the time
+    /// A node that lost its memory votes again when clients have seen enough time pass. Without a folder, only the time counts
     /// while a client is connected. With one, the time between two short runs counts, too. It must not be shared with other
-    /// hosts, and may be lost at any time. One that cannot be used is like none; then
-    /// [`Client::state_folder_trouble`](crate::Client::state_folder_trouble) tells why.
+    /// hosts, and may be lost at any time. A folder that cannot be used counts as none;
+    /// [`Client::state_folder_trouble`](crate::Client::state_folder_trouble) says why.
     pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state_folder = Some(folder.into());
         self
@@ -278,30 +225,30 @@ impl ClientBuilder {
 
     /// Lets nodes vote at once that have lost their memory.
     ///
-    /// With three and more nodes this gives up mutual exclusion whenever a node restarts during a lease, and fences are
-    /// not guaranteed to grow. A single node is always trusted: it has nobody to disagree with.
+    /// With three and more nodes this gives up mutual exclusion whenever a node restarts during a lease, and fences may not
+    /// grow. A single node is always trusted: it cannot disagree with others.
     pub fn danger_trust_restarts(mut self) -> Self {
-        self.trust_restarts = true;
+        self.settings.trusting = true;
         self
     }
 
-    /// Lets [`init_cluster`](Self::init_cluster) go on although nodes show leases, or cannot list their names.
+    /// Lets [`init_cluster`](Self::init_cluster) continue although nodes show leases, or cannot list their names.
     ///
     /// The holders of such leases may then share their locks with others.
     pub fn danger_discard_leases(mut self) -> Self {
-        self.discard_leases = true;
+        self.settings.discards_leases = true;
         self
     }
 
-    /// Switches off a rule of the protocol, to see what it is for. For tests of this crate only.
+    /// Switches off a rule of the protocol, to show what it is for. Only for tests of this crate.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
     pub fn rules(mut self, rules: Rules) -> Self {
-        self.rules = rules;
+        self.settings.rules = rules;
         self
     }
 
-    /// So many nodes of the simulation that this thread runs, instead of URLs. For tests of this project only.
+    /// Uses nodes of the simulation that this thread runs instead of URLs. Only for tests of this project.
     #[cfg(feature = "sim")]
     #[doc(hidden)]
     pub fn simulated(mut self, nodes: usize) -> Self {
@@ -326,7 +273,7 @@ impl ClientBuilder {
     /// Outside of a tokio runtime.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let client = self.start()?;
-        majority_contact(&client, self.connect_timeout).await?;
+        majority_contact(&client, self.connect_timeout.unwrap_or(CONNECT_TIMEOUT_DEFAULT)).await?;
         Ok(client)
     }
 
@@ -366,104 +313,32 @@ impl ClientBuilder {
             silence_limit: patience,
             heartbeat: HEARTBEAT,
             look: LOOK,
-            trust: Self::trust(&settings),
+            trust: settings.trust(),
             pending: Arc::default(),
             channel: Channel(entropy::bits()),
             waiters: Arc::default(),
             breaks: Arc::clone(&claims) as Arc<dyn BreakListener>,
             traffic: Arc::default(),
-            outages: Arc::new(Outages::new(settings.quorum, self.log_outages)),
+            outages: Arc::new(Outages::new(settings.quorum, !self.hides_outages)),
             records: Records::new(self.state_folder.as_deref()),
         };
         Ok(Client::new(Cluster::start(settings, nodes, claims, &link)))
     }
 
-    fn trust(settings: &Settings) -> Trust {
-        let max_clock_skew = settings.max_clock_skew.as_micros() as i64;
-        if settings.quorum.nodes() == 1 {
-            // Ahead of every fence that was given out before: at most the max clock skew over the clock, and one for its steps.
-            Trust::Vote { floor_offset: 2 * max_clock_skew }
-        } else if settings.trusting {
-            Trust::Vote { floor_offset: -max_clock_skew }
-        } else {
-            Trust::Quarantine
-        }
-    }
-
     fn settings(&self) -> Result<Settings, ConfigError> {
-        let setting = |setting, value: Duration, why: &str| {
-            Err(ConfigError::Setting { setting, value: format!("{value:?}"), why: why.into() })
-        };
-        if self.max_ttl < TTL_MIN || self.max_ttl > TTL_MAX {
-            return setting("a max_ttl", self.max_ttl, "between 100ms and 24h");
-        }
-        if self.max_ttl < self.max_clock_skew.saturating_mul(2).saturating_add(self.max_clock_step_back) {
-            return setting(
-                "a max_ttl",
-                self.max_ttl,
-                &format!(
-                    "at least twice max_clock_skew ({:?}) plus max_clock_step_back ({:?})",
-                    self.max_clock_skew, self.max_clock_step_back
-                ),
-            );
-        }
-        let ttl = Ttl::new(self.ttl, self.max_ttl)?;
-        if let Some(deadline) = self.node_deadline
-            && (deadline < DEADLINE_MIN || deadline > ttl.duration() / 2)
-        {
-            let why = format!("at least {DEADLINE_MIN:?}, and at most half of the ttl");
-            return setting("a node_deadline", deadline, &why);
-        }
-        check_retry(self.retry)?;
-        let nodes = self.count();
-        let holder = self.holder();
-        let settings = Settings {
-            quorum: Quorum::new(nodes)?,
-            ttl: self.ttl,
-            max_ttl: self.max_ttl,
-            max_clock_skew: self.max_clock_skew,
-            drift: self.drift,
-            node_deadline: self.node_deadline,
-            min_validity: self.min_validity,
-            retry: self.retry,
-            renewals: self.renewals,
-            template: self.keys()?,
-            told_holder: holder.encode().into(),
-            holder,
-            rules: self.rules,
-            trusting: nodes == 1 || self.trust_restarts || !self.rules.hold(Rule::Quarantine),
-            discards_leases: self.discard_leases,
-            history: self.history,
-            embedded: self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("sqlite:")),
-        };
-        settings.check(ttl, self.renewals)?;
-        Ok(settings)
+        let embedded = self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("sqlite:"));
+        let settings = Settings { embedded, ..self.settings.clone() };
+        settings.complete(self.count(), self.keys()?, self.holder())
     }
 }
 
-/// The nodes are only counted: their URLs may hold passwords.
+/// Shows only the number of nodes: their URLs may have passwords.
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let builder = &mut f.debug_struct("ClientBuilder");
-        builder.field("nodes", &self.urls.len()).field("memory", &self.memory).field("ttl", &self.ttl);
-        builder
-            .field("max_ttl", &self.max_ttl)
-            .field("max_clock_skew", &self.max_clock_skew)
-            .field("template", &self.template);
-        builder.field("label", &self.label).field("outlived", &self.outlived).field("companions", &self.companions);
+        builder.field("nodes", &self.count()).field("label", &self.label).field("settings", &self.settings);
         builder.finish_non_exhaustive()
     }
-}
-
-pub(crate) fn check_retry(retry: Retry) -> Result<(), ConfigError> {
-    let wrong = |value: String, why: &str| Err(ConfigError::Setting { setting: "a retry", value, why: why.into() });
-    if retry.min > retry.max {
-        return wrong(format!("{:?} to {:?}", retry.min, retry.max), "the shortest delay is longer than the longest");
-    }
-    if retry.attempts == Some(0) {
-        return wrong("0 attempts".into(), "at least one");
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -10,11 +10,10 @@ use quorlock_core::name::Name;
 use quorlock_core::quorum::{NodeVote, Tally, Verdict};
 use quorlock_core::step::Defeat;
 use quorlock_core::terms::Terms;
-use quorlock_core::time::{Moment, Ttl};
+use quorlock_core::time::Moment;
 use quorlock_core::vote::{Refusal, Silence};
 use quorlock_core::watchdog::Renewals;
 
-use crate::api::builder::check_retry;
 use crate::api::client::Client;
 use crate::api::lease::Lease;
 use crate::cluster::Cluster;
@@ -105,10 +104,13 @@ impl Spec {
     ) -> Result<Lease, AcquireError> {
         let cluster = self.client.cluster();
         let settings = &cluster.settings;
-        let ttl = Ttl::new(self.ttl, settings.max_ttl).map_err(ConfigError::from)?;
-        settings.check(ttl, self.renewals)?;
-        check_retry(self.retry)?;
-        check_mode(mode)?;
+        let ttl = settings.check(self.ttl, self.renewals, self.retry)?;
+        if let Mode::Slot { permits, .. } = mode
+            && !(1..=PERMITS_MAX).contains(&permits)
+        {
+            let rule = format!("be between 1 and {PERMITS_MAX}");
+            return Err(ConfigError::setting("the number of permits", permits, rule).into());
+        }
         if cluster.is_closed() {
             return Err(AcquireError::Closed);
         }
@@ -187,15 +189,4 @@ fn too_slow(cluster: &Cluster, name: Name, acks: &[Option<Moment>]) -> AcquireEr
     let vote = |ack: &Option<Moment>| ack.map_or(NodeVote::Silent(Silence::Unheard), |_| NodeVote::Granted);
     let votes = acks.iter().map(vote).collect();
     AcquireError::TooSlow { name, tally: cluster.name_nodes(Tally { votes, ..Tally::default() }) }
-}
-
-fn check_mode(mode: Mode) -> Result<(), ConfigError> {
-    match mode {
-        Mode::Slot { permits, .. } if !(1..=PERMITS_MAX).contains(&permits) => Err(ConfigError::Setting {
-            setting: "a number of permits",
-            value: permits.to_string(),
-            why: format!("between 1 and {PERMITS_MAX}"),
-        }),
-        _ => Ok(()),
-    }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quorlock_core::name::Name;
-use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Trust};
+use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand};
 use quorlock_core::quorum::Quorum;
 use quorlock_core::ticket::Channel;
 use quorlock_core::vote::{Request, Vote};
 
-use crate::cluster::Settings;
 use crate::cluster::list::PAGES_MAX;
+use crate::cluster::settings::Settings;
 use crate::error::ReconfigureError;
 use crate::node::key::{KeyTemplate, LockKey};
 use crate::node::{Message, Node, Reply, RequestReply, STEP_DEADLINE, Search, Trouble, within};
@@ -110,11 +110,7 @@ async fn leases(session: &mut RequestReply, template: &KeyTemplate) -> Result<Ve
 ///
 /// Every node stops voting before the first quarantine may end: an old majority and a new one need not have a node in
 /// common. If that fails half-way, those that were told stay suspended until it is said again.
-pub(crate) async fn reconfigure(
-    nodes: &[Arc<dyn Node>],
-    settings: &Settings,
-    trust: Trust,
-) -> Result<(), ReconfigureError> {
+pub(crate) async fn reconfigure(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result<(), ReconfigureError> {
     let mut sessions = open_all(nodes).await?;
     let mut lives = Vec::new();
     for (node, session) in nodes.iter().zip(&mut sessions) {
@@ -123,7 +119,7 @@ pub(crate) async fn reconfigure(
             Err(trouble) => return Err(Failed(vec![(node.title().to_owned(), trouble)]).into()),
         }
     }
-    let constants = settings.constants(one_cluster(&lives)?);
+    let (constants, trust) = (settings.constants(one_cluster(&lives)?), settings.trust());
     let node_command = |suspend| {
         let constants = constants.clone();
         move |identity| {

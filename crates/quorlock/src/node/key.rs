@@ -18,6 +18,12 @@ pub(crate) struct KeyTemplate {
     in_cluster: bool,
 }
 
+impl Default for KeyTemplate {
+    fn default() -> Self {
+        Self::new(Self::DEFAULT).expect("it contains {name} once")
+    }
+}
+
 impl KeyTemplate {
     pub(crate) const DEFAULT: &str = "quorlock:{name}";
 
@@ -26,7 +32,7 @@ impl KeyTemplate {
             Some((before, after)) if !after.contains("{name}") => {
                 Ok(Self { before: before.into(), after: after.into(), in_cluster: false })
             }
-            _ => Err(ConfigError::KeyTemplate { template: template.into() }),
+            _ => Err(ConfigError::setting("key_template", template, "contain {name} exactly once")),
         }
     }
 

@@ -97,7 +97,7 @@ fn a_companion_that_is_not_there_is_an_error() {
     let mut gone = Command::new("true").spawn().unwrap();
     gone.wait().unwrap();
     let error = Client::start(builder(folder.path()).also_alive_with(gone.id()).connect()).unwrap_err().to_string();
-    assert!(error.contains(&gone.id().to_string()) && error.contains("process that runs"), "{error}");
+    assert!(error.contains(&gone.id().to_string()) && error.contains("running process"), "{error}");
 }
 
 #[test]

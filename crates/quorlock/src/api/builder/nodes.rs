@@ -41,7 +41,7 @@ impl ClientBuilder {
 
     /// How names become keys on these nodes.
     pub(super) fn keys(&self) -> Result<KeyTemplate, ConfigError> {
-        let template = KeyTemplate::new(&self.template)?;
+        let template = self.template.as_deref().map_or(Ok(KeyTemplate::default()), KeyTemplate::new)?;
         let in_cluster = self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("redis+cluster:"));
         Ok(if in_cluster { template.in_cluster() } else { template })
     }
@@ -98,9 +98,5 @@ impl ClientBuilder {
 }
 
 pub(crate) fn not_a_process(pid: u32) -> ConfigError {
-    ConfigError::Setting {
-        setting: "an also_alive_with",
-        value: pid.to_string(),
-        why: "the id of a process that runs".into(),
-    }
+    ConfigError::setting("also_alive_with", pid, "be the id of a running process")
 }

@@ -7,7 +7,6 @@ use quorlock_core::node::Constants;
 
 use super::{ClientBuilder, first_contact};
 use crate::api::client::Client;
-use crate::cluster::NODE_DEADLINE_MAX;
 use crate::cluster::admin;
 use crate::cluster::doctor::{self, Configured, Examination, Finding, Measure, Topic};
 use crate::error::{ConfigError, ConnectError, ReconfigureError};
@@ -52,7 +51,7 @@ impl ClientBuilder {
     pub async fn reconfigure(self) -> Result<Client, ReconfigureError> {
         let settings = self.settings()?;
         let nodes = self.open_nodes(&settings.constants(String::new()))?;
-        admin::reconfigure(&nodes, &settings, Self::trust(&settings)).await?;
+        admin::reconfigure(&nodes, &settings).await?;
         let client = self.launch(settings, nodes)?;
         first_contact(&client).await.map_err(|error| match error {
             ConnectError::Config(error) => ReconfigureError::Config(error),
@@ -88,16 +87,10 @@ impl ClientBuilder {
     /// Outside of a tokio runtime.
     pub async fn examine(self, watch: Duration) -> Examination {
         let settings = self.settings();
-        let nodes = self.count();
-        let constants = Constants {
-            cluster: String::new(),
-            nodes,
-            max_ttl_millis: self.max_ttl.as_millis() as u64,
-            max_skew_micros: self.max_clock_skew.as_micros() as u64,
-        };
-        let node_deadline = settings.as_ref().map_or(NODE_DEADLINE_MAX, crate::cluster::Settings::look_deadline);
+        let constants = Constants { nodes: self.count(), ..self.settings.constants(String::new()) };
+        let node_deadline = settings.as_ref().unwrap_or(&self.settings).look_deadline();
         let configured = self.configured(&constants);
-        let measure = Measure { constants, drift: self.drift, node_deadline };
+        let measure = Measure { constants, drift: self.settings.drift, node_deadline };
         let mut found = doctor::examine(configured, &Plan { watch, key: self.nobodys() }, &measure).await;
         if let Err(error) = settings {
             found.findings.push(Finding::wrong(Topic::Settings, error.to_string()));

@@ -28,7 +28,7 @@ async fn settings_out_of_bounds_are_named() {
         (Client::builder().drift(Drift { ppm: 0, fixed: Duration::MAX }), "drift"),
         (Client::builder().key_template("no name"), "{name}"),
         (Client::builder().retry(Retry { attempts: Some(0), ..Retry::default() }), "attempts"),
-        (Client::builder().retry(Retry { min: day, ..Retry::default() }), "longest"),
+        (Client::builder().retry(Retry { min: day, ..Retry::default() }), "retry.max"),
         (Client::builder().renewals(Renewals::Watchdog { every: Some(Duration::ZERO), lifetime: day }), "renewal"),
         (Client::builder().renewals(Renewals::Watchdog { every: Some(day), lifetime: day }), "renewal"),
     ] {

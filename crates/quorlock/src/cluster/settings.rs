@@ -1,0 +1,196 @@
+//! The settings of a client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock_core::backoff::Retry;
+use quorlock_core::name::Holder;
+use quorlock_core::node::{Constants, Trust};
+use quorlock_core::quorum::Quorum;
+use quorlock_core::rules::{Rule, Rules};
+use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, Ttl};
+use quorlock_core::watchdog::Renewals;
+
+use crate::error::ConfigError;
+use crate::node::key::KeyTemplate;
+
+/// The default of the longest ttl of a cluster.
+pub const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
+/// The default of how far the nodes' wall clocks may be apart.
+pub const MAX_CLOCK_SKEW_DEFAULT: Duration = Duration::from_secs(10);
+/// The default of how far a node's wall clock may step back.
+pub const MAX_CLOCK_STEP_BACK_DEFAULT: Duration = Duration::from_secs(10);
+/// The shortest default node deadline.
+const NODE_DEADLINE_MIN: Duration = Duration::from_millis(5);
+/// The longest default node deadline.
+const NODE_DEADLINE_MAX: Duration = Duration::from_millis(200);
+/// The longest default deadline for a local file.
+const EMBEDDED_DEADLINE_MAX: Duration = Duration::from_secs(5);
+/// The shortest node deadline that can be set.
+const DEADLINE_MIN: Duration = Duration::from_millis(1);
+/// The shortest time between two renewals of one lease.
+const RENEWAL_MIN: Duration = Duration::from_millis(10);
+
+/// The settings of a client. The builder sets those that have a default, and completes the others when it connects.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "the settings are independent of each other")]
+pub(crate) struct Settings {
+    pub(crate) ttl: Duration,
+    pub(crate) max_ttl: Duration,
+    pub(crate) max_clock_skew: Duration,
+    pub(crate) max_clock_step_back: Duration,
+    pub(crate) drift: Drift,
+    pub(crate) node_deadline: Option<Duration>,
+    pub(crate) min_validity: Option<Duration>,
+    pub(crate) retry: Retry,
+    pub(crate) renewals: Renewals,
+    pub(crate) rules: Rules,
+    /// Whether nodes that lost their memory may vote at once.
+    pub(crate) trusting: bool,
+    /// Whether `init_cluster` goes on although nodes show leases.
+    pub(crate) discards_leases: bool,
+    /// Whether grants, releases and losses are written into the nodes' history.
+    pub(crate) history: bool,
+    /// Whether the node is a local file: slower than a fast network, but always there.
+    pub(crate) embedded: bool,
+    pub(crate) quorum: Quorum,
+    pub(crate) template: KeyTemplate,
+    pub(crate) holder: Holder,
+    /// The holder, encoded for the nodes.
+    pub(crate) told_holder: Arc<str>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            ttl: TTL_DEFAULT,
+            max_ttl: MAX_TTL_DEFAULT,
+            max_clock_skew: MAX_CLOCK_SKEW_DEFAULT,
+            max_clock_step_back: MAX_CLOCK_STEP_BACK_DEFAULT,
+            drift: Drift::default(),
+            node_deadline: None,
+            min_validity: None,
+            retry: Retry::default(),
+            renewals: Renewals::default(),
+            rules: Rules::default(),
+            trusting: false,
+            discards_leases: false,
+            history: false,
+            embedded: false,
+            quorum: Quorum::ONE,
+            template: KeyTemplate::default(),
+            holder: Holder::new("", 0, ""),
+            told_holder: Arc::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Completes the settings for this many nodes, and checks them.
+    pub(crate) fn complete(self, nodes: usize, template: KeyTemplate, holder: Holder) -> Result<Self, ConfigError> {
+        let settings = Self {
+            quorum: Quorum::new(nodes)?,
+            trusting: nodes == 1 || self.trusting || !self.rules.hold(Rule::Quarantine),
+            template,
+            told_holder: holder.encode().into(),
+            holder,
+            ..self
+        };
+        let Self { max_ttl, max_clock_skew, max_clock_step_back, .. } = settings;
+        if max_ttl < TTL_MIN || max_ttl > TTL_MAX {
+            return Err(ConfigError::setting("max_ttl", max_ttl, "be between 100ms and 24h"));
+        }
+        if max_ttl < max_clock_skew.saturating_mul(2).saturating_add(max_clock_step_back) {
+            let rule = format!(
+                "be at least twice max_clock_skew ({max_clock_skew:?}) plus max_clock_step_back ({max_clock_step_back:?})"
+            );
+            return Err(ConfigError::setting("max_ttl", max_ttl, rule));
+        }
+        let ttl = settings.check(settings.ttl, settings.renewals, settings.retry)?;
+        match settings.node_deadline {
+            Some(deadline) if deadline < DEADLINE_MIN || deadline > ttl.duration() / 2 => {
+                let rule = format!("be at least {DEADLINE_MIN:?}, and at most half of the ttl");
+                Err(ConfigError::setting("node_deadline", deadline, rule))
+            }
+            _ => Ok(settings),
+        }
+    }
+
+    /// Checks that leases with these settings can be acquired and kept.
+    pub(crate) fn check(&self, ttl: Duration, renewals: Renewals, retry: Retry) -> Result<Ttl, ConfigError> {
+        let ttl = Ttl::new(ttl, self.max_ttl)?;
+        let with_ttl = |rule: String| format!("{rule}, for a ttl of {:?}", ttl.duration());
+        let drift = self.drift.of(ttl);
+        if self.drift.ppm > Drift::PPM_MAX || drift >= ttl.duration() / 2 {
+            return Err(ConfigError::setting("drift", drift, with_ttl("be less than half of the ttl".into())));
+        }
+        let least = self.min_validity(ttl);
+        if least.saturating_add(drift) >= ttl.duration() {
+            let rule = with_ttl("be less than the ttl minus drift".into());
+            return Err(ConfigError::setting("min_validity", least, rule));
+        }
+        // Renewals that are too frequent flood the nodes, and a renewal that is too late is useless.
+        let latest = ttl.duration().saturating_sub(drift + self.node_deadline(ttl));
+        if let Renewals::Watchdog { every: Some(every), .. } = renewals
+            && (every < RENEWAL_MIN || every >= latest)
+        {
+            let rule = with_ttl(format!("be between {RENEWAL_MIN:?} and {latest:?}"));
+            return Err(ConfigError::setting("the renewal interval", every, rule));
+        }
+        if retry.min > retry.max {
+            return Err(ConfigError::setting(
+                "retry.min",
+                retry.min,
+                format!("be at most retry.max ({:?})", retry.max),
+            ));
+        }
+        if retry.attempts == Some(0) {
+            return Err(ConfigError::setting("retry.attempts", 0, "be at least 1"));
+        }
+        Ok(ttl)
+    }
+
+    /// How long to wait for a node: short compared with the ttl, as Redlock requires.
+    pub(crate) fn node_deadline(&self, ttl: Ttl) -> Duration {
+        let half = ttl.duration() / 2;
+        match self.node_deadline {
+            // A later answer is useless for this lock.
+            Some(deadline) => deadline.min(half),
+            None if self.embedded => (ttl.duration() / 4).min(EMBEDDED_DEADLINE_MAX),
+            None => (ttl.duration() / 20).clamp(NODE_DEADLINE_MIN, NODE_DEADLINE_MAX),
+        }
+    }
+
+    /// How long to wait for a node that is only read.
+    pub(crate) fn look_deadline(&self) -> Duration {
+        self.node_deadline.unwrap_or(if self.embedded { EMBEDDED_DEADLINE_MAX } else { NODE_DEADLINE_MAX })
+    }
+
+    pub(crate) fn min_validity(&self, ttl: Ttl) -> Duration {
+        self.min_validity.unwrap_or(ttl.duration() / 2)
+    }
+
+    /// The constants of a cluster with this id.
+    pub(crate) fn constants(&self, cluster: String) -> Constants {
+        Constants {
+            cluster,
+            nodes: self.quorum.nodes(),
+            max_ttl_millis: self.max_ttl.as_millis() as u64,
+            max_skew_micros: self.max_clock_skew.as_micros() as u64,
+        }
+    }
+
+    /// What a node that lost its memory may do.
+    pub(crate) fn trust(&self) -> Trust {
+        let max_clock_skew = self.max_clock_skew.as_micros() as i64;
+        if self.quorum.nodes() == 1 {
+            // Above every fence that was granted before: at most the max clock skew ahead of the clock, and once more for
+            // its steps.
+            Trust::Vote { floor_offset: 2 * max_clock_skew }
+        } else if self.trusting {
+            Trust::Vote { floor_offset: -max_clock_skew }
+        } else {
+            Trust::Quarantine
+        }
+    }
+}
