@@ -16,6 +16,8 @@ pub(crate) enum Paint {
     Warn,
     Dim,
     Bold,
+    /// One of the 256 colours of terminals.
+    Color(u8),
 }
 
 /// How to print.
@@ -184,6 +186,7 @@ fn painted(colored: bool, paint: Paint, text: &str) -> String {
         Paint::Warn => 33,
         Paint::Dim => 2,
         Paint::Bold => 1,
+        Paint::Color(color) => return format!("\u{1b}[38;5;{color}m{text}\u{1b}[0m"),
     };
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }

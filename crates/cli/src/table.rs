@@ -60,21 +60,30 @@ pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Cuts a line that may be coloured to so many columns.
+/// Cuts a line that may be coloured to this many columns.
 pub(crate) fn cut_painted(line: &str, columns: usize) -> String {
     let (mut cut, mut shown, mut in_colour) = (String::new(), 0, false);
     for c in line.chars() {
         in_colour |= c == '\u{1b}';
-        // Colours take no room, and the last one has to be ended.
-        if in_colour {
+        // Colours take no room, and the last one must be ended.
+        if in_colour || shown < columns {
             cut.push(c);
-        } else if shown < columns {
-            cut.push(c);
-            shown += 1;
+            shown += usize::from(!in_colour);
         }
         in_colour &= c != 'm';
     }
     cut
+}
+
+/// The columns that a line takes, which may be coloured.
+pub(crate) fn width_painted(line: &str) -> usize {
+    let mut in_colour = false;
+    let is_shown = |c: &char| {
+        let was_in_colour = in_colour;
+        in_colour = (in_colour || *c == '\u{1b}') && *c != 'm';
+        !was_in_colour && *c != '\u{1b}'
+    };
+    line.chars().filter(is_shown).count()
 }
 
 #[cfg(test)]

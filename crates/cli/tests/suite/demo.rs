@@ -20,7 +20,7 @@ fn without_a_terminal_it_prints_lines_and_ends_with_the_verdict() {
     let text = stdout(&output);
     assert!(output.status.success(), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
-    for line in ["crashed", "is back, empty: in quarantine", "has deploy with fence", "gives report back"] {
+    for line in ["crashed", "is back, empty: in quarantine", "has deploy with fence", "releases report"] {
         assert!(text.contains(line), "no {line:?} in {text}");
     }
     let last = text.lines().last().unwrap();
@@ -42,7 +42,7 @@ fn json_is_one_object_and_the_seed_decides_the_plan() {
     let grants = first["names"].as_array().unwrap().iter().map(|name| name["grants"].as_u64().unwrap());
     assert_eq!((grants.len(), grants.sum::<u64>()), (3, first["grants"].as_u64().unwrap()));
     assert_eq!(first["violations"], Value::Array(vec![]));
-    assert_eq!(first["plan"][0]["act"], "crash");
+    assert_eq!(first["plan"][0]["fault"], "crash");
     assert_eq!(first["plan"], again["plan"]);
     assert_ne!(first["plan"], other["plan"]);
 }
@@ -62,9 +62,9 @@ fn on_a_terminal_it_shows_holders_waiters_a_quarantine_and_the_verdict() {
         matches!(&words[..], [_, _, holder, fence, _, _, waiter, ..]
             if holder.starts_with('w') && fence.parse::<u64>().is_ok() && waiter.starts_with('w'))
     });
-    pty.shows("│ node 2   down");
-    pty.shows("node 2 crashed");
-    pty.shows("│ node 2   quarantine");
+    pty.shows("│ node 1   down");
+    pty.shows("node 1 crashed");
+    pty.shows("│ node 1   quarantine");
     pty.shows("│ node 3   frozen");
     let text = pty.text();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -1,6 +1,6 @@
 //! What is measured: cycles of acquire and release, and handoffs.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::{AcquireError, Client, Lock};
@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::spread::Spread;
+use crate::command::locked;
 use crate::exit::Failure;
 
 /// Connections and caches get used to it for a tenth of the time, off the record.
@@ -191,8 +192,4 @@ impl HandoffLog {
 
 fn nothing() -> Failure {
     Failure::internal("nothing could be acquired in the time given: try more --seconds")
-}
-
-fn locked<T>(log: &Mutex<T>) -> MutexGuard<'_, T> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,62 +1,54 @@
-//! Who held what and when, by one clock; and whether that can have been.
+//! Checks a history of leases: no two of a name at the same time, and fences that only grow.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// How a lease ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Released,
-    Lost,
-}
-
-/// One lease: surely valid from the first of these moments to the last, both counted from one start.
+/// One lease, from its grant to its end, both counted from the start of the demonstration.
 #[derive(Clone, Debug)]
-pub(crate) struct Turn {
-    pub(crate) name: String,
-    pub(crate) holder: String,
-    pub(crate) fence: u64,
-    pub(crate) from: Duration,
-    pub(crate) until: Duration,
-    pub(crate) end: End,
+pub(super) struct Tenure {
+    pub(super) name: &'static str,
+    pub(super) worker: usize,
+    pub(super) fence: u64,
+    pub(super) from: Duration,
+    pub(super) until: Duration,
+    pub(super) is_lost: bool,
 }
 
-/// What a look at all turns of all names found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Findings {
-    pub(crate) grants: usize,
-    pub(crate) losses: usize,
+/// The findings about all names.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Findings {
+    pub(super) grants: usize,
+    pub(super) losses: usize,
     /// Leases that began while an earlier one of the same name was still valid.
-    pub(crate) overlaps: usize,
+    pub(super) overlaps: usize,
     /// Whether every lease has a higher fence than all earlier ones of its name.
-    pub(crate) fences_increasing: bool,
-    pub(crate) names: Vec<NameFindings>,
-    /// What must not be, in words.
-    pub(crate) violations: Vec<String>,
+    pub(super) fences_increasing: bool,
+    pub(super) names: Vec<NameFindings>,
+    pub(super) violations: Vec<String>,
 }
 
-/// The same for one name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct NameFindings {
-    pub(crate) name: String,
-    pub(crate) grants: usize,
-    pub(crate) losses: usize,
-    pub(crate) overlaps: usize,
-    pub(crate) fences_increasing: bool,
-    pub(crate) first_fence: Option<u64>,
-    pub(crate) last_fence: Option<u64>,
+/// The same about one name.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct NameFindings {
+    pub(super) name: &'static str,
+    pub(super) grants: usize,
+    pub(super) losses: usize,
+    pub(super) overlaps: usize,
+    pub(super) fences_increasing: bool,
+    pub(super) first_fence: Option<u64>,
+    pub(super) last_fence: Option<u64>,
 }
 
 impl Findings {
-    /// Looks at the turns, which may come in any order.
-    pub(crate) fn of(names: &[&str], turns: &[Turn]) -> Self {
+    /// Checks leases, which may come in any order.
+    pub(super) fn of(names: &[&'static str], tenures: &[Tenure]) -> Self {
         let mut all = Self { fences_increasing: true, ..Self::default() };
         for name in names {
-            let mut turns: Vec<&Turn> = turns.iter().filter(|turn| turn.name == *name).collect();
-            turns.sort_by_key(|turn| (turn.from, turn.fence));
-            let found = look_at(name, &turns, &mut all.violations);
+            let mut tenures: Vec<&Tenure> = tenures.iter().filter(|tenure| tenure.name == *name).collect();
+            tenures.sort_by_key(|tenure| (tenure.from, tenure.fence));
+            let found = check(name, &tenures, &mut all.violations);
             all.grants += found.grants;
             all.losses += found.losses;
             all.overlaps += found.overlaps;
@@ -65,9 +57,41 @@ impl Findings {
         }
         all
     }
+}
 
-    pub(crate) fn is_good(&self) -> bool {
-        self.violations.is_empty()
+/// Checks the leases of one name, in the order in which they began.
+fn check(name: &'static str, tenures: &[&Tenure], violations: &mut Vec<String>) -> NameFindings {
+    let mut found = NameFindings {
+        name,
+        grants: tenures.len(),
+        losses: tenures.iter().filter(|tenure| tenure.is_lost).count(),
+        overlaps: 0,
+        fences_increasing: true,
+        first_fence: tenures.first().map(|tenure| tenure.fence),
+        last_fence: tenures.last().map(|tenure| tenure.fence),
+    };
+    let (mut longest, mut highest): (Option<&Tenure>, Option<&Tenure>) = (None, None);
+    for &later in tenures {
+        if let Some(other) = longest.filter(|tenure| later.from < tenure.until) {
+            found.overlaps += 1;
+            let both = other.until.min(later.until).saturating_sub(later.from);
+            violations.push(format!("two holders for {both:?}: {other} and {later}"));
+        }
+        if let Some(other) = highest.filter(|tenure| later.fence <= tenure.fence) {
+            found.fences_increasing = false;
+            violations.push(format!("no higher fence than before: {other} and then {later}"));
+        }
+        longest = longest.filter(|tenure| tenure.until >= later.until).or(Some(later));
+        highest = highest.filter(|tenure| tenure.fence >= later.fence).or(Some(later));
+    }
+    found
+}
+
+impl fmt::Display for Tenure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, worker, fence, from, until, .. } = self;
+        let (worker, from, until) = (worker + 1, from.as_secs_f64(), until.as_secs_f64());
+        write!(f, "w{worker} with {name} from {from:.6}s to {until:.6}s (fence {fence})")
     }
 }
 
@@ -75,48 +99,11 @@ impl Findings {
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { grants, losses, overlaps, .. } = self;
-        let of = |count: usize, one: &'static str, many: &'static str| if count == 1 { one } else { many };
-        write!(f, "{grants} {}, ", of(*grants, "grant", "grants"))?;
-        write!(f, "{losses} {}, ", of(*losses, "loss", "losses"))?;
-        write!(f, "{overlaps} {}, ", of(*overlaps, "overlap", "overlaps"))?;
-        f.write_str(if self.fences_increasing { "fences increasing" } else { "fences OUT OF ORDER" })
-    }
-}
-
-/// One name's turns, in the order in which they began.
-fn look_at(name: &str, turns: &[&Turn], violations: &mut Vec<String>) -> NameFindings {
-    let mut found = NameFindings {
-        name: name.to_owned(),
-        grants: turns.len(),
-        losses: turns.iter().filter(|turn| turn.end == End::Lost).count(),
-        overlaps: 0,
-        fences_increasing: true,
-        first_fence: turns.first().map(|turn| turn.fence),
-        last_fence: turns.last().map(|turn| turn.fence),
-    };
-    let (mut longest, mut highest): (Option<&Turn>, Option<&Turn>) = (None, None);
-    for &later in turns {
-        if let Some(other) = longest.filter(|turn| later.from < turn.until) {
-            found.overlaps += 1;
-            let both = other.until.min(later.until).saturating_sub(later.from);
-            violations.push(format!("two at a time for {both:?}: {} and {}", Told(other), Told(later)));
-        }
-        if let Some(other) = highest.filter(|turn| later.fence <= turn.fence) {
-            found.fences_increasing = false;
-            violations.push(format!("no higher fence than before: {} and then {}", Told(other), Told(later)));
-        }
-        longest = longest.filter(|turn| turn.until >= later.until).or(Some(later));
-        highest = highest.filter(|turn| turn.fence >= later.fence).or(Some(later));
-    }
-    found
-}
-
-struct Told<'a>(&'a Turn);
-
-impl fmt::Display for Told<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Turn { name, holder, fence, from, until, .. } = self.0;
-        write!(f, "{holder} with {name} from {:.6} to {:.6} s (fence {fence})", from.as_secs_f64(), until.as_secs_f64())
+        let plural = |count: &usize, ending: &'static str| if *count == 1 { "" } else { ending };
+        let fences = if self.fences_increasing { "fences increasing" } else { "fences OUT OF ORDER" };
+        let [more_grants, more_losses] = [plural(grants, "s"), plural(losses, "es")];
+        write!(f, "{grants} grant{more_grants}, {losses} loss{more_losses}, {overlaps} overlap")?;
+        write!(f, "{}, {fences}", plural(overlaps, "s"))
     }
 }
 

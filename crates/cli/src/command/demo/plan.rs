@@ -1,131 +1,88 @@
-//! What will be done to the nodes, and when: decided by the seed before anything begins.
+//! The faults of the nodes, decided by the seed before anything begins.
 
 use std::time::Duration;
 
+use quorlock_core::rng::Seeded;
 use serde::{Serialize, Serializer};
 
-use super::dice::Dice;
 use super::{NODES, QUARANTINE, TTL};
 
-/// Something that is done to a node.
+/// A fault of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Act {
+#[serde(rename_all = "lowercase")]
+pub(super) enum Fault {
+    /// It is gone, and returns with an empty memory.
+    Crash,
     /// It stops, with its connections open, as on SIGSTOP.
     Freeze,
-    /// It goes on, with everything that it was asked meanwhile.
-    Thaw,
     /// It cannot be reached, but keeps its memory.
-    CutOff,
-    /// It can be reached again.
-    Reconnect,
-    /// It is gone, and so is its memory.
-    Crash,
-    /// It is there again, and knows nothing.
-    RestartEmpty,
+    Cut,
 }
 
-/// One entry of the plan.
+/// One fault of one node, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Deed {
-    #[serde(rename = "at_ms", serialize_with = "millis")]
-    pub(crate) at: Duration,
-    /// From 0.
-    pub(crate) node: usize,
-    pub(crate) act: Act,
+pub(super) struct Outage {
+    pub(super) node: usize,
+    pub(super) fault: Fault,
+    #[serde(rename = "from_ms", serialize_with = "millis")]
+    pub(super) from: Duration,
+    #[serde(rename = "until_ms", serialize_with = "millis")]
+    pub(super) until: Duration,
 }
 
 fn millis<S: Serializer>(at: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(at.as_millis() as u64)
+    serializer.serialize_u64(crate::duration::millis(*at))
 }
 
-/// Workers first get used to each other.
+/// No fault in the first and the last second.
 const CALM: Duration = Duration::from_secs(1);
-/// How long clients may take to find a node again that is back.
-const COMEBACK: Duration = Duration::from_millis(1_200);
-/// Crashes, freezes, cuts.
-const KINDS: usize = 3;
-/// How many may be out at a time, except in a storm: a minority.
+/// How long clients may take to reconnect to a node that is back.
+const RECONNECT: Duration = Duration::from_millis(1_200);
+/// How many nodes may be out at a time, except in a storm: a minority.
 const OUT_MAX: usize = (NODES - 1) / 2;
-/// How many are frozen at once in a storm: a majority.
+/// How many nodes are frozen at once in a storm: a majority.
 const STORM: usize = quorlock::Quorum::majority_of(NODES);
-/// After so many faults, a storm.
+/// After this many faults comes a storm.
 const STORM_AFTER: usize = 4;
 
-/// The plan of a seed, for this long: first one of each fault, then whatever the dice say.
-pub(crate) fn plan(seed: u64, length: Duration) -> Vec<Deed> {
-    let dice = Dice::new(seed, 0);
-    let mut planner = Planner { dice, out_until: [Duration::ZERO; NODES], faults: 0, calm: STORM_AFTER, deeds: vec![] };
-    let mut at = CALM;
+/// The plan of a seed: first one of each fault, then random ones, and a storm now and then.
+///
+/// In a storm a majority stops for longer than a lease lasts: every holder loses its lease, and notices in time.
+pub(super) fn plan(seed: u64, length: Duration) -> Vec<Outage> {
+    let mut rng = Seeded::new(seed);
+    let mut out_until = [Duration::ZERO; NODES];
+    let mut plan = Vec::new();
+    let (mut at, mut faults) = (CALM, 0);
     while at + CALM <= length {
-        at = if planner.calm == 0 { planner.storm(at) } else { planner.fault(at) };
-    }
-    planner.deeds.sort_by_key(|deed| deed.at);
-    planner.deeds
-}
-
-struct Planner {
-    dice: Dice,
-    /// Until when each node is out, and being found again after that.
-    out_until: [Duration; NODES],
-    faults: usize,
-    /// How many faults there are until the next storm.
-    calm: usize,
-    deeds: Vec<Deed>,
-}
-
-impl Planner {
-    fn well(&self, at: Duration) -> Vec<usize> {
-        (0..NODES).filter(|node| self.out_until[*node] <= at).collect()
-    }
-
-    /// Takes a node out for this long. `after` is how long it is of no use once it is back.
-    fn take_out(&mut self, node: usize, at: Duration, [begins, ends]: [Act; 2], length: Duration, after: Duration) {
-        self.deeds.push(Deed { at, node, act: begins });
-        self.deeds.push(Deed { at: at + length, node, act: ends });
-        self.out_until[node] = at + length + after + COMEBACK;
-    }
-
-    /// Plans a fault of one node, and says when the next may come.
-    fn fault(&mut self, at: Duration) -> Duration {
-        let mut well = self.well(at);
-        if NODES - well.len() >= OUT_MAX {
-            let first_back = self.out_until.iter().filter(|until| **until > at).min();
-            return first_back.copied().unwrap_or(at);
+        let mut well: Vec<usize> = (0..NODES).filter(|node| out_until[*node] <= at).collect();
+        let is_storm = faults % (STORM_AFTER + 1) == STORM_AFTER;
+        if !is_storm && NODES - well.len() >= OUT_MAX {
+            at = out_until.into_iter().filter(|until| *until > at).min().unwrap_or(at);
+            continue;
         }
-        let Some(node) = self.dice.draw(&mut well) else { return at };
-        let kind = if self.faults < KINDS { self.faults } else { self.dice.below(KINDS) };
-        self.faults += 1;
-        self.calm -= 1;
-        match kind {
-            0 => {
-                let down = self.dice.millis(300, 1_200);
-                self.take_out(node, at, [Act::Crash, Act::RestartEmpty], down, QUARANTINE);
-            }
-            1 => {
-                let frozen = self.dice.millis(700, 2_500);
-                self.take_out(node, at, [Act::Freeze, Act::Thaw], frozen, Duration::ZERO);
-            }
-            _ => {
-                let away = self.dice.millis(500, 2_000);
-                self.take_out(node, at, [Act::CutOff, Act::Reconnect], away, Duration::ZERO);
-            }
+        let fault = match faults {
+            _ if is_storm => Fault::Freeze,
+            0 => Fault::Crash,
+            1 => Fault::Freeze,
+            2 => Fault::Cut,
+            _ => rng.pick(&[Fault::Crash, Fault::Freeze, Fault::Cut]),
+        };
+        let (outage, after) = match fault {
+            _ if is_storm => (TTL + rng.millis(300, 900), Duration::ZERO),
+            Fault::Crash => (rng.millis(300, 1_200), QUARANTINE),
+            Fault::Freeze => (rng.millis(700, 2_500), Duration::ZERO),
+            Fault::Cut => (rng.millis(500, 2_000), Duration::ZERO),
+        };
+        let until = at + outage;
+        for _ in 0..well.len().min(if is_storm { STORM } else { 1 }) {
+            let node = well.swap_remove(rng.index(well.len()));
+            plan.push(Outage { node, fault, from: at, until });
+            out_until[node] = until + after + RECONNECT;
         }
-        at + self.dice.millis(700, 1_900)
+        faults += 1;
+        at = if is_storm { until + rng.millis(900, 1_900) } else { at + rng.millis(700, 1_900) };
     }
-
-    /// A majority stops for longer than a lease lasts: everyone who holds something loses it, and is told in time.
-    fn storm(&mut self, at: Duration) -> Duration {
-        self.calm = STORM_AFTER;
-        let mut well = self.well(at);
-        let frozen = TTL + self.dice.millis(300, 900);
-        for _ in 0..STORM {
-            if let Some(node) = self.dice.draw(&mut well) {
-                self.take_out(node, at, [Act::Freeze, Act::Thaw], frozen, Duration::ZERO);
-            }
-        }
-        at + frozen + self.dice.millis(900, 1_900)
-    }
+    plan
 }
 
 #[cfg(test)]
@@ -143,7 +100,8 @@ mod tests {
     #[test]
     fn a_longer_run_begins_as_a_shorter_one() {
         let (long, short) = (plan(7, LENGTH), plan(7, LENGTH / 4));
-        let begun = |plan: &[Deed]| plan.iter().filter(|deed| deed.at + CALM < LENGTH / 4).copied().collect::<Vec<_>>();
+        let begun =
+            |plan: &[Outage]| plan.iter().filter(|outage| outage.from + CALM < LENGTH / 4).copied().collect::<Vec<_>>();
         assert_eq!(begun(&long), begun(&short));
     }
 
@@ -151,27 +109,22 @@ mod tests {
     fn every_kind_of_fault_comes_early_and_a_storm_after_that() {
         for seed in 0..50 {
             let plan = plan(seed, LENGTH / 3);
-            for act in [Act::Crash, Act::RestartEmpty, Act::Freeze, Act::Thaw, Act::CutOff, Act::Reconnect] {
-                assert!(plan.iter().any(|deed| deed.act == act), "seed {seed}: no {act:?} in {plan:?}");
+            for fault in [Fault::Crash, Fault::Freeze, Fault::Cut] {
+                assert!(plan.iter().any(|outage| outage.fault == fault), "seed {seed}: no {fault:?} in {plan:?}");
             }
-            let storm = plan.iter().any(|deed| plan.iter().filter(|other| other.at == deed.at).count() >= STORM);
+            let storm =
+                plan.iter().any(|outage| plan.iter().filter(|other| other.from == outage.from).count() >= STORM);
             assert!(storm, "seed {seed}: {plan:?}");
         }
     }
 
     #[test]
-    fn nothing_is_done_to_a_node_that_is_out_but_to_bring_it_back() {
+    fn a_node_has_one_fault_at_a_time() {
         for seed in 0..50 {
             for node in 0..NODES {
-                let deeds: Vec<Act> =
-                    plan(seed, LENGTH).iter().filter(|deed| deed.node == node).map(|deed| deed.act).collect();
-                for pair in deeds.chunks(2) {
-                    let fits = matches!(
-                        pair,
-                        [Act::Crash, Act::RestartEmpty] | [Act::Freeze, Act::Thaw] | [Act::CutOff, Act::Reconnect]
-                    );
-                    assert!(fits, "seed {seed}, node {node}: {deeds:?}");
-                }
+                let plan = plan(seed, LENGTH);
+                let outages: Vec<_> = plan.iter().filter(|outage| outage.node == node).collect();
+                assert!(outages.windows(2).all(|pair| pair[0].until < pair[1].from), "seed {seed}: {outages:?}");
             }
         }
     }

@@ -1,199 +1,192 @@
-//! What there is to see: the news so far, added up.
+//! The state that is shown: workers, nodes and the plan report to it.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use quorlock::Silence;
+use quorlock::{Quorum, Silence};
+use tokio::time::Instant;
 
-use super::checker::{End, Findings, Turn};
-use super::plan::{Act, Deed};
-use super::world::{News, NodeLook, title};
-use super::{NAMES, NODES, WORKERS};
-
-/// How many lines are kept for the screen.
-const LOG_MAX: usize = 100;
-
-/// Who has a name.
-#[derive(Clone, Debug)]
-pub(crate) struct Held {
-    pub(crate) worker: usize,
-    pub(crate) left: Duration,
-}
+use super::checker::{Findings, Tenure};
+use super::plan::{Fault, Outage};
+use super::{NAMES, NODES, TTL, WORKERS};
+use crate::output::Paint;
 
 /// One name.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct NameView {
-    pub(crate) held: Option<Held>,
+#[derive(Debug, Default)]
+pub(super) struct NameRow {
+    /// The worker that holds it.
+    pub(super) holder: Option<usize>,
+    /// The validity of its lease.
+    pub(super) left: Duration,
     /// The fence of its latest lease.
-    pub(crate) fence: Option<u64>,
-    pub(crate) leases: usize,
+    pub(super) fence: Option<u64>,
+    pub(super) leases: usize,
 }
 
 /// One node.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct NodeView {
-    /// What was done to it and not yet undone.
-    pub(crate) out: Option<Act>,
-    pub(crate) look: NodeLook,
-}
-
-/// How much a line matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
-    /// The usual: not worth a place on the screen.
-    Usual,
-    Good,
-    Bad,
-}
-
-/// Something that happened, in words.
-#[derive(Clone, Debug)]
-pub(crate) struct Line {
-    pub(crate) at: Duration,
-    pub(crate) tone: Tone,
-    pub(crate) text: String,
-}
-
-/// Everything that is shown.
 #[derive(Debug, Default)]
-pub(crate) struct Scene {
-    pub(crate) names: [NameView; NAMES.len()],
-    pub(crate) nodes: [NodeView; NODES],
-    /// For what each worker waits, and where in the queue it stands.
+pub(super) struct NodeRow {
+    /// The fault that it has now.
+    pub(super) fault: Option<Fault>,
+    /// Why it cannot vote, as a client sees it.
+    pub(super) trouble: Option<Silence>,
+    /// The holder that it voted for, name by name.
+    pub(super) votes: [Option<String>; NAMES.len()],
+}
+
+/// Why a node cannot vote, and the holders that it voted for.
+pub(super) type Observation = (Option<Silence>, [Option<String>; NAMES.len()]);
+
+/// Something that happened. Without a colour, it is not worth a line on the screen.
+#[derive(Debug)]
+pub(super) struct LogLine {
+    pub(super) at: Duration,
+    pub(super) paint: Option<Paint>,
+    pub(super) text: String,
+}
+
+/// Everything that is shown. Workers, names and nodes are counted from 0.
+#[derive(Debug)]
+pub(super) struct Scene {
+    pub(super) seed: u64,
+    pub(super) length: Duration,
+    started: Instant,
+    pub(super) names: [NameRow; NAMES.len()],
+    pub(super) nodes: [NodeRow; NODES],
+    /// The name that each worker waits for, and its place in the queue.
     waits: [Option<(usize, Option<u32>)>; WORKERS],
-    /// What mattered, the latest first.
-    pub(crate) log: VecDeque<Line>,
-    turns: Vec<Turn>,
-    /// What was done to the nodes so far.
-    pub(crate) deeds: Vec<Deed>,
-    pub(crate) findings: Findings,
+    pub(super) log: Vec<LogLine>,
+    tenures: Vec<Tenure>,
+    /// The faults so far.
+    pub(super) faults: Vec<Fault>,
+}
+
+/// `w1` for the first worker.
+pub(super) fn title(worker: usize) -> String {
+    format!("w{}", worker + 1)
 }
 
 impl Scene {
-    pub(crate) fn new() -> Self {
-        let mut scene = Self::default();
-        scene.look_back();
-        scene
-    }
-
-    /// Takes in what happened at this moment, and puts it into words if it is worth them.
-    pub(crate) fn take(&mut self, news: News, now: Duration) -> Vec<Line> {
-        let lines = self.tell(news, now);
-        for line in lines.iter().filter(|line| line.tone != Tone::Usual) {
-            self.log.push_front(line.clone());
+    pub(super) fn new(seed: u64, length: Duration) -> Self {
+        Self {
+            seed,
+            length,
+            started: Instant::now(),
+            names: Default::default(),
+            nodes: Default::default(),
+            waits: Default::default(),
+            log: Vec::new(),
+            tenures: Vec::new(),
+            faults: Vec::new(),
         }
-        self.log.truncate(LOG_MAX);
-        lines
     }
 
-    fn tell(&mut self, news: News, now: Duration) -> Vec<Line> {
-        let line = |at, tone, text: String| vec![Line { at, tone, text }];
-        match news {
-            News::Waits { worker, name, place } => self.waits[worker] = Some((name, place)),
-            News::Granted { worker, name, fence, at } => {
-                self.waits[worker] = None;
-                let view = &mut self.names[name];
-                view.held = Some(Held { worker, left: super::TTL });
-                view.fence = Some(fence);
-                view.leases += 1;
-                return line(at, Tone::Usual, format!("{} has {} with fence {fence}", title(worker), NAMES[name]));
-            }
-            News::Holds { name, left } => {
-                if let Some(held) = &mut self.names[name].held {
-                    held.left = left;
-                }
-            }
-            News::Hangs { worker, name, at } => {
-                let text = format!("{} hangs with {}: nothing renews its lease", title(worker), NAMES[name]);
-                return line(at, Tone::Bad, text);
-            }
-            News::Ended { worker, name, turn } => {
-                let (until, end) = (turn.until, turn.end);
-                self.turns.push(turn);
-                self.look_back();
-                let held = &mut self.names[name].held;
-                if held.as_ref().is_some_and(|held| held.worker == worker) {
-                    *held = None;
-                }
-                let (worker, name) = (title(worker), NAMES[name]);
-                return match end {
-                    End::Released => line(until, Tone::Usual, format!("{worker} gives {name} back")),
-                    End::Lost => line(until, Tone::Bad, format!("{worker} lost {name}, and knew it in time")),
-                };
-            }
-            News::GaveUp { worker, name } => {
-                self.waits[worker] = None;
-                return line(now, Tone::Usual, format!("{} waited for {} in vain", title(worker), NAMES[name]));
-            }
-            News::Done(deed) => return self.done(deed),
-            News::Looked(looks) => return self.looked(looks, now),
+    /// The time since the start.
+    pub(super) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(super) fn findings(&self) -> Findings {
+        Findings::of(&NAMES, &self.tenures)
+    }
+
+    /// The workers that wait for a name, in the order of the queue.
+    pub(super) fn queue(&self, name: usize) -> Vec<usize> {
+        let waits = self.waits.iter().enumerate().filter_map(|(worker, wait)| Some((worker, (*wait)?)));
+        let mut queue: Vec<_> = waits.filter(|(_, (other, _))| *other == name).collect();
+        queue.sort_by_key(|(worker, (_, place))| (place.unwrap_or(u32::MAX), *worker));
+        queue.into_iter().map(|(worker, _)| worker).collect()
+    }
+
+    fn say(&mut self, paint: Option<Paint>, text: impl Into<String>) {
+        self.log.push(LogLine { at: self.age(), paint, text: text.into() });
+    }
+
+    pub(super) fn waits(&mut self, worker: usize, name: usize, place: Option<u32>) {
+        self.waits[worker] = Some((name, place));
+    }
+
+    /// A worker acquires a name. Returns the time.
+    pub(super) fn granted(&mut self, worker: usize, name: usize, fence: u64) -> Duration {
+        self.waits[worker] = None;
+        let leases = self.names[name].leases + 1;
+        self.names[name] = NameRow { holder: Some(worker), left: TTL, fence: Some(fence), leases };
+        self.say(None, format!("{} has {} with fence {fence}", title(worker), NAMES[name]));
+        self.age()
+    }
+
+    pub(super) fn hangs(&mut self, worker: usize, name: usize) {
+        let text = format!("{} hangs with {}: nothing renews its lease", title(worker), NAMES[name]);
+        self.say(Some(Paint::Bad), text);
+    }
+
+    pub(super) fn gave_up(&mut self, worker: usize, name: usize) {
+        self.waits[worker] = None;
+        self.say(None, format!("{} timed out waiting for {}", title(worker), NAMES[name]));
+    }
+
+    pub(super) fn ended(&mut self, name: usize, tenure: Tenure) {
+        let (worker, lock) = (title(tenure.worker), tenure.name);
+        if tenure.is_lost {
+            self.say(Some(Paint::Bad), format!("{worker} lost {lock}, and knew it in time"));
+        } else {
+            self.say(None, format!("{worker} releases {lock}"));
         }
-        Vec::new()
+        let holder = &mut self.names[name].holder;
+        *holder = holder.filter(|holder| *holder != tenure.worker);
+        self.tenures.push(tenure);
     }
 
-    fn done(&mut self, deed: Deed) -> Vec<Line> {
-        self.deeds.push(deed);
-        let Deed { at, node, act } = deed;
-        let number = node + 1;
+    pub(super) fn fault_begins(&mut self, outage: Outage) {
+        let node = outage.node + 1;
         let had_majority = self.has_majority();
-        let (tone, text) = match act {
-            Act::Freeze => (Tone::Bad, format!("node {number} is frozen")),
-            Act::CutOff => (Tone::Bad, format!("node {number} is cut off")),
-            Act::Crash => (Tone::Bad, format!("node {number} crashed, and its memory is gone")),
-            Act::Thaw => (Tone::Good, format!("node {number} goes on where it stopped")),
-            Act::Reconnect => (Tone::Good, format!("node {number} can be reached again")),
-            Act::RestartEmpty => {
-                (Tone::Bad, format!("node {number} is back, empty: in quarantine until what it forgot is over"))
+        self.nodes[outage.node].fault = Some(outage.fault);
+        self.faults.push(outage.fault);
+        let text = match outage.fault {
+            Fault::Freeze => format!("node {node} is frozen"),
+            Fault::Cut => format!("node {node} is cut off"),
+            Fault::Crash => format!("node {node} crashed, and its memory is gone"),
+        };
+        self.say(Some(Paint::Bad), text);
+        if had_majority && !self.has_majority() {
+            self.say(Some(Paint::Bad), "no majority is left: nobody can acquire, and leases end unrenewed");
+        }
+    }
+
+    pub(super) fn fault_ends(&mut self, outage: Outage) {
+        let node = outage.node + 1;
+        let had_majority = self.has_majority();
+        self.nodes[outage.node].fault = None;
+        let (paint, text) = match outage.fault {
+            Fault::Freeze => (Paint::Good, format!("node {node} continues where it stopped")),
+            Fault::Cut => (Paint::Good, format!("node {node} can be reached again")),
+            Fault::Crash => {
+                (Paint::Bad, format!("node {node} is back, empty: in quarantine until every lease it forgot has ended"))
             }
         };
-        let ends = matches!(act, Act::Thaw | Act::Reconnect | Act::RestartEmpty);
-        self.nodes[node].out = (!ends).then_some(act);
-        let mut lines = vec![Line { at, tone, text }];
-        match (had_majority, self.has_majority()) {
-            (true, false) => {
-                let text = "no majority is left: nobody gets in, and leases end unrenewed".to_owned();
-                lines.push(Line { at, tone: Tone::Bad, text });
-            }
-            (false, true) => {
-                lines.push(Line { at, tone: Tone::Good, text: "a majority is there again".to_owned() });
-            }
-            _ => {}
+        self.say(Some(paint), text);
+        if !had_majority && self.has_majority() {
+            self.say(Some(Paint::Good), "a majority is back");
         }
-        lines
     }
 
-    fn looked(&mut self, looks: Vec<NodeLook>, at: Duration) -> Vec<Line> {
-        let mut lines = Vec::new();
-        for (node, (view, look)) in self.nodes.iter_mut().zip(looks).enumerate() {
-            let was_in_quarantine = view.is_in_quarantine();
-            view.look = look;
-            if was_in_quarantine && view.look.trouble.is_none() {
-                let text = format!("node {} is out of quarantine and votes again", node + 1);
-                lines.push(Line { at, tone: Tone::Good, text });
+    /// A client has observed every node.
+    pub(super) fn observed(&mut self, nodes: Vec<Observation>) {
+        for (node, (trouble, votes)) in nodes.into_iter().enumerate() {
+            let row = &mut self.nodes[node];
+            let ends_quarantine = is_in_quarantine(row) && trouble.is_none();
+            (row.trouble, row.votes) = (trouble, votes);
+            if ends_quarantine {
+                self.say(Some(Paint::Good), format!("node {} is out of quarantine and votes again", node + 1));
             }
         }
-        lines
     }
 
     fn has_majority(&self) -> bool {
-        self.nodes.iter().filter(|node| node.out.is_none() && !node.is_in_quarantine()).count() > NODES / 2
-    }
-
-    fn look_back(&mut self) {
-        self.findings = Findings::of(&NAMES, &self.turns);
-    }
-
-    /// Who waits for a name, first in the queue first.
-    pub(crate) fn line(&self, name: usize) -> Vec<usize> {
-        let waits = self.waits.iter().enumerate().filter_map(|(worker, wait)| Some((worker, (*wait)?)));
-        let mut line: Vec<_> = waits.filter(|(_, (other, _))| *other == name).collect();
-        line.sort_by_key(|(worker, (_, place))| (place.unwrap_or(u32::MAX), *worker));
-        line.into_iter().map(|(worker, _)| worker).collect()
+        let voting = self.nodes.iter().filter(|node| node.fault.is_none() && !is_in_quarantine(node)).count();
+        voting >= Quorum::majority_of(NODES)
     }
 }
 
-impl NodeView {
-    fn is_in_quarantine(&self) -> bool {
-        self.look.trouble.as_ref().and_then(Silence::quarantine_left).is_some()
-    }
+fn is_in_quarantine(node: &NodeRow) -> bool {
+    node.trouble.as_ref().and_then(Silence::quarantine_left).is_some()
 }

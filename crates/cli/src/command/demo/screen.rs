@@ -1,14 +1,13 @@
-//! The picture: names and their holders, nodes and their votes, what happened last, and what the checker says so far.
-
-use std::time::Duration;
+//! The picture: names and their holders, nodes and their votes, the latest events, and the verdict so far.
 
 use quorlock::Silence;
 
-use super::ink::{Ink, Row};
-use super::plan::Act;
-use super::scene::{NodeView, Scene, Tone};
-use super::world::title;
+use super::checker::Findings;
+use super::plan::Fault;
+use super::scene::{NodeRow, Scene, title};
 use super::{NAMES, NODES, QUARANTINE, TTL, WORKERS};
+use crate::output::{Output, Paint};
+use crate::table::{cut_painted, width_painted};
 
 /// One colour for each worker, so that it can be followed.
 const COLORS: [u8; WORKERS] = [39, 208, 77, 213, 220, 51, 203, 147, 118, 180, 45, 170];
@@ -16,173 +15,135 @@ const COLORS: [u8; WORKERS] = [39, 208, 77, 213, 220, 51, 203, 147, 118, 180, 45
 const VOTES: usize = 36;
 const NAME: usize = 13;
 const BAR: usize = 8;
-/// How many of those who wait are shown by name.
-const LINE: usize = 5;
-/// Less than this and the picture is cut off.
+/// How many waiters are shown by name.
+const QUEUE: usize = 5;
+/// The smallest terminal, in columns and rows.
 const SIZE_MIN: (usize, usize) = (60, 20);
 
-/// What does not change while it runs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Titles {
-    pub(crate) seed: u64,
-    pub(crate) length: Duration,
-}
-
 /// The rows of one frame. 80 columns and 24 rows are enough; more are used.
-pub(crate) fn picture(scene: &Scene, titles: Titles, age: Duration, (width, height): (usize, usize)) -> Vec<Row> {
+pub(super) fn picture(scene: &Scene, output: Output, (width, height): (usize, usize)) -> Vec<String> {
     if width < SIZE_MIN.0 || height < SIZE_MIN.1 {
-        let mut row = Row::new();
-        row.add(Ink::PLAIN, "the picture needs 80 x 24");
-        return vec![row];
+        return vec!["the picture needs 80 x 24".into()];
     }
-    let mut rows = vec![ends(width, heading(), clock(titles, age))];
-    rows.extend(boxed(width, "names", name_rows(scene)));
-    rows.extend(boxed(width, "nodes, and whom they voted for", node_rows(scene)));
-    // The box's own two lines, and the foot.
-    let log = height.saturating_sub(rows.len() + 3);
-    rows.extend(boxed(width, "what happened", log_rows(scene, log)));
-    let mut quit = Row::new();
-    quit.add(Ink::DIM, "q ends it ");
-    rows.push(ends(width, so_far(scene), quit));
+    let dim = |text: String| output.paint(Paint::Dim, text);
+    let about = dim(format!("   {WORKERS} workers compete for {} names on {NODES} nodes", NAMES.len()));
+    let heading = format!("{}{about}", output.paint(Paint::Bold, " quorlock demo"));
+    let left = scene.length.saturating_sub(scene.age()).as_secs_f64();
+    let mut rows = vec![ends(width, &heading, &dim(format!("seed {}   {left:.0} s left ", scene.seed)))];
+    rows.extend(boxed(output, width, "names", name_rows(scene, output)));
+    rows.extend(boxed(output, width, "nodes, and their votes", node_rows(scene, output)));
+    // Two lines of the box, and the last one.
+    let log = log_rows(scene, output, height.saturating_sub(rows.len() + 3));
+    rows.extend(boxed(output, width, "events", log));
+    rows.push(ends(width, &format!(" {}", verdict(output, &scene.findings())), &dim("q quits ".into())));
     rows
 }
 
-/// A row with something at either end.
-fn ends(width: usize, mut left: Row, right: Row) -> Row {
-    let room = width.saturating_sub(right.width());
-    left.cut(room.saturating_sub(1)).pad(room).append(right);
-    left
+/// What the checker has found.
+pub(super) fn verdict(output: Output, findings: &Findings) -> String {
+    if findings.violations.is_empty() {
+        output.paint(Paint::Good, format_args!("✓ {findings}"))
+    } else {
+        output.paint(Paint::Bad, format_args!("✗ VIOLATED: {findings}"))
+    }
 }
 
-fn boxed(width: usize, title: &str, rows: Vec<Row>) -> Vec<Row> {
-    let line = |begin: &str, title: &str, end: &str| {
-        let mut row = Row::new();
-        row.add(Ink::DIM, begin).add(Ink::BOLD, title);
-        let rest = width.saturating_sub(row.width() + 1);
-        row.add(Ink::DIM, "─".repeat(rest)).add(Ink::DIM, end);
-        row
-    };
-    let framed = rows.into_iter().map(|mut inner| {
-        let mut row = Row::new();
-        row.add(Ink::DIM, "│");
-        inner.cut(width - 2).pad(width - 2);
-        row.append(inner).add(Ink::DIM, "│");
-        row
-    });
-    let top = line("╭─", &format!(" {title} "), "╮");
-    std::iter::once(top).chain(framed).chain([line("╰", "", "╯")]).collect()
+/// A row of exactly this width.
+fn fit(text: &str, width: usize) -> String {
+    let text = cut_painted(text, width);
+    format!("{text}{}", " ".repeat(width - width_painted(&text)))
 }
 
-fn heading() -> Row {
-    let mut row = Row::new();
-    row.add(Ink::BOLD, " quorlock demo");
-    row.add(Ink::DIM, format!("   {WORKERS} workers want {} names on {NODES} nodes", NAMES.len()));
-    row
+/// A row with a text at either end.
+fn ends(width: usize, left: &str, right: &str) -> String {
+    fit(left, width.saturating_sub(width_painted(right))) + right
 }
 
-fn clock(titles: Titles, age: Duration) -> Row {
-    let left = titles.length.saturating_sub(age).as_secs_f64();
-    let mut row = Row::new();
-    row.add(Ink::DIM, format!("seed {}   {left:.0} s left ", titles.seed));
-    row
+fn boxed(output: Output, width: usize, title: &str, rows: Vec<String>) -> Vec<String> {
+    let dim = |text: String| output.paint(Paint::Dim, text);
+    let title = format!(" {title} ");
+    let rest = "─".repeat(width.saturating_sub(title.chars().count() + 3));
+    let top = format!("{}{}{}", dim("╭─".into()), output.paint(Paint::Bold, title), dim(format!("{rest}╮")));
+    let bottom = dim(format!("╰{}╯", "─".repeat(width - 2)));
+    let side = dim("│".into());
+    let framed = rows.into_iter().map(|row| format!("{side}{}{side}", fit(&row, width - 2)));
+    std::iter::once(top).chain(framed).chain([bottom]).collect()
 }
 
-fn name_rows(scene: &Scene) -> Vec<Row> {
-    let mut head = Row::new();
-    head.add(Ink::DIM, format!(" {:NAME$} {:7} {:17} {:>6}  ", "", "holder", "fence", "leases"));
-    head.add(Ink::DIM, format!("{:BAR$}  queue", "lease"));
-    let mut rows = vec![head];
-    for (name, view) in scene.names.iter().enumerate() {
-        let mut row = Row::new();
-        row.add(Ink::BOLD, format!(" {:NAME$} ", NAMES[name]));
-        match &view.held {
-            Some(held) => row.add(worker_ink(held.worker).inverse().bold(), format!(" {} ", title(held.worker))),
-            None => row.add(Ink::DIM, " ·"),
+fn name_rows(scene: &Scene, output: Output) -> Vec<String> {
+    let head = format!(" {:NAME$} {:7} {:17} {:>6}  {:BAR$}  queue", "", "holder", "fence", "leases", "lease");
+    let mut rows = vec![output.paint(Paint::Dim, head)];
+    for (name, row) in scene.names.iter().enumerate() {
+        let holder = row.holder.map_or_else(|| "·".into(), |worker| paint_worker(output, worker));
+        let fence = row.fence.map_or_else(|| "·".into(), |fence| fence.to_string());
+        let left = row.holder.map_or(0.0, |_| row.left.as_secs_f64() / TTL.as_secs_f64());
+        let bar = bar(output, left, if left > 0.4 { Paint::Good } else { Paint::Warn });
+        let queue = scene.queue(name);
+        let first: Vec<_> = queue.iter().take(QUEUE).map(|worker| paint_worker(output, *worker)).collect();
+        let more = match queue.len().saturating_sub(QUEUE) {
+            0 => String::new(),
+            more => output.paint(Paint::Dim, format_args!(" +{more}")),
         };
-        let fence = view.fence.map_or_else(|| "·".into(), |fence| fence.to_string());
-        row.pad(NAME + 10).add(Ink::PLAIN, format!("{fence:17} {:>6}  ", view.leases));
-        let left = view.held.as_ref().map_or(0.0, |held| held.left.as_secs_f64() / TTL.as_secs_f64());
-        row.append(bar(left, if left > 0.4 { Ink::GREEN } else { Ink::YELLOW })).add(Ink::PLAIN, "  ");
-        let line = scene.line(name);
-        for &worker in line.iter().take(LINE) {
-            row.add(worker_ink(worker), format!("{} ", title(worker)));
-        }
-        if line.len() > LINE {
-            row.add(Ink::DIM, format!("+{}", line.len() - LINE));
-        }
-        rows.push(row);
+        rows.push(format!(
+            " {} {}{fence:17} {:>6}  {bar}  {}{more}",
+            output.paint(Paint::Bold, format_args!("{:NAME$}", NAMES[name])),
+            fit(&holder, 8),
+            row.leases,
+            first.join(" "),
+        ));
     }
     rows
 }
 
-fn worker_ink(worker: usize) -> Ink {
-    Ink::of(COLORS[worker])
+fn paint_worker(output: Output, worker: usize) -> String {
+    output.paint(Paint::Color(COLORS[worker]), title(worker))
 }
 
-fn node_rows(scene: &Scene) -> Vec<Row> {
-    let mut head = Row::new();
-    head.pad(VOTES);
-    for name in NAMES {
-        head.add(Ink::DIM, format!("{name:NAME$}"));
-    }
-    let mut rows = vec![head];
-    for (node, view) in scene.nodes.iter().enumerate() {
-        let mut row = Row::new();
-        row.add(Ink::BOLD, format!(" node {}   ", node + 1)).append(state(view)).pad(VOTES);
-        // A node that is out may still carry votes, but says nothing of them.
-        let votes = view.look.votes.as_ref().filter(|_| view.out.is_none());
-        for name in 0..NAMES.len() {
-            let vote = votes.and_then(|votes| votes[name].clone());
-            let worker = vote.as_ref().and_then(|vote| (0..WORKERS).find(|worker| title(*worker) == *vote));
-            row.add(worker.map_or(Ink::DIM, worker_ink), format!("{:NAME$}", vote.unwrap_or_else(|| "·".into())));
+fn node_rows(scene: &Scene, output: Output) -> Vec<String> {
+    let names = NAMES.map(|name| format!("{name:NAME$}")).concat();
+    let mut rows = vec![format!("{}{}", " ".repeat(VOTES), output.paint(Paint::Dim, names))];
+    for (node, row) in scene.nodes.iter().enumerate() {
+        let title_of_node = output.paint(Paint::Bold, format_args!(" node {}   ", node + 1));
+        let mut text = fit(&format!("{title_of_node}{}", state(output, row)), VOTES);
+        for vote in &row.votes {
+            // A node with a fault may still carry votes, but does not answer.
+            let vote = vote.as_ref().filter(|_| row.fault.is_none());
+            let worker = vote.and_then(|vote| (0..WORKERS).find(|worker| title(*worker) == *vote));
+            text += &fit(&worker.map_or_else(|| "·".into(), |worker| paint_worker(output, worker)), NAME);
         }
-        rows.push(row);
+        rows.push(text);
     }
     rows
 }
 
-/// How a node stands: what was done to it, or else how it looks from outside.
-fn state(view: &NodeView) -> Row {
-    let mut row = Row::new();
-    match (view.out, &view.look.trouble) {
-        (Some(Act::Freeze), _) => row.add(Ink::CYAN.bold(), "frozen"),
-        (Some(Act::CutOff), _) => row.add(Ink::MAGENTA.bold(), "cut off"),
-        (Some(_), _) => row.add(Ink::RED.bold(), "down"),
+/// The fault of a node, or else its state as a client sees it.
+fn state(output: Output, row: &NodeRow) -> String {
+    match (row.fault, &row.trouble) {
+        (Some(Fault::Freeze), _) => output.paint(Paint::Bad, "frozen"),
+        (Some(Fault::Cut), _) => output.paint(Paint::Bad, "cut off"),
+        (Some(Fault::Crash), _) => output.paint(Paint::Bad, "down"),
         (None, Some(Silence::Quarantined(left) | Silence::Founding(left))) => {
-            let share = 1.0 - left.as_secs_f64() / QUARANTINE.as_secs_f64();
-            row.add(Ink::YELLOW.bold(), "quarantine ").append(bar(share, Ink::YELLOW));
-            row.add(Ink::YELLOW, format!(" {:.1}s", left.as_secs_f64()))
+            let bar = bar(output, 1.0 - left.as_secs_f64() / QUARANTINE.as_secs_f64(), Paint::Warn);
+            let left = output.paint(Paint::Warn, format_args!(" {:.1}s", left.as_secs_f64()));
+            format!("{}{bar}{left}", output.paint(Paint::Warn, "quarantine "))
         }
-        (None, Some(_)) => row.add(Ink::DIM, "is being found again"),
-        (None, None) => row.add(Ink::GREEN, "votes"),
-    };
-    row
+        (None, Some(_)) => output.paint(Paint::Dim, "reconnecting"),
+        (None, None) => output.paint(Paint::Good, "votes"),
+    }
 }
 
-fn bar(share: f64, ink: Ink) -> Row {
+fn bar(output: Output, share: f64, paint: Paint) -> String {
     let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
-    let mut row = Row::new();
-    row.add(ink, "█".repeat(full)).add(Ink::DIM, "░".repeat(BAR - full));
-    row
+    output.paint(paint, "█".repeat(full)) + &output.paint(Paint::Dim, "░".repeat(BAR - full))
 }
 
 /// The latest first, and blank rows below.
-fn log_rows(scene: &Scene, count: usize) -> Vec<Row> {
-    let told = scene.log.iter().map(|line| {
-        let mut row = Row::new();
-        row.add(Ink::DIM, format!(" {:>6.1}  ", line.at.as_secs_f64()));
-        row.add(if line.tone == Tone::Bad { Ink::RED } else { Ink::GREEN }, line.text.as_str());
-        row
+fn log_rows(scene: &Scene, output: Output, count: usize) -> Vec<String> {
+    let worth_a_row = scene.log.iter().rev().filter_map(|line| {
+        let at = output.paint(Paint::Dim, format_args!(" {:>6.1}  ", line.at.as_secs_f64()));
+        Some(at + &output.paint(line.paint?, &line.text))
     });
-    told.chain(std::iter::repeat_with(Row::new)).take(count).collect()
-}
-
-fn so_far(scene: &Scene) -> Row {
-    let found = &scene.findings;
-    let (mark, ink) = if found.is_good() { ("✓", Ink::GREEN) } else { ("✗", Ink::RED) };
-    let mut row = Row::new();
-    row.add(ink.bold(), format!(" {mark} {found}"));
-    row
+    worth_a_row.chain(std::iter::repeat_with(String::new)).take(count).collect()
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use std::time::Duration;
 use std::{io, thread};
 
 use quorlock::{Client, ClientBuilder, Lease, MemoryNodes, Renewals};
+use quorlock_core::rng::Seeded;
 use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::subscriber::NoSubscriber;
 
-use crate::command::demo::Dice;
 use crate::exit::Failure;
 
 const NODES: usize = 5;
@@ -83,11 +83,12 @@ impl Demo {
 /// Lets workers work and nodes fail, until nobody wants to see it any more.
 async fn perform(nodes: MemoryNodes, seed: u64, stopped: oneshot::Receiver<Infallible>) {
     let mut tasks = JoinSet::new();
+    let mut seeds = Seeded::new(seed);
     for number in 1..=WORKERS {
         let worker = builder(&nodes).label(format!("worker-{number}"));
-        tasks.spawn(work(worker, Dice::new(seed, number)));
+        tasks.spawn(work(worker, seeds.fork()));
     }
-    tasks.spawn(fail(nodes, Dice::new(seed, 0)));
+    tasks.spawn(fail(nodes, seeds.fork()));
     // Its end comes as an error.
     let _ = stopped.await;
 }
@@ -102,14 +103,14 @@ fn builder(nodes: &MemoryNodes) -> ClientBuilder {
 }
 
 /// Wants one lock after the other.
-async fn work(client: ClientBuilder, mut dice: Dice) {
+async fn work(client: ClientBuilder, mut rng: Seeded) {
     // The same that has just let the service in.
     let Ok(client) = client.connect_lazy().await else { return };
     loop {
-        sleep(dice.millis(50, 4_000)).await;
-        let busy = dice.millis(500, 12_000);
+        sleep(rng.millis(50, 4_000)).await;
+        let busy = rng.millis(500, 12_000);
         // That a lock was not to be had, or was lost, is what there is to be seen.
-        if let Some(lease) = acquire(&client, &mut dice).await {
+        if let Some(lease) = acquire(&client, &mut rng).await {
             tokio::select! {
                 _ = lease.lost() => {}
                 () = sleep(busy) => {}
@@ -118,17 +119,17 @@ async fn work(client: ClientBuilder, mut dice: Dice) {
     }
 }
 
-async fn acquire(client: &Client, dice: &mut Dice) -> Option<Lease> {
-    let acquired = match dice.below(10) {
-        0 | 1 => client.rw(READ[dice.below(READ.len())]).read().acquire_within(PATIENCE).await,
-        2 => client.rw(READ[dice.below(READ.len())]).write().acquire_within(PATIENCE).await,
+async fn acquire(client: &Client, rng: &mut Seeded) -> Option<Lease> {
+    let acquired = match rng.below(10) {
+        0 | 1 => client.rw(READ[rng.index(READ.len())]).read().acquire_within(PATIENCE).await,
+        2 => client.rw(READ[rng.index(READ.len())]).write().acquire_within(PATIENCE).await,
         3 => {
-            let (name, slots) = SLOTS[dice.below(SLOTS.len())];
+            let (name, slots) = SLOTS[rng.index(SLOTS.len())];
             client.semaphore(name, slots).acquire_within(PATIENCE).await
         }
         _ => {
-            let lock = client.lock(NAMES[dice.below(NAMES.len())]);
-            let lock = if dice.below(HANGS) == 0 { lock.renewals(Renewals::Off) } else { lock };
+            let lock = client.lock(NAMES[rng.index(NAMES.len())]);
+            let lock = if rng.index(HANGS) == 0 { lock.renewals(Renewals::Off) } else { lock };
             lock.acquire_within(PATIENCE).await
         }
     };
@@ -136,12 +137,12 @@ async fn acquire(client: &Client, dice: &mut Dice) -> Option<Lease> {
 }
 
 /// One node after the other fails, in one way or another, and comes back.
-async fn fail(nodes: MemoryNodes, mut dice: Dice) {
+async fn fail(nodes: MemoryNodes, mut rng: Seeded) {
     loop {
-        sleep(dice.millis(5_000, 15_000)).await;
-        let node = dice.below(NODES);
-        let outage = dice.millis(2_000, 6_000);
-        match dice.below(3) {
+        sleep(rng.millis(5_000, 15_000)).await;
+        let node = rng.index(NODES);
+        let outage = rng.millis(2_000, 6_000);
+        match rng.below(3) {
             0 => {
                 nodes.freeze(node);
                 sleep(outage).await;

@@ -1,56 +1,56 @@
-use super::super::plan::Deed;
-use super::super::world::{News, NodeLook};
+use std::time::Duration;
+
+use super::super::plan::Outage;
 use super::*;
 
-const TITLES: Titles = Titles { seed: 42, length: Duration::from_secs(30) };
-
-fn text(rows: &[Row]) -> Vec<String> {
-    rows.iter().map(Row::text).collect()
+fn output() -> Output {
+    Output::new(false, false, false, "never")
 }
 
-/// Two hold, four wait, and three nodes have their troubles.
+/// Two hold, two wait, and three nodes cannot vote.
 fn scene() -> Scene {
-    let mut scene = Scene::new();
-    let at = Duration::from_millis(1_250);
-    let votes = |first: &str| Some([Some(first.to_owned()), None, Some("w12".to_owned())]);
-    let quarantined = NodeLook { trouble: Some(Silence::Quarantined(QUARANTINE / 2)), votes: None };
-    let voting = NodeLook { trouble: None, votes: votes("w3") };
-    for news in [
-        News::Granted { worker: 2, name: 0, fence: 1_794_800_400_576_404, at },
-        News::Granted { worker: 11, name: 2, fence: 1_794_800_400_576_405, at },
-        News::Holds { name: 0, left: TTL / 4 },
-        News::Waits { worker: 6, name: 0, place: Some(2) },
-        News::Waits { worker: 8, name: 0, place: Some(1) },
-        News::Looked(vec![voting.clone(), quarantined, voting.clone(), voting.clone(), voting]),
-        News::Done(Deed { at, node: 2, act: Act::Freeze }),
-        News::Done(Deed { at, node: 3, act: Act::CutOff }),
-    ] {
-        scene.take(news, at);
+    let mut scene = Scene::new(42, Duration::from_secs(30));
+    scene.granted(2, 0, 1_794_800_400_576_404);
+    scene.granted(11, 2, 1_794_800_400_576_405);
+    scene.names[0].left = TTL / 4;
+    scene.waits(6, 0, Some(2));
+    scene.waits(8, 0, Some(1));
+    let voting = (None, [Some("w3".to_owned()), None, Some("w12".to_owned())]);
+    let quarantined = (Some(Silence::Quarantined(QUARANTINE / 2)), Default::default());
+    scene.observed(vec![voting.clone(), quarantined, voting.clone(), voting.clone(), voting]);
+    for (node, fault) in [(2, Fault::Freeze), (3, Fault::Cut)] {
+        scene.fault_begins(Outage { node, fault, from: Duration::ZERO, until: TTL });
     }
     scene
 }
 
 #[test]
-fn the_picture_fills_the_terminal_and_no_more() {
+fn the_picture_fills_the_terminal_exactly() {
     for (width, height) in [(80, 24), (132, 50), (60, 20)] {
-        let rows = picture(&scene(), TITLES, Duration::from_secs(2), (width, height));
+        let rows = picture(&scene(), output(), (width, height));
         assert_eq!(rows.len(), height);
-        assert!(text(&rows).iter().all(|row| row.chars().count() == width), "{:#?}", text(&rows));
+        assert!(rows.iter().all(|row| row.chars().count() == width), "{rows:#?}");
     }
-    assert_eq!(text(&picture(&scene(), TITLES, Duration::ZERO, (40, 10))), ["the picture needs 80 x 24"]);
+    assert_eq!(picture(&scene(), output(), (40, 10)), ["the picture needs 80 x 24"]);
 }
 
 #[test]
-fn the_picture_shows_who_holds_and_who_waits_and_how_the_nodes_are() {
-    let rows = text(&picture(&scene(), TITLES, Duration::from_secs(2), (80, 24)));
+fn colours_take_no_room() {
+    let rows = picture(&scene(), Output::new(false, false, false, "always"), (80, 24));
+    assert!(rows.iter().all(|row| width_painted(row) == 80), "{rows:#?}");
+}
+
+#[test]
+fn the_picture_shows_holders_waiters_and_the_state_of_nodes() {
+    let rows = picture(&scene(), output(), (80, 24));
     let has = |row: &str| assert!(rows.iter().any(|other| other.starts_with(row)), "no {row:?} in {rows:#?}");
-    has("│ deploy         w3     1794800400576404       1  ██░░░░░░  w9 w7");
-    has("│ report         ·      ·                      0  ░░░░░░░░   ");
-    has("│ invoices/42    w12    1794800400576405       1");
+    has("│ deploy        w3      1794800400576404       1  ██░░░░░░  w9 w7");
+    has("│ report        ·       ·                      0  ░░░░░░░░   ");
+    has("│ invoices/42   w12     1794800400576405       1");
     has("│ node 1   votes                     w3           ·            w12");
     has("│ node 2   quarantine ████░░░░ 1.6s  ·            ·            ·");
     has("│ node 3   frozen                    ·            ·            ·");
     has("│ node 4   cut off");
-    has("│    1.2  no majority is left: nobody gets in");
+    has("│    0.0  no majority is left: nobody can acquire");
     has(" ✓ 0 grants, 0 losses, 0 overlaps, fences increasing");
 }
