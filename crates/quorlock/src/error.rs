@@ -30,11 +30,13 @@ pub enum ConfigError {
     /// So many nodes cannot decide.
     #[error(transparent)]
     Quorum(#[from] QuorumError),
-    /// A node's URL cannot be read. The URL is not repeated: it may hold a password.
-    #[error("node {position}: {why}")]
+    /// A node's URL is invalid.
+    #[error("node {position} ({url}): {why}")]
     Url {
         /// Its place in the list, from 1.
         position: usize,
+        /// The URL without its passwords.
+        url: String,
         /// What is wrong with it.
         why: String,
     },

@@ -71,6 +71,7 @@ pub use lease::attempt::Progress;
 pub use link::RoundTrips;
 pub use node::event::{Event, HISTORY_MAX, REASON_BYTES_MAX, What};
 pub use node::memory::MemoryNodes;
+pub use node::url::mask_url;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use platform::sim;

@@ -10,6 +10,7 @@ mod request_reply;
 pub(crate) mod sim;
 #[cfg(target_os = "linux")]
 pub(crate) mod sqlite;
+pub(crate) mod url;
 
 use std::fmt;
 use std::pin::Pin;

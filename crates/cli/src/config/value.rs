@@ -66,7 +66,7 @@ impl Value {
             Self::Text(text) => text.clone(),
             Self::Duration(duration) => show_exactly(*duration),
             Self::Switch(on) => on.to_string(),
-            Self::List(nodes) => nodes.iter().map(|node| masked(node)).collect::<Vec<_>>().join(","),
+            Self::List(nodes) => nodes.iter().map(|node| quorlock::mask_url(node)).collect::<Vec<_>>().join(","),
         }
     }
 }
@@ -107,35 +107,4 @@ pub(crate) fn split_nodes(text: &str) -> Vec<String> {
         }
     }
     nodes
-}
-
-/// A node's URL without its password. Text that is no URL may be part of one, such as a URL that was split at a comma in its
-/// password.
-pub(crate) fn masked(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return match url.rsplit_once('@') {
-            Some((_, host)) if !url.starts_with("sqlite:") => format!("***@{host}"),
-            _ => url.to_owned(),
-        };
-    };
-    let (host, query) = rest.split_once('?').map_or((rest, None), |(host, query)| (host, Some(query)));
-    // A password may contain an @ of its own: the last one counts.
-    let host = match host.rsplit_once('@') {
-        Some((login, host)) => match login.split_once(':') {
-            Some((user, _)) => format!("{user}:***@{host}"),
-            None => format!("{login}@{host}"),
-        },
-        None => match host.split_once(':') {
-            Some((user, port)) if !host.starts_with('[') && !port.starts_with(|first: char| first.is_ascii_digit()) => {
-                format!("{user}:***")
-            }
-            _ => host.to_owned(),
-        },
-    };
-    let Some(query) = query else { return format!("{scheme}://{host}") };
-    let shown = |pair: &str| match pair.split_once('=') {
-        Some((name, _)) if name.contains("pass") => format!("{name}=***"),
-        _ => pair.to_owned(),
-    };
-    format!("{scheme}://{host}?{}", query.split('&').map(shown).collect::<Vec<_>>().join("&"))
 }

@@ -315,9 +315,9 @@ fn a_url_that_cannot_be_read_is_found_and_the_others_are_looked_at() {
     let user = User::new();
     let servers = RedisServer::start_many(2);
     let report = Report::of(&user, &format!("{},http://elsewhere", urls(&servers)));
-    report.finds(78, "wrong settings", &["http: is not a kind of node"]);
+    report.finds(78, "wrong settings", &["its scheme is unknown: use redis://"]);
     assert_eq!(report.node(0)["state"], "blank");
-    assert_eq!(report.node(2)["node"], "node 3");
+    assert_eq!(report.node(2)["node"], "http://elsewhere");
 }
 
 #[test]

@@ -76,8 +76,11 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Sets the nodes: one or more `redis://` or `rediss://` (TLS) URLs, or a single `redis+sentinel://`, `redis+cluster://`,
-    /// `sqlite:PATH` or `memory:`.
+    /// Sets the nodes: one or more `redis://`, `rediss://` (TLS) or `redis+unix:` URLs, or a single `redis+sentinel://`,
+    /// `redis+cluster://`, `sqlite:PATH` or `memory:`.
+    ///
+    /// `redis://[user:password@]host[:port][/db]` is one server, and `redis+unix:PATH[?user=..&pass=..&db=..]` one behind a
+    /// socket file.
     ///
     /// `redis+sentinel://[user:password@]host[:port],host[:port],../SERVICE[?setting=value&..]` is the master of the service,
     /// as any of these sentinels names it. User and password are those of the server. The settings are `db` (a number), `tls`

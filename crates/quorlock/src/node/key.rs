@@ -3,7 +3,7 @@
 use quorlock_core::name::Name;
 
 use crate::error::ConfigError;
-use crate::node::redis::cluster::slot::Slot;
+use crate::node::redis::slot::Slot;
 
 /// Companion keys start with this, and no lock's key may.
 pub(crate) const RESERVED_PREFIX: &str = "quorlock~";

@@ -10,12 +10,12 @@ use crate::error::ConfigError;
 use crate::node::Node;
 use crate::node::key::KeyTemplate;
 use crate::node::memory::MemoryNodes;
-use crate::node::redis::{ClusterNode, RedisNode};
+use crate::node::redis::RedisNode;
+use crate::node::url::{NodeUrl, Origin, mask_url};
 
 /// How long a connection to a server may take to come about.
 const CONNECT_DEADLINE: Duration = SILENCE_MIN;
 
-const SCHEMES: &str = "use redis://, rediss://, redis+sentinel://, redis+cluster://, sqlite:PATH or memory:";
 const PROMOTED: &str = "a replica that is promoted may have missed votes, and its old master may still give some";
 
 impl ClientBuilder {
@@ -52,42 +52,28 @@ impl ClientBuilder {
         url: &str,
         constants: &Constants,
     ) -> Result<Arc<dyn Node>, ConfigError> {
-        let invalid = |why: String| ConfigError::Url { position: index + 1, why };
+        let invalid = |why| ConfigError::Url { position: index + 1, url: mask_url(url), why };
         let alone = |title: String, why| {
             if self.urls.len() > 1 { Err(ConfigError::Alone { title, why }) } else { Ok(()) }
         };
-        let (scheme, rest) = url.split_once(':').ok_or_else(|| invalid(format!("not a URL; {SCHEMES}")))?;
-        let (login, constants) = (self.login.as_ref(), constants.clone());
-        match scheme {
-            "redis" | "rediss" | "redis+unix" | "unix" => {
-                Ok(Arc::new(RedisNode::new(url, login, constants, CONNECT_DEADLINE).map_err(invalid)?))
+        match NodeUrl::parse(url, self.login.as_ref()).map_err(invalid)? {
+            NodeUrl::Redis(origin) => {
+                if !matches!(origin, Origin::Server(_)) {
+                    alone(origin.to_string(), PROMOTED)?;
+                }
+                Ok(Arc::new(RedisNode::new(origin, constants.clone(), CONNECT_DEADLINE)))
             }
-            "redis+sentinel" => {
-                let node = RedisNode::behind_sentinels(url, login, constants, CONNECT_DEADLINE).map_err(invalid)?;
-                alone(node.title().into(), PROMOTED)?;
-                Ok(Arc::new(node))
-            }
-            "redis+cluster" => {
-                let node = ClusterNode::new(url, login, constants, CONNECT_DEADLINE).map_err(invalid)?;
-                alone(node.title().into(), PROMOTED)?;
-                Ok(Arc::new(node))
-            }
-            "memory" => {
+            NodeUrl::Memory => {
                 alone(url.into(), "it lives in this process only")?;
                 MemoryNodes::new(1).iter().next().ok_or_else(|| invalid("no node".into()))
             }
             #[cfg(target_os = "linux")]
-            "sqlite" if !rest.is_empty() => {
+            NodeUrl::Sqlite(path) => {
                 alone(url.into(), "one file on one machine fails as a whole")?;
-                let processes = self.processes()?;
-                Ok(Arc::new(crate::node::sqlite::SqliteNode::new(rest.into(), processes)))
+                Ok(Arc::new(crate::node::sqlite::SqliteNode::new(path, self.processes()?)))
             }
-            "sqlite" if rest.is_empty() => Err(invalid("sqlite: needs a path, as in sqlite:/var/lib/locks.db".into())),
-            "rediss+sentinel" | "rediss+cluster" => {
-                let plain = scheme.replace("rediss", "redis");
-                Err(invalid(format!("TLS is asked for at the end, as in {plain}://..?tls=true")))
-            }
-            other => Err(invalid(format!("{other}: is not a kind of node; {SCHEMES}"))),
+            #[cfg(not(target_os = "linux"))]
+            NodeUrl::Sqlite(_) => Err(invalid("SQLite nodes need Linux".into())),
         }
     }
 

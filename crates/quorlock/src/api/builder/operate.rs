@@ -105,7 +105,7 @@ impl ClientBuilder {
         }
         let configure = |(index, url): (usize, &String)| {
             self.open_node(index, url, constants).map_err(|error| match error {
-                ConfigError::Url { position, why } => (format!("node {position}"), why),
+                ConfigError::Url { url, why, .. } => (url, why),
                 ConfigError::Alone { title, why } => (title, format!("it cannot be one of several nodes: {why}")),
                 other => (format!("node {}", index + 1), other.to_string()),
             })

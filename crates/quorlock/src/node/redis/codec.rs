@@ -10,7 +10,6 @@ mod search;
 
 use std::time::Duration;
 
-use ::redis::{ServerError, Value};
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX, Period};
@@ -19,41 +18,20 @@ use quorlock_core::node::Epoch;
 use quorlock_core::ticket::QueuePosition;
 use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Vote};
 
-use super::commands::{DIGITS_MAX, decimal};
-use super::malformed;
+use super::trouble::{describe, malformed};
+use super::value::Value;
 use crate::node::{Life, Message, Reply, Trouble};
 pub(super) use bundle::Bundles;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzz::take_anything;
-pub(super) use node_command::{LOOK_VALUES, look, node_command, standing, standing_after};
+pub(super) use node_command::{node_command, script_call, standing, standing_after, time_micros};
 use report::report;
-pub(super) use request::{Writer, batch};
+pub(super) use request::Writer;
 pub(super) use search::{page, search};
 
-/// What the epoch key holds while this life may vote: made for every batch, and so without asking the allocator.
-struct EpochMark {
-    bytes: [u8; EPOCH_DIGITS + 1 + DIGITS_MAX],
-    length: usize,
-}
-
-const EPOCH_DIGITS: usize = 32;
-
-/// No life, no mark: nothing that was ever stored is equal to it.
-fn mark(life: Option<Life>) -> EpochMark {
-    let mut mark = EpochMark { bytes: [b' '; EPOCH_DIGITS + 1 + DIGITS_MAX], length: 0 };
-    let Some(life) = life else { return mark };
-    let mut room = [0; DIGITS_MAX];
-    let floor = decimal(life.floor.get(), &mut room);
-    mark.length = EPOCH_DIGITS + 1 + floor.len();
-    mark.bytes[..EPOCH_DIGITS].copy_from_slice(&quorlock_core::name::hex(life.epoch.0));
-    mark.bytes[EPOCH_DIGITS + 1..mark.length].copy_from_slice(floor);
-    mark
-}
-
-impl AsRef<[u8]> for EpochMark {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
+/// The content of the epoch key while this life may vote. Nothing that a node stores is equal to that of no life.
+fn mark(life: Option<Life>) -> String {
+    life.map(|life| format!("{} {}", hex(life.epoch), life.floor.get())).unwrap_or_default()
 }
 
 fn hex(epoch: Epoch) -> String {
@@ -71,7 +49,7 @@ pub(super) fn replies(
     if values.len() != bundles.values(messages.len()) + usize::from(looks) {
         return Err(malformed("a batch"));
     }
-    let same_life = !looks || life.is_some() && values.last().and_then(raw) == Some(mark(life).as_ref());
+    let same_life = life.is_some() && (!looks || values.last().and_then(Value::as_str) == Some(&mark(life)));
     if bundles == Bundles::default() {
         return reply_all(messages, values, same_life);
     }
@@ -98,18 +76,12 @@ fn granted_together(at: &Value, fence: i64) -> Result<Reply, Trouble> {
     granted().ok_or_else(|| malformed("a script"))
 }
 
-/// Whether the epoch is asked for behind these: a plain vote counts only if the server has not forgotten anything.
+/// Whether a batch ends with a look at the epoch: a plain vote counts only if the server has not forgotten anything. In a
+/// Cluster the epoch may be elsewhere; there the connections to all masters show that.
 fn looks_at_epoch(messages: &[Message]) -> bool {
-    messages.iter().any(|message| message.request.is_plain() && message.request.may_grant())
-}
-
-/// One reply for each message that went to servers of a Cluster, where there is no look at the epoch.
-pub(super) fn cluster_replies(
-    life: Option<Life>,
-    messages: &[Message],
-    values: Vec<Value>,
-) -> Result<Vec<Reply>, Trouble> {
-    reply_all(messages, values, life.is_some())
+    let needs_look =
+        |Message { key, request }: &Message| request.is_plain() && request.may_grant() && key.slot.is_none();
+    messages.iter().any(needs_look)
 }
 
 fn reply_all(messages: &[Message], values: Vec<Value>, same_life: bool) -> Result<Vec<Reply>, Trouble> {
@@ -121,22 +93,15 @@ fn reply_all(messages: &[Message], values: Vec<Value>, same_life: bool) -> Resul
 }
 
 fn reply(message: &Message, value: Value, same_life: bool) -> Result<Reply, Trouble> {
-    if let Value::ServerError(error) = value {
+    if let Value::Error(error) = value {
         // A key of another type is another program's: there is no vote of ours to extend or to take back.
         if says(&error, "WRONGTYPE") && (message.request.is_release() || message.request.is_plain()) {
             return Ok(plain(Some(Refusal::Absent)));
         }
         if says(&error, "MOVED") {
-            return Ok(Reply::Moved(super::describe(&error.into())));
+            return Ok(Reply::Moved(describe(&error)));
         }
-        // Scripts flushed, or demoted to a replica: the connection is of no use until it has shaken hands again.
-        let fatal = FATAL.iter().any(|code| says(&error, code));
-        let error = error.into();
-        return if fatal {
-            Err(Trouble::Broken(super::describe(&error)))
-        } else {
-            Ok(Reply::Failed(super::describe(&error)))
-        };
+        return failed(&error).map(Reply::Failed);
     }
     match &*message.request {
         request if request.is_plain() && request.may_grant() && !same_life => {
@@ -165,12 +130,17 @@ fn reply(message: &Message, value: Value, same_life: bool) -> Result<Reply, Trou
 /// be met again on the next connection.
 const FATAL: [&str; 6] = ["NOSCRIPT", "READONLY", "NOAUTH", "CLUSTERDOWN", "MASTERDOWN", "LOADING"];
 
-/// Whether this is the error's code. Redis before 7 wraps what a script met into an error of its own.
-fn says(error: &ServerError, code: &str) -> bool {
-    let wrapped = |text: &str| {
-        text.contains("user_script") && text.split(|c: char| !c.is_ascii_uppercase()).any(|word| word == code)
-    };
-    error.code() == code || error.details().is_some_and(wrapped)
+/// Describes an error, unless it ends the connection.
+fn failed(error: &str) -> Result<String, Trouble> {
+    let text = describe(error);
+    if FATAL.iter().any(|code| says(error, code)) { Err(Trouble::Broken(text)) } else { Ok(text) }
+}
+
+/// Whether this is the error's code. Redis before 7 wraps the error of a script into one of its own.
+fn says(error: &str, code: &str) -> bool {
+    let is_wrapped =
+        || error.contains("user_script") && error.split(|c: char| !c.is_ascii_uppercase()).any(|word| word == code);
+    super::trouble::code(error) == code || is_wrapped()
 }
 
 fn plain(refusal: Option<Refusal>) -> Reply {
@@ -186,8 +156,7 @@ fn scripted(request: &Request, value: &Value) -> Option<Reply> {
             _ => None,
         };
     }
-    let Value::Array(parts) = value else { return None };
-    let [Value::Int(code), at, rest @ ..] = parts.as_slice() else { return None };
+    let [Value::Int(code), at, rest @ ..] = value.as_array()? else { return None };
     let vote = match (request, *code) {
         (Request::Acquire { mode, .. } | Request::Renew { mode, .. }, 1) => granted(*mode, rest)?,
         (Request::Acquire { .. } | Request::Renew { .. }, code) | (Request::Check { .. }, code @ (-1 | -2 | -4)) => {
@@ -242,14 +211,14 @@ fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
 
 fn broken(parts: &[Value]) -> Option<Vote> {
     let [digest, stood, left] = parts else { return None };
-    let (digest, stood) = (Digest::parse(&text(digest)?)?, flag(stood)?);
+    let (digest, stood) = (Digest::parse(digest.as_str()?)?, flag(stood)?);
     Some(Vote::Broken { digest, stood, remaining: Duration::from_millis(unsigned(left)?) })
 }
 
 fn other(parts: &[Value]) -> Option<Refusal> {
     let [fence, digest, who] = parts else { return None };
     let fence = Some(Fence::new(unsigned(fence)?)).filter(|fence| *fence > Fence::default());
-    Some(Refusal::Other { fence, digest: Digest::parse(&text(digest)?)?, holder: holder(&words(who)?) })
+    Some(Refusal::Other { fence, digest: Digest::parse(digest.as_str()?)?, holder: holder(&words(who)?) })
 }
 
 fn queue(place: &Value, waiting: &Value, lower: &Value) -> Option<QueuePosition> {
@@ -277,12 +246,9 @@ fn holder(who: &str) -> Option<Holder> {
     who.strip_prefix("TYPE ").map(Holder::of_other_program).or_else(|| Holder::decode(who))
 }
 
-/// Text for people, as far as it can be read: no vote hangs on it.
+/// Text for people, as far as it can be read: no vote depends on it.
 fn words(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        value => text(value),
-    }
+    value.as_bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// A key without an expiry, which nobody but a stranger would set, has no end that could be told.
@@ -303,18 +269,6 @@ fn flag(value: &Value) -> Option<bool> {
 
 fn small(value: &Value) -> Option<u32> {
     unsigned(value).and_then(|number| u32::try_from(number).ok())
-}
-
-fn text(value: &Value) -> Option<String> {
-    raw(value).and_then(|bytes| std::str::from_utf8(bytes).ok()).map(str::to_owned)
-}
-
-fn raw(value: &Value) -> Option<&[u8]> {
-    match value {
-        Value::BulkString(bytes) => Some(bytes),
-        Value::SimpleString(text) => Some(text.as_bytes()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

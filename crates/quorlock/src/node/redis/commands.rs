@@ -1,62 +1,48 @@
 //! Commands as a server reads them, written straight into the bytes that are sent.
 
-/// How much room is kept for the next batch.
-const ROOM_MAX: usize = 64 * 1_024;
+/// The most space that is kept for the next commands.
+const CAPACITY_KEPT_MAX: usize = 64 * 1_024;
 
-/// Commands, one behind the other.
+/// Commands, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     bytes: Vec<u8>,
     count: usize,
-    /// The command that is being composed: how many words it has is known at its end, and told at its beginning.
-    draft: Words,
+    /// Where the last command begins, and its words so far. Their number is written before them once it is known.
+    start: usize,
+    words: usize,
 }
 
 impl Commands {
-    /// Adds one that is made of these words.
-    pub(super) fn add(&mut self, compose: impl FnOnce(&mut Words)) {
-        self.draft.bytes.clear();
-        self.draft.count = 0;
-        compose(&mut self.draft);
-        number(&mut self.bytes, b'*', self.draft.count);
-        self.bytes.extend_from_slice(&self.draft.bytes);
+    /// Begins a command.
+    pub(super) fn command(&mut self, name: &str) -> &mut Self {
+        self.finish();
+        self.start = self.bytes.len();
         self.count += 1;
+        self.word(name)
     }
 
-    /// Forgets them all, but keeps the room, unless it is so much that it was a rare case.
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.shrink_to(ROOM_MAX);
-        self.count = 0;
+    /// Begins a call of a script.
+    pub(super) fn script(&mut self, sha: &str, keys: u64) -> &mut Self {
+        self.command("EVALSHA").word(sha).number(keys)
     }
 
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.count
-    }
-
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// The words of one command.
-#[derive(Debug, Default)]
-pub(super) struct Words {
-    bytes: Vec<u8>,
-    count: usize,
-}
-
-impl Words {
     pub(super) fn word(&mut self, word: impl AsRef<[u8]>) -> &mut Self {
         self.joined([word.as_ref()])
+    }
+
+    pub(super) fn words(&mut self, words: &[&str]) -> &mut Self {
+        for word in words {
+            self.word(word);
+        }
+        self
     }
 
     /// One word, of several parts.
     pub(super) fn joined<'a>(&mut self, parts: impl AsRef<[&'a [u8]]>) -> &mut Self {
         let parts = parts.as_ref();
-        self.count += 1;
-        number(&mut self.bytes, b'$', parts.iter().map(|part| part.len()).sum());
+        self.words += 1;
+        write_count(&mut self.bytes, b'$', parts.iter().map(|part| part.len()).sum());
         for part in parts {
             self.bytes.extend_from_slice(part);
         }
@@ -65,18 +51,40 @@ impl Words {
     }
 
     pub(super) fn number(&mut self, number: u64) -> &mut Self {
-        let mut digits = [0; DIGITS_MAX];
-        let digits = decimal(number, &mut digits);
-        self.count += 1;
-        self::number(&mut self.bytes, b'$', digits.len());
-        self.bytes.extend_from_slice(digits);
-        self.bytes.extend_from_slice(b"\r\n");
-        self
+        self.word(decimal(number, &mut [0; DIGITS_MAX]))
+    }
+
+    /// Removes all commands, but keeps the space.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(CAPACITY_KEPT_MAX);
+        (self.count, self.words) = (0, 0);
+    }
+
+    /// The number of commands.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn as_bytes(&mut self) -> &[u8] {
+        self.finish();
+        &self.bytes
+    }
+
+    /// Writes the number of words before those of the last command.
+    fn finish(&mut self) {
+        if self.words == 0 {
+            return;
+        }
+        let end = self.bytes.len();
+        write_count(&mut self.bytes, b'*', self.words);
+        let header = self.bytes.len() - end;
+        self.bytes[self.start..].rotate_right(header);
+        self.words = 0;
     }
 }
 
-/// A line that says how much of something comes.
-fn number(bytes: &mut Vec<u8>, kind: u8, count: usize) {
+fn write_count(bytes: &mut Vec<u8>, kind: u8, count: usize) {
     // Nearly all words are that short.
     match count as u8 {
         ones if count < 10 => bytes.extend_from_slice(&[kind, b'0' + ones, b'\r', b'\n']),
@@ -89,18 +97,18 @@ fn number(bytes: &mut Vec<u8>, kind: u8, count: usize) {
     }
 }
 
-/// As many digits as the largest number has.
+/// The digits of the largest number.
 pub(super) const DIGITS_MAX: usize = 20;
 
-/// A number's digits, somewhere in this room.
-pub(super) fn decimal(mut number: u64, room: &mut [u8; DIGITS_MAX]) -> &[u8] {
+/// A number's digits, at the end of the buffer.
+pub(super) fn decimal(mut number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &[u8] {
     let mut at = DIGITS_MAX;
     loop {
         at -= 1;
-        room[at] = b'0' + (number % 10) as u8;
+        buffer[at] = b'0' + (number % 10) as u8;
         number /= 10;
         if number == 0 {
-            return &room[at..];
+            return &buffer[at..];
         }
     }
 }
@@ -114,20 +122,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_what_the_server_reads(texts in prop::collection::vec(".{0,40}", 0..12), numbers: [u64; 3]) {
+        fn commands_are_packed_as_redis_rs_packs_them(texts in prop::collection::vec(".{0,40}", 0..12), numbers: [u64; 3]) {
             let (mut commands, mut expected) = (Commands::default(), Vec::new());
             for number in numbers {
                 let mut command = cmd("SET");
                 command.arg(&texts).arg(texts.concat()).arg(number);
                 expected.extend(command.get_packed_command());
-                commands.add(|words| {
-                    words.word("SET");
-                    for text in &texts {
-                        words.word(text);
-                    }
-                    let parts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
-                    words.joined(parts).number(number);
-                });
+                commands.command("SET");
+                for text in &texts {
+                    commands.word(text);
+                }
+                let parts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+                commands.joined(parts).number(number);
             }
             prop_assert_eq!(commands.as_bytes(), &*expected);
             prop_assert_eq!(commands.len(), 3);
@@ -138,12 +144,12 @@ mod tests {
     fn cleared_it_is_as_new() {
         let mut commands = Commands::default();
         for _ in 0..2 {
-            commands.add(|words| _ = words.word("PING").word("x".repeat(2 * ROOM_MAX)));
+            commands.command("PING").word("x".repeat(2 * CAPACITY_KEPT_MAX));
             commands.clear();
             assert_eq!((commands.len(), commands.as_bytes()), (0, &[][..]));
-            assert!(commands.bytes.capacity() <= ROOM_MAX);
+            assert!(commands.bytes.capacity() <= CAPACITY_KEPT_MAX);
         }
-        commands.add(|words| _ = words.word("PING"));
+        commands.command("PING");
         assert_eq!(commands.as_bytes(), b"*1\r\n$4\r\nPING\r\n");
     }
 

@@ -4,8 +4,6 @@ mod model;
 mod seen;
 mod steps;
 
-use std::time::Duration;
-
 use ::redis::{Client, Connection, Script, Value, pipe};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
@@ -61,7 +59,7 @@ struct Listener {
 
 impl Bench {
     async fn open(server: &RedisServer, clock: Clock) -> Self {
-        let node = |set| RedisNode::new(&server.url(), None, constants(set), Duration::from_secs(5)).unwrap();
+        let node = |set| RedisNode::at(&server.url(), constants(set));
         let mut sessions = Vec::new();
         for set in 0..CONSTANTS {
             sessions.push(RequestReply::open(&node(set), Channel(0)).await.unwrap());
@@ -137,7 +135,7 @@ impl Bench {
                 prop_assert_eq!(standing, model.attend(&node_command), "to {:?}", node_command);
             }
             Step::WipeEpoch => {
-                self.command(&["DEL", &Home::Server.epoch_key()]);
+                self.command(&["DEL", Home::Server.epoch_key()]);
                 model.wipe_epoch();
             }
             Step::WipeAll => {

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use ::redis::{Cmd, Value, cmd};
 use quorlock_core::node::Identity;
 
-use super::trouble::{malformed, readable, trouble};
+use super::scripts::Home;
+use super::trouble::{checked, malformed, readable};
+use super::value::Value;
 use crate::node::Trouble;
+use crate::node::url::Origin;
 
 /// The oldest server that has everything the scripts need (`SET .. PXAT`).
 const VERSION_MIN: (u32, u32) = (6, 2);
@@ -20,6 +22,20 @@ pub(super) enum Post {
     Named,
     /// A master of a Redis Cluster.
     Cluster,
+}
+
+impl Post {
+    pub(super) fn of(origin: &Origin) -> Self {
+        match origin {
+            Origin::Server(_) => Self::Alone,
+            Origin::Sentinels(_) => Self::Named,
+            Origin::Cluster(_) => Self::Cluster,
+        }
+    }
+
+    pub(super) fn home(self) -> Home {
+        if self == Self::Cluster { Home::Cluster } else { Home::Server }
+    }
 }
 
 /// Who the server is, or why it cannot be a node.
@@ -108,50 +124,28 @@ fn never_evicts(policy: &str) -> Result<(), Trouble> {
     )))
 }
 
-/// Asks for what [`last_promotion`] reads. The rest of an identity cannot change while a connection lives.
-pub(super) fn replication() -> Cmd {
-    info("replication")
-}
-
-/// Asks for what [`keeps_all`] reads. Not by `CONFIG`: the handshake needs leave for `INFO` anyway.
-pub(super) fn memory() -> Cmd {
-    info("memory")
-}
-
-/// One section: Redis 6.2 takes no more.
-fn info(section: &str) -> Cmd {
-    let mut command = cmd("INFO");
-    command.arg(section);
-    command
-}
-
-/// The last promotion of a server that is still a master.
+/// The last promotion of a server that is still a master, from its answer to `INFO replication`. The rest of an identity
+/// cannot change while a connection lives.
 pub(super) fn last_promotion(post: Post, value: Value) -> Result<String, Trouble> {
-    if let Value::ServerError(error) = value {
-        return Err(trouble(&error.into()));
-    }
-    let text = info_text(value).ok_or_else(|| malformed("INFO"))?;
+    let text = info_text(value)?;
     let fields = fields(&text);
     let field = |name: &str| fields.get(name).copied().unwrap_or_default();
     is_master(post, field("role"))?;
     promotion(field)
 }
 
-/// Whether the server still keeps what it is told to keep.
+/// Checks that the server still keeps what it is told to keep, from its answer to `INFO memory`. Not from `CONFIG`: the
+/// handshake needs permission for `INFO` anyway.
 pub(super) fn keeps_all(value: Value) -> Result<(), Trouble> {
-    if let Value::ServerError(error) = value {
-        return Err(trouble(&error.into()));
-    }
-    let text = info_text(value).ok_or_else(|| malformed("INFO"))?;
+    let text = info_text(value)?;
     let policy = text.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
     never_evicts(policy.unwrap_or_default().trim())
 }
 
-/// What a server says of itself.
-pub(super) fn info_text(value: Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-        Value::VerbatimString { text, .. } => Some(text),
-        _ => None,
+/// The answer to `INFO`.
+pub(super) fn info_text(value: Value) -> Result<String, Trouble> {
+    match checked(value)? {
+        Value::Text(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        _ => Err(malformed("INFO")),
     }
 }

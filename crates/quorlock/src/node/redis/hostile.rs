@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 
 use super::codec::Bundles;
 use super::commands::Commands;
-use super::scripts::{Home, fence_key};
+use super::scripts::{Home, Script, fence_key};
 use super::{RedisNode, codec};
 use crate::node::key::{KeyTemplate, LockKey};
 use crate::node::{Life, Message, Reply, RequestReply, Search};
@@ -129,7 +129,7 @@ fn constants() -> Constants {
 
 impl Bench {
     async fn open(server: &RedisServer) -> Self {
-        let node = RedisNode::new(&server.url(), None, constants(), Duration::from_secs(60)).unwrap();
+        let node = RedisNode::at(&server.url(), constants());
         let mut session = RequestReply::open(&node, Channel(0)).await.unwrap();
         let (identity, fresh) = (session.identity().clone(), Epoch(7));
         let standing =
@@ -232,20 +232,20 @@ impl Bench {
 
 /// A question as our own clients would ask it, and which of its arguments says how long fences are remembered.
 fn call(life: Life, [key, beside]: [&Arc<LockKey>; 2], question: &Question, together: bool) -> (Call, Option<usize>) {
+    let mut commands = Commands::default();
     let request = match question {
         Question::Ask(request) => request,
         Question::Search => {
             let span = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().span("");
-            let command = codec::search(Home::Server, &Search { span, after: String::new() });
-            return (Call::read(&command.get_packed_command()), None);
+            codec::search(Home::Server, &Search { span, after: String::new() }, "0", &mut commands);
+            return (Call::read(commands.as_bytes()), None);
         }
     };
     let message = |key: &Arc<LockKey>| Message { key: Arc::clone(key), request: Arc::new(request.clone()) };
     let mut messages = vec![message(key), message(beside)];
     let is_bundle = together && Bundles::of(&messages) != Bundles::default();
     messages.truncate(if is_bundle { 2 } else { 1 });
-    let mut commands = Commands::default();
-    codec::batch(Some(life), &messages, &constants(), &mut commands);
+    codec::Writer::new(Some(life), &constants()).write_batch(&messages, &mut commands);
     let is_vote = matches!(request, Request::Acquire { .. } | Request::Renew { .. });
     (Call::read(commands.as_bytes()), is_vote.then_some(if is_bundle { 4 } else { 6 }))
 }
@@ -282,7 +282,7 @@ fn no_script_is_spared() {
             provoked.insert(call(life, keys.each_ref(), &question, together).0.sha().to_owned());
         }
     }
-    let all: BTreeSet<String> = Home::Server.scripts().all().map(|script| script.sha.clone()).into();
+    let all: BTreeSet<String> = Home::Server.scripts().iter().map(|script| script.sha.clone()).collect();
     assert_eq!(provoked, all);
 }
 
@@ -373,7 +373,7 @@ fn a_renewal_by_no_time_ends_nothing() {
     for (number, value) in [(2, "0"), (2, "000"), (2, "-1"), (2, ""), (4, "0"), (4, "00"), (4, "-5"), (4, "x"), (4, "")]
     {
         let (mut call, _) = call(bench.life, [&key, &beside], &Question::Ask(renew.clone()), true);
-        assert_eq!(call.sha(), Home::Server.scripts().renew_all.sha);
+        assert_eq!(call.sha(), Home::Server.sha(Script::RenewAll));
         call.change(&[(Which::Number(number), Odd::Value(value.into()))], |_, _| false);
         let answer: Value = bench.raw.req_command(&call.command()).unwrap();
         assert_eq!(granted(&answer), None, "{value:?} as argument {number}: {answer:?}");

@@ -1,22 +1,24 @@
 //! A server seen by whoever wants to know what is wrong with it: one question after the other, and every refusal noted.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use ::redis::{Cmd, Pipeline, Value, cmd};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::NodeCommand;
 use quorlock_core::ticket::Channel;
 
-use super::fitness::{fitness, identity};
+use super::commands::Commands;
+use super::fitness::{Post, fitness, identity, info_text};
 use super::scripts::{
     Home, PROBE, broken_channel, fence_key, hint_channel, holds_key, kept_key, queue_key, tombstone_key,
 };
+use super::trouble::{checked, describe, malformed};
+use super::value::Value;
 use super::wire::Connecting;
-use super::{Origin, codec, connect, describe, hints, login, malformed, trouble};
+use super::{codec, hints, login};
 use crate::node::key::LockKey;
 use crate::node::probe::{Objection, Plan, Probe, READINGS, Reading, RedisFacts};
-use crate::node::{STEP_DEADLINE, Trouble};
+use crate::node::url::Origin;
+use crate::node::{STEP_DEADLINE, Trouble, within};
 use crate::platform::clock;
 use crate::platform::entropy;
 
@@ -33,37 +35,38 @@ pub(super) async fn examine(origin: &Origin, deadline: Duration, plan: &Plan) ->
 }
 
 async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Probe) -> Result<(), Trouble> {
-    let info = match origin {
-        Origin::Server(info) => (**info).clone(),
+    let server = match origin {
+        Origin::Server(server) => server.clone(),
         Origin::Sentinels(sentinels) => sentinels.master(deadline).await?.0,
+        Origin::Cluster(_) => return Err(Trouble::Unfit("a Redis Cluster is not one server".into())),
     };
-    let mut visit = Visit { connection: connect(&info, deadline).await? };
-    for answer in visit.ask_all(&login(&info)).await? {
-        if let Value::ServerError(error) = answer {
-            return Err(trouble(&error.into()));
-        }
+    let mut visit = Visit { connection: Connecting::open(&server, deadline).await?, commands: Commands::default() };
+    login(&server, &mut visit.commands);
+    for value in visit.send().await? {
+        checked(value)?;
     }
     probe.first = visit.readings(&mut probe.redis.get_or_insert_default().objections).await?;
     let facts = probe.redis.get_or_insert_default();
-    facts.read_info(visit.ask(&cmd("INFO")).await?);
+    facts.read_info(visit.ask("INFO", &[]).await?);
     for setting in SETTINGS {
-        facts.read_setting(setting, visit.ask(cmd("CONFIG").arg("GET").arg(setting)).await?);
+        facts.read_setting(setting, visit.ask("CONFIG", &["GET", setting]).await?);
     }
     if !facts.info.is_empty() {
-        facts.unfit = fitness(origin.post(), |name| facts.field(name)).err();
+        facts.unfit = fitness(Post::of(origin), |name| facts.field(name)).err();
     }
     probe.server = facts.server();
     probe.identity = identity(|name| facts.field(name)).ok();
-    for script in Home::Server.scripts().all().into_iter().chain([&*PROBE]) {
-        let answer = visit.ask(cmd("SCRIPT").arg("LOAD").arg(&script.source)).await?;
+    for script in Home::Server.scripts().iter().chain([&*PROBE]) {
+        let answer = visit.ask("SCRIPT", &["LOAD", &script.source]).await?;
         if facts.object("SCRIPT LOAD", None, answer).is_none() {
             return Ok(());
         }
     }
-    let answer = visit.ask(&codec::node_command(Home::Server, &NodeCommand::Look)).await?;
+    codec::script_call(Home::Server, &NodeCommand::Look, &mut visit.commands);
+    let answer = visit.answer().await?;
     let keys = format!("the node's own keys {} and {}", Home::Server.epoch_key(), Home::Server.meta_key());
     if let Some(answer) = facts.object("EVALSHA", Some(keys), answer) {
-        probe.standing = Some(codec::standing(answer)?);
+        probe.standing = Some(codec::standing(&answer)?);
     }
     if let Some(key) = plan.key.as_ref().filter(|_| facts.is_master()) {
         visit.probe(key, facts).await?;
@@ -77,31 +80,34 @@ async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Prob
 
 struct Visit {
     connection: Connecting,
+    /// The commands that are sent next.
+    commands: Commands,
 }
 
 impl Visit {
-    async fn ask(&mut self, command: &Cmd) -> Result<Value, Trouble> {
-        let answers = self.hear(&command.get_packed_command(), 1).await?;
-        answers.into_iter().next().ok_or_else(|| malformed("a command"))
+    async fn ask(&mut self, command: &str, words: &[&str]) -> Result<Value, Trouble> {
+        self.commands.command(command).words(words);
+        self.answer().await
     }
 
-    async fn ask_all(&mut self, pipe: &Pipeline) -> Result<Vec<Value>, Trouble> {
-        self.hear(&pipe.get_packed_pipeline(), pipe.len()).await
+    /// Sends one command.
+    async fn answer(&mut self) -> Result<Value, Trouble> {
+        self.send().await?.pop().ok_or_else(|| malformed("a command"))
     }
 
-    async fn hear(&mut self, bytes: &[u8], values: usize) -> Result<Vec<Value>, Trouble> {
-        let asked = tokio::time::timeout(STEP_DEADLINE, self.connection.ask(bytes, values)).await;
-        let answers = asked.map_err(|_| Trouble::Unreachable(format!("no answer within {STEP_DEADLINE:?}")))?;
-        answers.map_err(|error| Trouble::Broken(error.to_string()))
+    async fn send(&mut self) -> Result<Vec<Value>, Trouble> {
+        let values = within(STEP_DEADLINE, self.connection.ask(&mut self.commands)).await?;
+        self.commands.clear();
+        Ok(values)
     }
 
     async fn readings(&mut self, objections: &mut Vec<Objection>) -> Result<Vec<Reading>, Trouble> {
         let mut readings = Vec::new();
         for _ in 0..READINGS {
             let sent = clock::now();
-            let answer = self.ask(&cmd("TIME")).await?;
+            let answer = self.ask("TIME", &[]).await?;
             let heard = clock::now();
-            let Some(at_micros) = time(&answer) else {
+            let Some(at_micros) = codec::time_micros(&answer) else {
                 objections.extend(objection("TIME", None, &answer));
                 break;
             };
@@ -128,11 +134,10 @@ impl Visit {
             (tombstone, tombstones),
         ];
         for (key, pattern) in keys {
-            let mut command = cmd("EVALSHA");
-            let answer = self.ask(command.arg(&PROBE.sha).arg(1).arg(&key).arg(&channel)).await?;
+            let answer = self.ask("EVALSHA", &[&PROBE.sha, "1", &key, &channel]).await?;
             if let Some(Value::Array(said)) = facts.object("EVALSHA", Some(format!("keys of {pattern}")), answer) {
                 for pair in said.chunks(2) {
-                    let [Value::BulkString(command), Value::BulkString(why)] = pair else { continue };
+                    let [Value::Text(command), Value::Text(why)] = pair else { continue };
                     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                     facts.note(Objection { command: text(command), on: None, why: text(why) });
                 }
@@ -143,10 +148,11 @@ impl Visit {
 
     /// The last question of all: what is heard from then on may be anything.
     async fn listen(&mut self, facts: &mut RedisFacts) -> Result<(), Trouble> {
-        let answer = self.ask(&hints::track(Home::Server)).await?;
+        hints::track(Home::Server, &mut self.commands);
+        let answer = self.answer().await?;
         facts.object("CLIENT TRACKING", None, answer);
         for channel in [hint_channel(Channel(entropy::bits())), broken_channel()] {
-            let heard = self.ask(cmd("SUBSCRIBE").arg(&channel)).await?;
+            let heard = self.ask("SUBSCRIBE", &[&channel]).await?;
             facts.object("SUBSCRIBE", Some(channel), heard);
         }
         Ok(())
@@ -155,21 +161,19 @@ impl Visit {
 
 impl RedisFacts {
     fn read_info(&mut self, answer: Value) {
-        let text = match self.object("INFO", None, answer) {
-            Some(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
-            Some(Value::VerbatimString { text, .. }) => text,
-            _ => return,
-        };
+        let Some(Ok(text)) = self.object("INFO", None, answer).map(info_text) else { return };
         let fields = text.lines().filter_map(|line| line.split_once(':'));
         self.info = fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect();
     }
 
     fn read_setting(&mut self, setting: &str, answer: Value) {
-        let pairs: HashMap<String, String> = match self.object("CONFIG GET", None, answer) {
-            Some(answer) => ::redis::from_redis_value(answer).unwrap_or_default(),
-            None => return,
-        };
-        self.config.extend(pairs.into_iter().filter(|(name, _)| name == setting));
+        if let Some(Value::Map(pair)) = self.object("CONFIG GET", None, answer)
+            && let [name, value] = pair.as_slice()
+            && name.as_str() == Some(setting)
+            && let Some(value) = value.as_str()
+        {
+            self.config.insert(setting.to_owned(), value.to_owned());
+        }
     }
 
     /// The answer, unless it is an objection.
@@ -209,11 +213,6 @@ impl RedisFacts {
 }
 
 fn objection(command: &str, on: Option<String>, answer: &Value) -> Option<Objection> {
-    let Value::ServerError(error) = answer else { return None };
-    Some(Objection { command: command.into(), on, why: describe(&error.clone().into()) })
-}
-
-fn time(answer: &Value) -> Option<u64> {
-    let (seconds, micros): (u64, u64) = ::redis::from_redis_value(answer.clone()).ok()?;
-    seconds.checked_mul(1_000_000)?.checked_add(micros)
+    let Value::Error(error) = answer else { return None };
+    Some(Objection { command: command.into(), on, why: describe(error) })
 }

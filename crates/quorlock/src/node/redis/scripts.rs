@@ -4,10 +4,10 @@ mod include;
 
 use std::sync::LazyLock;
 
-use ::redis::Script;
 use quorlock_core::mode::OwnerId;
 use quorlock_core::name::LeaseId;
 use quorlock_core::ticket::Channel;
+use sha1_smol::Sha1;
 
 use crate::node::key::{LockKey, RESERVED_PREFIX};
 use include::include;
@@ -36,16 +36,63 @@ pub(crate) struct Loaded {
 impl Loaded {
     fn new(body: &str, home: Home) -> Self {
         let source = include(body, home);
-        Self { sha: Script::new(&source).get_hash().to_owned(), source }
+        Self { sha: Sha1::from(&source).digest().to_string(), source }
     }
 }
+
+/// A script that is loaded in the handshake.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Script {
+    Acquire,
+    Enter,
+    Release,
+    Inspect,
+    Check,
+    Search,
+    Break,
+    NodeCommand,
+    PlainExtend,
+    PlainRelease,
+    AcquireAll,
+    RenewAll,
+    PlainExtendAll,
+    ReleaseAll,
+    PlainReleaseAll,
+}
+
+/// In the order of [`Script`].
+const BODIES: [&str; 15] = [
+    include_str!("scripts/acquire.lua"),
+    include_str!("scripts/enter.lua"),
+    include_str!("scripts/release.lua"),
+    include_str!("scripts/inspect.lua"),
+    include_str!("scripts/check.lua"),
+    include_str!("scripts/search.lua"),
+    include_str!("scripts/break.lua"),
+    include_str!("scripts/node.lua"),
+    include_str!("scripts/plain_extend.lua"),
+    include_str!("scripts/plain_release.lua"),
+    include_str!("scripts/acquire_all.lua"),
+    include_str!("scripts/renew_all.lua"),
+    include_str!("scripts/plain_extend_all.lua"),
+    include_str!("scripts/release_all.lua"),
+    include_str!("scripts/plain_release_all.lua"),
+];
+
+static SCRIPTS: LazyLock<[Loaded; BODIES.len()]> = LazyLock::new(|| BODIES.map(|body| Loaded::new(body, Home::Server)));
+static CLUSTER_SCRIPTS: LazyLock<[Loaded; BODIES.len()]> =
+    LazyLock::new(|| BODIES.map(|body| Loaded::new(body, Home::Cluster)));
+
+/// The script with which the doctor tries commands. Nobody else loads it.
+pub(crate) static PROBE: LazyLock<Loaded> =
+    LazyLock::new(|| Loaded::new(include_str!("scripts/probe.lua"), Home::Server));
 
 /// What the scripts run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     /// A server that has all keys.
     Server,
-    /// A server of a Redis Cluster, which has those of some slots.
+    /// A server of a Redis Cluster, which has the keys of some slots.
     Cluster,
 }
 
@@ -54,31 +101,36 @@ impl Home {
         if key.slot.is_some() { Self::Cluster } else { Self::Server }
     }
 
-    pub(crate) fn scripts(self) -> &'static Scripts {
+    pub(crate) fn scripts(self) -> &'static [Loaded] {
         match self {
-            Self::Server => &SCRIPTS,
-            Self::Cluster => &CLUSTER_SCRIPTS,
+            Self::Server => &*SCRIPTS,
+            Self::Cluster => &*CLUSTER_SCRIPTS,
         }
     }
 
-    /// The node's own keys.
-    pub(crate) fn epoch_key(self) -> String {
-        self.own_key("epoch")
+    pub(crate) fn sha(self, script: Script) -> &'static str {
+        &self.scripts()[script as usize].sha
     }
 
-    pub(crate) fn meta_key(self) -> String {
-        self.own_key("meta")
-    }
-
-    pub(crate) fn history_key(self) -> String {
-        self.own_key("history")
-    }
-
-    fn own_key(self, what: &str) -> String {
+    /// The node's own keys. In a Cluster they are all in one slot.
+    pub(crate) fn epoch_key(self) -> &'static str {
         match self {
-            Self::Server => format!("{RESERVED_PREFIX}{what}"),
-            // Both in one slot.
-            Self::Cluster => format!("{RESERVED_PREFIX}{{node}}:{what}"),
+            Self::Server => "quorlock~epoch",
+            Self::Cluster => "quorlock~{node}:epoch",
+        }
+    }
+
+    pub(crate) fn meta_key(self) -> &'static str {
+        match self {
+            Self::Server => "quorlock~meta",
+            Self::Cluster => "quorlock~{node}:meta",
+        }
+    }
+
+    pub(crate) fn history_key(self) -> &'static str {
+        match self {
+            Self::Server => "quorlock~history",
+            Self::Cluster => "quorlock~{node}:history",
         }
     }
 
@@ -88,81 +140,6 @@ impl Home {
             Self::Server => "",
             Self::Cluster => "[{]*}:",
         }
-    }
-}
-
-/// Everything that is loaded in the handshake.
-pub(crate) struct Scripts {
-    pub(crate) acquire: Loaded,
-    pub(crate) enter: Loaded,
-    pub(crate) release: Loaded,
-    pub(crate) inspect: Loaded,
-    pub(crate) check: Loaded,
-    pub(crate) search: Loaded,
-    pub(crate) breaking: Loaded,
-    pub(crate) node_command: Loaded,
-    pub(crate) plain_extend: Loaded,
-    pub(crate) plain_release: Loaded,
-    pub(crate) acquire_all: Loaded,
-    pub(crate) renew_all: Loaded,
-    pub(crate) plain_extend_all: Loaded,
-    pub(crate) release_all: Loaded,
-    pub(crate) plain_release_all: Loaded,
-    /// Where the mark of the node's epoch is.
-    pub(crate) epoch_key: String,
-}
-
-static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Home::Server));
-static CLUSTER_SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Home::Cluster));
-
-/// What the doctor tries: loaded by nobody else.
-pub(crate) static PROBE: LazyLock<Loaded> =
-    LazyLock::new(|| Loaded::new(include_str!("scripts/probe.lua"), Home::Server));
-
-impl Scripts {
-    fn new(home: Home) -> Self {
-        let loaded = |body| Loaded::new(body, home);
-        Self {
-            acquire: loaded(include_str!("scripts/acquire.lua")),
-            enter: loaded(include_str!("scripts/enter.lua")),
-            release: loaded(include_str!("scripts/release.lua")),
-            inspect: loaded(include_str!("scripts/inspect.lua")),
-            check: loaded(include_str!("scripts/check.lua")),
-            search: loaded(include_str!("scripts/search.lua")),
-            breaking: loaded(include_str!("scripts/break.lua")),
-            node_command: loaded(include_str!("scripts/node.lua")),
-            plain_extend: loaded(include_str!("scripts/plain_extend.lua")),
-            plain_release: loaded(include_str!("scripts/plain_release.lua")),
-            acquire_all: loaded(include_str!("scripts/acquire_all.lua")),
-            renew_all: loaded(include_str!("scripts/renew_all.lua")),
-            plain_extend_all: loaded(include_str!("scripts/plain_extend_all.lua")),
-            release_all: loaded(include_str!("scripts/release_all.lua")),
-            plain_release_all: loaded(include_str!("scripts/plain_release_all.lua")),
-            epoch_key: home.epoch_key(),
-        }
-    }
-
-    pub(crate) fn all(&self) -> [&Loaded; 15] {
-        let Self { acquire, enter, release, inspect, check, search, breaking, node_command, .. } = self;
-        let Self { plain_extend, plain_release, acquire_all, renew_all, release_all, .. } = self;
-        let Self { plain_extend_all, plain_release_all, .. } = self;
-        [
-            acquire,
-            enter,
-            release,
-            inspect,
-            check,
-            search,
-            breaking,
-            node_command,
-            plain_extend,
-            plain_release,
-            acquire_all,
-            renew_all,
-            plain_extend_all,
-            release_all,
-            plain_release_all,
-        ]
     }
 }
 
@@ -245,7 +222,7 @@ mod tests {
 
     #[test]
     fn every_script_is_a_word_that_may_be_said_before_the_password_is_known() {
-        for script in Home::Server.scripts().all().into_iter().chain(Home::Cluster.scripts().all()) {
+        for script in Home::Server.scripts().iter().chain(Home::Cluster.scripts()) {
             let length = script.source.len();
             assert!(length < WORD_MAX * 7 / 8, "{length} bytes: {}", &script.source[..100]);
         }

@@ -1,130 +1,198 @@
-//! Values out of the bytes that a server sends.
+//! RESP3 values, parsed from the bytes of a server.
 
-use ::redis::{RedisError, Value, parse_redis_value};
+/// The most bytes of one value: twice a whole history with the longest of everything.
+pub(super) const VALUE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The most bytes of a line: a number, a short text, an error.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+/// The most values inside one. In memory each takes many times the three bytes in which it can be sent.
+const PARTS_MAX: usize = 512 * 1024;
+/// The most arrays inside each other: the replies to our commands have four at most.
+const DEPTH_MAX: usize = 16;
+/// The least free space for a read.
+const READ_MIN: usize = 4_096;
+/// The most space that is kept when little is in it.
+const CAPACITY_KEPT_MAX: usize = 64 * 1_024;
 
-/// Reads a whole value. What votes are made of is read here, in one go; everything else by redis-rs, to whom all of it
-/// means the same.
-pub(super) fn read(bytes: &[u8]) -> Result<Value, RedisError> {
-    match vote(bytes) {
-        Some((value, [])) => Ok(value),
-        _ => parse_redis_value(bytes),
+/// A value that a server sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Nil,
+    Okay,
+    Int(i64),
+    Text(Vec<u8>),
+    Array(Vec<Value>),
+    /// The keys and values in turn.
+    Map(Vec<Value>),
+    /// A message that answers no command. Its first part says what it is.
+    Push(Vec<Value>),
+    Error(String),
+    /// A set, a boolean, a double or a big number, which none of our commands is answered with.
+    Other,
+}
+
+impl Value {
+    pub(super) fn as_bytes(&self) -> Option<&[u8]> {
+        if let Self::Text(bytes) = self { Some(bytes) } else { None }
+    }
+
+    pub(super) fn as_str(&self) -> Option<&str> {
+        self.as_bytes().and_then(|bytes| std::str::from_utf8(bytes).ok())
+    }
+
+    pub(super) fn as_array(&self) -> Option<&[Self]> {
+        if let Self::Array(parts) = self { Some(parts) } else { None }
     }
 }
 
-/// The parts of an answer that are read here at most: as many as a bundle may have, and what is before them.
-const PARTS_MAX: usize = 129;
-
-/// A number, a text, `OK`, nothing, or a short list of those; and the bytes behind it.
-fn vote(bytes: &[u8]) -> Option<(Value, &[u8])> {
-    let Some(rest) = bytes.strip_prefix(b"*") else { return part(bytes) };
-    let (count, mut rest) = line(rest)?;
-    let count = usize::try_from(number(count)?).ok().filter(|count| *count <= PARTS_MAX)?;
-    let mut parts = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (value, behind) = part(rest)?;
-        parts.push(value);
-        rest = behind;
-    }
-    Some((Value::Array(parts), rest))
+/// Parses values from bytes as they arrive. However small the pieces, no part of a value is parsed twice.
+#[derive(Debug, Default)]
+pub(super) struct Parser {
+    bytes: Vec<u8>,
+    /// The bytes before this are parsed.
+    at: usize,
+    /// The arrays whose parts are still arriving, outermost first.
+    open: Vec<Open>,
+    /// The bytes and parts of the current value so far.
+    value_bytes: usize,
+    value_parts: usize,
 }
 
-fn part(bytes: &[u8]) -> Option<(Value, &[u8])> {
-    let (kind, rest) = bytes.split_first()?;
-    let (first, rest) = line(rest)?;
-    match (kind, first) {
-        (b':', digits) => Some((Value::Int(number(digits)?), rest)),
-        (b'+', b"OK") => Some((Value::Okay, rest)),
-        (b'_', b"") | (b'$', b"-1") => Some((Value::Nil, rest)),
-        (b'$', digits) => {
-            let (text, rest) = rest.split_at_checked(usize::try_from(number(digits)?).ok()?)?;
-            Some((Value::BulkString(text.to_vec()), rest.strip_prefix(b"\r\n")?))
+/// An array of which some parts have not arrived yet.
+#[derive(Debug)]
+struct Open {
+    kind: u8,
+    parts: Vec<Value>,
+    missing: usize,
+}
+
+impl Parser {
+    /// Where the next bytes of the server go: at the end.
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        if self.bytes.len() < READ_MIN {
+            // One long value is no reason to keep the space for ever.
+            self.bytes.shrink_to(CAPACITY_KEPT_MAX);
         }
-        _ => None,
+        self.bytes.reserve(READ_MIN);
+        &mut self.bytes
+    }
+
+    /// The next value; `None` until all of it has arrived.
+    ///
+    /// # Errors
+    /// Says what is wrong with bytes that are not RESP3, or exceed a limit.
+    pub(super) fn next(&mut self) -> Result<Option<Value>, &'static str> {
+        'parts: loop {
+            let rest = &self.bytes[self.at..];
+            let Some((line, mut length)) = first_line(rest)? else { return Ok(None) };
+            let [kind, line @ ..] = line else { return Err("an empty line") };
+            let mut value = match kind {
+                b'_' => Value::Nil,
+                b'+' if line == b"OK" => Value::Okay,
+                b'+' => Value::Text(line.to_vec()),
+                b':' => Value::Int(parse(line)?),
+                b'-' => Value::Error(lossy(line)),
+                b'#' | b',' | b'(' => Value::Other,
+                b'$' | b'=' | b'!' | b'*' | b'~' | b'>' | b'%' if line == NULL => Value::Nil,
+                b'$' | b'=' | b'!' => {
+                    let end = length + parse_length(line)? + 2;
+                    self.check_length(end)?;
+                    let Some(text) = rest.get(length..end) else { return Ok(None) };
+                    let text = text.strip_suffix(b"\r\n").ok_or("a text of another length than announced")?;
+                    length = end;
+                    match kind {
+                        b'$' => Value::Text(text.to_vec()),
+                        b'!' => Value::Error(lossy(text)),
+                        // After its format, such as `txt:`.
+                        _ => Value::Text(text.get(4..).ok_or("a text without a format")?.to_vec()),
+                    }
+                }
+                b'*' | b'~' | b'>' | b'%' => {
+                    let missing = parse_length(line)? * if *kind == b'%' { 2 } else { 1 };
+                    self.value_parts += missing;
+                    if self.value_parts > PARTS_MAX {
+                        return Err("a value of too many parts");
+                    }
+                    let array = Open { kind: *kind, parts: Vec::new(), missing };
+                    if missing > 0 {
+                        if self.open.len() == DEPTH_MAX {
+                            return Err("arrays that are nested too deeply");
+                        }
+                        self.open.push(array);
+                        self.advance(length)?;
+                        continue;
+                    }
+                    array.close()
+                }
+                _ => return Err("a value of an unknown kind"),
+            };
+            self.advance(length)?;
+            while let Some(mut array) = self.open.pop() {
+                array.parts.push(value);
+                array.missing -= 1;
+                if array.missing > 0 {
+                    self.open.push(array);
+                    continue 'parts;
+                }
+                value = array.close();
+            }
+            (self.value_bytes, self.value_parts) = (0, 0);
+            return Ok(Some(value));
+        }
+    }
+
+    fn advance(&mut self, length: usize) -> Result<(), &'static str> {
+        self.check_length(length)?;
+        self.at += length;
+        self.value_bytes += length;
+        Ok(())
+    }
+
+    /// A value that is too long is refused before it has arrived.
+    fn check_length(&self, more: usize) -> Result<(), &'static str> {
+        if self.value_bytes + more > VALUE_BYTES_MAX { Err(TOO_LONG) } else { Ok(()) }
     }
 }
 
-/// Up to the end of the queue, and what is behind it.
-fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = bytes.iter().position(|byte| *byte == b'\r')?;
-    let (line, rest) = bytes.split_at(end);
-    Some((line, rest.strip_prefix(b"\r\n")?))
+impl Open {
+    fn close(self) -> Value {
+        match self.kind {
+            b'>' => Value::Push(self.parts),
+            b'%' => Value::Map(self.parts),
+            b'~' => Value::Other,
+            _ => Value::Array(self.parts),
+        }
+    }
 }
 
-/// The longest numbers that cannot be too large.
-const DIGITS_MAX: usize = 18;
+const TOO_LONG: &str = "a value that is too long";
+/// The length of the null of earlier protocols.
+const NULL: &[u8] = b"-1";
 
-fn number(digits: &[u8]) -> Option<i64> {
-    let (sign, digits) = match digits.strip_prefix(b"-") {
-        Some(digits) => (-1, digits),
-        None => (1, digits),
-    };
-    if digits.is_empty() || digits.len() > DIGITS_MAX || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
+/// The first line without its end, and its length with it; `None` until its end has arrived.
+fn first_line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, &'static str> {
+    match bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') {
+        Some(end) => {
+            let line = bytes[..end].strip_suffix(b"\r").ok_or("a line that does not end with CR LF")?;
+            Ok(Some((line, end + 1)))
+        }
+        None if bytes.len() < LINE_BYTES_MAX => Ok(None),
+        None => Err("a line without an end"),
     }
-    Some(sign * digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')))
+}
+
+fn parse<T: std::str::FromStr>(digits: &[u8]) -> Result<T, &'static str> {
+    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or("text that is not a number")
+}
+
+fn parse_length(digits: &[u8]) -> Result<usize, &'static str> {
+    parse(digits).and_then(|length| if length > VALUE_BYTES_MAX { Err(TOO_LONG) } else { Ok(length) })
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Some of them are not as they should be.
-    const ODDS: &[&[u8]] = &[
-        b"+OK\r\n",
-        b"_\r\n",
-        b"$-1\r\n",
-        b"+QUEUED\r\n",
-        b"-ERR no\r\n",
-        b"#t\r\n",
-        b":\r\n",
-        b":+1\r\n",
-        b":01\r\n",
-        b":-\r\n",
-        b"$1\r\n\r\n",
-        b"$-2\r\n",
-        b"$0\r\n",
-        b"_x\r\n",
-        b"+O",
-    ];
-
-    fn leaf() -> impl Strategy<Value = Vec<u8>> {
-        prop_oneof![
-            any::<i64>().prop_map(|number| format!(":{number}\r\n").into_bytes()),
-            (-9_i64..9).prop_map(|number| format!(":{number}\r\n").into_bytes()),
-            prop::collection::vec(any::<u8>(), 0..20).prop_map(|text| [
-                format!("${}\r\n", text.len()).as_bytes(),
-                &text,
-                b"\r\n"
-            ]
-            .concat()),
-            prop::sample::select(ODDS).prop_map(<[u8]>::to_vec),
-        ]
-    }
-
-    fn value() -> impl Strategy<Value = Vec<u8>> {
-        leaf().prop_recursive(2, 40, 20, |inner| {
-            (prop::collection::vec(inner, 0..20), -1..3_i64).prop_map(|(parts, odd)| {
-                let count = if odd == 0 { "-1".into() } else { parts.len().to_string() };
-                [format!("*{count}\r\n").into_bytes(), parts.concat()].concat()
-            })
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn every_value_means_what_it_means_to_redis_rs(bytes in value()) {
-            if let Some((quick, [])) = vote(&bytes) {
-                prop_assert_eq!(quick, parse_redis_value(&bytes).expect("redis-rs reads it, too"));
-            }
-        }
-    }
-
-    #[test]
-    fn a_vote_is_read_in_one_go() {
-        let bytes = b"*3\r\n:1\r\n:1794827138438658\r\n$2\r\nme\r\n";
-        let parts = vec![Value::Int(1), Value::Int(1_794_827_138_438_658), Value::BulkString(b"me".to_vec())];
-        assert_eq!(vote(bytes), Some((Value::Array(parts), &[][..])));
-    }
-}
+mod tests;

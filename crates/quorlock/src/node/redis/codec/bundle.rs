@@ -1,11 +1,11 @@
 //! Which messages of a batch go together: one command for many of them costs a server much less than one for each.
 
-use ::redis::{ServerError, Value};
 use quorlock_core::mode::Mode;
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::Request;
 
-use super::super::malformed;
+use super::super::trouble::malformed;
+use super::super::value::Value;
 use crate::node::{Message, Trouble};
 
 /// Some messages of a batch, by their places in it.
@@ -208,7 +208,7 @@ pub(super) enum Shares {
     /// A value for each of its messages, and the node's clock where that is told.
     Each { at: Option<Value>, values: std::vec::IntoIter<Value> },
     /// One error for all of them.
-    Failed(ServerError),
+    Failed(String),
 }
 
 impl Shares {
@@ -216,7 +216,7 @@ impl Shares {
     fn of(value: Option<Value>, count: usize, form: Form) -> Result<Self, Trouble> {
         let told = usize::from(form == Form::AfterClock);
         match value {
-            Some(Value::ServerError(error)) => Ok(Self::Failed(error)),
+            Some(Value::Error(error)) => Ok(Self::Failed(error)),
             Some(value) if form == Form::Bare => Ok(Self::Each { at: None, values: vec![value].into_iter() }),
             Some(Value::Array(values)) if values.len() == told + count => {
                 let mut values = values.into_iter();
@@ -230,7 +230,7 @@ impl Shares {
     pub(super) fn next(&mut self) -> Option<Value> {
         match self {
             Self::Each { values, .. } => values.next(),
-            Self::Failed(error) => Some(Value::ServerError(error.clone())),
+            Self::Failed(error) => Some(Value::Error(error.clone())),
         }
     }
 

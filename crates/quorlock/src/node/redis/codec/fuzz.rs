@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use ::redis::parse_redis_value;
-
 use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{BreakMode, Target};
 
-use super::super::frame::Measure;
-use super::super::{hints, history, value};
+use super::super::value::Parser;
+use super::super::{hints, history};
 use super::{
     Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Life, Message, Mode, OwnerId, Reply, Request, Value, Vote, hex,
     looks_at_epoch, mark, page, replies, standing,
@@ -112,7 +110,7 @@ fn take_bundle(messages: &[Message; 2], value: &Value) {
     assert_ne!(bundles, Bundles::default(), "they go together");
     let said = shares(&messages[0].request, value).unwrap_or_default();
     let mut values = vec![value.clone()];
-    values.extend(looks_at_epoch(messages).then(|| Value::BulkString(mark(Some(LIFE)).as_ref().into())));
+    values.extend(looks_at_epoch(messages).then(|| Value::Text(mark(Some(LIFE)).into())));
     let taken = replies(Some(LIFE), messages, bundles, values);
     let is_grant = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. });
     match &taken {
@@ -132,36 +130,34 @@ fn take_bundle(messages: &[Message; 2], value: &Value) {
 /// Takes bytes for the answer to every question that there is.
 ///
 /// # Panics
-/// If the length of a value depends on the pieces in which it comes, or anything but a grant is taken for one.
+/// If a value depends on the pieces in which it arrives, or anything but a grant is taken for one.
 pub(crate) fn take_anything(bytes: &[u8]) {
-    let length = Measure::default().look(bytes);
-    let mut measure = Measure::default();
-    let in_pieces = (0..=bytes.len()).map(|end| measure.look(&bytes[..end])).find(|looked| *looked != Ok(None));
-    assert_eq!(in_pieces.unwrap_or(Ok(None)), length, "in pieces it is another value");
-    let Ok(Some(length)) = length else { return };
-    let value = value::read(&bytes[..length]);
-    assert_eq!(
-        value.as_ref().ok(),
-        parse_redis_value(&bytes[..length]).as_ref().ok(),
-        "read in one go it is another value"
-    );
-    let Ok(value) = value else { return };
-    if let Value::Push { kind, data } = &value {
-        drop(hints::heard(Channel(5), kind, data));
+    let mut parser = Parser::default();
+    parser.buffer().extend_from_slice(bytes);
+    let value = parser.next();
+    let mut pieces = Parser::default();
+    let in_pieces = bytes.iter().map(|byte| {
+        pieces.buffer().push(*byte);
+        pieces.next()
+    });
+    assert_eq!(in_pieces.into_iter().find(|value| *value != Ok(None)).unwrap_or(Ok(None)), value, "in pieces");
+    let Ok(Some(value)) = value else { return };
+    if let Value::Push(parts) = &value {
+        drop(hints::heard(Channel(5), parts));
         return;
     }
-    drop(standing(value.clone()));
+    drop(standing(&value));
     drop(page(&value));
-    drop(history::answer(true, vec![value.clone()]));
+    drop(history::answer(true, std::slice::from_ref(&value)));
     for messages in bundles() {
         take_bundle(&messages, &value);
     }
     for message in messages() {
-        for epoch in [mark(Some(LIFE)).as_ref(), hex(LIFE.epoch).as_bytes(), b""] {
-            let same_life = epoch == mark(Some(LIFE)).as_ref();
+        for epoch in [mark(Some(LIFE)), hex(LIFE.epoch), String::new()] {
+            let same_life = epoch == mark(Some(LIFE));
             let mut values = vec![value.clone()];
             let looks = looks_at_epoch(std::slice::from_ref(&message));
-            values.extend(looks.then(|| Value::BulkString(epoch.into())));
+            values.extend(looks.then(|| Value::Text(epoch.into())));
             let is_yes = says_yes(&message.request, &value, same_life);
             let taken = replies(Some(LIFE), std::slice::from_ref(&message), Bundles::default(), values);
             let is_grant = matches!(taken.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));

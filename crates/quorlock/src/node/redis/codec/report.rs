@@ -1,12 +1,12 @@
 //! How a name stands, as a node tells it.
 
-use ::redis::Value;
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::ticket::{QUEUE_LISTED_MAX, Waiting};
 use quorlock_core::vote::{HeldBy, Report};
 
-use super::{flag, holder, parse_period, remaining, small, text, unsigned, words};
+use super::super::value::Value;
+use super::{flag, holder, parse_period, remaining, small, unsigned, words};
 
 pub(super) fn report(parts: &[Value]) -> Option<Report> {
     let [fence, since, waiting, Value::Array(queue), held @ ..] = parts else { return None };
@@ -15,9 +15,9 @@ pub(super) fn report(parts: &[Value]) -> Option<Report> {
         [Value::Int(left), period, holds, who, digest, broken] => Some(HeldBy {
             holder: holder(&words(who)?),
             remaining: remaining(*left),
-            period: parse_period(&text(period)?)?,
+            period: parse_period(period.as_str()?)?,
             holds: small(holds)?,
-            digest: match text(digest)?.as_str() {
+            digest: match digest.as_str()? {
                 "" => None,
                 digits => Some(Digest::parse(digits)?),
             },
@@ -36,12 +36,12 @@ fn waiting_in(parts: &[Value]) -> Option<Vec<Waiting>> {
         return None;
     }
     let waiting = |[place, at]: &[Value; 2]| {
-        let shared = match text(place)?.split(' ').nth(1)? {
+        let shared = match place.as_str()?.split(' ').nth(1)? {
             "s" => true,
             "x" => false,
             _ => return None,
         };
-        Some(Waiting { since_micros: text(at)?.parse().ok()?, shared })
+        Some(Waiting { since_micros: at.as_str()?.parse().ok()?, shared })
     };
     pairs.iter().map(waiting).collect()
 }

@@ -1,31 +1,22 @@
-//! Looking for names, page by page.
+//! Searches for names, page by page.
 
-use ::redis::{Cmd, Value, cmd};
-
-use super::super::scripts::{Home, companion};
-use super::super::{describe, malformed};
-use super::{FATAL, says, text};
+use super::super::commands::Commands;
+use super::super::scripts::{Home, Script, companion};
+use super::super::trouble::malformed;
+use super::super::value::Value;
+use super::failed;
 use crate::node::key::{KeySpan, RESERVED_PREFIX};
 use crate::node::{Answer, PAGE_MAX, PAGE_STEPS_MAX, Page, Search, Trouble};
 
-/// A page of a search as a command.
-pub(in crate::node::redis) fn search(home: Home, search: &Search) -> Cmd {
+/// Writes the command for a page after this cursor.
+pub(in crate::node::redis) fn search(home: Home, search: &Search, cursor: &str, commands: &mut Commands) {
     let KeySpan { start, end, is_fixed } = &search.span;
     let keys = format!("{}*{}", literal(start), literal(end));
     let companions = |kind: &str| format!("{RESERVED_PREFIX}{kind}{}{keys}", home.tag_pattern());
     let votes = if *is_fixed { keys.clone() } else { companions(companion::FENCE) };
-    let after = if search.after.is_empty() { "0" } else { &search.after };
-    let mut command = cmd("EVALSHA");
-    command
-        .arg(&home.scripts().search.sha)
-        .arg(0)
-        .arg(after)
-        .arg(PAGE_MAX)
-        .arg(PAGE_STEPS_MAX)
-        .arg(votes)
-        .arg(companions(companion::QUEUE))
-        .arg(u8::from(*is_fixed));
-    command
+    commands.script(home.sha(Script::Search), 0).word(cursor);
+    commands.number(PAGE_MAX as u64).number(PAGE_STEPS_MAX as u64);
+    commands.word(votes).word(companions(companion::QUEUE)).number(u64::from(*is_fixed));
 }
 
 /// A pattern that fits this text and nothing else.
@@ -42,23 +33,20 @@ fn literal(text: &str) -> String {
     pattern
 }
 
-/// The answer to a search. Keys that are not text are left out: they cannot be names.
+/// The page that was found. Keys that are not text belong to no name.
 pub(in crate::node::redis) fn page(value: &Value) -> Result<Answer, Trouble> {
-    match value {
-        Value::ServerError(error) if FATAL.iter().any(|code| says(error, code)) => {
-            Err(Trouble::Broken(describe(&error.clone().into())))
-        }
-        Value::ServerError(error) => Ok(Answer::Failed(describe(&error.clone().into()))),
-        Value::Array(parts) => match parts.as_slice() {
-            [next, Value::Array(keys)] => {
-                let next = text(next).ok_or_else(|| malformed("a search"))?;
-                let keys = keys.iter().filter_map(text).collect();
-                Ok(Answer::Page(Page { keys, next: (next != "0").then_some(next) }))
-            }
-            _ => Err(malformed("a search")),
-        },
-        _ => Err(malformed("a search")),
+    if let Value::Error(error) = value {
+        return failed(error).map(Answer::Failed);
     }
+    let found = || match value.as_array()? {
+        [next, Value::Array(keys)] => {
+            let keys = keys.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            let next = Some(next.as_str()?.to_owned()).filter(|next| next != "0");
+            Some(Answer::Page(Page { keys, next }))
+        }
+        _ => None,
+    };
+    found().ok_or_else(|| malformed("a search"))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use tokio::runtime::Runtime;
 use super::odd::{Call, Change, Odd, Which, changes};
 use super::{constants, runtime};
 use crate::node::RequestReply;
+use crate::node::redis::commands::Commands;
 use crate::node::redis::scripts::Home;
 use crate::node::redis::{RedisNode, codec};
 
@@ -77,7 +78,9 @@ pub(super) fn calls() -> impl Iterator<Item = Call> {
 }
 
 fn call(node_command: &NodeCommand) -> Call {
-    Call::read(&codec::node_command(Home::Server, node_command).get_packed_command())
+    let mut commands = Commands::default();
+    codec::script_call(Home::Server, node_command, &mut commands);
+    Call::read(commands.as_bytes())
 }
 
 struct Bench<'a> {
@@ -89,7 +92,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     async fn open(server: &'a RedisServer) -> Self {
-        let node = RedisNode::new(&server.url(), None, constants(), std::time::Duration::from_secs(60)).unwrap();
+        let node = RedisNode::at(&server.url(), constants());
         let session = RequestReply::open(&node, Channel(0)).await.unwrap();
         Self { server, node, session, raw: Client::open(server.url()).unwrap().get_connection().unwrap() }
     }

@@ -10,7 +10,7 @@ use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::Epoch;
+use quorlock_core::node::{Epoch, NodeCommand};
 use quorlock_core::ticket::{Channel, Handoff, Parting, QueuePosition, Ticket, WAITERS_MAX, Waiter};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{GrantedSlot, Refusal, Request, Vote};
@@ -19,7 +19,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::super::scripts::{fence_key, hint_channel, kept_key, queue_key};
 use super::*;
-use crate::node::{Reply, RequestReply};
+use crate::node::{Life, Message, Reply, RequestReply};
 
 const EARS: Channel = Channel(0xc);
 
@@ -36,7 +36,7 @@ struct Guest {
 
 impl Guest {
     async fn of(url: &str, channel: Channel) -> Self {
-        let node = RedisNode::new(url, None, constants(), Duration::from_secs(5)).unwrap();
+        let node = RedisNode::at(url, constants());
         let (mut session, heard) = RequestReply::listening(&node, channel).await.unwrap();
         let mut standing = session.node_command(NodeCommand::Look).await.unwrap();
         if standing.life.is_none() {

@@ -2,43 +2,30 @@
 
 use std::io::Read as _;
 
-use ::redis::IntoConnectionInfo;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::*;
 
 /// What a receiver was told: values, then why there are no more.
-type Told = Result<Value, io::Error>;
-
-struct Queued(UnboundedSender<Told>);
-
-impl Receiver for Queued {
-    fn receive(&self, value: Value) {
-        let _ = self.0.send(Ok(value));
-    }
-
-    fn is_over(&self) -> bool {
-        false
-    }
-
-    fn end(&self, error: &io::Error) {
-        let _ = self.0.send(Err(io::Error::new(error.kind(), error.to_string())));
-    }
-}
+type Told = io::Result<Value>;
 
 fn start(connecting: Connecting) -> (Wire, UnboundedReceiver<Told>) {
     let (sender, told) = mpsc::unbounded_channel();
-    (connecting.start(Queued(sender)), told)
+    (connecting.start(move |value| sender.send(value).is_ok()), told)
+}
+
+async fn open(address: Address) -> Connecting {
+    let server = Server { address, tls: false, login: None, db: 0 };
+    Connecting::open(&server, Duration::from_secs(60)).await.unwrap()
 }
 
 /// A connection, and its other end.
 async fn pair() -> (Connecting, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("redis://{}", listener.local_addr().unwrap());
-    let info = url.into_connection_info().unwrap();
-    let (connecting, peer) = tokio::join!(Connecting::open(&info), listener.accept());
-    (connecting.unwrap(), peer.unwrap().0)
+    let address = Address::Tcp("127.0.0.1".into(), listener.local_addr().unwrap().port());
+    let (connecting, peer) = tokio::join!(open(address), listener.accept());
+    (connecting, peer.unwrap().0)
 }
 
 async fn started() -> (Wire, UnboundedReceiver<Told>, TcpStream) {
@@ -65,7 +52,7 @@ async fn assert_arrived(mut peer: impl AsyncRead + Unpin) {
 async fn bytes_arrive_in_order_although_the_peer_does_not_read_for_a_while() {
     let (wire, _told, peer) = started().await;
     pieces().for_each(|piece| wire.send(&piece));
-    assert!(!wire.outgoing.queue().bytes.is_empty(), "the kernel took it all: nothing was left to the task");
+    assert!(!wire.outgoing.queue.lock().bytes.is_empty(), "the kernel took it all: nothing was left to the task");
     assert_arrived(peer).await;
 }
 
@@ -75,7 +62,7 @@ async fn bytes_that_are_sent_while_the_task_writes_stay_behind_its_own() {
     let mut expected = vec![b'a'; 16 << 20];
     wire.send(&expected);
     // The task has taken what the kernel did not, and waits.
-    while !wire.outgoing.queue().bytes.is_empty() {
+    while !wire.outgoing.queue.lock().bytes.is_empty() {
         tokio::task::yield_now().await;
     }
     // Whoever reads without the runtime makes room of which the task does not know yet.
@@ -85,7 +72,7 @@ async fn bytes_that_are_sent_while_the_task_writes_stay_behind_its_own() {
     let Some(Socket::Tcp(socket)) = &wire.outgoing.socket else { panic!("not a socket that can be written to") };
     // The test hears of it first: now the kernel would take these bytes, before those of the task.
     socket.writable().await.unwrap();
-    assert!(wire.outgoing.queue().busy && heard.len() < expected.len());
+    assert!(wire.outgoing.queue.lock().busy && heard.len() < expected.len());
     wire.send(b"z");
     expected.push(b'z');
     let mut peer = TcpStream::from_std(peer).unwrap();
@@ -108,9 +95,8 @@ async fn a_socket_file_does_as_well() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("server.sock");
     let listener = UnixListener::bind(&path).unwrap();
-    let info = format!("redis+unix://{}", path.display()).into_connection_info().unwrap();
-    let (connecting, peer) = tokio::join!(Connecting::open(&info), listener.accept());
-    let (wire, mut told) = start(connecting.unwrap());
+    let (connecting, peer) = tokio::join!(open(Address::Unix(path)), listener.accept());
+    let (wire, mut told) = start(connecting);
     let mut peer = peer.unwrap().0;
     peer.write_all(b"+OK\r\n").await.unwrap();
     assert_eq!(told.recv().await.unwrap().unwrap(), Value::Okay);
@@ -122,7 +108,7 @@ async fn a_socket_file_does_as_well() {
 async fn a_value_that_comes_in_parts_is_put_together() {
     let (_wire, mut told, mut peer) = started().await;
     peer.set_nodelay(true).unwrap();
-    let large = vec![b'x'; 3 * READ_MIN];
+    let large = vec![b'x'; 12_288];
     let bytes = [b"*2\r\n:1\r\n$12288\r\n", &large[..], b"\r\n>1\r\n+push\r\n:7\r\n"].concat();
     for (index, byte) in bytes.iter().enumerate() {
         peer.write_all(&[*byte]).await.unwrap();
@@ -132,8 +118,8 @@ async fn a_value_that_comes_in_parts_is_put_together() {
         }
     }
     let expected = [
-        Value::Array(vec![Value::Int(1), Value::BulkString(large)]),
-        Value::Push { kind: ::redis::PushKind::Other("push".into()), data: vec![] },
+        Value::Array(vec![Value::Int(1), Value::Text(large)]),
+        Value::Push(vec![Value::Text(b"push".into())]),
         Value::Int(7),
     ];
     for value in expected {
@@ -155,15 +141,15 @@ async fn many_values_in_one_read_come_one_by_one() {
 async fn what_comes_with_the_first_answers_goes_to_the_receiver() {
     let (mut connecting, mut peer) = pair().await;
     peer.write_all(b"+OK\r\n-ERR what\r\n:3\r\n$5\r\nfo").await.unwrap();
-    let answers = connecting.ask(b"question", 2).await.unwrap();
-    assert!(matches!(&answers[..], [Value::Okay, Value::ServerError(_)]), "{answers:?}");
+    let answers = connecting.exchange(b"question", 2).await.unwrap();
+    assert!(matches!(&answers[..], [Value::Okay, Value::Error(_)]), "{answers:?}");
     let mut question = [0; 8];
     peer.read_exact(&mut question).await.unwrap();
     assert_eq!(&question, b"question");
     let (_wire, mut told) = start(connecting);
     peer.write_all(b"ur4\r\n").await.unwrap();
     assert_eq!(told.recv().await.unwrap().unwrap(), Value::Int(3));
-    assert_eq!(told.recv().await.unwrap().unwrap(), Value::BulkString(b"four4".into()));
+    assert_eq!(told.recv().await.unwrap().unwrap(), Value::Text(b"four4".into()));
 }
 
 #[tokio::test]
@@ -171,10 +157,10 @@ async fn whoever_asks_hears_of_the_end_instead() {
     let (mut connecting, mut peer) = pair().await;
     peer.write_all(b"+OK\r\n").await.unwrap();
     drop(peer);
-    assert!(connecting.ask(b"", 2).await.is_err());
+    assert!(connecting.exchange(b"", 2).await.is_err());
     let (mut connecting, mut peer) = pair().await;
     peer.write_all(b"+OK\r\n?\r\n").await.unwrap();
-    assert_eq!(connecting.ask(b"", 2).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+    assert_eq!(connecting.exchange(b"", 2).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Requests that go together: what is one name's, and what is everyone's.
 
 use super::*;
+use crate::node::redis::codec::Bundles;
 use crate::node::redis::scripts::tombstone_key;
 
 impl Guest {
@@ -224,7 +225,7 @@ async fn fences_that_are_given_together_have_the_limits_of_those_that_are_not() 
     let floor = Fence::new(Fence::MAX.get() / 2);
     guest.life.floor = floor;
     let mark = format!("{:032x} {floor}", guest.life.epoch.0);
-    server.command(&["SET", &Home::Server.epoch_key(), &mark]);
+    server.command(&["SET", Home::Server.epoch_key(), &mark]);
     let replies = guest.ask_all(&keys, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
     let Reply::Voted { vote, .. } = &replies[1] else { panic!("{replies:?}") };
     assert_eq!(*vote, Vote::Refusal(Refusal::TooFarAhead), "there is none behind the last");
@@ -263,7 +264,7 @@ async fn renewals_that_go_together_are_each_answered_as_it_would_be_alone() {
     let is_over = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Refusal(Refusal::Tombstoned), .. });
     assert!(replies.iter().all(is_over), "{replies:?}");
 
-    server.command(&["DEL", &tombstone_key(&keys[2], attempt), &Home::Server.epoch_key()]);
+    server.command(&["DEL", &tombstone_key(&keys[2], attempt), Home::Server.epoch_key()]);
     let replies = guest.ask_all(&keys, renew(1)).await.unwrap();
     let is_forgotten = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. });
     assert!(replies.iter().all(is_forgotten), "{replies:?}");

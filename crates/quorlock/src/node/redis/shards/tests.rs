@@ -1,38 +1,45 @@
 use super::*;
 
 fn range(first: i64, last: i64, host: &Value, port: i64) -> Value {
-    let server = |port| Value::Array(vec![host.clone(), Value::Int(port), Value::BulkString("id".into())]);
+    let server = |port| Value::Array(vec![host.clone(), Value::Int(port), Value::Text("id".into())]);
     Value::Array(vec![Value::Int(first), Value::Int(last), server(port), server(port + 1)])
 }
 
+fn server(host: &str, port: u16) -> Server {
+    Server { address: Address::Tcp(host.into(), port), tls: true, login: None, db: 0 }
+}
+
+fn parse(value: &Value) -> Result<Shards, Trouble> {
+    Shards::parse(value, &server("seed", 9))
+}
+
 fn host(name: &str) -> Value {
-    Value::BulkString(name.into())
+    Value::Text(name.into())
 }
 
 #[test]
 fn every_slot_is_with_its_master() {
     let ranges = [range(0, 99, &host("a"), 1), range(100, 16_382, &host("b"), 1), range(16_383, 16_383, &host("a"), 1)];
-    let shards = Shards::parse(&Value::Array(ranges.to_vec()), "seed").unwrap();
-    assert_eq!(shards.masters, [("a".into(), 1), ("b".into(), 1)]);
+    let shards = parse(&Value::Array(ranges.to_vec())).unwrap();
+    assert_eq!(shards.masters, [server("a", 1), server("b", 1)]);
     assert_eq!([0, 99, 100, 16_382, 16_383].map(|slot| shards.lanes[slot]), [0, 0, 1, 1, 0]);
 }
 
 #[test]
 fn a_server_that_does_not_know_its_address_is_where_it_was_asked() {
     for unknown in [Value::Nil, host("")] {
-        let shards = Shards::parse(&Value::Array(vec![range(0, 16_383, &unknown, 7)]), "seed").unwrap();
-        assert_eq!(shards.masters, [("seed".into(), 7)]);
+        let shards = parse(&Value::Array(vec![range(0, 16_383, &unknown, 7)])).unwrap();
+        assert_eq!(shards.masters, [server("seed", 7)]);
     }
 }
 
 #[test]
 fn slots_without_a_master_may_get_one() {
-    let Err(Trouble::Unreachable(why)) = Shards::parse(&Value::Array(vec![range(5, 16_383, &host("a"), 1)]), "seed")
-    else {
+    let Err(Trouble::Unreachable(why)) = parse(&Value::Array(vec![range(5, 16_383, &host("a"), 1)])) else {
         panic!("it was accepted")
     };
     assert!(why.contains("5 of its 16384"), "{why}");
-    assert!(matches!(Shards::parse(&Value::Array(vec![]), "seed"), Err(Trouble::Unreachable(_))));
+    assert!(matches!(parse(&Value::Array(vec![])), Err(Trouble::Unreachable(_))));
 }
 
 #[test]
@@ -47,6 +54,6 @@ fn what_makes_no_sense_is_refused() {
         Value::Array(vec![range(0, 16_383, &host("?"), 1)]),
         Value::Array(vec![range(0, 16_383, &Value::Int(1), 1)]),
     ] {
-        assert!(matches!(Shards::parse(&wrong, "seed"), Err(Trouble::Broken(_))), "{wrong:?}");
+        assert!(matches!(parse(&wrong), Err(Trouble::Broken(_))), "{wrong:?}");
     }
 }

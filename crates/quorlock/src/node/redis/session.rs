@@ -1,0 +1,284 @@
+//! A session: one connection to a server, or one to each master of a Redis Cluster.
+//!
+//! Whatever is not as it was in the handshake ends the session, with all its connections.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use quorlock_core::node::{Constants, Identity};
+
+use super::codec::{self, Bundles, Writer};
+use super::commands::Commands;
+use super::fitness::{Post, keeps_all, last_promotion};
+use super::scripts::Home;
+use super::shards::Shards;
+use super::slot::Slot;
+use super::trouble::malformed;
+use super::value::Value;
+use super::wire::{AbortOnDrop, Connecting, Wire};
+use super::{hints, history};
+use crate::node::{Answer, Inbox, Page, Question, Session, Trouble};
+use crate::platform::sync::Mutex;
+
+pub(super) struct RedisSession {
+    /// A *lane* is the index of a connection.
+    lanes: Vec<Lane>,
+    shards: Shards,
+    home: Home,
+    inflight: Arc<Inflight>,
+    constants: Constants,
+    identity: Identity,
+    /// The task that watches the sentinels, if there are any.
+    _watch: Option<AbortOnDrop>,
+}
+
+/// One connection, and the commands for it. They are kept to use their space again.
+struct Lane {
+    wire: Wire,
+    commands: Commands,
+}
+
+impl RedisSession {
+    /// Starts to listen on connections that have shaken hands, each to the master of a lane.
+    pub(super) fn start(
+        masters: Vec<(Connecting, Identity)>,
+        shards: Shards,
+        post: Post,
+        inbox: Inbox,
+        constants: Constants,
+        watch: Option<AbortOnDrop>,
+    ) -> Self {
+        let run = join(masters.iter().map(|(_, master)| master.run.as_str()));
+        let promotion = join(masters.iter().map(|(_, master)| master.promotion.as_str()));
+        let inflight = Arc::new(Inflight::new(inbox, masters.len(), run.clone(), post));
+        let start = |(lane, (connecting, _)): (usize, (Connecting, _))| {
+            let inflight = Arc::clone(&inflight);
+            let wire = connecting.start(move |value| inflight.receive(lane, value));
+            Lane { wire, commands: Commands::default() }
+        };
+        let lanes = masters.into_iter().enumerate().map(start).collect();
+        Self {
+            lanes,
+            shards,
+            home: post.home(),
+            inflight,
+            constants,
+            identity: Identity { run, promotion },
+            _watch: watch,
+        }
+    }
+
+    /// Writes the commands of a question. Returns the lane of each, in the order in which their values are read.
+    fn write(&mut self, question: &Question) -> (Vec<usize>, Bundles) {
+        let Self { lanes, shards, home, .. } = self;
+        let (home, count) = (*home, lanes.len());
+        // The node's own keys are all with one master.
+        let own = shards.lane(Slot::of(home.epoch_key()));
+        let mut route = Vec::new();
+        match question {
+            Question::Votes(life, messages) => {
+                let writer = Writer::new(*life, &self.constants);
+                if home == Home::Server {
+                    let bundles = writer.write_batch(messages, &mut lanes[0].commands);
+                    return (vec![0; lanes[0].commands.len()], bundles);
+                }
+                for message in messages {
+                    let lane = shards.lane(message.key.slot.unwrap_or_else(|| Slot::of(&message.key.text)));
+                    writer.write(message, &mut lanes[lane].commands);
+                    route.push(lane);
+                }
+                return (route, Bundles::default());
+            }
+            Question::NodeCommand(command) => codec::node_command(home, command, &mut lanes[own].commands),
+            Question::Search(search) => {
+                let (lane, cursor) = parse_bookmark(&search.after, count);
+                codec::search(home, search, cursor, &mut lanes[lane].commands);
+                route.push(lane);
+            }
+            Question::Note(events) => history::note(home, events, &mut lanes[own].commands),
+            Question::Recall(limit) => history::recall(home, *limit, &mut lanes[own].commands),
+        }
+        if route.is_empty() {
+            route.resize(lanes[own].commands.len(), own);
+        }
+        if let Question::NodeCommand(_) = question {
+            // What was fit in the handshake may have been set up otherwise since. Redis 6.2 takes one section at a time.
+            for section in ["replication", "memory"] {
+                for (lane, Lane { commands, .. }) in lanes.iter_mut().enumerate() {
+                    commands.command("INFO").word(section);
+                    route.push(lane);
+                }
+            }
+        }
+        (route, Bundles::default())
+    }
+}
+
+impl Session for RedisSession {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn ask(&mut self, question: Question) {
+        let (route, bundles) = self.write(&question);
+        // Before the commands leave.
+        self.inflight.expect(question, bundles, &route);
+        for Lane { wire, commands } in self.lanes.iter_mut().filter(|lane| lane.commands.len() > 0) {
+            wire.send(commands.as_bytes());
+            commands.clear();
+        }
+    }
+}
+
+/// The questions of a session that are not answered yet. The connections bring their values here.
+struct Inflight {
+    inbox: Inbox,
+    /// The processes of all masters, which cannot change while the connections live.
+    run: String,
+    post: Post,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Oldest first.
+    questions: VecDeque<Expected>,
+    /// The number of questions before the oldest of them.
+    answered: u64,
+    /// For each lane, the values that come next: the number of the question, and the index in it.
+    lanes: Vec<VecDeque<(u64, usize)>>,
+    /// A task hands over answers. Others leave theirs to it: two at once would change their order.
+    busy: bool,
+}
+
+/// A question and the values of its answer.
+struct Expected {
+    question: Question,
+    bundles: Bundles,
+    values: Vec<Option<Value>>,
+    missing: usize,
+}
+
+impl Inflight {
+    fn new(inbox: Inbox, lanes: usize, run: String, post: Post) -> Self {
+        let lanes = (0..lanes).map(|_| VecDeque::new()).collect();
+        let state = State { questions: VecDeque::new(), answered: 0, lanes, busy: false };
+        Self { inbox, run, post, state: Mutex::new(state) }
+    }
+
+    /// Expects a value on each lane of the route.
+    fn expect(&self, question: Question, bundles: Bundles, route: &[usize]) {
+        let mut state = self.state.lock();
+        let number = state.answered + state.questions.len() as u64;
+        for (index, lane) in route.iter().enumerate() {
+            state.lanes[*lane].push_back((number, index));
+        }
+        let values = route.iter().map(|_| None).collect();
+        state.questions.push_back(Expected { question, bundles, values, missing: route.len() });
+    }
+
+    /// Takes what a connection brings. Returns whether it may bring more.
+    fn receive(&self, lane: usize, value: io::Result<Value>) -> bool {
+        let taken = match value {
+            Ok(Value::Push(parts)) => {
+                if let Some(answer) = hints::heard(self.inbox.channel, &parts) {
+                    self.inbox.take(answer);
+                }
+                Ok(())
+            }
+            Ok(value) => self.take(lane, value),
+            Err(error) => Err(Trouble::Broken(error.to_string())),
+        };
+        if let Err(trouble) = taken {
+            self.inbox.take(Answer::End(trouble));
+        }
+        !self.inbox.is_over()
+    }
+
+    fn take(&self, lane: usize, value: Value) -> Result<(), Trouble> {
+        let mut state = self.state.lock();
+        state.fill(lane, value).ok_or_else(|| malformed("nothing"))?;
+        if state.busy {
+            return Ok(());
+        }
+        state.busy = true;
+        while let Some(complete) = state.pop() {
+            let lanes = state.lanes.len();
+            drop(state);
+            // Not under the lock: the receiver may ask the next question at once.
+            self.inbox.take(self.answer(complete, lanes).unwrap_or_else(Answer::End));
+            state = self.state.lock();
+        }
+        state.busy = false;
+        Ok(())
+    }
+
+    fn answer(&self, complete: Expected, lanes: usize) -> Result<Answer, Trouble> {
+        let values: Vec<Value> = complete.values.into_iter().flatten().collect();
+        Ok(match complete.question {
+            Question::Votes(life, messages) => {
+                Answer::Votes(codec::replies(life, &messages, complete.bundles, values)?)
+            }
+            Question::Note(_) => history::answer(false, &values),
+            Question::Recall(_) => history::answer(true, &values),
+            Question::Search(search) => match codec::page(values.first().unwrap_or(&Value::Nil))? {
+                Answer::Page(page) => {
+                    let (lane, _) = parse_bookmark(&search.after, lanes);
+                    Answer::Page(Page { next: bookmark(page.next, lane, lanes), ..page })
+                }
+                failed => failed,
+            },
+            Question::NodeCommand(command) => {
+                let mut values = values.into_iter();
+                let standing = codec::standing_after(&command, &mut values)?;
+                let promotions = values.by_ref().take(lanes).map(|value| last_promotion(self.post, value));
+                let promotions: Vec<String> = promotions.collect::<Result<_, _>>()?;
+                values.try_for_each(keeps_all)?;
+                let promotion = join(promotions.iter().map(String::as_str));
+                Answer::Standing(Box::new(standing), Identity { run: self.run.clone(), promotion })
+            }
+        })
+    }
+}
+
+impl State {
+    /// Puts a value where it belongs; `None` if no question expects it.
+    fn fill(&mut self, lane: usize, value: Value) -> Option<()> {
+        let (number, index) = self.lanes[lane].pop_front()?;
+        let question = self.questions.get_mut(usize::try_from(number - self.answered).ok()?)?;
+        question.values[index] = Some(value);
+        question.missing -= 1;
+        Some(())
+    }
+
+    /// The oldest question, if all its values are there.
+    fn pop(&mut self) -> Option<Expected> {
+        self.questions.front().filter(|question| question.missing == 0)?;
+        self.answered += 1;
+        self.questions.pop_front()
+    }
+}
+
+/// Signs of all masters in one word, in an order of their own.
+fn join<'a>(signs: impl Iterator<Item = &'a str>) -> String {
+    let mut signs: Vec<&str> = signs.filter(|sign| !sign.is_empty()).collect();
+    signs.sort_unstable();
+    signs.join("+")
+}
+
+/// Where the next page is: with the same master, or with the next one.
+fn bookmark(cursor: Option<String>, lane: usize, lanes: usize) -> Option<String> {
+    match cursor {
+        Some(cursor) => Some(format!("{lane} {cursor}")),
+        None => (lane + 1 < lanes).then(|| format!("{} 0", lane + 1)),
+    }
+}
+
+/// The lane and the cursor of a bookmark. One of a Cluster that had more masters leads to the last.
+fn parse_bookmark(bookmark: &str, lanes: usize) -> (usize, &str) {
+    let (lane, cursor) = bookmark.split_once(' ').unwrap_or(("0", "0"));
+    (lane.parse().unwrap_or(0).min(lanes - 1), cursor)
+}
+
+#[cfg(test)]
+mod tests;

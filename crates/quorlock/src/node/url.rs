@@ -1,0 +1,346 @@
+//! The URLs of nodes: `scheme://[user:password@]host[:port],..[/path][?setting=value&..]`, `sqlite:PATH` and `memory:`.
+//!
+//! An error repeats no part of a URL that is wrong: a password with a stray character may be in any of them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use percent_encoding::percent_decode_str;
+
+/// A user and a password.
+pub(crate) type Login = (String, String);
+
+const SCHEMES: &str =
+    "use redis://, rediss://, redis+sentinel://, redis+cluster://, redis+unix:PATH, sqlite:PATH or memory:";
+const ENCODING: &str = "in a user or password, write %23 for #, %2F for /, %3A for :, %3F for ? and %40 for @";
+/// The most servers that a URL may name.
+const HOSTS_MAX: usize = 64;
+const REDIS_PORT: u16 = 6_379;
+const SENTINEL_PORT: u16 = 26_379;
+
+/// What a node's URL says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NodeUrl {
+    Memory,
+    Sqlite(PathBuf),
+    Redis(Origin),
+}
+
+/// The Redis servers of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// `redis://`, `rediss://` and `redis+unix:`.
+    Server(Server),
+    /// `redis+sentinel://`.
+    Sentinels(Arc<Sentinels>),
+    /// `redis+cluster://`: some servers of a Redis Cluster.
+    Cluster(Vec<Server>),
+}
+
+/// The sentinels that know the master of a service, and how to log in to that.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Sentinels {
+    pub(crate) hosts: Vec<Server>,
+    pub(crate) service: String,
+    pub(crate) login: Option<Login>,
+    pub(crate) db: u16,
+}
+
+/// Where a Redis server is, and how to log in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    pub(crate) address: Address,
+    pub(crate) tls: bool,
+    pub(crate) login: Option<Login>,
+    pub(crate) db: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// The URL without login and settings.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list =
+            |servers: &[Server]| servers.iter().map(|server| server.address.to_string()).collect::<Vec<_>>().join(",");
+        match self {
+            Self::Server(Server { address: Address::Unix(path), .. }) => write!(f, "redis+unix:{}", path.display()),
+            Self::Server(Server { address, tls: true, .. }) => write!(f, "rediss://{address}"),
+            Self::Server(Server { address, .. }) => write!(f, "redis://{address}"),
+            Self::Sentinels(sentinels) => {
+                write!(f, "redis+sentinel://{}/{}", list(&sentinels.hosts), sentinels.service)
+            }
+            Self::Cluster(servers) => write!(f, "redis+cluster://{}", list(servers)),
+        }
+    }
+}
+
+impl NodeUrl {
+    /// Parses a URL. `login` is for Redis servers whose URL has no password.
+    ///
+    /// # Errors
+    /// Says which part is wrong, and what to write instead.
+    pub(crate) fn parse(url: &str, login: Option<&Login>) -> Result<Self, String> {
+        let (scheme, rest) = url.split_once(':').ok_or_else(|| format!("it has no scheme: {SCHEMES}"))?;
+        match scheme {
+            "memory" => Ok(Self::Memory),
+            "sqlite" if rest.is_empty() => Err("it has no path: write sqlite:/var/lib/locks.db".into()),
+            "sqlite" => Ok(Self::Sqlite(rest.into())),
+            "redis" | "rediss" => parse_server(scheme == "rediss", rest, login).map(Self::Redis),
+            "redis+unix" | "unix" => parse_unix(rest, login).map(Self::Redis),
+            "redis+sentinel" => parse_sentinels(rest, login).map(Self::Redis),
+            "redis+cluster" => parse_cluster(rest, login).map(Self::Redis),
+            "rediss+sentinel" | "rediss+cluster" => {
+                let plain = scheme.replace("rediss", "redis");
+                Err(format!("for TLS, add a setting, as in {plain}://..?tls=true"))
+            }
+            _ => Err(format!("its scheme is unknown: {SCHEMES}")),
+        }
+    }
+}
+
+fn parse_server(tls: bool, rest: &str, default: Option<&Login>) -> Result<Origin, String> {
+    let (login, hosts, path, settings) = split(rest)?;
+    settings.end("none")?;
+    let [address] = <[Address; 1]>::try_from(parse_hosts(hosts, REDIS_PORT)?)
+        .map_err(|hosts| format!("it names {} servers: give each of them a URL of its own", hosts.len()))?;
+    Ok(Origin::Server(Server { address, tls, login: login.or(default.cloned()), db: parse_db(path)? }))
+}
+
+fn parse_unix(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
+    let (path, settings) = rest.split_once('?').unwrap_or((rest, ""));
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if !path.starts_with('/') {
+        return Err("it has no absolute path: write redis+unix:/run/redis.sock".into());
+    }
+    let mut settings = Settings::parse(settings)?;
+    let login = settings.login("user", "pass")?;
+    let db = parse_db(&settings.take("db"))?;
+    settings.end("user, pass, db")?;
+    let address = Address::Unix(decode(path)?.into());
+    Ok(Origin::Server(Server { address, tls: false, login: login.or(default.cloned()), db }))
+}
+
+fn parse_sentinels(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
+    let (login, hosts, service, mut settings) = split(rest)?;
+    // Sentinel itself allows no other characters.
+    if service.is_empty() || !is_name(service) {
+        return Err("it names no service that the sentinels watch: write redis+sentinel://host:26379/mymaster".into());
+    }
+    let tls = settings.tls()?;
+    let db = parse_db(&settings.take("db"))?;
+    let sentinel_login = settings.login("sentinel_username", "sentinel_password")?;
+    settings.end("db, tls, sentinel_username, sentinel_password")?;
+    let hosts = parse_servers(hosts, SENTINEL_PORT, tls, sentinel_login.as_ref())?;
+    let login = login.or(default.cloned());
+    Ok(Origin::Sentinels(Arc::new(Sentinels { hosts, service: service.into(), login, db })))
+}
+
+fn parse_cluster(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
+    let (login, hosts, path, mut settings) = split(rest)?;
+    if !path.is_empty() {
+        return Err("a Redis Cluster has no databases: leave out what follows the hosts".into());
+    }
+    let tls = settings.tls()?;
+    settings.end("tls")?;
+    Ok(Origin::Cluster(parse_servers(hosts, REDIS_PORT, tls, login.as_ref().or(default))?))
+}
+
+/// Splits what follows the scheme into login, hosts, path and settings.
+fn split(rest: &str) -> Result<(Option<Login>, &str, &str, Settings), String> {
+    let rest = rest.strip_prefix("//").ok_or("it has no // after its scheme: write redis://host:6379")?;
+    if rest.contains('#') {
+        return Err(format!("it has a #, which has no meaning here: {ENCODING}"));
+    }
+    let (rest, settings) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (login, hosts) = match authority.rsplit_once('@') {
+        Some((login, hosts)) => (Some(parse_login(login)?), hosts),
+        None => (None, authority),
+    };
+    Ok((login, hosts, path, Settings::parse(settings)?))
+}
+
+/// What follows the `?`.
+struct Settings(HashMap<String, String>);
+
+impl Settings {
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut settings = HashMap::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').ok_or("a setting after the ? has no value: write name=value")?;
+            if settings.insert(name.to_owned(), decode(value)?).is_some() {
+                return Err("a setting after the ? is there twice".into());
+            }
+        }
+        Ok(Self(settings))
+    }
+
+    /// Takes a setting out; empty if it is not there.
+    fn take(&mut self, name: &str) -> String {
+        self.0.remove(name).unwrap_or_default()
+    }
+
+    fn login(&mut self, user: &str, password: &str) -> Result<Option<Login>, String> {
+        match (self.take(user), self.take(password)) {
+            (user, password) if user.is_empty() && password.is_empty() => Ok(None),
+            (_, empty) if empty.is_empty() => Err(format!("its {user} needs a password: add {password}=..")),
+            (user, password) => Ok(Some(make_login(user, password))),
+        }
+    }
+
+    fn tls(&mut self) -> Result<bool, String> {
+        match self.take("tls").as_str() {
+            "" | "false" => Ok(false),
+            "true" => Ok(true),
+            _ => Err("tls must be true or false".into()),
+        }
+    }
+
+    /// Refuses settings that nobody took out.
+    fn end(&self, known: &str) -> Result<(), String> {
+        if self.0.is_empty() { Ok(()) } else { Err(format!("unknown setting after the ? (known here: {known})")) }
+    }
+}
+
+fn parse_login(login: &str) -> Result<Login, String> {
+    match login.split_once(':') {
+        Some((user, password)) if !password.is_empty() => Ok(make_login(decode(user)?, decode(password)?)),
+        _ => Err(format!("its login has no password: write user:password@ or :password@ before the host; {ENCODING}")),
+    }
+}
+
+fn make_login(user: String, password: String) -> Login {
+    (if user.is_empty() { "default".into() } else { user }, password)
+}
+
+fn parse_servers(hosts: &str, default_port: u16, tls: bool, login: Option<&Login>) -> Result<Vec<Server>, String> {
+    let addresses = parse_hosts(hosts, default_port)?;
+    Ok(addresses.into_iter().map(|address| Server { address, tls, login: login.cloned(), db: 0 }).collect())
+}
+
+fn parse_hosts(hosts: &str, default_port: u16) -> Result<Vec<Address>, String> {
+    let hosts = hosts
+        .split(',')
+        .enumerate()
+        .map(|(index, host)| parse_host(host, default_port).map_err(|why| format!("host {}: {why}", index + 1)));
+    let hosts: Vec<_> = hosts.collect::<Result<_, _>>()?;
+    if hosts.len() > HOSTS_MAX {
+        return Err(format!("it has {} hosts: at most {HOSTS_MAX} are allowed", hosts.len()));
+    }
+    Ok(hosts)
+}
+
+fn parse_host(text: &str, default_port: u16) -> Result<Address, String> {
+    let (host, port) = match text.rsplit_once(':') {
+        // The colons of an address in brackets are its own.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let port = match port {
+        Some(port) => parse_number(port).filter(|port| *port > 0).ok_or("its port must be a number from 1 to 65535")?,
+        None => default_port,
+    };
+    if host.is_empty() {
+        return Err("its name is missing: write host or host:port".into());
+    }
+    let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    match in_brackets {
+        Some(host) if host.parse::<std::net::Ipv6Addr>().is_ok() => Ok(Address::Tcp(host.into(), port)),
+        Some(_) => Err("brackets are for IPv6 addresses: write [2001:db8::1]:6379".into()),
+        None if host.contains(':') => Err("write IPv6 addresses in brackets: [2001:db8::1]:6379".into()),
+        None if host == "0.0.0.0" => Err("0.0.0.0 is not the address of a server".into()),
+        None if is_name(host) => Ok(Address::Tcp(host.into(), port)),
+        None => Err(format!("its name has a character that host names do not have; {ENCODING}")),
+    }
+}
+
+/// Whether the text has only characters of host names, services and numbers.
+fn is_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+}
+
+fn parse_db(text: &str) -> Result<u16, String> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    parse_number(text).ok_or_else(|| "its database must be a number from 0 to 65535".into())
+}
+
+/// Digits only: `parse` alone would take a sign, too.
+fn parse_number(text: &str) -> Option<u16> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+fn decode(text: &str) -> Result<String, String> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map(Into::into).map_err(|_| "text that is written with % must be UTF-8".into())
+}
+
+/// A node's URL without its passwords, for logs and messages.
+///
+/// Parts that are not as they should be are masked, too: a password with a stray character may be in any of them.
+pub fn mask_url(url: &str) -> String {
+    if url.starts_with("sqlite:") || url == "memory:" {
+        return url.to_owned();
+    }
+    let (main, settings) = url.split_once('?').map_or((url, None), |(main, settings)| (main, Some(settings)));
+    let mut masked = match main.split_once("://") {
+        _ if main.starts_with("unix:") || main.starts_with("redis+unix:") => main.to_owned(),
+        Some((scheme, rest)) => format!("{scheme}://{}", mask_servers(rest)),
+        None => match main.rsplit_once('@') {
+            Some((_, host)) => format!("***@{}", mask_host(host)),
+            None => mask_host(main),
+        },
+    };
+    for (index, setting) in settings.iter().flat_map(|settings| settings.split('&')).enumerate() {
+        masked.push(if index == 0 { '?' } else { '&' });
+        match setting.split_once('=') {
+            Some(("db" | "tls" | "user" | "sentinel_username", _)) => masked += setting,
+            Some((name @ ("pass" | "sentinel_password"), _)) => masked.extend([name, "=***"]),
+            _ => masked += "***",
+        }
+    }
+    masked
+}
+
+/// Masks `[user:password@]host[:port],..[/path]`.
+fn mask_servers(text: &str) -> String {
+    // A password may contain an @ or a / of its own: the last @ counts.
+    let (login, rest) = text.rsplit_once('@').map_or((None, text), |(login, rest)| (Some(login), rest));
+    let login = match login.map(|login| login.split_once(':')) {
+        Some(Some((user, password))) if is_name(user) && !password.is_empty() => format!("{user}:***@"),
+        Some(_) => "***@".into(),
+        None => String::new(),
+    };
+    let (hosts, path) = rest.split_once('/').map_or((rest, None), |(hosts, path)| (hosts, Some(path)));
+    let hosts = hosts.split(',').map(mask_host).collect::<Vec<_>>().join(",");
+    let path = path.map(|path| if is_name(path) { format!("/{path}") } else { "/***".into() });
+    format!("{login}{hosts}{}", path.unwrap_or_default())
+}
+
+fn mask_host(text: &str) -> String {
+    match text.split_once(':') {
+        _ if text.is_empty() || parse_host(text, REDIS_PORT).is_ok() => text.to_owned(),
+        Some((name, _)) if is_name(name) => format!("{name}:***"),
+        _ => "***".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
