@@ -56,7 +56,7 @@ pub use api::reentrant::Reentrant;
 pub use api::rw::{Party, RwLock};
 pub use api::semaphore::Semaphore;
 pub use cluster::break_lock::{Break, Broken};
-pub use cluster::doctor::{Examination, ExaminedNode, Finding, NodeState, Rate, Severity, Skew, Topic};
+pub use cluster::doctor::{Examination, ExaminedNode, Finding, NodeState, Severity, Topic};
 pub use cluster::inspect::Inspection;
 pub use cluster::list::{Filter, LIST_DEFAULT, LIST_MAX, ListPage, Listing};
 pub use cluster::settings::{MAX_CLOCK_SKEW_DEFAULT, MAX_CLOCK_STEP_BACK_DEFAULT, MAX_TTL_DEFAULT};

@@ -59,8 +59,8 @@ fn report(found: &Examination) -> Value {
     let findings = |findings: &[Finding]| -> Vec<Value> {
         let one = |finding: &Finding| {
             json!({
-                "severity": finding.severity.as_str(),
-                "topic": finding.topic.as_str(),
+                "severity": finding.severity.to_string(),
+                "topic": finding.topic.to_string(),
                 "text": finding.text,
                 "advice": finding.advice,
             })
@@ -69,10 +69,10 @@ fn report(found: &Examination) -> Value {
     };
     let mut report = json_of(found);
     for (at, node) in found.nodes.iter().enumerate() {
-        report["nodes"][at]["clock_rate_ppm"] = json!(node.rate.map(|rate| rate.ppm));
+        report["nodes"][at]["clock_rate_ppm"] = json!(node.rate_ppm);
         report["nodes"][at]["findings"] = json!(findings(&node.findings));
     }
-    report["worst"] = json!(found.worst().as_str());
+    report["worst"] = json!(found.worst().to_string());
     report["findings"] = json!(findings(&found.findings));
     report
 }

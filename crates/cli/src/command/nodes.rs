@@ -78,7 +78,7 @@ async fn list(context: &Context) -> crate::Outcome {
                 cell(node.round_trip.map(|took| format!("{:.1}ms", took.as_secs_f64() * 1e3))),
                 cell(node.epoch.clone()),
                 (or_dash(quarantine_left(&node.state)), None),
-                cell(node.skew.map(|skew| format!("{:+.1}ms", skew.micros as f64 / 1e3))),
+                cell(node.skew_micros.map(|skew| format!("{:+.1}ms", skew as f64 / 1e3))),
             ]);
         }
         table.print(output)?;
@@ -183,7 +183,7 @@ pub(super) fn json_of(found: &Examination) -> Value {
             "cluster": node.cluster,
             "restarts": node.restarts,
             "quarantine_left_ms": quarantine_left(&node.state).map(millis),
-            "skew_ms": node.skew.map(|skew| skew.micros as f64 / 1e3),
+            "skew_ms": node.skew_micros.map(|skew| skew as f64 / 1e3),
         })
     };
     let nodes: Vec<Value> = found.nodes.iter().map(node).collect();

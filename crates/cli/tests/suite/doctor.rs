@@ -294,7 +294,7 @@ fn numbers_of_nodes_that_help_nobody_are_found() {
     let user = User::new();
     let servers = RedisServer::start_many(4);
     Report::of(&user, &urls(&servers[..2])).finds(78, "wrong settings", &["two nodes tolerate no failure"]);
-    Report::of(&user, &urls(&servers)).finds(0, "warning quorum", &["4 nodes stand no more failures than 3", "odd"]);
+    Report::of(&user, &urls(&servers)).finds(0, "warning quorum", &["4 nodes tolerate no more failures than 3", "odd"]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_core::node::{Constants, Incarnation};
+use quorlock_core::node::{Constants, Incarnation, quarantine_micros};
 use quorlock_core::quorum::Quorum;
 use quorlock_core::time::Drift;
 
@@ -71,10 +71,10 @@ pub struct ExaminedNode {
     pub restarts: Option<u64>,
     /// The fastest of several round trips.
     pub round_trip: Option<Duration>,
-    /// How far its clock is from the middle of all nodes, where there are enough of them to tell.
-    pub skew: Option<Skew>,
-    /// How much faster than ours its clock runs, if it was watched.
-    pub rate: Option<Rate>,
+    /// How far its clock is ahead of the middle of all nodes, in microseconds, where there are enough of them to tell.
+    pub skew_micros: Option<i64>,
+    /// How much faster than ours its clock runs, in millionths, if it was watched.
+    pub rate_ppm: Option<i64>,
     /// What was found about it.
     pub findings: Vec<Finding>,
 }
@@ -122,26 +122,6 @@ impl fmt::Display for NodeState {
     }
 }
 
-/// How far a clock is off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Skew {
-    /// In microseconds; ahead if positive.
-    pub micros: i64,
-    /// It may be as much more or less.
-    pub uncertainty: Duration,
-}
-
-/// How fast a clock runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Rate {
-    /// In millionths; fast if positive.
-    pub ppm: i64,
-    /// It may be as much more or less.
-    pub uncertainty_ppm: u64,
-}
-
 /// What the nodes are measured by.
 pub(crate) struct Measure {
     /// What everyone should agree on, but for the cluster's name.
@@ -159,58 +139,38 @@ impl Measure {
 /// A node that was configured: as such, or why its URL cannot be read.
 pub(crate) type Configured = Result<Arc<dyn Node>, (String, String)>;
 
-/// One node while it is judged.
-struct Patient {
-    title: String,
-    probe: Probe,
-    state: NodeState,
-    skew: Option<Skew>,
-    rate: Option<Rate>,
-    findings: Vec<Finding>,
+impl ExaminedNode {
+    fn find(&mut self, severity: Severity, topic: Topic, text: impl Into<String>, advice: &str) {
+        self.findings.push(Finding::new(severity, topic, text, advice));
+    }
 }
 
-impl Patient {
-    fn life(&self) -> Option<&Incarnation> {
-        self.probe.standing.as_ref()?.life.as_ref()
-    }
-
-    fn discharge(self) -> ExaminedNode {
-        let life = self.life();
-        let fastest =
-            self.probe.first.iter().chain(&self.probe.last).map(crate::node::probe::Reading::round_trip).min();
-        ExaminedNode {
-            run: self.probe.identity.as_ref().map(|identity| shorten(&identity.run)),
-            epoch: life.and_then(|life| life.epoch).map(|epoch| shorten(&format!("{:032x}", epoch.0))),
-            cluster: life.map(|life| shorten(&life.constants.cluster)),
-            restarts: life.map(|life| life.restarts),
-            round_trip: fastest,
-            title: self.title,
-            state: self.state,
-            server: self.probe.server,
-            skew: self.skew,
-            rate: self.rate,
-            findings: self.findings,
-        }
-    }
+/// What the node knows about itself, as far as it was seen.
+fn life(probe: &Probe) -> Option<&Incarnation> {
+    probe.standing.as_ref()?.life.as_ref()
 }
 
 /// Looks at all nodes at the same time, and judges what was seen.
 pub(crate) async fn examine(nodes: Vec<Configured>, plan: &Plan, measure: &Measure) -> Examination {
-    let exams = nodes.into_iter().map(async |configured| match configured {
+    let probes = nodes.into_iter().map(async |configured| match configured {
         Ok(node) => (node.title().to_owned(), node.examine(plan).await),
         Err((title, why)) => (title, Probe { trouble: Some(Trouble::Unfit(why)), ..Probe::default() }),
     });
-    let exams = futures_util::future::join_all(exams).await;
-    let mut patients: Vec<Patient> =
-        exams.into_iter().map(|(title, probe)| judge::node(title, probe, measure)).collect();
-    let findings = together::judge(&mut patients, measure);
-    let majority = Quorum::majority_of(measure.constants.nodes);
-    Examination { nodes: patients.into_iter().map(Patient::discharge).collect(), findings, majority }
+    let (titles, probes): (Vec<_>, Vec<_>) = futures_util::future::join_all(probes).await.into_iter().unzip();
+    let judged = titles.into_iter().zip(&probes).map(|(title, probe)| judge::node(title, probe, measure));
+    let mut nodes: Vec<ExaminedNode> = judged.collect();
+    let findings = together::judge(&probes, &mut nodes, measure);
+    Examination { nodes, findings, majority: Quorum::majority_of(measure.constants.nodes) }
 }
 
 /// Enough of a random name to tell it from others.
 fn shorten(name: &str) -> String {
     name.chars().take(8).collect()
+}
+
+/// How long a node is quarantined that lost its memory, for people.
+fn quarantine(measure: &Measure) -> String {
+    spell(Duration::from_micros(quarantine_micros(&measure.constants)))
 }
 
 /// A duration for people.

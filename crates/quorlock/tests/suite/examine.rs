@@ -34,7 +34,7 @@ async fn a_look_tells_blank_voting_restarted_and_down_and_changes_nothing() {
     let wrong = found.all().find(|(_, finding)| finding.severity == Severity::Wrong).expect("it is down");
     assert_eq!((wrong.0.map(|node| &*node.title), wrong.1.topic), (Some("memory:0"), Topic::Reach));
     assert!(wrong.1.advice.is_some() && found.nodes[0].round_trip.is_none());
-    assert!(found.nodes[1].round_trip.is_some() && found.nodes[1].rate.is_none(), "its clock was not watched");
+    assert!(found.nodes[1].round_trip.is_some() && found.nodes[1].rate_ppm.is_none(), "its clock was not watched");
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn nodes_that_go_by_other_constants_are_unfit() {
     let found = cluster.builder().max_ttl(MAX_TTL * 2).examine(Duration::from_millis(100)).await;
     for node in &found.nodes {
         assert!(matches!(&node.state, NodeState::Unfit(why) if why.contains("max_ttl 3s there, 6s here")), "{node:?}");
-        assert!(node.rate.is_some() && node.skew.is_some());
+        assert!(node.rate_ppm.is_some() && node.skew_micros.is_some());
         let (run, epoch) = (node.run.as_ref().expect("it tells"), node.epoch.as_ref().expect("it was declared"));
         assert_eq!((run.len(), epoch.len()), (8, 8));
     }

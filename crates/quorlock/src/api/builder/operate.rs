@@ -8,7 +8,7 @@ use quorlock_core::node::Constants;
 use super::{ClientBuilder, first_contact};
 use crate::api::client::Client;
 use crate::cluster::admin;
-use crate::cluster::doctor::{self, Configured, Examination, Finding, Measure, Topic};
+use crate::cluster::doctor::{self, Configured, Examination, Finding, Measure, Severity, Topic};
 use crate::error::{ConfigError, ConnectError, ReconfigureError};
 use crate::node::key::LockKey;
 use crate::node::probe::Plan;
@@ -93,7 +93,7 @@ impl ClientBuilder {
         let measure = Measure { constants, drift: self.settings.drift, node_deadline };
         let mut found = doctor::examine(configured, &Plan { watch, key: self.nobodys() }, &measure).await;
         if let Err(error) = settings {
-            found.findings.push(Finding::wrong(Topic::Settings, error.to_string()));
+            found.findings.push(Finding::new(Severity::Wrong, Topic::Settings, error.to_string(), ""));
         }
         found
     }

@@ -16,21 +16,10 @@ pub enum Severity {
     Wrong,
 }
 
-impl Severity {
-    /// One word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Wrong => "wrong",
-        }
-    }
-}
-
+/// One word.
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        f.pad(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -62,28 +51,10 @@ pub enum Topic {
     Settings,
 }
 
-impl Topic {
-    /// One word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Reach => "reach",
-            Self::Access => "access",
-            Self::Server => "server",
-            Self::Persistence => "persistence",
-            Self::Memory => "memory",
-            Self::Life => "life",
-            Self::Constants => "constants",
-            Self::Clock => "clock",
-            Self::File => "file",
-            Self::Quorum => "quorum",
-            Self::Settings => "settings",
-        }
-    }
-}
-
+/// One word.
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        f.pad(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -102,28 +73,10 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(crate) fn new(severity: Severity, topic: Topic, text: impl Into<String>) -> Self {
-        Self { severity, topic, text: text.into(), advice: None }
-    }
-
-    pub(crate) fn ok(topic: Topic, text: impl Into<String>) -> Self {
-        Self::new(Severity::Ok, topic, text)
-    }
-
-    pub(crate) fn note(topic: Topic, text: impl Into<String>) -> Self {
-        Self::new(Severity::Note, topic, text)
-    }
-
-    pub(crate) fn warning(topic: Topic, text: impl Into<String>) -> Self {
-        Self::new(Severity::Warning, topic, text)
-    }
-
-    pub(crate) fn wrong(topic: Topic, text: impl Into<String>) -> Self {
-        Self::new(Severity::Wrong, topic, text)
-    }
-
-    pub(crate) fn advise(self, advice: impl Into<String>) -> Self {
-        Self { advice: Some(advice.into()), ..self }
+    /// A finding with advice; an empty one is none.
+    pub(crate) fn new(severity: Severity, topic: Topic, text: impl Into<String>, advice: &str) -> Self {
+        let advice = (!advice.is_empty()).then(|| advice.to_owned());
+        Self { severity, topic, text: text.into(), advice }
     }
 }
 

@@ -11,9 +11,9 @@ fn measure() -> Measure {
     Measure { constants, drift: Drift::default(), node_deadline: Duration::from_millis(200) }
 }
 
-fn found(probe: Probe) -> Vec<String> {
-    let patient = judge::node("node".into(), probe, &measure());
-    patient.findings.iter().map(|finding| format!("{} {finding}", finding.topic)).collect()
+fn found(probe: &Probe) -> Vec<String> {
+    let node = judge::node("node".into(), probe, &measure());
+    node.findings.iter().map(|finding| format!("{} {finding}", finding.topic)).collect()
 }
 
 /// Reads a clock so many microseconds after the start, with a round trip of two milliseconds.
@@ -33,7 +33,7 @@ fn a_disk_that_is_nearly_full_and_a_file_that_will_not_last_are_told() {
         free: Some(free),
         journal: Some("wal"),
     };
-    let says = |facts| found(Probe { file: Some(facts), ..Probe::default() });
+    let says = |facts| found(&Probe { file: Some(facts), ..Probe::default() });
     let good = says(file(1 << 30, false));
     assert_eq!(good, ["file ok: /locks.db: 4096 bytes on tmpfs, journal mode wal"]);
     assert!(says(file(1 << 20, false))[1].starts_with("file warning: only 1.0 MiB are free there"));
@@ -45,7 +45,7 @@ fn a_clock_is_as_fast_as_it_surely_is() {
     let second = 1_000_000;
     for (gained, kind) in [(0, "ok"), (11_000, "ok"), (20_000, "warning"), (99_000, "warning"), (103_000, "wrong")] {
         let probe = Probe { first: reading(0, 0), last: reading(second, second + gained), ..Probe::default() };
-        let clock = found(probe).into_iter().find(|line| line.starts_with("clock")).unwrap();
+        let clock = found(&probe).into_iter().find(|line| line.starts_with("clock")).unwrap();
         assert!(clock.starts_with(&format!("clock {kind}: its clock runs +")), "{gained}: {clock}");
         assert!(clock.contains("(within 0.20 %)"), "{clock}");
     }
@@ -55,7 +55,7 @@ fn a_clock_is_as_fast_as_it_surely_is() {
 fn a_node_that_is_slow_is_judged_by_its_deadline() {
     for (round_trip, kind) in [(90, "ok"), (120, "warning"), (250, "wrong")] {
         let (sent, heard) = (Moment::from_nanos(0), Moment::from_nanos(round_trip * 1_000_000));
-        let says = found(Probe { first: vec![Reading { sent, heard, at_micros: 0 }], ..Probe::default() });
+        let says = found(&Probe { first: vec![Reading { sent, heard, at_micros: 0 }], ..Probe::default() });
         assert!(says[0].starts_with(&format!("reach {kind}")), "{says:?}");
     }
 }
