@@ -185,8 +185,8 @@ impl From<BreakError> for Failure {
     fn from(error: BreakError) -> Self {
         match &error {
             BreakError::Config(_) => Self::usage(error),
-            BreakError::Other(other) => {
-                let text = format!("{error}\n  it was left alone; look: quorlock status {}", other.name);
+            BreakError::Other { name, .. } => {
+                let text = format!("{error}\n  it was left alone; look: quorlock status {name}");
                 Self::new(Exit::HELD, text)
             }
             BreakError::NotHeld { .. } => Self::new(Exit::HELD, error),

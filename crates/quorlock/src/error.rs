@@ -1,12 +1,12 @@
-//! One error for each family of operations. Each says which of held, no quorum, too slow, lost or configuration it was.
+//! The errors: one type for each family of operations.
 
 mod breaking;
-mod declare;
 mod held;
+mod reconfigure;
 
-pub use breaking::{BreakError, OtherError};
-pub use declare::ReconfigureError;
+pub use breaking::BreakError;
 pub use held::HeldError;
+pub use reconfigure::ReconfigureError;
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -17,44 +17,44 @@ use quorlock_core::step::Loss;
 use quorlock_core::time::TtlError;
 use quorlock_core::vote::Silence;
 
-/// Something that was asked for cannot be: nothing was sent, nothing is held.
+/// The configuration or an argument is invalid. Nothing was sent, and nothing is held.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The name cannot be one.
+    /// The name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
     /// The ttl is out of bounds.
     #[error(transparent)]
     Ttl(#[from] TtlError),
-    /// So many nodes cannot decide.
+    /// The number of nodes is invalid.
     #[error(transparent)]
     Quorum(#[from] QuorumError),
     /// A node's URL is invalid.
     #[error("node {position} ({url}): {why}")]
     Url {
-        /// Its place in the list, from 1.
+        /// The position in the list, from 1.
         position: usize,
         /// The URL without its passwords.
         url: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A kind of node that can only stand alone was put into a quorum.
+    /// This kind of node cannot be one of several.
     #[error("{title} cannot be one of several nodes: {why}")]
     Alone {
-        /// The node.
+        /// The URL of the node, without secrets.
         title: String,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// The key is one of quorlock's own.
+    /// The key is reserved for the library.
     #[error("the key {key:?} is reserved: keys that start with \"quorlock~\" are quorlock's own")]
     ReservedKey {
         /// The key that the name would have.
         key: String,
     },
-    /// All of no names.
+    /// The list of names is empty.
     #[error("no names: at least one is needed")]
     NoNames,
     /// A setting is out of bounds.
@@ -75,37 +75,36 @@ impl ConfigError {
     }
 }
 
-/// A client could not be set up.
+/// The client did not connect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The configuration is at odds with itself.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// So many nodes cannot be used that no majority can vote before an operator acts: replicas, nodes of another cluster or
-    /// with other constants, one server twice.
+    /// No majority can vote before an operator acts, because too many nodes cannot be used: replicas, nodes of another
+    /// cluster or with other constants, the same server twice.
     #[error("{}", list(nodes))]
     Unfit {
-        /// Each of them, without secrets, and what is wrong with it.
+        /// Each such node, without secrets, and the reason.
         nodes: Vec<(String, String)>,
     },
-    /// The same, and at least one of them refuses our password or permissions.
+    /// Like [`Unfit`](Self::Unfit), and at least one node rejects the password or denies permissions.
     #[error("{}", list(nodes))]
     Denied {
-        /// Each of them, without secrets, and what is wrong with it, in the server's words.
+        /// Each such node, without secrets, and the reason in the server's words.
         nodes: Vec<(String, String)>,
     },
     /// No majority of the nodes can vote.
     #[error("{}", no_majority(nodes, *waited))]
     NoMajority {
-        /// Each node, without secrets, and why it cannot vote; `None` when it can.
+        /// Each node, without secrets, and why it cannot vote; `None` if it can.
         nodes: Vec<(String, Option<Silence>)>,
         /// How long `connect` waited.
         waited: Duration,
     },
 }
 
-/// Nodes, each with what is wrong with it.
 fn list(nodes: &[(String, String)]) -> String {
     nodes.iter().map(|(node, why)| format!("{node}: {why}")).collect::<Vec<_>>().join("; ")
 }
@@ -113,17 +112,13 @@ fn list(nodes: &[(String, String)]) -> String {
 fn no_majority(nodes: &[(String, Option<Silence>)], waited: Duration) -> String {
     let out = || nodes.iter().filter_map(|(_, why)| why.as_ref());
     let mut text = format!("no majority: {} of {} nodes cannot vote", out().count(), nodes.len());
-    // A quarantine that lasts longer than the timeout is not waited for.
+    // `connect` does not wait for a quarantine that lasts longer than its timeout.
     if !waited.is_zero() {
         let _ = write!(text, " after {:.1}s", waited.as_secs_f64());
     }
-    for (index, (node, why)) in nodes.iter().enumerate() {
-        let sign = if index == 0 { ":" } else { ";" };
-        let _ = match why {
-            Some(why) => write!(text, "{sign} {node} {why}"),
-            None => write!(text, "{sign} {node} can vote"),
-        };
-    }
+    let standing = |why: &Option<Silence>| why.as_ref().map_or_else(|| "can vote".into(), ToString::to_string);
+    let nodes_listed: Vec<String> = nodes.iter().map(|(node, why)| format!("{node} {}", standing(why))).collect();
+    let _ = write!(text, ": {}", nodes_listed.join("; "));
     if let Some(left) = out().filter_map(Silence::quarantine_left).max() {
         let _ = write!(text, ". The quarantine ends by itself in {left:.1?}: connect again then, or use connect_lazy");
         if nodes.iter().all(|(_, why)| matches!(why, Some(Silence::Founding(_)))) {
@@ -142,15 +137,15 @@ pub enum ReadError {
     /// The name is invalid. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Too few nodes answered: no majority, or not a single one that tells its history.
+    /// Too few nodes answered: no majority, or for the history not a single node.
     #[error("{operation}: {}", Account(tally))]
     NoQuorum {
-        /// What was asked for.
+        /// The operation that failed.
         operation: Operation,
         /// The nodes that answered, and why the others did not.
         tally: Tally,
     },
-    /// The position in a list is not one that a page gave. Nothing was sent.
+    /// The position in a list did not come from a page. Nothing was sent.
     #[error("invalid position: pass `next` of the page before")]
     Position,
     /// The client was closed.
@@ -182,62 +177,64 @@ impl fmt::Display for Operation {
             Self::Extend => f.write_str("not extended"),
             Self::Check => f.write_str("not known whether it is held"),
             Self::Release => f.write_str("released, but not acknowledged by a majority"),
-            Self::Inspect(name) => write!(f, "no quorum for a look at {name:?}"),
+            Self::Inspect(name) => write!(f, "no quorum for inspecting {name:?}"),
             Self::List => f.write_str("no quorum for a listing"),
-            Self::History => f.write_str("no node tells its history"),
+            Self::History => f.write_str("no node returned its history"),
         }
     }
 }
 
-/// A lock was not acquired. Whatever votes the attempt got are being taken back.
+/// A lock was not acquired. All grants of the attempt are being released.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// Somebody else holds it.
     #[error("{0}")]
     Held(Box<HeldError>),
-    /// Somebody else held it for as long as the caller wanted to wait, or that was shorter than the nodes took to answer.
-    #[error("waited in vain: {0}")]
+    /// Somebody else held it until the wait ended, or the wait was shorter than the nodes took to answer.
+    #[error("timed out: {0}")]
     WaitTimeout(Box<HeldError>),
     /// A semaphore of this name is in use with another number of permits.
-    #[error("{name:?} is in use as a semaphore with {stored} permits, not {asked}: all who use it must agree")]
+    #[error(
+        "{name:?} is in use as a semaphore with {stored} permits, not {asked}: all users must pass the same number"
+    )]
     Permits {
-        /// What was to be locked.
+        /// The name of the lock.
         name: Name,
-        /// How many were asked for.
+        /// The requested number.
         asked: u32,
-        /// How many it has.
+        /// The number in use.
         stored: u32,
     },
-    /// The asker reads what it wants to have alone: it would wait for itself.
+    /// The caller reads the name that it wants to write: it would wait for itself.
     #[error("{name:?} is read by the same owner, who would wait for itself: release the read lease first")]
     Upgrade {
-        /// What was to be locked.
+        /// The name of the lock.
         name: Name,
     },
-    /// The owner was retired: it has released everything, and is not let in again.
-    #[error("{name:?} was released by this owner for good: it is not let in again")]
+    /// The owner was [retired](crate::Client::retire) from this name.
+    #[error("this owner was retired from {name:?} and cannot enter it again")]
     Retired {
-        /// What was to be locked.
+        /// The name of the lock.
         name: Name,
     },
     /// Too few nodes voted.
     #[error("no quorum for {name:?}: {}", Account(tally))]
     NoQuorum {
-        /// What was to be locked.
+        /// The name of the lock.
         name: Name,
-        /// Who said what in the last round.
+        /// The votes of the last round.
         tally: Tally,
     },
-    /// A majority granted, but too late for the lease to be of use.
-    #[error("too slow for {name:?}: a majority granted, but too late for the lease to be of use ({})", Account(tally))]
+    /// A majority granted, but so late that too little of the ttl was left.
+    #[error("too slow for {name:?}: a majority granted, but too little of the ttl was left ({})", Account(tally))]
     TooSlow {
-        /// What was to be locked.
+        /// The name of the lock.
         name: Name,
-        /// Who said what in the last round.
+        /// The votes of the last round.
         tally: Tally,
     },
-    /// The lock was asked for in a way that cannot be.
+    /// The name or a setting is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The client was closed.
@@ -245,11 +242,11 @@ pub enum AcquireError {
     Closed,
 }
 
-/// The lease is over: nothing that it protected may be touched any more.
+/// The lease is over: do not touch the protected resource any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostError {
-    /// Its validity ran out before a renewal succeeded.
+    /// The validity ended before a renewal succeeded.
     #[error("the lease is lost: its validity ran out before it was renewed")]
     Expired,
     /// So many nodes refuse it that no majority is left: its keys were deleted, or it is a plain lock and was broken.
@@ -258,18 +255,18 @@ pub enum LostError {
     /// Somebody broke it.
     #[error("the lease is lost: it was broken")]
     Broken,
-    /// A lease that was detached, and ended by whoever else has it: released, or broken.
+    /// It was detached, and somebody else released or broke it.
     #[error("the lease is lost: it was released, or broken")]
     Ended,
-    /// The client that held it was closed or dropped, and the lease released with it.
+    /// Its client was closed or dropped, which released it.
     #[error("the lease is over: its client was closed")]
     Closed,
-    /// It is still held, but not for as long as was asked.
+    /// It is still held, but ends sooner than required.
     #[error("the lease ends in {left:?}, sooner than the {needed:?} asked for")]
     TooShort {
-        /// What is left.
+        /// The validity that is left.
         left: Duration,
-        /// What was asked for.
+        /// The validity that was required.
         needed: Duration,
     },
 }
@@ -284,18 +281,18 @@ impl From<Loss> for LostError {
     }
 }
 
-/// There is no fence to hand out.
+/// The lease has no fence to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceError {
     /// The lease is over.
     #[error(transparent)]
     Lost(#[from] LostError),
-    /// A plain lock has none.
+    /// The lock is plain.
     #[error("a plain lock has no fence")]
     Plain,
-    /// The name is not among those that are held.
-    #[error("the name is not among those that are held")]
+    /// The name is not one of the [`Leases`](crate::Leases).
+    #[error("none of these leases has this name")]
     NotHeld,
 }
 
@@ -303,45 +300,45 @@ pub enum FenceError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// The lease is over, and stays so. After a check of a detached lease, see [`Client::check`](crate::Client::check).
+    /// The lease is over, which is final. After a check of a detached lease, see [`Client::check`](crate::Client::check).
     #[error(transparent)]
     Lost(#[from] LostError),
     /// Too few nodes answered by the node deadline.
     ///
-    /// A lease that was not extended or checked may be held until its validity ends. One that was not released is over: its client
-    /// goes on trying as long as it lives, and votes that it cannot take back lapse with their ttl.
+    /// A lease that was not extended or checked may be held until its validity ends. One that was not released is over: its
+    /// client keeps trying as long as it exists, and votes that it cannot release end with their ttl.
     #[error("{operation}: {}", Account(tally))]
     NoQuorum {
-        /// What was asked for.
+        /// The operation that failed.
         operation: Operation,
-        /// The vote of each node; "granted" means extended, standing or taken back.
+        /// The vote of each node; "granted" means extended, valid or released.
         tally: Tally,
     },
-    /// These nodes cannot have a lease like this. Only of a detached lease: nothing was sent.
+    /// These nodes cannot have such a lease. Only for a detached lease: nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The client was closed. Only of a detached lease, which does not end with it: it may be held until its ttl ends.
+    /// The client was closed. Only for a detached lease, which does not end with it: it may be held until its ttl ends.
     #[error("the client was closed")]
     Closed,
 }
 
-/// The work was not done under the lock, or not to its end.
+/// The work was not done, or not finished, under the lock.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// It never began.
+    /// The lock was not acquired, and the work never began.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
-    /// The lease was lost meanwhile, and the work dropped.
+    /// The lease was lost before the work ended.
     #[error(transparent)]
     Lost(#[from] LostError),
 }
 
-/// Some releases could not be delivered before the client was closed: they lapse with their ttl.
+/// The client was closed before all releases were delivered. The others end with their ttl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("closed with {owed} releases undelivered: what they would free lapses with its ttl")]
+#[error("closed with {owed} undelivered releases: those locks stay held until their ttl ends")]
 pub struct CloseError {
-    /// How many, over all nodes.
+    /// The number of undelivered releases, over all nodes.
     pub owed: usize,
 }
 

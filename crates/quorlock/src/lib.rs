@@ -65,7 +65,7 @@ pub use cluster::view::{HolderView, LockOnNode, LockView, WaiterView};
 pub use detached::{DetachedLease, LeaseTextError, Released};
 pub use error::{
     AcquireError, BreakError, CloseError, ConfigError, ConnectError, FenceError, HeldError, LeaseError, LostError,
-    Operation, OtherError, ReadError, ReconfigureError, RunError,
+    Operation, ReadError, ReconfigureError, RunError,
 };
 pub use lease::attempt::Progress;
 pub use link::RoundTrips;

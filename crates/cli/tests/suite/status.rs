@@ -63,7 +63,7 @@ fn a_held_name_shows_who_has_it_on_every_node_and_how_many_wait() {
     let text = stdout(&user.run(&[&["status", "a"], &at[..]].concat()));
     assert!(text.contains("unreachable"), "{text}");
     servers[1].kill();
-    assert_fails(&user.run(&[&["status", "a"], &at[..]].concat()), 69, "no quorum for a look at \"a\"");
+    assert_fails(&user.run(&[&["status", "a"], &at[..]].concat()), 69, "no quorum for inspecting \"a\"");
     waiter.kill().unwrap();
     waiter.wait().unwrap();
     drop(holder);

@@ -10,7 +10,7 @@ use quorlock_core::vote::{BreakMode, Outcome, Refusal, Request, Target, Vote};
 
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::{Votes, tally};
-use crate::error::{BreakError, OtherError};
+use crate::error::BreakError;
 use crate::node::event::{What, word_for_break};
 use crate::node::key::LockKey;
 
@@ -86,7 +86,7 @@ pub(crate) async fn break_lock(
     if count.broken + count.absent + count.others >= majority
         && let Some(other) = newest(&name, &said)
     {
-        return Err(BreakError::Other(Box::new(other)));
+        return Err(other);
     }
     Err(BreakError::NoQuorum { name, tally: tally(cluster, said) })
 }
@@ -146,7 +146,7 @@ impl Count {
 }
 
 /// The newest lease that stands instead.
-fn newest(name: &Name, said: &[Outcome]) -> Option<OtherError> {
+fn newest(name: &Name, said: &[Outcome]) -> Option<BreakError> {
     let others = said.iter().filter_map(|outcome| match outcome {
         Outcome::Voted { vote: Vote::Refusal(Refusal::Other { fence, digest, holder }), .. } => {
             Some((*fence, *digest, holder.clone()))
@@ -155,5 +155,5 @@ fn newest(name: &Name, said: &[Outcome]) -> Option<OtherError> {
     });
     let (fence, digest, holder) = others.max_by_key(|(fence, ..)| *fence)?;
     let target = fence.map_or(Target::Digest(digest), Target::Fence);
-    Some(OtherError { name: name.clone(), target, holder })
+    Some(BreakError::Other { name: name.clone(), target, holder })
 }

@@ -1,6 +1,4 @@
-//! Why a lease was not broken.
-
-use std::fmt;
+//! The error of breaking a lease.
 
 use quorlock_core::name::{Holder, Name};
 use quorlock_core::quorum::Tally;
@@ -12,25 +10,32 @@ use super::{Account, ConfigError};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BreakError {
-    /// The name cannot be one.
+    /// The name is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Nobody holds it.
+    /// Nobody holds the lock.
     #[error("nobody holds {name:?}")]
     NotHeld {
-        /// What was to be broken.
+        /// The name of the lock.
         name: Name,
     },
-    /// Another lease stands than the one that was meant, and was left alone.
-    #[error("{0}")]
-    Other(Box<OtherError>),
-    /// Too few nodes answered. On those that granted it the lease is broken; its holder may still have a majority. It
-    /// may be tried again: nodes that have done it already count.
+    /// The lock is held by another lease than the given one. It was left alone.
+    #[error("{}", describe(name, *target, holder.as_ref()))]
+    Other {
+        /// The name of the lock.
+        name: Name,
+        /// The fence or digest of the lease that holds it now.
+        target: Target,
+        /// Its holder, if a node knows it.
+        holder: Option<Holder>,
+    },
+    /// Too few nodes answered. The lease is broken on those that granted it; its holder may still have a majority. Try
+    /// again: nodes that have broken it already count.
     #[error("no quorum for breaking {name:?}: {}", Account(tally))]
     NoQuorum {
-        /// What was to be broken.
+        /// The name of the lock.
         name: Name,
-        /// Who broke it, and why the others did not.
+        /// The nodes that broke it, and why the others did not.
         tally: Tally,
     },
     /// The client was closed.
@@ -38,29 +43,12 @@ pub enum BreakError {
     Closed,
 }
 
-/// Another lease stands than the one that was to be broken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct OtherError {
-    /// What was to be broken.
-    pub name: Name,
-    /// What it is held with now.
-    pub target: Target,
-    /// By whom, where a node knows it.
-    pub holder: Option<Holder>,
-}
-
-impl std::error::Error for OtherError {}
-
-impl fmt::Display for OtherError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(holder) = self.holder.as_ref().filter(|holder| holder.is_other_program()) {
-            return write!(f, "{:?} is held by {holder}: release it there, or delete the key", self.name);
+fn describe(name: &Name, target: Target, holder: Option<&Holder>) -> String {
+    match holder {
+        Some(holder) if holder.is_other_program() => {
+            format!("{name:?} is held by {holder}: release it there, or delete the key")
         }
-        write!(f, "{:?} is held with another {} now", self.name, self.target)?;
-        match &self.holder {
-            Some(holder) => write!(f, ", by {holder}"),
-            None => Ok(()),
-        }
+        Some(holder) => format!("{name:?} is held with another {target} now, by {holder}"),
+        None => format!("{name:?} is held with another {target} now"),
     }
 }

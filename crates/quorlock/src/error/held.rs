@@ -1,4 +1,4 @@
-//! Who is in the way.
+//! The error of a lock that is held.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use quorlock_core::vote::{Refusal, Report};
 
 use super::Account;
 
-/// Somebody else holds the lock, or the wait was over before enough nodes had answered: no node has refused then.
+/// Somebody else holds the lock, or the wait ended before enough nodes answered. In the second case no node has refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldError {
-    /// What was to be locked.
+    /// The name of the lock.
     pub name: Name,
-    /// By whom, where a node knows it.
+    /// The holder, if a node knows it.
     pub holder: Option<Holder>,
-    /// How long that lease lasts at most, unless it is renewed.
+    /// The time until the lease ends unless it is renewed.
     pub remaining: Option<Duration>,
-    /// The highest fence that was seen.
+    /// The highest fence that a node reported.
     pub fence: Option<Fence>,
-    /// Who said what in the last round.
+    /// The votes of the last round.
     pub tally: Tally,
 }
 
@@ -37,7 +37,7 @@ impl HeldError {
         Self { tally, ..error }
     }
 
-    /// Adds what nodes report about the holder.
+    /// Adds the nodes' reports about the holder.
     pub(crate) fn add<'a>(&mut self, reports: impl Iterator<Item = &'a Report>) {
         for report in reports {
             if let Some(held) = &report.held {

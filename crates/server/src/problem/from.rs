@@ -101,9 +101,9 @@ impl From<BreakError> for Problem {
         match error {
             BreakError::Config(error) => error.into(),
             BreakError::NotHeld { .. } => Self::new(Code::NotHeld, detail),
-            BreakError::Other(other) => {
-                let mut problem = Self::new(Code::OtherLease, detail).with_holder(other.holder.as_ref());
-                if let Target::Fence(fence) = other.target {
+            BreakError::Other { target, holder, .. } => {
+                let mut problem = Self::new(Code::OtherLease, detail).with_holder(holder.as_ref());
+                if let Target::Fence(fence) = target {
                     problem.0.fence = Some(fence.get());
                 }
                 problem

@@ -35,7 +35,7 @@ fn there_are_as_many_slots_as_everyone_agrees_on() {
     assert_eq!(service.lock(&ask).expect(201).number("slot"), slots[0]);
     let told = service.wait(&json!({"name": "a", "mode": "slots", "slots": 2, "wait_ms": 100})).until("failed").data;
     let detail = told["detail"].as_str().unwrap();
-    assert!(detail.starts_with("none of the 2 slots is free: waited in vain: "), "{detail}");
+    assert!(detail.starts_with("none of the 2 slots is free: timed out: "), "{detail}");
     let mut past = Value::Null;
     eventually("three grants and a release are in the history", || {
         past = service.get("/v1/history?name=a").expect(200).body["events"].clone();

@@ -93,8 +93,9 @@ pub(crate) async fn another_fence_breaks_nothing(backend: &Backend) {
     let current = target(&theirs, "x").await;
     assert_eq!(current, Target::Fence(lease.fence().unwrap()));
     for what in [Break::new(old, "too late"), Break::new(old, "too late").now()] {
-        let Err(BreakError::Other(other)) = theirs.break_lock("x", what).await else { panic!("it was another") };
-        assert_eq!((other.target, other.holder.unwrap().label.as_str()), (current, "us"));
+        let broken = theirs.break_lock("x", what).await;
+        let Err(BreakError::Other { target, holder, .. }) = broken else { panic!("it was another") };
+        assert_eq!((target, holder.unwrap().label.as_str()), (current, "us"));
     }
     lease.extend().await.unwrap();
     is_held(&theirs, "x").await;
@@ -129,7 +130,7 @@ pub(crate) async fn what_was_broken_can_be_broken_again(backend: &Backend) {
     }
     let next = takes_over(&theirs, "x").await;
     let late = ours.break_lock("x", Break::new(target, "and again").now()).await;
-    assert!(matches!(late, Err(BreakError::Other(_))), "{late:?}");
+    assert!(matches!(late, Err(BreakError::Other { .. })), "{late:?}");
     next.extend().await.unwrap();
 }
 

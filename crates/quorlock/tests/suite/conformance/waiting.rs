@@ -224,5 +224,5 @@ async fn timed_out<T: std::fmt::Debug>(acquire: impl Future<Output = Result<T, A
 fn named(error: &HeldError) {
     assert_eq!((error.name.as_str(), error.holder.as_ref().unwrap().label.as_str()), ("a", "the one"));
     let text = AcquireError::WaitTimeout(Box::new(error.clone())).to_string();
-    assert!(text.contains("the one") && text.contains("waited in vain"), "{text}");
+    assert!(text.contains("the one") && text.contains("timed out"), "{text}");
 }
