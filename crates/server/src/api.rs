@@ -1,36 +1,33 @@
 //! The calls.
 
 mod acquire;
-mod batch;
 mod breaking;
 mod events;
 mod health;
-mod history;
+mod leases;
 mod locks;
-mod nodes;
 mod order;
-mod release;
-mod renew;
 
 use std::panic::resume_unwind;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::task::JoinSet;
 use tracing::Instrument;
+use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::auth::Anybody;
 use crate::page;
-use crate::problem::{Account, Code, Problem};
+use crate::problem::{self, Account, Code, Problem};
 use crate::service::Service;
 use crate::trace;
 
@@ -42,7 +39,6 @@ use crate::trace;
                        clock is the moment before the request was sent, plus `server_elapsed_ms`, plus `validity_ms`."
     ),
     components(schemas(Account)),
-    modifiers(&Proofs),
     security(("bearer" = []), ("certificate" = []), ()),
     tags(
         (name = "leases", description = "Locking, renewing, releasing"),
@@ -52,40 +48,52 @@ use crate::trace;
 )]
 struct Document;
 
-/// How callers show who they are, where the service wants to know.
-struct Proofs;
+/// The statuses of problems: of calls with a body, and of calls that only read.
+const CALL_PROBLEMS: [u16; 12] = [400, 401, 403, 404, 408, 409, 410, 413, 415, 429, 500, 503];
+const READ_PROBLEMS: [u16; 7] = [400, 401, 403, 404, 429, 500, 503];
 
-impl Modify for Proofs {
-    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        let components = document.components.get_or_insert_default();
-        let mut bearer = Http::new(HttpAuthScheme::Bearer);
-        bearer.description = Some("The token of a client, where the service has a file of clients".into());
-        components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
-        let description = Some("Where the service knows an authority for them".into());
-        let certificate = SecurityScheme::MutualTls { description, deprecated: None, extensions: None };
-        components.add_security_scheme("certificate", certificate);
+/// Adds what all calls have in common: authentication and problems.
+fn complete(document: &mut utoipa::openapi::OpenApi) {
+    let components = document.components.get_or_insert_default();
+    let mut bearer = Http::new(HttpAuthScheme::Bearer);
+    bearer.description = Some("The token of a client, where the service has a file of clients".into());
+    components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+    let description = Some("Where the service knows an authority for them".into());
+    let certificate = SecurityScheme::MutualTls { description, deprecated: None, extensions: None };
+    components.add_security_scheme("certificate", certificate);
+    for (path, item) in &mut document.paths.paths {
+        let statuses: &[u16] = match path.as_str() {
+            "/healthz" => &[],
+            "/readyz" => &[503],
+            _ if item.post.is_some() => &CALL_PROBLEMS,
+            _ => &READ_PROBLEMS,
+        };
+        for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
+            operation.responses.responses.extend(problem::responses(statuses));
+        }
     }
 }
 
 /// All calls, and the document that describes them.
-pub(crate) fn router(service: Service) -> Router {
+pub(crate) fn router(service: &Arc<Service>) -> Router {
     let reads = OpenApiRouter::default()
         .routes(routes!(locks::list))
         .routes(routes!(locks::one))
-        .routes(routes!(nodes::nodes))
-        .routes(routes!(history::history))
+        .routes(routes!(locks::history))
+        .routes(routes!(health::nodes))
         .routes(routes!(events::events))
         .routes(routes!(health::metrics))
-        .layer(from_fn_with_state(service.clone(), read_aside));
-    let (router, document) = OpenApiRouter::with_openapi(Document::openapi())
+        .layer(from_fn_with_state(Arc::clone(service), read_aside));
+    let (router, mut document) = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(acquire::acquire))
-        .routes(routes!(renew::renew))
-        .routes(routes!(release::release))
+        .routes(routes!(leases::renew))
+        .routes(routes!(leases::release))
         .routes(routes!(breaking::break_lock))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .merge(reads)
         .split_for_parts();
+    complete(&mut document);
     // Strings and numbers can always be serialized.
     let document = Bytes::from(document.to_json().unwrap_or_default());
     let document = async move |_: Anybody| ([(CONTENT_TYPE, "application/json")], document);
@@ -94,17 +102,18 @@ pub(crate) fn router(service: Service) -> Router {
         .merge(page::routes())
         .fallback(async |_: Anybody| Problem::new(Code::NotFound, "there is no such call: see /openapi.json"))
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(service.clone(), trace::follow))
-        .with_state(service)
+        .layer(DefaultBodyLimit::max(service.limits.body_bytes()))
+        .layer(from_fn_with_state(Arc::clone(service), trace::follow))
+        .with_state(Arc::clone(service))
 }
 
-/// Answers those who read on the readers' thread: long answers are encoded there, and no lock waits for it.
+/// Answers readers on their own thread: long answers are encoded there, and no lock waits for it.
 ///
 /// # Cancel safety
 /// Dropping the future drops the request.
-async fn read_aside(State(service): State<Service>, request: Request, next: Next) -> Response {
+async fn read_aside(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     let mut answering = JoinSet::new();
-    answering.spawn_on(next.run(request).in_current_span(), service.readers());
+    answering.spawn_on(next.run(request).in_current_span(), &service.readers);
     match answering.join_next().await {
         Some(Ok(response)) => response,
         Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),

@@ -2,49 +2,115 @@
 
 mod caller;
 mod file;
-mod scope;
 
 pub(crate) use caller::{Anybody, Caller, Peer};
 pub use file::{ClientsError, hash_bearer_token};
-pub(crate) use scope::Scope;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use quorlock::Filter;
 use sha2::{Digest, Sha256};
 
-use scope::Scopes;
+use crate::problem::{Code, Problem};
+use crate::rate::share_of;
 
 /// The clients that a service knows: read from a file with a line for each, by [`parse`](Self::parse).
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
-    known: Vec<Arc<Known>>,
-}
-
-/// A client, and what it may do.
-#[derive(Clone, Debug)]
-struct Known {
-    name: Arc<str>,
-    proof: Proof,
-    scopes: Scopes,
-    names: Vec<quorlock::Filter>,
-}
-
-/// By what a client is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Proof {
-    /// The hash of its bearer token.
-    Bearer([u8; 32]),
-    /// The hash of its certificate.
-    Certificate([u8; 32]),
+    known: Vec<Arc<Identity>>,
 }
 
 impl Clients {
-    /// Whose proof it is. The hashes of what was sent are compared: how long that takes tells nothing of use.
-    fn find(&self, proof: Proof) -> Option<&Arc<Known>> {
-        self.known.iter().find(|known| known.proof == proof)
+    /// Whose proof it is. Only hashes are compared, so the time that it takes tells nothing about a secret.
+    fn find(&self, proof: Proof) -> Option<&Arc<Identity>> {
+        self.known.iter().find(|known| known.proof == Some(proof))
+    }
+}
+
+/// A client, and what it may do.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    /// Under which name its requests, waits and connections are counted.
+    pub(crate) share: Arc<str>,
+    /// `None` where there is no authentication.
+    proof: Option<Proof>,
+    scopes: Vec<Scope>,
+    /// The names that it may see and lock.
+    pub(crate) names: Vec<Filter>,
+}
+
+/// How a client is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// By the hash of its bearer token.
+    Bearer([u8; 32]),
+    /// By the hash of its certificate.
+    Certificate([u8; 32]),
+}
+
+/// A kind of call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Look at locks, nodes, history and metrics.
+    Read,
+    /// Lock, renew and release.
+    Lock,
+    /// Break somebody else's lease.
+    Admin,
+}
+
+impl Scope {
+    const ALL: [(&str, Self); 3] = [("read", Self::Read), ("lock", Self::Lock), ("admin", Self::Admin)];
+
+    fn parse(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, scope)| *scope)
+    }
+}
+
+impl Identity {
+    /// Somebody at this address, where there is no authentication.
+    pub(crate) fn anybody(address: IpAddr) -> Arc<Self> {
+        Arc::new(Self {
+            name: address.to_string(),
+            share: share_of(address).into(),
+            proof: None,
+            scopes: Scope::ALL.map(|(_, scope)| scope).into(),
+            names: vec![Filter::default()],
+        })
+    }
+
+    /// Makes sure that the caller may make this kind of call.
+    pub(crate) fn may(&self, scope: Scope) -> Result<(), Problem> {
+        if self.scopes.contains(&scope) {
+            return Ok(());
+        }
+        let word = Scope::ALL.iter().find(|(_, known)| *known == scope).map_or("", |(word, _)| word);
+        Err(Problem::new(Code::Forbidden, format!("{:?} does not have the scope {word:?}", self.name)))
+    }
+
+    /// Makes sure that the caller may make this kind of call with a name.
+    pub(crate) fn may_with(&self, scope: Scope, name: &str) -> Result<(), Problem> {
+        self.may(scope)?;
+        if self.sees(name) {
+            return Ok(());
+        }
+        Err(Problem::new(Code::Forbidden, format!("{name:?} is not among the names of {:?}", self.name)))
+    }
+
+    /// Whether the name is among the caller's.
+    pub(crate) fn sees(&self, name: &str) -> bool {
+        self.names.iter().any(|names| names.fits(name))
     }
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
+}
+
+/// Two hexadecimal digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |byte: u8| char::from_digit(byte.into(), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

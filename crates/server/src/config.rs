@@ -45,8 +45,8 @@ impl Config {
         }
     }
 
-    /// Whether it is for whoever is on this machine: nobody has to show who it is.
-    pub(crate) fn is_of_this_machine(&self) -> bool {
+    /// Whether it serves this machine alone, without authentication.
+    pub(crate) fn is_local(&self) -> bool {
         let by_certificate = self.tls.as_ref().is_some_and(Tls::knows_clients);
         self.clients.is_none() && !by_certificate && !self.danger_no_auth
     }
@@ -57,14 +57,12 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// How long a request's head, and then its body, may take to arrive.
+    /// How long a TLS handshake, or a request's body, may take to arrive.
     pub read: Duration,
-    /// How long a client may take nothing of what it is sent.
+    /// How long a client may take nothing of what it is sent, or be silent to the network itself, before it counts as gone.
     pub write: Duration,
-    /// How long a connection may stay open between an answer and the next request.
+    /// How long the head of a request may take to arrive, from the answer before it or from the beginning of the connection.
     pub idle: Duration,
-    /// How long the other end of a connection may be silent to the network itself before it counts as gone.
-    pub vanished: Duration,
     /// All headers of a request together, in bytes.
     pub head_bytes: usize,
     /// How many headers a request may have.
@@ -119,9 +117,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             read: Duration::from_secs(10),
-            write: Duration::from_secs(10),
+            write: Duration::from_secs(30),
             idle: Duration::from_secs(75),
-            vanished: Duration::from_secs(30),
             head_bytes: 16 * 1024,
             headers: 64,
             connections: 20_000,

@@ -1,9 +1,7 @@
-//! Connections: accepting them, reading and writing with limits, TLS, and requests as they arrive.
+//! Connections: accepting them, TLS, callers that hang up, and requests as they arrive.
 
-pub(crate) mod connection;
 mod fd_limit;
+pub(crate) mod hang_up;
 pub(crate) mod listener;
-pub(crate) mod read;
 pub(crate) mod request;
 pub(crate) mod tls;
-mod write;

@@ -13,20 +13,22 @@ mod past;
 mod snapshot;
 mod state;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use prometheus_client::metrics::counter::Counter;
 use quorlock::{Client, Filter, HISTORY_MAX, LIST_MAX, LockView, ReadError};
 use serde::Serialize;
+use serde_json::json;
 use tokio::sync::{Notify, watch};
 
-use crate::view::{EventView, NodesView, millis};
-pub(crate) use answer::Page;
+use crate::auth::Identity;
+use crate::sync::lock;
+use crate::view::{EventView, MissingNode, NodesView, millis};
 pub(crate) use follower::Follower;
 pub(crate) use mark::Mark;
 use snapshot::Snapshot;
-use state::{Listed, Read, State};
+use state::{Read, State};
 
 /// How old the copy may be.
 const PACE: Duration = Duration::from_secs(1);
@@ -64,17 +66,6 @@ pub(crate) struct Hub {
     reading: tokio::sync::Mutex<()>,
     reads: Counter,
     state: Mutex<State>,
-}
-
-#[derive(Serialize)]
-struct Looked {
-    at_ms: u64,
-    took_ms: u64,
-    locks: usize,
-    /// Whether there are more than these.
-    is_cut: bool,
-    /// Why the locks could not be looked at: they are as of the last look that could.
-    trouble: Option<String>,
 }
 
 impl Hub {
@@ -135,31 +126,35 @@ impl Hub {
         let filter = Filter::default().limit(LIST_MAX);
         let (listing, history) = tokio::join!(self.reader.list(&filter), self.happened());
         drop(reading);
-        // Before the state is locked: those who ask do not wait for it.
-        let listing = listing.map(|listing| {
-            let listed = Listed::new(&listing);
-            // One after the other: both forms of all locks would be a lot of memory.
-            (listing.names.into_iter().map(|name| LockView::from(&name)).collect(), listed)
+        // Before the state is locked: others do not wait for it.
+        let (mut locks, mut is_cut, mut missing) = (None, false, Vec::new());
+        let listed = listing.map(|listing| {
+            (is_cut, missing) = (listing.is_cut, MissingNode::list(listing.missing));
+            locks = Some(listing.names.into_iter().map(|name| LockView::from(&name)).collect());
         });
+        let (history, recalled) = match history {
+            Ok(history) => (Some(history), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
         state.see_outages(&nodes);
         // Round trips and clocks are never the same.
-        state.tell("nodes", json(&nodes), None);
+        state.tell("nodes", to_json(&nodes), None);
         state.nodes = nodes;
-        let (listed, recalled) = state.take_in(listing, history);
+        state.take_in(locks, is_cut, history);
         let took = began.elapsed();
-        let looked = Looked {
-            at_ms: unix_millis(),
-            took_ms: millis(took),
-            locks: state.locks.len(),
-            is_cut: listed.as_ref().is_ok_and(|listed| listed.is_cut),
-            trouble: listed.as_ref().err().map(ToString::to_string),
-        };
-        state.tell("look", json(&looked), None);
-        // A failure is not told for longer than it has to be.
+        let looked = json!({
+            "at_ms": unix_millis(),
+            "took_ms": millis(took),
+            "locks": state.locks.len(),
+            "is_cut": is_cut,
+            "trouble": listed.as_ref().err().map(ToString::to_string),
+        });
+        state.tell("look", looked.to_string(), None);
+        // A failure is not repeated for longer than necessary.
         let good_for = if listed.is_ok() { PACE.max(took * REST) } else { PACE + took };
-        state.read = Some(Read { as_of, good_until: began + good_for, listed, recalled });
+        state.read = Some(Read { as_of, good_until: began + good_for, listed, is_cut, missing, recalled });
         state.drop_idle_snapshot();
         self.told.send_replace(state.last);
         drop(state);
@@ -205,7 +200,7 @@ impl Hub {
     }
 
     /// Follows what changes, from now on or after the last event that was read.
-    pub(crate) async fn subscribe(self: &Arc<Self>, caller: crate::auth::Caller, last: Option<Mark>) -> Follower {
+    pub(crate) async fn subscribe(self: &Arc<Self>, caller: Arc<Identity>, last: Option<Mark>) -> Follower {
         // Followers keep the copy fresh.
         let told = self.told.subscribe();
         self.refresh().await;
@@ -213,11 +208,11 @@ impl Hub {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
-fn json(value: &impl Serialize) -> String {
+fn to_json(value: &impl Serialize) -> String {
     // Strings and numbers can always be serialized.
     serde_json::to_string(value).unwrap_or_default()
 }

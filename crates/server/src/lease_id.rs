@@ -3,11 +3,9 @@
 //! The signature shows that a replica over these nodes made the word. A release leaves a note on every node, also of a lease
 //! that is not there, so words that a caller made up must not reach them.
 
-use std::fmt::Write;
-
 use quorlock::DetachedLease;
 
-use crate::auth::sha256;
+use crate::auth::{hex, sha256};
 use crate::problem::{Code, Problem};
 
 /// What the word begins with if the lease was asked for with a key: it is the key that is released then.
@@ -53,22 +51,15 @@ impl Signer {
 
     pub(crate) fn reveal(&self, word: &LeaseWord) -> String {
         let prefix = if word.is_keyed { KEYED } else { "" };
-        let mut text = format!("{prefix}{}", word.lease.reveal());
-        let signature = self.sign(&text);
-        text.push('.');
-        text.push_str(&signature);
-        text
+        let text = format!("{prefix}{}", word.lease.reveal());
+        format!("{text}.{}", self.sign(&text))
     }
 
     /// Hashed twice with the key: nobody can go on from one signature to that of a longer word.
     fn sign(&self, body: &str) -> String {
         let inner = sha256(&[&self.key, body.as_bytes()].concat());
         let outer = sha256(&[self.key, inner].concat());
-        outer[..SIGNATURE_BYTES].iter().fold(String::with_capacity(SIGNATURE_BYTES * 2), |mut signature, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(signature, "{byte:02x}");
-            signature
-        })
+        hex(&outer[..SIGNATURE_BYTES])
     }
 }
 

@@ -42,10 +42,11 @@ mod page;
 mod problem;
 mod rate;
 mod service;
+mod sync;
 mod trace;
 mod view;
 
 pub use auth::{Clients, ClientsError, hash_bearer_token};
 pub use config::{Config, Limits};
 pub use http::listener::{ServeError, Server};
-pub use http::tls::{Tls, TlsError};
+pub use http::tls::Tls;

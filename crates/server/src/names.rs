@@ -3,15 +3,17 @@
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use crate::sync::lock;
 
 /// How long the nodes keep the fence of a name after its last use.
 const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Counts the names of each client that the nodes may still know.
 pub(crate) struct UsedNames {
-    most: usize,
+    pub(crate) most: usize,
     hasher: RandomState,
     clients: Mutex<HashMap<Arc<str>, Used>>,
 }
@@ -31,14 +33,10 @@ impl UsedNames {
         Self { most, hasher: RandomState::new(), clients: Mutex::default() }
     }
 
-    pub(crate) fn most(&self) -> usize {
-        self.most
-    }
-
     /// Counts the names that a client wants to lock, all of them or none. `Err` is the time until names are forgotten.
     pub(crate) fn add(&self, client: &Arc<str>, names: &[String], now: Instant) -> Result<(), Duration> {
         let hashes: HashSet<u64> = names.iter().map(|name| self.hasher.hash_one(name)).collect();
-        let mut clients = self.clients();
+        let mut clients = lock(&self.clients);
         let used = clients.entry(Arc::clone(client)).or_insert_with(|| Used::new(now));
         used.turn(now);
         let fresh = hashes.iter().filter(|hash| !used.knows(**hash)).count();
@@ -54,7 +52,7 @@ impl UsedNames {
     /// Notes that a client has renewed a lease: the nodes keep its fence for another day.
     pub(crate) fn keep(&self, client: &Arc<str>, name: &str, now: Instant) {
         let hash = self.hasher.hash_one(name);
-        let mut clients = self.clients();
+        let mut clients = lock(&self.clients);
         let used = clients.entry(Arc::clone(client)).or_insert_with(|| Used::new(now));
         used.turn(now);
         used.add(hash);
@@ -62,14 +60,10 @@ impl UsedNames {
 
     /// Forgets clients whose names are forgotten.
     pub(crate) fn forget(&self, now: Instant) {
-        self.clients().retain(|_, used| {
+        lock(&self.clients).retain(|_, used| {
             used.turn(now);
             used.len() > 0
         });
-    }
-
-    fn clients(&self) -> MutexGuard<'_, HashMap<Arc<str>, Used>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -133,8 +127,8 @@ mod tests {
         assert_eq!(used.add(&client, &names(&["new"]), now + 50 * HOUR), Ok(()), "the old name is forgotten");
         assert!(used.add(&client, &names(&["more"]), now + 50 * HOUR).is_err(), "the renewed name is not");
         used.forget(now + 80 * HOUR);
-        assert!(!used.clients().is_empty());
+        assert!(!lock(&used.clients).is_empty());
         used.forget(now + 100 * HOUR);
-        assert!(used.clients().is_empty());
+        assert!(lock(&used.clients).is_empty());
     }
 }

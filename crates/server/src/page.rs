@@ -1,7 +1,6 @@
 //! The page: a client of the calls and of nothing else, from files that are built into the binary.
 
-use std::fmt::Write;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::Path;
@@ -11,9 +10,8 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use sha2::{Digest, Sha256};
 
-use crate::auth::Anybody;
+use crate::auth::{Anybody, hex, sha256};
 use crate::problem::{Code, Problem};
 use crate::service::Service;
 
@@ -23,19 +21,14 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// How much of a file's hash names its version, in bytes.
 const TAG_BYTES: usize = 12;
 
-/// A file of the page.
-struct File {
-    path: &'static str,
-    content: &'static [u8],
-}
-
 macro_rules! files {
     ($($path:literal)*) => {
-        [$(File { path: $path, content: include_bytes!(concat!("../assets/", $path)) }),*]
+        [$(($path, include_bytes!(concat!("../assets/", $path)))),*]
     };
 }
 
-static FILES: [File; 30] = files! {
+/// Paths and contents.
+static FILES: [(&str, &[u8]); 30] = files! {
     "index.html" "icon.svg" "style.css" "views.css"
     "api.js" "app.js" "bearer.js" "breaking.js" "chart.js" "filter.js" "clock.js" "dialogs.js" "dom.js" "draw.js" "hotspots.js"
     "route.js" "status.js" "store.js" "stream.js" "table.js" "theme.js" "timeline.js" "format.js"
@@ -44,10 +37,10 @@ static FILES: [File; 30] = files! {
 };
 
 /// What each file is called in this version.
-static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| FILES.iter().map(|file| tag(file.content)).collect());
+static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| FILES.iter().map(|(_, content)| tag(content)).collect());
 
 /// `/` and `/assets/..`: there is no secret in them, and nobody is asked who they are.
-pub(crate) fn routes() -> Router<Service> {
+pub(crate) fn routes() -> Router<Arc<Service>> {
     let file = async |_: Anybody, Path(path): Path<String>, headers: HeaderMap| serve(&path, &headers);
     Router::new()
         .route("/", get(async |_: Anybody, headers: HeaderMap| serve("index.html", &headers)))
@@ -55,7 +48,7 @@ pub(crate) fn routes() -> Router<Service> {
 }
 
 fn serve(path: &str, headers: &HeaderMap) -> Response {
-    let Some(at) = FILES.iter().position(|file| file.path == path) else {
+    let Some(at) = FILES.iter().position(|(known, _)| *known == path) else {
         return Problem::new(Code::NotFound, "the page has no such file").into_response();
     };
     // Files name each other without their versions: they are asked for each time, and sent when they are new.
@@ -69,7 +62,7 @@ fn serve(path: &str, headers: &HeaderMap) -> Response {
     if headers.get(IF_NONE_MATCH) == Some(&TAGS[at]) {
         return (StatusCode::NOT_MODIFIED, always).into_response();
     }
-    (always, [(CONTENT_TYPE, kind(path))], FILES[at].content).into_response()
+    (always, [(CONTENT_TYPE, kind(path))], FILES[at].1).into_response()
 }
 
 fn kind(path: &str) -> &'static str {
@@ -83,13 +76,7 @@ fn kind(path: &str) -> &'static str {
 }
 
 fn tag(content: &[u8]) -> HeaderValue {
-    let hash = Sha256::digest(content);
-    let mut text = String::from("\"");
-    for byte in &hash[..TAG_BYTES] {
-        // A string takes whatever is written.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text.push('"');
+    let text = format!("\"{}\"", hex(&sha256(content)[..TAG_BYTES]));
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("\"\""))
 }
 

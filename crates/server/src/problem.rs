@@ -2,7 +2,6 @@
 
 mod from;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -10,8 +9,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use quorlock::{Holder, NodeVote, Quorum, Tally};
 use serde::Serialize;
+use utoipa::ToSchema;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
-use utoipa::{IntoResponses, ToSchema};
 
 use crate::view::{NodesView, millis};
 
@@ -28,7 +27,7 @@ const SILENT: &str = "silent";
 pub(crate) enum Code {
     /// Somebody else holds the lock.
     LockHeld,
-    /// Somebody else held it for as long as the caller wanted to wait.
+    /// The wait timed out, because somebody else held the lock.
     WaitTimeout,
     /// The lease is over, and stays so.
     LeaseLost,
@@ -36,19 +35,19 @@ pub(crate) enum Code {
     NotHolder,
     /// Nobody holds the lock.
     NotHeld,
-    /// Another lease stands than the one that was meant.
+    /// Another lease than the named one holds the lock.
     OtherLease,
-    /// The key was released: it is of no more use.
+    /// The key was released, and cannot be used again.
     KeySpent,
     /// The semaphore is in use with another number of slots.
     SlotsMismatch,
-    /// The caller reads what it wants to write.
+    /// The owner holds a shared lock, and cannot get the exclusive one.
     Upgrade,
     /// Too few nodes voted: the others did not answer, or may not vote yet.
     NoQuorum,
     /// A majority granted, but too late for the lease to be of use.
     TooSlow,
-    /// The name cannot be one.
+    /// The lock name is invalid.
     InvalidName,
     /// The ttl is out of bounds.
     TtlOutOfRange,
@@ -58,80 +57,62 @@ pub(crate) enum Code {
     BodyTooLarge,
     /// The body did not arrive in time.
     RequestTimeout,
-    /// The body is not said to be JSON.
+    /// The content type is not application/json.
     UnsupportedMediaType,
     /// There is no such call.
     NotFound,
     /// There is such a call, with another method.
     MethodNotAllowed,
-    /// Who asks is not known.
+    /// The caller is not known.
     Unauthenticated,
-    /// Who asks may not do this.
+    /// The caller may not do this.
     Forbidden,
     /// Too many requests, or too many waiters.
     RateLimited,
     /// The service is about to stop.
     Draining,
-    /// A mistake of the service.
+    /// An error of the service.
     Internal,
 }
 
+/// Each code, the status of the answer, and the code in words.
+const CODES: [(Code, StatusCode, &str); 24] = [
+    (Code::LockHeld, StatusCode::CONFLICT, "The lock is held"),
+    (Code::WaitTimeout, StatusCode::CONFLICT, "Timed out waiting for the lock"),
+    (Code::LeaseLost, StatusCode::GONE, "The lease is lost"),
+    (Code::NotHolder, StatusCode::FORBIDDEN, "This is no lease of that name"),
+    (Code::NotHeld, StatusCode::CONFLICT, "Nobody holds the lock"),
+    (Code::OtherLease, StatusCode::CONFLICT, "Another lease holds the lock"),
+    (Code::KeySpent, StatusCode::GONE, "The key was released"),
+    (Code::SlotsMismatch, StatusCode::CONFLICT, "The lock is in use with another number of slots"),
+    (Code::Upgrade, StatusCode::CONFLICT, "The owner holds a shared lock, and cannot get the exclusive one"),
+    (Code::NoQuorum, StatusCode::SERVICE_UNAVAILABLE, "Too few nodes voted"),
+    (Code::TooSlow, StatusCode::SERVICE_UNAVAILABLE, "A majority granted too late"),
+    (Code::InvalidName, StatusCode::BAD_REQUEST, "Invalid lock name"),
+    (Code::TtlOutOfRange, StatusCode::BAD_REQUEST, "The ttl is out of range"),
+    (Code::InvalidRequest, StatusCode::BAD_REQUEST, "Invalid request"),
+    (Code::BodyTooLarge, StatusCode::PAYLOAD_TOO_LARGE, "The body is too long"),
+    (Code::RequestTimeout, StatusCode::REQUEST_TIMEOUT, "The request did not arrive in time"),
+    (Code::UnsupportedMediaType, StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json"),
+    (Code::NotFound, StatusCode::NOT_FOUND, "There is no such call"),
+    (Code::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "The call has another method"),
+    (Code::Unauthenticated, StatusCode::UNAUTHORIZED, "The caller is not known"),
+    (Code::Forbidden, StatusCode::FORBIDDEN, "The caller may not do this"),
+    (Code::RateLimited, StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
+    (Code::Draining, StatusCode::SERVICE_UNAVAILABLE, "The service is about to stop"),
+    (Code::Internal, StatusCode::INTERNAL_SERVER_ERROR, "An error of the service"),
+];
+
 impl Code {
-    fn status(self) -> StatusCode {
-        match self {
-            Self::InvalidName | Self::TtlOutOfRange | Self::InvalidRequest => StatusCode::BAD_REQUEST,
-            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Self::Forbidden | Self::NotHolder => StatusCode::FORBIDDEN,
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::LockHeld
-            | Self::WaitTimeout
-            | Self::NotHeld
-            | Self::OtherLease
-            | Self::SlotsMismatch
-            | Self::Upgrade => StatusCode::CONFLICT,
-            Self::LeaseLost | Self::KeySpent => StatusCode::GONE,
-            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::NoQuorum | Self::TooSlow | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
-        }
+    /// The status and the title.
+    fn describe(self) -> (StatusCode, &'static str) {
+        let row = CODES.iter().find(|(code, ..)| *code == self);
+        row.map_or((StatusCode::INTERNAL_SERVER_ERROR, ""), |(_, status, title)| (*status, title))
     }
 
-    /// Whether the same request may well be answered otherwise in a moment.
+    /// Whether the same request may succeed in a moment.
     fn is_passing(self) -> bool {
-        matches!(self.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
-    }
-
-    fn title(self) -> &'static str {
-        match self {
-            Self::LockHeld => "The lock is held",
-            Self::WaitTimeout => "The lock was not to be had for as long as it was waited for",
-            Self::LeaseLost => "The lease is lost",
-            Self::NotHolder => "This is no lease of that name",
-            Self::NotHeld => "Nobody holds the lock",
-            Self::OtherLease => "Another lease stands",
-            Self::KeySpent => "The key was released",
-            Self::SlotsMismatch => "It is in use with another number of slots",
-            Self::Upgrade => "The owner reads what it wants to write",
-            Self::NoQuorum => "Too few nodes voted",
-            Self::TooSlow => "A majority granted too late",
-            Self::InvalidName => "The name cannot be one",
-            Self::TtlOutOfRange => "The ttl is out of bounds",
-            Self::InvalidRequest => "The request cannot be understood",
-            Self::BodyTooLarge => "The body is too long",
-            Self::RequestTimeout => "The request did not arrive in time",
-            Self::UnsupportedMediaType => "The body is not said to be JSON",
-            Self::NotFound => "There is no such call",
-            Self::MethodNotAllowed => "The call has another method",
-            Self::Unauthenticated => "Who asks is not known",
-            Self::Forbidden => "Who asks may not do this",
-            Self::RateLimited => "Too many requests",
-            Self::Draining => "The service is about to stop",
-            Self::Internal => "A mistake of the service",
-        }
+        matches!(self.describe().0, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
 }
 
@@ -185,10 +166,11 @@ struct NodeAnswer {
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        let (status, title) = code.describe();
         Self(Box::new(Account {
             kind: format!("urn:quorlock:problem:{}", word(code)),
-            title: code.title(),
-            status: code.status().as_u16(),
+            title,
+            status: status.as_u16(),
             detail: detail.into(),
             code,
             holder: None,
@@ -250,7 +232,7 @@ impl Problem {
         let body = serde_json::to_vec(self).unwrap_or_default();
         let head = format!(
             "HTTP/1.1 {}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n",
-            self.0.code.status(),
+            self.0.code.describe().0,
             body.len()
         );
         [head.as_bytes(), &body].concat()
@@ -293,7 +275,7 @@ impl IntoResponse for Problem {
         // A string and numbers can always be written down.
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let Account { code, retry_after_ms, .. } = *self.0;
-        let mut response = (code.status(), [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
+        let mut response = (code.describe().0, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
         let headers = response.headers_mut();
         if let Some(pause) = retry_after_ms {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(pause.div_ceil(1_000).max(1)));
@@ -306,53 +288,12 @@ impl IntoResponse for Problem {
     }
 }
 
-/// What a call may answer instead of what it is for, in words.
-const STATUSES: [(u16, &str); 12] = [
-    (400, "The request cannot be understood, or asks for what cannot be"),
-    (401, "Who asks is not known"),
-    (403, "Who asks may not do this, or has no lease of that name"),
-    (404, "There is no such call: a name of dots alone is taken for a path"),
-    (408, "The request did not arrive in time"),
-    (409, "Somebody else's lease stands in the way"),
-    (410, "The lease is lost, or the key was released"),
-    (413, "The body is too long"),
-    (415, "The body is not said to be JSON"),
-    (429, "Too many requests"),
-    (500, "A mistake of the service"),
-    (503, "Too few nodes voted, or the service is about to stop"),
-];
-
-fn responses(statuses: &[u16]) -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-    let schema = || Ref::from_schema_name(Account::name());
-    let response = |about: &str| {
-        let content = ContentBuilder::new().schema(Some(schema())).build();
-        ResponseBuilder::new().description(about).content(PROBLEM_JSON, content).build()
-    };
-    let described = STATUSES.into_iter().filter(|(status, _)| statuses.contains(status));
-    described.map(|(status, about)| (status.to_string(), response(about).into())).collect()
-}
-
-/// Of a call with a body.
-impl IntoResponses for Problem {
-    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        responses(&[400, 401, 403, 404, 408, 409, 410, 413, 415, 429, 500, 503])
-    }
-}
-
-/// The problems of a call that only looks.
-pub(crate) struct Unseen;
-
-impl IntoResponses for Unseen {
-    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        responses(&[400, 401, 403, 404, 429, 500, 503])
-    }
-}
-
-/// The only problem of whether a replica can be used.
-pub(crate) struct NotReady;
-
-impl IntoResponses for NotReady {
-    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        responses(&[503])
-    }
+/// The answers of a call with these statuses, for the document.
+pub(crate) fn responses(statuses: &[u16]) -> impl Iterator<Item = (String, RefOr<utoipa::openapi::Response>)> {
+    statuses.iter().map(|status| {
+        let titles = CODES.iter().filter(|(_, known, _)| known == status).map(|(_, _, title)| *title);
+        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Account::name()))).build();
+        let response = ResponseBuilder::new().description(titles.collect::<Vec<_>>().join("; "));
+        (status.to_string(), response.content(PROBLEM_JSON, content).build().into())
+    })
 }

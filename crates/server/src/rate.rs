@@ -3,15 +3,18 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, InsufficientCapacity, Quota, RateLimiter};
+use governor::{DefaultKeyedRateLimiter, InsufficientCapacity, NotUntil, Quota, RateLimiter};
+use prometheus_client::metrics::gauge::Gauge;
 
 use crate::config::Limits;
+use crate::metrics::Metrics;
 use crate::names::UsedNames;
 use crate::problem::{Code, Problem};
+use crate::sync::lock;
 
 /// How often callers that have been quiet are forgotten.
 pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(60);
@@ -24,13 +27,13 @@ pub(crate) struct Rates {
     reads: DefaultKeyedRateLimiter<Arc<str>>,
     released_keys: DefaultKeyedRateLimiter<Arc<str>>,
     names: UsedNames,
-    waiters: Shares,
-    followers: Shares,
-    connections: Shares,
+    pub(crate) waiters: Arc<Shares>,
+    pub(crate) followers: Arc<Shares>,
+    pub(crate) connections: Arc<Shares>,
 }
 
 impl Rates {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits, metrics: &Metrics) -> Self {
         let most = NonZeroU32::new(limits.requests_per_second).unwrap_or(NonZeroU32::MIN);
         Self {
             clock: DefaultClock::default(),
@@ -39,18 +42,15 @@ impl Rates {
             reads: RateLimiter::keyed(Quota::per_second(NonZeroU32::MIN)),
             released_keys: RateLimiter::keyed(at_a_time(limits.released_keys, limits.released_key())),
             names: UsedNames::new(limits.names),
-            waiters: Shares::of(limits.waiters),
-            followers: Shares::of(limits.followers),
-            connections: Shares::of(limits.connections_per_client),
+            waiters: Shares::new("waiting requests", limits.waiters, &metrics.waiters),
+            followers: Shares::new("streams of events", limits.followers, &metrics.followers),
+            connections: Shares::new("connections", limits.connections_per_client, &metrics.connections),
         }
     }
 
     /// Counts a request.
     pub(crate) fn request(&self, caller: &Arc<str>) -> Result<(), Problem> {
-        self.requests.check_key(caller).map_err(|early| {
-            let pause = early.wait_time_from(self.clock.now());
-            Problem::new(Code::RateLimited, more_than(self.requests_per_second)).retry_after(pause)
-        })
+        self.requests.check_key(caller).map_err(|early| self.limited(more_than(self.requests_per_second), &early))
     }
 
     /// Counts what a request asks for beyond the first lease: each is as much work as a request of its own.
@@ -70,10 +70,8 @@ impl Rates {
 
     /// Counts a read of the nodes on behalf of one caller: one a second.
     pub(crate) fn read(&self, caller: &Arc<str>) -> Result<(), Problem> {
-        self.reads.check_key(caller).map_err(|early| {
-            let detail = "the nodes are asked once a second for each client, and no copy has this";
-            Problem::new(Code::RateLimited, detail).retry_after(early.wait_time_from(self.clock.now()))
-        })
+        let detail = "the nodes are asked once a second for each client, and no copy has this";
+        self.reads.check_key(caller).map_err(|early| self.limited(detail, &early))
     }
 
     /// Counts keys that are released: the nodes have to keep each of them out for a while.
@@ -82,9 +80,7 @@ impl Rates {
         let detail =
             "too many keys were released: the nodes keep each of them out until no request with it can be under way";
         match self.released_keys.check_key_n(caller, keys) {
-            Ok(counted) => counted.map_err(|early| {
-                Problem::new(Code::RateLimited, detail).retry_after(early.wait_time_from(self.clock.now()))
-            }),
+            Ok(counted) => counted.map_err(|early| self.limited(detail, &early)),
             Err(InsufficientCapacity(most)) => {
                 let why = format!("{keys} leases with keys: this service allows {most} at a time for each client");
                 Err(Problem::invalid(format!("{why}: release fewer in a request")))
@@ -95,7 +91,7 @@ impl Rates {
     /// Counts the names that a client wants to lock, unless it has used them before: the nodes keep each for a day.
     pub(crate) fn names(&self, caller: &Arc<str>, names: &[String]) -> Result<(), Problem> {
         self.names.add(caller, names, Instant::now()).map_err(|pause| {
-            let most = self.names.most();
+            let most = self.names.most;
             let why = format!("{most} different names in 24 hours are allowed for each client");
             let detail = format!("too many new names: {why}, because the nodes keep a fence of each; use names again");
             Problem::new(Code::RateLimited, detail).retry_after(pause)
@@ -107,28 +103,8 @@ impl Rates {
         self.names.keep(caller, name, Instant::now());
     }
 
-    /// Counts a waiter, for as long as what is returned lives.
-    pub(crate) fn waiter(&self, caller: &str) -> Result<Share, Problem> {
-        self.waiters.take(caller).map_err(|most| {
-            let detail = format!("{most} requests of {caller:?} wait already: that is as many as may");
-            Problem::new(Code::RateLimited, detail)
-        })
-    }
-
-    /// Counts somebody who follows what changes, for as long as what is returned lives.
-    pub(crate) fn follower(&self, caller: &str) -> Result<Share, Problem> {
-        self.followers.take(caller).map_err(|most| {
-            let detail = format!("{most} streams of {caller:?} are open already: that is as many as may");
-            Problem::new(Code::RateLimited, detail)
-        })
-    }
-
-    /// Counts a connection, for as long as what is returned lives.
-    pub(crate) fn connection(&self, caller: &str) -> Result<Share, Problem> {
-        self.connections.take(caller).map_err(|most| {
-            let detail = format!("{most} connections of {caller:?} are open already: that is as many as may");
-            Problem::new(Code::RateLimited, detail)
-        })
+    fn limited(&self, detail: impl Into<String>, early: &NotUntil<<DefaultClock as Clock>::Instant>) -> Problem {
+        Problem::new(Code::RateLimited, detail).retry_after(early.wait_time_from(self.clock.now()))
     }
 
     /// Forgets callers that have been quiet.
@@ -164,33 +140,38 @@ pub(crate) fn share_of(address: IpAddr) -> String {
     }
 }
 
-/// Something of which each caller may have so many at a time.
-struct Shares {
+/// Limits how many of something each caller has at a time.
+pub(crate) struct Shares {
+    what: &'static str,
     most: usize,
-    taken: Arc<Mutex<HashMap<String, usize>>>,
+    /// How many all callers have together.
+    total: Gauge,
+    taken: Mutex<HashMap<String, usize>>,
 }
 
 impl Shares {
-    fn of(most: usize) -> Self {
-        Self { most, taken: Arc::default() }
+    fn new(what: &'static str, most: usize, total: &Gauge) -> Arc<Self> {
+        Arc::new(Self { what, most, total: total.clone(), taken: Mutex::default() })
     }
 
-    /// `Err` says how many the caller has.
-    fn take(&self, caller: &str) -> Result<Share, usize> {
+    /// Counts one for the caller, for as long as the share lives.
+    pub(crate) fn take(self: &Arc<Self>, caller: &str) -> Result<Share, Problem> {
         let mut taken = lock(&self.taken);
         let count = taken.entry(caller.to_owned()).or_default();
         if *count >= self.most {
-            return Err(*count);
+            let detail = format!("limit reached: {count} {} of {caller:?}", self.what);
+            return Err(Problem::new(Code::RateLimited, detail));
         }
         *count += 1;
-        Ok(Share { caller: caller.to_owned(), taken: Arc::clone(&self.taken) })
+        self.total.inc();
+        Ok(Share { caller: caller.to_owned(), shares: Arc::clone(self) })
     }
 }
 
-/// One of them, until it is dropped.
+/// One of a caller's, until it is dropped.
 pub(crate) struct Share {
     caller: String,
-    taken: Arc<Mutex<HashMap<String, usize>>>,
+    shares: Arc<Shares>,
 }
 
 impl Share {
@@ -201,7 +182,8 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = lock(&self.taken);
+        self.shares.total.dec();
+        let mut taken = lock(&self.shares.taken);
         if let Some(count) = taken.get_mut(&self.caller) {
             *count -= 1;
             if *count == 0 {
@@ -211,31 +193,31 @@ impl Drop for Share {
     }
 }
 
-fn lock(taken: &Mutex<HashMap<String, usize>>) -> MutexGuard<'_, HashMap<String, usize>> {
-    taken.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_caller_has_its_own_share() {
-        let rates = Rates::new(Limits { requests_per_second: 2, waiters: 1, ..Limits::default() });
+    async fn rates(limits: Limits) -> Rates {
+        Rates::new(limits, &Metrics::new(&quorlock::Client::memory().await))
+    }
+
+    #[tokio::test]
+    async fn each_caller_has_its_own_share() {
+        let rates = rates(Limits { requests_per_second: 2, waiters: 1, ..Limits::default() }).await;
         let (a, b) = ("a".into(), "b".into());
         assert!(rates.request(&a).is_ok() && rates.request(&a).is_ok());
         assert_eq!(rates.request(&a).unwrap_err().code(), Code::RateLimited);
         assert!(rates.request(&b).is_ok());
 
-        let waiter = rates.waiter("a").unwrap();
-        assert!(rates.waiter("a").is_err() && rates.waiter("b").is_ok());
+        let waiter = rates.waiters.take("a").unwrap();
+        assert!(rates.waiters.take("a").is_err() && rates.waiters.take("b").is_ok());
         drop(waiter);
-        assert!(rates.waiter("a").is_ok());
+        assert!(rates.waiters.take("a").is_ok());
     }
 
-    #[test]
-    fn a_batch_counts_as_many_requests_as_it_has_leases() {
-        let rates = Rates::new(Limits { requests_per_second: 1_000, ..Limits::default() });
+    #[tokio::test]
+    async fn a_batch_counts_as_many_requests_as_it_has_leases() {
+        let rates = rates(Limits { requests_per_second: 1_000, ..Limits::default() }).await;
         let caller = "a".into();
         assert!(rates.request(&caller).is_ok() && rates.batch(&caller, 1_000).is_ok(), "all of the limit");
         assert_eq!(rates.batch(&caller, 1_000).unwrap_err().code(), Code::RateLimited);
@@ -243,9 +225,9 @@ mod tests {
         assert!(rates.batch(&"c".into(), 1).is_ok() && rates.batch(&"c".into(), 0).is_ok());
     }
 
-    #[test]
-    fn no_more_keys_are_kept_out_at_a_time_than_the_limit() {
-        let rates = Rates::new(Limits { released_keys: 10, wait: Duration::from_secs(3_600), ..Limits::default() });
+    #[tokio::test]
+    async fn no_more_keys_are_kept_out_at_a_time_than_the_limit() {
+        let rates = rates(Limits { released_keys: 10, wait: Duration::from_secs(3_600), ..Limits::default() }).await;
         let caller = "a".into();
         assert!(rates.release_keys(&caller, 0).is_ok() && rates.release_keys(&caller, 5).is_ok());
         assert_eq!(rates.release_keys(&caller, 1).unwrap_err().code(), Code::RateLimited);

@@ -12,121 +12,82 @@ use crate::hub::Hub;
 use crate::lease_id::Signer;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
-use crate::rate::Rates;
+use crate::rate::{FORGET_EVERY, Rates};
 use crate::view::NodesView;
 
-/// What every call has at hand. Clones share everything.
-#[derive(Clone)]
+/// What every call has at hand.
 pub(crate) struct Service {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    client: Client,
-    readers: Handle,
-    limits: Limits,
-    nodes: usize,
+    pub(crate) client: Client,
+    /// The runtime that serves readers.
+    pub(crate) readers: Handle,
+    pub(crate) limits: Limits,
+    /// The number of nodes, by configuration.
+    pub(crate) nodes_total: usize,
+    pub(crate) hub: Arc<Hub>,
+    /// Who may call; `None` for anybody.
+    pub(crate) clients: Option<Clients>,
+    /// Whether it serves this machine alone, without authentication.
+    pub(crate) is_local: bool,
+    pub(crate) metrics: Metrics,
+    pub(crate) rates: Rates,
     stopping: watch::Receiver<bool>,
-    hub: Arc<Hub>,
-    clients: Option<Clients>,
-    is_of_this_machine: bool,
-    metrics: Metrics,
-    rates: Rates,
 }
 
 impl Service {
-    pub(crate) fn new(config: Config, reader: Client, readers: Handle, stopping: watch::Receiver<bool>) -> Self {
-        let is_of_this_machine = config.is_of_this_machine();
+    pub(crate) fn new(config: Config, reader: Client, readers: Handle, stopping: watch::Receiver<bool>) -> Arc<Self> {
+        let is_local = config.is_local();
         let Config { client, limits, clients, .. } = config;
-        let nodes = client.nodes().len();
-        let (metrics, rates) = (Metrics::new(&client), Rates::new(limits));
-        let hub = Hub::new(client.clone(), reader, metrics.reads.clone(), stopping.clone());
-        Self {
-            inner: Arc::new(Inner {
-                client,
-                readers,
-                limits,
-                nodes,
-                stopping,
-                hub,
-                clients,
-                is_of_this_machine,
-                metrics,
-                rates,
-            }),
-        }
-    }
-
-    /// Who may call; `None` for anybody.
-    pub(crate) fn clients(&self) -> Option<&Clients> {
-        self.inner.clients.as_ref()
-    }
-
-    /// Whether it is for whoever is on this machine, without authentication.
-    pub(crate) fn is_of_this_machine(&self) -> bool {
-        self.inner.is_of_this_machine
-    }
-
-    pub(crate) fn client(&self) -> &Client {
-        &self.inner.client
-    }
-
-    /// The runtime that serves those who read.
-    pub(crate) fn readers(&self) -> &Handle {
-        &self.inner.readers
-    }
-
-    pub(crate) fn limits(&self) -> Limits {
-        self.inner.limits
-    }
-
-    /// How many nodes there are, by configuration.
-    pub(crate) fn nodes_total(&self) -> usize {
-        self.inner.nodes
+        let metrics = Metrics::new(&client);
+        Arc::new(Self {
+            readers,
+            limits,
+            nodes_total: client.nodes().len(),
+            hub: Hub::new(client.clone(), reader, metrics.reads.clone(), stopping.clone()),
+            clients,
+            is_local,
+            rates: Rates::new(limits, &metrics),
+            metrics,
+            client,
+            stopping,
+        })
     }
 
     pub(crate) fn nodes(&self) -> NodesView {
-        NodesView::new(self.inner.client.node_stats())
+        NodesView::new(self.client.node_stats())
     }
 
-    /// What signs leases, and knows its own: the same on every replica.
+    /// Signs leases, and recognizes its own: the same on every replica.
     pub(crate) fn signer(&self) -> Result<Signer, Problem> {
-        let cluster = self.client().cluster_id();
+        let cluster = self.client.cluster_id();
         cluster.map(|id| Signer::new(&id)).ok_or_else(|| Problem::no_majority(&self.nodes()))
     }
 
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.inner.metrics
-    }
-
-    pub(crate) fn rates(&self) -> &Rates {
-        &self.inner.rates
-    }
-
-    pub(crate) fn hub(&self) -> &Arc<Hub> {
-        &self.inner.hub
-    }
-
     pub(crate) fn is_stopping(&self) -> bool {
-        *self.inner.stopping.borrow()
+        *self.stopping.borrow()
     }
 
     /// Returns when the service is about to stop.
     pub(crate) async fn stopping(&self) {
-        // Without its sender there is nothing left that could be served.
-        let _ = self.inner.stopping.clone().wait_for(|stopping| *stopping).await;
+        // Without the sender there is nothing left to serve.
+        let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;
     }
 
-    /// The work's result, unless the service is about to stop: then the work is dropped.
+    /// The result of the work, unless the service is about to stop: then the work is dropped.
     pub(crate) async fn unless_stopping<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
         if self.is_stopping() {
             return Err(Problem::draining());
         }
-        // What is done at once needs nobody to watch over it.
         tokio::select! {
             biased;
             done = work => Ok(done),
             () = self.stopping() => Err(Problem::draining()),
+        }
+    }
+
+    /// Forgets callers that have been quiet, until the service stops.
+    pub(crate) async fn forget_quiet_callers(self: Arc<Self>) {
+        while self.unless_stopping(tokio::time::sleep(FORGET_EVERY)).await.is_ok() {
+            self.rates.forget();
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Every request has a number, a line in the log and a place in the metrics. Nothing that is in its body is in either.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -10,7 +11,6 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::auth::Peer;
-use crate::metrics::Call;
 use crate::problem::{Code, word};
 use crate::service::Service;
 
@@ -18,16 +18,15 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest number of a request that is taken over from the caller.
 const REQUEST_ID_MAX: usize = 128;
 
-/// Follows a request through the service. A call is known by its path in the document, not by that of the request, so
-/// that names stay out of the log and the metrics.
+/// Follows a request through the service. It names a call by its path in the document, not by that of the request, so
+/// that names of locks stay out of the log and the metrics.
 pub(crate) async fn follow(
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     path: Option<MatchedPath>,
     request: Request,
     next: Next,
 ) -> Response {
-    let call = path.map_or(Call::OTHER, |path| Call::found(path.as_str()));
-    let began = Instant::now();
+    let call = path.as_ref().map_or("other", MatchedPath::as_str);
     let id = request_id(request.headers());
     let method = request.method().clone();
     let span = tracing::info_span!(
@@ -35,47 +34,52 @@ pub(crate) async fn follow(
         id = id.to_str().unwrap_or_default(),
         trace_id = Empty,
         parent_id = Empty,
-        peer = request.extensions().get::<Peer>().map(|peer| tracing::field::display(peer.address())),
+        peer = request.extensions().get::<Arc<Peer>>().map(|peer| tracing::field::display(peer.address)),
         caller = Empty,
         %method,
-        call = call.as_str()
+        call
     );
     if let Some((trace, parent)) = request.headers().get("traceparent").and_then(|text| trace_of(text.to_str().ok()?)) {
         span.record("trace_id", trace).record("parent_id", parent);
     }
-    let mut followed = Followed { service: &service, span: &span, began, is_answered: false };
-    let mut response = next.run(request).instrument(span.clone()).await;
-    followed.is_answered = true;
+    let under_way = UnansweredRequest::new(&service, span.clone());
+    let mut response = next.run(request).instrument(span).await;
     response.headers_mut().insert(REQUEST_ID, id);
-    let (status, code, took) =
-        (response.status().as_u16(), response.extensions().get::<Code>().copied(), began.elapsed());
-    service.metrics().answered(call, &method, status, code, took);
-    span.in_scope(|| {
-        tracing::info!(status, code = code.map(word), took_us = took.as_micros() as u64, "answered");
-    });
+    let (status, code) = (response.status().as_u16(), response.extensions().get::<Code>().copied());
+    let took = under_way.answered(|took_us| tracing::info!(status, code = code.map(word), took_us, "answered"));
+    service.metrics.answered(call, &method, status, code, took);
     response
 }
 
-/// A request on its way. Dropped before it is answered, its caller is gone: that is told as well.
-struct Followed<'a> {
-    service: &'a Service,
-    span: &'a Span,
+/// A request that is under way. If it is dropped unanswered, its caller has hung up, which is logged and counted.
+pub(crate) struct UnansweredRequest {
+    service: Arc<Service>,
+    span: Span,
     began: Instant,
     is_answered: bool,
 }
 
-impl Drop for Followed<'_> {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            hung_up(self.service, self.span, self.began);
-        }
+impl UnansweredRequest {
+    pub(crate) fn new(service: &Arc<Service>, span: Span) -> Self {
+        Self { service: Arc::clone(service), span, began: Instant::now(), is_answered: false }
+    }
+
+    /// Logs the answer, and returns the time that it took.
+    pub(crate) fn answered(mut self, log: impl FnOnce(u64)) -> Duration {
+        self.is_answered = true;
+        let took = self.began.elapsed();
+        self.span.in_scope(|| log(took.as_micros() as u64));
+        took
     }
 }
 
-/// Tells of a caller that did not wait for its answer, or for the end of its waiting.
-pub(crate) fn hung_up(service: &Service, span: &Span, began: Instant) {
-    service.metrics().hangups.inc();
-    span.in_scope(|| tracing::info!(took_us = began.elapsed().as_micros() as u64, "hung up"));
+impl Drop for UnansweredRequest {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.service.metrics.hangups.inc();
+            self.span.in_scope(|| tracing::info!(took_us = self.began.elapsed().as_micros() as u64, "hung up"));
+        }
+    }
 }
 
 /// The caller's own number, if it is one, and else a new one.
@@ -90,9 +94,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 /// Sixteen hexadecimal digits.
 fn fresh_id() -> HeaderValue {
     let bits = fastrand::u64(..);
-    let digits: [u8; 16] = std::array::from_fn(|at| b"0123456789abcdef"[(bits >> (60 - 4 * at)) as usize & 15]);
-    // Digits can stand in a header, whichever.
-    HeaderValue::from_bytes(&digits).unwrap_or_else(|_| bits.into())
+    HeaderValue::from_str(&format!("{bits:016x}")).unwrap_or_else(|_| bits.into())
 }
 
 /// The trace and the caller's span, of a `traceparent` as W3C has it.

@@ -11,6 +11,33 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Locks that are held or waited for, in the order of their names, if there are at most 10,000.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LockPage {
+    /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
+    pub(crate) as_of: u64,
+    pub(crate) locks: Vec<LockView>,
+    /// The cursor of the next page, if there may be one. A page may have no locks and yet a next one.
+    pub(crate) next: Option<String>,
+    /// Nodes that could not be searched.
+    pub(crate) missing: Vec<MissingNode>,
+}
+
+/// A node that could not be searched.
+#[derive(Clone, Serialize, ToSchema)]
+pub(crate) struct MissingNode {
+    /// The node, without secrets.
+    node: String,
+    /// Why not.
+    trouble: String,
+}
+
+impl MissingNode {
+    pub(crate) fn list<E: ToString>(missing: Vec<(String, E)>) -> Vec<Self> {
+        missing.into_iter().map(|(node, why)| Self { node, trouble: why.to_string() }).collect()
+    }
+}
+
 /// All nodes, and what they come to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct NodesView {

@@ -2,22 +2,21 @@
 
 mod stream;
 
-pub(super) use stream::{KEEP_ALIVE, StreamEvent};
+pub(super) use stream::KEEP_ALIVE;
 
-use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{FromRequestParts, State};
-use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use quorlock::{Drift, Lease, Leases};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::order::{LeaseRequest, Order};
-use crate::auth::{Caller, Peer, Scope};
-use crate::http::read::Waited;
+use crate::auth::{Caller, Scope};
+use crate::http::hang_up::Waiting;
 use crate::http::request::Body;
 use crate::lease_id::LeaseWord;
 use crate::problem::{Code, Problem};
@@ -54,43 +53,25 @@ pub(super) struct Outlook {
     server_elapsed_ms: u64,
 }
 
-/// A lease that was granted.
+/// A lease that was granted, or several together.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Grant {
+pub(super) struct Granted {
     #[serde(flatten)]
-    lease: LeaseView,
+    leases: GrantedLeases,
     #[serde(flatten)]
     outlook: Outlook,
-    #[serde(flatten)]
-    nodes: NodesOk,
-}
-
-/// Leases of several names that were granted together.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Grants {
-    /// One for each name, in order.
-    leases: Vec<LeaseView>,
-    #[serde(flatten)]
-    outlook: Outlook,
-    #[serde(flatten)]
-    nodes: NodesOk,
-}
-
-/// How many nodes a grant rests on.
-#[derive(Clone, Copy, Serialize, ToSchema)]
-struct NodesOk {
-    /// How many are known to have granted it: a majority at least.
+    /// How many nodes are known to have granted it: a majority at least.
     nodes_ok: usize,
-    /// How many there are.
+    /// How many nodes there are.
     nodes_total: usize,
 }
 
-/// What was granted: one lease, or several.
+/// One lease, or with `names` one for each name, in order.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
-pub(super) enum Granted {
-    One(Grant),
-    All(Grants),
+enum GrantedLeases {
+    One(LeaseView),
+    Several { leases: Vec<LeaseView> },
 }
 
 impl Outlook {
@@ -114,7 +95,6 @@ impl Granted {
     /// What to say of it. If too little is left of it, it is given back.
     fn new(service: &Service, order: &Order, began: Instant, won: Leases) -> Result<Self, Problem> {
         let nodes_ok = won.iter().map(Lease::nodes).min().unwrap_or_default();
-        let nodes = NodesOk { nodes_ok, nodes_total: service.nodes_total() };
         let outlook = Outlook::new(began, won.ttl(), || won.validity())?;
         let signer = service.signer()?;
         let leases = won.detach()?.into_iter().map(|lease| LeaseView {
@@ -125,10 +105,11 @@ impl Granted {
             lease_id: signer.reveal(&LeaseWord { lease, is_keyed: order.is_keyed }),
         });
         let mut leases: Vec<_> = leases.collect();
-        match order.mode.and_then(|_| leases.pop()) {
-            Some(lease) => Ok(Self::One(Grant { lease, outlook, nodes })),
-            None => Ok(Self::All(Grants { leases, outlook, nodes })),
-        }
+        let leases = match order.mode.and_then(|_| leases.pop()) {
+            Some(lease) => GrantedLeases::One(lease),
+            None => GrantedLeases::Several { leases },
+        };
+        Ok(Self { leases, outlook, nodes_ok, nodes_total: service.nodes_total })
     }
 }
 
@@ -140,71 +121,39 @@ impl Granted {
     post, path = "/v1/leases", tag = "leases", request_body = LeaseRequest,
     responses(
         (status = 201, description = "It is yours", body = Granted),
-        (status = 200, description = "How the waiting goes", content_type = "text/event-stream", body = StreamEvent),
-        Problem
+        (status = 200, description = "How the waiting goes", content_type = "text/event-stream", body = String)
     )
 )]
 pub(super) async fn acquire(
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     caller: Caller,
-    peer: Peer,
-    Wants(is_stream): Wants,
+    headers: HeaderMap,
     Body(request): Body<LeaseRequest>,
 ) -> Result<Response, Problem> {
     let began = Instant::now();
     caller.may(Scope::Lock)?;
-    let order = request.check(service.client(), service.limits(), caller.name())?;
+    let order = request.check(&service.client, service.limits, &caller.name)?;
     order.names.iter().try_for_each(|name| caller.may_with(Scope::Lock, name))?;
-    service.rates().batch(caller.share_key(), order.names.len())?;
-    service.rates().names(caller.share_key(), &order.names)?;
-    let waiting = Waits::new(&service, &caller, &peer, &order)?;
-    if is_stream {
-        return Ok(stream::stream(service, order, began, waiting).into_response());
+    service.rates.batch(&caller.share, order.names.len())?;
+    service.rates.names(&caller.share, &order.names)?;
+    let guard =
+        if order.wait.is_zero() { None } else { Some((service.rates.waiters.take(&caller.share)?, caller.wait())) };
+    if wants_stream(&headers) {
+        return Ok(stream::stream(service, order, began, guard).into_response());
     }
-    let acquired = service.unless_stopping(order.acquire(service.client(), None)).await?;
-    let won = acquired.map_err(|error| order.refused(error))?;
-    drop(waiting);
+    let won = order.acquire(&service, None).await?;
+    drop(guard);
     let granted = Granted::new(&service, &order, began, won)?;
     Ok((StatusCode::CREATED, axum::Json(granted)).into_response())
 }
 
-/// Somebody who may have to wait, for as long as it lives.
-struct Waits {
-    service: Service,
-    _counted: Share,
-    _waited: Waited,
-}
+/// Counts a caller that waits, and ends its connection if it hangs up.
+type WaitGuard = (Share, Waiting);
 
-impl Waits {
-    /// `None` for one who asks once.
-    fn new(service: &Service, caller: &Caller, peer: &Peer, order: &Order) -> Result<Option<Self>, Problem> {
-        if order.wait.is_zero() {
-            return Ok(None);
-        }
-        let counted = service.rates().waiter(caller.share())?;
-        service.metrics().waiters.inc();
-        let waited = peer.conversation().wait();
-        Ok(Some(Self { service: service.clone(), _counted: counted, _waited: waited }))
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        self.service.metrics().waiters.dec();
-    }
-}
-
-/// Whether the answer is to be a stream.
-pub(super) struct Wants(bool);
-
-impl FromRequestParts<Service> for Wants {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Service) -> Result<Self, Infallible> {
-        let accepted = parts.headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
-        let mut kinds = accepted.flat_map(|accept| accept.split(',')).map(|kind| kind.split(';').next());
-        Ok(Self(kinds.any(|kind| kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream")))))
-    }
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    let mut kinds = accepted.flat_map(|accept| accept.split(',')).filter_map(|kind| kind.split(';').next());
+    kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! Ending somebody else's lease.
 
+use std::sync::Arc;
+
 use axum::Json;
-use axum::extract::State;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use quorlock::{Break, Digest, Fence, Target};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::auth::{Caller, Scope};
-use crate::http::request::{Body, Named};
+use crate::http::request::Body;
 use crate::problem::Problem;
 use crate::service::Service;
 use crate::view::millis;
@@ -58,14 +61,15 @@ pub(super) struct BrokenView {
 #[utoipa::path(
     post, path = "/v1/locks/{name}/break", tag = "locks", request_body = BreakRequest,
     params(("name" = String, Path, description = "What is locked", min_length = 1, max_length = 512)),
-    responses((status = 200, description = "It is broken", body = BrokenView), Problem)
+    responses((status = 200, description = "It is broken", body = BrokenView))
 )]
 pub(super) async fn break_lock(
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     caller: Caller,
-    Named(name): Named,
+    name: Result<Path<String>, PathRejection>,
     Body(request): Body<BreakRequest>,
 ) -> Result<Json<BrokenView>, Problem> {
+    let Path(name) = name?;
     caller.may_with(Scope::Admin, &name)?;
     let target = match (request.fence, request.digest) {
         (Some(fence), None) => Target::Fence(Fence::new(fence)),
@@ -77,8 +81,8 @@ pub(super) async fn break_lock(
     if request.reason.trim().is_empty() {
         return Err(Problem::invalid("the reason must say something"));
     }
-    let what = Break::new(target, format!("{} (by {})", request.reason, caller.name()));
+    let what = Break::new(target, format!("{} (by {})", request.reason, &caller.name));
     let what = if request.mode == BreakMode::Now { what.now() } else { what };
-    let broken = service.client().break_lock(&name, what).await?;
+    let broken = service.client.break_lock(&name, what).await?;
     Ok(Json(BrokenView { name, nodes: broken.nodes, drains_ms: millis(broken.drains) }))
 }

@@ -1,6 +1,7 @@
 //! What changes, as it changes.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -10,12 +11,10 @@ use futures_util::stream::unfold;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::acquire::{KEEP_ALIVE, StreamEvent};
-use crate::auth::{Caller, Peer, Scope};
-use crate::http::read::Waited;
+use super::acquire::KEEP_ALIVE;
+use crate::auth::{Caller, Scope};
 use crate::hub::Mark;
-use crate::problem::{Problem, Unseen};
-use crate::rate::Share;
+use crate::problem::Problem;
 use crate::service::Service;
 
 /// Pieces of the stream that are written ahead of a reader.
@@ -28,20 +27,19 @@ const PIECES_AHEAD: usize = 1;
 #[utoipa::path(
     get, path = "/v1/events", tag = "locks",
     params(("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was read")),
-    responses((status = 200, description = "What changes", content_type = "text/event-stream", body = StreamEvent), Unseen)
+    responses((status = 200, description = "What changes", content_type = "text/event-stream", body = String))
 )]
 pub(super) async fn events(
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     caller: Caller,
-    peer: Peer,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     caller.may(Scope::Read)?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(Mark::parse);
-    let counted = service.rates().follower(caller.share())?;
-    let mut follower = service.unless_stopping(service.hub().subscribe(caller, last)).await?;
+    let guard = (service.rates.followers.take(&caller.share)?, caller.wait());
+    let mut follower = service.unless_stopping(service.hub.subscribe(Arc::clone(&caller.identity), last)).await?;
     let (sender, receiver) = mpsc::channel(PIECES_AHEAD);
-    let following = Following::new(&service, &peer, counted);
+    let readers = service.readers.clone();
     let tell = async move {
         loop {
             // So that a caller that is gone is noticed.
@@ -57,31 +55,11 @@ pub(super) async fn events(
         }
     };
     let mut telling = JoinSet::new();
-    telling.spawn_on(tell, following.service.readers());
-    let pieces = unfold((receiver, telling, following), async |(mut receiver, telling, following)| {
+    telling.spawn_on(tell, &readers);
+    let pieces = unfold((receiver, telling, guard), async |(mut receiver, telling, guard)| {
         let piece = receiver.recv().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(piece)), (receiver, telling, following)))
+        Some((Ok::<_, Infallible>(Bytes::from(piece)), (receiver, telling, guard)))
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
     Ok((headers, Body::from_stream(pieces)).into_response())
-}
-
-/// Somebody who follows, for as long as it lives.
-struct Following {
-    service: Service,
-    _waited: Waited,
-    _counted: Share,
-}
-
-impl Following {
-    fn new(service: &Service, peer: &Peer, counted: Share) -> Self {
-        service.metrics().followers.inc();
-        Self { service: service.clone(), _waited: peer.conversation().wait(), _counted: counted }
-    }
-}
-
-impl Drop for Following {
-    fn drop(&mut self) {
-        self.service.metrics().followers.dec();
-    }
 }

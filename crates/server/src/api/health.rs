@@ -1,4 +1,6 @@
-//! For whoever looks after the service.
+//! The nodes, and the health of this replica.
+
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -7,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::auth::{Caller, Scope};
 use crate::metrics::OPENMETRICS;
-use crate::problem::{NotReady, Problem, Unseen};
+use crate::problem::Problem;
 use crate::service::Service;
 use crate::view::NodesView;
 
@@ -23,9 +25,9 @@ pub(super) async fn healthz() -> &'static str {
 /// Whether this replica can lock anything: a majority of the nodes votes, and it is not about to stop.
 #[utoipa::path(
     get, path = "/readyz", tag = "service", security(()),
-    responses((status = 200, description = "It can", body = NodesView), NotReady)
+    responses((status = 200, description = "It can", body = NodesView))
 )]
-pub(super) async fn readyz(State(service): State<Service>) -> Response {
+pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Response {
     let nodes = service.nodes();
     if service.is_stopping() {
         Problem::draining().into_response()
@@ -39,12 +41,19 @@ pub(super) async fn readyz(State(service): State<Service>) -> Response {
 /// What this replica has done, in numbers, for Prometheus.
 #[utoipa::path(
     get, path = "/metrics", tag = "service",
-    responses(
-        (status = 200, description = "As OpenMetrics has it", content_type = "application/openmetrics-text", body = String),
-        Unseen
-    )
+    responses((status = 200, description = "As OpenMetrics has it", content_type = "application/openmetrics-text", body = String))
 )]
-pub(super) async fn metrics(State(service): State<Service>, caller: Caller) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(service): State<Arc<Service>>, caller: Caller) -> Result<Response, Problem> {
     caller.may(Scope::Read)?;
-    Ok(([(header::CONTENT_TYPE, OPENMETRICS)], service.metrics().text()).into_response())
+    Ok(([(header::CONTENT_TYPE, OPENMETRICS)], service.metrics.text()).into_response())
+}
+
+/// Look at the nodes: which of them vote, and why the others do not.
+#[utoipa::path(
+    get, path = "/v1/nodes", tag = "service",
+    responses((status = 200, description = "All of them", body = NodesView))
+)]
+pub(super) async fn nodes(State(service): State<Arc<Service>>, caller: Caller) -> Result<Json<NodesView>, Problem> {
+    caller.may(Scope::Read)?;
+    Ok(Json(service.nodes()))
 }

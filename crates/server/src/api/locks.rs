@@ -1,26 +1,38 @@
-//! Who has what.
+//! Who has what, and what has happened.
+
+use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
-use quorlock::LockView;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use quorlock::{HISTORY_MAX, LockView};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::{Caller, Scope};
-use crate::http::request::{Asked, Named};
-use crate::hub;
-use crate::problem::{Problem, Unseen};
+use crate::problem::Problem;
 use crate::service::Service;
+use crate::view::{EventView, LockPage};
 
-/// How many locks a page has, unless said otherwise, and at most.
-const PAGE_DEFAULT: usize = 100;
+/// How many locks or events are in an answer, unless set.
+const LIMIT_DEFAULT: usize = 100;
+/// How many locks are in a page, at most.
 const PAGE_MAX: usize = 1_000;
+
+fn check_limit(limit: Option<usize>, most: usize) -> Result<usize, Problem> {
+    let limit = limit.unwrap_or(LIMIT_DEFAULT);
+    if (1..=most).contains(&limit) {
+        Ok(limit)
+    } else {
+        Err(Problem::invalid(format!("a limit of {limit}: between 1 and {most}")))
+    }
+}
 
 /// Which locks.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Which {
+pub(super) struct ListQuery {
     /// What their names begin with.
     #[serde(default)]
     prefix: String,
@@ -32,51 +44,26 @@ pub(super) struct Which {
     limit: Option<usize>,
 }
 
-/// Locks that are held or waited for, in the order of their names, if there are at most 10,000.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Page {
-    /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
-    as_of: u64,
-    locks: Vec<LockView>,
-    /// The cursor of the next page, if there may be one. A page may have no locks and yet a next one.
-    next: Option<String>,
-    /// Nodes that could not be looked through.
-    missing: Vec<Missing>,
-}
-
-/// A node that could not be looked through.
-#[derive(Serialize, ToSchema)]
-struct Missing {
-    /// The node, without secrets.
-    node: String,
-    /// Why not.
-    trouble: String,
-}
-
 /// List what is held or waited for.
 ///
 /// Answered from a copy that is about a second old at most. The nodes are looked through step by step: what comes and goes
 /// meanwhile may be missing. If there are more than 10,000 locks, each page reads a bounded number of keys from the nodes, once
 /// a second for each client, and the locks come in no particular order.
 #[utoipa::path(
-    get, path = "/v1/locks", tag = "locks", params(Which),
-    responses((status = 200, description = "A page of them", body = Page), Unseen)
+    get, path = "/v1/locks", tag = "locks", params(ListQuery),
+    responses((status = 200, description = "A page of them", body = LockPage))
 )]
 pub(super) async fn list(
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     caller: Caller,
-    Asked(which): Asked<Which>,
-) -> Result<Json<Page>, Problem> {
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Json<LockPage>, Problem> {
     caller.may(Scope::Read)?;
-    let limit = which.limit.unwrap_or(PAGE_DEFAULT);
-    if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(Problem::invalid(format!("a limit of {limit}: between 1 and {PAGE_MAX}")));
-    }
-    let may_read = || service.rates().read(caller.share_key());
-    let page = service.hub().list(&caller, (&which.prefix, &which.cursor), limit, may_read);
-    let hub::Page { as_of, locks, next, missing } = service.unless_stopping(page).await??;
-    let missing = missing.into_iter().map(|(node, trouble)| Missing { node, trouble }).collect();
-    Ok(Json(Page { as_of, locks, next, missing }))
+    let Query(ListQuery { prefix, cursor, limit }) = query?;
+    let limit = check_limit(limit, PAGE_MAX)?;
+    let may_read = || service.rates.read(&caller.share);
+    let page = service.hub.list(&caller, (&prefix, &cursor), limit, may_read);
+    Ok(Json(service.unless_stopping(page).await??))
 }
 
 /// How a name stands.
@@ -95,15 +82,56 @@ pub(super) struct Look {
 #[utoipa::path(
     get, path = "/v1/locks/{name}", tag = "locks",
     params(("name" = String, Path, description = "What is locked", min_length = 1, max_length = 512)),
-    responses((status = 200, description = "How it stands, held or not", body = Look), Unseen)
+    responses((status = 200, description = "How it stands, held or not", body = Look))
 )]
 pub(super) async fn one(
-    State(service): State<Service>,
+    State(service): State<Arc<Service>>,
     caller: Caller,
-    Named(name): Named,
+    name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Look>, Problem> {
+    let Path(name) = name?;
     caller.may_with(Scope::Read, &name)?;
-    let look = service.hub().one(&name, || service.rates().read(caller.share_key()));
+    let look = service.hub.one(&name, || service.rates.read(&caller.share));
     let (as_of, lock) = service.unless_stopping(look).await??;
     Ok(Json(Look { as_of, lock }))
+}
+
+/// Which events.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct HistoryQuery {
+    /// Only of this name.
+    name: Option<String>,
+    /// How many at most, the newest ones: 100 unless set.
+    #[param(minimum = 1, maximum = 10000)]
+    limit: Option<usize>,
+}
+
+/// What has happened, newest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Happened {
+    /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
+    as_of: u64,
+    events: Vec<EventView>,
+}
+
+/// Look back: what was granted, released and lost through services, and what was broken by anybody.
+///
+/// Answered from a copy of what the nodes keep. An event is in it about two seconds after it happened.
+#[utoipa::path(
+    get, path = "/v1/history", tag = "locks", params(HistoryQuery),
+    responses((status = 200, description = "The newest events", body = Happened))
+)]
+pub(super) async fn history(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    query: Result<Query<HistoryQuery>, QueryRejection>,
+) -> Result<Json<Happened>, Problem> {
+    caller.may(Scope::Read)?;
+    let Query(HistoryQuery { name, limit }) = query?;
+    let limit = check_limit(limit, HISTORY_MAX)?;
+    let history = service.hub.history(&caller, name.as_deref(), limit);
+    let (as_of, events) = service.unless_stopping(history).await??;
+    Ok(Json(Happened { as_of, events }))
 }

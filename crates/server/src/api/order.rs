@@ -5,16 +5,20 @@ use std::time::Duration;
 
 use quorlock::{AcquireError, Client, Leases, Lock, Mode, Owner, PERMITS_MAX, Progress};
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
+use crate::auth::sha256;
 use crate::config::Limits;
 use crate::problem::Problem;
+use crate::service::Service;
 
 /// The shortest key, and the shortest owner: 128 random bits as base64 have so many letters.
-pub(super) const SECRET_BYTES_MIN: usize = 22;
+const SECRET_BYTES_MIN: usize = 22;
 /// The longest key, and the longest owner.
-pub(super) const SECRET_BYTES_MAX: usize = 256;
+const SECRET_BYTES_MAX: usize = 256;
+/// The two kinds of secret, in messages.
+pub(super) const KEY: &str = "a key";
+const OWNER: &str = "an owner";
 
 /// What to lock, and how. Either `name` or `names`.
 #[derive(Deserialize, ToSchema)]
@@ -85,47 +89,40 @@ impl LeaseRequest {
         if self.names.is_some() && (self.mode != HoldMode::Exclusive || self.slots.is_some()) {
             return Err(Problem::invalid("each of several names is locked alone: leave out mode and slots"));
         }
-        match (self.mode, self.slots) {
-            (HoldMode::Slots, Some(slots)) if !(1..=PERMITS_MAX).contains(&slots) => {
-                return Err(Problem::invalid(format!("slots of {slots}: between 1 and {PERMITS_MAX}")));
-            }
-            (HoldMode::Slots, None) | (HoldMode::Exclusive | HoldMode::Shared, Some(_)) => {
-                return Err(Problem::invalid("the mode \"slots\" and a number of slots belong together"));
-            }
-            _ => {}
-        }
-        let is_keyed = self.key.is_some();
-        let owner = match (self.key, self.owner) {
+        let (secret_kind, secret) = match (self.key, self.owner) {
             (Some(_), Some(_)) => return Err(Problem::invalid("either a key or an owner")),
-            (Some(secret), None) => Some(check_secret("a key", secret)?),
-            (None, Some(secret)) => Some(check_secret("an owner", secret)?),
-            (None, None) => None,
+            (Some(key), None) => (KEY, Some(check_secret(KEY, key)?)),
+            (None, owner) => (OWNER, owner.map(|owner| check_secret(OWNER, owner)).transpose()?),
         };
-        let secret_kind = if is_keyed { "a key" } else { "an owner" };
+        let is_keyed = secret_kind == KEY;
         let (names, mode) = match (self.name, self.names) {
             (Some(name), None) => {
-                let owner = owner.map(|secret| if is_keyed { of_key(&name, &secret) } else { of(&secret) });
+                let owner = secret.map(|secret| if is_keyed { of_key(&name, &secret) } else { of(&secret) });
                 let mode = match (self.mode, self.slots, owner) {
-                    (HoldMode::Slots, Some(permits), None) => Mode::Slot { permits, slot: 0 },
-                    (HoldMode::Slots, ..) => {
+                    (HoldMode::Slots, None, _) | (HoldMode::Exclusive | HoldMode::Shared, Some(_), _) => {
+                        return Err(Problem::invalid("the mode \"slots\" and a number of slots belong together"));
+                    }
+                    (HoldMode::Slots, Some(slots), _) if !(1..=PERMITS_MAX).contains(&slots) => {
+                        return Err(Problem::invalid(format!("slots of {slots}: between 1 and {PERMITS_MAX}")));
+                    }
+                    (HoldMode::Slots, Some(_), Some(_)) => {
                         return Err(Problem::invalid(format!("a slot cannot have {secret_kind}")));
                     }
-                    (HoldMode::Shared, _, Some(owner)) => Mode::Shared { owner, reenters: true },
-                    (HoldMode::Shared, _, None) => Mode::Shared { owner: client.new_owner(), reenters: false },
-                    (HoldMode::Exclusive, _, Some(owner)) => Mode::Reentrant { owner },
-                    (HoldMode::Exclusive, _, None) => Mode::EXCLUSIVE,
+                    (HoldMode::Slots, Some(permits), None) => Mode::Slot { permits, slot: 0 },
+                    (HoldMode::Shared, None, Some(owner)) => Mode::Shared { owner, reenters: true },
+                    (HoldMode::Shared, None, None) => Mode::Shared { owner: client.new_owner(), reenters: false },
+                    (HoldMode::Exclusive, None, Some(owner)) => Mode::Reentrant { owner },
+                    (HoldMode::Exclusive, None, None) => Mode::EXCLUSIVE,
                 };
                 (vec![name], Some(mode))
             }
-            (None, Some(names)) => {
-                if owner.is_some() {
-                    return Err(Problem::invalid(format!("several names cannot have {secret_kind}")));
-                }
-                if names.len() > limits.batch {
-                    return Err(Problem::invalid(format!("{} names: at most {}", names.len(), limits.batch)));
-                }
-                (names, None)
+            (None, Some(_)) if secret.is_some() => {
+                return Err(Problem::invalid(format!("several names cannot have {secret_kind}")));
             }
+            (None, Some(names)) if names.len() > limits.batch => {
+                return Err(Problem::invalid(format!("{} names: at most {}", names.len(), limits.batch)));
+            }
+            (None, Some(names)) => (names, None),
             _ => return Err(Problem::invalid("either a name or names")),
         };
         let label = self.label.filter(|label| !label.is_empty()).unwrap_or_else(|| caller.to_owned());
@@ -152,15 +149,10 @@ fn of(owner: &str) -> Owner {
 }
 
 fn hashed(parts: &[&[u8]]) -> Owner {
-    let mut hash = Sha256::new();
-    for part in parts {
-        // With their lengths, so that no two lists of parts are the same text.
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let mut bits = [0; 16];
-    bits.copy_from_slice(&hash.finalize()[..16]);
-    Owner::from_bits(u128::from_be_bytes(bits))
+    // With their lengths, so that no two lists of parts have the same bytes.
+    let with_length = |part: &&[u8]| [&(part.len() as u64).to_be_bytes(), *part].concat();
+    let hash = sha256(&parts.iter().flat_map(with_length).collect::<Vec<u8>>());
+    Owner::from_bits(hash.iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
 }
 
 /// Who is told how the waiting goes.
@@ -168,7 +160,7 @@ pub(super) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
 
 impl Order {
     /// The problem that a failed acquire is reported as.
-    pub(super) fn refused(&self, error: AcquireError) -> Problem {
+    fn refused(&self, error: AcquireError) -> Problem {
         let is_taken = matches!(
             &error,
             AcquireError::Held(held) | AcquireError::WaitTimeout(held) if held.holder.is_some() || held.remaining.is_some()
@@ -184,7 +176,12 @@ impl Order {
     }
 
     /// Acquires the names. Dropping the future releases everything.
-    pub(super) async fn acquire(&self, client: &Client, observer: Option<&Observer>) -> Result<Leases, AcquireError> {
+    pub(super) async fn acquire(&self, service: &Service, observer: Option<&Observer>) -> Result<Leases, Problem> {
+        let acquired = service.unless_stopping(self.acquire_from(&service.client, observer)).await?;
+        acquired.map_err(|error| self.refused(error))
+    }
+
+    async fn acquire_from(&self, client: &Client, observer: Option<&Observer>) -> Result<Leases, AcquireError> {
         match (self.mode, self.names.as_slice()) {
             (Some(mode), [name]) => {
                 let lock = self.set(client.lock_as(name, mode), observer);

@@ -1,7 +1,9 @@
-//! Who asks, as far as is known.
+//! The caller of a request.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use axum::extract::FromRequestParts;
 use axum::http::header;
@@ -9,181 +11,117 @@ use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use tracing::Span;
 
-use super::{Known, Proof, Scope, Scopes, sha256};
-use crate::http::read::Conversation;
+use super::{Identity, Proof, sha256};
+use crate::http::hang_up::Waiting;
 use crate::problem::{Code, Problem};
-use crate::rate::{Rates, Share, share_of};
+use crate::rate::Share;
 use crate::service::Service;
+use crate::sync::lock;
 
 /// The other end of a connection.
-#[derive(Clone)]
 pub(crate) struct Peer {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    address: IpAddr,
+    pub(crate) address: IpAddr,
     /// The hash of the certificate that it has shown.
     certificate: Option<[u8; 32]>,
-    /// Whose connection it is: the address's, until a client that is known has asked for something on it.
+    /// Whose connection it is: the address's, until a known client has asked for something on it.
     seat: Mutex<Share>,
-    /// Who asks where anybody may. The same for every request, and made once.
-    anybody: Caller,
-    conversation: Arc<Conversation>,
+    /// The caller where there is no authentication.
+    anybody: Arc<Identity>,
+    /// Whether a request on the connection waits for a lock, or follows events.
+    pub(crate) is_waiting: Arc<AtomicBool>,
 }
 
 impl Peer {
     pub(crate) fn new(address: IpAddr, certificate: Option<&[u8]>, seat: Share) -> Self {
-        let (certificate, anybody) = (certificate.map(sha256), Caller::anybody(address));
-        let (seat, conversation) = (Mutex::new(seat), Arc::default());
-        Self { inner: Arc::new(Inner { address, certificate, seat, anybody, conversation }) }
+        Self {
+            address,
+            certificate: certificate.map(sha256),
+            seat: Mutex::new(seat),
+            anybody: Identity::anybody(address),
+            is_waiting: Arc::default(),
+        }
     }
 
-    fn of(parts: &Parts) -> Result<&Self, Problem> {
-        let peer = parts.extensions.get::<Self>();
+    fn of(parts: &Parts) -> Result<&Arc<Self>, Problem> {
+        let peer = parts.extensions.get();
         peer.ok_or_else(|| Problem::new(Code::Internal, "a request without a connection"))
     }
-
-    pub(crate) fn address(&self) -> IpAddr {
-        self.inner.address
-    }
-
-    /// How far it is with what is talked about.
-    pub(crate) fn conversation(&self) -> &Arc<Conversation> {
-        &self.inner.conversation
-    }
-
-    fn pass_to(&self, caller: &str, rates: &Rates) -> Result<(), Problem> {
-        let mut seat = self.inner.seat.lock().unwrap_or_else(PoisonError::into_inner);
-        if !seat.is_of(caller) {
-            *seat = rates.connection(caller)?;
-        }
-        Ok(())
-    }
 }
 
-impl FromRequestParts<Service> for Peer {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Service) -> Result<Self, Problem> {
-        Self::of(parts).cloned()
-    }
-}
-
-/// Who asks. Of a service without clients, anybody.
-#[derive(Clone, Debug)]
+/// The caller of a request. Of a service without clients, anybody.
 pub(crate) struct Caller {
-    known: Arc<Known>,
-    /// Whose share of everything it takes.
-    share: Arc<str>,
+    pub(crate) identity: Arc<Identity>,
+    peer: Arc<Peer>,
+}
+
+impl Deref for Caller {
+    type Target = Identity;
+
+    fn deref(&self) -> &Identity {
+        &self.identity
+    }
 }
 
 impl Caller {
-    pub(crate) fn anybody(address: IpAddr) -> Self {
-        let name = address.to_string().into();
-        let names = vec![quorlock::Filter::default()];
-        let proof = Proof::Bearer([0; 32]);
-        let known = Arc::new(Known { name, proof, scopes: Scopes::all(), names });
-        Self { known, share: share_of(address).into() }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.known.name
-    }
-
-    /// Whose share of everything it takes: a client's own, and of others that of their address.
-    pub(crate) fn share(&self) -> &str {
-        &self.share
-    }
-
-    /// The same, to be counted under.
-    pub(crate) fn share_key(&self) -> &Arc<str> {
-        &self.share
-    }
-
-    /// Makes sure that the caller may do this at all.
-    pub(crate) fn may(&self, scope: Scope) -> Result<(), Problem> {
-        if self.known.scopes.has(scope) {
-            return Ok(());
-        }
-        let detail = format!("{:?} does not have the scope {:?}", self.name(), scope.as_str());
-        Err(Problem::new(Code::Forbidden, detail))
-    }
-
-    /// Makes sure that the caller may do this with a name.
-    pub(crate) fn may_with(&self, scope: Scope, name: &str) -> Result<(), Problem> {
-        self.may(scope)?;
-        if self.sees(name) {
-            return Ok(());
-        }
-        Err(Problem::new(Code::Forbidden, format!("{name:?} is not among the names of {:?}", self.name())))
-    }
-
-    /// The names that it may see and lock.
-    pub(crate) fn names(&self) -> &[quorlock::Filter] {
-        &self.known.names
-    }
-
-    /// Whether the name is among the caller's.
-    pub(crate) fn sees(&self, name: &str) -> bool {
-        self.known.names.iter().any(|names| names.fits(name))
+    /// While this lives, the connection ends if the caller hangs up.
+    pub(crate) fn wait(&self) -> Waiting {
+        Waiting::new(&self.peer.is_waiting)
     }
 }
 
-impl FromRequestParts<Service> for Caller {
+impl FromRequestParts<Arc<Service>> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
         let peer = Peer::of(parts)?;
         check_host(parts, service)?;
-        let anybody = &peer.inner.anybody;
-        let caller = match service.clients() {
-            None => anybody.clone(),
+        let identity = match &service.clients {
+            None => &peer.anybody,
             Some(clients) => {
                 let token = bearer_token(parts).map(|token| Proof::Bearer(sha256(token.as_bytes())));
-                let certificate = peer.inner.certificate.map(Proof::Certificate);
-                let known = token.or(certificate).and_then(|proof| clients.find(proof));
-                let Some(known) = known else {
+                let certificate = peer.certificate.map(Proof::Certificate);
+                let Some(known) = token.or(certificate).and_then(|proof| clients.find(proof)) else {
                     // Guessing is limited like anything else.
-                    service.rates().request(&anybody.share)?;
+                    service.rates.request(&peer.anybody.share)?;
                     return Err(Problem::new(Code::Unauthenticated, "a known bearer token is needed"));
                 };
-                peer.pass_to(&known.name, service.rates())?;
-                Self { known: Arc::clone(known), share: Arc::clone(&known.name) }
+                let mut seat = lock(&peer.seat);
+                if !seat.is_of(&known.share) {
+                    *seat = service.rates.connections.take(&known.share)?;
+                }
+                known
             }
         };
-        Span::current().record("caller", caller.name());
-        service.rates().request(&caller.share)?;
-        Ok(caller)
+        Span::current().record("caller", &identity.name);
+        service.rates.request(&identity.share)?;
+        Ok(Self { identity: Arc::clone(identity), peer: Arc::clone(peer) })
     }
 }
 
 /// A request that anybody may make: counted for the address that it comes from.
 pub(crate) struct Anybody;
 
-impl FromRequestParts<Service> for Anybody {
+impl FromRequestParts<Arc<Service>> for Anybody {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
         check_host(parts, service)?;
-        service.rates().request(&Peer::of(parts)?.inner.anybody.share)?;
+        service.rates.request(&Peer::of(parts)?.anybody.share)?;
         Ok(Self)
     }
 }
 
-/// Where nobody has to say who it is, pages of others must not ask in the name of whoever looks at them: a browser takes any
-/// name for this machine that its owner says is. Numbers, and names that are nobody's, it does not.
+/// Prevents DNS rebinding where there is no authentication: `Host` must be localhost or an IP address.
 fn check_host(parts: &Parts, service: &Service) -> Result<(), Problem> {
-    let Some(host) = parts.headers.get(header::HOST).filter(|_| service.is_of_this_machine()) else { return Ok(()) };
-    if host.to_str().is_ok_and(is_of_this_machine) {
+    let Some(host) = parts.headers.get(header::HOST).filter(|_| service.is_local) else { return Ok(()) };
+    if host.to_str().is_ok_and(is_this_machine) {
         return Ok(());
     }
-    let detail =
-        "without authentication this service is asked for by localhost or by a number, and not by another name";
+    let detail = "without authentication, the header host must be localhost or an IP address";
     Err(Problem::new(Code::Forbidden, detail))
 }
 
-fn is_of_this_machine(host: &str) -> bool {
+fn is_this_machine(host: &str) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host().to_ascii_lowercase();
     let number = name.trim_start_matches('[').trim_end_matches(']');
@@ -200,16 +138,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_somebody_else_is_not_this_machines() {
+    fn only_localhost_and_ip_addresses_are_this_machine() {
         for host in
             ["localhost", "LOCALHOST:7677", "a.localhost:1", "127.0.0.1:7677", "10.0.0.1", "[::1]:7677", "[::1]"]
         {
-            assert!(is_of_this_machine(host), "{host}");
+            assert!(is_this_machine(host), "{host}");
         }
         for host in
             ["evil.example", "evil.example:7677", "localhost.evil.example", "127.0.0.1.evil.example", "", ":7677"]
         {
-            assert!(!is_of_this_machine(host), "{host}");
+            assert!(!is_this_machine(host), "{host}");
         }
     }
 }

@@ -1,12 +1,10 @@
 //! The file of clients: a line for each, with the hash of its bearer token or certificate, its scopes and its names.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use quorlock::Filter;
 
-use super::scope::Scope;
-use super::{Clients, Known, Proof, Scopes, sha256};
+use super::{Clients, Identity, Proof, Scope, hex, sha256};
 
 /// The shortest bearer token that gets a hash: shorter ones can be guessed.
 const TOKEN_BYTES_MIN: usize = 32;
@@ -40,12 +38,7 @@ pub fn hash_bearer_token(token: &str) -> Result<String, ClientsError> {
     if token.len() < TOKEN_BYTES_MIN {
         return Err(ClientsError::Short);
     }
-    let mut hash = String::from("sha256:");
-    for byte in sha256(token.as_bytes()) {
-        // Writing to a string cannot fail.
-        let _ = write!(hash, "{byte:02x}");
-    }
-    Ok(hash)
+    Ok(format!("sha256:{}", hex(&sha256(token.as_bytes()))))
 }
 
 impl Clients {
@@ -60,7 +53,7 @@ impl Clients {
     /// # Errors
     /// [`ClientsError`] names the line.
     pub fn parse(text: &str) -> Result<Self, ClientsError> {
-        let mut known: Vec<Arc<Known>> = Vec::new();
+        let mut known: Vec<Arc<Identity>> = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default();
             if line.trim().is_empty() {
@@ -76,7 +69,7 @@ impl Clients {
     }
 }
 
-fn read(line: &str) -> Result<Known, String> {
+fn read(line: &str) -> Result<Identity, String> {
     let parts: Vec<&str> = line.split_whitespace().collect();
     let [name, proof, scopes, names] = parts[..] else {
         return Err(format!("{} parts: a client, a hash, scopes and names are needed", parts.len()));
@@ -90,7 +83,7 @@ fn read(line: &str) -> Result<Known, String> {
     let scopes: Option<Vec<Scope>> = scopes.split(',').map(Scope::parse).collect();
     let scopes = scopes.ok_or("scopes are read, lock and admin, separated by commas")?;
     let names = names.split(',').map(Filter::new).collect();
-    Ok(Known { name: name.into(), proof, scopes: Scopes(scopes), names })
+    Ok(Identity { name: name.to_owned(), share: name.into(), proof: Some(proof), scopes, names })
 }
 
 /// 64 hexadecimal digits; certificate tools put colons in between.
@@ -99,11 +92,9 @@ fn bytes(digits: &str) -> Option<[u8; 32]> {
     if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
-    let mut bytes = [0; 32];
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).ok()?;
-    }
-    Some(bytes)
+    let byte = |at: usize| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok();
+    let bytes: Option<Vec<u8>> = (0..32).map(byte).collect();
+    bytes?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -121,9 +112,9 @@ mod tests {
         let text = format!("# all of them\n\nbilling {HASH} lock,read invoices/*,ledger # theirs\n");
         let clients = Clients::parse(&text).unwrap();
         let known = &clients.known[0];
-        assert_eq!((&*known.name, known.scopes.has(Scope::Admin)), ("billing", false));
+        assert_eq!((known.name.as_str(), known.scopes.contains(&Scope::Admin)), ("billing", false));
         assert!(known.names.iter().any(|names| names.fits("ledger")));
-        assert_eq!(clients.find(Proof::Bearer(sha256(b"test"))).unwrap().name.as_ref(), "billing");
+        assert_eq!(clients.find(Proof::Bearer(sha256(b"test"))).unwrap().name, "billing");
         assert!(clients.find(Proof::Certificate(sha256(b"test"))).is_none());
     }
 

@@ -1,58 +1,74 @@
-//! Lets connections in, each as a task of its own.
+//! Accepts connections, and serves each in a task of its own.
 
-use std::io;
-use std::net::SocketAddr;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use std::{io, thread};
 
+use axum::Router;
+use axum::body::Body;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use quorlock::ConnectError;
+use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{Semaphore, watch};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
 
 use crate::api;
+use crate::auth::Peer;
 use crate::config::Config;
-use crate::http::connection::{Acceptor, ConnectionContext, Open};
 use crate::http::fd_limit;
-use crate::http::tls::TlsError;
+use crate::http::hang_up::ReadAhead;
 use crate::problem::{Code, Problem};
-use crate::rate::{FORGET_EVERY, share_of};
+use crate::rate::{Share, share_of};
 use crate::service::Service;
 
-/// After an error of the listener itself, as when there are too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How often such errors are told.
-const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(10);
-/// A quiet connection is not probed more often: the system counts in seconds.
-const PROBES_MIN: Duration = Duration::from_secs(1);
-/// How much may be under way to a client that does not read, in the kernel's own memory.
+/// After an error of the listener itself, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// The system counts keepalive times in seconds.
+const KEEPALIVE_MIN: Duration = Duration::from_secs(1);
+/// Connections that wait to be accepted, at most; the system may allow fewer.
+const BACKLOG: i32 = 4_096;
+/// Kernel memory for bytes that a client has not read yet.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
+/// How much of an answer is written ahead of a slow client, and how much of a request is read behind another.
+const BUFFER_BYTES: usize = 32 * 1024;
 
 /// Why a service does not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// It would be open to anybody.
+    /// It would be open to anybody who can reach this address.
     #[error(
-        "{address} can be reached by others, and there is no authentication: name a file of clients, or listen on a loopback address"
+        "{0} can be reached by others, and there is no authentication: name a file of clients, or listen on a loopback address"
     )]
-    Open {
-        /// Where it was to listen.
-        address: SocketAddr,
-    },
-    /// TLS cannot be spoken.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {error}")]
-    Listen {
-        /// Where it was to listen.
-        address: SocketAddr,
+    Open(SocketAddr),
+    /// A file with certificates or a key cannot be used.
+    #[error("{}: {why}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
         /// Why not.
-        error: io::Error,
+        why: String,
     },
+    /// Certificate, key and authorities do not go together.
+    #[error("the certificates cannot be used: {0}")]
+    Tls(String),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, io::Error),
     /// The client that reads the nodes cannot be built.
     #[error("cannot read the nodes: {0}")]
     Reader(#[from] ConnectError),
@@ -66,12 +82,12 @@ pub enum ServeError {
 pub struct Server {
     listener: TcpListener,
     config: Config,
-    acceptor: Option<Acceptor>,
+    tls: Option<Arc<ServerConfig>>,
 }
 
 impl Server {
-    /// Listens, and does not answer yet. The limit of open files of this process is raised to what its connections need,
-    /// as far as the system allows.
+    /// Listens, and does not answer yet. Raises the limit of open files of this process to what its connections need, as
+    /// far as the system allows.
     ///
     /// # Errors
     /// [`ServeError`] when the address is taken, or would let anybody in.
@@ -80,14 +96,13 @@ impl Server {
     /// Dropping the future closes what was opened.
     pub async fn bind(mut config: Config) -> Result<Self, ServeError> {
         let address = config.listen;
-        if config.is_of_this_machine() && !address.ip().is_loopback() {
-            return Err(ServeError::Open { address });
+        if config.is_local() && !address.ip().is_loopback() {
+            return Err(ServeError::Open(address));
         }
-        let acceptor = match &config.tls {
-            Some(tls) => Some(Acceptor(tls.acceptor(config.clients.is_none())?)),
-            None => None,
-        };
-        let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
+        let tls = config.tls.as_ref().map(|tls| tls.server_config(config.clients.is_none())).transpose()?;
+        let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen(address, error))?;
+        // Without room for a burst, the system resets connections. The default is 128.
+        let _ = SockRef::from(&listener).listen(BACKLOG);
         config.limits.connections = fd_limit::room_for(config.limits.connections, config.client.nodes().len());
         let (most, share) = (config.limits.connections, config.limits.connections_per_client);
         if most < share {
@@ -97,61 +112,61 @@ impl Server {
                 "not even one client can have its share of connections: too few files may be open"
             );
         }
-        Ok(Self { listener, config, acceptor })
+        Ok(Self { listener, config, tls: tls.map(Arc::new) })
     }
 
-    /// Where it listens: with the port that it got.
+    /// Where it listens, with the port that it got.
     pub fn address(&self) -> SocketAddr {
         self.listener.local_addr().unwrap_or(self.config.listen)
     }
 
     /// Whether it speaks TLS.
     pub fn is_tls(&self) -> bool {
-        self.acceptor.is_some()
+        self.tls.is_some()
     }
 
-    /// Answers until told to stop. Then nobody new is accepted, waiters are let go, and answers under way are finished.
+    /// Answers until told to stop. Then it accepts nobody new, ends all waits, and finishes the answers under way.
     ///
     /// # Errors
     /// [`ServeError::Readers`] when the system gives no thread for readers, and [`ServeError::Reader`] when the nodes refuse the client that
     /// reads them.
     ///
     /// # Cancel safety
-    /// Dropping the future ends all connections; what was waited for is given up, and leases stay with their holders.
+    /// Dropping the future ends all connections and their waits. Leases stay with their holders.
     pub async fn serve(mut self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let (stopping, stopped) = watch::channel(false);
         let limits = self.config.limits;
-        let (_running, readers) = Readers::start().map_err(ServeError::Readers)?;
+        let (_running, end) = oneshot::channel();
+        let readers = start_readers(end).map_err(ServeError::Readers)?;
         let reader = match self.config.reader.take() {
             Some(builder) => {
                 let connecting = readers.spawn(builder.log_outages(false).connect_lazy());
-                connecting.await.map_err(|error| ServeError::Readers(io::Error::other(error)))??
+                connecting.await.map_err(|error| ServeError::Readers(error.into()))??
             }
             None => self.config.client.clone(),
         };
-        let service = Service::new(self.config, reader, readers.clone(), stopped.clone());
-        let router = api::router(service.clone());
-        let context = ConnectionContext { router, acceptor: self.acceptor, limits, stopped: stopped.clone() };
-        readers.spawn(Arc::clone(service.hub()).watch());
-        readers.spawn(forget(service.clone(), stopped));
-        let mut accept_loop =
-            AcceptLoop { service, context, room: Semaphore::new(limits.connections).into(), open: JoinSet::new() };
-        tokio::pin!(stop);
-        let mut told: Option<Instant> = None;
+        let service = Service::new(self.config, reader, readers.clone(), stopped);
+        readers.spawn(Arc::clone(&service.hub).watch());
+        readers.spawn(Arc::clone(&service).forget_quiet_callers());
+        let connections = Connections {
+            router: api::router(&service),
+            service,
+            tls: self.tls.map(TlsAcceptor::from),
+            room: Arc::new(Semaphore::new(limits.connections)),
+        };
+        let mut open = JoinSet::new();
+        let mut stop = pin!(stop);
         loop {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                Some(_) = accept_loop.open.join_next() => {}
+                Some(_) = open.join_next() => {}
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, address)) => accept_loop.admit(stream, address),
-                    // One that was gone before it was let in is nobody else's trouble.
+                    Ok((stream, address)) => connections.admit(stream, address.ip(), &mut open),
+                    // The caller was gone before it was accepted.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     Err(error) => {
-                        if told.is_none_or(|told| told.elapsed() >= ACCEPT_TOLD_EVERY) {
-                            tracing::warn!(%error, "cannot accept connections");
-                            told = Some(Instant::now());
-                        }
+                        tracing::warn!(%error, "cannot accept connections");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -159,92 +174,120 @@ impl Server {
         }
         drop(self.listener);
         stopping.send_replace(true);
-        let everyone = async { while accept_loop.open.join_next().await.is_some() {} };
+        let everyone = async { while open.join_next().await.is_some() {} };
         // A client that has not read its answer by then will not.
         let _ = tokio::time::timeout(limits.drain, everyone).await;
-        accept_loop.open.shutdown().await;
+        open.shutdown().await;
         Ok(())
     }
 }
 
-/// The thread that reads the nodes and answers those who read, with a runtime of its own: long lists are decoded and
-/// encoded there, and no lock waits for them.
-struct Readers(Option<Runtime>);
-
-impl Readers {
-    fn start() -> io::Result<(Self, Handle)> {
-        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("readers").enable_all().build()?;
-        let handle = runtime.handle().clone();
-        Ok((Self(Some(runtime)), handle))
-    }
+/// Starts the thread that reads the nodes and answers readers, with a runtime of its own: it decodes and encodes long
+/// lists, and no lock waits for that. It ends when the sender of `end` is dropped.
+fn start_readers(end: oneshot::Receiver<Infallible>) -> io::Result<Handle> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    thread::Builder::new().name("readers".into()).spawn(move || runtime.block_on(end))?;
+    Ok(handle)
 }
 
-impl Drop for Readers {
-    fn drop(&mut self) {
-        // A runtime must not be waited for on another one.
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-/// Lets connections in.
-struct AcceptLoop {
-    service: Service,
-    context: ConnectionContext,
+/// What every connection is served with.
+#[derive(Clone)]
+struct Connections {
+    service: Arc<Service>,
+    router: Router,
+    tls: Option<TlsAcceptor>,
     room: Arc<Semaphore>,
-    open: JoinSet<()>,
 }
 
-impl AcceptLoop {
-    fn admit(&mut self, stream: TcpStream, address: SocketAddr) {
-        // One too many costs nobody else anything: it is told so, and closed.
+impl Connections {
+    fn admit(&self, stream: TcpStream, address: IpAddr, open: &mut JoinSet<()>) {
         let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
-            let most = self.service.limits().connections;
-            let detail = format!("{most} connections are open already: that is as many as may");
+            let most = self.service.limits.connections;
+            let detail = format!("limit reached: {most} connections of all clients together");
             return self.refuse(&stream, &Problem::new(Code::RateLimited, detail));
         };
-        let seat = match self.service.rates().connection(&share_of(address.ip())) {
+        let seat = match self.service.rates.connections.take(&share_of(address)) {
             Ok(seat) => seat,
             Err(problem) => return self.refuse(&stream, &problem),
         };
-        // Answers are small and wanted at once.
-        let _ = stream.set_nodelay(true);
-        let socket = SockRef::from(&stream);
-        let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
-        // A peer that has vanished is noticed, whether or not it was being sent something, and does not wait for ever.
-        let vanished = self.service.limits().vanished;
-        let probes =
-            TcpKeepalive::new().with_time((vanished / 2).max(PROBES_MIN)).with_interval((vanished / 6).max(PROBES_MIN));
-        let _ = socket.set_tcp_keepalive(&probes);
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let _ = socket.set_tcp_user_timeout(Some(vanished));
-        let counted = Open::new(&self.service);
-        let serving = self.context.clone().serve(stream, address.ip(), seat);
-        self.open.spawn(async move {
-            serving.await;
-            drop((room, counted));
+        self.set_options(&stream);
+        let connection = self.clone();
+        open.spawn(async move {
+            connection.serve(stream, address, seat).await;
+            drop(room);
         });
     }
 
-    /// Says why, whatever was asked, as far as that can be said without waiting; under TLS it cannot.
+    /// Sets the system's own limits. Without them the connection works all the same.
+    fn set_options(&self, stream: &TcpStream) {
+        // Answers are small and wanted at once.
+        let _ = stream.set_nodelay(true);
+        let socket = SockRef::from(stream);
+        let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
+        // The system probes a quiet peer, and ends the connection of one that is gone.
+        let write = self.service.limits.write;
+        let probes = TcpKeepalive::new().with_time((write / 2).max(KEEPALIVE_MIN));
+        let _ = socket.set_tcp_keepalive(&probes.with_interval((write / 6).max(KEEPALIVE_MIN)));
+        // And that of a peer that takes nothing of what it is sent.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let _ = socket.set_tcp_user_timeout(Some(write));
+    }
+
+    /// Answers every request with this problem, as far as that is possible without waiting. Under TLS it is not.
     fn refuse(&self, stream: &TcpStream, problem: &Problem) {
-        self.service.metrics().failed(problem.code());
+        self.service.metrics.failed(problem.code());
         tracing::debug!(?problem, "a connection is refused");
-        if self.context.acceptor.is_none() {
-            // What was not read would take the answer along.
+        if self.tls.is_none() {
+            // Closing a socket with unread bytes would discard the answer.
             let _ = stream.try_read(&mut [0; 4_096]);
             let _ = stream.try_write(&problem.to_http());
         }
     }
-}
 
-/// Forgets callers that have been quiet, until the service stops.
-async fn forget(service: Service, mut stopped: watch::Receiver<bool>) {
-    loop {
-        tokio::select! {
-            _ = stopped.wait_for(|stopped| *stopped) => return,
-            () = tokio::time::sleep(FORGET_EVERY) => service.rates().forget(),
+    /// Serves a connection until either end closes it.
+    async fn serve(self, stream: TcpStream, address: IpAddr, seat: Share) {
+        let Some(tls) = &self.tls else { return self.answer(stream, Peer::new(address, None, seat)).await };
+        let handshake = tokio::time::timeout(self.service.limits.read, tls.accept(stream));
+        // Nothing was asked that would have to be answered before the service stops.
+        let Ok(done) = self.service.unless_stopping(handshake).await else { return };
+        match done {
+            Ok(Ok(stream)) => {
+                let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+                let peer = Peer::new(address, certificate.map(AsRef::as_ref), seat);
+                self.answer(stream, peer).await;
+            }
+            Ok(Err(error)) => tracing::info!(peer = %address, %error, "no TLS"),
+            Err(_) => tracing::info!(peer = %address, "no TLS in time"),
+        }
+    }
+
+    async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
+        let Self { service, router, .. } = self;
+        let (limits, address) = (service.limits, peer.address);
+        let stream = ReadAhead::new(stream, Arc::clone(&peer.is_waiting));
+        let peer = Arc::new(peer);
+        let answer = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Arc::clone(&peer));
+            router.clone().oneshot(request.map(Body::new))
+        });
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(limits.idle);
+        http.max_header_size(limits.head_bytes).max_headers(limits.headers);
+        http.max_buf_size(BUFFER_BYTES);
+        // Answers are small: one piece is written faster than two.
+        http.writev(false);
+        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), answer));
+        let ended = tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = service.stopping() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(peer = %address, %error, "a connection ended");
         }
     }
 }

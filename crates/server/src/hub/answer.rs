@@ -1,90 +1,23 @@
 //! Answers from the copy, to those who ask once.
 
-use std::collections::HashMap;
-use std::fmt;
 use std::ops::Bound;
-use std::time::Instant;
 
 use quorlock::{Filter, ListPage, LockView};
 
-use super::state::Listed;
-use super::{Hub, PACE, unix_millis};
-use crate::auth::Caller;
+use super::{Hub, unix_millis};
+use crate::auth::Identity;
 use crate::problem::Problem;
-use crate::view::EventView;
+use crate::view::{EventView, LockPage, MissingNode};
 
-/// Single names that were read from the nodes in the last second, at most.
-const LOOKS_MAX: usize = 1_024;
-
-/// Locks in the order of their names.
-pub(crate) struct Page {
-    /// When the nodes were read, in milliseconds of Unix time.
-    pub(crate) as_of: u64,
-    pub(crate) locks: Vec<LockView>,
-    /// The cursor of the next page.
-    pub(crate) next: Option<String>,
-    /// The nodes that could not be looked through, and why.
-    pub(crate) missing: Vec<(String, String)>,
-}
-
-/// Single names that were read from the nodes a moment ago.
-#[derive(Default)]
-pub(super) struct Looks(HashMap<String, (Instant, u64, LockView)>);
-
-impl Looks {
-    fn add(&mut self, as_of: u64, lock: LockView) {
-        self.0.retain(|_, (at, ..)| at.elapsed() < PACE);
-        if self.0.len() < LOOKS_MAX || self.0.contains_key(&lock.name) {
-            self.0.insert(lock.name.clone(), (Instant::now(), as_of, lock));
-        }
-    }
-
-    fn find(&self, name: &str) -> Option<(u64, LockView)> {
-        let (at, as_of, lock) = self.0.get(name)?;
-        (at.elapsed() < PACE).then(|| (*as_of, lock.clone()))
-    }
-}
-
-/// Where a page begins.
-#[derive(Clone, Copy)]
-enum Cursor<'a> {
-    /// After this name, in the copy.
-    Name(&'a str),
-    /// At a position in the nodes' keys.
-    Position(&'a str),
-}
-
-impl<'a> Cursor<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        if text.is_empty() {
-            return Some(Self::Name(""));
-        }
-        match text.split_once(':')? {
-            ("name", name) => Some(Self::Name(name)),
-            ("keys", position) => Some(Self::Position(position)),
-            _ => None,
-        }
-    }
-
-    fn invalid() -> Problem {
-        Problem::invalid("the cursor is not one of this service: send `next` of the page before")
-    }
-}
-
-impl fmt::Display for Cursor<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(name) => write!(f, "name:{name}"),
-            Self::Position(position) => write!(f, "keys:{position}"),
-        }
-    }
-}
+/// The cursor of a page of the copy is this and a name, and that of a page of the nodes' keys the other and a position.
+const NAME_CURSOR: &str = "name:";
+const KEYS_CURSOR: &str = "keys:";
 
 impl Hub {
     /// When the nodes were read, and the newest events that the caller may see, newest first; of one name, if that is set.
     pub(crate) async fn history(
         &self,
-        caller: &Caller,
+        caller: &Identity,
         name: Option<&str>,
         limit: usize,
     ) -> Result<(u64, Vec<EventView>), Problem> {
@@ -98,42 +31,43 @@ impl Hub {
 
     /// The locks that the caller may see and whose names begin with `prefix`, from the cursor on.
     ///
-    /// If there are more names than the copy has room for, the nodes are read, if `may_read` allows it: a bounded number
-    /// of keys.
+    /// If there are more names than the copy has room for, it reads a bounded number of keys from the nodes, if `may_read`
+    /// allows it.
     pub(crate) async fn list(
         &self,
-        caller: &Caller,
+        caller: &Identity,
         (prefix, cursor): (&str, &str),
         limit: usize,
         may_read: impl FnOnce() -> Result<(), Problem>,
-    ) -> Result<Page, Problem> {
-        let cursor = Cursor::parse(cursor).ok_or_else(Cursor::invalid)?;
-        let filter = Filter::beginning_with(prefix).among(caller.names()).limit(limit);
-        let position = match cursor {
-            Cursor::Position(position) => position,
-            Cursor::Name(name) => {
-                self.refresh().await;
-                match self.page(prefix, name, &filter, limit)? {
-                    Some(page) => return Ok(page),
-                    None => "",
-                }
+    ) -> Result<LockPage, Problem> {
+        let filter = Filter::beginning_with(prefix).among(&caller.names).limit(limit);
+        let position = if let Some(position) = cursor.strip_prefix(KEYS_CURSOR) {
+            position
+        } else {
+            let after = if cursor.is_empty() { Some("") } else { cursor.strip_prefix(NAME_CURSOR) };
+            let invalid = || Problem::invalid("the cursor is not one of this service: send `next` of the page before");
+            let after = after.ok_or_else(invalid)?;
+            self.refresh().await;
+            if let Some(page) = self.page(prefix, after, &filter, limit)? {
+                return Ok(page);
             }
+            ""
         };
         may_read()?;
         let _reading = self.read().await;
         let as_of = unix_millis();
         let ListPage { names, next, missing, .. } = self.reader.list_page(&filter, position).await?;
-        let next = next.map(|next| Cursor::Position(&next).to_string());
-        let missing = missing.into_iter().map(|(node, why)| (node, why.to_string())).collect();
-        Ok(Page { as_of, locks: names.iter().map(LockView::from).collect(), next, missing })
+        let next = next.map(|next| format!("{KEYS_CURSOR}{next}"));
+        let locks = names.iter().map(LockView::from).collect();
+        Ok(LockPage { as_of, locks, next, missing: MissingNode::list(missing) })
     }
 
     /// The page after this name, if the copy has all names.
-    fn page(&self, prefix: &str, after: &str, filter: &Filter, limit: usize) -> Result<Option<Page>, Problem> {
+    fn page(&self, prefix: &str, after: &str, filter: &Filter, limit: usize) -> Result<Option<LockPage>, Problem> {
         let state = self.state();
         let read = state.read.as_ref().ok_or_else(Problem::draining)?;
-        let Listed { is_cut, missing } = read.listed.clone()?;
-        if is_cut {
+        read.listed.clone()?;
+        if read.is_cut {
             return Ok(None);
         }
         let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
@@ -141,8 +75,8 @@ impl Hub {
         let mut fitting = behind.filter(|(name, _)| filter.fits(name)).map(|(_, tracked)| &tracked.lock);
         let locks: Vec<LockView> = fitting.by_ref().take(limit).cloned().collect();
         let more = fitting.next().and_then(|_| locks.last());
-        let next = more.map(|last| Cursor::Name(&last.name).to_string());
-        Ok(Some(Page { as_of: read.as_of, locks, next, missing }))
+        let next = more.map(|last| format!("{NAME_CURSOR}{}", last.name));
+        Ok(Some(LockPage { as_of: read.as_of, locks, next, missing: read.missing.clone() }))
     }
 
     /// When the nodes were read, and how a name stands: as of now if `may_read` allows it, or else as of at most a second
@@ -156,10 +90,10 @@ impl Hub {
             let _reading = self.read().await;
             let as_of = unix_millis();
             let lock = LockView::from(&self.reader.inspect(name).await?);
-            self.state().looks.add(as_of, lock.clone());
+            self.state().add_look(as_of, lock.clone());
             return Ok((as_of, lock));
         };
-        if let Some(look) = self.state().looks.find(name) {
+        if let Some(look) = self.state().find_look(name) {
             return Ok(look);
         }
         self.refresh().await;

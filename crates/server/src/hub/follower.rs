@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::snapshot::{PIECE_BYTES, Piece, Reading};
+use super::snapshot::{PIECE_BYTES, Reading};
 use super::{Hub, Mark};
-use crate::auth::Caller;
+use crate::auth::Identity;
 
 /// Follows the stream: first a snapshot or the events that it has missed, then each change.
 pub(crate) struct Follower {
     hub: Arc<Hub>,
-    caller: Caller,
+    caller: Arc<Identity>,
     told: watch::Receiver<Mark>,
     /// The snapshot that it still has to read.
     reading: Option<Reading>,
@@ -21,7 +21,7 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// Goes on after `last` if the events since then are kept, or else begins with a snapshot.
-    pub(super) fn new(hub: Arc<Hub>, caller: Caller, told: watch::Receiver<Mark>, last: Option<Mark>) -> Self {
+    pub(super) fn new(hub: Arc<Hub>, caller: Arc<Identity>, told: watch::Receiver<Mark>, last: Option<Mark>) -> Self {
         let known = last.filter(|last| hub.state().keeps_all_after(*last));
         let reading = if known.is_none() { Some(Reading::new(hub.state().snapshot())) } else { None };
         Self { hub, caller, told, reading, read: known.unwrap_or(Mark::first()) }
@@ -34,11 +34,11 @@ impl Follower {
     pub(crate) async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(reading) = &mut self.reading {
-                match reading.next(&self.caller) {
-                    Piece::Text(text) => return Some(text),
-                    Piece::End(mark) => (self.reading, self.read) = (None, mark),
-                    Piece::Replaced => return None,
+                let text = reading.next(&self.caller)?;
+                if !text.is_empty() {
+                    return Some(text);
                 }
+                (self.read, self.reading) = (reading.mark, None);
             }
             self.told.borrow_and_update();
             match self.take() {

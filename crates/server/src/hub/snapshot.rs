@@ -3,11 +3,11 @@
 use std::fmt::Write;
 use std::sync::{Arc, Weak};
 
-use serde::Serialize;
+use serde_json::json;
 
 use super::state::State;
-use super::{HISTORY_SHOWN, Mark, News, NodesView, json, unix_millis};
-use crate::auth::Caller;
+use super::{HISTORY_SHOWN, Mark, News, to_json, unix_millis};
+use crate::auth::Identity;
 use crate::view::EventView;
 
 /// A piece is sent when it has reached this size.
@@ -22,23 +22,17 @@ pub(super) struct Snapshot {
     lists: [(&'static str, Vec<Arc<News>>); 3],
 }
 
-#[derive(Serialize)]
-struct Head<'a> {
-    at_ms: u64,
-    nodes: &'a NodesView,
-    outages: Vec<&'a super::outages::Outage>,
-}
-
 impl Snapshot {
     pub(super) fn new(state: &State) -> Self {
-        let head = Head { at_ms: unix_millis(), nodes: &state.nodes, outages: state.outages.seen().collect() };
-        let mut head = json(&head);
+        let outages: Vec<_> = state.outages.seen().collect();
+        let mut head = json!({"at_ms": unix_millis(), "nodes": state.nodes, "outages": outages}).to_string();
+        // The lists come before the end of the object.
         head.pop();
         let news = |event: &EventView| {
             Arc::new(News {
                 mark: state.last,
                 what: "history",
-                data: json(event),
+                data: to_json(event),
                 name: Some(event.name.as_str().into()),
             })
         };
@@ -63,24 +57,17 @@ impl Snapshot {
 /// the snapshot are gone has to begin again, and holds no memory until it does.
 pub(super) struct Reading {
     snapshot: Weak<Snapshot>,
+    /// Where the events after the snapshot begin.
+    pub(super) mark: Mark,
     /// `None` before the head.
     list: Option<usize>,
     item: usize,
     is_first: bool,
 }
 
-/// What comes next of a snapshot.
-pub(super) enum Piece {
-    Text(String),
-    /// There is no more: events go on after this mark.
-    End(Mark),
-    /// The snapshot was replaced.
-    Replaced,
-}
-
 impl Reading {
     pub(super) fn new(snapshot: &Arc<Snapshot>) -> Self {
-        Self { snapshot: Arc::downgrade(snapshot), list: None, item: 0, is_first: true }
+        Self { snapshot: Arc::downgrade(snapshot), mark: snapshot.mark, list: None, item: 0, is_first: true }
     }
 
     /// Which snapshot it is.
@@ -89,17 +76,17 @@ impl Reading {
         self.snapshot.as_ptr() as usize
     }
 
-    /// The next piece of what the caller may see.
-    pub(super) fn next(&mut self, caller: &Caller) -> Piece {
-        let Some(snapshot) = self.snapshot.upgrade() else { return Piece::Replaced };
+    /// The next piece of what the caller may see: empty at the end, and `None` if the snapshot was replaced.
+    pub(super) fn next(&mut self, caller: &Identity) -> Option<String> {
+        let snapshot = self.snapshot.upgrade()?;
         let mut text = String::with_capacity(PIECE_BYTES + PIECE_BYTES / 4);
         let Some(mut list) = self.list else {
             self.list = Some(0);
             // Writing to a string cannot fail.
             let _ = write!(text, "id: {}\nevent: snapshot\ndata: {}", snapshot.mark, snapshot.head);
-            return Piece::Text(text);
+            return Some(text);
         };
-        let Some((title, items)) = snapshot.lists.get(list) else { return Piece::End(snapshot.mark) };
+        let Some((title, items)) = snapshot.lists.get(list) else { return Some(String::new()) };
         if self.item == 0 {
             let _ = write!(text, ",\"{title}\":[");
             self.is_first = true;
@@ -113,7 +100,7 @@ impl Reading {
                 text.push_str(&item.data);
             }
             if text.len() >= PIECE_BYTES {
-                return Piece::Text(text);
+                return Some(text);
             }
         }
         text.push(']');
@@ -122,13 +109,13 @@ impl Reading {
         if list == snapshot.lists.len() {
             text.push_str("}\n\n");
         }
-        Piece::Text(text)
+        Some(text)
     }
 }
 
 impl News {
     /// Whether the caller may see it.
-    pub(super) fn is_for(&self, caller: &Caller) -> bool {
+    pub(super) fn is_for(&self, caller: &Identity) -> bool {
         self.name.as_ref().is_none_or(|name| caller.sees(name))
     }
 

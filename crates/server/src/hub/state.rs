@@ -1,25 +1,26 @@
 //! The copy itself, and the events that led to it.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use quorlock::{HISTORY_MAX, Listing, LockView, ReadError};
-use serde::Serialize;
+use quorlock::{HISTORY_MAX, LockView, ReadError};
+use serde_json::json;
 
-use super::answer::Looks;
 use super::change::Tracked;
 use super::lapses::{self, Lapses};
 use super::outages::Outages;
 use super::past::Past;
-use super::{HISTORY_SHOWN, Mark, News, Snapshot, json, unix_millis};
-use crate::view::{EventView, NodesView};
+use super::{HISTORY_SHOWN, Mark, News, PACE, Snapshot, to_json, unix_millis};
+use crate::view::{EventView, MissingNode, NodesView};
 
 /// How much memory the events take that are kept for followers that come back or are slow: about as much as 10,000 locks
 /// with long names that all change at once.
 const KEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What an event takes besides its text, about.
 const NEWS_BYTES: usize = 128;
+/// Single names that were read from the nodes in the last second, at most.
+const LOOKS_MAX: usize = 1_024;
 
 /// What is known of the nodes.
 pub(super) struct State {
@@ -35,7 +36,8 @@ pub(super) struct State {
     pub(super) outages: Outages,
     pub(super) lapses: Lapses,
     pub(super) read: Option<Read>,
-    pub(super) looks: Looks,
+    /// Single names that were read from the nodes a moment ago, with when that was, also in milliseconds of Unix time.
+    looks: HashMap<String, (Instant, u64, LockView)>,
     snapshot: Option<Arc<Snapshot>>,
 }
 
@@ -44,7 +46,10 @@ pub(super) struct Read {
     /// When it began, in milliseconds of Unix time.
     pub(super) as_of: u64,
     pub(super) good_until: Instant,
-    pub(super) listed: Result<Listed, ReadError>,
+    pub(super) listed: Result<(), ReadError>,
+    /// Whether there may be more names than those that were listed.
+    pub(super) is_cut: bool,
+    pub(super) missing: Vec<MissingNode>,
     pub(super) recalled: Result<(), ReadError>,
 }
 
@@ -52,32 +57,6 @@ impl Read {
     pub(super) fn is_good(&self) -> bool {
         Instant::now() < self.good_until
     }
-}
-
-/// What a list says besides its names.
-#[derive(Clone)]
-pub(super) struct Listed {
-    /// Whether there may be more names.
-    pub(super) is_cut: bool,
-    /// The nodes that could not be looked through, and why.
-    pub(super) missing: Vec<(String, String)>,
-}
-
-impl Listed {
-    pub(super) fn new(listing: &Listing) -> Self {
-        let missing = listing.missing.iter().map(|(node, why)| (node.clone(), why.to_string())).collect();
-        Self { is_cut: listing.is_cut, missing }
-    }
-}
-
-#[derive(Serialize)]
-struct Gone<'a> {
-    name: &'a str,
-}
-
-#[derive(Serialize)]
-struct Gap {
-    at_ms: u64,
 }
 
 impl State {
@@ -93,7 +72,7 @@ impl State {
             outages: Outages::default(),
             lapses: Lapses::default(),
             read: None,
-            looks: Looks::default(),
+            looks: HashMap::new(),
             snapshot: None,
         }
     }
@@ -114,37 +93,46 @@ impl State {
 
     pub(super) fn see_outages(&mut self, nodes: &NodesView) {
         for outage in self.outages.see(nodes, unix_millis()) {
-            self.tell("node", json(&outage), None);
+            self.tell("node", outage.to_string(), None);
         }
     }
 
-    /// Takes in what was read, and tells what has changed.
+    /// Takes in what was read, and tells what has changed. `is_cut` says that there may be more locks.
     pub(super) fn take_in(
         &mut self,
-        listing: Result<(Vec<LockView>, Listed), ReadError>,
-        history: Result<(Vec<EventView>, bool), ReadError>,
-    ) -> (Result<Listed, ReadError>, Result<(), ReadError>) {
-        let listed = listing.map(|(locks, listed)| {
+        locks: Option<Vec<LockView>>,
+        is_cut: bool,
+        history: Option<(Vec<EventView>, bool)>,
+    ) {
+        let sees_all = locks.is_some() && history.is_some() && !is_cut;
+        if let Some(locks) = locks {
             let granted = lapses::granted(history.as_ref().map_or(&[], |(events, _)| events));
             self.compare(locks, &granted);
-            listed
-        });
-        let sees_all = listed.as_ref().is_ok_and(|listed| !listed.is_cut);
-        let recalled = history.map(|(events, is_all)| {
+        }
+        if !sees_all {
+            self.lapses.lose_sight();
+        }
+        if let Some((events, is_all)) = history {
             if sees_all {
                 self.lapses.looked();
                 for lapse in self.lapses.judge(&events) {
                     self.tell_event(&lapse);
                 }
-            } else {
-                self.lapses.lose_sight();
             }
             self.remember(events, is_all);
-        });
-        if recalled.is_err() {
-            self.lapses.lose_sight();
         }
-        (listed, recalled)
+    }
+
+    pub(super) fn add_look(&mut self, as_of: u64, lock: LockView) {
+        self.looks.retain(|_, (at, ..)| at.elapsed() < PACE);
+        if self.looks.len() < LOOKS_MAX || self.looks.contains_key(&lock.name) {
+            self.looks.insert(lock.name.clone(), (Instant::now(), as_of, lock));
+        }
+    }
+
+    pub(super) fn find_look(&self, name: &str) -> Option<(u64, LockView)> {
+        let (at, as_of, lock) = self.looks.get(name)?;
+        (at.elapsed() < PACE).then(|| (*as_of, lock.clone()))
     }
 
     /// Tells which locks have changed since the last read.
@@ -161,13 +149,13 @@ impl State {
             }
             let is_granted = lock.fence.is_some_and(|fence| granted.contains(&(&*name, fence)));
             let tracked = Tracked::after(earlier, lock, at, at_ms, is_granted, |told| {
-                self.tell("lock", json(told), Some(Arc::clone(&name)))
+                self.tell("lock", to_json(told), Some(Arc::clone(&name)))
             });
             self.locks.insert(name, tracked);
         }
         for (name, earlier) in before {
             self.lapses.compare(&earlier, None, at_ms);
-            self.tell("gone", json(&Gone { name: &name }), Some(name));
+            self.tell("gone", json!({"name": &*name}).to_string(), Some(name));
         }
     }
 
@@ -180,7 +168,7 @@ impl State {
     pub(super) fn remember(&mut self, mut events: Vec<EventView>, is_all: bool) {
         if events.len() >= HISTORY_MAX && !self.past.meets(&events) {
             let at_ms = events.last().map_or(0, |oldest| oldest.at_ms);
-            self.tell("gap", json(&Gap { at_ms }), None);
+            self.tell("gap", json!({"at_ms": at_ms}).to_string(), None);
         }
         let fresh = self.past.add(&events, HISTORY_SHOWN);
         self.lapses.hear(fresh.len());
@@ -199,7 +187,7 @@ impl State {
     }
 
     fn tell_event(&mut self, event: &EventView) {
-        self.tell("history", json(event), Some(event.name.as_str().into()));
+        self.tell("history", to_json(event), Some(event.name.as_str().into()));
     }
 
     /// One for everybody: while someone reads a snapshot, and the events after it are kept, others read the same one.

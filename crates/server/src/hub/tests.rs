@@ -4,7 +4,7 @@ use tokio::task::yield_now;
 use super::change::Tracked;
 use super::lapses::Lapses;
 use super::*;
-use crate::auth::Caller;
+use crate::auth::Identity;
 use crate::problem::Problem;
 
 async fn hub(nodes: &MemoryNodes) -> Arc<Hub> {
@@ -201,7 +201,7 @@ fn watch(hub: &Arc<Hub>) -> tokio::task::JoinHandle<()> {
 
 async fn follower(hub: &Arc<Hub>, last: Option<Mark>) -> Follower {
     hub.look().await;
-    hub.subscribe(Caller::anybody([127, 0, 0, 1].into()), last).await
+    hub.subscribe(Identity::anybody([127, 0, 0, 1].into()), last).await
 }
 
 /// The next whole event, and how many pieces it came in.
@@ -298,7 +298,7 @@ async fn one_read_of_the_nodes_answers_everyone() {
     let hub = hub(&nodes).await;
     let _held = hold_many(&hub, 3).await;
     let watching = watch(&hub);
-    let caller = Caller::anybody([127, 0, 0, 1].into());
+    let caller = Identity::anybody([127, 0, 0, 1].into());
     let before = hub.reads.get();
     let begun = Instant::now();
     let asked = (0..100).map(async |_| {

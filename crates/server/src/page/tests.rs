@@ -17,15 +17,15 @@ fn every_file_of_the_page_is_served() {
     found(&folder, &mut there);
     // The licence of what others have written stays beside it.
     assert!(there.remove(&folder.join("uplot/LICENSE")));
-    assert_eq!(FILES.iter().map(|file| folder.join(file.path)).collect::<BTreeSet<_>>(), there);
+    assert_eq!(FILES.iter().map(|(path, _)| folder.join(path)).collect::<BTreeSet<_>>(), there);
 }
 
 #[test]
 fn files_say_what_they_are_and_let_nothing_else_in() {
-    for file in &FILES {
-        let answer = serve(file.path, &HeaderMap::new());
+    for (path, _) in &FILES {
+        let answer = serve(path, &HeaderMap::new());
         assert_eq!(answer.status(), StatusCode::OK);
-        assert_ne!(answer.headers()[CONTENT_TYPE], "application/octet-stream", "{}", file.path);
+        assert_ne!(answer.headers()[CONTENT_TYPE], "application/octet-stream", "{path}");
         assert_eq!(answer.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
         let policy = answer.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");

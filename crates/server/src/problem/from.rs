@@ -29,10 +29,6 @@ fn undecided(code: Code, detail: String, tally: &Tally) -> Problem {
     Problem::new(code, detail).with_nodes(tally).not_before(tally.quarantine_left())
 }
 
-fn closed() -> Problem {
-    Problem::draining()
-}
-
 impl From<AcquireError> for Problem {
     fn from(error: AcquireError) -> Self {
         let detail = error.to_string();
@@ -51,7 +47,7 @@ impl From<AcquireError> for Problem {
             AcquireError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
             AcquireError::TooSlow { tally, .. } => undecided(Code::TooSlow, detail, &tally),
             AcquireError::Config(error) => error.into(),
-            AcquireError::Closed => closed(),
+            AcquireError::Closed => Self::draining(),
             _ => Self::new(Code::Internal, detail),
         }
     }
@@ -72,7 +68,7 @@ impl From<LeaseError> for Problem {
             LeaseError::Lost(error) => error.into(),
             LeaseError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
             LeaseError::Config(error) => error.into(),
-            LeaseError::Closed => closed(),
+            LeaseError::Closed => Self::draining(),
             _ => Self::new(Code::Internal, detail),
         }
     }
@@ -89,7 +85,7 @@ impl From<ReadError> for Problem {
             }
             ReadError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
             ReadError::Position => Self::invalid(detail),
-            ReadError::Closed => closed(),
+            ReadError::Closed => Self::draining(),
             _ => Self::new(Code::Internal, detail),
         }
     }
@@ -109,7 +105,7 @@ impl From<BreakError> for Problem {
                 problem
             }
             BreakError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
-            BreakError::Closed => closed(),
+            BreakError::Closed => Self::draining(),
             _ => Self::new(Code::Internal, detail),
         }
     }

@@ -131,7 +131,9 @@ fn a_body_that_is_no_body_is_not_too_long() {
 
 #[test]
 fn slow_clients_are_hung_up_on_and_hold_nobody_up() {
-    let service = Service::start();
+    let service = Service::with(|config| {
+        (config.limits.idle, config.limits.read) = (Duration::from_secs(5), Duration::from_secs(5));
+    });
     let half = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(service.socket()).unwrap();
         stream.write_all(bytes).unwrap();
@@ -162,8 +164,8 @@ fn slow_clients_are_hung_up_on_and_hold_nobody_up() {
 }
 
 #[test]
-fn whoever_does_not_read_is_hung_up_on_and_does_not_wait_for_ever() {
-    let service = Service::start();
+fn a_client_that_does_not_read_is_hung_up_on() {
+    let service = Service::with(|config| config.limits.write = Duration::from_secs(3));
     // More than fits between the two ends of a connection.
     for part in 0..2 {
         let names: Vec<String> = (0..1_000).map(|number| format!("{part}/{number:0>500}")).collect();

@@ -82,7 +82,7 @@ fn a_body_without_its_header_is_told_which() {
     let sent =
         agent(None).post(service.url("/v1/leases")).header("content-type", "text/plain").send(r#"{"name": "a"}"#);
     let refused = answer(sent).problem(415, "unsupported-media-type");
-    assert_eq!(refused.text("title"), "The body is not said to be JSON");
+    assert_eq!(refused.text("title"), "Content-Type must be application/json");
     assert_eq!(refused.text("detail"), "the header content-type has to be application/json");
 }
 

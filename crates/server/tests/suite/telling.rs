@@ -181,7 +181,7 @@ fn one_client_asks_no_more_than_its_share() {
     waiting.until("queued");
     eventually("another may not", || {
         let answer = service.lock(&json!({"name": "a", "wait_ms": 1}));
-        answer.status == 429 && answer.text("detail").contains("wait already")
+        answer.status == 429 && answer.text("detail").contains("1 waiting requests of")
     });
     service.get("/healthz").expect(200);
 }

@@ -52,7 +52,7 @@ async fn one_who_waits_and_vanishes_gives_its_place_back() {
     let client = Client::builder().memory(&MemoryNodes::new(1)).outlived_by_leases().connect().await.unwrap();
     let _held = client.lock("a").acquire().await.unwrap();
     let mut config = Config::new(([127, 0, 0, 1], 0).into(), client);
-    config.limits.vanished = Duration::from_secs(2);
+    config.limits.write = Duration::from_secs(2);
     let server = Server::bind(config).await.unwrap();
     let address = server.address();
     let served = tokio::spawn(server.serve(std::future::pending()));

@@ -8,33 +8,20 @@ use std::time::{Duration, Instant};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
 use futures_util::stream::unfold;
-use quorlock::{AcquireError, Leases, Progress, Wait};
+use quorlock::{Leases, Progress, Wait};
 use serde::Serialize;
 use tokio::sync::watch;
 use tracing::Span;
-use utoipa::ToSchema;
 
-use super::{Granted, Waits};
+use super::{Granted, WaitGuard};
 use crate::api::order::{Observer, Order};
 use crate::problem::{Problem, word};
 use crate::service::Service;
-use crate::trace::hung_up;
+use crate::trace::UnansweredRequest;
 use crate::view::millis;
 
 /// How often a stream says that it is alive, so that a reader that is gone is noticed.
 pub(in crate::api) const KEEP_ALIVE: Duration = Duration::from_secs(10);
-
-/// One event of a stream.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it is written line by line")]
-pub(in crate::api) struct StreamEvent {
-    /// What it tells.
-    event: String,
-    /// Where in the stream it is.
-    id: Option<String>,
-    /// JSON, in one line.
-    data: String,
-}
 
 /// Who has it, and how the queue looks.
 #[derive(Serialize)]
@@ -61,28 +48,27 @@ impl InLine {
     }
 }
 
-type Acquiring = Pin<Box<dyn Future<Output = Result<Result<Leases, AcquireError>, Problem>> + Send>>;
+type Acquiring = Pin<Box<dyn Future<Output = Result<Leases, Problem>> + Send>>;
 
 /// One who waits. Dropped with its connection, it gives its place back.
-struct Waiting {
-    service: Service,
+struct AcquireStream {
+    service: Arc<Service>,
     order: Arc<Order>,
     began: Instant,
-    /// That of the request, which was answered long before the stream ends.
-    span: Span,
+    /// `None` after the last event.
+    request: Option<UnansweredRequest>,
     acquiring: Acquiring,
     /// Only the newest: a reader that is slow misses what is no longer true anyway.
     news: watch::Receiver<Option<Wait>>,
     told: Option<Wait>,
-    has_ended: bool,
-    _counted: Option<Waits>,
+    _guard: Option<WaitGuard>,
 }
 
 pub(super) fn stream(
-    service: Service,
+    service: Arc<Service>,
     order: Order,
     began: Instant,
-    counted: Option<Waits>,
+    guard: Option<WaitGuard>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let (tell, news) = watch::channel(None);
     let observer: Observer = Arc::new(move |progress: &Progress| {
@@ -91,45 +77,42 @@ pub(super) fn stream(
         }
     });
     let order = Arc::new(order);
-    let (theirs, ours) = (service.clone(), Arc::clone(&order));
-    let acquiring: Acquiring = Box::pin(async move {
-        let acquired = ours.acquire(theirs.client(), Some(&observer));
-        theirs.unless_stopping(acquired).await
-    });
-    let waiting = Waiting {
+    let (theirs, ours) = (Arc::clone(&service), Arc::clone(&order));
+    let acquiring: Acquiring = Box::pin(async move { ours.acquire(&theirs, Some(&observer)).await });
+    let stream = AcquireStream {
+        request: Some(UnansweredRequest::new(&service, Span::current())),
         service,
         order,
         began,
-        span: Span::current(),
         acquiring,
         news,
         told: None,
-        has_ended: false,
-        _counted: counted,
+        _guard: guard,
     };
-    let events = unfold(Some(waiting), async |waiting| {
-        let mut waiting = waiting?;
-        let (event, is_last) = waiting.next().await;
-        Some((Ok(event), (!is_last).then_some(waiting)))
+    let events = unfold(stream, async |mut stream| {
+        let event = stream.next().await?;
+        Some((Ok(event), stream))
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
-impl Waiting {
-    /// What is to be told next, and whether it is the last thing.
-    async fn next(&mut self) -> (Event, bool) {
-        loop {
+impl AcquireStream {
+    /// The next event; `None` after the last.
+    async fn next(&mut self) -> Option<Event> {
+        while self.request.is_some() {
             tokio::select! {
                 biased;
-                acquired = &mut self.acquiring => return (self.end(acquired), true),
+                acquired = &mut self.acquiring => return Some(self.end(acquired)),
                 Ok(()) = self.news.changed() => {
                     let wait = self.news.borrow_and_update().clone();
-                    if let Some(event) = wait.and_then(|wait| self.tell(wait)) {
-                        return (event, false);
+                    let event = wait.and_then(|wait| self.tell(wait));
+                    if event.is_some() {
+                        return event;
                     }
                 }
             }
         }
+        None
     }
 
     fn tell(&mut self, wait: Wait) -> Option<Event> {
@@ -144,27 +127,18 @@ impl Waiting {
         Some(event)
     }
 
-    fn end(&mut self, acquired: Result<Result<Leases, AcquireError>, Problem>) -> Event {
-        self.has_ended = true;
-        let granted = acquired
-            .and_then(|acquired| acquired.map_err(|error| self.order.refused(error)))
-            .and_then(|won| Granted::new(&self.service, &self.order, self.began, won));
-        let (code, took_us) = (granted.as_ref().err().map(Problem::code), self.began.elapsed().as_micros() as u64);
-        self.span.in_scope(|| tracing::info!(code = code.map(word), took_us, "waited"));
+    fn end(&mut self, acquired: Result<Leases, Problem>) -> Event {
+        let granted = acquired.and_then(|won| Granted::new(&self.service, &self.order, self.began, won));
+        let code = granted.as_ref().err().map(Problem::code);
+        if let Some(request) = self.request.take() {
+            request.answered(|took_us| tracing::info!(code = code.map(word), took_us, "waited"));
+        }
         match granted {
             Ok(granted) => event("granted", &granted),
             Err(problem) => {
-                self.service.metrics().failed(problem.code());
+                self.service.metrics.failed(problem.code());
                 event("failed", &problem)
             }
-        }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            hung_up(&self.service, &self.span, self.began);
         }
     }
 }

@@ -8,23 +8,26 @@ use crate::config::Config;
 const TTL: Duration = Duration::from_millis(200);
 
 /// A service on one memory node, whose leases nobody renews.
-async fn service() -> Service {
+async fn service() -> Arc<Service> {
     service_of(Client::builder()).await
 }
 
-async fn service_of(client: ClientBuilder) -> Service {
+async fn service_of(client: ClientBuilder) -> Arc<Service> {
     let client = client.memory(&MemoryNodes::new(1)).renewals(Renewals::Off).connect().await.unwrap();
+    let (running, stopped) = watch::channel(false);
+    // The service runs for as long as the test.
+    std::mem::forget(running);
     Service::new(
         Config::new(([127, 0, 0, 1], 0).into(), client.clone()),
         client,
         tokio::runtime::Handle::current(),
-        watch::channel(false).1,
+        stopped,
     )
 }
 
 fn order(service: &Service, request: serde_json::Value) -> Order {
     let request: LeaseRequest = serde_json::from_value(request).unwrap();
-    request.check(service.client(), service.limits(), "somebody").unwrap()
+    request.check(&service.client, service.limits, "somebody").unwrap()
 }
 
 #[tokio::test]
@@ -32,7 +35,7 @@ async fn leases_that_run_out_before_the_answer_is_written_are_too_slow_and_given
     let service = service().await;
     for what in [json!({"name": "a", "ttl_ms": 200}), json!({"names": ["a", "b"], "ttl_ms": 200})] {
         let order = order(&service, what);
-        let (began, won) = (Instant::now(), order.acquire(service.client(), None).await.unwrap());
+        let (began, won) = (Instant::now(), order.acquire(&service, None).await.unwrap());
         while !won.validity().is_zero() {
             tokio::time::sleep(TTL / 20).await;
         }
@@ -40,7 +43,7 @@ async fn leases_that_run_out_before_the_answer_is_written_are_too_slow_and_given
         assert_eq!(problem.code(), Code::TooSlow);
         assert_eq!(problem.into_response().headers()[header::RETRY_AFTER], "1", "ask again");
         for name in &order.names {
-            assert!(service.client().lock(name).try_acquire().await.unwrap().is_some(), "{name} is free");
+            assert!(service.client.lock(name).try_acquire().await.unwrap().is_some(), "{name} is free");
         }
     }
 }
@@ -49,11 +52,10 @@ async fn leases_that_run_out_before_the_answer_is_written_are_too_slow_and_given
 async fn what_is_told_leaves_room_for_the_callers_clock() {
     let service = service().await;
     let order = order(&service, json!({"name": "a", "ttl_ms": 30_000}));
-    let (began, won) = (Instant::now(), order.acquire(service.client(), None).await.unwrap());
+    let (began, won) = (Instant::now(), order.acquire(&service, None).await.unwrap());
     let left = won.validity();
     let granted = Granted::new(&service, &order, began, won).unwrap_or_else(|_| panic!("much is left of it"));
-    let Granted::One(Grant { outlook, .. }) = granted else { panic!("one was asked for") };
-    let told = Duration::from_millis(outlook.validity_ms);
+    let told = Duration::from_millis(granted.outlook.validity_ms);
     assert!(told + CALLER_DRIFT.fixed <= left, "{told:?} of {left:?}: the caller's clock may be slow");
 }
 
@@ -64,13 +66,12 @@ async fn the_margin_for_the_callers_clock_is_that_of_the_configured_ttl() {
     let waited = Instant::now().checked_sub(CONFIGURED).unwrap();
     for what in [json!({"name": "a"}), json!({"names": ["b", "c"]})] {
         let order = order(&service, what);
-        let won = order.acquire(service.client(), None).await.unwrap();
+        let won = order.acquire(&service, None).await.unwrap();
         let left = won.validity();
         let granted = Granted::new(&service, &order, waited, won).unwrap_or_else(|_| panic!("much is left of it"));
-        let (Granted::One(Grant { outlook, .. }) | Granted::All(Grants { outlook, .. })) = granted;
         // The caller may have waited for half of the ttl, by its clock, before it uses the lease.
         let least = (left + CONFIGURED / 2) / 10 + CALLER_DRIFT.fixed;
-        let told = Duration::from_millis(outlook.validity_ms);
+        let told = Duration::from_millis(granted.outlook.validity_ms);
         assert!(told + least <= left, "{told:?} of {left:?}, with a margin of {least:?}");
     }
 }

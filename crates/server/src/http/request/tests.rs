@@ -1,3 +1,4 @@
+use axum::extract::Query;
 use axum::http::Uri;
 use serde::Deserialize;
 
@@ -28,8 +29,7 @@ struct Part {
 }
 
 fn wrong(body: &str) -> String {
-    let error = serde_json::from_slice::<Whole>(body.as_bytes()).unwrap_err();
-    without_values::<Whole>(body.as_bytes(), &error)
+    about_body(&Json::<Whole>::from_bytes(body.as_bytes()).unwrap_err())
 }
 
 #[test]
@@ -48,12 +48,14 @@ fn a_field_that_cannot_be_read_is_named_and_its_value_is_not() {
         (r#"{"nmae": "secret"}"#, "unknown field `nmae`, expected one of `_name`, `_ttl`, `_mode`, `_parts`".into()),
         (r#"{"_ttl": 1, "_ttl": 2}"#, "duplicate field `_ttl`".into()),
         (r#""secret""#, format!("{kind} an object")),
-        (r#"{"_name": "secret"#, "this is not JSON".into()),
     ] {
         let wrong = wrong(body);
         let (place, text) = wrong.split_once(": ").unwrap();
         assert!(place.starts_with("the body at line 1 column "), "{wrong}");
         assert_eq!(text, told, "{body}");
+    }
+    for body in [r#"{"_name": "secret"#, "{} secret"] {
+        assert_eq!(wrong(body), "the body: this is not JSON");
     }
 }
 

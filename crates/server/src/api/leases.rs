@@ -1,0 +1,218 @@
+//! Renewing and releasing leases: one, or several in a request.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use futures_util::StreamExt;
+use futures_util::stream::iter;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::acquire::Outlook;
+use super::order;
+use crate::auth::{Caller, Scope};
+use crate::config::Limits;
+use crate::http::request::Body;
+use crate::lease_id::LeaseWord;
+use crate::problem::{Account, Problem};
+use crate::service::Service;
+
+const RENEW_FORMS: &str = "either a name and a lease_id, or leases";
+const RELEASE_FORMS: &str = "either a name and a lease_id, or a name and a key, or leases";
+
+/// How many leases of one request are worked on at a time.
+const AT_ONCE: usize = 64;
+
+/// A lease, by its name and its id.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeaseRef {
+    /// What is locked.
+    #[schema(min_length = 1, max_length = 512, example = "invoices/42")]
+    name: String,
+    /// As it was granted.
+    lease_id: String,
+}
+
+/// One lease, or several: either `name` and `lease_id`, or `leases`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeaseRefs {
+    /// What is locked.
+    #[schema(min_length = 1, max_length = 512, example = "invoices/42")]
+    name: Option<String>,
+    /// As it was granted.
+    lease_id: Option<String>,
+    /// Several leases.
+    #[schema(min_items = 1, max_items = 1000)]
+    leases: Option<Vec<LeaseRef>>,
+}
+
+impl LeaseRefs {
+    /// The leases, and whether they are a list. `forms` says how leases can be named.
+    fn check(self, limits: Limits, forms: &str) -> Result<(Vec<LeaseRef>, bool), Problem> {
+        match (self.name, self.lease_id, self.leases) {
+            (Some(name), Some(lease_id), None) => Ok((vec![LeaseRef { name, lease_id }], false)),
+            (None, None, Some(leases)) if (1..=limits.batch).contains(&leases.len()) => Ok((leases, true)),
+            (None, None, Some(leases)) => {
+                Err(Problem::invalid(format!("{} leases: between 1 and {}", leases.len(), limits.batch)))
+            }
+            _ => Err(Problem::invalid(forms)),
+        }
+    }
+}
+
+/// A lease that was renewed.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Renewal {
+    /// What is locked.
+    name: String,
+    /// The lease's fence.
+    fence: Option<u64>,
+    #[serde(flatten)]
+    outlook: Outlook,
+}
+
+/// The outcome of one lease of several.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum Outcome {
+    Renewed(Renewal),
+    Failed {
+        /// The name that was locked.
+        name: String,
+        /// Why the lease was not renewed.
+        #[schema(value_type = Account)]
+        problem: Problem,
+    },
+}
+
+/// One lease that was renewed, or the outcome of each of several.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum Renewed {
+    One(Renewal),
+    Several {
+        /// In the order of the request.
+        leases: Vec<Outcome>,
+    },
+}
+
+/// Renew a lease, or several: each lasts for another ttl.
+///
+/// Where a lease is gone it stays gone. Of several, each has its own outcome.
+#[utoipa::path(
+    post, path = "/v1/leases/renew", tag = "leases", request_body = LeaseRefs,
+    responses((status = 200, description = "Renewed; of several, each that has no problem", body = Renewed))
+)]
+pub(super) async fn renew(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    Body(request): Body<LeaseRefs>,
+) -> Result<Json<Renewed>, Problem> {
+    let began = Instant::now();
+    let (mut leases, is_list) = request.check(service.limits, RENEW_FORMS)?;
+    if let Some(lease) = leases.pop_if(|_| !is_list) {
+        return Ok(Json(Renewed::One(renew_one(&service, &caller, &lease, began).await?)));
+    }
+    service.rates.batch(&caller.share, leases.len())?;
+    let each = leases.into_iter().map(async |lease| match renew_one(&service, &caller, &lease, began).await {
+        Ok(renewal) => Outcome::Renewed(renewal),
+        Err(problem) => Outcome::Failed { name: lease.name, problem },
+    });
+    Ok(Json(Renewed::Several { leases: iter(each).buffered(AT_ONCE).collect().await }))
+}
+
+async fn renew_one(service: &Service, caller: &Caller, lease: &LeaseRef, began: Instant) -> Result<Renewal, Problem> {
+    let LeaseWord { lease, .. } = read(service, caller, lease)?;
+    let extended = service.client.extend(&lease).await?;
+    service.metrics.renewals.inc();
+    service.rates.renewed(&caller.share, lease.name().as_str());
+    let at = Instant::now();
+    // What has passed since is gone from it.
+    let outlook = Outlook::new(began, lease.ttl(), || extended.saturating_sub(at.elapsed()))?;
+    Ok(Renewal { name: lease.name().to_string(), fence: lease.fence().map(quorlock::Fence::get), outlook })
+}
+
+/// What to release: `name` and `lease_id`, or `name` and `key`, or `leases`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReleaseRequest {
+    /// What is locked.
+    #[schema(min_length = 1, max_length = 512, example = "invoices/42")]
+    name: Option<String>,
+    /// As it was granted.
+    lease_id: Option<String>,
+    /// The key that it was asked for with: for one who has no answer to go by.
+    #[schema(min_length = 22, max_length = 256)]
+    key: Option<String>,
+    /// Several leases.
+    #[schema(min_items = 1, max_items = 1000)]
+    leases: Option<Vec<LeaseRef>>,
+}
+
+/// Release a lease, several, or whatever a key has. What is gone is released just as well.
+///
+/// If one of several is no lease of its name, none is released, and the problem says which it is.
+/// A key is of no more use after that: requests with it that are still under way come to nothing.
+#[utoipa::path(
+    post, path = "/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
+    responses((status = 204, description = "It is not yours any more"))
+)]
+pub(super) async fn release(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    Body(request): Body<ReleaseRequest>,
+) -> Result<StatusCode, Problem> {
+    caller.may(Scope::Lock)?;
+    let ReleaseRequest { name, lease_id, key, leases } = request;
+    if let Some(key) = key {
+        let (Some(name), None, None) = (name, lease_id, leases) else {
+            return Err(Problem::invalid("a key goes with a name, and with nothing else"));
+        };
+        caller.may_with(Scope::Lock, &name)?;
+        let key = order::check_secret(order::KEY, key)?;
+        service.rates.release_keys(&caller.share, 1)?;
+        // Whatever any replica has, or is about to get, for the key is over.
+        service.client.retire(&name, order::of_key(&name, &key), service.limits.released_key()).await?;
+        service.metrics.releases.inc();
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    let refs = LeaseRefs { name, lease_id, leases };
+    let (leases, is_list) = refs.check(service.limits, RELEASE_FORMS)?;
+    service.rates.batch(&caller.share, leases.len())?;
+    let at = |index: usize, problem: Problem| {
+        if is_list { problem.at(format_args!("leases[{index}]")) } else { problem }
+    };
+    // All of them are read before the first is released: if one is refused, none is released.
+    let read = |(index, lease)| read(&service, &caller, lease).map_err(|problem| at(index, problem));
+    let leases: Vec<LeaseWord> = leases.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    let keyed = leases.iter().filter(|lease| lease.is_keyed).count();
+    service.rates.release_keys(&caller.share, keyed)?;
+    let each = leases
+        .into_iter()
+        .enumerate()
+        .map(async |(index, lease)| release_one(&service, lease).await.map_err(|problem| at(index, problem)));
+    let done: Vec<Result<(), Problem>> = iter(each).buffered(AT_ONCE).collect().await;
+    done.into_iter().collect::<Result<(), _>>()?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The lease, if the caller may use its name.
+fn read(service: &Service, caller: &Caller, lease: &LeaseRef) -> Result<LeaseWord, Problem> {
+    caller.may_with(Scope::Lock, &lease.name)?;
+    service.signer()?.read(&lease.name, &lease.lease_id)
+}
+
+async fn release_one(service: &Service, LeaseWord { lease, is_keyed }: LeaseWord) -> Result<(), Problem> {
+    if is_keyed {
+        service.client.retire_owner_of(&lease, service.limits.released_key()).await?;
+    } else {
+        service.client.release(&lease).await?;
+    }
+    service.metrics.releases.inc();
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Notices callers that hang up while they wait.
+//!
+//! hyper notices the end of a connection only if nothing unread is before it. A caller that has sent its next request
+//! already would keep its place in the queue for as long as it wanted to wait.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// How much is read of what a caller sends behind the request for which it waits.
+const AHEAD_MAX: usize = 64 * 1024;
+
+/// A caller that waits, for as long as this lives: if it hangs up, its connection ends.
+pub(crate) struct Waiting(Arc<AtomicBool>);
+
+impl Waiting {
+    pub(crate) fn new(is_waiting: &Arc<AtomicBool>) -> Self {
+        is_waiting.store(true, Ordering::Relaxed);
+        Self(Arc::clone(is_waiting))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A connection that is read ahead while its caller waits.
+pub(crate) struct ReadAhead<S> {
+    stream: S,
+    is_waiting: Arc<AtomicBool>,
+    ahead: Vec<u8>,
+}
+
+impl<S> ReadAhead<S> {
+    pub(crate) fn new(stream: S, is_waiting: Arc<AtomicBool>) -> Self {
+        Self { stream, is_waiting, ahead: Vec::new() }
+    }
+}
+
+impl<S: AsyncRead + Unpin> ReadAhead<S> {
+    /// Reads what hyper has not asked for yet. `Ready` if the caller has hung up.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let mut piece = [0; 1_024];
+        while self.ahead.len() < AHEAD_MAX {
+            let mut into = ReadBuf::new(&mut piece);
+            if let Err(error) = ready!(Pin::new(&mut self.stream).poll_read(context, &mut into)) {
+                return Poll::Ready(error);
+            }
+            if into.filled().is_empty() {
+                return Poll::Ready(io::Error::new(io::ErrorKind::UnexpectedEof, "hung up while it waited"));
+            }
+            self.ahead.extend_from_slice(into.filled());
+        }
+        Poll::Pending
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for ReadAhead<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.ahead.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, into);
+        }
+        let count = self.ahead.len().min(into.remaining());
+        into.put_slice(&self.ahead[..count]);
+        self.ahead.drain(..count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    /// hyper calls this whenever it polls the connection. Once bytes are behind the request that waits, it calls nothing else.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_waiting.load(Ordering::Relaxed)
+            && let Poll::Ready(error) = self.poll_end(context)
+        {
+            return Poll::Ready(Err(error));
+        }
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests;
