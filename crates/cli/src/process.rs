@@ -1,17 +1,19 @@
-//! A process of this machine, told from a later one with the same id by the time of its start.
+//! Processes and process groups of this host.
 
 use std::io;
 
-use rustix::process::Pid;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;
 
-/// A process that has been seen alive.
+/// A process that has been seen alive, told from a later one with the same id by the time of its start. It may lead a
+/// process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
-    /// In ticks since the machine was started.
+    /// In ticks since the host was started.
     pub(crate) start: u64,
 }
 
@@ -26,48 +28,95 @@ impl Process {
         }
         match start_of(pid) {
             Ok(Some(start)) => Ok(Self { pid, start }),
-            Ok(None) => Err(Failure::usage(format!("{pid} is not a process that runs"))),
+            Ok(None) => Err(Failure::usage(format_args!("{pid} is not a running process"))),
             Err(error) => Err(Failure::internal(format_args!("cannot examine process {pid}: {error}"))),
         }
     }
 
-    /// Whether it is still this one that has the id.
     pub(crate) fn is_alive(self) -> bool {
         start_of(self.pid).is_ok_and(|start| start == Some(self.start))
-    }
-
-    /// Whether another process has the id by now.
-    pub(crate) fn is_replaced(self) -> bool {
-        start_of(self.pid).is_ok_and(|start| start.is_some_and(|start| start != self.start))
     }
 
     pub(crate) fn as_pid(self) -> Option<Pid> {
         Pid::from_raw(i32::try_from(self.pid).ok()?)
     }
+
+    /// The group that it leads, unless that is gone. The kernel gives the id of a group to no process while the group has
+    /// members.
+    fn group(self) -> Option<Pid> {
+        let is_replaced = start_of(self.pid).is_ok_and(|start| start.is_some_and(|start| start != self.start));
+        self.as_pid().filter(|_| !is_replaced)
+    }
+
+    /// Sends a signal to every process of its group.
+    pub(crate) fn signal_group(self, signal: Signal) {
+        if let Some(id) = self.group() {
+            // It may have ended meanwhile.
+            let _ = kill_process_group(id, signal);
+        }
+    }
+
+    /// Whether its group has members, zombies included.
+    pub(crate) fn group_has_members(self) -> bool {
+        self.group().is_some_and(|id| test_kill_process_group(id) != Err(Errno::SRCH))
+    }
+
+    /// Whether any process of its group still runs: examines every process of the host. Zombies do not run, and not every
+    /// system has an init that reaps orphans.
+    pub(crate) fn group_is_alive(self) -> bool {
+        let Some(id) = self.group().filter(|_| self.group_has_members()) else { return false };
+        // If /proc cannot be read, the group counts as alive.
+        let Ok(processes) = std::fs::read_dir("/proc") else { return true };
+        let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        pids.filter_map(|pid| Stat::read(pid).ok()?)
+            .any(|stat| stat.group == id.as_raw_nonzero().get() && !stat.is_over)
+    }
 }
 
-/// When the process with this id was started; `None` if there is none, or it has ended.
+/// The time of the start of the process with this id; `None` if there is none, or it has ended.
 fn start_of(pid: u32) -> io::Result<Option<u64>> {
-    let stat = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => stat,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        // It ended while it was looked at.
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let (is_over, start) = read_stat(&stat).ok_or(io::ErrorKind::InvalidData)?;
-    Ok((!is_over).then_some(start))
+    Ok(Stat::read(pid)?.filter(|stat| !stat.is_over).map(|stat| stat.start))
 }
 
-/// Whether a process runs no more code, and when it was started, by its `/proc/PID/stat`.
-fn read_stat(text: &str) -> Option<(bool, u64)> {
-    // The program's name stands in parentheses and may hold anything.
-    let (_, fields) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    let (state, threads) = (*fields.first()?, fields.get(17)?.parse::<u64>().ok()?);
-    // A process whose first thread has ended looks like a zombie while others of its threads go on.
-    let is_over = matches!(state, "Z" | "X" | "x") && threads <= 1;
-    Some((is_over, fields.get(19)?.parse().ok()?))
+/// The parent of a process.
+pub(crate) fn parent(process: Pid) -> Option<Pid> {
+    Pid::from_raw(Stat::read(process.as_raw_nonzero().get().unsigned_abs()).ok()??.parent)
+}
+
+/// A part of `/proc/PID/stat`.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    parent: i32,
+    group: i32,
+    /// Whether it runs no more code.
+    is_over: bool,
+    start: u64,
+}
+
+impl Stat {
+    fn read(pid: u32) -> io::Result<Option<Self>> {
+        match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(text) => Ok(Some(Self::parse(&text).ok_or(io::ErrorKind::InvalidData)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            // It ended during the read.
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        // The program's name is in parentheses and may hold anything.
+        let (_, fields) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let threads: u64 = fields.get(17)?.parse().ok()?;
+        Some(Self {
+            parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
+            // A process whose first thread has ended looks like a zombie while others of its threads run.
+            is_over: matches!(fields[0], "Z" | "X" | "x") && threads <= 1,
+            start: fields.get(19)?.parse().ok()?,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -80,23 +129,25 @@ mod tests {
         let process = Process::find(child.id()).unwrap();
         assert!(process.is_alive());
         let before = Process { start: process.start - 1, ..process };
-        assert!(!before.is_alive() && before.is_replaced(), "another one with the same id");
-        assert!(!process.is_replaced());
+        assert!(!before.is_alive() && before.group().is_none(), "another one with the same id");
+        assert!(process.group().is_some());
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!process.is_alive() && !process.is_replaced());
+        assert!(!process.is_alive());
         Process::find(process.pid).unwrap_err();
     }
 
     #[test]
-    fn a_process_goes_on_with_any_of_its_threads() {
+    fn a_process_runs_with_any_of_its_threads() {
         let stat = |state: &str, threads: u32| {
-            let zeros = "0 ".repeat(16);
-            read_stat(&format!("7 (a) Z 1) {state} {zeros}{threads} 0 4711 8 9\n"))
+            let zeros = "0 ".repeat(14);
+            Stat::parse(&format!("7 (a) Z 1) {state} 3 5 {zeros}{threads} 0 4711 8 9\n"))
         };
-        assert_eq!(stat("S", 1), Some((false, 4711)));
-        assert_eq!(stat("Z", 2), Some((false, 4711)), "its first thread has ended");
-        assert_eq!(stat("Z", 1), Some((true, 4711)));
-        assert_eq!(read_stat("7 (a) R 1 2"), None);
+        let is = |is_over| Some(Stat { parent: 3, group: 5, is_over, start: 4711 });
+        assert_eq!(stat("S", 1), is(false));
+        assert_eq!(stat("T", 1), is(false), "it may continue");
+        assert_eq!(stat("Z", 2), is(false), "its first thread has ended");
+        assert_eq!(stat("Z", 1), is(true));
+        assert_eq!(Stat::parse("7 (a) R 1 2"), None);
     }
 }

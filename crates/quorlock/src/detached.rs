@@ -78,6 +78,11 @@ impl DetachedLease {
         if let Mode::Slot { slot, .. } = self.mode { Some(slot) } else { None }
     }
 
+    /// How it is held.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// Who entered, of a reentrant lock, or reads.
     pub fn owner(&self) -> Option<Owner> {
         self.mode.owner()

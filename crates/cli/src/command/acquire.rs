@@ -8,14 +8,14 @@ use std::os::unix::process::parent_id;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quorlock::{Client, DetachedLease, Renewals};
+use quorlock::{DetachedLease, Renewals};
 use serde_json::json;
 
 use crate::context::{Context, FLUSH};
-use crate::duration::{millis, parse_duration};
+use crate::duration::millis;
 use crate::exit::{Exit, Failure};
+use crate::lock::{self, LockArgs};
 use crate::process::Process;
-use crate::recipe::{Recipe, SharingArgs, WaitArgs};
 use crate::signals::Signals;
 
 /// Acquire a lock in a script, and print the lease.
@@ -26,22 +26,8 @@ use crate::signals::Signals;
 #[derive(Args, Debug)]
 #[command(after_help = NOTES)]
 pub(crate) struct AcquireArgs {
-    /// What to lock.
-    name: String,
-
     #[command(flatten)]
-    wait: WaitArgs,
-
-    /// How long the lease lasts, and how long from each extension [default: 30s].
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    ttl: Option<Duration>,
-
-    #[command(flatten)]
-    sharing: SharingArgs,
-
-    /// Shown to whoever finds the lock held [default: the name of the program that called].
-    #[arg(long, value_name = "TEXT")]
-    label: Option<String>,
+    lock: LockArgs,
 
     /// What to print: the lease alone, lines for eval, or one JSON object.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -114,8 +100,7 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
     }
     let kept = args.keep_while_pid.map(Process::find).transpose()?;
     let mut signals = Signals::listen()?;
-    let ttl = context.ttl(args.ttl)?;
-    let mut builder = context.builder()?.ttl(ttl).outlived_by_leases();
+    let mut builder = context.builder()?.ttl(context.ttl(args.lock.ttl)?).outlived_by_leases();
     if let Some(kept) = kept {
         builder = builder.also_alive_with(kept.pid);
     }
@@ -123,9 +108,11 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
         client = context.open(builder) => client?,
         signal = signals.next_fatal() => return Ok(Exit::signal(signal.as_raw())),
     };
-    let recipe = recipe(context, &args, ttl, &client);
+    let mode = args.lock.mode(client.new_owner());
+    // Others renew it.
+    let lock = args.lock.lock(context, &client, mode, || caller(args.keep_while_pid))?.renewals(Renewals::Off);
     let lease = tokio::select! {
-        lease = recipe.acquire(context.output, &client) => lease?,
+        lease = lock::acquire(context, &client, &args.lock.name, lock, args.lock.patience(None)) => lease?,
         signal = signals.next_fatal() => {
             // Dropping the attempt gave everything back; what is left is to deliver it.
             let _ = client.close(FLUSH).await;
@@ -149,19 +136,6 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
         context.output.detail(error);
     }
     told.map(|()| Exit::OK)
-}
-
-/// What to ask for. Nobody renews it here.
-fn recipe<'a>(context: &Context, args: &'a AcquireArgs, ttl: Duration, client: &Client) -> Recipe<'a> {
-    let label = args.label.as_deref().or(context.settings.text("label"));
-    Recipe {
-        name: &args.name,
-        mode: args.sharing.mode(client.new_owner()),
-        ttl,
-        label: label.map_or_else(|| caller(args.keep_while_pid), ToOwned::to_owned),
-        renewals: Renewals::Off,
-        wait: args.wait.patience(None),
-    }
 }
 
 /// The program on whose behalf it is: this process is gone before anybody looks.

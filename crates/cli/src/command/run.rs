@@ -2,11 +2,9 @@
 
 mod environment;
 mod exec;
-mod group;
 mod guard;
 mod job;
 mod limits;
-mod mode;
 mod nesting;
 mod report;
 mod supervise;
@@ -15,24 +13,23 @@ mod terminal;
 use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use quorlock::{Client, Lease, Owner};
+use quorlock::{Client, DetachedLease, Lease, Renewals};
 use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_process};
 
 use crate::context::{Context, FLUSH};
 use crate::duration::{millis, parse_duration, show, show_exactly};
 use crate::exit::{Exit, Failure};
+use crate::lock::{self, LockArgs};
 use crate::process::Process;
-use crate::recipe::{SharingArgs, WaitArgs};
 use crate::signals::Signals;
-use environment::Surroundings;
+use environment::environment;
 use guard::{Duty, Guard, boot_time};
 use limits::{Cause, Limits, OnLost};
-use nesting::{Kind, Outer};
 use report::Report;
 use supervise::{Run, Supervisor};
 use terminal::Terminal;
@@ -50,11 +47,8 @@ use terminal::Terminal;
 #[command(after_help = NOTES)]
 #[expect(clippy::doc_markdown, reason = "doc comments are help texts here")]
 pub(crate) struct RunArgs {
-    /// What to lock.
-    name: String,
-
     #[command(flatten)]
-    wait: WaitArgs,
+    lock: LockArgs,
 
     /// What to do if the lock is held, after --wait if that is given: skip exits with 0, as a cron job should.
     #[arg(long, value_name = "WHAT")]
@@ -63,10 +57,6 @@ pub(crate) struct RunArgs {
     /// Exit with this code if the lock is held, instead of 75.
     #[arg(short = 'E', long = "conflict-exit-code", value_name = "CODE")]
     held_code: Option<u8>,
-
-    /// The lock is free this long after this machine has died; it is renewed while the command runs [default: 30s].
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    ttl: Option<Duration>,
 
     /// Keep the lock for at least this long, even if the command is done sooner or quorlock is killed with SIGKILL: for a
     /// cron job on hosts whose clocks are not quite the same. Another signal to quorlock ends the wait.
@@ -84,13 +74,6 @@ pub(crate) struct RunArgs {
     /// What to do with the command when the lock may be lost.
     #[arg(long, value_name = "WHAT", default_value = "stop")]
     on_lost: OnLost,
-
-    #[command(flatten)]
-    sharing: SharingArgs,
-
-    /// Shown to whoever finds the lock held [default: the command's name].
-    #[arg(long, value_name = "TEXT")]
-    label: Option<String>,
 
     /// Write what came of it into this file, as JSON.
     #[arg(long, value_name = "PATH")]
@@ -131,30 +114,6 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 const NO_GATE: &str = "-";
 /// The hidden command that dies by a signal, so that the shell of a script notices.
 const DIE: &str = "__die";
-
-/// How long things take, from the flags or the settings.
-#[derive(Clone, Copy)]
-struct Terms {
-    ttl: Duration,
-    kill_grace: Duration,
-}
-
-impl Terms {
-    fn of(context: &Context, args: &RunArgs) -> Result<Self, Failure> {
-        let kill_grace = args.kill_grace.unwrap_or_else(|| context.settings.duration("kill_grace"));
-        Ok(Self { ttl: context.ttl(args.ttl)?, kill_grace })
-    }
-}
-
-impl RunArgs {
-    fn kind(&self) -> Kind {
-        match self.sharing.slots {
-            Some(_) => Kind::Slots,
-            None if self.sharing.shared => Kind::Shared,
-            None => Kind::Exclusive,
-        }
-    }
-}
 
 /// What is put in front of a command so that it is killed when this process ends, however that may be.
 ///
@@ -202,10 +161,12 @@ fn die(signal: Option<Signal>) -> ExitCode {
 /// Acquires, runs, releases, and tells what came of it.
 pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
     context.outlasts("run")?;
-    let terms = Terms::of(context, &args)?;
-    check(&args, terms)?;
-    let mut report = Report::new(&args.name, args.kind());
-    let done = attempt(context, &args, terms, &mut report).await;
+    let ttl = context.ttl(args.lock.ttl)?;
+    let grace = args.kill_grace.unwrap_or_else(|| context.settings.duration("kill_grace"));
+    check(&args, ttl, grace)?;
+    let mut report = Report::new(&args.lock.name, args.lock.kind());
+    let limits = Limits { on_lost: args.on_lost, grace, max_hold: args.max_hold };
+    let done = attempt(context, &args, ttl, limits, &mut report).await;
     let exit = match done {
         Ok(exit) => exit,
         Err(failure) if failure.exit == Exit::HELD => {
@@ -258,24 +219,18 @@ fn tell(context: &Context, args: &RunArgs, report: &Report, exit: Exit) -> crate
     }
 }
 
-fn check(args: &RunArgs, terms: Terms) -> Result<(), Failure> {
-    let least = (terms.kill_grace + Duration::from_secs(1)) * 3;
-    if terms.ttl < least {
-        let grace = (terms.ttl / 3).saturating_sub(Duration::from_secs(1));
-        let shorter = if grace < Duration::from_millis(1) {
-            String::new()
-        } else {
-            format!(", or shorten the grace: --kill-grace {}ms", grace.as_millis())
-        };
+fn check(args: &RunArgs, ttl: Duration, grace: Duration) -> Result<(), Failure> {
+    let least = (grace + Duration::from_secs(1)) * 3;
+    if ttl < least {
+        let shorter = (ttl / 3).saturating_sub(Duration::from_secs(1)).as_millis();
+        let shorter = if shorter == 0 { String::new() } else { format!(", or --kill-grace {shorter}ms") };
+        let [ttl, grace, least] = [ttl, grace, least].map(show_exactly);
         return Err(Failure::usage(format_args!(
-            "a ttl of {:?} leaves no time to end the command before the lock is lost: with a kill grace of {:?} it has to \
-             be at least {least:?}\n  lengthen the ttl: --ttl {}{shorter}",
-            terms.ttl,
-            terms.kill_grace,
-            show_exactly(least)
+            "a ttl of {ttl} leaves no time to end the command before the lock is lost: with a kill grace of {grace} it must \
+             be at least {least}\n  use --ttl {least}{shorter}"
         )));
     }
-    if args.wait.no_wait && args.if_held == Some(IfHeld::Wait) {
+    if args.lock.no_wait && args.if_held == Some(IfHeld::Wait) {
         return Err(Failure::usage("--no-wait and --if-held wait contradict each other"));
     }
     if let (Some(least), Some(most)) = (args.min_hold, args.max_hold)
@@ -296,16 +251,21 @@ fn check(args: &RunArgs, terms: Terms) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut Report) -> crate::Outcome {
+async fn attempt(
+    context: &Context,
+    args: &RunArgs,
+    ttl: Duration,
+    limits: Limits,
+    report: &mut Report,
+) -> crate::Outcome {
     // Without a /proc that shows our processes the command cannot be watched: say so before there is a lock.
     Process::find(std::process::id())?;
-    let surroundings = Surroundings::new(context)?;
-    let outer = Outer::inherited();
+    let outer = nesting::inherited();
     context.name_nodes()?;
     let mut signals = Signals::listen()?;
     let mut guard = Guard::post().map_err(Failure::cannot("start a guard"))?;
     let mut access = context.access()?;
-    access.ttl = terms.ttl;
+    access.ttl = ttl;
     let mut builder = access.builder();
     if let Some(guard) = guard.id() {
         // A lock in a file is free as soon as every process that keeps it alive is gone.
@@ -317,7 +277,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
         signal = signals.next_fatal() => return Ok(interrupted(report, signal)),
     };
     let lease = tokio::select! {
-        lease = acquire(context, args, terms.ttl, &outer, &client) => lease,
+        lease = acquire(context, args, &outer, &client) => lease,
         signal = signals.next_fatal() => {
             // Dropping the attempt gave everything back; what is left is to deliver it.
             let _ = client.close(FLUSH).await;
@@ -326,7 +286,7 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
         }
     };
     report.waited_ms = millis(begun.elapsed());
-    let (lease, owner) = lease?;
+    let lease = lease?;
     let held = Instant::now();
     let hold_until = args.min_hold.map(|least| boot_time() + least);
     let duty = Duty { access, lease: lease.as_detached().reveal(), hold_until };
@@ -334,10 +294,13 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     report.fence = lease.fence().ok().map(quorlock::Fence::get);
     report.slot = lease.slot();
     if let Some(fence) = report.fence {
-        context.output.detail(format!("{} is ours with fence {fence}, after {}", args.name, show(begun.elapsed())));
+        context.output.detail(format!(
+            "{} is ours with fence {fence}, after {}",
+            args.lock.name,
+            show(begun.elapsed())
+        ));
     }
-    let environment = surroundings.for_command(args, terms.ttl, &lease, owner, &outer)?;
-    let limits = Limits { on_lost: args.on_lost, grace: terms.kill_grace, max_hold: args.max_hold };
+    let environment = environment(context, args, &lease, &outer)?;
     let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, &args.command, &environment)?
         .watch(&client)
         .await;
@@ -354,25 +317,21 @@ async fn attempt(context: &Context, args: &RunArgs, terms: Terms, report: &mut R
     conclude(report, run)
 }
 
-/// Acquires the lock, or enters it again if a run around this one holds it. Also tells as whom.
+/// Acquires the lock, or enters it again if a run around this one holds it.
 async fn acquire(
     context: &Context,
     args: &RunArgs,
-    ttl: Duration,
-    outer: &Outer,
+    outer: &[DetachedLease],
     client: &Client,
-) -> Result<(Lease, Option<Owner>), Failure> {
-    let around = outer.of(&args.name, client).await;
-    let recipe = mode::recipe(context, args, ttl, around, client)?;
-    let lease = recipe.acquire(context.output, client).await?;
-    let owner = recipe.mode.owner();
-    let Some(around) = around.filter(|around| owner.is_some() && around.owner() == owner) else {
-        return Ok((lease, owner));
-    };
+) -> Result<Lease, Failure> {
+    let around = nesting::find(outer, &args.lock.name, client).await;
+    let lease = acquire_within(context, args, around, client).await?;
+    let owner = lease.as_detached().owner();
+    let Some(around) = around.filter(|around| owner.is_some() && around.owner() == owner) else { return Ok(lease) };
     // If that run ended before we entered, others may have entered with its owner, too.
-    let stands = loop {
-        match around.stands(client).await {
-            Ok(stands) => break stands,
+    let is_held = loop {
+        match nesting::is_held(around, client).await {
+            Ok(is_held) => break is_held,
             // Our own entry is renewed meanwhile, or ends.
             Err(_) if !lease.validity().is_zero() => tokio::time::sleep(ASK_AGAIN).await,
             Err(error) => {
@@ -381,15 +340,31 @@ async fn acquire(
             }
         }
     };
-    if stands {
-        return Ok((lease, owner));
+    if is_held {
+        return Ok(lease);
     }
     if let Err(error) = lease.release().await {
         context.output.detail(error);
     }
-    let recipe = mode::recipe(context, args, ttl, None, client)?;
-    let lease = recipe.acquire(context.output, client).await?;
-    Ok((lease, recipe.mode.owner()))
+    acquire_within(context, args, None, client).await
+}
+
+/// Acquires the lock, or enters the lock of a run around this one.
+async fn acquire_within(
+    context: &Context,
+    args: &RunArgs,
+    around: Option<&DetachedLease>,
+    client: &Client,
+) -> Result<Lease, Failure> {
+    let (mode, wait) = nesting::mode(args, around, client)?;
+    let program = || {
+        let program = args.command.first().and_then(|program| Path::new(program).file_name());
+        program.unwrap_or_default().to_string_lossy().into_owned()
+    };
+    // A run may take as long as it likes.
+    let renewals = Renewals::Watchdog { every: None, lifetime: Duration::MAX };
+    let lock = args.lock.lock(context, client, mode, program)?.renewals(renewals);
+    lock::acquire(context, client, &args.lock.name, lock, wait).await
 }
 
 /// A signal while waiting: everything is given back.
@@ -413,7 +388,7 @@ async fn release(context: &Context, lease: Lease, client: Client) {
 
 /// What the run comes to. The command's own code counts only if the lock was provably held throughout.
 fn conclude(report: &mut Report, run: Run) -> crate::Outcome {
-    report.signal = run.ending.signal;
+    report.signal = run.status.terminating_signal();
     report.lost = run.lost.is_some();
     if let Some(lost) = run.lost {
         report.outcome = "lost";
@@ -430,11 +405,14 @@ fn conclude(report: &mut Report, run: Run) -> crate::Outcome {
     }
     report.outcome = "done";
     if run.interrupted
-        && let Some(signal) = run.ending.signal.and_then(Signal::from_named_raw)
+        && let Some(signal) = report.signal.and_then(Signal::from_named_raw)
     {
         report.is_from_terminal = true;
         // The shell of a script was not in the terminal's foreground, as it would have been without us.
         let _ = kill_current_process_group(signal);
     }
-    Ok(run.ending.exit)
+    Ok(match (run.status.exit_status(), report.signal) {
+        (_, Some(signal)) => Exit::signal(signal),
+        (code, None) => Exit(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::INTERNAL.0)),
+    })
 }

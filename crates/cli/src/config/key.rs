@@ -63,7 +63,7 @@ impl Key {
     }
 
     /// Whether every command has the flag.
-    fn is_global(&self) -> bool {
+    pub(crate) fn is_global(&self) -> bool {
         !["ttl", "kill_grace", "label"].contains(&self.name)
     }
 

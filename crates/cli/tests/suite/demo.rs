@@ -71,6 +71,8 @@ fn on_a_terminal_it_shows_holders_waiters_a_quarantine_and_the_verdict() {
     let boxes: Vec<&str> = text.lines().filter(|line| line.starts_with('│')).collect();
     assert!(boxes.len() > 10 && boxes.iter().all(|line| line.ends_with('│')), "{text}");
     assert!(pty.wait().success());
+    // The report, which comes after the picture.
+    pty.shows("LAST FENCE");
     pty.shows(" 0 overlaps, fences increasing");
     assert!(pty.is_in_order(), "{}", pty.text());
 }
@@ -81,6 +83,8 @@ fn who_has_seen_enough_types_q_and_gets_the_verdict() {
     pty.shows("queue");
     pty.type_keys(b"xq");
     assert!(pty.wait().success());
+    // The report, which comes after the picture.
+    pty.shows("LAST FENCE");
     pty.shows(" 0 overlaps, fences increasing");
     assert!(pty.is_in_order(), "{}", pty.text());
 }
@@ -92,6 +96,8 @@ fn an_interrupt_gives_the_terminal_back() {
     assert!(!pty.is_in_order());
     pty.type_keys(b"\x03");
     assert_eq!(pty.wait().code(), Some(130));
+    // The report, which comes after the picture.
+    pty.shows("LAST FENCE");
     pty.shows(" 0 overlaps, fences increasing");
     assert!(pty.is_in_order(), "{}", pty.text());
 }

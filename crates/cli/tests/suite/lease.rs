@@ -322,7 +322,7 @@ fn a_process_that_is_not_there_keeps_nothing() {
     let mut gone = Command::new("true").spawn().unwrap();
     gone.wait().unwrap();
     let pid = gone.id().to_string();
-    assert_fails(&place.output(&["acquire", "deploy", "--keep-while-pid", &pid]), 64, "is not a process that runs");
+    assert_fails(&place.output(&["acquire", "deploy", "--keep-while-pid", &pid]), 64, "is not a running process");
     assert!(place.is_free("deploy"));
 }
 

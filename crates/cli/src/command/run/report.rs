@@ -5,14 +5,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::nesting::Kind;
 use crate::exit::Exit;
 
 /// What came of it. No lease id: whoever has it could release the lock.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     pub(super) name: String,
-    pub(super) kind: Kind,
+    /// `exclusive`, `shared` or `slots`.
+    pub(super) kind: &'static str,
     /// `done`, `held`, `skipped`, `interrupted`, `lost`, `asked-to-end`, `max-hold`, `unguarded` or `failed`.
     pub(super) outcome: &'static str,
     pub(super) exit: u8,
@@ -32,7 +32,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(name: &str, kind: Kind) -> Self {
+    pub(super) fn new(name: &str, kind: &'static str) -> Self {
         Self {
             name: name.to_owned(),
             kind,

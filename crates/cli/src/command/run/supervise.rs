@@ -5,10 +5,10 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use quorlock::{Client, ConfigError, Lease, LostError};
-use rustix::process::Signal;
+use rustix::process::{Signal, WaitStatus};
 
 use super::guard::{Guard, boot_time};
-use super::job::{Change, Ending, Job};
+use super::job::Job;
 use super::limits::{Cause, GUARD_MARGIN, LOOK, Limits, MARGIN, Measure, OnLost};
 use super::terminal::Terminal;
 use crate::exit::Failure;
@@ -30,7 +30,7 @@ const SLEW: u32 = 1000;
 /// How the run ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    pub(super) ending: Ending,
+    pub(super) status: WaitStatus,
     /// Why the command was last asked to end, or killed.
     pub(super) cut: Option<Cause>,
     /// Why the lock was not provably held throughout.
@@ -112,7 +112,7 @@ impl<'a> Supervisor<'a> {
         let left = supervisor.left(Instant::now());
         supervisor.tell_deadline(left);
         if let Err(failure) = supervisor.job.begin(supervisor.guard) {
-            supervisor.job.group().signal(Signal::KILL);
+            supervisor.job.signal(Signal::KILL);
             supervisor.terminal.as_ref().map(|terminal| terminal.take_back(supervisor.job.id()));
             return Err(failure);
         }
@@ -124,7 +124,7 @@ impl<'a> Supervisor<'a> {
         let mut lost = None;
         let mut latch = pin!(self.lease.lost());
         self.renew_if(client.also_alive_with_group(self.job.id().as_raw_nonzero().get().unsigned_abs())).await;
-        let ending = loop {
+        let status = loop {
             if self.drains_until.is_none() && self.lease.ensure(Duration::ZERO) == Err(LostError::Broken) {
                 self.broken(client).await;
             }
@@ -135,20 +135,22 @@ impl<'a> Supervisor<'a> {
             let rest = self.act();
             tokio::select! {
                 signal = self.signals.next() => match signal {
-                    Signal::CHILD => match self.job.change(self.guard) {
-                        Some(Change::Ended(ending)) => break ending,
-                        Some(Change::Stopped(signal)) => self.stopped(signal),
-                        None => {}
+                    Signal::CHILD => if let Some(status) = self.job.change(self.guard) {
+                        match status.stopping_signal() {
+                            Some(signal) => self.stopped(signal),
+                            None => break status,
+                        }
                     },
                     Signal::TSTP => self.told_to_stop(),
-                    signal => self.job.group().signal(signal),
+                    signal => self.job.signal(signal),
                 },
                 why = &mut latch, if lost.is_none() => lost = Some(why),
                 () = tokio::time::sleep(rest) => {}
             }
         };
         let lost = lost.or(self.lease.ensure(Duration::ZERO).err());
-        if ending.signal == Some(Signal::KILL.as_raw()) && self.guard.is_kill_due() {
+        let signal = status.terminating_signal();
+        if signal == Some(Signal::KILL.as_raw()) && self.guard.is_kill_due() {
             // The guard has killed it: we were too late.
             self.end_for(Cause::Loss);
         }
@@ -156,15 +158,15 @@ impl<'a> Supervisor<'a> {
         let lost = lost.or(is_lost.then_some(LostError::Expired));
         let had_terminal = self.terminal.as_ref().is_some_and(|terminal| {
             let lent = terminal.take_back(self.job.id());
-            if lent && ending.signal.is_some() {
+            if lent && signal.is_some() {
                 terminal.repair();
             }
             lent
         });
         self.end_the_rest().await;
-        let by_terminal = [Signal::INT, Signal::QUIT].map(|signal| Some(signal.as_raw())).contains(&ending.signal);
+        let by_terminal = [Signal::INT, Signal::QUIT].map(|signal| Some(signal.as_raw())).contains(&signal);
         let cut = self.cut;
-        Run { ending, cut, lost, interrupted: had_terminal && by_terminal && cut.is_none() }
+        Run { status, cut, lost, interrupted: had_terminal && by_terminal && cut.is_none() }
     }
 
     /// Somebody has broken the lock. If it drains, there is time to end in good order.
@@ -236,9 +238,9 @@ impl<'a> Supervisor<'a> {
         });
         self.asked = None;
         self.end_for(cause);
-        self.job.group().signal(Signal::TERM);
+        self.job.signal(Signal::TERM);
         // One that stands still could not end itself.
-        self.job.group().signal(Signal::CONT);
+        self.job.signal(Signal::CONT);
     }
 
     /// Notes why the command has to end, unless there is a reason already.
@@ -258,7 +260,7 @@ impl<'a> Supervisor<'a> {
         let now = Instant::now();
         if self.stop_by.is_some_and(|by| by <= now) {
             self.stop_by = None;
-            self.job.group().signal(Signal::STOP);
+            self.job.signal(Signal::STOP);
         }
         let held = now.duration_since(self.since);
         let left = self.left(now);
@@ -281,7 +283,7 @@ impl<'a> Supervisor<'a> {
             Measure::Kill(cause) => {
                 self.end_for(because(cause));
                 self.killed = true;
-                self.job.group().signal(Signal::KILL);
+                self.job.signal(Signal::KILL);
                 Duration::ZERO
             }
         }
@@ -296,7 +298,7 @@ impl<'a> Supervisor<'a> {
         if self.terminal.as_ref().is_some_and(Terminal::has_shell) {
             self.stop_by = Some(Instant::now() + STOP_PATIENCE);
         }
-        self.job.group().signal(Signal::TSTP);
+        self.job.signal(Signal::TSTP);
     }
 
     /// The command stands still. If that is the terminal's doing, we follow, so that the shell sees a stopped job.
@@ -307,14 +309,14 @@ impl<'a> Supervisor<'a> {
         let wants_terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal);
         if wants_terminal && terminal.is_ours() {
             terminal.lend(group);
-            return self.job.group().signal(Signal::CONT);
+            return self.job.signal(Signal::CONT);
         }
         let is_lent = terminal.is_lent_to(group);
         if !(told_to || wants_terminal || is_lent) {
             return;
         }
         if !terminal.has_shell() {
-            return self.job.group().signal(Signal::CONT);
+            return self.job.signal(Signal::CONT);
         }
         terminal.take_back(group);
         self.is_own_stop = true;
@@ -322,7 +324,7 @@ impl<'a> Supervisor<'a> {
         // Nothing was renewed meanwhile. If it took too long, the command gets no chance to go on.
         if self.lease.validity() > MARGIN {
             terminal.lend(group);
-            self.job.group().signal(Signal::CONT);
+            self.job.signal(Signal::CONT);
         }
     }
 
@@ -339,16 +341,16 @@ impl<'a> Supervisor<'a> {
             let so_far = begun.elapsed();
             let is_kill_due = so_far >= LEFT_PATIENCE + self.limits.grace || self.lease.validity() <= MARGIN;
             let is_due = self.killed || is_kill_due || so_far >= LEFT_PATIENCE;
-            if !self.job.group().has_members() || is_due && !self.job.group().is_alive() {
+            if !self.job.leader.group_has_members() || is_due && !self.job.leader.group_is_alive() {
                 return;
             }
             if self.killed || is_kill_due {
-                self.job.group().signal(Signal::KILL);
+                self.job.signal(Signal::KILL);
             } else if is_due && !is_asked {
                 is_asked = true;
                 self.output.note("the command has left processes behind: ending them before the lock is given back");
-                self.job.group().signal(Signal::TERM);
-                self.job.group().signal(Signal::CONT);
+                self.job.signal(Signal::TERM);
+                self.job.signal(Signal::CONT);
             }
             if so_far >= LEFT_PATIENCE + self.limits.grace + KILL_PATIENCE {
                 return self.output.note("processes of the command were killed and are still there");

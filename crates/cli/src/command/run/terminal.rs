@@ -7,6 +7,8 @@ use nix::sys::signal::{SigSet, Signal as Blocked};
 use rustix::process::{Pid, Signal, getpgid, getpgrp, getpid, getsid, kill_current_process_group, kill_process};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
+use crate::process::parent;
+
 /// The terminal that controls this session, and how it was before it was lent.
 pub(crate) struct Terminal {
     tty: File,
@@ -79,10 +81,4 @@ impl Terminal {
         }
         false
     }
-}
-
-fn parent(process: Pid) -> Option<Pid> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    Pid::from_raw(fields.split_ascii_whitespace().nth(1)?.parse().ok()?)
 }

@@ -12,89 +12,64 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use super::{Duty, Order, boot_time};
-use crate::command::run::group::Group;
+use super::{Duty, Orders, boot_time};
 use crate::context::FLUSH;
+use crate::process::Process;
 
-/// The rest between two tries to kill the group of a wrapper that may still be there.
+/// The pause between two attempts to kill the group of a wrapper that may still live.
 const AGAIN: Duration = Duration::from_millis(20);
-/// The longest rest between two tries to kill what is left, or to release the lease.
+/// The longest pause between two attempts to kill what is left, or to release the lease.
 const REST_MAX: Duration = Duration::from_secs(1);
 
-/// What the guard was told, and what follows from it.
-#[derive(Default)]
-struct Post {
-    duty: Option<Box<Duty>>,
-    group: Option<Group>,
-    kill_at: Option<Duration>,
-}
-
-/// The end of the orders.
-enum End {
-    Farewell,
-    /// The wrapper is dead.
-    Hangup,
-}
-
-/// The guard's life.
+/// The main function of the guard's process.
 pub(in super::super) fn stand() -> ExitCode {
-    // No signal but SIGKILL ends it, and SIGSTOP is undone by the wrapper.
+    // No signal but SIGKILL ends it, and the wrapper undoes SIGSTOP.
     if SigSet::all().thread_block().is_err() || setsid().is_err() {
         return ExitCode::FAILURE;
     }
-    let mut post = Post::default();
-    match post.obey() {
-        Ok(End::Farewell) => return ExitCode::SUCCESS,
-        // Without orders there is no way to tell whether the wrapper lives.
-        Ok(End::Hangup) | Err(_) => {}
+    let mut orders = Orders::default();
+    // Without orders the guard cannot know whether the wrapper lives: an error counts as its death.
+    let _ = obey(&mut orders);
+    if let Some(command) = orders.command {
+        kill_all(command);
     }
-    if let Some(group) = post.group {
-        kill_all(group);
-    }
-    match post.duty.map(|duty| release(&duty)) {
+    match orders.duty.map(|duty| release(&duty)) {
         None | Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(_)) => ExitCode::FAILURE,
     }
 }
 
-impl Post {
-    /// Carries out orders, and kills the group when the deadline passes.
-    fn obey(&mut self) -> Result<End, Errno> {
-        let stdin = rustix::stdio::stdin();
-        // It counts the time of a suspended machine, and fires as soon as that goes on.
-        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        let mut bytes = Vec::new();
-        let mut chunk = [0; 4096];
-        loop {
-            // A deadline that passes before there is a group is due as soon as there is one.
-            let mut due = self.kill_at.filter(|_| self.group.is_some());
-            if let (Some(group), Some(_)) = (self.group, due.filter(|at| *at <= boot_time())) {
-                due = kill(group).then(|| boot_time() + AGAIN);
-            }
-            timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &alarm(due))?;
-            let mut ready = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&timer, PollFlags::IN)];
-            match poll(&mut ready, None) {
-                Ok(_) if ready[0].revents().is_empty() => continue,
-                Ok(_) => {}
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error),
-            }
-            match rustix::io::read(stdin, &mut chunk) {
-                Ok(0) => return Ok(End::Hangup),
-                Ok(count) => bytes.extend_from_slice(&chunk[..count]),
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error),
-            }
-            while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = bytes.drain(..=end).collect();
-                match serde_json::from_slice(&line).map_err(|_| Errno::INVAL)? {
-                    Order::Release(duty) => self.duty = Some(duty),
-                    Order::Watch(group) => self.group = Some(group),
-                    Order::KillAt(at) => self.kill_at = at,
-                    Order::Over => (self.group, self.kill_at) = (None, None),
-                    Order::Farewell => return Ok(End::Farewell),
-                }
-            }
+/// Reads orders until the wrapper is gone, and kills the group when the deadline passes.
+fn obey(orders: &mut Orders) -> Result<(), Errno> {
+    let stdin = rustix::stdio::stdin();
+    // It counts the time of a suspended host, and fires as soon as that resumes.
+    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        // A deadline that passes before there is a command is due as soon as there is one.
+        let mut due = orders.kill_at.filter(|_| orders.command.is_some());
+        if let (Some(command), Some(_)) = (orders.command, due.filter(|at| *at <= boot_time())) {
+            due = kill(command).then(|| boot_time() + AGAIN);
+        }
+        timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &alarm(due))?;
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&timer, PollFlags::IN)];
+        match poll(&mut ready, None) {
+            Ok(_) if ready[0].revents().is_empty() => continue,
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error),
+        }
+        match rustix::io::read(stdin, &mut chunk) {
+            Ok(0) => return Ok(()),
+            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error),
+        }
+        if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') {
+            let lines: Vec<u8> = bytes.drain(..=end).collect();
+            let newest = lines[..end].rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+            *orders = serde_json::from_slice(newest).map_err(|_| Errno::INVAL)?;
         }
     }
 }
@@ -107,22 +82,22 @@ fn alarm(at: Option<Duration>) -> Itimerspec {
     Itimerspec { it_interval: zero, it_value: at.unwrap_or(zero) }
 }
 
-/// Kills the group. Whether anything in it still runs.
-fn kill(group: Group) -> bool {
-    group.signal(Signal::KILL);
-    group.is_alive()
+/// Kills the group. Returns whether anything in it still runs.
+fn kill(command: Process) -> bool {
+    command.signal_group(Signal::KILL);
+    command.group_is_alive()
 }
 
 /// Returns when nothing in the group runs.
-fn kill_all(group: Group) {
+fn kill_all(command: Process) {
     let mut rest = Duration::from_millis(1);
-    while kill(group) {
+    while kill(command) {
         std::thread::sleep(rest);
         rest = (rest * 2).min(REST_MAX);
     }
 }
 
-/// Releases the lease of a dead wrapper, not before it may be. If that fails, the ttl ends it.
+/// Releases the lease of a dead wrapper, no earlier than allowed. If that fails, the ttl ends it.
 fn release(duty: &Duty) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
