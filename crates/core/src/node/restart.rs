@@ -157,17 +157,15 @@ pub fn attend(life: &mut Option<Incarnation>, node_command: &NodeCommand, now: N
     let accepted = match (node_command, life.as_mut()) {
         (NodeCommand::Look, _) => true,
         (NodeCommand::Hello { identity, fresh, constants, founders, trust }, known) => {
-            let is_kin = known.as_ref().is_none_or(|life| life.constants == *constants);
-            let is_new = known.as_ref().is_none_or(|life| life.is_replaced_by(identity));
-            if is_kin && is_new {
-                let suspended = known.as_ref().is_some_and(|life| life.suspended);
-                let next = Incarnation {
-                    founders: known.as_ref().map_or_else(|| founders.clone(), |life| life.founders.clone()),
-                    quarantine_micros: quarantine(constants, known.as_deref()),
-                    restarts: known.as_ref().map_or(0, |life| life.restarts.saturating_add(1)),
-                    suspended,
-                    ..begin(identity, *fresh, constants, trusted(*trust, suspended, known.as_deref(), now))
-                };
+            let known = known.as_deref();
+            let is_kin = known.is_none_or(|life| life.constants == *constants);
+            if is_kin && known.is_none_or(|life| life.is_replaced_by(identity)) {
+                let suspended = known.is_some_and(|life| life.suspended);
+                let mut next = succeed(known, begin(identity, *fresh, constants), *trust, suspended, now);
+                match known {
+                    Some(_) => next.restarts = next.restarts.saturating_add(1),
+                    None => next.founders.clone_from(founders),
+                }
                 *life = Some(next);
             }
             is_kin
@@ -175,13 +173,7 @@ pub fn attend(life: &mut Option<Incarnation>, node_command: &NodeCommand, now: N
         (NodeCommand::Reconfigure { identity, fresh, constants, trust, suspend }, known) => {
             let is_kin = known.as_ref().is_none_or(|life| life.constants.cluster == constants.cluster);
             if is_kin {
-                let next = Incarnation {
-                    founders: known.as_ref().map_or_else(String::new, |life| life.founders.clone()),
-                    quarantine_micros: quarantine(constants, known.as_deref()),
-                    restarts: known.as_ref().map_or(0, |life| life.restarts),
-                    suspended: *suspend,
-                    ..begin(identity, *fresh, constants, trusted(*trust, *suspend, known.as_deref(), now))
-                };
+                let next = succeed(known.as_deref(), begin(identity, *fresh, constants), *trust, *suspend, now);
                 *life = Some(next);
             }
             is_kin
@@ -189,7 +181,7 @@ pub fn attend(life: &mut Option<Incarnation>, node_command: &NodeCommand, now: N
         (NodeCommand::Init { identity, fresh, constants }, known) => {
             let before = known.and_then(|life| life.floor);
             let floor = before.max(Some(Fence::new(now.wall_micros.saturating_sub(constants.max_skew_micros))));
-            *life = Some(begin(identity, *fresh, constants, floor));
+            *life = Some(Incarnation { floor, ..begin(identity, *fresh, constants) });
             true
         }
         (NodeCommand::Claim { epoch, elapsed_micros }, Some(life)) if life.is_quarantined(*epoch) => {
@@ -226,31 +218,41 @@ impl Incarnation {
     }
 }
 
-/// How long a new life is quarantined: for whoever may still hold a lease by these constants, or by those before.
-fn quarantine(constants: &Constants, known: Option<&Incarnation>) -> u64 {
+/// The next life of a node, after the one that it knows. Its quarantine is long enough for every lease by the constants of
+/// either life. If it is trusted, it may vote at once.
+fn succeed(
+    known: Option<&Incarnation>,
+    next: Incarnation,
+    trust: Trust,
+    suspended: bool,
+    now: NodeTime,
+) -> Incarnation {
     let owed = known.map_or(0, |life| match life.floor {
         Some(_) => quarantine_micros(&life.constants),
         None => life.quarantine_micros,
     });
-    quarantine_micros(constants).max(owed)
-}
-
-/// The floor of a new life that may vote at once.
-fn trusted(trust: Trust, suspended: bool, known: Option<&Incarnation>, now: NodeTime) -> Option<Fence> {
-    match trust {
+    let floor = match trust {
         Trust::Vote { floor_offset } if !suspended => {
             let floor = Fence::new(now.wall_micros.saturating_add_signed(floor_offset));
             known.and_then(|life| life.floor).max(Some(floor))
         }
         Trust::Vote { .. } | Trust::Quarantine => None,
+    };
+    Incarnation {
+        floor,
+        quarantine_micros: next.quarantine_micros.max(owed),
+        suspended,
+        founders: known.map_or_else(String::new, |life| life.founders.clone()),
+        restarts: known.map_or(0, |life| life.restarts),
+        ..next
     }
 }
 
-fn begin(identity: &Identity, epoch: Epoch, constants: &Constants, floor: Option<Fence>) -> Incarnation {
+fn begin(identity: &Identity, epoch: Epoch, constants: &Constants) -> Incarnation {
     Incarnation {
         identity: identity.clone(),
         epoch: Some(epoch),
-        floor,
+        floor: None,
         quarantine_micros: quarantine_micros(constants),
         suspended: false,
         elapsed_micros: 0,

@@ -22,25 +22,16 @@ const NAMES_SHOWN: usize = 5;
 const INSPECTED_AT_ONCE: usize = 64;
 
 /// The nodes that failed, and why.
-#[derive(Default)]
-struct Failed(Vec<(String, Trouble)>);
+type Failed = Vec<(String, Trouble)>;
 
-impl Failed {
-    fn add(&mut self, node: &dyn Node, trouble: Trouble) {
-        self.0.push((node.title().to_owned(), trouble));
+/// Fails if any node did.
+fn check(failed: Failed) -> Result<(), ReconfigureError> {
+    if failed.is_empty() {
+        return Ok(());
     }
-
-    fn or<T>(self, told: T) -> Result<T, Self> {
-        if self.0.is_empty() { Ok(told) } else { Err(self) }
-    }
-}
-
-impl From<Failed> for ReconfigureError {
-    fn from(failed: Failed) -> Self {
-        let is_denied = failed.0.iter().any(|(_, trouble)| matches!(trouble, Trouble::Denied(_)));
-        let nodes = failed.0.into_iter().map(|(title, trouble)| (title, trouble.as_silence().to_string())).collect();
-        if is_denied { Self::Denied { nodes } } else { Self::Failed { nodes } }
-    }
+    let is_denied = failed.iter().any(|(_, trouble)| matches!(trouble, Trouble::Denied(_)));
+    let nodes = failed.into_iter().map(|(title, trouble)| (title, trouble.as_silence().to_string())).collect();
+    Err(if is_denied { ReconfigureError::Denied { nodes } } else { ReconfigureError::Failed { nodes } })
 }
 
 /// Makes the nodes one new cluster that may vote at once.
@@ -52,7 +43,7 @@ pub(crate) async fn init(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result
     }
     let node_command =
         |identity| NodeCommand::Init { identity, fresh: Epoch(entropy::bits()), constants: constants.clone() };
-    Ok(tell_all(nodes, &mut sessions, node_command).await?)
+    tell_all(nodes, &mut sessions, node_command).await
 }
 
 /// Refuses if any node shows a lease. A node that cannot list its names counts as having some.
@@ -116,7 +107,7 @@ pub(crate) async fn reconfigure(nodes: &[Arc<dyn Node>], settings: &Settings) ->
     for (node, session) in nodes.iter().zip(&mut sessions) {
         match within(STEP_DEADLINE, session.node_command(NodeCommand::Look)).await {
             Ok(look) => lives.extend(look.life),
-            Err(trouble) => return Err(Failed(vec![(node.title().to_owned(), trouble)]).into()),
+            Err(trouble) => check(vec![(node.title().to_owned(), trouble)])?,
         }
     }
     let (constants, trust) = (settings.constants(one_cluster(&lives)?), settings.trust());
@@ -130,7 +121,7 @@ pub(crate) async fn reconfigure(nodes: &[Arc<dyn Node>], settings: &Settings) ->
     if nodes.len() > 1 {
         tell_all(nodes, &mut sessions, node_command(true)).await?;
     }
-    Ok(tell_all(nodes, &mut sessions, node_command(false)).await?)
+    tell_all(nodes, &mut sessions, node_command(false)).await
 }
 
 /// The name of the one cluster that these nodes belong to, if no majority of it is elsewhere.
@@ -151,16 +142,19 @@ fn one_cluster(lives: &[Incarnation]) -> Result<String, ReconfigureError> {
 }
 
 /// All or none: a cluster that is declared on some of its nodes is worse than one that is not.
-async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<RequestReply>, Failed> {
+async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<RequestReply>, ReconfigureError> {
     let mut sessions: Vec<RequestReply> = Vec::new();
     let mut titles = Vec::new();
-    let mut failed = Failed::default();
+    let mut failed = Failed::new();
     for node in nodes {
         match within(STEP_DEADLINE, RequestReply::open(&**node, Channel(0))).await {
-            Err(trouble) => failed.add(&**node, trouble),
+            Err(trouble) => failed.push((node.title().to_owned(), trouble)),
             Ok(session) => {
                 if let Some(twin) = sessions.iter().position(|other| other.identity().run == session.identity().run) {
-                    failed.add(&**node, Trouble::Unfit(format!("it is the same server as {}", titles[twin])));
+                    failed.push((
+                        node.title().to_owned(),
+                        Trouble::Unfit(format!("it is the same server as {}", titles[twin])),
+                    ));
                 } else {
                     sessions.push(session);
                     titles.push(node.title());
@@ -168,22 +162,25 @@ async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<RequestReply>, Failed> 
             }
         }
     }
-    failed.or(sessions)
+    check(failed)?;
+    Ok(sessions)
 }
 
 async fn tell_all(
     nodes: &[Arc<dyn Node>],
     sessions: &mut [RequestReply],
     node_command: impl Fn(Identity) -> NodeCommand,
-) -> Result<(), Failed> {
-    let mut failed = Failed::default();
+) -> Result<(), ReconfigureError> {
+    let mut failed = Failed::new();
     for (node, session) in nodes.iter().zip(sessions) {
         let node_command = node_command(session.identity().clone());
         match within(STEP_DEADLINE, session.node_command(node_command)).await {
             Ok(standing) if standing.accepted => {}
-            Ok(_) => failed.add(&**node, Trouble::Unfit("it belongs to another cluster by now".into())),
-            Err(trouble) => failed.add(&**node, trouble),
+            Ok(_) => {
+                failed.push((node.title().to_owned(), Trouble::Unfit("it belongs to another cluster by now".into())));
+            }
+            Err(trouble) => failed.push((node.title().to_owned(), trouble)),
         }
     }
-    failed.or(())
+    check(failed)
 }

@@ -10,7 +10,6 @@ use quorlock_core::fence::Fence;
 use quorlock_core::hold::Hold;
 use quorlock_core::mode::Period;
 use quorlock_core::name::{Holder, Name};
-use quorlock_core::quorum::{NodeVote, Tally};
 use quorlock_core::vote::Silence;
 
 use crate::cluster::Cluster;
@@ -84,9 +83,7 @@ pub(crate) async fn history(cluster: &Arc<Cluster>, limit: usize) -> Result<Vec<
     let limit = limit.min(HISTORY_MAX);
     let told = join_all(cluster.links.iter().map(|link| recall(cluster, link, limit))).await;
     if told.iter().all(Result::is_err) {
-        let votes = told.into_iter().map(|told| told.map_or_else(NodeVote::Silent, |_| NodeVote::Granted));
-        let tally = cluster.name_nodes(Tally { votes: votes.collect(), nodes: Vec::new() });
-        return Err(ReadError::NoQuorum { operation: Operation::History, tally });
+        return Err(cluster.no_quorum(Operation::History, told.into_iter().map(Result::err)));
     }
     let events: HashMap<u64, Event> = told.into_iter().flatten().flatten().map(|event| (event.id, event)).collect();
     let mut events = in_order(events.into_values().collect());

@@ -28,8 +28,7 @@ impl Inspection {
     /// Who holds the name by the word of a majority, and with which fence; `None` when nobody does, or when the nodes
     /// were caught in the middle of a change.
     pub fn holder(&self) -> Option<(Option<Holder>, Fence)> {
-        let carried = |target: Target| self.held().filter(|(other, ..)| *other == target).count();
-        let (_, fence, held) = self.held().find(|(target, ..)| carried(*target) >= self.quorum.majority())?;
+        let (_, fence, held) = self.majority()?;
         Some((held.holder.clone(), fence))
     }
 
@@ -42,9 +41,13 @@ impl Inspection {
     /// What [`break_lock`](crate::Client::break_lock) has to be told to break what stands now, by the word of a majority:
     /// its fence, or its digest if it has none. `None` when nobody holds it, or the nodes were caught in a change.
     pub fn target(&self) -> Option<Target> {
-        let named = |target: Target| self.held().filter(|(other, ..)| *other == target).count();
-        let (target, ..) = self.held().find(|(target, ..)| named(*target) >= self.quorum.majority())?;
-        Some(target)
+        Some(self.majority()?.0)
+    }
+
+    /// What stands on a majority of the nodes.
+    fn majority(&self) -> Option<(Target, Fence, &HeldBy)> {
+        let carried = |target: Target| self.held().filter(|(other, ..)| *other == target).count();
+        self.held().find(|(target, ..)| carried(*target) >= self.quorum.majority())
     }
 
     /// What stands on each node: by which it is known, the fence that is stored, and the rest.

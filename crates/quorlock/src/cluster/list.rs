@@ -19,8 +19,7 @@ use crate::cluster::Cluster;
 use crate::cluster::inspect::{Inspection, inspect};
 use crate::error::{Operation, ReadError};
 use crate::link::Link;
-use crate::node::key::KeySpan;
-use crate::node::{Answer, Page, Question, Search};
+use crate::node::{Answer, Question, Search};
 use crate::platform::sync::Mutex;
 use glob::Glob;
 
@@ -93,78 +92,72 @@ pub struct Listing {
     pub missing: Vec<(String, Silence)>,
 }
 
-/// What was found so far, by all nodes together.
-struct Found {
-    names: BTreeSet<Name>,
-    is_cut: bool,
-}
-
-impl Found {
-    /// Whether there are enough names.
-    fn add(&mut self, name: Name, filter: &Filter) -> bool {
-        let is_enough = self.names.len() >= filter.limit && !self.names.contains(&name);
-        self.is_cut |= is_enough;
-        if !is_enough {
-            self.names.insert(name);
-        }
-        is_enough
-    }
-}
-
 pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<Listing, ReadError> {
     if cluster.is_closed() {
         return Err(ReadError::Closed);
     }
-    let found = Mutex::new(Found { names: BTreeSet::new(), is_cut: false });
-    let span = cluster.settings.template.span(filter.glob.beginning());
-    let looks = cluster.links.iter().map(|link| look_through(cluster, link, &span, filter, &found));
+    let found = Mutex::new(BTreeSet::new());
+    let looks = cluster.links.iter().map(|link| look_through(cluster, link, filter, &found));
     let looked = join_all(looks).await;
-    if looked.iter().filter(|looked| looked.is_ok()).count() < cluster.settings.quorum.majority() {
-        let votes = looked.into_iter().map(|looked| looked.map_or_else(NodeVote::Silent, |()| NodeVote::Granted));
-        let tally = cluster.name_nodes(Tally { votes: votes.collect(), nodes: Vec::new() });
-        return Err(ReadError::NoQuorum { operation: Operation::List, tally });
+    let is_cut = looked.contains(&Ok(true));
+    let silences = || looked.iter().map(|looked| looked.as_ref().err().cloned());
+    if silences().flatten().count() > cluster.settings.quorum.spare() {
+        return Err(cluster.no_quorum(Operation::List, silences()));
     }
     let titles = cluster.links.iter().map(|link| link.title.clone());
-    let missing = titles.zip(looked).filter_map(|(title, looked)| Some((title, looked.err()?))).collect();
-    let Found { names, is_cut } = found.into_inner();
-    Ok(Listing { names: inspect_all(cluster, &names).await?, is_cut, missing })
+    let missing = titles.zip(silences()).filter_map(|(title, why)| Some((title, why?))).collect();
+    Ok(Listing { names: inspect_all(cluster, &found.into_inner()).await?, is_cut, missing })
 }
 
-/// Adds what one node has, until it has no more or there is enough.
+impl Cluster {
+    /// Why a question to all nodes failed: each node's reason, or `None` for a node that answered.
+    pub(super) fn no_quorum(&self, operation: Operation, silences: impl Iterator<Item = Option<Silence>>) -> ReadError {
+        let votes = silences.map(|why| why.map_or(NodeVote::Granted, NodeVote::Silent)).collect();
+        ReadError::NoQuorum { operation, tally: self.name_nodes(Tally { votes, nodes: Vec::new() }) }
+    }
+}
+
+/// Adds the names that one node has, until it has no more or there are enough. Whether there may be more.
 async fn look_through(
     cluster: &Cluster,
     link: &Link,
-    span: &KeySpan,
     filter: &Filter,
-    found: &Mutex<Found>,
-) -> Result<(), Silence> {
+    found: &Mutex<BTreeSet<Name>>,
+) -> Result<bool, Silence> {
     let mut after = String::new();
     for _ in 0..PAGES_MAX {
-        let page = search(cluster, link, span, after).await?;
-        let names = page.keys.iter().filter_map(|key| cluster.settings.template.name_of(key));
+        let (names, next) = search(cluster, link, filter, after).await?;
         let mut found = found.lock();
-        for name in names.filter(|name| filter.fits(name.as_str())) {
-            if found.add(name, filter) {
-                return Ok(());
+        for name in names {
+            if found.len() >= filter.limit && !found.contains(&name) {
+                return Ok(true);
             }
+            found.insert(name);
         }
         drop(found);
-        match page.next {
+        match next {
             Some(next) => after = next,
-            None => return Ok(()),
+            None => return Ok(false),
         }
     }
-    found.lock().is_cut = true;
-    Ok(())
+    Ok(true)
 }
 
-/// Asks one node for a page of keys.
-async fn search(cluster: &Cluster, link: &Link, span: &KeySpan, after: String) -> Result<Page, Silence> {
+/// Asks one node for a page of keys: the names that fit, and where the next page begins.
+async fn search(
+    cluster: &Cluster,
+    link: &Link,
+    filter: &Filter,
+    after: String,
+) -> Result<(BTreeSet<Name>, Option<String>), Silence> {
+    let template = &cluster.settings.template;
     let deadline = cluster.settings.look_deadline().max(PAGE_DEADLINE_MIN);
-    match link.query(Question::Search(Search { span: span.clone(), after }), deadline).await? {
-        Answer::Page(page) => Ok(page),
-        _ => Err(Silence::Failed("an answer out of turn".into())),
-    }
+    let search = Search { span: template.span(filter.glob.beginning()), after };
+    let Answer::Page(page) = link.query(Question::Search(search), deadline).await? else {
+        return Err(Silence::Failed("an answer out of turn".into()));
+    };
+    let names = page.keys.iter().filter_map(|key| template.name_of(key));
+    Ok((names.filter(|name| filter.fits(name.as_str())).collect(), page.next))
 }
 
 /// How each name stands; those that nobody has or wants any more are left out.

@@ -21,21 +21,17 @@ pub(crate) struct OwnerFences {
 /// An owner and the key of a name.
 type Key = (OwnerId, String);
 
-struct Shared {
-    /// The highest fence of an entry.
-    highest: Fence,
-    /// How many entries there are.
-    entries: usize,
-}
+/// The highest fence of an owner's entries, and their number.
+type Shared = (Fence, usize);
 
 impl OwnerFences {
     /// Adds an entry of an owner.
     pub(crate) fn enter(self: &Arc<Self>, owner: OwnerId, key: &str, fence: Fence) -> OwnerFence {
         let key = (owner, key.to_owned());
         let mut all = self.shared();
-        let shared = all.entry(key.clone()).or_insert(Shared { highest: fence, entries: 0 });
-        shared.highest = shared.highest.max(fence);
-        shared.entries += 1;
+        let (highest, entries) = all.entry(key.clone()).or_default();
+        *highest = fence.max(*highest);
+        *entries += 1;
         drop(all);
         OwnerFence { all: Arc::clone(self), key }
     }
@@ -60,15 +56,15 @@ pub(crate) struct OwnerFence {
 impl OwnerFence {
     /// The highest fence of the owner's entries, of which this is one.
     pub(crate) fn highest(&self, own: Fence) -> Fence {
-        self.all.shared().get(&self.key).map_or(own, |shared| shared.highest.max(own))
+        self.all.shared().get(&self.key).map_or(own, |(highest, _)| own.max(*highest))
     }
 }
 
 impl Drop for OwnerFence {
     fn drop(&mut self) {
         if let btree_map::Entry::Occupied(mut shared) = self.all.shared().entry(self.key.clone()) {
-            shared.get_mut().entries -= 1;
-            if shared.get().entries == 0 {
+            shared.get_mut().1 -= 1;
+            if shared.get().1 == 0 {
                 shared.remove();
             }
         }

@@ -8,6 +8,7 @@ use quorlock_core::step::Won;
 use quorlock_core::vote::Silence;
 
 use crate::link::{RoundTrips, Traffic};
+use crate::platform::sync::Mutex;
 
 /// What a client has done since it was connected, in numbers: for logs and metrics.
 ///
@@ -54,55 +55,35 @@ pub struct NodeStats {
     pub restarts: u64,
 }
 
-/// The numbers behind [`Stats`], counted up by whoever decides.
+/// The numbers behind [`Stats`], except those of the links' traffic.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
-    acquired: AtomicU64,
-    sealed_late: AtomicU64,
-    held: AtomicU64,
-    no_quorum: AtomicU64,
-    too_slow: AtomicU64,
-    lost: AtomicU64,
-}
+pub(crate) struct Counters(Mutex<Stats>);
 
 impl Counters {
     pub(crate) fn won(&self, won: &Won) {
-        add(&self.acquired);
-        if won.sealed_late {
-            add(&self.sealed_late);
-        }
+        let mut stats = self.0.lock();
+        stats.acquired += 1;
+        stats.sealed_late += u64::from(won.sealed_late);
     }
 
     pub(crate) fn defeated(&self, verdict: Verdict) {
+        let mut stats = self.0.lock();
         match verdict {
-            Verdict::Held => add(&self.held),
-            Verdict::NoQuorum | Verdict::CutOff => add(&self.no_quorum),
-            Verdict::TooSlow | Verdict::Won => add(&self.too_slow),
+            Verdict::Held => stats.held += 1,
+            Verdict::NoQuorum | Verdict::CutOff => stats.no_quorum += 1,
+            Verdict::TooSlow | Verdict::Won => stats.too_slow += 1,
             // Nothing went wrong but the question.
             Verdict::Mismatch => {}
         }
     }
 
     pub(crate) fn lost(&self) {
-        add(&self.lost);
+        self.0.lock().lost += 1;
     }
 
     pub(crate) fn read(&self, traffic: &Traffic) -> Stats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Stats {
-            acquired: read(&self.acquired),
-            sealed_late: read(&self.sealed_late),
-            held: read(&self.held),
-            no_quorum: read(&self.no_quorum),
-            too_slow: read(&self.too_slow),
-            lost: read(&self.lost),
-            requests: read(&traffic.requests),
-            replies: read(&traffic.replies),
-            hints: read(&traffic.hints),
-        }
+        let (requests, replies, hints) = (read(&traffic.requests), read(&traffic.replies), read(&traffic.hints));
+        Stats { requests, replies, hints, ..*self.0.lock() }
     }
-}
-
-fn add(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -138,10 +138,10 @@ pub(crate) fn word_for_break(mode: BreakMode) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn event() -> Event {
+    pub(crate) fn event() -> Event {
         Event {
             id: u64::MAX,
             at_micros: 1_700_000_000_123_456,

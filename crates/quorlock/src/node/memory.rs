@@ -128,7 +128,7 @@ struct MemoryNode {
     thawed: Arc<Notify>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     identity: Identity,
     /// Sessions of an earlier generation have lost their connection.
@@ -151,19 +151,7 @@ struct State {
 
 impl State {
     fn new() -> Self {
-        Self {
-            identity: Identity::of_run(format!("{:032x}", entropy::bits())),
-            generation: 0,
-            down: false,
-            frozen: false,
-            unread: Vec::new(),
-            life: None,
-            records: HashMap::new(),
-            listeners: HashMap::new(),
-            unswept: 0,
-            kept: 0,
-            history: VecDeque::new(),
-        }
+        Self { identity: Identity::of_run(format!("{:032x}", entropy::bits())), ..Self::default() }
     }
 
     /// Answers a question, or keeps it until the node is thawed.

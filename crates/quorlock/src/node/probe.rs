@@ -110,19 +110,24 @@ pub(crate) async fn by_session(node: &(impl Node + ?Sized), plan: &Plan) -> Prob
 }
 
 async fn look(talk: &mut RequestReply, probe: &mut Probe, watch: Duration) -> Result<(), Trouble> {
+    read_clock(talk, &mut probe.first, &mut probe.standing).await?;
+    if !watch.is_zero() {
+        tokio::time::sleep(watch).await;
+        read_clock(talk, &mut probe.last, &mut probe.standing).await?;
+    }
+    Ok(())
+}
+
+async fn read_clock(
+    talk: &mut RequestReply,
+    readings: &mut Vec<Reading>,
+    last: &mut Option<Standing>,
+) -> Result<(), Trouble> {
     for _ in 0..READINGS {
         let sent = clock::now();
         let standing = within(STEP_DEADLINE, talk.node_command(NodeCommand::Look)).await?;
-        probe.first.push(Reading { sent, heard: clock::now(), at_micros: standing.at_micros });
-        probe.standing = Some(standing);
-    }
-    if !watch.is_zero() {
-        tokio::time::sleep(watch).await;
-        for _ in 0..READINGS {
-            let sent = clock::now();
-            let standing = within(STEP_DEADLINE, talk.node_command(NodeCommand::Look)).await?;
-            probe.last.push(Reading { sent, heard: clock::now(), at_micros: standing.at_micros });
-        }
+        readings.push(Reading { sent, heard: clock::now(), at_micros: standing.at_micros });
+        *last = Some(standing);
     }
     Ok(())
 }

@@ -1,18 +1,6 @@
 use super::What::{Granted, Lost, Released};
 use super::*;
-
-fn event() -> Event {
-    Event {
-        id: u64::MAX,
-        at_micros: 1_700_000_000_123_456,
-        name: Name::new("a b\u{9501}").unwrap(),
-        what: What::Broken,
-        fence: Some(Fence::new(7)),
-        holder: Some(Holder::new("host", 1, "a label")),
-        mode: "drain".into(),
-        reason: String::new(),
-    }
-}
+use crate::node::event::tests::event;
 
 #[test]
 fn what_comes_later_is_later_whatever_the_clocks_say() {

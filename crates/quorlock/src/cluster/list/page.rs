@@ -1,10 +1,8 @@
 //! A listing in pages, each with a bounded amount of work, however many names and keys there are.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quorlock_core::name::Name;
-use quorlock_core::quorum::{NodeVote, Tally};
 use quorlock_core::vote::Silence;
 
 use super::{Filter, INSPECTED_AT_ONCE, inspect_all, search};
@@ -65,15 +63,13 @@ pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position:
         return Err(ReadError::Closed);
     }
     let mut at = Position::parse(position).ok_or(ReadError::Position)?;
-    let template = &cluster.settings.template;
-    let span = template.span(filter.glob.beginning());
     let mut page = ListPage::default();
     // Names that an earlier page had count as well: each has to be looked at.
     let mut looks_left = filter.limit.max(INSPECTED_AT_ONCE);
     for _ in 0..SEARCHES_MAX {
         let Some(link) = cluster.links.get(at.node) else { return Ok(page) };
-        let keys = match search(cluster, link, &span, at.after.clone()).await {
-            Ok(keys) => keys,
+        let (names, next) = match search(cluster, link, filter, at.after.clone()).await {
+            Ok(found) => found,
             Err(silence) => {
                 page.missing.push((link.title.clone(), silence));
                 check_quorum(cluster, &page)?;
@@ -81,10 +77,8 @@ pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position:
                 continue;
             }
         };
-        let names = keys.keys.iter().filter_map(|key| template.name_of(key));
-        let names: BTreeSet<Name> =
-            names.filter(|name| name.as_str() > at.seen.as_str() && filter.fits(name.as_str())).collect();
-        let mut names = names.into_iter().peekable();
+        let seen = at.seen.clone();
+        let mut names = names.into_iter().filter(|name| name.as_str() > seen.as_str()).peekable();
         while names.peek().is_some() {
             let room = (filter.limit - page.names.len()).min(looks_left).min(INSPECTED_AT_ONCE);
             if room == 0 {
@@ -97,7 +91,7 @@ pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position:
             page.names.extend(inspected.into_iter().filter(|one| !is_listed_before(one, at.node)));
             some[some.len() - 1].as_str().clone_into(&mut at.seen);
         }
-        at = at.advance(keys.next);
+        at = at.advance(next);
     }
     page.next = (at.node < cluster.links.len()).then(|| at.to_text());
     Ok(page)
@@ -111,16 +105,11 @@ fn is_listed_before(inspection: &Inspection, node: usize) -> bool {
 
 /// Fails if too few nodes are left to find every name that is held.
 fn check_quorum(cluster: &Cluster, page: &ListPage) -> Result<(), ReadError> {
-    let (nodes, majority) = (cluster.links.len(), cluster.settings.quorum.majority());
-    if page.missing.len() <= nodes - majority {
+    if page.missing.len() <= cluster.settings.quorum.spare() {
         return Ok(());
     }
-    let silence =
-        |title: &String| page.missing.iter().find(|(missing, _)| missing == title).map(|(_, why)| why.clone());
-    let votes =
-        cluster.links.iter().map(|link| silence(&link.title).map_or(NodeVote::Granted, NodeVote::Silent)).collect();
-    let tally = cluster.name_nodes(Tally { votes, nodes: Vec::new() });
-    Err(ReadError::NoQuorum { operation: Operation::List, tally })
+    let silence = |title: &str| page.missing.iter().find(|(missing, _)| missing == title).map(|(_, why)| why.clone());
+    Err(cluster.no_quorum(Operation::List, cluster.links.iter().map(|link| silence(&link.title))))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use quorlock_core::rng::{Rng as _, Seeded};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, FileControl, OpenFlags, Transaction, TransactionBehavior};
 
@@ -33,18 +34,18 @@ pub(super) fn open(path: &Path, wall_micros: u64) -> Result<(Connection, u64), F
     connection.busy_handler(Some(napping()))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // Nothing is changed in a file that is not ours.
-    let mut identity = patiently(|| identify(&connection))?;
+    let was_blank = patiently(|| is_blank(&connection.unchecked_transaction()?))?;
     if connection.is_readonly("main")? {
         return Err(Fault::Unfit("the file is read-only".into()));
     }
     set_up(&connection)?;
     let mut synced = 0;
-    if identity == Identity::Blank {
+    if was_blank {
         // Whoever sees the tables may rely on their names being on the disk.
         file::sync_names(path).map_err(|error| Fault::Unfit(format!("cannot sync its directory: {error}")))?;
         let transaction = patiently(|| Ok(begin(&connection)?))?;
-        identity = identify_within(&transaction)?;
-        if identity == Identity::Blank {
+        // Another process may have made the tables meanwhile.
+        if is_blank(&transaction)? {
             synced = reserve::first(wall_micros);
             store::create(&transaction, synced)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -101,24 +102,14 @@ fn set_up(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whose file it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Identity {
-    Blank,
-    Ours,
-}
-
-fn identify(connection: &Connection) -> Result<Identity, Fault> {
-    identify_within(&connection.unchecked_transaction()?)
-}
-
-fn identify_within(transaction: &Transaction<'_>) -> Result<Identity, Fault> {
+/// Whether the file is blank; an error if it is another application's, or another version's.
+fn is_blank(transaction: &Transaction<'_>) -> Result<bool, Fault> {
     let pragma = |name: &str| transaction.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
     let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     match (application, version, tables) {
-        (0, 0, 0) => Ok(Identity::Blank),
-        (APPLICATION_ID, SCHEMA_VERSION, _) => Ok(Identity::Ours),
+        (0, 0, 0) => Ok(true),
+        (APPLICATION_ID, SCHEMA_VERSION, _) => Ok(false),
         (APPLICATION_ID, other, _) => {
             let advice = if other > SCHEMA_VERSION {
                 "use a newer quorlock"
@@ -146,18 +137,15 @@ fn patiently<T>(mut attempt: impl FnMut() -> Result<T, Fault>) -> Result<T, Faul
     }
 }
 
-/// Waits a little before each further try, and says when it is enough. Naps vary, so that processes do not march in step.
+/// Waits a little before each further try, and says when it is enough. Naps vary, so that processes do not try in step.
 fn napping() -> impl FnMut(i32) -> bool + Send + 'static {
-    let mut rng = entropy::bits() as u32 | 1;
+    let mut rng = Seeded::new(entropy::bits() as u64);
     let mut since = Instant::now();
     move |tries| {
         if tries == 0 {
             since = Instant::now();
         }
-        rng ^= rng << 13;
-        rng ^= rng >> 17;
-        rng ^= rng << 5;
-        std::thread::sleep(BUSY_NAP / 2 + BUSY_NAP * (rng % 1_024) / 1_024);
+        std::thread::sleep(rng.between(BUSY_NAP / 2, BUSY_NAP * 3 / 2));
         since.elapsed() < BUSY_MAX
     }
 }

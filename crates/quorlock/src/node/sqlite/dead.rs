@@ -13,6 +13,9 @@ use crate::node::sqlite::column::Column;
 use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::processes::Processes;
 
+/// Lists of processes, and whether all of each are gone.
+type Known = HashMap<String, bool>;
+
 /// Whether it is worth a look who is dead: somebody is in the asker's way.
 pub(super) fn may_matter(request: &Request, vote: &Vote) -> bool {
     let asks = matches!(request, Request::Acquire { .. } | Request::PlainAcquire { .. });
@@ -39,12 +42,12 @@ pub(super) fn releases_owed(
     processes: &Processes,
     tombstone: Option<u64>,
 ) -> Result<Vec<Request>, Fault> {
-    let mut census = Census { processes, known: HashMap::new() };
+    let mut known = Known::new();
     let mut owed = Vec::new();
     if !record.queue.is_empty() {
-        owed.extend(dead_waiters(connection, key, record, &mut census)?);
+        owed.extend(dead_waiters(connection, key, record, processes, &mut known)?);
     }
-    for attempt in dead_holders(connection, key, record, &mut census)? {
+    for attempt in dead_holders(connection, key, record, processes, &mut known)? {
         owed.push(Request::Release { attempt, tombstone, parting: None });
     }
     Ok(owed)
@@ -54,7 +57,8 @@ fn dead_waiters(
     connection: &Connection,
     key: &str,
     record: &Record,
-    census: &mut Census<'_>,
+    processes: &Processes,
+    known: &mut Known,
 ) -> Result<Vec<Request>, Fault> {
     let mut statement =
         connection.prepare_cached("SELECT at, id, processes FROM place WHERE key = ?1 ORDER BY at, id")?;
@@ -66,7 +70,7 @@ fn dead_waiters(
             at: column(0, "at").must(Column::number)?,
             id: column(1, "id").must(|id| id.parsed(Ticket::parse_id))?,
         };
-        if !census.is_dead(column(2, "processes"))? {
+        if !is_dead(column(2, "processes"), processes, known)? {
             break;
         }
         if let Some(place) = record.queue.iter().find(|place| place.waiter.ticket == ticket) {
@@ -82,7 +86,8 @@ fn dead_holders(
     connection: &Connection,
     key: &str,
     record: &Record,
-    census: &mut Census<'_>,
+    processes: &Processes,
+    known: &mut Known,
 ) -> Result<Vec<LeaseId>, Fault> {
     let (table, sql) = match record.vote.as_ref().map(|vote| vote.period) {
         None => return Ok(Vec::new()),
@@ -96,28 +101,21 @@ fn dead_holders(
     let mut dead = Vec::new();
     while let Some(row) = rows.next()? {
         let column = |index, name| Column { row, index, table, name };
-        if census.is_dead(column(1, "processes"))? {
+        if is_dead(column(1, "processes"), processes, known)? {
             dead.push(column(0, "attempt").must(|attempt| attempt.parsed(LeaseId::parse))?);
         }
     }
     Ok(dead)
 }
 
-/// Who is dead, looked up once for each list of processes.
-struct Census<'a> {
-    processes: &'a Processes,
-    known: HashMap<String, bool>,
-}
-
-impl Census<'_> {
-    fn is_dead(&mut self, column: Column<'_>) -> Result<bool, Fault> {
-        // Nobody said whose it is, so nobody's death says anything.
-        let Some(behind) = column.value::<String>()? else { return Ok(false) };
-        if let Some(is_dead) = self.known.get(&behind) {
-            return Ok(*is_dead);
-        }
-        let is_dead = self.processes.are_gone(&behind).ok_or(column.damage())?;
-        self.known.insert(behind, is_dead);
-        Ok(is_dead)
+/// Whether all processes of a list are gone; looked up once for each list.
+fn is_dead(column: Column<'_>, processes: &Processes, known: &mut Known) -> Result<bool, Fault> {
+    // Nobody said whose it is, so nobody's death says anything.
+    let Some(behind) = column.value::<String>()? else { return Ok(false) };
+    if let Some(is_dead) = known.get(&behind) {
+        return Ok(*is_dead);
     }
+    let is_dead = processes.are_gone(&behind).ok_or(column.damage())?;
+    known.insert(behind, is_dead);
+    Ok(is_dead)
 }

@@ -10,6 +10,7 @@ use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Entry, FenceNote, Place, Record, VoteNote};
 use quorlock_core::ticket::{Channel, Ticket, Waiter};
 use quorlock_core::vote::Request;
+use rusqlite::types::ToSql;
 use rusqlite::{Connection, params};
 
 use crate::node::sqlite::column::{Column, stored};
@@ -142,13 +143,13 @@ fn save_entries(
     after: &[Entry],
     behind: Option<&str>,
 ) -> Result<(), Fault> {
-    let changes = Changes::between(before, after, |entry| entry.attempt);
-    for entry in changes.removed {
+    let (removed, written) = changes(before, after, |entry| entry.attempt);
+    for entry in removed {
         connection
             .prepare_cached("DELETE FROM entry WHERE key = ?1 AND attempt = ?2")?
             .execute(params![key, entry.attempt.reveal()])?;
     }
-    for entry in changes.written {
+    for entry in written {
         connection
             .prepare_cached(
                 "INSERT INTO entry(key, attempt, owner, slot, until, processes, fence)
@@ -196,15 +197,15 @@ fn save_queue(
     after: &[Place],
     behind: Option<&str>,
 ) -> Result<(), Fault> {
-    let changes = Changes::between(before, after, |place| place.waiter.ticket);
-    for Place { waiter: Waiter { ticket, .. }, .. } in changes.removed {
+    let (removed, written) = changes(before, after, |place| place.waiter.ticket);
+    for Place { waiter: Waiter { ticket, .. }, .. } in removed {
         connection.prepare_cached("DELETE FROM place WHERE key = ?1 AND at = ?2 AND id = ?3")?.execute(params![
             key,
             stored(ticket.at, "place", "at")?,
             ticket.id_digits()
         ])?;
     }
-    for Place { waiter, until, .. } in changes.written {
+    for Place { waiter, until, .. } in written {
         connection
             .prepare_cached(
                 "INSERT INTO place(key, at, id, channel, shared, until, processes)
@@ -224,24 +225,19 @@ fn save_queue(
     Ok(())
 }
 
-/// What makes rows out of other rows.
-struct Changes<'a, T> {
-    removed: Vec<&'a T>,
-    written: Vec<&'a T>,
-}
-
-impl<'a, T: PartialEq> Changes<'a, T> {
-    fn between<K: Ord>(before: &'a [T], after: &'a [T], key: impl Fn(&T) -> K) -> Self {
-        if before == after {
-            return Self { removed: Vec::new(), written: Vec::new() };
-        }
-        let old: BTreeMap<K, &T> = before.iter().map(|row| (key(row), row)).collect();
-        let kept: BTreeSet<K> = after.iter().map(&key).collect();
-        Self {
-            removed: before.iter().filter(|row| !kept.contains(&key(row))).collect(),
-            written: after.iter().filter(|row| old.get(&key(row)) != Some(row)).collect(),
-        }
+/// The rows that are gone, and the rows that are new or other than before.
+fn changes<'a, T: PartialEq, K: Ord>(
+    before: &'a [T],
+    after: &'a [T],
+    key: impl Fn(&T) -> K,
+) -> (Vec<&'a T>, Vec<&'a T>) {
+    if before == after {
+        return (Vec::new(), Vec::new());
     }
+    let old: BTreeMap<K, &T> = before.iter().map(|row| (key(row), row)).collect();
+    let kept: BTreeSet<K> = after.iter().map(&key).collect();
+    let removed = before.iter().filter(|row| !kept.contains(&key(row)));
+    (removed.collect(), after.iter().filter(|row| old.get(&key(row)) != Some(row)).collect())
 }
 
 /// Reads whether the attempt that asks for a vote, or after its vote, is over. The page's own commands know no tombstones.
@@ -249,21 +245,29 @@ fn load_tombstone(connection: &Connection, request: &Request) -> Result<Option<(
     if request.is_plain() || !request.needs_life() {
         return Ok(None);
     }
-    let mut statement = connection.prepare_cached("SELECT until FROM tombstone WHERE attempt = ?1")?;
-    let mut rows = statement.query(params![request.attempt().reveal()])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let until = Column { row, index: 0, table: "tombstone", name: "until" }.number()?;
-    Ok(until.map(|until| (request.attempt(), until)))
+    let (attempt, sql) = (request.attempt(), "SELECT until FROM tombstone WHERE attempt = ?1");
+    Ok(load_until(connection, sql, params![attempt.reveal()], "tombstone")?.map(|until| (attempt, until)))
 }
 
 /// Reads whether the owner that asks was retired from this name.
 fn load_retired(connection: &Connection, key: &str, request: &Request) -> Result<Option<(OwnerId, u64)>, Fault> {
     let Some(owner) = request.owner() else { return Ok(None) };
-    let mut statement = connection.prepare_cached("SELECT until FROM retired WHERE key = ?1 AND owner = ?2")?;
-    let mut rows = statement.query(params![key, owner.reveal()])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let until = Column { row, index: 0, table: "retired", name: "until" }.number()?;
-    Ok(until.map(|until| (owner, until)))
+    let sql = "SELECT until FROM retired WHERE key = ?1 AND owner = ?2";
+    Ok(load_until(connection, sql, params![key, owner.reveal()], "retired")?.map(|until| (owner, until)))
+}
+
+fn load_until(
+    connection: &Connection,
+    sql: &str,
+    params: &[&dyn ToSql],
+    table: &'static str,
+) -> Result<Option<u64>, Fault> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    match rows.next()? {
+        Some(row) => Column { row, index: 0, table, name: "until" }.number(),
+        None => Ok(None),
+    }
 }
 
 /// Writes new tombstones, and longer ones. A longer one in the file, which was not read, stays.
