@@ -42,7 +42,7 @@ fn hex(epoch: Epoch) -> String {
 pub(super) fn replies(
     life: Option<Life>,
     messages: &[Message],
-    bundles: Bundles,
+    bundles: &Bundles,
     values: Vec<Value>,
 ) -> Result<Vec<Reply>, Trouble> {
     let looks = looks_at_epoch(messages);
@@ -50,15 +50,20 @@ pub(super) fn replies(
         return Err(malformed("a batch"));
     }
     let same_life = life.is_some() && (!looks || values.last().and_then(Value::as_str) == Some(&mark(life)));
-    if bundles == Bundles::default() {
+    if *bundles == Bundles::default() {
         return reply_all(messages, values, same_life);
     }
     let mut values = values.into_iter();
-    let mut shares = bundles.shares(messages, &mut values)?;
+    let mut shares = bundles.shares(messages.iter().any(|message| message.request.is_plain()), &mut values)?;
     let mut replies = Vec::with_capacity(messages.len());
-    for (place, message) in messages.iter().enumerate() {
-        let share = bundles.which(place).and_then(|which| shares[which].as_mut());
-        let (value, at) = share.map_or_else(|| (values.next(), None), |share| (share.next(), share.at()));
+    for (index, message) in messages.iter().enumerate() {
+        let (at, value) = match bundles.kind(index) {
+            Some(kind) => {
+                let (at, share) = &mut shares[kind as usize];
+                (at.as_ref(), share.next())
+            }
+            None => (None, values.next()),
+        };
         replies.push(match (at, value.ok_or_else(|| malformed("a batch"))?) {
             (Some(at), Value::Int(fence)) => granted_together(at, fence)?,
             (_, value) => reply(message, value, same_life)?,

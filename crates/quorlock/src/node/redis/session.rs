@@ -22,8 +22,10 @@ use crate::node::{Answer, Inbox, Page, Question, Session, Trouble};
 use crate::platform::sync::Mutex;
 
 pub(super) struct RedisSession {
-    /// A *lane* is the index of a connection.
-    lanes: Vec<Lane>,
+    /// A connection to each master. Its index is a *lane*.
+    wires: Vec<Wire>,
+    /// The commands for each lane. They are kept to use their space again.
+    commands: Vec<Commands>,
     shards: Shards,
     home: Home,
     inflight: Arc<Inflight>,
@@ -31,12 +33,6 @@ pub(super) struct RedisSession {
     identity: Identity,
     /// The task that watches the sentinels, if there are any.
     _watch: Option<AbortOnDrop>,
-}
-
-/// One connection, and the commands for it. They are kept to use their space again.
-struct Lane {
-    wire: Wire,
-    commands: Commands,
 }
 
 impl RedisSession {
@@ -54,25 +50,18 @@ impl RedisSession {
         let inflight = Arc::new(Inflight::new(inbox, masters.len(), run.clone(), post));
         let start = |(lane, (connecting, _)): (usize, (Connecting, _))| {
             let inflight = Arc::clone(&inflight);
-            let wire = connecting.start(move |value| inflight.receive(lane, value));
-            Lane { wire, commands: Commands::default() }
+            connecting.start(move |value| inflight.receive(lane, value))
         };
-        let lanes = masters.into_iter().enumerate().map(start).collect();
-        Self {
-            lanes,
-            shards,
-            home: post.home(),
-            inflight,
-            constants,
-            identity: Identity { run, promotion },
-            _watch: watch,
-        }
+        let wires: Vec<Wire> = masters.into_iter().enumerate().map(start).collect();
+        let commands = wires.iter().map(|_| Commands::default()).collect();
+        let (home, identity) = (post.home(), Identity { run, promotion });
+        Self { wires, commands, shards, home, inflight, constants, identity, _watch: watch }
     }
 
     /// Writes the commands of a question. Returns the lane of each, in the order in which their values are read.
     fn write(&mut self, question: &Question) -> (Vec<usize>, Bundles) {
-        let Self { lanes, shards, home, .. } = self;
-        let (home, count) = (*home, lanes.len());
+        let Self { commands, shards, home, .. } = self;
+        let (home, lanes) = (*home, commands.len());
         // The node's own keys are all with one master.
         let own = shards.lane(Slot::of(home.epoch_key()));
         let mut route = Vec::new();
@@ -80,32 +69,32 @@ impl RedisSession {
             Question::Votes(life, messages) => {
                 let writer = Writer::new(*life, &self.constants);
                 if home == Home::Server {
-                    let bundles = writer.write_batch(messages, &mut lanes[0].commands);
-                    return (vec![0; lanes[0].commands.len()], bundles);
+                    let bundles = writer.write_batch(messages, &mut commands[0]);
+                    return (vec![0; commands[0].len()], bundles);
                 }
                 for message in messages {
                     let lane = shards.lane(message.key.slot.unwrap_or_else(|| Slot::of(&message.key.text)));
-                    writer.write(message, &mut lanes[lane].commands);
+                    writer.write(message, &mut commands[lane]);
                     route.push(lane);
                 }
                 return (route, Bundles::default());
             }
-            Question::NodeCommand(command) => codec::node_command(home, command, &mut lanes[own].commands),
+            Question::NodeCommand(command) => codec::node_command(home, command, &mut commands[own]),
             Question::Search(search) => {
-                let (lane, cursor) = parse_bookmark(&search.after, count);
-                codec::search(home, search, cursor, &mut lanes[lane].commands);
+                let (lane, cursor) = parse_bookmark(&search.after, lanes);
+                codec::search(home, search, cursor, &mut commands[lane]);
                 route.push(lane);
             }
-            Question::Note(events) => history::note(home, events, &mut lanes[own].commands),
-            Question::Recall(limit) => history::recall(home, *limit, &mut lanes[own].commands),
+            Question::Note(events) => history::note(home, events, &mut commands[own]),
+            Question::Recall(limit) => history::recall(home, *limit, &mut commands[own]),
         }
         if route.is_empty() {
-            route.resize(lanes[own].commands.len(), own);
+            route.resize(commands[own].len(), own);
         }
         if let Question::NodeCommand(_) = question {
             // What was fit in the handshake may have been set up otherwise since. Redis 6.2 takes one section at a time.
             for section in ["replication", "memory"] {
-                for (lane, Lane { commands, .. }) in lanes.iter_mut().enumerate() {
+                for (lane, commands) in commands.iter_mut().enumerate() {
                     commands.command("INFO").word(section);
                     route.push(lane);
                 }
@@ -124,7 +113,7 @@ impl Session for RedisSession {
         let (route, bundles) = self.write(&question);
         // Before the commands leave.
         self.inflight.expect(question, bundles, &route);
-        for Lane { wire, commands } in self.lanes.iter_mut().filter(|lane| lane.commands.len() > 0) {
+        for (wire, commands) in self.wires.iter().zip(&mut self.commands).filter(|(_, commands)| commands.len() > 0) {
             wire.send(commands.as_bytes());
             commands.clear();
         }
@@ -217,7 +206,7 @@ impl Inflight {
         let values: Vec<Value> = complete.values.into_iter().flatten().collect();
         Ok(match complete.question {
             Question::Votes(life, messages) => {
-                Answer::Votes(codec::replies(life, &messages, complete.bundles, values)?)
+                Answer::Votes(codec::replies(life, &messages, &complete.bundles, values)?)
             }
             Question::Note(_) => history::answer(false, &values),
             Question::Recall(_) => history::answer(true, &values),

@@ -1,5 +1,8 @@
 //! Which messages of a batch go together: one command for many of them costs a server much less than one for each.
 
+use std::collections::HashMap;
+use std::vec::IntoIter;
+
 use quorlock_core::mode::Mode;
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::Request;
@@ -8,236 +11,151 @@ use super::super::trouble::malformed;
 use super::super::value::Value;
 use crate::node::{Message, Trouble};
 
-/// Some messages of a batch, by their places in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::node::redis) struct Chosen(u128);
-
-/// Messages behind these places go by themselves.
-const PLACES: usize = u128::BITS as usize;
-
-impl Chosen {
-    fn add(&mut self, at: usize) {
-        self.0 |= 1 << at;
-    }
-
-    pub(super) fn has(self, at: usize) -> bool {
-        at < PLACES && self.0 >> at & 1 == 1
-    }
-
-    pub(super) fn count(self) -> usize {
-        self.0.count_ones() as usize
-    }
-
-    pub(super) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// One alone is no bundle.
-    fn if_several(self) -> Self {
-        if self.count() > 1 { self } else { Self::default() }
-    }
-
-    pub(super) fn of(self, messages: &[Message]) -> impl Iterator<Item = &Message> {
-        messages.iter().enumerate().filter(move |(at, _)| self.has(*at)).map(|(_, message)| message)
-    }
-}
+/// The most messages of a batch that are bundled: scripts can unpack no list of any length.
+const BUNDLED_MAX: usize = 128;
 
 /// The bundles of a batch, in the order in which they are sent: before all other messages, which keep theirs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::node::redis) struct Bundles {
-    pub(super) releases: Chosen,
-    pub(super) acquires: Chosen,
-    pub(super) renewals: Chosen,
-}
-
-/// What is known of the names with one sum: nothing, that a release of one goes ahead, that something else of one is there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    Nothing,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
     Release,
-    More,
+    Acquire,
+    Renew,
 }
 
-const SUMS: usize = 1_024;
+impl Kind {
+    pub(super) const ALL: [Self; 3] = [Self::Release, Self::Acquire, Self::Renew];
+}
+
+/// The node's clock, where that comes with votes, and a value for each message of a bundle.
+type Share = (Option<Value>, IntoIter<Value>);
+
+/// For each message of a batch the bundle that it is in; empty if there are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::node::redis) struct Bundles(Vec<Option<Kind>>);
 
 impl Bundles {
-    /// Messages about one name keep their order, so that a name is at most once in a bundle. That two names have the same
-    /// sum costs no more than a command.
+    /// Messages about one name keep their order, so that a name is at most once in a bundle.
     ///
     /// A batch that is plain in part, or leaves tombstones, which are one attempt's whatever the name, is sent as it is.
-    pub(in crate::node::redis) fn of(messages: &[Message]) -> Self {
+    pub(in crate::node::redis) fn of<'a>(messages: &'a [Message]) -> Self {
         let [first, _, ..] = messages else { return Self::default() };
         let is_plain = first.request.is_plain();
         if messages.iter().any(|message| message.request.is_plain() != is_plain || leaves_tombstone(&message.request)) {
             return Self::default();
         }
-        let Self { mut releases, mut acquires, mut renewals } = Self::default();
-        let (mut kin, mut renewed) = (None, None);
-        let mut seen = [Seen::Nothing; SUMS];
-        for (at, message) in messages.iter().enumerate().take(PLACES) {
-            let seen = &mut seen[sum(&message.key.text)];
-            match &*message.request {
-                Request::PlainRelease { .. } | Request::Release { parting: None, .. } if *seen == Seen::Nothing => {
-                    releases.add(at);
-                    *seen = Seen::Release;
+        let (mut acquired, mut renewed) = (None, None);
+        // The names so far, and whether all that goes ahead of them is a bundled release.
+        let mut seen: HashMap<&'a str, bool> = HashMap::with_capacity(messages.len());
+        let choose = |Message { key, request }: &'a Message| {
+            let before = seen.insert(&key.text, false);
+            match &**request {
+                Request::PlainRelease { .. } | Request::Release { parting: None, .. } if before.is_none() => {
+                    seen.insert(&key.text, true);
+                    Some(Kind::Release)
                 }
-                Request::Acquire { ttl, holder, mode: Mode::EXCLUSIVE, .. }
-                    if *seen != Seen::More && *kin.get_or_insert((ttl, holder)) == (ttl, holder) =>
-                {
-                    acquires.add(at);
-                    *seen = Seen::More;
+                _ if before == Some(false) => None,
+                Request::Acquire { ttl, holder, mode: Mode::EXCLUSIVE, .. } => {
+                    (*acquired.get_or_insert((ttl, holder)) == (ttl, holder)).then_some(Kind::Acquire)
                 }
-                request
-                    if *seen != Seen::More
-                        && renewal(request).is_some_and(|terms| *renewed.get_or_insert(terms) == terms) =>
-                {
-                    renewals.add(at);
-                    *seen = Seen::More;
+                request => {
+                    let terms = renewal_terms(request)?;
+                    (*renewed.get_or_insert(terms) == terms).then_some(Kind::Renew)
                 }
-                _ => *seen = Seen::More,
             }
-        }
-        let (acquires, renewals) = (acquires.if_several(), renewals.if_several());
-        // One that goes ahead of an acquire or a renewal has to, even alone.
-        let is_first = !acquires.is_empty() || !renewals.is_empty();
-        let releases = if is_first { releases } else { releases.if_several() };
-        Self { releases, acquires, renewals }
-    }
-
-    pub(super) fn has(self, at: usize) -> bool {
-        self.which(at).is_some()
-    }
-
-    /// In which of them this message is.
-    pub(super) fn which(self, at: usize) -> Option<usize> {
-        self.all().iter().position(|chosen| chosen.has(at))
-    }
-
-    /// Takes what comes back for each of them.
-    pub(super) fn shares(
-        self,
-        messages: &[Message],
-        values: &mut impl Iterator<Item = Value>,
-    ) -> Result<[Option<Shares>; 3], Trouble> {
-        let is_plain = messages.first().is_some_and(|message| message.request.is_plain());
-        let Self { releases, acquires, renewals } = self;
-        let mut shares = |chosen: Chosen, form| {
-            (!chosen.is_empty()).then(|| Shares::of(values.next(), chosen.count(), form)).transpose()
         };
-        Ok([
-            shares(releases, if releases.count() == 1 { Form::Bare } else { Form::List })?,
-            shares(acquires, Form::AfterClock)?,
-            shares(renewals, if is_plain { Form::List } else { Form::AfterClock })?,
-        ])
+        let mut bundles = Self(messages.iter().take(BUNDLED_MAX).map(choose).collect());
+        bundles.drop_single(Kind::Acquire);
+        bundles.drop_single(Kind::Renew);
+        // A release that must go ahead of an acquire or a renewal does so even alone.
+        if bundles.count(Kind::Acquire) + bundles.count(Kind::Renew) == 0 {
+            bundles.drop_single(Kind::Release);
+        }
+        if bundles.0.iter().any(Option::is_some) { bundles } else { Self::default() }
+    }
+
+    /// One message alone is no bundle.
+    fn drop_single(&mut self, kind: Kind) {
+        if self.count(kind) == 1 {
+            self.0.iter_mut().filter(|other| **other == Some(kind)).for_each(|single| *single = None);
+        }
+    }
+
+    /// The bundle of a message.
+    pub(super) fn kind(&self, at: usize) -> Option<Kind> {
+        self.0.get(at).copied().flatten()
+    }
+
+    pub(super) fn count(&self, kind: Kind) -> usize {
+        self.0.iter().filter(|other| **other == Some(kind)).count()
+    }
+
+    /// The messages of a bundle.
+    pub(super) fn members<'a>(&self, kind: Kind, messages: &'a [Message]) -> impl Iterator<Item = &'a Message> {
+        messages.iter().zip(&self.0).filter(move |(_, other)| **other == Some(kind)).map(|(message, _)| message)
+    }
+
+    /// The number of values that answer this many messages.
+    pub(super) fn values(&self, messages: usize) -> usize {
+        messages - Kind::ALL.map(|kind| self.count(kind).saturating_sub(1)).iter().sum::<usize>()
+    }
+
+    /// Takes the values of the bundles, one share for each [`Kind`].
+    pub(super) fn shares(
+        &self,
+        is_plain: bool,
+        values: &mut impl Iterator<Item = Value>,
+    ) -> Result<[Share; 3], Trouble> {
+        let mut shares = Kind::ALL.map(|_| (None, Vec::new().into_iter()));
+        for kind in Kind::ALL {
+            let count = self.count(kind);
+            let has_clock = kind != Kind::Release && !is_plain;
+            if count == 0 {
+                continue;
+            }
+            shares[kind as usize] = match values.next() {
+                // One error for all of them.
+                Some(error @ Value::Error(_)) => (None, vec![error; count].into_iter()),
+                Some(value) if count == 1 => (None, vec![value].into_iter()),
+                Some(Value::Array(parts)) if parts.len() == count + usize::from(has_clock) => {
+                    let mut parts = parts.into_iter();
+                    (if has_clock { parts.next() } else { None }, parts)
+                }
+                _ => return Err(malformed("a bundle")),
+            };
+        }
+        Ok(shares)
     }
 
     /// Whether this message goes in one command with others.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn is_shared(self, at: usize) -> bool {
-        self.all().iter().any(|chosen| chosen.has(at) && chosen.count() > 1)
+    pub(super) fn is_shared(&self, at: usize) -> bool {
+        self.kind(at).is_some_and(|kind| self.count(kind) > 1)
     }
 
     /// When this message is sent, among those of its batch.
     #[cfg(test)]
-    pub(in crate::node::redis) fn turn(self, at: usize) -> (usize, usize) {
-        (self.which(at).unwrap_or(self.all().len()), at)
+    pub(in crate::node::redis) fn turn(&self, at: usize) -> (usize, usize) {
+        (self.kind(at).map_or(Kind::ALL.len(), |kind| kind as usize), at)
     }
 
     /// How many messages there are in each.
     #[cfg(test)]
-    pub(in crate::node::redis) fn counts(self) -> [usize; 3] {
-        self.all().map(Chosen::count)
-    }
-
-    /// How many values answer so many messages.
-    pub(super) fn values(self, messages: usize) -> usize {
-        messages - self.all().map(|chosen| chosen.count().saturating_sub(1)).iter().sum::<usize>()
-    }
-
-    fn all(self) -> [Chosen; 3] {
-        [self.releases, self.acquires, self.renewals]
+    pub(in crate::node::redis) fn counts(&self) -> [usize; 3] {
+        Kind::ALL.map(|kind| self.count(kind))
     }
 }
 
-/// What all renewals of a bundle have in common.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Terms<'a> {
-    ttl: Ttl,
-    repair: bool,
-    holder: &'a str,
-}
-
-/// `None` if it is no renewal, or one of a lock with entries.
-fn renewal(request: &Request) -> Option<Terms<'_>> {
+/// What all renewals of a bundle have in common. `None` if it is no renewal, or one of a lock with entries.
+fn renewal_terms(request: &Request) -> Option<(Ttl, bool, &str)> {
     match request {
-        Request::Renew { ttl, repair, holder, mode: Mode::EXCLUSIVE, .. } => {
-            Some(Terms { ttl: *ttl, repair: *repair, holder })
-        }
-        Request::PlainExtend { ttl, .. } => Some(Terms { ttl: *ttl, repair: false, holder: "" }),
+        Request::Renew { ttl, repair, holder, mode: Mode::EXCLUSIVE, .. } => Some((*ttl, *repair, holder)),
+        Request::PlainExtend { ttl, .. } => Some((*ttl, false, "")),
         _ => None,
     }
 }
 
 fn leaves_tombstone(request: &Request) -> bool {
     matches!(request, Request::Break { .. } | Request::Retire { .. } | Request::Release { tombstone: Some(_), .. })
-}
-
-/// A sum of a key, eight bytes at a time.
-fn sum(key: &str) -> usize {
-    let (words, rest) = key.as_bytes().as_chunks::<8>();
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
-    let mixed = words.fold(0, |sum: u64, word| (sum.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    (mixed >> 32) as usize % SUMS
-}
-
-/// In which form a bundle is answered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// One message by itself, by its own answer.
-    Bare,
-    /// By a list of answers.
-    List,
-    /// By the same, behind the node's clock.
-    AfterClock,
-}
-
-/// What comes back for a bundle.
-pub(super) enum Shares {
-    /// A value for each of its messages, and the node's clock where that is told.
-    Each { at: Option<Value>, values: std::vec::IntoIter<Value> },
-    /// One error for all of them.
-    Failed(String),
-}
-
-impl Shares {
-    /// Reads what answers so many messages.
-    fn of(value: Option<Value>, count: usize, form: Form) -> Result<Self, Trouble> {
-        let told = usize::from(form == Form::AfterClock);
-        match value {
-            Some(Value::Error(error)) => Ok(Self::Failed(error)),
-            Some(value) if form == Form::Bare => Ok(Self::Each { at: None, values: vec![value].into_iter() }),
-            Some(Value::Array(values)) if values.len() == told + count => {
-                let mut values = values.into_iter();
-                let at = if told > 0 { values.next() } else { None };
-                Ok(Self::Each { at, values })
-            }
-            _ => Err(malformed("a bundle")),
-        }
-    }
-
-    pub(super) fn next(&mut self) -> Option<Value> {
-        match self {
-            Self::Each { values, .. } => values.next(),
-            Self::Failed(error) => Some(Value::Error(error.clone())),
-        }
-    }
-
-    /// The node's clock, where it comes with votes.
-    pub(super) fn at(&self) -> Option<&Value> {
-        if let Self::Each { at, .. } = self { at.as_ref() } else { None }
-    }
 }
 
 #[cfg(test)]
@@ -303,7 +221,8 @@ mod tests {
 
     /// The places of releases, of acquires and of renewals that go together.
     fn chosen_of_all(messages: &[Message]) -> [Vec<usize>; 3] {
-        Bundles::of(messages).all().map(|chosen| (0..messages.len()).filter(|at| chosen.has(*at)).collect())
+        let bundles = Bundles::of(messages);
+        Kind::ALL.map(|kind| (0..messages.len()).filter(|at| bundles.kind(*at) == Some(kind)).collect())
     }
 
     /// The same, where there are no renewals.
@@ -407,10 +326,8 @@ mod tests {
 
     #[test]
     fn as_many_go_together_as_a_batch_has() {
-        let names: Vec<String> = (0..PLACES + 2).map(|number| number.to_string()).collect();
+        let names: Vec<String> = (0..BUNDLED_MAX + 2).map(|number| number.to_string()).collect();
         let messages: Vec<Message> = names.iter().map(|name| plain_release(name)).collect();
-        let [releases, ..] = Bundles::of(&messages).counts();
-        // All but those whose names have the sum of another.
-        assert!((PLACES * 3 / 4..=PLACES).contains(&releases), "{releases}");
+        assert_eq!(Bundles::of(&messages).counts(), [BUNDLED_MAX, 0, 0]);
     }
 }

@@ -111,7 +111,7 @@ fn take_bundle(messages: &[Message; 2], value: &Value) {
     let said = shares(&messages[0].request, value).unwrap_or_default();
     let mut values = vec![value.clone()];
     values.extend(looks_at_epoch(messages).then(|| Value::Text(mark(Some(LIFE)).into())));
-    let taken = replies(Some(LIFE), messages, bundles, values);
+    let taken = replies(Some(LIFE), messages, &bundles, values);
     let is_grant = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. });
     match &taken {
         Ok(replies) => {
@@ -159,7 +159,7 @@ pub(crate) fn take_anything(bytes: &[u8]) {
             let looks = looks_at_epoch(std::slice::from_ref(&message));
             values.extend(looks.then(|| Value::Text(epoch.into())));
             let is_yes = says_yes(&message.request, &value, same_life);
-            let taken = replies(Some(LIFE), std::slice::from_ref(&message), Bundles::default(), values);
+            let taken = replies(Some(LIFE), std::slice::from_ref(&message), &Bundles::default(), values);
             let is_grant = matches!(taken.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
             assert_eq!(is_grant, is_yes, "{value:?} to {:?}", message.request);
         }

@@ -8,7 +8,7 @@ use quorlock_core::vote::{BreakMode, Request, Target};
 use super::super::commands::Commands;
 use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, QUEUE};
 use super::super::scripts::{Home, Script, retired_key, tombstone_prefix};
-use super::bundle::{Bundles, Chosen};
+use super::bundle::{Bundles, Kind};
 use super::{looks_at_epoch, mark};
 use crate::node::key::{LockKey, RESERVED_PREFIX};
 use crate::node::{Life, Message};
@@ -33,18 +33,14 @@ impl<'a> Writer<'a> {
         crate::node::redis::watch::tell_requests(
             messages.iter().enumerate().map(|(at, message)| (&*message.key.text, bundles.is_shared(at))),
         );
-        match bundles.releases.count() {
-            0 => {}
-            1 => bundles.releases.of(messages).for_each(|message| self.write(message, commands)),
-            _ => write_releases(messages, bundles.releases, commands),
+        for kind in Kind::ALL {
+            match bundles.count(kind) {
+                0 => {}
+                1 => bundles.members(kind, messages).for_each(|message| self.write(message, commands)),
+                _ => self.write_bundle(bundles.members(kind, messages), commands),
+            }
         }
-        if !bundles.acquires.is_empty() {
-            self.write_acquires(messages, bundles.acquires, commands);
-        }
-        if !bundles.renewals.is_empty() {
-            self.write_renewals(messages, bundles.renewals, commands);
-        }
-        for (_, message) in messages.iter().enumerate().filter(|(at, _)| !bundles.has(*at)) {
+        for (_, message) in messages.iter().enumerate().filter(|(at, _)| bundles.kind(*at).is_none()) {
             self.write(message, commands);
         }
         if looks_at_epoch(messages) {
@@ -122,41 +118,42 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes acquires that go together: of one ttl and one holder, exclusive.
-    fn write_acquires(&self, messages: &[Message], chosen: Chosen, commands: &mut Commands) {
-        commands.script(Home::Server.sha(Script::AcquireAll), 0);
-        let mut is_first = true;
-        for message in chosen.of(messages) {
-            let Request::Acquire { attempt, proposal, ttl, holder, waiter, .. } = &*message.request else { continue };
-            if std::mem::take(&mut is_first) {
-                commands.word(&self.mark).number(ttl.as_millis()).number(self.constants.max_skew_micros);
-                commands.number(retention_millis(self.constants)).word(&**holder);
+    /// Writes requests that go together, with the arguments that they share once.
+    fn write_bundle<'m>(&self, messages: impl Iterator<Item = &'m Message>, commands: &mut Commands) {
+        for (index, Message { key, request }) in messages.enumerate() {
+            if index == 0 {
+                self.write_shared(request, commands);
             }
-            commands.word(&message.key.text).word(attempt.reveal_digits()).number(proposal.get());
-            commands.word(waiter.map(queue_place).unwrap_or_default());
+            commands.word(&key.text).word(request.attempt().reveal_digits());
+            match &**request {
+                Request::Acquire { proposal, waiter, .. } => {
+                    commands.number(proposal.get()).word(waiter.map(queue_place).unwrap_or_default());
+                }
+                Request::Renew { fence, .. } => _ = commands.number(fence.get()),
+                _ => {}
+            }
         }
     }
 
-    /// Writes renewals that go together: on the same terms, and all of them plain, or none.
-    fn write_renewals(&self, messages: &[Message], chosen: Chosen, commands: &mut Commands) {
-        let mut is_first = true;
-        for message in chosen.of(messages) {
-            let is_first = std::mem::take(&mut is_first);
-            match &*message.request {
-                Request::Renew { ttl, holder, repair, .. } if is_first => {
-                    commands.script(Home::Server.sha(Script::RenewAll), 0).word(&self.mark);
-                    commands.number(ttl.as_millis()).number(self.constants.max_skew_micros);
-                    commands.number(retention_millis(self.constants)).word(&**holder).word(renewing(*repair));
-                }
-                Request::PlainExtend { ttl, .. } if is_first => {
-                    commands.script(Home::Server.sha(Script::PlainExtendAll), 0).number(ttl.as_millis());
-                }
-                _ => {}
+    fn write_shared(&self, request: &Request, commands: &mut Commands) {
+        let script = match request {
+            Request::Acquire { .. } => Script::AcquireAll,
+            Request::Renew { .. } => Script::RenewAll,
+            Request::PlainExtend { .. } => Script::PlainExtendAll,
+            Request::PlainRelease { .. } => Script::PlainReleaseAll,
+            _ => Script::ReleaseAll,
+        };
+        commands.script(Home::Server.sha(script), 0);
+        match request {
+            Request::Acquire { ttl, holder, .. } | Request::Renew { ttl, holder, .. } => {
+                commands.word(&self.mark).number(ttl.as_millis()).number(self.constants.max_skew_micros);
+                commands.number(retention_millis(self.constants)).word(&**holder);
             }
-            commands.word(&message.key.text).word(message.request.attempt().reveal_digits());
-            if let Request::Renew { fence, .. } = &*message.request {
-                commands.number(fence.get());
-            }
+            Request::PlainExtend { ttl, .. } => _ = commands.number(ttl.as_millis()),
+            _ => {}
+        }
+        if let Request::Renew { repair, .. } = request {
+            commands.word(renewing(*repair));
         }
     }
 
@@ -196,16 +193,6 @@ impl<'a> Writer<'a> {
             Mode::Shared { owner, reenters } => commands.word(owner.reveal()).word("s").number(u64::from(reenters)),
             Mode::Slot { permits, slot } => commands.number(u64::from(slot)).word("k").number(u64::from(permits)),
         };
-    }
-}
-
-/// Writes releases that go together: all of them plain, or none.
-fn write_releases(messages: &[Message], chosen: Chosen, commands: &mut Commands) {
-    let is_plain = chosen.of(messages).all(|message| message.request.is_plain());
-    let script = if is_plain { Script::PlainReleaseAll } else { Script::ReleaseAll };
-    commands.script(Home::Server.sha(script), 0);
-    for message in chosen.of(messages) {
-        commands.word(&message.key.text).word(message.request.attempt().reveal_digits());
     }
 }
 

@@ -287,7 +287,7 @@ proptest! {
             let mut values = vec![value.clone()];
             values.extend(looks_at_epoch(std::slice::from_ref(&message)).then(|| last.clone()));
             let same_life = known && last.as_str() == Some(&mark(life));
-            let replies = replies(life, &[message], Bundles::default(), values);
+            let replies = replies(life, &[message], &Bundles::default(), values);
             let granted = matches!(replies.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
             prop_assert_eq!(granted, says_yes(&request, &value, same_life), "{:?} to {:?}", replies, request);
         }
@@ -311,7 +311,7 @@ proptest! {
             vec![of_releases.clone(), of_acquires.clone(), of_renewals.clone()]
         };
         let same_life = last.as_str() == Some(&mark(Some(LIFE)));
-        let Ok(replies) = replies(Some(LIFE), &messages, bundles, values) else { return Ok(()) };
+        let Ok(replies) = replies(Some(LIFE), &messages, &bundles, values) else { return Ok(()) };
         prop_assert_eq!(replies.len(), messages.len());
         let share = |value: &Value, at: usize, of: usize| match value {
             Value::Array(parts) if parts.len() == of => parts[at].clone(),
@@ -336,7 +336,7 @@ proptest! {
     #[test]
     fn a_batch_of_another_size_is_malformed(values in vec(leaf(), 0..12)) {
         let messages = messages();
-        let replies = replies(Some(LIFE), &messages, Bundles::default(), values.clone());
+        let replies = replies(Some(LIFE), &messages, &Bundles::default(), values.clone());
         // The plain ones among them ask for one more.
         if values.len() == messages.len() + 1 {
             prop_assert!(replies.is_err() || replies.is_ok_and(|replies| replies.len() == messages.len()));
