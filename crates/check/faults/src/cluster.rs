@@ -1,4 +1,4 @@
-//! The servers of one episode, the networks in front of them, and what is done to both.
+//! The servers of one episode, the networks in front of them, and the faults of both.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use quorlock_testkit::{Aof, Clock, Disk, Loss, Proxy, RedisServer};
 
 use crate::operation::{attach_replica, back_up, quick_replication};
-use crate::plan::{Act, Deed, Memory, Plan, SIDES, Target};
+use crate::plan::{Act, Fault, Memory, Plan, SIDES, Target};
 
-/// So little that every write is refused.
+/// A memory limit that makes the server refuse every write.
 const TOO_LITTLE: &str = "1";
-/// For good, one lost message in so many.
+/// One lost message in this many is never sent again.
 const FOR_GOOD_ONE_IN: u64 = 8;
-/// A lost message is sent again after this.
+/// A lost message is sent again after this time.
 const RESENT_AFTER: Duration = Duration::from_millis(200);
 
-/// The servers and the networks. Dropping it stops all of them.
+/// Servers and networks. Dropping it stops all of them.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
@@ -25,7 +25,7 @@ pub struct Cluster {
 
 #[derive(Debug)]
 struct Node {
-    // The networks go first, so that nobody meets a server that is being stopped.
+    // Networks are dropped first, so that no client reaches a server that is being stopped.
     sides: Vec<Proxy>,
     replica: Option<RedisServer>,
     server: RedisServer,
@@ -35,22 +35,22 @@ struct Node {
 }
 
 impl Cluster {
-    /// Starts everything.
+    /// Starts the servers and networks of a plan.
     pub fn start(plan: &Plan) -> Self {
         Self { nodes: plan.memories.iter().map(|memory| Node::start(*memory)).collect(), seed: plan.seed }
     }
 
-    /// The nodes as one side's clients reach them.
+    /// The URLs of the nodes, through one of the networks.
     pub fn urls(&self, side: usize) -> Vec<String> {
         self.nodes.iter().map(|node| node.sides[side].url()).collect()
     }
 
-    /// The nodes themselves.
+    /// The addresses of the servers themselves.
     pub fn addrs(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(|node| node.server.addr()).collect()
     }
 
-    /// Whether a majority of the nodes knows of no cluster.
+    /// Whether a majority of the nodes belongs to no cluster.
     pub fn is_mostly_blank(&self) -> bool {
         let is_blank = |node: &&Node| {
             let mark = node.server.try_command(&["GET", "quorlock~epoch"]);
@@ -59,28 +59,28 @@ impl Cluster {
         self.nodes.iter().filter(is_blank).count() > self.nodes.len() / 2
     }
 
-    /// Begins what is done to a node or a network. Clients are not on this cluster.
-    pub fn begin(&mut self, deed: &Deed) {
-        let seed = self.seed ^ deed.at.as_nanos() as u64;
-        self.strike(deed, |node| node.begin(deed, seed));
+    /// Begins a fault of a node or a network. Ignores faults of clients.
+    pub fn begin(&mut self, fault: &Fault) {
+        let seed = self.seed ^ fault.at.as_nanos() as u64;
+        self.apply(fault, |node| node.begin(fault, seed));
     }
 
-    /// Ends it.
-    pub fn end(&mut self, deed: &Deed) {
-        self.strike(deed, |node| node.end(deed));
+    /// Ends a fault that was begun.
+    pub fn end(&mut self, fault: &Fault) {
+        self.apply(fault, |node| node.end(fault));
     }
 
-    /// Does it to all that it is meant for, at the same time.
-    fn strike(&mut self, deed: &Deed, act: impl Fn(&mut Node) + Sync) {
+    /// Applies a fault to all of its targets at the same time.
+    fn apply(&mut self, fault: &Fault, act: impl Fn(&mut Node) + Sync) {
         thread::scope(|scope| {
-            for node in self.struck(deed) {
+            for node in self.targets(fault) {
                 scope.spawn(|| act(node));
             }
         });
     }
 
-    fn struck(&mut self, deed: &Deed) -> &mut [Node] {
-        match deed.target {
+    fn targets(&mut self, fault: &Fault) -> &mut [Node] {
+        match fault.target {
             Target::Node(node) | Target::Link { node, .. } => &mut self.nodes[node..=node],
             Target::Nodes(count) => &mut self.nodes[..count],
             Target::Client(_) | Target::Holder | Target::Sentinel => &mut [],
@@ -102,9 +102,9 @@ impl Node {
         Self { sides, replica: None, server, clock, disk, offset_ms: 0 }
     }
 
-    fn begin(&mut self, deed: &Deed, seed: u64) {
-        let amount = deed.amount;
-        match deed.act {
+    fn begin(&mut self, fault: &Fault, seed: u64) {
+        let amount = fault.amount;
+        match fault.act {
             Act::Kill | Act::Wipe => self.server.kill(),
             Act::Freeze => self.server.freeze(),
             Act::Backup => back_up(&self.server),
@@ -116,14 +116,14 @@ impl Node {
             Act::SlowDisk => self.disk.slow_syncs(Duration::from_millis(amount)),
             Act::StepBack => self.step_clock(-(amount as i64)),
             Act::Nudge | Act::JumpAhead => self.step_clock(amount as i64),
-            _ => self.begin_on_side(deed, seed),
+            _ => self.begin_on_side(fault, seed),
         }
     }
 
-    fn begin_on_side(&self, deed: &Deed, seed: u64) {
-        let Target::Link { side, .. } = deed.target else { return };
-        let (link, amount) = (&self.sides[side], deed.amount);
-        match deed.act {
+    fn begin_on_side(&self, fault: &Fault, seed: u64) {
+        let Target::Link { side, .. } = fault.target else { return };
+        let (link, amount) = (&self.sides[side], fault.amount);
+        match fault.act {
             Act::Cut => link.cut(),
             Act::CutAfterRequests => link.cut_after_requests(amount),
             Act::HalfClose => link.half_close(),
@@ -144,8 +144,8 @@ impl Node {
         }
     }
 
-    fn end(&mut self, deed: &Deed) {
-        match deed.act {
+    fn end(&mut self, fault: &Fault) {
+        match fault.act {
             Act::Kill => self.server.restart(),
             Act::Wipe => self.server.restart_empty(),
             Act::Freeze => self.server.thaw(),
@@ -153,18 +153,18 @@ impl Node {
             Act::FillUp => self.command(&["CONFIG", "SET", "maxmemory", "0"]),
             Act::AllowEviction => self.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]),
             Act::SlowDisk => self.disk.slow_syncs(Duration::ZERO),
-            Act::JumpAhead => self.step_clock(-(deed.amount as i64)),
-            _ => self.end_on_side(deed),
+            Act::JumpAhead => self.step_clock(-(fault.amount as i64)),
+            _ => self.end_on_side(fault),
         }
     }
 
-    fn end_on_side(&self, deed: &Deed) {
-        let Target::Link { side, .. } = deed.target else { return };
+    fn end_on_side(&self, fault: &Fault) {
+        let Target::Link { side, .. } = fault.target else { return };
         let link = &self.sides[side];
-        match deed.act {
+        match fault.act {
             Act::Delay => link.delay(Duration::ZERO),
             Act::Lose => link.lose(None),
-            // TCP has no holes: what comes after one must not be read.
+            // A TCP stream has no gaps: messages after a lost one must not be read.
             Act::DropRequests | Act::DropReplies => {
                 link.refuse(true);
                 link.cut();

@@ -1,4 +1,4 @@
-//! The command that `quorlock run` runs: it uses the register, and tells that it is alive.
+//! The command that `quorlock run` runs: it uses the register, and reports that it is alive.
 
 use std::env;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,31 +15,31 @@ use crate::history::Event;
 use crate::register::{Request, Versions};
 use crate::worker::tell;
 
-/// The pause between reading the register and writing it back, and so between two signs of life.
+/// The pause between reading the register and writing it back; also the interval between two heartbeats.
 const STEP: Duration = Duration::from_millis(10);
-/// A command is one turn of its run.
+/// A run has one turn, its command.
 pub const TURN: u32 = 1;
 
 /// The argument of a command, in JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// The number of its run: no two runs share one.
+    /// The number of the run; unique.
     pub client: u32,
     /// The address of the register.
     pub register: String,
-    /// How long it works.
+    /// How long the command works.
     pub busy_ms: u64,
-    /// A file that ends all commands when it appears.
+    /// All commands end when this file appears.
     pub stop_file: PathBuf,
 }
 
-/// Works for as long as the job says, and tells its beginning, its signs of life and its end, with the fence that
-/// `quorlock run` gave it.
+/// Works for the time that the job gives. Reports the beginning, heartbeats and the end, with the fence from `quorlock
+/// run`.
 ///
-/// A lease is judged to last from the first to the last sign of life: a command that was killed cannot tell its end.
+/// The judge counts a lease from the first event to the last heartbeat, because a killed command cannot report its end.
 ///
 /// # Errors
-/// When `quorlock run` did not give it a name and a fence, or the register or the harness is gone.
+/// When `quorlock run` did not set the name and the fence, or the register or the harness is gone.
 pub fn work(job: &Job) -> Result<(), Failure> {
     let name = env::var("QUORLOCK_NAME")?;
     let fence = env::var("QUORLOCK_FENCE")?.parse()?;

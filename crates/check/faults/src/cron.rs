@@ -1,4 +1,4 @@
-//! Tries the crontab recipe of the README in every case that once broke it, and writes down what happened.
+//! Runs the README's crontab line in every case that once broke it, and writes a page about the results.
 
 mod case;
 mod crontab;
@@ -16,13 +16,13 @@ pub use case::{Case, Claim};
 pub use crontab::Outcome;
 pub use page::{CaseResult, page};
 
-/// Plays every case, and tells each result when it is there.
+/// Plays every case, and passes each result to `tell` as soon as it is known.
 ///
 /// # Errors
 /// When a server or a process cannot be started.
 ///
 /// # Panics
-/// When a server cannot be brought back, or does not obey.
+/// When a server cannot be restarted or refuses a command.
 pub fn try_all(
     programs: &Programs,
     histories: &Path,

@@ -1,4 +1,4 @@
-//! One episode: everything is started, the plan is carried out, everything is healed, and everyone finishes.
+//! One episode: starts servers and clients, carries out the plan, heals everything and lets every client finish.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,25 +12,26 @@ use crate::clock;
 use crate::cluster::Cluster;
 use crate::history::{History, Record};
 use crate::interrupt::Interrupt;
-use crate::plan::{Act, CLIENTS, Deed, Plan, QUARANTINE, SIDES, Target};
+use crate::plan::{Act, CLIENTS, Fault, Plan, QUARANTINE, SIDES, Target};
 use crate::processes::Processes;
 use crate::register::Register;
 use crate::schedule::{Scene, carry_out};
 use crate::subject::Program;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, MAX_TTL, NODE_DEADLINE, TTL};
 
-/// When everything has been healed for this long, whoever still waits is starved.
+/// A client that still waits this long after everything was healed is starved.
 const CALM: Duration = Duration::from_secs(30);
-/// So long after that, no lease can be outstanding, and an operator may declare a cluster anew that has forgotten itself.
+/// This long after everything was healed, no lease can be outstanding, so an operator may initialize a forgotten
+/// cluster again.
 const OUTLIVED: Duration = QUARANTINE.saturating_add(Duration::from_secs(2));
 
-/// Carries out a plan, and returns all that was said and done. It is in the file, too.
+/// Carries out a plan. Returns the history, which is also in the file.
 ///
 /// # Errors
 /// When something cannot be started, or the file cannot be written.
 ///
 /// # Panics
-/// When a server cannot be brought back, or does not obey.
+/// When a server cannot be restarted or refuses a command.
 pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) -> Result<Vec<Record>, Failure> {
     let history = Arc::new(History::create(path)?);
     let cluster = Cluster::start(plan);
@@ -42,44 +43,45 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
     let sides: [Vec<String>; SIDES] = std::array::from_fn(|side| cluster.urls(side));
     let processes =
         Processes::new(program.clone(), Arc::clone(&history), sides, register.addr().to_string(), plan.seed);
-    let mut players = Players { cluster, processes, history: &history, interrupt };
-    players.processes.board(CLIENTS)?;
-    carry_out(plan, &mut players, &history, interrupt)?;
+    let mut participants = Participants { cluster, processes, history: &history, interrupt };
+    participants.processes.board(CLIENTS)?;
+    carry_out(plan, &mut participants, &history, interrupt)?;
     history.note(Record::Healed { at: clock::now() });
-    players.finish(founds)?;
-    drop(players);
+    participants.finish(founds)?;
+    drop(participants);
     Ok(history.finish()?)
 }
 
-struct Players<'a> {
+struct Participants<'a> {
     cluster: Cluster,
     processes: Processes,
     history: &'a History,
     interrupt: &'a Interrupt,
 }
 
-impl Scene for Players<'_> {
-    fn begin(&mut self, deed: &Deed) -> Result<bool, Failure> {
-        match (deed.target, deed.act) {
+impl Scene for Participants<'_> {
+    fn begin(&mut self, fault: &Fault) -> Result<bool, Failure> {
+        match (fault.target, fault.act) {
             (Target::Client(place), Act::KillClient) => self.processes.kill(place)?,
             (Target::Client(place), _) => self.processes.signal(place, Signal::STOP),
-            _ => self.cluster.begin(deed),
+            _ => self.cluster.begin(fault),
         }
         Ok(true)
     }
 
-    fn end(&mut self, deed: &Deed) -> Result<(), Failure> {
-        match (deed.target, deed.act) {
+    fn end(&mut self, fault: &Fault) -> Result<(), Failure> {
+        match (fault.target, fault.act) {
             (Target::Client(place), Act::KillClient) => self.processes.enter(place)?,
             (Target::Client(place), _) => self.processes.signal(place, Signal::CONT),
-            _ => self.cluster.end(deed),
+            _ => self.cluster.end(fault),
         }
         Ok(())
     }
 }
 
-impl Players<'_> {
-    /// Everyone finishes. A cluster of which too few remember anything is declared anew, as the documents say.
+impl Participants<'_> {
+    /// Lets every client finish. If a majority of the nodes lost its memory, initializes the cluster again, as the docs
+    /// say.
     fn finish(&mut self, founds: bool) -> Result<(), Failure> {
         let Self { cluster, processes, history, interrupt } = self;
         let (mut declared, mut failed) = (!founds, None);
@@ -97,7 +99,7 @@ impl Players<'_> {
     }
 }
 
-/// The operator's word that no lock can be outstanding.
+/// Initializes the cluster, as an operator who knows that no lock is outstanding.
 pub(crate) fn declare(cluster: &Cluster, ttl: Duration, max_ttl: Duration) -> Result<(), Failure> {
     let urls = cluster.addrs().into_iter().map(|addr| format!("redis://{addr}"));
     let builder = Client::builder()

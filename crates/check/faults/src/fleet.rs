@@ -1,4 +1,4 @@
-//! Real `quorlock run` processes on several hosts, each of which is a state folder of its own.
+//! `quorlock run` processes on several simulated hosts, each with its own state folder.
 
 mod family;
 
@@ -23,20 +23,21 @@ use crate::history::{Event, History, Record};
 use crate::schedule::LOOK;
 use crate::task::NAMES;
 
-/// Starts the command in the background of a shell: it is a grandchild of the wrapper, as most work of a script is.
+/// Starts the command in the background of a shell, so that it is a grandchild of the wrapper, like most commands of a
+/// script.
 const SCRIPT: &str = r#""$0" command "$1" & wait $!"#;
 
-/// The programs that a fleet consists of.
+/// The programs that a fleet runs.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// The command line tool.
+    /// The command-line tool.
     pub quorlock: PathBuf,
-    /// This harness, which is the command of every run.
+    /// This harness, which also is the command of every run.
     pub harness: PathBuf,
 }
 
 impl Programs {
-    /// The `quorlock` that was built beside the harness.
+    /// Finds the `quorlock` that was built next to the harness.
     ///
     /// # Errors
     /// When it was not built.
@@ -67,7 +68,7 @@ pub struct Fleet {
 /// One `quorlock run`, from its start to its end.
 #[derive(Debug)]
 pub struct Run {
-    /// Its number.
+    /// The number of the run.
     pub client: u32,
     /// The host that it runs on.
     pub host: usize,
@@ -76,24 +77,24 @@ pub struct Run {
     is_working: Arc<AtomicBool>,
 }
 
-/// The end of a run.
+/// The result of a run that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     /// The number of the run.
     pub client: u32,
     /// The host that it ran on.
     pub host: usize,
-    /// The exit code; `None` when a signal ended it.
+    /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub messages: String,
 }
 
 impl Fleet {
-    /// A fleet without runs. `settings` are environment variables of every run.
+    /// Creates a fleet without runs. `settings` are environment variables of every run.
     ///
     /// # Errors
-    /// When there is no room for its folder.
+    /// When its folder cannot be created.
     pub fn new(
         programs: Programs,
         history: Arc<History>,
@@ -107,7 +108,7 @@ impl Fleet {
 
     /// Starts `quorlock run` on a host, with these arguments before the command, which works for `busy`.
     ///
-    /// A run that waits is starved if it never gets the lock; one that does not wait just ends.
+    /// With `waits`, a run that never gets the lock counts as starved.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -144,17 +145,17 @@ impl Fleet {
         Ok(client)
     }
 
-    /// Calls `quorlock` on a host with these arguments.
+    /// Runs `quorlock` on a host with these arguments.
     ///
     /// # Errors
-    /// When it cannot be started, or does not succeed.
+    /// When it cannot be started or fails.
     pub fn call(&self, host: usize, args: &[&str]) -> Result<(), Failure> {
         let output = self.command(host)?.args(args).stdin(Stdio::null()).output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         if output.status.success() { Ok(()) } else { Err(format!("quorlock {args:?}: {said}").into()) }
     }
 
-    /// `quorlock` on a host. Nothing of the harness's own environment reaches it.
+    /// A `quorlock` command on a host, without the harness's own environment.
     fn command(&self, host: usize) -> io::Result<Command> {
         let home = self.folder.path().join(format!("host-{host}"));
         fs::create_dir_all(&home)?;
@@ -168,7 +169,7 @@ impl Fleet {
             .env("HOME", &home)
             .env("XDG_STATE_HOME", home.join("state"))
             .env("XDG_CONFIG_HOME", home.join("config"));
-        // Ctrl-C is for the harness alone.
+        // A process group of its own, so that Ctrl-C reaches only the harness.
         command.envs(self.settings.iter().map(|(name, value)| (name, value))).process_group(0);
         Ok(command)
     }
@@ -177,7 +178,7 @@ impl Fleet {
         self.folder.path().join("stop")
     }
 
-    /// Notes the runs that have ended, and returns them.
+    /// Records the runs that have ended, and returns them.
     ///
     /// # Errors
     /// When a process cannot be waited for.
@@ -206,17 +207,17 @@ impl Fleet {
         &self.runs
     }
 
-    /// How many commands have begun.
+    /// The number of commands that have begun.
     pub fn grants(&self) -> usize {
         self.grants.load(Ordering::SeqCst)
     }
 
-    /// A run whose command is at work.
+    /// A run whose command is working.
     pub fn holder(&self) -> Option<&Run> {
         self.runs.iter().find(|run| run.is_working.load(Ordering::SeqCst))
     }
 
-    /// Ends a wrapper by SIGKILL, also when it is stopped. Its command, and its guard, are left to themselves.
+    /// Kills a wrapper with SIGKILL, even if it is stopped. Does not touch its command and its guard.
     ///
     /// # Errors
     /// When it cannot be waited for.
@@ -230,7 +231,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Tells all commands to end, and waits for all runs as long as `is_time` says. Those that are left are killed.
+    /// Tells all commands to end, and waits for all runs while `is_time` returns true. Then kills the rest.
     ///
     /// # Errors
     /// When a process cannot be waited for.
@@ -246,7 +247,7 @@ impl Fleet {
             let client = run.client;
             self.kill(client)?;
         }
-        // Commands end by themselves: they have seen the file, or find the register gone.
+        // Commands end by themselves: they see the stop file, or lose the register.
         for listener in self.listeners.drain(..) {
             let _ = listener.join();
         }
@@ -255,12 +256,12 @@ impl Fleet {
 }
 
 impl Run {
-    /// The wrapper's process.
+    /// The process of the wrapper.
     pub fn wrapper(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// The guard's process.
+    /// The process of the guard.
     pub fn guard(&self) -> Option<Pid> {
         family::guard_of(self.child.id())
     }
@@ -270,7 +271,7 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         for run in &mut self.runs {
             if let Some(guard) = run.guard() {
-                // A guard that is stopped could not end its command.
+                // A stopped guard could not end its command.
                 let _ = kill_process(guard, Signal::CONT);
             }
             let _ = run.child.kill();
@@ -287,10 +288,10 @@ struct Listener {
 }
 
 impl Listener {
-    /// Notes all that the command tells, and before that its wrapper's wish, if it was not noted.
+    /// Records the command's events, and before them the wrapper's request if it is not recorded yet.
     fn listen(&self, asked: Option<Record>, output: ChildStdout) {
         let mut asked = asked;
-        // The last line of a command that was killed may be cut short.
+        // The last line of a killed command may be cut short.
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             let Ok(event) = serde_json::from_str::<Event>(&line) else { break };
             if let Some(asked) = asked.take() {

@@ -1,4 +1,4 @@
-//! Everything that was said and done, by one clock, as lines of JSON.
+//! The history of an episode: all events, timed by one clock, as lines of JSON.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -7,17 +7,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Deed, Memory};
+use crate::plan::{Fault, Memory};
 use crate::register::Entry;
 
-/// What a client process tells, one line each. Moments are nanoseconds of the [clock](crate::clock).
+/// An event that a client process reports, one line each. Times are nanoseconds of the [clock](crate::clock).
 ///
-/// A turn begins with `asked`. `until` is how long the lease is surely valid, as far as the client knows; `released` is
-/// told before the lock is given back, so that nobody can have it earlier. `revived` is a lease that is valid again after it was
-/// `lost`. `sent` is what has gone to servers since the turn before, and how much of it in one command with other requests.
+/// A turn begins with `asked`. `until` is the end of the validity as far as the client knows. `released` is reported
+/// before the release is sent, because another client may get the lock at once. `revived` is a lease that is valid
+/// again after it was `lost`. `sent` counts the requests sent since the previous turn, and how many of them shared a
+/// command with others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the fields are the same throughout")]
+#[expect(missing_docs, reason = "the enum's comment explains the fields")]
 pub enum Event {
     Asked { turn: u32, name: String, at: u64 },
     Granted { turn: u32, at: u64, until: u64, fence: Option<u64> },
@@ -32,7 +33,7 @@ pub enum Event {
 /// One line of a history.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "from", rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "each says it in its own type")]
+#[expect(missing_docs, reason = "the types of the fields are documented")]
 pub enum Record {
     Client {
         client: u32,
@@ -43,25 +44,25 @@ pub enum Record {
     /// A fault begins.
     Fault {
         at: u64,
-        deed: Deed,
-        /// How each of the servers that it is done to keeps what it knows.
+        fault: Fault,
+        /// The persistence of each server that the fault hits.
         memories: Vec<Memory>,
     },
-    /// A client process was killed, by the plan or because the time was over.
+    /// A client process was killed, by the plan or because it did not end in time.
     Killed {
         at: u64,
         client: u32,
     },
-    /// A client process ended although it was not asked to.
+    /// A client process ended on its own.
     Broken {
         client: u32,
         why: String,
     },
-    /// The plan is over, and everything is as it should be again.
+    /// The plan is over, and everything is healed.
     Healed {
         at: u64,
     },
-    /// A `quorlock run` ended by itself.
+    /// A `quorlock run` ended on its own.
     Ran {
         at: u64,
         client: u32,
@@ -69,17 +70,17 @@ pub enum Record {
         /// The first line of its messages.
         message: String,
     },
-    /// The sentinel named another master.
+    /// The sentinel announced another master.
     Switched {
         at: u64,
     },
-    /// The operator declared the cluster anew, because a majority of its nodes was blank.
+    /// The operator initialized the cluster again, because a majority of its nodes had lost their memory.
     Declared {
         at: u64,
     },
 }
 
-/// A history while it is written.
+/// A history that is being written.
 #[derive(Debug)]
 pub struct History {
     inner: Mutex<Inner>,
@@ -92,7 +93,7 @@ struct Inner {
 }
 
 impl History {
-    /// Writes to this file as well.
+    /// Creates a history that also writes its lines to this file.
     ///
     /// # Errors
     /// When the file cannot be created.
@@ -105,16 +106,16 @@ impl History {
     pub fn note(&self, record: Record) {
         let mut inner = self.inner();
         if let Ok(line) = serde_json::to_string(&record) {
-            // A full disk shows when the history is finished.
+            // A full disk is reported by `finish`.
             let _ = writeln!(inner.file, "{line}");
         }
         inner.records.push(record);
     }
 
-    /// All lines, when nobody adds any more.
+    /// Flushes the file and returns all lines.
     ///
     /// # Errors
-    /// When not all of them could be written.
+    /// When the file could not be written completely.
     pub fn finish(&self) -> io::Result<Vec<Record>> {
         let mut inner = self.inner();
         inner.file.flush()?;

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: everything is stopped in order, and what there is so far is told.
+//! Ctrl-C and SIGTERM: everything is stopped in order, and the results so far are printed.
 
 use std::io;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::thread;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Whether somebody wants this to end. Clones tell the same.
+/// Whether the run was interrupted. Clones share one flag.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens to the signals from now on, for as long as the process lives.
+    /// Listens for the signals until the process ends.
     ///
     /// # Errors
-    /// When they cannot be listened to.
+    /// When the signal handlers cannot be installed.
     pub fn listen() -> io::Result<Self> {
         let interrupt = Self::default();
         let flag = Arc::clone(&interrupt.0);
@@ -36,7 +36,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Whether it has happened.
+    /// Whether a signal has arrived.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

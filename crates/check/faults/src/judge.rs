@@ -1,4 +1,4 @@
-//! What a history shows: who held what and when, and whether that can have been.
+//! Judges a history: who held which name when, and whether the guarantees allow that.
 
 mod turn;
 
@@ -15,69 +15,69 @@ use crate::series::{HELD, LOST, NO_QUORUM};
 use crate::task::NAMES;
 use turn::{Turn, turns};
 
-/// What a look at a history found. Several are added up by [`add`](Self::add).
+/// The findings in one history. [`add`](Self::add) sums several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Findings {
-    /// Leases that were surely valid for a while.
+    /// Leases that were valid for a while.
     pub grants: usize,
-    /// Those of them that were lost before they were released.
+    /// Leases that were lost before their release.
     pub losses: usize,
-    /// Leases that were valid again after they had been lost.
+    /// Leases that became valid again after they had been lost.
     pub revived: usize,
-    /// Requests about the names that are judged, as far as clients could tell.
+    /// Requests about the judged names, as far as clients could report them.
     pub requests: u64,
-    /// Those of them that went to a server in one command with others.
+    /// Requests among them that shared a command with others.
     pub together: u64,
     /// Clients that were killed.
     pub killed: usize,
-    /// How often each fault was inflicted.
+    /// The number of faults, by kind.
     pub faults: BTreeMap<Act, usize>,
-    /// How many servers were killed that come back with their files, by how they keep them.
+    /// Killed servers that restarted from their files, by persistence.
     pub kills: BTreeMap<Memory, usize>,
     /// Leases that began while an earlier one of the same name was still valid.
     pub overlaps: usize,
-    /// How long two were valid at a time at most, in nanoseconds.
+    /// The longest overlap, in nanoseconds.
     pub longest_overlap: u64,
-    /// The beginning and the end of each overlap.
+    /// The start and the end of each overlap.
     pub overlap_spans: Vec<(u64, u64)>,
-    /// Overlaps that lasted longer than one heartbeat, or began later than that after a failover.
+    /// Overlaps that lasted longer than one heartbeat, or began more than one heartbeat after a failover.
     pub outlasting: usize,
     /// Runs of `quorlock run` that ended by themselves, by exit code.
     pub runs: BTreeMap<i32, usize>,
-    /// Episodes in which no lease began after the last fault was over.
+    /// Episodes in which no lease began after the last fault.
     pub stuck: usize,
-    /// Leases with a fence that is not above one that had been given out before.
+    /// Leases whose fence is not higher than an earlier one.
     pub disorder: usize,
-    /// Reads and writes that came after the lease they belong to.
+    /// Reads and writes that came after their lease had ended.
     pub late: usize,
-    /// Reads and writes that were refused for their fence.
+    /// Reads and writes that a fence check refused.
     pub refused: usize,
-    /// Writes to the fenced cells that undid somebody's work.
-    pub fenced_harmed: usize,
-    /// The same of the cells that check nothing.
-    pub bare_harmed: usize,
+    /// Writes to the fenced cells that overwrote another client's write.
+    pub fenced_overwrites: usize,
+    /// Writes to the unchecked cells that overwrote another client's write.
+    pub bare_overwrites: usize,
     /// All writes.
     pub writes: usize,
-    /// Who was never served, although everything was well in the end.
+    /// Waiters that were never served, although everything was healed.
     pub starved: usize,
-    /// The longest wait of those who were served, in nanoseconds; faults included.
+    /// The longest wait of a served client, in nanoseconds, including faults.
     pub longest_wait: u64,
-    /// How often a cluster had to be declared anew.
+    /// How often a cluster had to be initialized again.
     pub declared: usize,
-    /// Clients that ended by themselves, or talked nonsense.
+    /// Clients that ended by themselves or printed invalid events.
     pub broken: usize,
-    /// All of what should not be, in words, in the order of time.
-    pub told: Vec<String>,
+    /// A description of each finding, in order of time.
+    pub messages: Vec<String>,
 }
 
 impl Findings {
-    /// Looks at the whole history.
+    /// Judges a history.
     pub fn of(bound: Bound, records: &[Record]) -> Self {
         Self::look(records, |_| bound == Bound::Within)
     }
 
-    /// Looks at the history of a failover: clients may take one heartbeat to notice it. Later than that, two must not hold at
-    /// a time, and fences must have the order of the leases.
+    /// Judges the history of a failover. Clients may take one heartbeat to notice it; after that, leases must not
+    /// overlap and fences must increase.
     pub fn of_failover(records: &[Record], heartbeat: Duration) -> Self {
         let heartbeat = heartbeat.as_nanos() as u64;
         let switches = records.iter().filter_map(|record| match record {
@@ -92,8 +92,8 @@ impl Findings {
         found
     }
 
-    /// `is_strict` tells for which leases fences have the order in which leases begin. For the others they have that of
-    /// requests and leases.
+    /// `is_strict` selects the leases whose fences must increase in the order in which the leases begin. The fence of
+    /// any other lease must be higher than those that were granted before its request.
     fn look(records: &[Record], is_strict: impl Fn(&Turn) -> bool) -> Self {
         let mut found = Self::default();
         let turns = turns(records);
@@ -121,13 +121,13 @@ impl Findings {
         self.runs.get(&code).copied().unwrap_or_default()
     }
 
-    /// What must not be, given whether the assumptions held.
+    /// The number of violations, given whether the assumptions held.
     pub fn violations(&self, bound: Bound) -> usize {
-        let always = self.disorder + self.revived + self.fenced_harmed + self.broken;
+        let always = self.disorder + self.revived + self.fenced_overwrites + self.broken;
         always + if bound == Bound::Within { self.overlaps + self.starved } else { 0 }
     }
 
-    /// Adds what was found in another history.
+    /// Adds the findings of another history.
     pub fn add(&mut self, other: Self) {
         self.grants += other.grants;
         self.losses += other.losses;
@@ -152,22 +152,22 @@ impl Findings {
         self.disorder += other.disorder;
         self.late += other.late;
         self.refused += other.refused;
-        self.fenced_harmed += other.fenced_harmed;
-        self.bare_harmed += other.bare_harmed;
+        self.fenced_overwrites += other.fenced_overwrites;
+        self.bare_overwrites += other.bare_overwrites;
         self.writes += other.writes;
         self.starved += other.starved;
         self.longest_wait = self.longest_wait.max(other.longest_wait);
         self.declared += other.declared;
         self.broken += other.broken;
-        self.told.extend(other.told);
+        self.messages.extend(other.messages);
     }
 
     fn count(&mut self, records: &[Record]) {
         for record in records {
             match record {
-                Record::Fault { deed, memories, .. } => {
-                    *self.faults.entry(deed.act).or_default() += 1;
-                    for memory in memories.iter().filter(|_| deed.act == Act::Kill) {
+                Record::Fault { fault, memories, .. } => {
+                    *self.faults.entry(fault.act).or_default() += 1;
+                    for memory in memories.iter().filter(|_| fault.act == Act::Kill) {
                         *self.kills.entry(*memory).or_default() += 1;
                     }
                 }
@@ -179,13 +179,13 @@ impl Findings {
                 Record::Declared { .. } => self.declared += 1,
                 Record::Broken { client, why } => {
                     self.broken += 1;
-                    self.told.push(format!("client {client} broke: {why}"));
+                    self.messages.push(format!("client {client} broke: {why}"));
                 }
                 Record::Ran { client, code, message, .. } => {
                     *self.runs.entry(*code).or_default() += 1;
                     if ![0, NO_QUORUM, HELD, LOST].contains(code) {
                         self.broken += 1;
-                        self.told.push(format!("run {client} ended with {code}: {message}"));
+                        self.messages.push(format!("run {client} ended with {code}: {message}"));
                     }
                 }
                 Record::Client { .. } | Record::Register(_) | Record::Healed { .. } | Record::Switched { .. } => {}
@@ -198,12 +198,12 @@ impl Findings {
         self.losses += usize::from(turn.is_held() && turn.lost.is_some());
         if let Some(at) = turn.revived {
             self.revived += 1;
-            self.told.push(format!("lost, and valid again at {:.3}: {turn}", turn.seconds(at)));
+            self.messages.push(format!("lost, but valid again at {:.3}: {turn}", turn.seconds(at)));
         }
         if turn.is_starved() {
             self.starved += 1;
-            let why = turn.gave_up.as_deref().unwrap_or("it was never answered");
-            self.told.push(format!("starved: {turn}: {why}"));
+            let why = turn.gave_up.as_deref().unwrap_or("no reply");
+            self.messages.push(format!("starved: {turn}: {why}"));
         } else if let Some(from) = turn.from {
             self.longest_wait = self.longest_wait.max(from - turn.asked);
         }
@@ -211,15 +211,16 @@ impl Findings {
             self.writes += usize::from(entry.is_write);
             self.late += usize::from(entry.at > turn.valid_until());
             self.refused += usize::from(entry.fenced == Some(Outcome::Refused));
-            self.bare_harmed += usize::from(entry.bare == Outcome::Overwrote);
+            self.bare_overwrites += usize::from(entry.bare == Outcome::Overwrote);
             if entry.fenced == Some(Outcome::Overwrote) {
-                self.fenced_harmed += 1;
-                self.told.push(format!("the fenced cell was harmed at {:.3} by {turn}", turn.seconds(entry.at)));
+                self.fenced_overwrites += 1;
+                self.messages
+                    .push(format!("the fenced cell was overwritten at {:.3} by {turn}", turn.seconds(entry.at)));
             }
         }
     }
 
-    /// One name's leases, in the order in which they began.
+    /// `held` are the leases of one name, ordered by start time.
     fn look_for_overlaps(&mut self, held: &[&Turn]) {
         let mut longest: Option<&Turn> = None;
         for &later in held {
@@ -229,14 +230,14 @@ impl Findings {
                 self.overlaps += 1;
                 self.overlap_spans.push((from, from + both));
                 self.longest_overlap = self.longest_overlap.max(both);
-                self.told.push(format!("two at a time for {:.3} s: {other} and {later}", seconds(both)));
+                self.messages.push(format!("two valid leases for {:.3} s: {other} and {later}", seconds(both)));
             }
             longest = longest.filter(|other| other.ended() >= later.ended()).or(Some(later));
         }
     }
 
-    /// While one is valid at a time, fences have the order of the leases. Otherwise a request that comes when a fence has
-    /// been given out already gets a higher one, whatever the clocks say; and no two have the same.
+    /// While leases do not overlap, fences must follow the order of the leases. Otherwise a request that starts after a
+    /// fence was granted must get a higher one, even if clocks are wrong; and no two fences are equal.
     fn look_for_disorder(&mut self, held: &[&Turn], is_strict: impl Fn(&Turn) -> bool) {
         for (place, &later) in held.iter().enumerate().filter(|(_, turn)| turn.fence.is_some()) {
             let before = held[..place].iter().filter(|other| other.fence.is_some());
@@ -252,7 +253,7 @@ impl Findings {
 
     fn tell_disorder(&mut self, other: &Turn, later: &Turn) {
         self.disorder += 1;
-        self.told.push(format!("no higher fence than before: {other} and then {later}"));
+        self.messages.push(format!("fence not higher than an earlier one: {other} and then {later}"));
     }
 }
 

@@ -1,16 +1,16 @@
-//! Real servers, real clients, real faults; and a judge of what came of it.
+//! Fault injection with real Redis servers and real client processes, and a judge of the recorded history.
 //!
-//! An `episode` starts Redis servers, proxies in front of them and client processes that take turns with a few
-//! names; it does to them what the [plan] of its seed says, heals everything and lets everyone finish. All that
-//! clients say goes into the [history], by one clock, and the [judge] looks at that alone.
+//! An `episode` starts Redis servers, proxies in front of them and client processes that take turns with a few names.
+//! It injects the faults that the seed's [plan] lists, heals everything and lets every client finish. Clients record
+//! their events in the [history], timed by one clock, and the [judge] reads only that history.
 //!
-//! What can be judged is a `Subject`: a program that takes a [`Task`](task::Task) and tells
-//! [events](history::Event), in lines of JSON. quorlock is one of them, and other lock libraries are the others. Those need
-//! no more than this crate without its features: the [`worker`], for a [`Library`](worker::Library).
+//! A `Subject` is a program under test: it takes a [`Task`](task::Task) and prints [events](history::Event) as lines of
+//! JSON. quorlock is one subject; the other lock libraries are the controls. A control written in Rust needs this crate
+//! only without its features: the [`worker`], for a [`Library`](worker::Library).
 //!
 //! A [`trial`] is an episode of ordinary operations: backups, replicas, restarts, signals to the processes of the real
-//! `quorlock run`, failovers of a sentinel's master. [`series`] has the bar for each kind. `cron` tries the crontab recipe
-//! of the README and writes down what happened.
+//! `quorlock run`, failovers of a sentinel's master. [`series`] has the pass criteria of each kind. `cron` runs the
+//! README's crontab line in each case and writes a page about it.
 
 pub mod clock;
 #[cfg(feature = "harness")]
@@ -47,5 +47,5 @@ pub mod task;
 pub mod trial;
 pub mod worker;
 
-/// Whatever may keep an episode, or a client, from going on.
+/// Any error that ends an episode or a client.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;

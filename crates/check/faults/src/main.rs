@@ -11,40 +11,40 @@ use quorlock_faults::Failure;
 use quorlock_faults::cron;
 use quorlock_faults::fleet::Programs;
 use quorlock_faults::interrupt::Interrupt;
-use quorlock_faults::report::{Machine, Occasion, gaps, page, shown, summary};
-use quorlock_faults::run::{Run, Ways};
+use quorlock_faults::report::{Machine, RunInfo, gaps, page, shown, summary};
+use quorlock_faults::run::{Run, RunOptions};
 use quorlock_faults::series::Series;
 use quorlock_faults::subject::Subject;
 use quorlock_faults::worker::{Own, work};
 
-/// How many findings are told in words at the end.
-const TOLD: usize = 20;
+/// The number of findings that are printed in full at the end.
+const SHOWN: usize = 20;
 
-/// Real servers, real clients, real faults; and a judge of what came of it.
+/// Inject faults into real servers and clients, and judge the recorded history
 #[derive(Parser)]
 #[command(name = "./x faults")]
 struct Options {
     #[command(subcommand)]
     part: Option<Part>,
-    /// How long it goes on, in minutes, for all subjects together. An episode that has begun is finished.
+    /// Run for this many minutes, all subjects together. The last episode is finished.
     #[arg(long, value_name = "M", default_value_t = 1.0)]
     minutes: f64,
-    /// Decides everything that is done [default: a random one]. Each further episode has the next seed.
+    /// Seed of the first episode; each further episode uses the next one [default: random].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Also judge other libraries and quorlock without its quarantine, to show what the judge can see, and write a page:
-    /// docs/evidence/faults.md unless another file is given.
+    /// Also judge other libraries, and quorlock without its quarantine, to show what the judge can detect. Writes a
+    /// page: docs/evidence/faults.md unless another file is given.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/evidence/faults.md")]
     report: Option<PathBuf>,
-    /// The kinds of episodes, with commas between them [default: all].
+    /// Series to play, separated by commas [default: all].
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "report")]
     series: Vec<Series>,
-    /// Try the crontab recipe of the README in every case, and write a page: docs/evidence/cron.md unless another file is
-    /// given.
+    /// Test the README's crontab line in every case instead. Writes a page: docs/evidence/cron.md unless another file
+    /// is given.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/evidence/cron.md",
           conflicts_with_all = ["report", "series", "minutes", "seed"])]
     cron: Option<PathBuf>,
-    /// Where the histories go.
+    /// Folder for the histories.
     #[arg(long, value_name = "FOLDER", default_value = "target/faults")]
     histories: PathBuf,
 }
@@ -106,13 +106,14 @@ fn judge(options: &Options) -> Result<ExitCode, Failure> {
     println!("seed {seed}");
     let length = Duration::try_from_secs_f64(options.minutes * 60.0)?;
     let series = if options.series.is_empty() { Series::ALL.into() } else { options.series.clone() };
-    let ways = Ways { subjects, series, seed, length, histories: options.histories.clone() };
-    let run = Run::new(ways, &env::current_exe()?)?.play(&interrupt, |episode| println!("{}", summary(episode)))?;
+    let run_options = RunOptions { subjects, series, seed, length, histories: options.histories.clone() };
+    let run =
+        Run::new(run_options, &env::current_exe()?)?.play(&interrupt, |episode| println!("{}", summary(episode)))?;
     println!("\nAll together:");
     for row in run.rows().iter().filter(|row| row.episodes > 0) {
         println!("{}", summary(row));
     }
-    for story in run.rows().iter().flat_map(|row| &row.found.told).take(TOLD) {
+    for story in run.rows().iter().flat_map(|row| &row.found.messages).take(SHOWN) {
         println!("{story}");
     }
     if interrupt.is_set() {
@@ -120,7 +121,7 @@ fn judge(options: &Options) -> Result<ExitCode, Failure> {
     }
     if let Some(path) = &options.report {
         let command = format!("./x faults --minutes {} --seed {seed} --report", options.minutes);
-        fs::write(path, page(&Occasion::now(command, seed, &run)?, run.rows()))?;
+        fs::write(path, page(&RunInfo::now(command, seed, &run)?, run.rows()))?;
     }
     for line in shown(run.rows()) {
         println!("{line}");

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use quorlock_testkit::{RedisServer, RedisServerBuilder, eventually};
 use tempfile::TempDir;
 
-/// Settings with which a replication takes a moment, and the backlog is freed a second after its last replica has left.
+/// Settings with which a replication starts at once, and the backlog is freed one second after the last replica left.
 ///
-/// Both the first replica and a freed backlog give the server another replication id.
+/// Both the first replica and a freed backlog change the server's replication id.
 pub fn quick_replication(builder: RedisServerBuilder) -> RedisServerBuilder {
     builder.config("repl-diskless-sync-delay", "0").config("repl-backlog-ttl", "1")
 }
@@ -17,7 +17,7 @@ pub fn quick_replication(builder: RedisServerBuilder) -> RedisServerBuilder {
 /// # Panics
 /// When the backup fails.
 pub fn back_up(server: &RedisServer) {
-    let folder = TempDir::with_prefix("quorlock-backup-").expect("the temporary folder takes a backup");
+    let folder = TempDir::with_prefix("quorlock-backup-").expect("a temporary folder for the backup");
     let file = folder.path().join("dump.rdb");
     let mut command = Command::new("redis-cli");
     command.args(["-p", &server.port().to_string(), "--rdb"]).arg(&file);
@@ -26,7 +26,7 @@ pub fn back_up(server: &RedisServer) {
     assert!(output.status.success() && file.is_file(), "the backup of {} failed: {said}", server.addr());
 }
 
-/// Attaches a fresh replica, and waits until it has the data. Dropping the replica detaches it.
+/// Attaches a new replica, and waits until it has the data. Dropping the replica detaches it.
 ///
 /// # Panics
 /// When the replica never gets the data.

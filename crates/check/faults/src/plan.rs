@@ -1,4 +1,4 @@
-//! What will be done to whom, and when: decided by the seed before anything begins.
+//! The faults of an episode: which, on which target and when. The seed decides all of them in advance.
 
 mod act;
 mod ordinary;
@@ -13,33 +13,33 @@ pub use act::{Act, Bound, Kind, On, kinds};
 
 use crate::task::MAX_TTL;
 
-/// How many client processes there are.
+/// The number of client processes.
 pub const CLIENTS: usize = 6;
-/// Clients reach the nodes by two networks, which fail separately.
+/// Clients reach the nodes through two networks, which fail separately.
 pub const SIDES: usize = 2;
-/// How long a node that lost its memory does not vote: the longest ttl, and a tenth.
+/// How long a node that lost its memory must not vote: the maximum ttl plus a tenth.
 pub const QUARANTINE: Duration = MAX_TTL.saturating_add(Duration::from_millis(300));
 
-/// Clients first get used to each other.
+/// No fault comes before this, so that every client has connected.
 const CALM: Duration = Duration::from_millis(700);
 /// How long clients may take to find a node again.
 const COMEBACK: Duration = Duration::from_millis(500);
-/// Nodes that lose their memory one after the other do so with this much between them, to be found again meanwhile.
+/// The time between two nodes of a storm, long enough for clients to find the first again.
 const ROLLING_MS: std::ops::Range<u64> = 250..400;
-/// One fault in so many is a storm.
+/// One fault in this many is a storm.
 const STORM_ONE_IN: u32 = 14;
-/// The first comes soon after this.
+/// The first storm comes soon after this.
 const STORM_BY: Duration = Duration::from_secs(2);
-/// So many in an episode at most: nobody votes for a while after each.
+/// The maximum of storms in an episode: after each, no node votes for a while.
 const STORMS_MAX: usize = 2;
-/// A wall clock is moved again only after this: more than a lease's length, so that a lease sees one step at most.
+/// The time between two steps of one wall clock: longer than a lease, so that a lease sees at most one step.
 const STEP_APART: Duration = Duration::from_millis(1_500);
 
-/// Wall clocks are this far from the true time, in milliseconds: no two are further apart than half of the max clock skew, so that
-/// none counts as skewed.
+/// The offsets of the wall clocks from the true time, in milliseconds. No two differ by more than half of the maximum
+/// clock skew, so that no node counts as skewed.
 const OFFSETS_MS: std::ops::RangeInclusive<i64> = -400..=50;
 
-/// To whom something is done.
+/// The target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "numbers from 0")]
@@ -50,27 +50,27 @@ pub enum Target {
         side: usize,
     },
     Client(usize),
-    /// The first so many nodes, all at once.
+    /// The first N nodes, all at once.
     Nodes(usize),
-    /// The `quorlock run` that holds the lock when the deed begins.
+    /// The `quorlock run` that holds the lock when the fault begins.
     Holder,
     Sentinel,
 }
 
-/// One entry of a plan.
+/// One fault of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Deed {
-    /// When it begins.
+pub struct Fault {
+    /// The time at which it begins.
     #[serde(rename = "at_ms", serialize_with = "millis")]
     pub at: Duration,
     /// How long it lasts.
     #[serde(rename = "length_ms", serialize_with = "millis")]
     pub length: Duration,
-    /// To whom.
+    /// The server, network or process that it hits.
     pub target: Target,
-    /// What.
+    /// The kind of fault.
     pub act: Act,
-    /// How much of it: milliseconds, or requests.
+    /// The strength of the fault: milliseconds or a number of requests.
     pub amount: u64,
 }
 
@@ -78,7 +78,7 @@ fn millis<S: serde::Serializer>(at: &Duration, serializer: S) -> Result<S::Ok, S
     serializer.serialize_u64(at.as_millis() as u64)
 }
 
-/// How a server keeps what it knows.
+/// How a server persists its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "as Redis calls them")]
@@ -89,7 +89,7 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// All of them.
+    /// All kinds of persistence.
     pub const ALL: [Self; 3] = [Self::None, Self::AofEverysec, Self::AofAlways];
 }
 
@@ -100,36 +100,36 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Everything about an episode that is decided beforehand.
+/// Everything about an episode that is decided in advance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// What it was made of.
+    /// The seed of the plan.
     pub seed: u64,
     /// Whether the assumptions hold throughout.
     pub bound: Bound,
-    /// One for each node.
+    /// The persistence of each node.
     pub memories: Vec<Memory>,
-    /// In the order of their beginnings.
-    pub deeds: Vec<Deed>,
-    /// When the last of it may begin.
+    /// Ordered by start time.
+    pub faults: Vec<Fault>,
+    /// The latest start time of a fault.
     #[serde(skip)]
     pub length: Duration,
 }
 
 impl Plan {
-    /// The plan of a seed. Each has its own number of nodes and its own mix of faults.
+    /// The plan of a seed. Each seed has its own number of nodes and its own mix of faults.
     pub fn new(seed: u64, bound: Bound, length: Duration) -> Self {
-        let mut dice = Rng::with_seed(seed);
-        let nodes = if dice.bool() { 3 } else { 5 };
-        let memory = |dice: &mut Rng| match dice.u32(..4) {
+        let mut rng = Rng::with_seed(seed);
+        let nodes = if rng.bool() { 3 } else { 5 };
+        let memory = |rng: &mut Rng| match rng.u32(..4) {
             0 => Memory::AofEverysec,
             1 => Memory::AofAlways,
             _ => Memory::None,
         };
-        let memories: Vec<Memory> = (0..nodes).map(|_| memory(&mut dice)).collect();
-        let mix = mix(&mut dice, bound);
+        let memories: Vec<Memory> = (0..nodes).map(|_| memory(&mut rng)).collect();
+        let mix = mix(&mut rng, bound);
         let mut planner = Planner {
-            dice,
+            rng,
             nodes,
             mix,
             storms: 0,
@@ -137,24 +137,24 @@ impl Plan {
             busy: Vec::new(),
             away: vec![Duration::ZERO; nodes],
             offsets_ms: vec![0; nodes],
-            deeds: Vec::new(),
+            faults: Vec::new(),
         };
         let mut at = CALM;
         while at < length {
             at += planner.step(at);
         }
-        planner.deeds.sort_by_key(|deed| deed.at);
-        Self { seed, bound, memories, deeds: planner.deeds, length }
+        planner.faults.sort_by_key(|fault| fault.at);
+        Self { seed, bound, memories, faults: planner.faults, length }
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn nodes(&self) -> usize {
         self.memories.len()
     }
 
-    /// How each of the servers keeps what it knows that something is done to.
-    pub fn memories_of(&self, deed: &Deed) -> Vec<Memory> {
-        match deed.target {
+    /// The persistence of each server that the fault hits.
+    pub fn memories_of(&self, fault: &Fault) -> Vec<Memory> {
+        match fault.target {
             Target::Node(node) => self.memories[node..=node].into(),
             Target::Nodes(count) => self.memories[..count].into(),
             Target::Link { .. } | Target::Client(_) | Target::Holder | Target::Sentinel => Vec::new(),
@@ -162,14 +162,14 @@ impl Plan {
     }
 }
 
-/// Each kind of fault is in with a chance of three in four: what never happens makes room for what does. Of those that
-/// break an assumption, one is chosen and comes as often as all others together.
-fn mix(dice: &mut Rng, bound: Bound) -> Vec<Kind> {
-    let mut usual: Vec<Kind> = kinds(Bound::Within).filter(|_| dice.u32(..4) > 0).collect();
+/// Chooses each kind of fault with probability 3/4, so that rare combinations get their turn. One kind that breaks an
+/// assumption is chosen, and comes as often as all the others together.
+fn mix(rng: &mut Rng, bound: Bound) -> Vec<Kind> {
+    let mut usual: Vec<Kind> = kinds(Bound::Within).filter(|_| rng.u32(..4) > 0).collect();
     if bound == Bound::Beyond {
         let breaking: Vec<Kind> = kinds(Bound::Beyond).collect();
-        let Some(chosen) = dice.choice(&breaking) else { return usual };
-        // The jumps use up what the clocks may be apart.
+        let Some(chosen) = rng.choice(&breaking) else { return usual };
+        // The jumps use up the allowed clock skew.
         usual.retain(|kind| !kind.act.moves_clock());
         let often = usual.len().max(1);
         usual.extend(std::iter::repeat_n(*chosen, often));
@@ -178,42 +178,42 @@ fn mix(dice: &mut Rng, bound: Bound) -> Vec<Kind> {
 }
 
 struct Planner {
-    dice: Rng,
+    rng: Rng,
     nodes: usize,
     mix: Vec<Kind>,
     storms: usize,
     memories: Vec<Memory>,
-    /// Who is taken until when.
+    /// The targets that have a fault, each with the end of it.
     busy: Vec<(Target, Duration)>,
-    /// Until when each node is of no use.
+    /// For each node, the time until which it cannot vote.
     away: Vec<Duration>,
-    /// Where each node's wall clock is.
+    /// The offset of each node's wall clock.
     offsets_ms: Vec<i64>,
-    deeds: Vec<Deed>,
+    faults: Vec<Fault>,
 }
 
 impl Planner {
-    /// Plans something for this moment, if it can be, and says how long to wait after that.
+    /// Plans a fault for this moment if it can, and returns the pause after it.
     fn step(&mut self, at: Duration) -> Duration {
-        let pause = Duration::from_millis(self.dice.u64(60..600));
-        // Every episode has one, and soon.
+        let pause = Duration::from_millis(self.rng.u64(60..600));
+        // Every episode has a storm early on.
         let is_due = self.storms == 0 && at > STORM_BY;
-        let may = self.dice.u32(..STORM_ONE_IN) == 0 && self.storms < STORMS_MAX;
+        let may = self.rng.u32(..STORM_ONE_IN) == 0 && self.storms < STORMS_MAX;
         if is_due || may {
             let all_free = (0..self.nodes).all(|node| self.is_free(Target::Node(node), at));
             if all_free {
                 return self.storm(at) + pause;
             }
         }
-        let Some(kind) = self.dice.choice(&self.mix.clone()).copied() else { return pause };
+        let Some(kind) = self.rng.choice(&self.mix.clone()).copied() else { return pause };
         if is_due && matches!(kind.on, On::Node | On::Majority | On::OneOrMajority) {
             return pause;
         }
         let Some(target) = self.target(kind, at) else { return pause };
-        let length = Duration::from_millis(self.dice.u64(kind.lasts_ms.0..=kind.lasts_ms.1));
-        let amount = self.dice.u64(kind.amount.0..=kind.amount.1);
+        let length = Duration::from_millis(self.rng.u64(kind.lasts_ms.0..=kind.lasts_ms.1));
+        let amount = self.rng.u64(kind.amount.0..=kind.amount.1);
         if self.may_step(target, kind.act, amount as i64) {
-            self.plan(Deed { at, length, target, act: kind.act, amount });
+            self.plan(Fault { at, length, target, act: kind.act, amount });
         }
         pause
     }
@@ -228,64 +228,64 @@ impl Planner {
         may
     }
 
-    /// All nodes lose their memory, or come back with what their files have, within the length of a lease: one after the
-    /// other, or all at once.
+    /// All nodes lose their memory, or restart from their files, within the length of a lease: one after the other, or
+    /// all at once.
     fn storm(&mut self, at: Duration) -> Duration {
         self.storms += 1;
-        let act = match self.dice.u32(..6) {
+        let act = match self.rng.u32(..6) {
             0 | 1 => return self.rolling_storm(at),
             2 | 3 => Act::Flush,
             4 => Act::Kill,
             _ => Act::Wipe,
         };
-        let length = if act == Act::Flush { Duration::ZERO } else { Duration::from_millis(self.dice.u64(1..300)) };
-        self.plan(Deed { at, length, target: Target::Nodes(self.nodes), act, amount: 0 });
+        let length = if act == Act::Flush { Duration::ZERO } else { Duration::from_millis(self.rng.u64(1..300)) };
+        self.plan(Fault { at, length, target: Target::Nodes(self.nodes), act, amount: 0 });
         length
     }
 
     fn rolling_storm(&mut self, at: Duration) -> Duration {
         let mut offset = Duration::ZERO;
         for node in 0..self.nodes {
-            let length = Duration::from_millis(self.dice.u64(1..80));
-            // What comes back from files may be of yesterday, and is not believed either.
-            let act = if self.dice.u32(..3) == 0 { Act::Kill } else { Act::Wipe };
-            self.plan(Deed { at: at + offset, length, target: Target::Node(node), act, amount: 0 });
-            offset += length + Duration::from_millis(self.dice.u64(ROLLING_MS));
+            let length = Duration::from_millis(self.rng.u64(1..80));
+            // Files may be out of date, so a node that restarts from them is quarantined too.
+            let act = if self.rng.u32(..3) == 0 { Act::Kill } else { Act::Wipe };
+            self.plan(Fault { at: at + offset, length, target: Target::Node(node), act, amount: 0 });
+            offset += length + Duration::from_millis(self.rng.u64(ROLLING_MS));
         }
         offset
     }
 
-    fn plan(&mut self, deed: Deed) {
-        let end = deed.at + deed.length;
-        let nodes = match deed.target {
+    fn plan(&mut self, fault: Fault) {
+        let end = fault.at + fault.length;
+        let nodes = match fault.target {
             Target::Node(node) => node..node + 1,
             Target::Nodes(count) => 0..count,
             Target::Link { .. } | Target::Client(_) | Target::Holder | Target::Sentinel => 0..0,
         };
-        let rest = if deed.act.moves_clock() { STEP_APART } else { COMEBACK };
+        let rest = if fault.act.moves_clock() { STEP_APART } else { COMEBACK };
         for node in nodes {
             self.busy.push((Target::Node(node), end + rest));
-            self.away[node] = end + if deed.act.costs_memory() { QUARANTINE + COMEBACK } else { COMEBACK };
+            self.away[node] = end + if fault.act.costs_memory() { QUARANTINE + COMEBACK } else { COMEBACK };
         }
-        self.busy.push((deed.target, end + rest));
-        self.deeds.push(deed);
+        self.busy.push((fault.target, end + rest));
+        self.faults.push(fault);
     }
 
     fn target(&mut self, kind: Kind, at: Duration) -> Option<Target> {
-        let node = self.dice.usize(..self.nodes);
+        let node = self.rng.usize(..self.nodes);
         let target = match kind.on {
             On::Node => Target::Node(node),
-            On::Link => Target::Link { node, side: self.dice.usize(..SIDES) },
-            On::Client => Target::Client(self.dice.usize(..CLIENTS)),
-            On::OneOrMajority if self.dice.bool() => Target::Node(node),
+            On::Link => Target::Link { node, side: self.rng.usize(..SIDES) },
+            On::Client => Target::Client(self.rng.usize(..CLIENTS)),
+            On::OneOrMajority if self.rng.bool() => Target::Node(node),
             On::Majority | On::OneOrMajority => {
-                Target::Nodes(self.dice.usize(quorlock_core::quorum::Quorum::majority_of(self.nodes)..=self.nodes))
+                Target::Nodes(self.rng.usize(quorlock_core::quorum::Quorum::majority_of(self.nodes)..=self.nodes))
             }
         };
         let free = match target {
             Target::Nodes(count) => (0..count).all(|node| self.is_free(Target::Node(node), at)),
             Target::Node(_) if kind.act.stops_node() && !self.can_spare(at) => false,
-            // Whoever keeps nothing has no disk.
+            // A server without persistence does not sync.
             Target::Node(node) if kind.act == Act::SlowDisk && self.memories[node] == Memory::None => false,
             _ => self.is_free(target, at),
         };
@@ -296,7 +296,7 @@ impl Planner {
         self.busy.iter().all(|(other, until)| *other != target || *until <= at)
     }
 
-    /// Outside of storms, a majority can vote most of the time: locks that are never granted show nothing.
+    /// Outside of storms, keeps a majority able to vote most of the time: if no lock is granted, nothing is tested.
     fn can_spare(&self, at: Duration) -> bool {
         let away = self.away.iter().filter(|until| **until > at).count();
         away < (self.nodes - 1) / 2

@@ -16,7 +16,7 @@ use crate::plan::SIDES;
 use crate::subject::Program;
 use crate::task::Task;
 
-/// How often it is looked whether clients have ended.
+/// The interval at which ended clients are noticed.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The client processes. Dropping it kills all of them.
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub struct Processes {
     program: Program,
     history: Arc<History>,
-    /// The nodes, as each side sees them.
+    /// The URLs of the nodes, through each of the networks.
     sides: [Vec<String>; SIDES],
     register: String,
     seed: u64,
@@ -36,13 +36,13 @@ pub struct Processes {
 struct Member {
     client: u32,
     child: Child,
-    /// Closed to tell it to finish.
+    /// Closed to make the client finish.
     stdin: Option<ChildStdin>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Processes {
-    /// Nobody yet.
+    /// Creates an empty set of clients.
     pub fn new(
         program: Program,
         history: Arc<History>,
@@ -65,10 +65,10 @@ impl Processes {
         Ok(())
     }
 
-    /// Ends the client of this place by SIGKILL, also when it is stopped.
+    /// Kills the client in this place with SIGKILL, even if it is stopped.
     ///
     /// # Errors
-    /// When it cannot be.
+    /// When it cannot be killed.
     pub fn kill(&mut self, place: usize) -> io::Result<()> {
         let Some(mut member) = self.members[place].take() else { return Ok(()) };
         let is_broken = member.child.try_wait()?;
@@ -90,7 +90,7 @@ impl Processes {
         let urls = self.sides[place % SIDES].clone();
         let task = Task::new(client, self.seed.wrapping_add(u64::from(client)), urls, self.register.clone());
         let mut command = self.program.command(task)?;
-        // Ctrl-C is for the harness alone.
+        // A process group of its own, so that Ctrl-C reaches only the harness.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = spawn(command)?;
         let stdin = child.stdin.take();
@@ -102,16 +102,15 @@ impl Processes {
         Ok(())
     }
 
-    /// SIGSTOP or SIGCONT for the client of this place.
+    /// Sends SIGSTOP or SIGCONT to the client in this place.
     pub fn signal(&self, place: usize, signal: Signal) {
         if let Some(member) = &self.members[place] {
-            // One that has ended by itself is found out later.
+            // A client that ended on its own is noticed later.
             let _ = kill_process(Pid::from_child(&member.child), signal);
         }
     }
 
-    /// Tells everyone to finish what they are at, and waits for it as long as `is_time` says. Whoever has not come to
-    /// an end by then is killed.
+    /// Tells every client to finish its turn, and waits while `is_time` returns true. Then kills the rest.
     ///
     /// # Errors
     /// When a process cannot be waited for.
@@ -156,7 +155,7 @@ impl Processes {
 }
 
 impl Member {
-    /// Ends the process if it is still there, and hears out what it has said.
+    /// Kills the process if it still runs, and reads the rest of its events.
     fn end(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -177,12 +176,12 @@ impl Drop for Processes {
 
 fn listen(client: u32, output: impl BufRead, history: &History) {
     for line in output.lines() {
-        // The last line of one that was killed may be cut short.
+        // The last line of a killed client may be cut short.
         let Ok(line) = line else { return };
         match serde_json::from_str(&line) {
             Ok(event) => history.note(Record::Client { client, event }),
             Err(error) if line.ends_with('}') => {
-                history.note(Record::Broken { client, why: format!("said {line:?}: {error}") });
+                history.note(Record::Broken { client, why: format!("invalid event {line:?}: {error}") });
             }
             Err(_) => return,
         }

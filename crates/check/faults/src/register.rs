@@ -1,8 +1,8 @@
-//! What the locks protect: two cells for each name, one that checks fences and one that does not.
+//! The resource that the locks protect: two cells for each name, one that checks fences and one that does not.
 //!
-//! A turn reads a cell, thinks, and writes it back. A write that does not know of the version before it has undone
-//! somebody's work: in the bare cell that happens whenever two work at a time. The fenced cell refuses whoever comes with
-//! a lower fence than it has seen, and must never be harmed.
+//! A turn reads a cell, pauses, and writes it back. A write that is not based on the latest version has overwritten
+//! another client's write. In the bare cell that happens whenever two clients work at the same time. The fenced cell
+//! refuses a fence lower than one it has seen, so it must never be overwritten.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -16,56 +16,56 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 use crate::history::{History, Record};
 
-/// What a client sends, in a line of JSON.
+/// A client's request, as a line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// Who.
+    /// The number of the client.
     pub client: u32,
-    /// In which of its turns.
+    /// The client's turn.
     pub turn: u32,
-    /// Which cells.
+    /// The name of the cells.
     pub name: String,
-    /// Without one only the bare cell is used.
+    /// The fence. Without one, only the bare cell is used.
     pub fence: Option<u64>,
-    /// Read, or write back what was read.
+    /// The versions to write back; `None` for a read.
     pub write: Option<Versions>,
 }
 
-/// The versions of both cells. What a read answers, and what a write has to know.
+/// The versions of both cells: the reply to a read, and the base of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versions {
-    /// Without a check.
+    /// The version of the bare cell.
     pub bare: u64,
-    /// With a check of fences; `None` without a fence, or when it was refused.
+    /// The version of the fenced cell; `None` without a fence, or if the fence was refused.
     pub fenced: Option<u64>,
 }
 
-/// What the register did.
+/// A request that the register has served.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    /// When.
+    /// The time of the request.
     pub at: u64,
-    /// For whom.
+    /// The number of the client.
     pub client: u32,
-    /// In which of its turns.
+    /// The client's turn.
     pub turn: u32,
-    /// Whether it was a write.
+    /// Whether the request was a write.
     pub is_write: bool,
-    /// What the fenced cell made of it.
+    /// The outcome in the fenced cell.
     pub fenced: Option<Outcome>,
-    /// What the bare cell made of it.
+    /// The outcome in the bare cell.
     pub bare: Outcome,
 }
 
-/// What a cell made of a request.
+/// The outcome of a request in one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Done.
+    /// The cell was read, or written without a conflict.
     Done,
-    /// Refused: it has seen a higher fence.
+    /// Refused: the cell has seen a higher fence.
     Refused,
-    /// Done, and somebody else's work undone with it.
+    /// The write has overwritten another client's write.
     Overwrote,
 }
 
@@ -90,7 +90,7 @@ impl Cells {
         let bare = write(&mut self.bare, known.bare);
         let fenced = match (admitted, known.fenced) {
             (Some(true), Some(version)) => Some(write(&mut self.fenced, version)),
-            // Whoever could not read has nothing to write.
+            // A refused read leaves nothing to write back.
             (Some(_), _) => Some(Outcome::Refused),
             (None, _) => None,
         };
@@ -104,7 +104,7 @@ fn write(cell: &mut u64, known: u64) -> Outcome {
     outcome
 }
 
-/// A register that listens on the loopback until it is dropped.
+/// A register that listens on the loopback address until it is dropped.
 #[derive(Debug)]
 pub struct Register {
     addr: SocketAddr,
@@ -113,10 +113,10 @@ pub struct Register {
 }
 
 impl Register {
-    /// Serves clients, and notes what it does.
+    /// Starts to serve clients, and records every request.
     ///
     /// # Errors
-    /// When there is no port for it.
+    /// When it cannot listen.
     pub fn start(history: Arc<History>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let addr = listener.local_addr()?;
@@ -129,14 +129,14 @@ impl Register {
                     return;
                 }
                 let (cells, history) = (Arc::clone(&cells), Arc::clone(&history));
-                // A client that is gone, or talks nonsense, is served no longer.
+                // A client that disconnects or sends invalid requests is no longer served.
                 thread::spawn(move || drop(serve(&stream, &cells, &history)));
             }
         })?;
         Ok(Self { addr, is_over, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -145,7 +145,7 @@ impl Register {
 impl Drop for Register {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
-        // Wakes the listener, which then ends.
+        // Wakes the listener, so that it can end.
         if TcpStream::connect(self.addr).is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -160,7 +160,7 @@ fn serve(stream: &TcpStream, cells: &Mutex<BTreeMap<String, Cells>>, history: &H
     for line in BufReader::new(stream).lines() {
         let request: Request = serde_json::from_str(&line?)?;
         let versions = {
-            // What is noted has the order of what was done.
+            // Locked while the entry is recorded, so that the history has the order of the requests.
             let mut cells = cells.lock().unwrap_or_else(PoisonError::into_inner);
             let (versions, fenced, bare) = cells.entry(request.name.clone()).or_default().apply(&request);
             let Request { client, turn, write, .. } = request;

@@ -1,7 +1,7 @@
-//! What all episodes together came to.
+//! Writes the page about all episodes of a run.
 
-mod occasion;
 mod operations;
+mod run_info;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,32 +14,32 @@ use crate::run::EPISODE;
 use crate::series::Series;
 use crate::subject::Subject;
 use crate::task::{MAX_CLOCK_SKEW, MAX_TTL, NAMES, TTL};
-use crate::worker::COMPANY;
+use crate::worker::PRIVATE_NAMES;
 
-pub use occasion::{Machine, Occasion};
 use operations::section as operations;
 pub use operations::summary;
+pub use run_info::{Machine, RunInfo};
 
-/// How many findings of a subject are told in words.
-const TOLD: usize = 3;
+/// The number of findings of a row that the page describes.
+const SHOWN: usize = 3;
 
-/// What came of one subject within the assumptions, or beyond them.
+/// The findings of one subject in one series.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Who.
+    /// The library.
     pub subject: Subject,
-    /// In which series.
+    /// The kind of its episodes.
     pub series: Series,
-    /// How many episodes there were.
+    /// The number of episodes.
     pub episodes: usize,
-    /// How long they took together.
+    /// Their total duration.
     pub took: Duration,
-    /// All that was found.
+    /// Their findings, summed.
     pub found: Findings,
 }
 
 impl Row {
-    /// Nothing yet.
+    /// A row without episodes.
     pub fn new(subject: Subject, series: Series) -> Self {
         Self { subject, series, episodes: 0, took: Duration::ZERO, found: Findings::default() }
     }
@@ -51,42 +51,42 @@ impl Row {
         self.found.add(found);
     }
 
-    /// Whether something happened that must not.
+    /// Whether a guarantee was violated.
     pub fn is_violated(&self) -> bool {
         self.episodes > 0 && self.series.violations(&self.found) > 0
     }
 
-    /// A line of the table.
+    /// The row as a line of the Markdown table.
     pub fn line(&self) -> String {
         let Findings { grants, losses, revived, overlaps, disorder, starved, writes, broken, .. } = &self.found;
-        let Findings { late, refused, fenced_harmed, bare_harmed, declared, .. } = &self.found;
+        let Findings { late, refused, fenced_overwrites, bare_overwrites, declared, .. } = &self.found;
         let faults: usize = self.found.faults.values().sum();
         let has_fences = self.subject.has_fences();
-        let fenced = |count: &usize| if has_fences { count.to_string() } else { "none there".into() };
+        let fenced = |count: &usize| if has_fences { count.to_string() } else { "n/a".into() };
         format!(
             "| {} | {} | {:.1} | {faults} | {grants} | {losses} | {revived} | {overlaps} | {:.2} s | {} | {writes} | {late} | {} | {} | \
-             {bare_harmed} | {starved} | {broken} | {declared} | {:.1} s |",
+             {bare_overwrites} | {starved} | {broken} | {declared} | {:.1} s |",
             self.subject,
             self.episodes,
             self.took.as_secs_f64() / 60.0,
             seconds(self.found.longest_overlap),
             fenced(disorder),
             fenced(refused),
-            fenced(fenced_harmed),
+            fenced(fenced_overwrites),
             seconds(self.found.longest_wait),
         )
     }
 }
 
-/// The heads of the columns.
+/// The head of the table.
 pub const HEAD: &str = "\
 | | episodes | minutes | faults | leases | lost | revived | overlaps | longest | fences out of order | writes | late | refused by fence \
-| harmed, fenced | harmed, bare | starved | broken | declared | longest wait |
+| overwrites, fenced | overwrites, bare | starved | broken | initialized again | longest wait |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
 /// The whole page.
-pub fn page(occasion: &Occasion, rows: &[Row]) -> String {
-    let mut page = head(occasion);
+pub fn page(run_info: &RunInfo, rows: &[Row]) -> String {
+    let mut page = head(run_info);
     for (series, title, words) in
         [(Series::Within, "Within the assumptions", WITHIN), (Series::Beyond, "Beyond the assumptions", BEYOND)]
     {
@@ -97,7 +97,7 @@ pub fn page(occasion: &Occasion, rows: &[Row]) -> String {
     }
     let _ = writeln!(page, "\n{COLUMNS}\n\n{}", together(rows));
     operations(&mut page, rows);
-    page.push_str("\n## What was found in the others\n\n");
+    page.push_str("\n## Findings in the controls\n\n");
     for line in shown(rows) {
         let _ = writeln!(page, "- {line}");
     }
@@ -106,24 +106,23 @@ pub fn page(occasion: &Occasion, rows: &[Row]) -> String {
     page
 }
 
-fn head(occasion: &Occasion) -> String {
-    let Occasion { machine, command, took, versions, seed } = occasion;
+fn head(run_info: &RunInfo) -> String {
+    let RunInfo { machine, command, took, versions, seed } = run_info;
     let Machine { date, commit, server, system } = machine;
+    let (minutes, names, episode) = (format!("{:.1}", took.as_secs_f64() / 60.0), NAMES.len(), EPISODE.as_secs());
     let mut text = format!(
-        "# Real servers, real faults\n\n\
-         Written by `{command}` on {date}, of commit {commit}; not to be edited. The run took {:.1} minutes.\n\
-         {server}; {system}.\n\n\
-         Every episode has 3 or 5 real servers, each behind two networks, and {CLIENTS} real client processes that take\n\
-         turns with {} names: ttl {TTL:?}, longest ttl {MAX_TTL:?}, max_clock_skew {MAX_CLOCK_SKEW:?}. For {} seconds its seed decides what is done to\n\
-         them; then everything is healed and everyone finishes. All processes read one clock, and what is judged is their\n\
-         history alone. A lease is valid from the moment in which its holder saw it to its release, or to the end of what its\n\
-         library said of its validity. With a lease, a client reads a register, thinks, and writes it back. Together with\n\
-         each, a client of quorlock's asks for {COMPANY} names of its own, and lets go of them together: so that what is judged goes\n\
-         to the servers in one command with other requests, as it does where much is going on.\n\n\
-         Every seed, from {seed} on, goes to quorlock and to one of the others in turn, with the same plan of faults:\n\n",
-        took.as_secs_f64() / 60.0,
-        NAMES.len(),
-        EPISODE.as_secs(),
+        "# Fault injection with real servers and clients\n\n\
+         For readers who want to see whether quorlock keeps its guarantees while servers, networks and clients fail, and whether\n\
+         this test would notice if it did not. Written by `{command}` on {date}, commit {commit};\n\
+         do not edit. The run took {minutes} minutes. {server}; {system}.\n\n\
+         Each episode starts 3 or 5 Redis servers, each behind two networks, and {CLIENTS} client processes that take turns with\n\
+         {names} names (ttl {TTL:?}, maximum ttl {MAX_TTL:?}, max_clock_skew {MAX_CLOCK_SKEW:?}). For {episode} seconds the harness injects the faults that the\n\
+         episode's seed chooses; then it heals everything and lets every client finish. All processes read one monotonic clock\n\
+         and report their events to one history. The judge reads only that history. A lease counts as valid from the moment its\n\
+         holder saw it until its release, or until the end of the validity that its library reported. While a client holds a\n\
+         lease, it reads a register, pauses, and writes it back. A quorlock client also locks {PRIVATE_NAMES} private names together with each\n\
+         judged name and releases them together, so that judged requests share commands with others, as they do under load.\n\n\
+         quorlock and one of the controls in turn play each seed, from {seed} on, with the same plan of faults:\n\n"
     );
     for (subject, version) in versions {
         let _ = writeln!(text, "- **{subject}**: {version}");
@@ -133,65 +132,75 @@ fn head(occasion: &Occasion) -> String {
 }
 
 const CONTROLS: &str = "
-The others are here to show what this harness can see: one that finds nothing anywhere proves nothing. rslock and node
-redlock do what the Redlock page describes. For servers that restart empty that page asks operators to keep them away for
-the longest ttl; nobody does so here, and quorlock does it by itself. Where there was a choice, it was made in their favour.
+The controls show what this test can detect: a test that finds nothing in any library proves nothing. rslock and
+node-redlock implement the Redlock page. For servers that restart empty, that page asks operators to keep them away for the
+maximum ttl. No operator does so here; quorlock's quarantine does it automatically. All other choices favour the controls.
 
-Not covered: locks that are not exclusive (the simulation has them), more than one machine, and disks that lie about what they
-have written.
+Not covered: locks that are not exclusive (the simulation covers them), more than one machine, and disks that report writes
+that they have not made.
 ";
 
 const WITHIN: &str = "\
-Servers are killed and come back with their files or without, are stopped, flushed, filled up, reconfigured, put on a slow
-disk, and have their wall clocks stepped back, or ahead within the drift that is allowed for; networks cut, close
-one way, delay, lose, hold back, refuse, swallow and deliver late; clients are killed. Of quorlock's row, revived leases, overlaps, fences
-out of order, harm to the fenced register, starved waiters and broken clients must be 0, or the run fails. Late writes need not be: a busy machine
-holds up a client by itself now and then, which then comes too late and finds its fence refused.";
+Servers are killed and restart with or without their files. They are stopped, flushed, run out of memory, are reconfigured,
+get a slow disk, and have their wall clocks stepped back, or ahead within the allowed drift. Networks cut connections,
+close one direction, delay, lose, hold back, refuse, drop and deliver late. Clients are killed. In quorlock's row, revived
+leases, overlaps, fences out of order, overwrites in the fenced register, starved waiters and broken clients must be 0, or
+the run fails. Late writes may occur: a busy machine can pause a client until its lease has ended, and then the register
+refuses its fence.";
 
 const BEYOND: &str = "\
-Besides, clients are stopped for longer than their leases are valid (A2 does not hold), or the wall clocks of a majority
-jump ahead by nearly a ttl, and back (A1 does not hold). Now leases may overlap, and holders may come too late. Fences
-must still be in order, lost must still be final, and the register that checks fences must not be harmed, or the run fails.";
+In addition, clients are stopped for longer than their leases are valid (A2 fails), or the wall clocks of a majority jump
+ahead by nearly a ttl and back (A1 fails). Leases may now overlap, and holders may write late. Fences must still be in
+order, a lost lease must stay lost, and the register that checks fences must not be overwritten, or the run fails.";
 
 const COLUMNS: &str = "\
-Lost: leases that ended before their release; each is looked at for another ttl. Revived: those that were valid again
-meanwhile. Overlaps: leases that began while an earlier one was valid. Late: reads and
-writes by holders whose lease was over. Harmed: writes that undid somebody else's, in a register that checks fences, and in
-a bare one beside it. Starved: waiters that were not served within 30 seconds after everything was healed. Broken: clients
-that ended by themselves. Declared: clusters that had to be declared anew, since a majority of their nodes had forgotten
-them. Longest wait: with all faults.";
+The columns:
 
-/// How much of what is judged went to servers in one command with other requests.
+- **lost**: leases that ended before their release. The client polls each for another ttl; **revived** counts those that
+  became valid again.
+- **overlaps**: leases that began while an earlier lease of the same name was valid; **longest** is the longest overlap.
+- **late**: reads and writes by holders whose lease had ended.
+- **overwrites**: writes that replaced a write that the client had not read, in the register that checks fences and in a
+  bare register next to it.
+- **starved**: waiters that were not served within 30 seconds after everything was healed.
+- **broken**: clients that ended on their own.
+- **initialized again**: clusters that an operator had to initialize again, because a majority of the nodes had lost their
+  memory.
+- **longest wait**: the longest wait of a client that was served, including the time under faults.
+- **n/a**: the library has no fences.";
+
+/// A sentence about how many judged requests shared a command with others.
 fn together(rows: &[Row]) -> String {
     let own = || rows.iter().filter(|row| !row.subject.is_control()).map(|row| &row.found);
     let (requests, together) = own().fold((0, 0), |(all, some), found| (all + found.requests, some + found.together));
     format!(
-        "Of quorlock's {requests} requests about the names that are judged, {together} went to a server in one command with\n\
-         others, as far as clients lived to tell; if none did, the run fails."
+        "Of quorlock's {requests} requests for judged names, {together} shared a command with others, as far as clients could\n\
+         report it. If none did, the run fails."
     )
 }
 
-/// What was found in each of those that are here to show what the judge can see.
+/// The findings in each control.
 pub fn shown(rows: &[Row]) -> Vec<String> {
     let mut sums: BTreeMap<Subject, Findings> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.subject.is_control()) {
         sums.entry(row.subject).or_default().add(row.found.clone());
     }
-    let told = |(subject, found): (Subject, Findings)| match (found.grants, found.overlaps, found.bare_harmed) {
-        (0, ..) => format!("{subject} had no lease: it shows nothing"),
+    let line = |(subject, found): (Subject, Findings)| match (found.grants, found.overlaps, found.bare_overwrites) {
+        (0, ..) => format!("{subject} was granted no lease: it shows nothing"),
         (grants, 0, 0) => {
-            format!("{subject} shows nothing: no overlap and no harm to the bare register, in {grants} leases")
+            format!("{subject} shows nothing: no overlap and no overwrite in the bare register, in {grants} leases")
         }
-        (grants, overlaps, harmed) => format!(
-            "{subject} shows what can be seen: {overlaps} overlaps and {harmed} harmful writes to the bare register, in \
-             {grants} leases"
-        ),
+        (grants, overlaps, overwrites) => {
+            format!(
+                "{subject}: {overlaps} overlaps and {overwrites} overwrites in the bare register, in {grants} leases"
+            )
+        }
     };
-    sums.into_iter().map(told).collect()
+    sums.into_iter().map(line).collect()
 }
 
-/// What a page must not be without: each fault, each way to keep what a server knows that is killed, and an overlap in a
-/// library that is not ours.
+/// The reasons why a page would be incomplete. It needs every fault, kills of servers of every persistence, episodes of every
+/// series, and an overlap in another library.
 pub fn gaps(rows: &[Row]) -> Vec<String> {
     let of = |is_wanted: fn(&Row) -> bool| {
         let mut sum = Findings::default();
@@ -202,22 +211,22 @@ pub fn gaps(rows: &[Row]) -> Vec<String> {
     let acts = [Bound::Within, Bound::Beyond].into_iter().flat_map(kinds).map(|kind| kind.act);
     let mut gaps: Vec<String> = acts
         .filter(|act| !own.faults.contains_key(act))
-        .map(|act| format!("{act} was never done to quorlock: let it run longer"))
+        .map(|act| format!("{act} was never injected into quorlock: run for longer"))
         .collect();
     let unkilled = Memory::ALL.into_iter().filter(|memory| !own.kills.contains_key(memory));
-    gaps.extend(unkilled.map(|memory| format!("no server with persistence {memory} was killed: let it run longer")));
+    gaps.extend(unkilled.map(|memory| format!("no server with persistence {memory} was killed: run for longer")));
     let unplayed = Series::ALL.into_iter().filter(|series| {
         let is_its = |row: &&Row| !row.subject.is_control() && row.series == *series;
         rows.iter().filter(is_its).all(|row| row.episodes == 0)
     });
-    gaps.extend(unplayed.map(|series| format!("no episode of {series} was played: let it run longer")));
+    gaps.extend(unplayed.map(|series| format!("no episode of {series} was played: run for longer")));
     if of(|row| row.subject.is_foreign()).overlaps == 0 {
-        gaps.push("nothing was found in a library that is not ours: let it run longer".into());
+        gaps.push("no overlap was found in another library: run for longer".into());
     }
     gaps
 }
 
-/// How often each fault was inflicted, on whom.
+/// The table of faults.
 fn faults(page: &mut String, rows: &[Row]) {
     let mut sums: BTreeMap<Act, [usize; 2]> = BTreeMap::new();
     let mut kills: BTreeMap<Memory, [usize; 2]> = BTreeMap::new();
@@ -230,20 +239,20 @@ fn faults(page: &mut String, rows: &[Row]) {
             kills.entry(*memory).or_default()[whose] += count;
         }
     }
-    page.push_str("\n## What was done, how often\n\n| fault | quorlock | the others |\n|---|---|---|\n");
+    page.push_str("\n## Faults injected\n\n| fault | quorlock | controls |\n|---|---|---|\n");
     for (act, [own, others]) in sums {
         let _ = writeln!(page, "| {act} | {own} | {others} |");
         for (memory, [own, others]) in kills.iter().filter(|_| act == Act::Kill) {
-            let _ = writeln!(page, "| {act}, of a server with persistence {memory} | {own} | {others} |");
+            let _ = writeln!(page, "| {act}, persistence {memory} | {own} | {others} |");
         }
     }
 }
 
 fn stories(page: &mut String, rows: &[Row]) {
-    page.push_str("\n## What was found, in words\n\nThe first of each. Moments are seconds of the episode.\n");
-    for row in rows.iter().filter(|row| !row.found.told.is_empty()) {
+    page.push_str("\n## Findings in detail\n\nThe first findings of each row. Times are seconds since the start of the episode.\n");
+    for row in rows.iter().filter(|row| !row.found.messages.is_empty()) {
         let _ = writeln!(page, "\n**{}**, {}:\n", row.subject, row.series);
-        for story in row.found.told.iter().take(TOLD) {
+        for story in row.found.messages.iter().take(SHOWN) {
             let _ = writeln!(page, "- {story}");
         }
     }

@@ -1,4 +1,4 @@
-//! Episode after episode, until the time is over.
+//! Plays episodes until the time is over.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,28 +14,28 @@ use crate::series::Series;
 use crate::subject::{Program, Subject};
 use crate::trial;
 
-/// How long faults are inflicted in one episode.
+/// How long each episode injects faults.
 pub const EPISODE: Duration = Duration::from_secs(18);
 
-/// What is to be run.
+/// The options of a run.
 #[derive(Clone, Debug)]
-pub struct Ways {
-    /// Who is judged.
+pub struct RunOptions {
+    /// The libraries to judge.
     pub subjects: Vec<Subject>,
-    /// The kinds of episodes. Only quorlock is put through those that are not [shared](Series::SHARED).
+    /// The kinds of episodes. Only quorlock plays those that are not [shared](Series::SHARED).
     pub series: Vec<Series>,
     /// The seed of the first episode; each round has the next one.
     pub seed: u64,
-    /// No episode begins later.
+    /// No episode begins after this time.
     pub length: Duration,
-    /// Where the histories go: one file for each episode.
+    /// The folder for the histories, one file for each episode.
     pub histories: PathBuf,
 }
 
-/// A run, and what came of it so far.
+/// A run and its findings so far.
 #[derive(Debug)]
 pub struct Run {
-    ways: Ways,
+    options: RunOptions,
     programs: Vec<Program>,
     /// The processes of `quorlock run`, if a series needs them.
     fleet: Option<Programs>,
@@ -44,41 +44,42 @@ pub struct Run {
 }
 
 impl Run {
-    /// Makes all subjects ready. `this` is the harness.
+    /// Prepares all subjects. `this` is the harness.
     ///
     /// # Errors
-    /// When a subject cannot be made ready.
-    pub fn new(ways: Ways, this: &std::path::Path) -> Result<Self, Failure> {
+    /// When a subject cannot be prepared.
+    pub fn new(options: RunOptions, this: &std::path::Path) -> Result<Self, Failure> {
         let prepare = |subject: &Subject| Program::prepare(*subject, this.into());
-        let programs = ways.subjects.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+        let programs = options.subjects.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
         let of_subject = |subject: &Subject| {
-            let series = ways.series.iter().filter(|series| !subject.is_control() || Series::SHARED.contains(series));
+            let series =
+                options.series.iter().filter(|series| !subject.is_control() || Series::SHARED.contains(series));
             series.map(|series| Row::new(*subject, *series)).collect::<Vec<_>>()
         };
-        let rows = ways.subjects.iter().flat_map(of_subject).collect();
-        let needs_fleet = ways.series.iter().any(|series| series.runs_commands());
+        let rows = options.subjects.iter().flat_map(of_subject).collect();
+        let needs_fleet = options.series.iter().any(|series| series.runs_commands());
         let fleet = needs_fleet.then(|| Programs::beside(this)).transpose()?;
-        Ok(Self { ways, programs, fleet, rows, took: Duration::ZERO })
+        Ok(Self { options, programs, fleet, rows, took: Duration::ZERO })
     }
 
-    /// Plays episodes until the time is over. A round has quorlock, in the shared series and one of the others in turn, and
-    /// one of the other subjects.
+    /// Plays episodes until the time is over. In each round quorlock plays the shared series and one of the others in
+    /// turn, and one control plays the shared series.
     ///
     /// # Errors
     /// When an episode cannot be played.
     ///
     /// # Panics
-    /// When a server cannot be brought back, or does not obey.
+    /// When a server cannot be restarted or refuses a command.
     pub fn play(mut self, interrupt: &Interrupt, mut tell: impl FnMut(&Row)) -> Result<Self, Failure> {
         let started = Instant::now();
-        'rounds: for seed in self.ways.seed.. {
-            for (program, series) in self.round((seed - self.ways.seed) as usize) {
-                if started.elapsed() >= self.ways.length || interrupt.is_set() {
+        'rounds: for seed in self.options.seed.. {
+            for (program, series) in self.round((seed - self.options.seed) as usize) {
+                if started.elapsed() >= self.options.length || interrupt.is_set() {
                     break 'rounds;
                 }
                 let episode = self.episode(&program, seed, series, interrupt)?;
                 if interrupt.is_set() {
-                    // Nobody could finish: it shows nothing.
+                    // An interrupted episode shows nothing: its clients could not finish.
                     break 'rounds;
                 }
                 tell(&episode);
@@ -92,12 +93,12 @@ impl Run {
         Ok(self)
     }
 
-    /// What came of it, subject by subject.
+    /// The findings, one row for each subject and series.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// How long it took.
+    /// The duration of the run.
     pub fn took(&self) -> Duration {
         self.took
     }
@@ -107,28 +108,29 @@ impl Run {
         self.programs.iter().map(|program| (program.subject, program.version.clone())).collect()
     }
 
-    /// What must not be: something that quorlock violates, one who was never granted a lease or sent all of its requests
-    /// alone, or others in which nothing is found.
+    /// The reasons why this run fails: quorlock violates a guarantee, a subject was never granted a lease or never
+    /// batched a request, or the judge found nothing in the controls.
     pub fn complaints(&self) -> Vec<String> {
         let own = self.rows.iter().filter(|row| !row.subject.is_control() && row.is_violated());
         let mut complaints: Vec<String> =
-            own.map(|row| format!("{} violates what it promises: {}", row.subject, row.series)).collect();
-        for subject in &self.ways.subjects {
+            own.map(|row| format!("{} violates its guarantees in series: {}", row.subject, row.series)).collect();
+        for subject in &self.options.subjects {
             let its = || self.rows.iter().filter(|row| row.subject == *subject);
             let was_there = !subject.is_control() || its().any(|row| row.episodes > 0);
             if was_there && its().all(|row| row.found.grants == 0) {
-                complaints.push(format!("{subject} was granted no lease: this run proves nothing"));
+                complaints.push(format!("{subject} was granted no lease, so this run proves nothing"));
             } else if !subject.is_control()
                 && its().any(|row| row.episodes > 0 && Series::SHARED.contains(&row.series))
                 && its().all(|row| row.found.together == 0)
             {
-                complaints.push(format!("nothing of {subject} went to a server together with other requests"));
+                complaints
+                    .push(format!("{subject} never sent a batch: none of its requests shared a command with another"));
             }
         }
         let mut others = self.rows.iter().filter(|row| row.subject.is_control() && row.episodes > 0).peekable();
         if others.peek().is_some() && others.all(|row| row.found.overlaps == 0) {
             complaints
-                .push("nothing was found in the others either: this run proves nothing, let it run longer".into());
+                .push("the judge found nothing in the controls, so this run proves nothing: run it for longer".into());
         }
         complaints
     }
@@ -138,7 +140,7 @@ impl Run {
             self.programs.iter().partition(|program| program.subject.is_control());
         let other = others.get(number % others.len().max(1));
         let (shared, apart): (Vec<Series>, Vec<Series>) =
-            self.ways.series.iter().partition(|series| Series::SHARED.contains(series));
+            self.options.series.iter().partition(|series| Series::SHARED.contains(series));
         let turn = apart.get(number % apart.len().max(1));
         let mut round = Vec::new();
         for program in own {
@@ -151,7 +153,7 @@ impl Run {
     }
 
     fn episode(&self, program: &Program, seed: u64, series: Series, interrupt: &Interrupt) -> Result<Row, Failure> {
-        let path = self.ways.histories.join(format!("{}-{series}-{seed}.jsonl", program.subject));
+        let path = self.options.histories.join(format!("{}-{series}-{seed}.jsonl", program.subject));
         let begun = Instant::now();
         let plan = Plan::of(series, seed, EPISODE);
         let records = match &self.fleet {
@@ -163,7 +165,7 @@ impl Run {
             Series::Sentinel => Findings::of_failover(&records, trial::HEARTBEAT),
             _ => Findings::of(series.bound(), &records),
         };
-        for story in &mut found.told {
+        for story in &mut found.messages {
             story.insert_str(0, &format!("seed {seed}: "));
         }
         let mut row = Row::new(program.subject, series);

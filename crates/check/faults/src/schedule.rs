@@ -1,4 +1,4 @@
-//! Carries out a plan, each deed at its time.
+//! Carries out a plan: begins and ends each fault at its time.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,26 +7,26 @@ use crate::Failure;
 use crate::clock;
 use crate::history::{History, Record};
 use crate::interrupt::Interrupt;
-use crate::plan::{Deed, Plan};
+use crate::plan::{Fault, Plan};
 
-/// The interval between two looks at the clock, the interrupt and the processes.
+/// The interval at which the clock, the interrupt and the processes are polled.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// The servers and clients that deeds are done to.
+/// The servers and clients that faults are injected into.
 pub trait Scene {
-    /// Begins a deed. Returns whether there was anything to do it to.
+    /// Begins a fault. Returns false if there was no target for it.
     ///
     /// # Errors
     /// When a process cannot be started or signalled.
-    fn begin(&mut self, deed: &Deed) -> Result<bool, Failure>;
+    fn begin(&mut self, fault: &Fault) -> Result<bool, Failure>;
 
-    /// Ends a deed that was begun.
+    /// Ends a fault that was begun.
     ///
     /// # Errors
     /// When a process cannot be started or signalled.
-    fn end(&mut self, deed: &Deed) -> Result<(), Failure>;
+    fn end(&mut self, fault: &Fault) -> Result<(), Failure>;
 
-    /// Looks after the clients between two deeds.
+    /// Starts and reaps clients between two faults.
     ///
     /// # Errors
     /// When a process cannot be started or waited for.
@@ -35,32 +35,32 @@ pub trait Scene {
     }
 }
 
-/// Begins and ends every deed at its time. After an interrupt nothing is begun any more.
+/// Begins and ends every fault at its time. After an interrupt, no more faults begin.
 ///
 /// # Errors
-/// When the scene fails.
+/// When [`Scene`] fails.
 pub fn carry_out(plan: &Plan, scene: &mut impl Scene, history: &History, interrupt: &Interrupt) -> Result<(), Failure> {
     let started = Instant::now();
-    let begins = plan.deeds.iter().map(|deed| (deed.at, true, deed));
-    let ends = plan.deeds.iter().map(|deed| (deed.at + deed.length, false, deed));
-    let mut moments: Vec<(Duration, bool, &Deed)> = begins.chain(ends).collect();
-    // Of what happens in the same moment, ends come first; but what lasts no time begins before it ends.
-    moments.sort_by_key(|(at, begins, deed)| (*at, *begins != deed.length.is_zero()));
-    let mut begun: Vec<Deed> = Vec::new();
-    for (at, begins, deed) in moments {
+    let begins = plan.faults.iter().map(|fault| (fault.at, true, fault));
+    let ends = plan.faults.iter().map(|fault| (fault.at + fault.length, false, fault));
+    let mut moments: Vec<(Duration, bool, &Fault)> = begins.chain(ends).collect();
+    // At the same moment, ends come before beginnings, except that a fault of zero length begins before it ends.
+    moments.sort_by_key(|(at, begins, fault)| (*at, *begins != fault.length.is_zero()));
+    let mut begun: Vec<Fault> = Vec::new();
+    for (at, begins, fault) in moments {
         while started.elapsed() < at && !interrupt.is_set() {
             thread::sleep((at.saturating_sub(started.elapsed())).min(LOOK));
             scene.tick()?;
         }
         if begins && !interrupt.is_set() {
             let at = clock::now();
-            if scene.begin(deed)? {
-                begun.push(*deed);
-                history.note(Record::Fault { at, deed: *deed, memories: plan.memories_of(deed) });
+            if scene.begin(fault)? {
+                begun.push(*fault);
+                history.note(Record::Fault { at, fault: *fault, memories: plan.memories_of(fault) });
             }
-        } else if let Some(place) = begun.iter().position(|begun| begun == deed) {
+        } else if let Some(place) = begun.iter().position(|begun| begun == fault) {
             begun.swap_remove(place);
-            scene.end(deed)?;
+            scene.end(fault)?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The kinds of episodes, and the bar that each is judged by.
+//! The kinds of episodes, and the pass criteria of each.
 
 use std::fmt;
 
@@ -29,21 +29,21 @@ pub enum Series {
     Processes,
     /// `quorlock run`, while wrapper and guard are stopped together. Breaks A2.
     Stopped,
-    /// Short `quorlock run --no-wait` alone, while a majority of the nodes restarts.
+    /// Only short `quorlock run --no-wait`, while a majority of the nodes restarts.
     Restarts,
-    /// Clients of the library behind a sentinel that restarts or falls silent, and a planned failover.
+    /// Clients of the library behind a sentinel that restarts or falls silent, then a planned failover.
     Sentinel,
 }
 
 impl Series {
-    /// All of them, in the order in which they are played.
+    /// All series, in the order in which they are played.
     pub const ALL: [Self; 7] =
         [Self::Within, Self::Beyond, Self::Operations, Self::Processes, Self::Stopped, Self::Restarts, Self::Sentinel];
 
-    /// Those that other lock libraries can be put through as well.
+    /// The series that other lock libraries can play as well.
     pub const SHARED: [Self; 2] = [Self::Within, Self::Beyond];
 
-    /// Whether its clients are processes of `quorlock run`.
+    /// Whether its clients are `quorlock run` processes.
     pub fn runs_commands(self) -> bool {
         matches!(self, Self::Operations | Self::Processes | Self::Stopped | Self::Restarts)
     }
@@ -56,7 +56,7 @@ impl Series {
         }
     }
 
-    /// Counts what this series forbids.
+    /// The number of findings that this series forbids.
     pub fn violations(self, found: &Findings) -> usize {
         let always = found.violations(self.bound());
         match self {
@@ -68,7 +68,6 @@ impl Series {
     }
 }
 
-/// `operations`.
 impl fmt::Display for Series {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)

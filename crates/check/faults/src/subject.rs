@@ -1,4 +1,4 @@
-//! Who is judged: quorlock, and others that show what the judge can see.
+//! The libraries under test: quorlock, and controls that show what the judge can detect.
 
 mod prepare;
 
@@ -23,8 +23,8 @@ pub enum Subject {
     Quorlock,
     /// quorlock without its quarantine: nodes that lost their memory vote at once.
     Trusting,
-    /// quorlock with leases that may be valid again after they were lost. It shows what the judge of quorlock itself can see, in a
-    /// test; the others have nothing like it, so it is not on the page.
+    /// quorlock with leases that may become valid again after they were lost. A test uses it to show that the judge
+    /// detects this. The other libraries never report a loss as final, so it is not on the page.
     Reviving,
     /// rslock, from crates.io.
     Rslock,
@@ -33,15 +33,15 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Those that are compared with quorlock, to show what the judge can see.
+    /// The libraries on the page that are not quorlock as it is shipped.
     pub const CONTROLS: [Self; 3] = [Self::Trusting, Self::Rslock, Self::NodeRedlock];
 
-    /// Whether it is not quorlock as it is shipped.
+    /// Whether this is not quorlock as it is shipped.
     pub fn is_control(self) -> bool {
         self != Self::Quorlock
     }
 
-    /// Whether it is somebody else's.
+    /// Whether it is a library of another project.
     pub fn is_foreign(self) -> bool {
         matches!(self, Self::Rslock | Self::NodeRedlock)
     }
@@ -51,38 +51,37 @@ impl Subject {
         self.founds_cluster()
     }
 
-    /// Whether its nodes have to be declared a cluster.
+    /// Whether its nodes have to be initialized as a cluster.
     pub fn founds_cluster(self) -> bool {
         matches!(self, Self::Quorlock | Self::Trusting | Self::Reviving)
     }
 }
 
-/// `node-redlock`, as it is typed.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
 }
 
-/// How the client processes of a subject are started.
+/// The program that runs a subject's client processes.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Whose.
+    /// The library.
     pub subject: Subject,
-    /// What exactly, for people.
+    /// The version, for the page.
     pub version: String,
-    /// Whether nobody competes: each client has a name of its own, and keeps it for long.
-    pub is_apart: bool,
+    /// Whether clients do not compete: each has a name of its own and holds it for long.
+    pub is_uncontended: bool,
     file: OsString,
     args: Vec<OsString>,
 }
 
 impl Program {
-    /// The program for a subject, made ready: built, or fetched from its registry. `this` is the harness, which is a
-    /// client of quorlock, too.
+    /// Builds the program of a subject, or fetches it from its registry. `this` is the harness, which also is a client
+    /// of quorlock.
     ///
     /// # Errors
-    /// When it cannot be made ready, or what it needs is missing here.
+    /// When the build fails or a tool is missing.
     pub fn prepare(subject: Subject, this: PathBuf) -> Result<Self, Failure> {
         match subject {
             Subject::Quorlock | Subject::Trusting | Subject::Reviving => Ok(Self::own(subject, this)),
@@ -93,28 +92,28 @@ impl Program {
 
     fn own(subject: Subject, this: PathBuf) -> Self {
         let version = match subject {
-            Subject::Trusting => "without its quarantine (`danger_trust_restarts`)",
-            Subject::Reviving => "without its rule that lost is final",
-            _ => "as it is",
+            Subject::Trusting => "without quarantine (`danger_trust_restarts`)",
+            Subject::Reviving => "with leases that can be revived",
+            _ => "as shipped",
         };
         let version = format!("quorlock {}, {version}", env!("CARGO_PKG_VERSION"));
-        Self { subject, version, is_apart: false, file: this.into(), args: vec!["worker".into()] }
+        Self { subject, version, is_uncontended: false, file: this.into(), args: vec!["worker".into()] }
     }
 
-    /// The same, where nobody competes.
+    /// The same program with clients that do not compete.
     #[must_use]
-    pub fn apart(self) -> Self {
-        Self { is_apart: true, ..self }
+    pub fn uncontended(self) -> Self {
+        Self { is_uncontended: true, ..self }
     }
 
-    /// A command that starts a client with this task. It dies with this process.
+    /// A command that starts a client with this task. The client dies with this process.
     ///
     /// # Errors
-    /// When the task cannot be told.
+    /// When the task cannot be serialized.
     pub fn command(&self, mut task: Task) -> io::Result<Command> {
         task.trusting = self.subject == Subject::Trusting;
         task.reviving = self.subject == Subject::Reviving;
-        if self.is_apart {
+        if self.is_uncontended {
             task.names = vec![format!("own-{}", task.client)];
             task.long_one_in = 1;
         }

@@ -1,57 +1,57 @@
-//! What a client process is told when it starts: one argument, in JSON.
+//! The task of a client process: its only argument, in JSON.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The lease length that all clients ask for.
+/// The ttl of every lease.
 pub const TTL: Duration = Duration::from_secs(1);
-/// Constants of the cluster, short enough for a quarantine to end within an episode.
+/// The cluster's maximum ttl, short enough for a quarantine to end within an episode.
 pub const MAX_TTL: Duration = Duration::from_secs(3);
-/// How far the nodes' wall clocks may be apart.
+/// The cluster's maximum clock skew.
 pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
-/// How far they may step back.
+/// The cluster's maximum step back of a clock.
 pub const MAX_CLOCK_STEP_BACK: Duration = Duration::from_secs(1);
-/// Generous for a loopback, so that a busy machine alone costs no vote.
+/// Long for a loopback connection, so that a busy machine alone costs no vote.
 pub const NODE_DEADLINE: Duration = Duration::from_millis(150);
-/// What the clients compete for.
+/// The names that clients compete for.
 pub const NAMES: [&str; 2] = ["ledger", "report"];
 
-/// One client's part.
+/// The task of one client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// Its number: no two processes of an episode share one.
+    /// Unique among the processes of an episode.
     pub client: u32,
-    /// Decides when it rests, what it wants and for how long.
+    /// Decides the pauses, the names and how long they are held.
     pub seed: u64,
     /// The nodes, each behind a proxy.
     pub urls: Vec<String>,
-    /// What there is to lock.
+    /// The names to lock.
     pub names: Vec<String>,
-    /// Where the register listens.
+    /// The address of the register.
     pub register: String,
-    /// The length of a lease.
+    /// The ttl of a lease.
     pub ttl_ms: u64,
-    /// How long it pauses between two turns at most.
+    /// The longest pause between two turns.
     pub rest_ms: u64,
-    /// How long a short turn takes at most.
+    /// The longest duration of a short turn.
     pub busy_ms: u64,
-    /// How long a long one takes at most: several leases' length.
+    /// The longest duration of a long turn: several ttls.
     pub long_ms: u64,
-    /// One turn in so many is a long one.
+    /// One turn in this many is a long one.
     pub long_one_in: u64,
-    /// How long it thinks between reading the register and writing it, at most.
+    /// The longest pause between reading the register and writing it back.
     pub step_ms: u64,
-    /// How much validity it wants to have left before it begins to read.
+    /// The client reads only if the lease is valid for at least this much longer.
     pub margin_ms: u64,
-    /// Whether it lets nodes vote at once that have lost their memory.
+    /// Whether nodes that lost their memory may vote at once.
     pub trusting: bool,
-    /// Whether it lets a late renewal revive a lease that was lost.
+    /// Whether a late renewal may revive a lost lease.
     pub reviving: bool,
 }
 
 impl Task {
-    /// What all clients are told alike.
+    /// A task with the settings that all clients share.
     pub fn new(client: u32, seed: u64, urls: Vec<String>, register: String) -> Self {
         Self {
             client,

@@ -1,4 +1,4 @@
-//! Episodes of ordinary operations. Each has three nodes and the real `quorlock run`, or a sentinel and clients of the library.
+//! Episodes of ordinary operations: three nodes and the real `quorlock run`, or a sentinel and clients of the library.
 
 mod sentinel;
 
@@ -17,7 +17,7 @@ use crate::episode::declare;
 use crate::fleet::{Fleet, Programs};
 use crate::history::{History, Record};
 use crate::interrupt::Interrupt;
-use crate::plan::{Act, Deed, Plan, Target};
+use crate::plan::{Act, Fault, Plan, Target};
 use crate::register::Register;
 use crate::schedule::{LOOK, Scene, carry_out};
 use crate::series::Series;
@@ -25,25 +25,22 @@ use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, NAMES, NODE_DEADLINE};
 
 pub use sentinel::{HEARTBEAT, play as play_sentinel};
 
-/// The lease length of every run, and the longest that the cluster allows.
+/// The ttl of every run, and the cluster's maximum ttl.
 pub const TTL: Duration = Duration::from_secs(4);
-/// The time between SIGTERM and SIGKILL for a command.
 const KILL_GRACE: Duration = Duration::from_millis(200);
-/// The number of hosts.
 const HOSTS: usize = 4;
-/// How long a deed waits for somebody to hold the lock.
+/// How long a fault waits for a holder of the lock.
 const HOLDER_PATIENCE: Duration = Duration::from_secs(20);
-/// Runs that wait for longer than this with all faults over are starved, and a fleet without a grant is stuck.
+/// After the last fault, a run that waits longer than this is starved, and a fleet without a grant is stuck.
 const CALM: Duration = Duration::from_secs(30);
 
-/// Carries out the plan of a series other than [`Series::Sentinel`], and returns all that was said and done. It is in the
-/// file, too.
+/// Carries out the plan of a series other than [`Series::Sentinel`]. Returns the history, which is also in the file.
 ///
 /// # Errors
 /// When something cannot be started, or the file cannot be written.
 ///
 /// # Panics
-/// When a server cannot be brought back, or does not obey.
+/// When a server cannot be restarted or refuses a command.
 pub fn play(
     series: Series,
     plan: &Plan,
@@ -62,7 +59,7 @@ pub fn play(
         fleet,
         habit: Habit::of(series),
         next: vec![Instant::now(); HOSTS],
-        dice: Rng::with_seed(plan.seed),
+        rng: Rng::with_seed(plan.seed),
         stopped: Vec::new(),
     };
     carry_out(plan, &mut hosts, &history, interrupt)?;
@@ -88,14 +85,14 @@ pub(crate) fn settings(nodes: &[std::net::SocketAddr]) -> Vec<(String, String)> 
     settings.map(|(name, value)| (format!("QUORLOCK_{name}"), value)).into()
 }
 
-/// How hosts use the lock.
+/// How the hosts use the lock.
 #[derive(Clone, Copy, Debug)]
 struct Habit {
-    /// Whether a run waits for the lock, or gives up when it is held.
+    /// Whether a run waits for the lock; otherwise it exits if the lock is held.
     waits: bool,
-    /// How long a command works, in milliseconds.
+    /// The duration of a command, in milliseconds.
     busy_ms: (u64, u64),
-    /// The pause between two runs of a host, in milliseconds.
+    /// The pause between two runs on a host, in milliseconds.
     rest_ms: (u64, u64),
 }
 
@@ -103,7 +100,7 @@ impl Habit {
     fn of(series: Series) -> Self {
         match series {
             Series::Restarts => Self { waits: false, busy_ms: (20, 200), rest_ms: (200, 800) },
-            // Longer than a ttl: a command that outlives its lease is seen.
+            // Longer than a ttl, so that a command that outlives its lease is noticed.
             Series::Processes => Self { waits: true, busy_ms: (3_000, 12_000), rest_ms: (0, 200) },
             Series::Stopped => Self { waits: true, busy_ms: (12_000, 14_000), rest_ms: (0, 200) },
             _ => Self { waits: true, busy_ms: (100, 4_000), rest_ms: (0, 200) },
@@ -115,60 +112,60 @@ struct Hosts {
     cluster: Cluster,
     fleet: Fleet,
     habit: Habit,
-    /// When each host starts its next run, if it has none.
+    /// When each host without a run starts its next one.
     next: Vec<Instant>,
-    dice: Rng,
-    /// The processes that each deed has stopped.
-    stopped: Vec<(Deed, Vec<Pid>)>,
+    rng: Rng,
+    /// The processes that each fault has stopped.
+    stopped: Vec<(Fault, Vec<Pid>)>,
 }
 
 impl Scene for Hosts {
-    fn begin(&mut self, deed: &Deed) -> Result<bool, Failure> {
-        if deed.target != Target::Holder {
-            self.cluster.begin(deed);
+    fn begin(&mut self, fault: &Fault) -> Result<bool, Failure> {
+        if fault.target != Target::Holder {
+            self.cluster.begin(fault);
             return Ok(true);
         }
-        let Some((client, wrapper, guard)) = self.target(deed)? else { return Ok(false) };
-        let stop: &[Pid] = match deed.act {
+        let Some((client, wrapper, guard)) = self.target(fault)? else { return Ok(false) };
+        let stop: &[Pid] = match fault.act {
             Act::StopWrapper => &[wrapper],
             Act::StopGuard => guard.as_slice(),
             Act::StopBoth => &[wrapper].into_iter().chain(guard).collect::<Vec<_>>(),
             _ => &[],
         };
         signal_all(stop, Signal::STOP);
-        self.stopped.push((*deed, stop.into()));
-        if matches!(deed.act, Act::KillGuard | Act::KillGuardThenWrapper) {
+        self.stopped.push((*fault, stop.into()));
+        if matches!(fault.act, Act::KillGuard | Act::KillGuardThenWrapper) {
             signal_all(guard.as_slice(), Signal::KILL);
         }
-        thread::sleep(Duration::from_millis(deed.amount));
-        if matches!(deed.act, Act::KillWrapper | Act::KillGuardThenWrapper) {
+        thread::sleep(Duration::from_millis(fault.amount));
+        if matches!(fault.act, Act::KillWrapper | Act::KillGuardThenWrapper) {
             self.fleet.kill(client)?;
         }
         Ok(true)
     }
 
-    fn end(&mut self, deed: &Deed) -> Result<(), Failure> {
-        if deed.target != Target::Holder {
-            self.cluster.end(deed);
+    fn end(&mut self, fault: &Fault) -> Result<(), Failure> {
+        if fault.target != Target::Holder {
+            self.cluster.end(fault);
         }
-        if let Some(place) = self.stopped.iter().position(|(other, _)| other == deed) {
+        if let Some(place) = self.stopped.iter().position(|(other, _)| other == fault) {
             signal_all(&self.stopped.swap_remove(place).1, Signal::CONT);
         }
         Ok(())
     }
 
-    /// Every host has one run at a time.
+    /// Starts a run on every host that has none.
     fn tick(&mut self) -> Result<(), Failure> {
         let habit = self.habit;
         for end in self.fleet.reap()? {
-            let rest = self.dice.u64(habit.rest_ms.0..=habit.rest_ms.1);
+            let rest = self.rng.u64(habit.rest_ms.0..=habit.rest_ms.1);
             self.next[end.host] = Instant::now() + Duration::from_millis(rest);
         }
         let way = if habit.waits { "--wait=10m" } else { "--no-wait" };
         for host in 0..self.next.len() {
             let is_idle = self.fleet.runs().iter().all(|run| run.host != host);
             if is_idle && self.next[host] <= Instant::now() {
-                let busy = Duration::from_millis(self.dice.u64(habit.busy_ms.0..=habit.busy_ms.1));
+                let busy = Duration::from_millis(self.rng.u64(habit.busy_ms.0..=habit.busy_ms.1));
                 self.fleet.start(host, &["run", NAMES[0], way], habit.waits, busy)?;
             }
         }
@@ -177,9 +174,9 @@ impl Scene for Hosts {
 }
 
 impl Hosts {
-    /// Waits for a run that holds the lock, with a guard if the deed needs one.
-    fn target(&mut self, deed: &Deed) -> Result<Option<(u32, Pid, Option<Pid>)>, Failure> {
-        let needs_guard = !matches!(deed.act, Act::StopWrapper | Act::KillWrapper);
+    /// Waits for a run that holds the lock, with a guard if the fault needs one.
+    fn target(&mut self, fault: &Fault) -> Result<Option<(u32, Pid, Option<Pid>)>, Failure> {
+        let needs_guard = !matches!(fault.act, Act::StopWrapper | Act::KillWrapper);
         let begun = Instant::now();
         while begun.elapsed() < HOLDER_PATIENCE {
             if let Some(holder) = self.fleet.holder() {
@@ -194,7 +191,7 @@ impl Hosts {
         Ok(None)
     }
 
-    /// Short runs go on until one of them is granted the lock; then all runs end.
+    /// Starts short runs until one is granted the lock; then waits for all runs to end.
     fn finish(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
         let (begun, grants) = (Instant::now(), self.fleet.grants());
         let is_time = || begun.elapsed() < CALM && !interrupt.is_set();
@@ -207,7 +204,7 @@ impl Hosts {
     }
 }
 
-/// A process that is gone needs no signal.
+/// Ignores processes that have ended.
 fn signal_all(processes: &[Pid], signal: Signal) {
     for process in processes {
         let _ = kill_process(*process, signal);

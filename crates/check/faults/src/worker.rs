@@ -1,4 +1,4 @@
-//! A client: takes turns until its input ends, and tells everything on its output.
+//! A client: takes turns until its input ends, and writes its events to stdout.
 
 #[cfg(feature = "harness")]
 mod own;
@@ -20,69 +20,69 @@ use crate::register::{Request, Versions};
 use crate::task::Task;
 
 #[cfg(feature = "harness")]
-pub use own::{COMPANY, Own};
+pub use own::{Own, PRIVATE_NAMES};
 
-/// News of a longer validity are told in steps of at least this.
-const TOLD_STEP: u64 = 50_000_000;
-/// The pause between two looks at a lease that is over.
+/// A longer validity is reported in steps of at least this many nanoseconds.
+const REPORT_STEP: u64 = 50_000_000;
+/// The polling interval for a lease that is over.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A lock library, as far as a client needs it.
+/// The lock library that a client uses.
 pub trait Library: Sized {
-    /// A lease.
+    /// A lock that this library holds.
     type Held: Held;
 
-    /// Connects to the nodes of the task, and tries again as long as they are unfit.
+    /// Connects to the nodes of the task, retrying while too few of them can vote.
     fn connect(task: &Task) -> impl Future<Output = Result<Self, Failure>>;
 
-    /// Waits for a lock as long as it takes. An error is one that waiting does not mend.
+    /// Waits for a lock without a limit. Returns an error only if retrying cannot help.
     fn acquire(&self, name: &str) -> impl Future<Output = Result<Self::Held, Failure>>;
 
-    /// What it has sent to servers so far, for libraries that can tell.
+    /// The requests sent to servers so far, for libraries that count them.
     fn sent(&self) -> Sent {
         Sent::default()
     }
 
-    /// Says goodbye.
+    /// Closes the connections.
     fn close(self) -> impl Future<Output = ()>;
 }
 
 /// Requests about the names that clients compete for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// All of them, each server counted.
+    /// All requests, counted once for each server.
     pub requests: u64,
-    /// Those that went to a server in one command with others.
+    /// The requests that shared a command with others.
     pub together: u64,
 }
 
-/// What a library gives to whoever has a lock.
+/// A lock that is held.
 pub trait Held {
-    /// The fence, if it has any.
+    /// The fence, if the library has fences.
     fn fence(&self) -> Option<u64>;
 
-    /// How long it is surely held, by what the library says; zero when it is over.
+    /// How long the lock is still valid, according to the library; zero when it is over.
     fn validity(&self) -> Duration;
 
-    /// Called between two steps of the work: the time to extend it, for libraries that do not do so by themselves.
-    /// Whether it is still held.
+    /// Called between two steps of the work, for libraries that do not extend leases by themselves. Returns whether the
+    /// lock is still held.
     fn keep(&mut self) -> impl Future<Output = bool>;
 
-    /// Waits until it is lost, for libraries that tell.
+    /// Waits until the lock is lost, for libraries that report it.
     fn lost(&self) -> impl Future<Output = ()>;
 
-    /// Gives it back.
+    /// Releases the lock.
     fn release(self) -> impl Future<Output = ()>;
 }
 
 /// Takes turns until the input ends.
 ///
 /// # Errors
-/// When the register or the harness cannot be reached any more.
+/// When the register or the harness cannot be reached.
 pub async fn work<L: Library>(task: Task) -> Result<(), Failure> {
     let (ends, mut ended) = watch::channel(false);
     thread::spawn(move || {
-        // Nothing is said: the end of the input is the news.
+        // The harness sends nothing: it closes the input to end this client.
         let _ = io::stdin().read_to_end(&mut Vec::new());
         let _ = ends.send(true);
     });
@@ -92,9 +92,9 @@ pub async fn work<L: Library>(task: Task) -> Result<(), Failure> {
     };
     let register = TcpStream::connect(&task.register).await?;
     register.set_nodelay(true)?;
-    let dice = Rng::with_seed(task.seed);
+    let rng = Rng::with_seed(task.seed);
     let register = BufReader::new(register);
-    let mut worker = Worker { task, library, register, dice, turn: 0, told: Sent::default() };
+    let mut worker = Worker { task, library, register, rng, turn: 0, reported: Sent::default() };
     while !*ended.borrow() {
         let rest = worker.below(worker.task.rest_ms);
         tokio::select! {
@@ -113,41 +113,41 @@ struct Worker<L> {
     task: Task,
     library: L,
     register: BufReader<TcpStream>,
-    dice: Rng,
+    rng: Rng,
     turn: u32,
-    /// What has been told of what was sent.
-    told: Sent,
+    /// The counts that were already reported.
+    reported: Sent,
 }
 
 impl<L: Library> Worker<L> {
     fn below(&mut self, millis: u64) -> Duration {
-        Duration::from_millis(self.dice.u64(..=millis))
+        Duration::from_millis(self.rng.u64(..=millis))
     }
 
     fn tell_sent(&mut self) -> Result<(), Failure> {
-        let (sent, told) = (self.library.sent(), self.told);
-        self.told = sent;
-        let (requests, together) = (sent.requests - told.requests, sent.together - told.together);
+        let (sent, reported) = (self.library.sent(), self.reported);
+        self.reported = sent;
+        let (requests, together) = (sent.requests - reported.requests, sent.together - reported.together);
         if requests > 0 { tell(&Event::Sent { turn: self.turn, requests, together }) } else { Ok(()) }
     }
 
     async fn take_turn(&mut self, ended: &watch::Receiver<bool>) -> Result<(), Failure> {
         self.turn += 1;
         let turn = self.turn;
-        let name = self.task.names[self.dice.usize(..self.task.names.len())].clone();
-        let is_long = self.dice.u64(..self.task.long_one_in) == 0;
+        let name = self.task.names[self.rng.usize(..self.task.names.len())].clone();
+        let is_long = self.rng.u64(..self.task.long_one_in) == 0;
         let busy = self.below(if is_long { self.task.long_ms } else { self.task.busy_ms });
         tell(&Event::Asked { turn, name: name.clone(), at: clock::now() })?;
         let held = match self.library.acquire(&name).await {
             Ok(held) => held,
             Err(error) => return tell(&Event::GaveUp { turn, at: clock::now(), why: error.to_string() }),
         };
-        // The clock first: rather a moment too short than too long.
+        // Read the clock first, so that the recorded validity is a moment too short rather than too long.
         let at = clock::now();
         let until = at + held.validity().as_nanos() as u64;
         let mut hold = Hold { turn, name, held, until };
         if until == at {
-            // It was over when we got to see it.
+            // The lease had ended before we saw it.
             tell(&Event::Lost { turn, at })?;
             return self.watch(&hold, ended).await;
         }
@@ -163,13 +163,13 @@ impl<L: Library> Worker<L> {
                 return self.watch(&hold, ended).await;
             }
         }
-        // Told first: nobody may have it before.
+        // Reported before the release, because another client may get the lock at once.
         tell(&Event::Released { turn, at: clock::now() })?;
         hold.held.release().await;
         Ok(())
     }
 
-    /// Looks at a lease that was seen to be over, for as long as one lasts: nothing may revive it.
+    /// Polls a lease that is over for another ttl: it must not become valid again.
     async fn watch(&self, hold: &Hold<L::Held>, ended: &watch::Receiver<bool>) -> Result<(), Failure> {
         let until = clock::now() + Duration::from_millis(self.task.ttl_ms).as_nanos() as u64;
         while clock::now() < until && !*ended.borrow() {
@@ -181,7 +181,7 @@ impl<L: Library> Worker<L> {
         Ok(())
     }
 
-    /// Reads the register, thinks, and writes it: if there is time for it. Whether the lease is still held.
+    /// Reads the register, pauses, and writes it back if there is time. Returns whether the lease is still held.
     async fn step(&mut self, hold: &mut Hold<L::Held>) -> Result<bool, Failure> {
         let think = self.below(self.task.step_ms);
         let left = hold.held.validity();
@@ -196,7 +196,7 @@ impl<L: Library> Worker<L> {
             () = sleep(think) => {}
         }
         if let Some(known) = known {
-            // Not looked again whether it is still held: the register has to bear that.
+            // The lease may have ended meanwhile: the register has to reject the write.
             self.access(hold, Some(known)).await?;
         }
         hold.tell_validity()?;
@@ -219,7 +219,7 @@ struct Hold<H> {
     turn: u32,
     name: String,
     held: H,
-    /// What has been told.
+    /// The validity that was last reported.
     until: u64,
 }
 
@@ -228,7 +228,7 @@ impl<H: Held> Hold<H> {
         let at = clock::now();
         let left = self.held.validity().as_nanos() as u64;
         let until = at + left;
-        if left > 0 && until > self.until + TOLD_STEP {
+        if left > 0 && until > self.until + REPORT_STEP {
             self.until = until;
             tell(&Event::Extended { turn: self.turn, at, until })?;
         }
@@ -236,7 +236,7 @@ impl<H: Held> Hold<H> {
     }
 }
 
-/// Writes an event to stdout, at once and as one line, so that it is out before a signal can end the process.
+/// Writes an event to stdout in one write, so that a signal cannot lose or split it.
 pub(crate) fn tell(event: &Event) -> Result<(), Failure> {
     let mut line = serde_json::to_vec(event)?;
     line.push(b'\n');

@@ -1,4 +1,4 @@
-// node redlock, as a client of the harness: its `using`, with its defaults. Where there is a choice, what favours it.
+// A client of node-redlock for the harness: uses its `using` with its defaults. Every choice favours node-redlock.
 'use strict';
 
 const fs = require('node:fs');
@@ -9,15 +9,15 @@ const Redis = require('ioredis');
 const { Redlock } = require('@sesamecare-oss/redlock');
 
 const task = JSON.parse(process.argv[2]);
-/** News of a longer validity are told in steps of at least this, in nanoseconds. */
-const TOLD_STEP = 50_000_000;
+/** A longer validity is reported in steps of at least this many nanoseconds. */
+const REPORT_STEP = 50_000_000;
 /** How long a release may take when the episode is over, in milliseconds. */
-const FAREWELL = 2_000;
+const LAST_RELEASE = 2_000;
 
-/** The one clock by which everything is judged: CLOCK_MONOTONIC, in nanoseconds. */
+/** The clock that times every event: CLOCK_MONOTONIC, in nanoseconds. */
 const now = () => Number(process.hrtime.bigint());
 const below = (limit) => Math.floor(Math.random() * (limit + 1));
-/** One write for each line, so that it is out whatever happens next. */
+/** Writes one line in one write, so that a signal cannot lose or split it. */
 const tell = (event) => fs.writeSync(1, `${JSON.stringify(event)}\n`);
 
 let ended = false;
@@ -36,10 +36,10 @@ class Register {
   }
 }
 
-/** How long a lock is still valid, in milliseconds: one less than it says, since its clock shows whole ones. */
+/** How long a lock is still valid, in milliseconds: one less than it reports, because its clock has whole milliseconds. */
 const left = (lock) => lock.expiration - Date.now() - 1;
 
-/** Reads the register, thinks, and writes it: if there is time for it. */
+/** Reads the register, pauses, and writes it back, if there is time. */
 async function step(register, turn, name, context) {
   const think = below(task.step_ms);
   if (left(context.lock) < task.margin_ms) {
@@ -68,7 +68,7 @@ async function hold(register, turn, name, busy, signal, context) {
     await step(register, turn, name, context);
     at = now();
     const valid = at + left(context.lock) * 1e6;
-    if (valid > at && valid > until + TOLD_STEP) {
+    if (valid > at && valid > until + REPORT_STEP) {
       until = valid;
       tell({ event: 'extended', turn, at, until });
     }
@@ -89,9 +89,9 @@ async function takeTurn(redlock, register, turn) {
         await hold(register, turn, name, busy, signal, context);
         over.resolve();
       })
-      // It was not to be had, or not to be given back.
+      // The lock could not be acquired, or not be released.
       .catch(() => {});
-    await Promise.race([used, over.promise.then(() => (ended ? sleep(FAREWELL) : used))]);
+    await Promise.race([used, over.promise.then(() => (ended ? sleep(LAST_RELEASE) : used))]);
   }
 }
 
@@ -103,7 +103,7 @@ function deferred() {
 
 async function main() {
   const clients = task.urls.map((url) => new Redis(url));
-  // A node that is gone is found out by the commands that fail.
+  // The commands fail if a node is gone.
   clients.forEach((client) => client.on('error', () => {}));
   const redlock = new Redlock(clients);
   const register = new Register(task.register);

@@ -11,29 +11,29 @@ use crate::Failure;
 use crate::operation::{attach_replica, back_up};
 use crate::series::{LOST, NO_QUORUM};
 
-/// The exit code for settings that cannot be used.
+/// The exit code for an invalid configuration.
 const CONFIG: i32 = 78;
 /// A report that takes longer than a ttl.
 const LONG: Duration = Duration::from_secs(9);
-/// A report that would not end while a case lasts.
+/// A report that does not end during a case.
 const ENDLESS: Duration = Duration::from_secs(120);
 /// How long a case waits for the first report.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long the others have to take over after an operation: several times the ttl and the quarantine.
+/// How long the other hosts have to take over after an operation: several times the ttl and the quarantine.
 const TAKEOVER: Duration = Duration::from_secs(40);
 
-/// One case.
+/// A case of the page.
 pub struct Case {
-    /// Its name.
+    /// The heading of the case.
     pub title: &'static str,
-    /// What is done.
+    /// The operation, in a sentence or two.
     pub done: &'static str,
     /// Environment variables of the crontab.
     pub(super) environment: &'static [(&'static str, &'static str)],
-    /// The ttl, and the longest that the cluster allows.
+    /// The ttl and the cluster's maximum ttl.
     pub(super) ttl: Duration,
     pub(super) play: fn(&mut Crontab<'_>) -> Result<(), Failure>,
-    /// What must be true.
+    /// The claims that must hold.
     pub claims: &'static [Claim],
 }
 
@@ -43,18 +43,18 @@ impl fmt::Debug for Case {
     }
 }
 
-/// Something that must be true of an outcome.
+/// A claim about the outcome of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// No two reports run at a time.
     NoOverlap,
-    /// Fences are in the order of the leases.
+    /// Later leases have higher fences.
     FencesIncrease,
     /// Every run exits with 0.
     AllSucceed,
-    /// Reports go on after the operation.
+    /// Reports continue after the operation.
     GoesOn,
-    /// The next report begins so soon after the operation.
+    /// The next report begins within this time after the operation.
     GoesOnWithin(Duration),
     /// Every report has run to its end.
     AllComplete,
@@ -62,12 +62,12 @@ pub enum Claim {
     NoReport,
     /// Every run that began after the operation exits with this code.
     AllExit(i32),
-    /// No message advises to use `nodes init`.
+    /// No message recommends `nodes init`.
     NoInitAdvice,
 }
 
 impl Claim {
-    /// Whether it is true of this outcome.
+    /// Whether the claim is true of this outcome.
     pub fn holds(self, outcome: &Outcome) -> bool {
         let Outcome { ends, found, after, takeover, .. } = outcome;
         match self {
@@ -90,12 +90,12 @@ impl fmt::Display for Claim {
             Self::NoOverlap => "no two reports run at a time",
             Self::FencesIncrease => "a later report has a higher fence",
             Self::AllSucceed => "every run exits with 0",
-            Self::GoesOn => "reports go on after the operation",
+            Self::GoesOn => "reports continue after the operation",
             Self::GoesOnWithin(limit) => return write!(f, "the next report begins within {limit:?}"),
             Self::AllComplete => "every report runs to its end",
             Self::NoReport => "no report begins after the operation",
             Self::AllExit(code) => return write!(f, "every run exits with {code}"),
-            Self::NoInitAdvice => "no message advises `nodes init`",
+            Self::NoInitAdvice => "no message recommends `nodes init`",
         })
     }
 }
@@ -104,7 +104,7 @@ const UNHARMED: &[Claim] =
     &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::AllComplete, Claim::GoesOn];
 const TAKEN_OVER: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::GoesOn];
 const GUARD_ONLY: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::AllComplete];
-/// Nobody is left who could stop the command: two may run, and the fence tells them apart.
+/// No process is left that could stop the command: two may run, and only their fences tell them apart.
 const FENCED: &[Claim] = &[Claim::FencesIncrease, Claim::GoesOn];
 
 macro_rules! case {
@@ -113,9 +113,8 @@ macro_rules! case {
     };
 }
 
-/// All cases.
 pub(super) static CASES: [Case; 17] = [
-    case!("nothing special", "Nothing is done.", UNHARMED, |crontab| {
+    case!("no operation", "The crontab line runs undisturbed.", UNHARMED, |crontab| {
         crontab.ticks(2, SHORT)?;
         crontab.mark();
         crontab.ticks(2, SHORT)
@@ -259,7 +258,7 @@ pub(super) static CASES: [Case; 17] = [
             let dead = crontab.fleet.start(1, &waiting, true, SHORT)?;
             crontab.wait(Duration::from_secs(2))?;
             crontab.fleet.start(2, &waiting, true, SHORT)?;
-            // So late that its place in the queue does not end before the report does.
+            // Late enough that its queue position outlives the report.
             crontab.wait(LONG.saturating_sub(SHORT + begun.elapsed()))?;
             crontab.fleet.kill(dead)?;
             crontab.until(LONG * 2, |crontab| crontab.fleet.holder().is_none())?;
@@ -278,8 +277,8 @@ fn begin(crontab: &mut Crontab<'_>, busy: Duration) -> Result<(u32, Pid, Pid), F
     Ok((holder.client, guard, holder.wrapper()))
 }
 
-/// Sends a signal to the wrapper or the guard of a running report, or to both, and lets cron go on. A process that was
-/// stopped is continued in the end.
+/// Sends a signal to the wrapper or the guard of a running report, or to both, and lets cron continue. A stopped
+/// process is continued in the end.
 fn signal(crontab: &mut Crontab<'_>, signal: Signal, to_wrapper: bool, to_guard: bool) -> Result<(), Failure> {
     let (client, guard, wrapper) = begin(crontab, if to_wrapper { ENDLESS } else { LONG })?;
     crontab.mark();
@@ -293,14 +292,14 @@ fn signal(crontab: &mut Crontab<'_>, signal: Signal, to_wrapper: bool, to_guard:
     }
     if to_wrapper {
         crontab.tick_until_next(TAKEOVER)?;
-        // Long enough to see two reports at a time.
+        // Long enough for two reports to overlap.
         crontab.ticks(1, SHORT)?;
     } else {
         crontab.ticks(6, SHORT)?;
     }
     if signal == Signal::STOP {
         for process in [guard, wrapper] {
-            // It may have ended meanwhile.
+            // The process may have ended meanwhile.
             let _ = kill_process(process, Signal::CONT);
         }
         crontab.wait(Duration::from_secs(1))?;

@@ -23,22 +23,20 @@ use crate::plan::Bound;
 use crate::register::Register;
 use crate::schedule::LOOK;
 
-/// The number of hosts.
 pub(super) const HOSTS: usize = 3;
-/// The time between two starts of the job: cron's ten minutes, made short.
+/// The interval at which cron starts the job: ten minutes in the README, scaled down.
 pub(super) const PERIOD: Duration = Duration::from_secs(2);
-/// The ttl of most cases, and the longest that the cluster allows.
+/// The ttl of most cases, and the cluster's maximum ttl.
 pub(super) const TTL: Duration = Duration::from_secs(6);
 /// The arguments of the README's line, with a shorter `--min-hold`.
 pub(super) const LINE: [&str; 6] = ["run", "nightly-report", "--if-held", "skip", "--min-hold", "1s"];
-/// A report that takes a moment.
+/// A short report.
 pub(super) const SHORT: Duration = Duration::from_millis(200);
-/// How long runs may take to end when the case is over.
+/// How long runs may take to end after the case.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The hosts and the servers of one case.
 pub(super) struct Crontab<'a> {
-    /// The nodes.
     pub(super) servers: Vec<RedisServer>,
     /// The runs of all hosts.
     pub(super) fleet: Fleet,
@@ -53,12 +51,12 @@ pub(super) struct Crontab<'a> {
     grants_at_mark: usize,
 }
 
-/// What happened in a case.
+/// The outcome of a case.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// How often cron started the job on every host.
     pub ticks: usize,
-    /// All runs that ended by themselves.
+    /// The runs that ended on their own.
     pub ends: Vec<End>,
     /// Reports that began before the operation.
     pub before: usize,
@@ -66,12 +64,12 @@ pub struct Outcome {
     pub after: usize,
     /// The time from the operation to the next report that began.
     pub takeover: Option<Duration>,
-    /// What the judge of the history found.
+    /// The judge's findings in the history.
     pub found: Findings,
 }
 
 impl<'a> Crontab<'a> {
-    /// Starts the servers, and makes them a cluster as the README says.
+    /// Starts the servers, and initializes the cluster as the README says.
     pub(super) fn start(
         programs: &Programs,
         history: &Path,
@@ -110,7 +108,7 @@ impl<'a> Crontab<'a> {
         })
     }
 
-    /// Starts the job on every host, as cron does, and lets a period pass.
+    /// Starts the job on every host, as cron does, and waits for a period.
     pub(super) fn tick(&mut self, busy: Duration) -> Result<(), Failure> {
         self.outcome.ticks += 1;
         for host in 0..HOSTS {
@@ -119,12 +117,11 @@ impl<'a> Crontab<'a> {
         self.wait(PERIOD)
     }
 
-    /// Ticks this often.
     pub(super) fn ticks(&mut self, count: usize, busy: Duration) -> Result<(), Failure> {
         (0..count).try_for_each(|_| self.tick(busy))
     }
 
-    /// Ticks until a report begins after the mark, or the time is over.
+    /// Ticks until a report begins after the operation, or the time is over.
     pub(super) fn tick_until_next(&mut self, limit: Duration) -> Result<(), Failure> {
         let begun = Instant::now();
         while self.outcome.takeover.is_none() && begun.elapsed() < limit && !self.interrupt.is_set() {
@@ -133,13 +130,12 @@ impl<'a> Crontab<'a> {
         Ok(())
     }
 
-    /// Lets time pass.
     pub(super) fn wait(&mut self, length: Duration) -> Result<(), Failure> {
         let end = Instant::now() + length;
         self.until(length, |_| Instant::now() >= end).map(drop)
     }
 
-    /// Waits for a condition. Returns whether it came true in time.
+    /// Waits for a condition. Returns whether it became true in time.
     pub(super) fn until(&mut self, limit: Duration, mut is_true: impl FnMut(&Self) -> bool) -> Result<bool, Failure> {
         let begun = Instant::now();
         loop {
@@ -164,7 +160,7 @@ impl<'a> Crontab<'a> {
         Ok(())
     }
 
-    /// Says that the operation happens now: later reports count as after it.
+    /// Marks the operation: reports that begin later count as after it.
     pub(super) fn mark(&mut self) {
         self.marked = Some(Instant::now());
         self.grants_at_mark = self.fleet.grants();
@@ -180,7 +176,7 @@ impl<'a> Crontab<'a> {
         Ok(())
     }
 
-    /// Lets every run end, and judges the history.
+    /// Waits for every run to end, and judges the history.
     pub(super) fn finish(mut self) -> Result<Outcome, Failure> {
         self.history.note(Record::Healed { at: clock::now() });
         let grants = self.fleet.grants();

@@ -1,4 +1,4 @@
-//! The page about the crontab recipe.
+//! Writes the page about the crontab line.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -8,12 +8,12 @@ use super::crontab::{HOSTS, LINE, Outcome, PERIOD, TTL};
 use crate::clock::seconds;
 use crate::report::Machine;
 
-/// A case, and what happened in it.
+/// A case and its outcome.
 #[derive(Debug)]
 pub struct CaseResult {
     /// The case.
     pub case: &'static Case,
-    /// What happened.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
@@ -23,7 +23,7 @@ impl CaseResult {
         self.case.claims.iter().all(|claim| claim.holds(&self.outcome))
     }
 
-    /// The claims that do not hold.
+    /// The claims that do not hold, as text.
     fn failed(&self) -> String {
         let failed = self.case.claims.iter().filter(|claim| !claim.holds(&self.outcome));
         failed.map(ToString::to_string).collect::<Vec<_>>().join("; ")
@@ -34,7 +34,6 @@ impl CaseResult {
     }
 }
 
-/// `backup of two nodes: holds`.
 impl fmt::Display for CaseResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = if self.is_good() { "holds".into() } else { format!("FAILS: {}", self.failed()) };
@@ -42,7 +41,7 @@ impl fmt::Display for CaseResult {
     }
 }
 
-/// One paragraph about what happened.
+/// A paragraph about the outcome.
 fn story(outcome: &Outcome) -> String {
     let Outcome { ticks, ends, before, after, takeover, found } = outcome;
     let mut codes: BTreeMap<Option<i32>, usize> = BTreeMap::new();
@@ -69,7 +68,7 @@ fn story(outcome: &Outcome) -> String {
     story
 }
 
-/// The page.
+/// The page about the crontab line, in Markdown.
 pub fn page(machine: &Machine, results: &[CaseResult]) -> String {
     let Machine { date, commit, server, system } = machine;
     let (period, ttl, line) = (PERIOD.as_secs(), TTL.as_secs(), LINE.join(" "));
@@ -80,9 +79,9 @@ pub fn page(machine: &Machine, results: &[CaseResult]) -> String {
          do not edit. {server}; {system}.\n\n\
          {HOSTS} hosts have the crontab line of the README:\n\n\
          ```\nquorlock {line} -- report.sh\n```\n\n\
-         They use three nodes with `appendonly yes`, through a configuration file. Times are scaled down: cron starts the line on every host\n\
-         every {period} s instead of every ten minutes, and the ttl and max_ttl are {ttl} s. The report writes down when it\n\
-         begins, each of its steps, and its fence. It is a child of a shell script, as most work of a script is.\n\n\
+         They use three nodes with `appendonly yes`, listed in a configuration file. Times are scaled down: cron starts the line on\n\
+         every host every {period} s instead of every ten minutes, and the ttl and max_ttl are {ttl} s. The report records its\n\
+         beginning, its steps and its fence. It runs as a child of a shell script, as most jobs do.\n\n\
          | case | result |\n|---|---|\n"
     );
     for result in results {
@@ -106,8 +105,8 @@ pub fn page(machine: &Machine, results: &[CaseResult]) -> String {
 fn messages(outcome: &Outcome) -> String {
     let failed = outcome.ends.iter().filter(|end| end.code != Some(0));
     let last: BTreeMap<Option<i32>, &str> = failed.map(|end| (end.code, end.messages.trim())).collect();
-    let told = last.iter().filter(|(_, text)| !text.is_empty()).map(|(_, text)| (*text).to_owned());
-    told.collect::<Vec<_>>().join("\n")
+    let messages = last.iter().filter(|(_, text)| !text.is_empty()).map(|(_, text)| (*text).to_owned());
+    messages.collect::<Vec<_>>().join("\n")
 }
 
 fn capitalized(text: &str) -> String {

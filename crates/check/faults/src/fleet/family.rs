@@ -1,13 +1,13 @@
-//! The processes around a `quorlock run`, as the kernel shows them.
+//! Finds the processes that belong to a `quorlock run`, in `/proc`.
 
 use std::fs;
 
 use rustix::process::Pid;
 
-/// The hidden command of a guard.
+/// The hidden subcommand of a guard.
 const GUARD: &str = "__guard";
 
-/// The guard of a wrapper, which is one of its children.
+/// The guard of a wrapper: one of its children.
 pub(super) fn guard_of(wrapper: u32) -> Option<Pid> {
     let threads = fs::read_dir(format!("/proc/{wrapper}/task")).ok()?;
     let children = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
@@ -17,7 +17,7 @@ pub(super) fn guard_of(wrapper: u32) -> Option<Pid> {
     Pid::from_raw(guard?.parse().ok()?)
 }
 
-/// Whether these arguments, each followed by a zero, are those of a guard.
+/// Whether these NUL-terminated arguments are those of a guard.
 fn is_guard(cmdline: &[u8]) -> bool {
     cmdline.split(|byte| *byte == 0).nth(1) == Some(GUARD.as_bytes())
 }
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guard_is_known_by_its_first_argument() {
+    fn a_guard_is_recognized_by_its_first_argument() {
         assert!(is_guard(b"quorlock\0__guard\x001234\0"));
         assert!(!is_guard(b"quorlock\0run\0__guard\0"));
         assert!(!is_guard(b""));

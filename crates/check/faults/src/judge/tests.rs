@@ -1,10 +1,10 @@
 use super::*;
-use crate::plan::{Deed, Target};
+use crate::plan::{Fault, Target};
 use crate::register::Entry;
 use crate::series::Series;
 
-/// One turn in milliseconds: the client's number serves as the turn's, too.
-struct Told {
+/// One turn, in milliseconds. The client's number is also the number of its turn.
+struct TurnEvents {
     client: u32,
     asked: u64,
     from: u64,
@@ -12,7 +12,7 @@ struct Told {
     fence: Option<u64>,
 }
 
-impl Told {
+impl TurnEvents {
     fn records(&self) -> Vec<Record> {
         let &Self { client, asked, from, until, fence } = self;
         let event = |event| Record::Client { client, event };
@@ -23,96 +23,96 @@ impl Told {
     }
 }
 
-fn told(turns: &[(u64, u64, u64, u64)]) -> Vec<Record> {
+fn history(turns: &[(u64, u64, u64, u64)]) -> Vec<Record> {
     let turn = |(client, &(asked, from, until, fence)): (usize, &(u64, u64, u64, u64))| {
-        Told { client: client as u32, asked, from, until, fence: Some(fence) }.records()
+        TurnEvents { client: client as u32, asked, from, until, fence: Some(fence) }.records()
     };
     turns.iter().enumerate().flat_map(turn).collect()
 }
 
 #[test]
-fn one_after_the_other_is_good() {
-    let found = Findings::of(Bound::Within, &told(&[(0, 10, 20, 1), (0, 20, 30, 2), (5, 31, 50, 3)]));
+fn consecutive_leases_are_no_violation() {
+    let found = Findings::of(Bound::Within, &history(&[(0, 10, 20, 1), (0, 20, 30, 2), (5, 31, 50, 3)]));
     assert_eq!((found.grants, found.violations(Bound::Within), found.longest_wait), (3, 0, 26_000_000));
 }
 
 #[test]
-fn two_at_a_time_are_found_and_count_within_the_assumptions() {
-    let records = told(&[(0, 10, 20, 1), (0, 15, 30, 2)]);
+fn an_overlap_is_a_violation_within_the_assumptions() {
+    let records = history(&[(0, 10, 20, 1), (0, 15, 30, 2)]);
     let found = Findings::of(Bound::Within, &records);
     assert_eq!((found.overlaps, found.longest_overlap, found.violations(Bound::Within)), (1, 5_000_000, 1));
     assert_eq!(Findings::of(Bound::Beyond, &records).violations(Bound::Beyond), 0);
 }
 
 #[test]
-fn a_lease_that_was_released_or_lost_is_over() {
+fn a_released_or_lost_lease_is_over() {
     for event in [Event::Released { turn: 1, at: 15_000_000 }, Event::Lost { turn: 1, at: 15_000_000 }] {
-        let mut records = told(&[(0, 10, 20, 1), (0, 15, 30, 2)]);
+        let mut records = history(&[(0, 10, 20, 1), (0, 15, 30, 2)]);
         records.push(Record::Client { client: 0, event });
         assert_eq!(Findings::of(Bound::Within, &records).overlaps, 0);
     }
 }
 
 #[test]
-fn a_lease_that_was_extended_lasts_longer() {
-    let mut records = told(&[(0, 10, 20, 1), (0, 25, 30, 2)]);
+fn an_extended_lease_lasts_longer() {
+    let mut records = history(&[(0, 10, 20, 1), (0, 25, 30, 2)]);
     let event = Event::Extended { turn: 1, at: 19_000_000, until: 28_000_000 };
     records.push(Record::Client { client: 0, event });
     assert_eq!(Findings::of(Bound::Within, &records).longest_overlap, 3_000_000);
 }
 
 #[test]
-fn a_lease_that_is_valid_again_after_it_was_lost_is_told_whatever_the_clocks_do() {
-    let mut records = told(&[(0, 10, 20, 1)]);
+fn a_revived_lease_is_a_violation_with_any_clock() {
+    let mut records = history(&[(0, 10, 20, 1)]);
     records.push(Record::Client { client: 0, event: Event::Lost { turn: 1, at: 15_000_000 } });
     assert_eq!(Findings::of(Bound::Beyond, &records).violations(Bound::Beyond), 0);
     records.push(Record::Client { client: 0, event: Event::Revived { turn: 1, at: 16_000_000 } });
     for bound in [Bound::Within, Bound::Beyond] {
         let found = Findings::of(bound, &records);
-        assert_eq!((found.revived, found.violations(bound), found.told.len()), (1, 1, 1));
+        assert_eq!((found.revived, found.violations(bound), found.messages.len()), (1, 1, 1));
     }
 }
 
 #[test]
-fn a_lease_that_was_over_when_it_was_seen_holds_nothing() {
-    let found = Findings::of(Bound::Within, &told(&[(0, 25, 20, 1), (0, 22, 30, 2)]));
+fn a_lease_that_is_seen_after_its_end_holds_nothing() {
+    let found = Findings::of(Bound::Within, &history(&[(0, 25, 20, 1), (0, 22, 30, 2)]));
     assert_eq!((found.grants, found.violations(Bound::Within)), (1, 0));
 }
 
 #[test]
 fn fences_out_of_order_are_found() {
-    let records = told(&[(0, 10, 20, 2), (0, 20, 30, 1)]);
+    let records = history(&[(0, 10, 20, 2), (0, 20, 30, 1)]);
     assert_eq!(Findings::of(Bound::Within, &records).disorder, 1);
-    // Beyond the assumptions the second may have been decided first: it asked before the first was told.
+    // Beyond the assumptions the second may have been decided first: it was requested before the first was granted.
     assert_eq!(Findings::of(Bound::Beyond, &records).disorder, 0);
     for turns in [[(0, 10, 20, 2), (11, 20, 30, 1)], [(0, 10, 20, 2), (0, 20, 30, 2)]] {
-        assert_eq!(Findings::of(Bound::Beyond, &told(&turns)).disorder, 1);
+        assert_eq!(Findings::of(Bound::Beyond, &history(&turns)).disorder, 1);
     }
 }
 
 #[test]
-fn without_fences_only_overlaps_are_looked_for() {
+fn without_fences_only_overlaps_are_judged() {
     let turns = [(0, 10, 20), (1, 15, 30)];
-    let turn = |(client, from, until)| Told { client, asked: 0, from, until, fence: None }.records();
+    let turn = |(client, from, until)| TurnEvents { client, asked: 0, from, until, fence: None }.records();
     let found = Findings::of(Bound::Within, &turns.into_iter().flat_map(turn).collect::<Vec<_>>());
     assert_eq!((found.overlaps, found.disorder), (1, 0));
 }
 
 #[test]
-fn a_cell_that_was_harmed_is_told_and_who_comes_late_is_counted() {
-    let mut records = told(&[(0, 10, 20, 1)]);
+fn an_overwritten_cell_is_reported_and_late_writes_are_counted() {
+    let mut records = history(&[(0, 10, 20, 1)]);
     let entry = |at, fenced, bare| Record::Register(Entry { at, client: 0, turn: 1, is_write: true, fenced, bare });
     records.push(entry(19_000_000, Some(Outcome::Done), Outcome::Done));
     records.push(entry(21_000_000, Some(Outcome::Refused), Outcome::Overwrote));
     let found = Findings::of(Bound::Beyond, &records);
-    assert_eq!((found.late, found.refused, found.bare_harmed, found.fenced_harmed), (1, 1, 1, 0));
+    assert_eq!((found.late, found.refused, found.bare_overwrites, found.fenced_overwrites), (1, 1, 1, 0));
     assert_eq!(found.violations(Bound::Beyond), 0);
     records.push(entry(22_000_000, Some(Outcome::Overwrote), Outcome::Overwrote));
     assert_eq!(Findings::of(Bound::Beyond, &records).violations(Bound::Beyond), 1);
 }
 
 #[test]
-fn who_waits_to_the_end_is_starved_unless_it_was_killed_meanwhile() {
+fn a_waiter_at_the_end_is_starved_unless_a_fault_killed_it() {
     let asked = Record::Client { client: 0, event: Event::Asked { turn: 1, name: NAMES[0].into(), at: 0 } };
     let (killed, healed) = (Record::Killed { at: 1, client: 0 }, Record::Healed { at: 2 });
     let starved = |records: &[&Record]| {
@@ -123,7 +123,7 @@ fn who_waits_to_the_end_is_starved_unless_it_was_killed_meanwhile() {
 }
 
 #[test]
-fn what_went_together_is_added_up() {
+fn batched_requests_are_counted() {
     let sent =
         |client, requests, together| Record::Client { client, event: Event::Sent { turn: 1, requests, together } };
     let found = Findings::of(Bound::Within, &[sent(0, 9, 4), sent(1, 5, 0)]);
@@ -134,8 +134,8 @@ fn what_went_together_is_added_up() {
 fn faults_are_counted() {
     let (at, length) = (Duration::ZERO, Duration::ZERO);
     let fault = |act, memories: Vec<Memory>| {
-        let deed = Deed { at, length, target: Target::Node(0), act, amount: 0 };
-        Record::Fault { at: 1, deed, memories }
+        let fault = Fault { at, length, target: Target::Node(0), act, amount: 0 };
+        Record::Fault { at: 1, fault, memories }
     };
     let records = [
         fault(Act::Flush, vec![Memory::None]),
@@ -153,7 +153,7 @@ fn ran(client: u32, code: i32) -> Record {
 }
 
 #[test]
-fn a_backup_must_not_cost_a_run_its_lock_and_a_signal_may() {
+fn a_run_may_lose_its_lock_by_a_signal_but_not_by_a_backup() {
     for code in [LOST, NO_QUORUM] {
         let found = Findings::of(Bound::Within, &[ran(0, 0), ran(1, HELD), ran(2, code)]);
         assert_eq!((Series::Operations.violations(&found), Series::Processes.violations(&found)), (1, 0));
@@ -161,30 +161,30 @@ fn a_backup_must_not_cost_a_run_its_lock_and_a_signal_may() {
 }
 
 #[test]
-fn a_run_with_an_exit_code_of_no_meaning_is_broken() {
+fn a_run_with_an_unexpected_exit_code_is_broken() {
     let found = Findings::of(Bound::Within, &[ran(3, 70)]);
     assert_eq!((found.broken, Series::Processes.violations(&found)), (1, 1));
-    assert!(found.told[0].contains("70: quorlock: it failed"), "{:?}", found.told);
+    assert!(found.messages[0].contains("70: quorlock: it failed"), "{:?}", found.messages);
 }
 
 #[test]
-fn a_fleet_is_stuck_if_nobody_is_granted_the_lock_after_the_faults() {
+fn a_fleet_without_a_grant_after_the_faults_is_stuck() {
     let healed = |at_ms: u64| {
-        let mut records = told(&[(0, 10, 20, 1), (0, 30, 40, 2)]);
+        let mut records = history(&[(0, 10, 20, 1), (0, 30, 40, 2)]);
         records.push(Record::Healed { at: at_ms * 1_000_000 });
         Findings::of(Bound::Within, &records)
     };
     assert_eq!(Series::Restarts.violations(&healed(25)), 0);
     assert_eq!(Series::Restarts.violations(&healed(35)), 1);
-    // One episode that went well does not hide another that did not.
+    // One good episode does not hide a bad one.
     let mut both = healed(25);
     both.add(healed(35));
     assert_eq!(both.stuck, 1);
 }
 
-/// With a failover at 100 ms, and a heartbeat of 50 ms.
+/// Findings with a failover at 100 ms and a heartbeat of 50 ms.
 fn found_of_failover(turns: &[(u64, u64, u64, u64)]) -> Findings {
-    let mut records = told(turns);
+    let mut records = history(turns);
     records.push(Record::Switched { at: 100_000_000 });
     Findings::of_failover(&records, Duration::from_millis(50))
 }

@@ -1,4 +1,4 @@
-//! One client's wish for a name, from its first request to its end.
+//! One client's turn with a name, from its request to its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,50 +7,49 @@ use crate::clock::seconds;
 use crate::history::{Event, Record};
 use crate::register::Entry;
 
-/// Everything that was told about one turn.
+/// All events of one turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turn {
-    /// The beginning of the episode: for people, moments count from there.
+    /// The beginning of the episode; messages count time from it.
     pub(super) origin: u64,
     pub(super) client: u32,
     pub(super) name: String,
     pub(super) asked: u64,
     pub(super) from: Option<u64>,
-    /// As far as the client knew.
+    /// The end of the validity, as far as the client knew.
     pub(super) until: u64,
     pub(super) fence: Option<u64>,
     pub(super) released: Option<u64>,
     pub(super) lost: Option<u64>,
-    /// When it was seen to be valid again.
+    /// When it was valid again after its loss.
     pub(super) revived: Option<u64>,
     pub(super) gave_up: Option<String>,
-    /// Its client was killed or broke: whatever it has not told, nobody knows.
+    /// Whether its client was killed or broke, so that events may be missing.
     pub(super) is_cut_short: bool,
     pub(super) entries: Vec<Entry>,
 }
 
 impl Turn {
-    /// The last moment in which it may have been acted upon.
+    /// The last moment at which the client may have relied on it.
     pub(super) fn valid_until(&self) -> u64 {
         self.until.min(self.lost.unwrap_or(u64::MAX))
     }
 
-    /// Its end: nobody else may have begun before.
+    /// The end of the lease; no other lease may begin before it.
     pub(super) fn ended(&self) -> u64 {
         self.valid_until().min(self.released.unwrap_or(u64::MAX))
     }
 
-    /// Whether it was valid for a while. A process that was held up may see its lease only when it is over.
+    /// Whether it was valid for a while. A process that was paused may see its lease only after it has ended.
     pub(super) fn is_held(&self) -> bool {
         self.from.is_some_and(|from| from < self.ended())
     }
 
-    /// A moment, counted from the beginning of the episode.
+    /// Seconds from the beginning of the episode.
     pub(super) fn seconds(&self, at: u64) -> f64 {
         seconds(at.saturating_sub(self.origin))
     }
 
-    /// Whether nobody ever served it.
     pub(super) fn is_starved(&self) -> bool {
         self.from.is_none() && self.lost.is_none() && !self.is_cut_short
     }
@@ -81,7 +80,7 @@ pub(super) fn turns(records: &[Record]) -> Vec<Turn> {
                 turns.entry((entry.client, entry.turn)).or_default().entries.push(entry.clone());
             }
             Record::Healed { .. } => healed = true,
-            // Whoever has to be killed in the end has not been served.
+            // A client that is killed after the faults are over was still waiting, so it counts as starved.
             Record::Killed { client, .. } if healed => drop(killed.remove(client)),
             Record::Killed { client, .. } | Record::Broken { client, .. } => drop(killed.insert(*client)),
             Record::Fault { .. } | Record::Declared { .. } | Record::Ran { .. } | Record::Switched { .. } => {}

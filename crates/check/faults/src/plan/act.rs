@@ -1,16 +1,16 @@
-//! What can be done, to whom, for how long; and whether it breaks an assumption.
+//! The kinds of faults: target, duration, and whether each breaks an assumption.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Something that is done, and undone when its time is over.
+/// A fault, undone when its time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Act {
-    /// SIGKILL; it comes back with what its files have.
+    /// SIGKILL; the server restarts from its files.
     Kill,
-    /// SIGKILL; it comes back with nothing.
+    /// SIGKILL; the server restarts empty.
     Wipe,
     /// SIGSTOP, later SIGCONT.
     Freeze,
@@ -18,7 +18,7 @@ pub enum Act {
     Flush,
     /// SCRIPT FLUSH.
     ForgetScripts,
-    /// No memory left: every write is refused.
+    /// Out of memory: the server refuses every write.
     FillUp,
     /// CONFIG SET of an eviction policy, with enough memory.
     AllowEviction,
@@ -26,27 +26,27 @@ pub enum Act {
     SlowDisk,
     /// The wall clock steps back by `amount` milliseconds, and stays so.
     StepBack,
-    /// The wall clock steps ahead by `amount` milliseconds, within the drift that is allowed for.
+    /// The wall clock steps ahead by `amount` milliseconds, within the allowed drift.
     Nudge,
     /// All connections are reset.
     Cut,
-    /// They are reset after `amount` more requests, each of which the server has got.
+    /// All connections are reset after `amount` more requests have reached the server.
     CutAfterRequests,
-    /// Clients see the end of the stream; what they had sent by then, and send before they notice, reaches the server.
+    /// Clients see the end of the stream. Requests that they sent before they noticed still reach the server.
     HalfClose,
-    /// Every message takes `amount` milliseconds more.
+    /// Every message takes `amount` milliseconds longer.
     Delay,
-    /// Messages get lost, and arrive later or with a reset.
+    /// Messages are lost, and arrive late or end in a reset.
     Lose,
-    /// Requests vanish; then a reset.
+    /// Requests are lost; then the connection is reset.
     DropRequests,
-    /// Answers vanish; then a reset.
+    /// Replies are lost; then the connection is reset.
     DropReplies,
-    /// Nothing comes through; then all of it.
+    /// The network stops delivering, then delivers everything at once.
     Hold,
-    /// New connections are closed at once, old ones reset.
+    /// New connections are closed at once, existing ones reset.
     Refuse,
-    /// The clients' side is closed, and what was under way reaches the server only later.
+    /// The client's end is closed, and requests in flight reach the server only later.
     Strand,
     /// `redis-cli --rdb`: a backup over the network.
     Backup,
@@ -79,17 +79,17 @@ pub enum Act {
 }
 
 impl Act {
-    /// Whether a node loses what it knew, or is taken to have lost it.
+    /// Whether the node loses its memory, or counts as having lost it.
     pub fn costs_memory(self) -> bool {
         matches!(self, Self::Kill | Self::Wipe | Self::Flush)
     }
 
-    /// Whether the node cannot vote meanwhile.
+    /// Whether the node cannot vote during this.
     pub fn stops_node(self) -> bool {
         self.costs_memory() || matches!(self, Self::Freeze | Self::FillUp | Self::AllowEviction)
     }
 
-    /// Whether it has to do with wall clocks.
+    /// Whether it changes a wall clock.
     pub fn moves_clock(self) -> bool {
         matches!(self, Self::StepBack | Self::Nudge | Self::JumpAhead)
     }
@@ -106,7 +106,7 @@ impl fmt::Display for Act {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
-    /// They do.
+    /// Every assumption holds.
     Within,
     /// A1 or A2 is broken: leases may overlap, and fences must still be in order.
     Beyond,
@@ -118,7 +118,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// What an act is done to.
+/// The target of a kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "words of the plan's targets")]
 pub enum On {
@@ -130,7 +130,7 @@ pub enum On {
     OneOrMajority,
 }
 
-/// A kind of fault: what, to whom, from how little to how much.
+/// A kind of fault, with the ranges of its duration and its amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "words of the plan's entries")]
 pub struct Kind {
@@ -174,12 +174,12 @@ const ALL: [Kind; 25] = [
     kind(Act::Replica, On::OneOrMajority, (200, 1_500), (0, 0)),
     kind(Act::KillClient, On::Client, (50, 800), (0, 0)),
     kind(Act::FreezeClient, On::Client, (100, 3_000), (0, 0)),
-    // Forth and back within the max clock skew and `max_clock_step_back`, so that fences must stay in order; and by more than what is left of a
-    // vote that was just renewed.
+    // Ahead and back within max_clock_skew and max_clock_step_back, so that fences must stay in order; and by more than
+    // the remaining time of a vote that was just renewed.
     kind(Act::JumpAhead, On::Majority, (300, 1_500), (700, 950)),
 ];
 
-/// All kinds that keep the assumptions, or all that break one.
+/// The kinds that keep the assumptions, or those that break one.
 pub fn kinds(bound: Bound) -> impl Iterator<Item = Kind> {
     ALL.into_iter().filter(move |kind| kind.bound == bound)
 }

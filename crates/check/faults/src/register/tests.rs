@@ -11,7 +11,7 @@ fn write_back(cells: &mut Cells, fence: Option<u64>, known: Versions) -> (Option
 }
 
 #[test]
-fn one_after_the_other_harms_nothing() {
+fn consecutive_turns_overwrite_nothing() {
     let mut cells = Cells::default();
     for fence in 1..4 {
         let known = read(&mut cells, Some(fence));
@@ -21,7 +21,7 @@ fn one_after_the_other_harms_nothing() {
 }
 
 #[test]
-fn who_comes_late_harms_only_the_bare_cell() {
+fn a_late_write_overwrites_only_the_bare_cell() {
     let mut cells = Cells::default();
     let (late, next) = (read(&mut cells, Some(1)), read(&mut cells, Some(2)));
     assert_eq!(write_back(&mut cells, Some(2), next), (Some(Outcome::Done), Outcome::Done));
@@ -29,7 +29,7 @@ fn who_comes_late_harms_only_the_bare_cell() {
 }
 
 #[test]
-fn a_fence_that_two_have_harms_the_fenced_cell() {
+fn a_shared_fence_lets_the_fenced_cell_be_overwritten() {
     let mut cells = Cells::default();
     let (one, other) = (read(&mut cells, Some(1)), read(&mut cells, Some(1)));
     assert_eq!(write_back(&mut cells, Some(1), one), (Some(Outcome::Done), Outcome::Done));
@@ -37,7 +37,7 @@ fn a_fence_that_two_have_harms_the_fenced_cell() {
 }
 
 #[test]
-fn without_a_fence_two_at_a_time_harm_the_bare_cell() {
+fn without_a_fence_concurrent_turns_overwrite_the_bare_cell() {
     let mut cells = Cells::default();
     let (one, other) = (read(&mut cells, None), read(&mut cells, None));
     assert_eq!(write_back(&mut cells, None, one), (None, Outcome::Done));

@@ -1,4 +1,4 @@
-//! The series of ordinary operations, which have columns of their own.
+//! The part of the page about the series of ordinary operations, which have their own columns.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use crate::trial::{HEARTBEAT, TTL};
 
 const HEAD: &str = "\
 | | episodes | minutes | operations | runs | held | no quorum | lock lost | leases | overlaps | longest | outlasting | fences out of order \
-| harmed, fenced | starved | stuck | broken | violations |
+| overwrites, fenced | starved | stuck | broken | violations |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
-/// One line about a row, for the terminal: the figures that are not zero.
+/// A row as a line for the terminal: the figures that are not zero.
 pub fn summary(row: &Row) -> String {
     let found = &row.found;
     let figures = [
@@ -26,19 +26,19 @@ pub fn summary(row: &Row) -> String {
         ("runs: lock lost", found.runs_with(LOST)),
         ("revived", found.revived),
         ("overlaps", found.overlaps),
-        ("overlaps that outlast a heartbeat", found.outlasting),
+        ("overlaps longer than a heartbeat", found.outlasting),
         ("fences out of order", found.disorder),
         ("late", found.late),
         ("refused by fence", found.refused),
-        ("harmed, fenced", found.fenced_harmed),
-        ("harmed, bare", found.bare_harmed),
+        ("overwrites, fenced", found.fenced_overwrites),
+        ("overwrites, bare", found.bare_overwrites),
         ("starved", found.starved),
         ("stuck", if row.series == Series::Restarts { found.stuck } else { 0 }),
         ("broken", found.broken),
-        ("declared", found.declared),
+        ("initialized again", found.declared),
     ];
     let shown = figures.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what} {count}"));
-    let verdict = if row.is_violated() { "VIOLATED" } else { "good" };
+    let verdict = if row.is_violated() { "VIOLATED" } else { "ok" };
     let (longest, took) = (seconds(found.longest_overlap), row.took.as_secs_f64());
     let shown = shown.collect::<Vec<_>>().join(", ");
     format!("{} {}: {verdict}: {shown}; longest overlap {longest:.2} s; took {took:.0} s", row.subject, row.series)
@@ -64,32 +64,32 @@ fn line(row: &Row) -> String {
         found.overlaps,
         seconds(found.longest_overlap),
         found.disorder,
-        found.fenced_harmed,
+        found.fenced_overwrites,
         found.starved,
         found.broken,
         row.series.violations(found),
     )
 }
 
-/// The section of the page.
+/// Appends the section about ordinary operations to the page.
 pub(super) fn section(page: &mut String, rows: &[Row]) {
     let (ttl, heartbeat) = (TTL.as_secs(), HEARTBEAT.as_secs());
     let _ = writeln!(
         page,
         "\n## Ordinary operations\n\n\
-         Three nodes, and four hosts that use them through the real `quorlock run` with a ttl of {ttl} s. The command of a\n\
-         run writes down when it begins, each of its steps and its fence; it counts as holding the lock from its first to its\n\
-         last sign of life. `sentinel` has clients of the library instead, and is judged apart: a failover may lose locks.\n\n\
-         - **operations**: `redis-cli --rdb` of one node or a majority, replicas that attach and detach. No run may lose its\n  \
-         lock (exit 79) or find no quorum (exit 69).\n\
-         - **processes**: SIGSTOP and SIGKILL of the wrapper that holds the lock, of its guard, and of first one and then the\n  \
-         other. No two commands may be alive at a time.\n\
+         Three nodes, and four hosts that use them through the real `quorlock run` with a ttl of {ttl} s. The command of each run\n\
+         records its beginning, its steps and its fence. The judge counts it as holding the lock from its first to its last step. The\n\
+         series `sentinel` uses clients of the library instead, and allows what a failover may cause: lost locks.\n\n\
+         - **operations**: `redis-cli --rdb` of one node or a majority; replicas attach and detach. No run may lose its lock\n  \
+         (exit 79) or find no quorum (exit 69).\n\
+         - **processes**: SIGSTOP and SIGKILL of the wrapper that holds the lock, of its guard, and of both, one after the other.\n  \
+         No two commands may be alive at a time.\n\
          - **stopped**: SIGSTOP of wrapper and guard together, which breaks A2. Two commands may be alive at a time, but the\n  \
-         register that checks fences must not be harmed.\n\
+         register that checks fences must not be overwritten.\n\
          - **restarts**: two of three nodes restart while only short `quorlock run --no-wait` use them. A run must get the lock\n  \
-         again; if none does, the fleet is stuck.\n\
-         - **sentinel**: the sentinel that clients listen to restarts or falls silent, and then its master is replaced while\n  \
-         it is alive. No overlap may outlast one heartbeat ({heartbeat} s), and no fence may be lower than an earlier one.\n\n\
+         again; otherwise the fleet is stuck.\n\
+         - **sentinel**: the sentinel that clients listen to restarts or falls silent, and then a failover replaces its master,\n  \
+         which is still alive. No overlap may last longer than one heartbeat ({heartbeat} s), and fences must stay in order.\n\n\
          {HEAD}"
     );
     for row in rows.iter().filter(|row| !Series::SHARED.contains(&row.series) && row.episodes > 0) {

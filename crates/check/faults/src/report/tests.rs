@@ -7,8 +7,9 @@ fn row(subject: Subject, series: Series, found: Findings) -> Row {
 }
 
 #[test]
-fn each_control_says_what_it_shows() {
-    let found = |grants, overlaps, bare_harmed| Findings { grants, overlaps, bare_harmed, ..Findings::default() };
+fn each_control_reports_its_findings() {
+    let found =
+        |grants, overlaps, bare_overwrites| Findings { grants, overlaps, bare_overwrites, ..Findings::default() };
     let rows = [
         row(Subject::Quorlock, Series::Within, found(9, 0, 0)),
         row(Subject::Trusting, Series::Within, found(0, 0, 0)),
@@ -19,15 +20,15 @@ fn each_control_says_what_it_shows() {
     assert_eq!(
         shown(&rows),
         [
-            "trusting had no lease: it shows nothing",
-            "rslock shows what can be seen: 1 overlaps and 2 harmful writes to the bare register, in 11 leases",
-            "node-redlock shows nothing: no overlap and no harm to the bare register, in 7 leases",
+            "trusting was granted no lease: it shows nothing",
+            "rslock: 1 overlaps and 2 overwrites in the bare register, in 11 leases",
+            "node-redlock shows nothing: no overlap and no overwrite in the bare register, in 7 leases",
         ]
     );
 }
 
 #[test]
-fn a_page_is_not_without_any_fault_nor_without_an_overlap_elsewhere() {
+fn a_page_needs_every_fault_and_an_overlap_in_another_library() {
     let acts = || [Bound::Within, Bound::Beyond].into_iter().flat_map(kinds).map(|kind| kind.act);
     let all = Findings {
         faults: acts().map(|act| (act, 1)).collect(),
@@ -45,24 +46,24 @@ fn a_page_is_not_without_any_fault_nor_without_an_overlap_elsewhere() {
     let mut rows = page(&all, 0, 1);
     assert_eq!(gaps(&rows), Vec::<String>::new());
     rows.retain(|row| row.series != Series::Processes);
-    assert_eq!(gaps(&rows), ["no episode of processes was played: let it run longer"]);
+    assert_eq!(gaps(&rows), ["no episode of processes was played: run for longer"]);
     let page = |own: &Findings, trusting, foreign| gaps(&page(own, trusting, foreign));
-    assert_eq!(page(&all, 1, 0), ["nothing was found in a library that is not ours: let it run longer"]);
+    assert_eq!(page(&all, 1, 0), ["no overlap was found in another library: run for longer"]);
     let mut some = all.clone();
     some.faults.remove(&Act::Hold);
     some.kills.remove(&Memory::AofAlways);
     assert_eq!(
         page(&some, 0, 1),
         [
-            "hold was never done to quorlock: let it run longer",
-            "no server with persistence aof-always was killed: let it run longer",
+            "hold was never injected into quorlock: run for longer",
+            "no server with persistence aof-always was killed: run for longer",
         ]
     );
     assert_eq!(page(&Findings::default(), 0, 1).len(), acts().count() + Memory::ALL.len());
 }
 
 #[test]
-fn kills_are_told_by_what_the_servers_keep() {
+fn kills_are_counted_by_persistence() {
     let faults = BTreeMap::from([(Act::Kill, 3), (Act::Wipe, 1)]);
     let kills = BTreeMap::from([(Memory::None, 1), (Memory::AofEverysec, 2)]);
     let rows = [row(Subject::Quorlock, Series::Within, Findings { faults, kills, ..Findings::default() })];
@@ -71,10 +72,6 @@ fn kills_are_told_by_what_the_servers_keep() {
     let rows: Vec<&str> = page.lines().filter(|line| line.contains("kill")).collect();
     assert_eq!(
         rows,
-        [
-            "| kill | 3 | 0 |",
-            "| kill, of a server with persistence none | 1 | 0 |",
-            "| kill, of a server with persistence aof-everysec | 2 | 0 |",
-        ]
+        ["| kill | 3 | 0 |", "| kill, persistence none | 1 | 0 |", "| kill, persistence aof-everysec | 2 | 0 |",]
     );
 }

@@ -1,4 +1,4 @@
-//! Controls are built, or fetched, when they are asked for: no part of quorlock needs them.
+//! Builds or fetches the controls on demand; no part of quorlock depends on them.
 
 use std::env;
 use std::fs;
@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use super::{Program, Subject};
 use crate::Failure;
 
-/// Where their sources are.
+/// The sources of the controls.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/controls");
-/// Where they are built, unless Cargo is told otherwise.
+/// The build folder, unless Cargo's settings name another.
 const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target");
 const NODE_PACKAGES: [&str; 2] = ["@sesamecare-oss/redlock", "ioredis"];
 
@@ -25,10 +25,10 @@ pub(super) fn rslock() -> Result<Program, Failure> {
     let lock = fs::read_to_string(source.join("Cargo.lock"))?;
     let version = format!("rslock {} on redis {}", locked(&lock, "rslock")?, locked(&lock, "redis")?);
     let file = target.join("release/faults-control-rslock").into();
-    Ok(Program { subject: Subject::Rslock, version, is_apart: false, file, args: Vec::new() })
+    Ok(Program { subject: Subject::Rslock, version, is_uncontended: false, file, args: Vec::new() })
 }
 
-/// Fetches node redlock and puts the client beside it.
+/// Fetches node redlock, and copies the client next to it.
 pub(super) fn node_redlock() -> Result<Program, Failure> {
     let (source, folder) = (Path::new(SOURCES).join("node-redlock"), workplace("node-redlock")?);
     for file in ["package.json", "package-lock.json", "worker.js"] {
@@ -40,13 +40,13 @@ pub(super) fn node_redlock() -> Result<Program, Failure> {
     for package in NODE_PACKAGES.iter().rev() {
         let says = fs::read_to_string(folder.join("node_modules").join(package).join("package.json"))?;
         let says: serde_json::Value = serde_json::from_str(&says)?;
-        version = format!("{package} {} on {version}", says["version"].as_str().unwrap_or("of no version"));
+        version = format!("{package} {} on {version}", says["version"].as_str().unwrap_or("of unknown version"));
     }
     let args = vec![folder.join("worker.js").into()];
-    Ok(Program { subject: Subject::NodeRedlock, version, is_apart: false, file: in_path("node")?.into(), args })
+    Ok(Program { subject: Subject::NodeRedlock, version, is_uncontended: false, file: in_path("node")?.into(), args })
 }
 
-/// A folder for what is built or fetched.
+/// The folder in which a control is built.
 fn workplace(name: &str) -> Result<PathBuf, Failure> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| TARGET.into(), PathBuf::from);
     let folder = target.join("controls").join(name);
@@ -54,10 +54,10 @@ fn workplace(name: &str) -> Result<PathBuf, Failure> {
     Ok(folder.canonicalize()?)
 }
 
-/// The version of a package in a lock file of Cargo's.
+/// The version of a package in a Cargo lock file.
 fn locked<'a>(lock: &'a str, package: &str) -> Result<&'a str, Failure> {
     let (_, rest) =
-        lock.split_once(&format!("name = \"{package}\"\nversion = \"")).ok_or("no such package is locked")?;
+        lock.split_once(&format!("name = \"{package}\"\nversion = \"")).ok_or("the package is not in the lock file")?;
     Ok(rest.split('"').next().unwrap_or_default())
 }
 
@@ -72,7 +72,7 @@ fn run(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
 }
 
-/// What a program prints, without the end of its line.
+/// The output of a program, without the trailing newline.
 pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())

@@ -11,30 +11,30 @@ use crate::Failure;
 use crate::clock;
 use crate::history::{History, Record};
 use crate::interrupt::Interrupt;
-use crate::plan::{Act, CLIENTS, Deed, Plan};
+use crate::plan::{Act, CLIENTS, Fault, Plan};
 use crate::processes::Processes;
 use crate::register::Register;
 use crate::schedule::{Scene, carry_out};
 use crate::subject::Program;
 
-/// How often the library looks at an idle node, and so how late it may notice a failover.
+/// How often the library polls an idle node, and so how late it may notice a failover.
 pub const HEARTBEAT: Duration = quorlock::fuzzing::HEARTBEAT;
 
 /// How long clients go on after the failover: the sentinel demotes the old master about ten seconds after it.
 const AFTERMATH: Duration = Duration::from_secs(14);
-/// How long the sentinel may take to see a replica that it could promote.
+/// How long the sentinel may take to find a replica that it can promote.
 const FAILOVER_PATIENCE: Duration = Duration::from_secs(30);
-/// Clients that wait for longer than this after that are starved.
+/// Clients that wait longer than this after the last fault are starved.
 const CALM: Duration = Duration::from_secs(30);
 
-/// Carries out the plan of [`Series::Sentinel`](crate::series::Series::Sentinel), and returns all that was said and done.
+/// Carries out the plan of [`Series::Sentinel`](crate::series::Series::Sentinel). Returns the history.
 ///
 /// # Errors
 /// When something cannot be started, or the file cannot be written.
 pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) -> Result<Vec<Record>, Failure> {
     let history = Arc::new(History::create(path)?);
     let sentinels = Sentinels::builder().replicas(1).start();
-    // Clients listen to the first of two addresses. Both lead to the same sentinel, so that one can fall silent.
+    // Clients listen on the first of two addresses. Both lead to the same sentinel, so that one can fall silent.
     let first = Proxy::start(sentinels.sentinel.addr());
     let url = sentinels.url_among(&[&first.addr().to_string()]);
     let register = Register::start(Arc::clone(&history))?;
@@ -62,8 +62,8 @@ struct Watched<'a> {
 }
 
 impl Scene for Watched<'_> {
-    fn begin(&mut self, deed: &Deed) -> Result<bool, Failure> {
-        match deed.act {
+    fn begin(&mut self, fault: &Fault) -> Result<bool, Failure> {
+        match fault.act {
             Act::RestartSentinel => self.sentinels.sentinel.restart(),
             Act::SilenceSentinel => self.first.hold(true),
             Act::FailOver => self.fail_over()?,
@@ -72,8 +72,8 @@ impl Scene for Watched<'_> {
         Ok(true)
     }
 
-    fn end(&mut self, deed: &Deed) -> Result<(), Failure> {
-        if deed.act == Act::SilenceSentinel {
+    fn end(&mut self, fault: &Fault) -> Result<(), Failure> {
+        if fault.act == Act::SilenceSentinel {
             self.first.hold(false);
         }
         Ok(())
@@ -81,7 +81,7 @@ impl Scene for Watched<'_> {
 }
 
 impl Watched<'_> {
-    /// A sentinel that has just started does not know the replica yet, and refuses.
+    /// Retries, because a sentinel that has just started does not know the replica yet and refuses.
     fn fail_over(&mut self) -> Result<(), Failure> {
         let url = self.sentinels.url();
         let service = url.rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! quorlock, as a client sees it.
+//! The client of quorlock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,16 +12,16 @@ use super::{Held, Library, Sent};
 use crate::Failure;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, MAX_TTL, NAMES, NODE_DEADLINE, Task};
 
-/// Longer than any episode: whoever is not served by its end is starved.
+/// Longer than any episode: a client that has not been served by its end is starved.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How soon a client that found its nodes unfit tries again.
+/// The pause between two attempts to connect.
 const RECONNECT: Duration = Duration::from_millis(100);
 
-/// Names of a client's own that it asks for together with each that it takes turns with: more than are sent at once, so that
-/// what is judged goes to the nodes together with other requests.
-pub const COMPANY: usize = 6;
+/// The number of private names that a client locks together with each name that it competes for. They make the judged
+/// requests travel in a command with others.
+pub const PRIVATE_NAMES: usize = 6;
 
-/// What a process has sent about the names that clients compete for.
+/// The requests that this process has sent about the names that clients compete for.
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
 static TOGETHER: AtomicU64 = AtomicU64::new(0);
 
@@ -32,11 +32,11 @@ fn count(key: &str, together: bool) {
     }
 }
 
-/// quorlock itself.
+/// The library `quorlock`.
 #[derive(Debug)]
 pub struct Own {
     client: Client,
-    company: [String; COMPANY],
+    private: [String; PRIVATE_NAMES],
 }
 
 impl Library for Own {
@@ -61,21 +61,21 @@ impl Library for Own {
         loop {
             match builder.clone().connect_lazy().await {
                 Ok(client) => {
-                    let company = std::array::from_fn(|which| format!("c{}/{which}", task.client));
-                    return Ok(Self { client, company });
+                    let private = std::array::from_fn(|which| format!("c{}/{which}", task.client));
+                    return Ok(Self { client, private });
                 }
                 Err(ConnectError::Config(error)) => return Err(error.into()),
-                // Faults have begun already: it may be fit soon.
+                // Faults have begun already; the nodes may be usable soon.
                 Err(_) => sleep(RECONNECT).await,
             }
         }
     }
 
     async fn acquire(&self, name: &str) -> Result<OwnHeld, Failure> {
-        let company = Company::ask(&self.client, &self.company).await;
+        let private = PrivateLeases::ask(&self.client, &self.private).await;
         let lease = self.client.lock(name).acquire_within(PATIENCE).await?;
         let fence = lease.fence().ok().map(quorlock::Fence::get);
-        Ok(OwnHeld { lease, fence, company })
+        Ok(OwnHeld { lease, fence, private })
     }
 
     fn sent(&self) -> Sent {
@@ -83,17 +83,17 @@ impl Library for Own {
     }
 
     async fn close(self) {
-        // What could not be delivered lapses.
+        // Requests that could not be delivered expire at the nodes.
         let _ = self.client.close(NODE_DEADLINE).await;
     }
 }
 
-/// Leases that nobody judges. They end when this is dropped.
+/// Leases of private names, which are not judged. Dropping this releases them.
 #[derive(Debug)]
-struct Company(oneshot::Sender<()>);
+struct PrivateLeases(oneshot::Sender<()>);
 
-impl Company {
-    /// Asks for them, and does not wait: whoever asks next is behind them.
+impl PrivateLeases {
+    /// Starts acquiring them in the background, so that the caller's own request is queued after theirs.
     async fn ask(client: &Client, names: &[String]) -> Self {
         let (sender, ended) = oneshot::channel();
         let (client, names) = (client.clone(), names.to_vec());
@@ -103,9 +103,9 @@ impl Company {
                 let lock = client.lock(&name);
                 asking.spawn(async move { lock.acquire_within(Duration::ZERO).await });
             }
-            // With faults about, some are not granted.
+            // Because of the faults, some are not granted.
             let leases: Vec<Lease> = asking.join_all().await.into_iter().flatten().collect();
-            // It is the sender's end that is waited for.
+            // Wait for the sender to be dropped.
             let _ = ended.await;
             let mut releasing = JoinSet::new();
             for lease in leases {
@@ -117,19 +117,19 @@ impl Company {
         Self(sender)
     }
 
-    /// Lets them go, before whoever lets go next.
+    /// Releases them before the caller releases its own lease.
     async fn end(self) {
         drop(self.0);
         yield_now().await;
     }
 }
 
-/// A lease, and its fence: whoever has it uses it, also when it is too late.
+/// A lease and its fence. The client uses the fence even after the lease has ended.
 #[derive(Debug)]
 pub struct OwnHeld {
     lease: Lease,
     fence: Option<u64>,
-    company: Company,
+    private: PrivateLeases,
 }
 
 impl Held for OwnHeld {
@@ -141,7 +141,7 @@ impl Held for OwnHeld {
         self.lease.validity()
     }
 
-    /// The watchdog does it.
+    /// The watchdog renews the lease.
     async fn keep(&mut self) -> bool {
         true
     }
@@ -151,8 +151,8 @@ impl Held for OwnHeld {
     }
 
     async fn release(self) {
-        self.company.end().await;
-        // That it was lost is told already; a release that too few have acknowledged is delivered later.
+        self.private.end().await;
+        // A loss was reported already; an unacknowledged release is delivered later.
         let _ = self.lease.release().await;
     }
 }

@@ -1,5 +1,5 @@
-//! rslock, as a client of the harness. Where there is a choice, what favours it: a lease counts from before the request,
-//! and not while it is being extended.
+//! A client of rslock for the harness. Every choice favours rslock: a lease counts from before its request, and does
+//! not count while it is being extended.
 
 use std::error::Error;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use quorlock_faults::worker::{Held, Library, work};
 use rslock::{Lock, LockError, LockManager};
 use tokio::time::sleep;
 
-/// Its own default delay between two attempts.
+/// rslock's default delay between two attempts.
 const RETRY_DELAY_MS: u64 = 200;
-/// What it takes off a ttl for clocks: a hundredth, and two milliseconds.
+/// The clock drift that rslock subtracts from a ttl: a hundredth, and two milliseconds.
 const DRIFT_ONE_IN: u32 = 100;
 const DRIFT_LEAST: Duration = Duration::from_millis(2);
 
@@ -27,7 +27,7 @@ impl Library for Rslock {
 
     async fn connect(task: &Task) -> Result<Self, Failure> {
         let mut rslock = LockManager::new(task.urls.clone());
-        // We ask again ourselves, to know when the attempt began that won.
+        // One attempt at a time, so that the client knows when the winning attempt began.
         rslock.set_retry(1, Duration::from_millis(RETRY_DELAY_MS));
         Ok(Self { rslock, ttl: Duration::from_millis(task.ttl_ms) })
     }
@@ -65,7 +65,8 @@ impl Held for Lease {
         Duration::from_nanos(self.until.saturating_sub(clock::now()))
     }
 
-    /// At half of its time, as its own `using` does for a ttl of a second. An extension that fails gives the lock back.
+    /// Extends at half of the ttl, as rslock's `using` does for a ttl of a second. A failed extension releases the
+    /// lock.
     async fn keep(&mut self) -> bool {
         if self.validity() > self.ttl / 2 {
             return true;

@@ -1,4 +1,4 @@
-//! When, where and with what a run took place.
+//! The date, the machine and the versions of a run.
 
 use std::process::Command;
 use std::thread;
@@ -13,7 +13,7 @@ use crate::subject::{Subject, output};
 pub struct Machine {
     /// The date, as `2026-11-16`.
     pub date: String,
-    /// The commit, if it is known.
+    /// The commit, or `unknown`.
     pub commit: String,
     /// The version of the servers.
     pub server: String,
@@ -22,10 +22,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, now.
+    /// Describes this machine and the current commit.
     ///
     /// # Errors
-    /// When the system does not say what it is.
+    /// When a system tool fails.
     pub fn here() -> Result<Self, Failure> {
         let server = output(Command::new("redis-server").arg("--version"))?;
         // `Redis server v=7.0.15 sha=..`
@@ -42,14 +42,14 @@ impl Machine {
     }
 }
 
-/// What the page says about the run itself.
+/// The facts about a run at the top of its page.
 #[derive(Clone, Debug)]
-pub struct Occasion {
-    /// When, where and with what.
+pub struct RunInfo {
+    /// The date, the machine and the commit.
     pub machine: Machine,
-    /// With which command.
+    /// The command line.
     pub command: String,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
     /// Each subject with its version.
     pub versions: Vec<(Subject, String)>,
@@ -57,11 +57,11 @@ pub struct Occasion {
     pub seed: u64,
 }
 
-impl Occasion {
-    /// Here and now.
+impl RunInfo {
+    /// The facts about a run that has just ended.
     ///
     /// # Errors
-    /// When the system does not say what it is.
+    /// When a system tool fails.
     pub fn now(command: String, seed: u64, run: &Run) -> Result<Self, Failure> {
         Ok(Self { machine: Machine::here()?, command, took: run.took(), versions: run.versions(), seed })
     }
