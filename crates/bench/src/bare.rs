@@ -1,4 +1,4 @@
-//! The floor of a handoff: bare sockets, and the smallest scripts that could do. No fence, no ticket, no epoch.
+//! The floor of a handoff: bare sockets and the smallest scripts that work. No fence, no ticket, no epoch.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub(crate) struct Bare {
     holder: Vec<TcpStream>,
     release: Vec<u8>,
     granted: mpsc::UnboundedReceiver<()>,
-    /// Ask as soon as they are told to.
+    /// The waiter's connections, which send an acquire at every hint.
     _waiter: JoinSet<()>,
 }
 

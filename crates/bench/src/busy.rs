@@ -13,7 +13,7 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
-    /// Since they were started.
+    /// Processor time since the processes were started.
     pub(crate) fn now(servers: &[RedisServer]) -> std::io::Result<Self> {
         let servers = servers.iter().map(used).sum::<std::io::Result<Duration>>()?;
         let own = clock_gettime(ClockId::ProcessCPUTime);

@@ -87,8 +87,8 @@ impl Case {
             match contender.turn() {
                 Ok(read) => drop(figures.insert(name.clone(), read)),
                 Err(error) if self.guests.contains(name) => {
-                    eprintln!("{}, {name}: {error}; the others go on", self.name);
-                    gone.push((name.clone(), format!("it broke off ({error})")));
+                    eprintln!("{}, {name}: {error}; continuing without it", self.name);
+                    gone.push((name.clone(), format!("failed ({error})")));
                 }
                 Err(error) => return Err(format!("{}, {name}: {error}", self.name).into()),
             }

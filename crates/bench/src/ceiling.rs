@@ -20,11 +20,11 @@ const PIPELINES: [usize; 3] = [16, 64, 256];
 const CONNECTIONS: usize = 4;
 /// Large enough that redis-benchmark hardly draws a key twice.
 const KEYS_OF_ACQUIRES: usize = 2_000_000_000;
-/// For each release.
+/// Prepared keys for each release.
 const KEYS_FILLED_IN: usize = 4;
 const FILL_IN: &str = "for i = 0, ARGV[2] - 1 do \
     redis.call('SET', KEYS[1] .. string.format('%012d', i), ARGV[1], 'PX', 600000) end return 1";
-/// Votes, which are counted, and what was made along with them.
+/// Deletes the votes, which are counted, and the keys created with them.
 const CLEAN_UP: &str = "local votes = 0 for _, key in ipairs(redis.call('KEYS', '*' .. KEYS[1] .. '?*')) do \
     if string.sub(key, 1, #KEYS[1]) == KEYS[1] then votes = votes + 1 end redis.call('DEL', key) end return votes";
 
@@ -50,7 +50,7 @@ enum Pass {
 }
 
 impl Ceiling {
-    /// With every request by itself.
+    /// A ceiling that sends every request in a command of its own.
     pub(crate) fn new(servers: &[RedisServer], recordings: &[Recording], count: usize) -> Self {
         let target = |(server, recording): (&RedisServer, &Recording)| Target {
             port: server.port(),
@@ -60,7 +60,7 @@ impl Ceiling {
         Self { servers: servers.iter().zip(recordings).map(target).collect(), count }
     }
 
-    /// With those requests together that ours sends together.
+    /// Sends requests in one command where ours does.
     pub(crate) fn together(mut self, bundles: &[Bundles]) -> Self {
         for (target, bundles) in self.servers.iter_mut().zip(bundles) {
             target.said = target.recording.together_at_random(bundles);
@@ -88,13 +88,13 @@ impl Ceiling {
         let mut sum = 0.0;
         for (process, requests) in running {
             let output = process.wait_with_output()?;
-            sum += requests
-                * rate(&String::from_utf8_lossy(&output.stdout)).ok_or("redis-benchmark does not tell its rate")?;
+            sum +=
+                requests * rate(&String::from_utf8_lossy(&output.stdout)).ok_or("redis-benchmark printed no rate")?;
         }
         Ok(sum / self.servers.len() as f64)
     }
 
-    /// Runs a script on all servers at once, with the vote's key and what is in it; the lowest of their answers.
+    /// Runs a script on all servers at once, with the vote's key and value. Returns the lowest result.
     fn everywhere(&self, script: &str, more: &str) -> Result<i64, Failure> {
         let ask = |Target { port, recording, .. }: &Target| {
             let mut command = Command::new("redis-cli");
@@ -110,14 +110,14 @@ impl Ceiling {
         Ok(lowest)
     }
 
-    /// Checks the number of keys: a ceiling whose commands do nothing would be wrong.
+    /// Deletes the keys, and checks their number: commands that have no effect would make a wrong ceiling.
     fn clean_up(&self, requests: usize, least: f64, most: f64) -> Result<(), Failure> {
         let keys = self.everywhere(CLEAN_UP, "")? as f64 / requests as f64;
         let expected = (least..=most).contains(&keys);
         expected.then_some(()).ok_or_else(|| format!("{keys} keys were held for each request").into())
     }
 
-    /// A redis-benchmark sends whole pipelines only, and at least one of them.
+    /// redis-benchmark sends only whole pipelines, and at least one.
     fn requests(&self, pipeline: usize) -> usize {
         let most = self.servers.iter().flat_map(|target| &target.said).map(|said| said.requests).max().unwrap_or(1);
         self.count.next_multiple_of(pipeline * most)
@@ -145,7 +145,7 @@ impl Contender for Ceiling {
     }
 }
 
-/// From a line of names and a line of values.
+/// Reads the rate from a line of names and a line of values.
 fn rate(csv: &str) -> Option<f64> {
     csv.lines().nth(1)?.rsplit("\",\"").nth(COLUMNS_AFTER_RATE)?.parse().ok()
 }

@@ -13,7 +13,7 @@ use crate::options::Options;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Members, with their files on the disk that builds are on: an entry is on it before it counts, as etcd has it.
+/// etcd members. Their files are on the disk of the build folder, because etcd syncs an entry before it counts.
 pub(crate) struct Etcd {
     members: Vec<Child>,
     clients: Vec<u16>,
@@ -21,7 +21,7 @@ pub(crate) struct Etcd {
 }
 
 impl Etcd {
-    /// Starts them, and waits until they have a leader.
+    /// Starts the members, and waits until they have a leader.
     pub(crate) fn start(members: usize, options: &Options) -> Result<Self, Failure> {
         std::fs::create_dir_all(&options.folder)?;
         let folder = tempfile::tempdir_in(&options.folder)?;
@@ -45,7 +45,7 @@ impl Etcd {
         Ok(etcd)
     }
 
-    /// Host and port of each.
+    /// The host and port of each member.
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.clients.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
@@ -55,10 +55,10 @@ impl Etcd {
         for (member, port) in self.members.iter_mut().zip(&self.clients) {
             while !is_healthy(*port) {
                 if member.try_wait()?.is_some() {
-                    return Err("it does not start: is etcd-server installed?".into());
+                    return Err("etcd did not start: is etcd-server installed?".into());
                 }
                 if begun.elapsed() > PATIENCE {
-                    return Err("it does not become healthy".into());
+                    return Err("etcd did not become healthy".into());
                 }
                 std::thread::sleep(Duration::from_millis(50));
             }

@@ -32,29 +32,29 @@ use options::Options;
 use report::{Measured, Pages, Report, case_as_markdown};
 use worker::Task;
 
-/// quorlock against the floor, the ceiling and its peers, side by side in one run.
+/// Measure quorlock against the floor, the ceiling and other libraries, side by side in one run
 ///
-/// Prints a table for each case. The last figures of every case, turn by turn, are in bench/report.json of the build folder.
+/// Prints a table for each case. The latest figures of every case are in bench/report.json of the build folder.
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Only cases whose name begins like this; may be said more than once [default: all].
+    /// Run only cases whose names start with this; may be repeated [default: all].
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<String>,
     /// List the cases.
     #[arg(long)]
     list: bool,
-    /// How often every contender takes its turn, after one that does not count [default: 5; with --against: 11].
+    /// Number of turns of every contender, after a first turn that does not count [default: 5; with --against: 11].
     #[arg(long)]
     turns: Option<usize>,
-    /// How long a turn is, in milliseconds, where it is a time.
+    /// Length of a turn in milliseconds, in cases that measure for a time.
     #[arg(long, default_value_t = 400)]
     length: u64,
-    /// How many measurements make up a turn, where it is not.
+    /// Measurements in a turn, in the other cases.
     #[arg(long, default_value_t = 100)]
     each: usize,
-    /// Compare this tree with another git revision instead: both builds of our worker take turns in cases of their own.
+    /// Compare this tree with another git revision instead: the workers of both builds take turns.
     ///
     /// The revision's worker must speak the protocol of crates/bench/src/worker.rs, and accept nodes that this tree has
     /// initialized. Its build is kept in bench/against of the build folder.
@@ -63,7 +63,7 @@ struct Args {
     /// Write docs/performance.md and the README's table from the last figures of all cases.
     #[arg(long)]
     write: bool,
-    /// Measure nothing: write the pages from the figures as they are.
+    /// Write the pages from the latest figures, without measuring.
     #[arg(long)]
     write_only: bool,
 }
@@ -86,7 +86,7 @@ enum Kind {
 }
 
 const TURNS: usize = 5;
-/// More, as the two builds are close to each other.
+/// More turns, because two builds differ little.
 const TURNS_AGAINST: usize = 11;
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -108,7 +108,7 @@ fn main() -> Outcome {
         return write_pages(&Report::read(&options.figures())?);
     }
     if names(&args).is_empty() {
-        return Err("no such case; --list names them".into());
+        return Err("no such case; see --list".into());
     }
     match &args.against {
         Some(revision) => against::compare(revision, &names(&args), args.turns.unwrap_or(TURNS_AGAINST), &options),
@@ -116,7 +116,7 @@ fn main() -> Outcome {
     }
 }
 
-/// The names of the cases that are wanted.
+/// The names of the selected cases.
 fn names(args: &Args) -> Vec<String> {
     let mut names = if args.against.is_some() { against::names() } else { all_names() };
     names.retain(|name| args.cases.is_empty() || args.cases.iter().any(|wanted| name.starts_with(wanted)));
@@ -131,9 +131,11 @@ fn all_names() -> Vec<String> {
 fn write_pages(report: &Report) -> Outcome {
     let missing: Vec<String> = all_names().into_iter().filter(|name| report.case(name).is_none()).collect();
     if !missing.is_empty() {
-        return Err(
-            format!("the pages have all cases, and these were never measured here: {}", missing.join(", ")).into()
-        );
+        return Err(format!(
+            "the pages need all cases, and these have never been measured here: {}",
+            missing.join(", ")
+        )
+        .into());
     }
     Pages::here().write(report)
 }
@@ -182,5 +184,5 @@ fn measure(args: &Args, options: &Options) -> Outcome {
 /// Runs one case, and turns a panic (e.g. a server that does not start) into a failure, so that the other cases go on.
 fn attempt(case: Planned, options: &Options, turns: usize) -> Result<Measured, Failure> {
     let work = || (case.set_up)(options).and_then(|case| run::measure(case, turns));
-    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("it has panicked".into()))
+    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("the case panicked".into()))
 }

@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::options::Options;
 use crate::worker::{Task, Worker};
 
-/// Where their packages are.
+/// The folder of the peers' packages.
 fn home() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::Failure;
 use crate::worker::own::cycle;
 
-/// The name that is locked while it is recorded. Others in its place have the same length.
+/// The name that is locked during the recording. The names that replace it have the same length.
 const NAME: &str = "recorded/000000";
 const NAME_START: &str = "recorded/";
 const CYCLES: usize = 3;
@@ -43,11 +43,11 @@ impl Recording {
                 return verified.collect();
             }
         }
-        Err("no cycle was one acquire and one release".into())
+        Err("no cycle consisted of one acquire and one release".into())
     }
 
-    /// The last of some cycles: a name's first acquire is not like those that follow. `None` if one took a second round,
-    /// or came without this node.
+    /// Records the last of some cycles, because the first acquire of a name differs from the later ones. `None` if a cycle took a
+    /// second round, or did not reach this node.
     fn hear(listener: &mut Listener) -> Result<Option<Self>, Failure> {
         let (mut commands, by) = (Vec::new(), Instant::now() + PATIENCE);
         while commands.len() < 2 * CYCLES {
@@ -63,7 +63,7 @@ impl Recording {
         Ok((pairs && shape(&acquire) != shape(&release)).then_some(Self { acquire, release, value: String::new() }))
     }
 
-    /// Said again, it locks and gives back.
+    /// Checks that the recorded commands acquire and release again.
     fn verified(mut self, server: &RedisServer) -> Result<Self, Failure> {
         let say = |words: &[String]| server.try_command(&words.iter().map(String::as_str).collect::<Vec<_>>());
         let vote = || server.try_command(&["GET", self.key()]);
@@ -73,12 +73,12 @@ impl Recording {
         let left = vote()?;
         match value {
             Some(value) if left.is_nil() => self.value = value,
-            _ => return Err("what was recorded does not do the same again".into()),
+            _ => return Err("the recorded commands do not repeat the cycle".into()),
         }
         Ok(self)
     }
 
-    /// The vote's own: the shortest of those with the name in it.
+    /// The key of the vote: the shortest word that contains the name.
     pub(crate) fn key(&self) -> &str {
         let keys = self.acquire.iter().filter(|word| word.contains(NAME));
         keys.min_by_key(|word| word.len()).map_or("", String::as_str)
@@ -88,15 +88,15 @@ impl Recording {
         &self.value
     }
 
-    /// With every word that has the name in it about this caller's, as bytes on the wire: acquire and release.
+    /// Acquire and release for this caller, as bytes on the wire: its own name replaces the recorded one in every word.
     pub(crate) fn of_caller(&self, caller: usize) -> (Vec<u8>, Vec<u8>) {
         let name = name_of(caller);
         let wire = |words: &[String]| wire(words.iter().map(|word| word.replace(NAME, &name)));
         (wire(&self.acquire), wire(&self.release))
     }
 
-    /// Acquire and release with a random number after the vote's own key, as redis-benchmark wants it. Companions, if there
-    /// are any, are the same for all.
+    /// Acquire and release with a random number after the vote's key, for redis-benchmark. Other keys are the same in all
+    /// commands.
     pub(crate) fn at_random(&self) -> [Command; 2] {
         [&self.acquire, &self.release].map(|words| {
             let random = |word: &String| if word == self.key() { at_random(word) } else { word.clone() };
@@ -104,11 +104,11 @@ impl Recording {
         })
     }
 
-    /// The same, with as many requests in one command as ours sends together when it has many: acquires if they do go
-    /// together, and releases.
+    /// The same, with several requests in one command as ours sends them under load: releases, and acquires if ours
+    /// combines them.
     pub(crate) fn together_at_random(&self, bundles: &Bundles) -> [Command; 2] {
         let [acquire, release] = self.at_random();
-        // What is released is what is in the keys: this recording's own.
+        // The keys hold the value of this recording, so the releases must name it.
         let releases = bundles.releases.as_ref().map(|bundle| bundle.with_own(self.value()).at_random(self.key()));
         let acquires = bundles.acquires.as_ref().map(|bundle| bundle.at_random(self.key()));
         [acquires.unwrap_or(acquire), releases.unwrap_or(release)]
@@ -132,7 +132,7 @@ pub(crate) struct Bundles {
     releases: Option<Bundle>,
 }
 
-/// A script for several requests: how it is called, the words that all requests share, and those of one behind its key.
+/// A script for several requests: its call, the words that all requests share, and the words of one request after its key.
 #[derive(Clone)]
 struct Bundle {
     script: Vec<String>,
@@ -140,7 +140,7 @@ struct Bundle {
     own: Vec<String>,
 }
 
-/// Callers that ask at once, and requests in one command that is made from what they said.
+/// The number of concurrent callers during the recording, and of requests in a command that is built from it.
 const CROWD: usize = 64;
 const TOGETHER: usize = 16;
 
@@ -162,10 +162,10 @@ impl Bundles {
                 return Ok(bundles);
             }
         }
-        Err("nothing was sent together".into())
+        Err("no command had several requests".into())
     }
 
-    /// The first of each kind. Plain acquires are the server's own command, one for each.
+    /// Records the first command of each kind. A plain acquire is one `SET`, which takes no further requests.
     fn hear(listener: &mut Listener, plain: bool) -> Result<Option<Self>, Failure> {
         let (mut heard, by) = (Self::default(), Instant::now() + PATIENCE);
         while heard.releases.is_none() || heard.acquires.is_none() && !plain {
@@ -178,7 +178,7 @@ impl Bundles {
 }
 
 impl Bundle {
-    /// Behind its key a release has its attempt, and an acquire three words; all acquires have five in common.
+    /// After its key a release has its attempt, and an acquire three words; all acquires share five words.
     fn read(words: &[String]) -> Option<(bool, Self)> {
         let (script, arguments) =
             words.split_at_checked(3).filter(|(script, _)| script[0] == "EVALSHA" && script[2] == "0")?;

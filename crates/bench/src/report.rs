@@ -164,7 +164,7 @@ impl Measured {
         let (what, value) = match &bar.against {
             Some((against, figure)) => {
                 let others = self.contender(against)?.turns(figure);
-                (format!("{}: {} in those of {against}", bar.who, bar.figure), Ratio::of(quotients(own, others))?)
+                (format!("{}: {} relative to {against}", bar.who, bar.figure), Ratio::of(quotients(own, others))?)
             }
             None => (format!("{}: {}", bar.who, bar.figure), Ratio::of(own.iter().copied())?),
         };

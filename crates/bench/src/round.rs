@@ -1,4 +1,4 @@
-//! One round trip to a majority: a PING to all nodes, until most of them have answered.
+//! One round trip to a majority: a PING to all nodes, until a majority has replied.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ impl Rounds {
         Ok(Self { nodes: streams })
     }
 
-    /// The time until a majority has answered. The other replies are read afterwards and not timed.
+    /// The time until a majority has replied. The other replies are read afterwards and not timed.
     pub(crate) async fn measure(&mut self) -> std::io::Result<Duration> {
         let majority = self.nodes.len() / 2 + 1;
         let begun = Instant::now();
@@ -51,5 +51,5 @@ impl Rounds {
 async fn pong(node: &mut TcpStream) -> std::io::Result<()> {
     let mut answer = [0; PONG.len()];
     node.read_exact(&mut answer).await?;
-    if answer == *PONG { Ok(()) } else { Err(std::io::Error::other("a node did not answer PONG")) }
+    if answer == *PONG { Ok(()) } else { Err(std::io::Error::other("a node did not reply with PONG")) }
 }

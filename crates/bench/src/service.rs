@@ -16,21 +16,21 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts it, and waits until it listens.
+    /// Starts the service, and waits until it listens.
     pub(crate) fn start(nodes: &[String]) -> Result<Self, Failure> {
         let mut command = quorlock_testkit::mortal_command(quorlock()?.as_os_str());
         command.args(["serve", "--nodes", &nodes.join(","), "--listen", "127.0.0.1:0", "--quiet"]);
-        // All callers are one client to it.
+        // The service sees all callers as one client.
         command.args(["--rate-limit", &u32::MAX.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = quorlock_testkit::spawn(command)?;
-        let told = child.stdout.take().ok_or("a service without an output")?;
+        let told = child.stdout.take().ok_or("the service has no stdout")?;
         let mut line = String::new();
         let read = BufReader::new(told).read_line(&mut line);
         let address = line.trim().strip_prefix("serving on http://").unwrap_or_default().to_owned();
         let service = Self { child, address };
         if service.address.is_empty() {
-            return Err(format!("it does not serve: {line:?}, {read:?}").into());
+            return Err(format!("the service did not start: {line:?}, {read:?}").into());
         }
         Ok(service)
     }
@@ -39,12 +39,12 @@ impl Service {
         self.address.clone()
     }
 
-    /// Processor time of its threads.
+    /// Processor time of the service's threads.
     fn busy(&self) -> Result<Duration, Failure> {
         let mut busy = 0;
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let told = std::fs::read_to_string(thread?.path().join("schedstat"))?;
-            busy += told.split(' ').next().ok_or("the kernel does not tell")?.parse::<u64>()?;
+            busy += told.split(' ').next().ok_or("/proc has no processor time")?.parse::<u64>()?;
         }
         Ok(Duration::from_nanos(busy))
     }

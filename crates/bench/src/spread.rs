@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) struct Spread(Vec<f64>);
 
 impl Spread {
-    /// Of readings in any order.
+    /// Sorts the readings.
     pub(crate) fn of(mut readings: Vec<f64>) -> Self {
         readings.sort_by(f64::total_cmp);
         Self(readings)

@@ -28,7 +28,7 @@ impl Stage {
         Bundles::take(&self.servers, &self.client, plain).await
     }
 
-    /// The URL of each.
+    /// The URL of each server.
     pub(crate) fn urls(&self) -> Vec<String> {
         self.servers.iter().map(RedisServer::url).collect()
     }

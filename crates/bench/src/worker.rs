@@ -26,15 +26,15 @@ pub(crate) struct Task {
     pub(crate) nodes: Vec<String>,
     pub(crate) callers: usize,
     pub(crate) ttl_ms: u64,
-    /// The number of the first of them: no two processes have the same.
+    /// The number of the first caller; unique among the processes.
     #[serde(default)]
     pub(crate) first: usize,
-    /// Without a fence.
+    /// Whether locks have no fence.
     pub(crate) plain: bool,
-    /// On a runtime of one thread, rather than of two.
+    /// Whether the runtime has one thread rather than two.
     #[serde(default)]
     pub(crate) one_thread: bool,
-    /// What the floor sends to each node, recorded from ours.
+    /// The commands that the floor sends to each node, recorded from ours.
     #[serde(default)]
     pub(crate) recordings: Vec<Recording>,
 }
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// Time limit for ending.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// A worker, and how long its turns are.
+/// A worker process, and the length of its turns.
 pub(crate) struct Worker {
     child: Child,
     orders: Option<ChildStdin>,
@@ -53,22 +53,22 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts it, and waits until it is ready.
+    /// Starts the worker, and waits until it is ready.
     pub(crate) fn start(mut command: Command, task: &Task, length: Duration) -> Result<Self, Failure> {
         command.arg(serde_json::to_string(task)?).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
         let orders = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().ok_or("a worker without an output")?);
+        let output = BufReader::new(child.stdout.take().ok_or("the worker has no stdout")?);
         let (told, answers) = channel();
         std::thread::spawn(move || output.lines().try_for_each(|line| told.send(line)));
         let mut worker = Self { child, orders, answers, length };
         match worker.hear()?.trim() {
             "ready" => Ok(worker),
-            other => Err(format!("it is not ready: {other:?}").into()),
+            other => Err(format!("the worker is not ready: {other:?}").into()),
         }
     }
 
-    /// This program, as a worker of this kind.
+    /// Starts this program as a worker of this kind.
     pub(crate) fn of_this_program(kind: &str, task: &Task, length: Duration) -> Result<Self, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["worker", kind]);
@@ -78,8 +78,8 @@ impl Worker {
     fn hear(&mut self) -> Result<String, Failure> {
         match self.answers.recv_timeout(PATIENCE) {
             Ok(line) => Ok(line?),
-            Err(RecvTimeoutError::Timeout) => Err("a worker does not answer".into()),
-            Err(RecvTimeoutError::Disconnected) => Err("a worker has ended early".into()),
+            Err(RecvTimeoutError::Timeout) => Err("a worker did not reply in time".into()),
+            Err(RecvTimeoutError::Disconnected) => Err("a worker ended early".into()),
         }
     }
 }
@@ -92,9 +92,9 @@ impl Contender for Worker {
 }
 
 impl Worker {
-    /// Lets it begin.
+    /// Starts a turn.
     fn order(&mut self) -> Outcome {
-        let orders = self.orders.as_mut().ok_or("a worker without an input")?;
+        let orders = self.orders.as_mut().ok_or("the worker has no stdin")?;
         writeln!(orders, "{}", self.length.as_millis())?;
         Ok(orders.flush()?)
     }

@@ -1,11 +1,11 @@
-//! What was counted when somebody last looked, and what is more than that by too much.
+//! The committed counts, and whether new counts exceed them.
 
 use std::path::PathBuf;
 
 use crate::Failure;
 use crate::counts::Counts;
 
-/// How much more than what was committed is too much.
+/// The factor by which a count may exceed the committed one.
 const SLACK: f64 = 1.05;
 
 fn path() -> PathBuf {
@@ -16,11 +16,11 @@ pub(crate) fn write(counts: &Counts) -> Result<(), Failure> {
     Ok(std::fs::write(path(), serde_json::to_string_pretty(counts)? + "\n")?)
 }
 
-/// Prints both.
+/// Prints both counts.
 ///
 /// # Errors
 ///
-/// What there is too much of.
+/// When a count exceeds the committed one by too much.
 pub(crate) fn compare_with(counts: &Counts) -> Result<(), Failure> {
     let committed: Counts = serde_json::from_slice(&std::fs::read(path())?)?;
     for (what, count) in counts {
@@ -36,10 +36,10 @@ pub(crate) fn compare_with(counts: &Counts) -> Result<(), Failure> {
         return Ok(());
     }
     let what = too_many.join(", ");
-    Err(format!("more than committed by over 5 %: {what}; if that is meant: ./x bench --quick --commit").into())
+    Err(format!("over 5 % more than the committed counts: {what}; if this is intended, run ./x bench --quick --commit").into())
 }
 
-/// What there is too much of, and what nobody has committed.
+/// The names of the counts that are too high or not committed yet.
 fn too_many<'a>(committed: &Counts, counts: &'a Counts) -> Vec<&'a str> {
     let too_much = |(what, count): &(&String, &f64)| committed.get(*what).is_none_or(|before| **count > before * SLACK);
     counts.iter().filter(too_much).map(|(what, _)| what.as_str()).collect()

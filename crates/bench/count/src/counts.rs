@@ -1,4 +1,4 @@
-//! All that is counted.
+//! Counts instructions and allocations.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use quorlock_testkit::RedisServer;
 
 use crate::Failure;
 
-/// By what is counted, for example `5 nodes, fenced: instructions`.
+/// Counts by name, for example `5 nodes, fenced: instructions`.
 pub(crate) type Counts = BTreeMap<String, f64>;
 
-/// Cycles of a short run and of a long one: what they differ in is that of a cycle, without the start.
+/// The cycles of a short and of a long run: their difference is free of the start-up cost.
 const SHORT: usize = 100;
 const LONG: usize = 500;
 const NODES: [usize; 3] = [0, 1, 5];
@@ -40,7 +40,7 @@ pub(crate) fn count() -> Result<Counts, Failure> {
     Ok(counts)
 }
 
-/// No quarantine for new servers.
+/// Initializes the cluster, so that new servers need no quarantine.
 fn init(servers: &[RedisServer]) -> Result<(), Failure> {
     if servers.is_empty() {
         return Ok(());
@@ -52,7 +52,7 @@ fn init(servers: &[RedisServer]) -> Result<(), Failure> {
     })
 }
 
-/// Of a cycle.
+/// The allocations in one cycle.
 fn allocations(kind: &str, servers: &[SocketAddr]) -> Result<f64, Failure> {
     middle(|| {
         let told = cycles(Command::new(std::env::current_exe()?), kind, LONG, servers)?.stdout;
@@ -60,7 +60,7 @@ fn allocations(kind: &str, servers: &[SocketAddr]) -> Result<f64, Failure> {
     })
 }
 
-/// Of a whole run.
+/// The instructions of a whole run.
 fn instructions(kind: &str, count: usize, servers: &[SocketAddr]) -> Result<f64, Failure> {
     middle(|| by_callgrind(kind, count, servers))
 }
@@ -71,17 +71,17 @@ fn middle(mut run: impl FnMut() -> Result<f64, Failure>) -> Result<f64, Failure>
     Ok(counts[RUNS / 2])
 }
 
-/// Without what the relays do.
+/// Runs callgrind, without the instructions of the relays.
 fn by_callgrind(kind: &str, count: usize, servers: &[SocketAddr]) -> Result<f64, Failure> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    // The function changes what was before: it has to come first.
+    // `--toggle-collect` turns `--collect-atstart` off, so the latter must come second.
     valgrind.args(["--toggle-collect=quorlock_count::relay::exchange", "--collect-atstart=yes"]);
     valgrind.arg(std::env::current_exe()?);
     let output = cycles(valgrind, kind, count, servers)?;
     let text = String::from_utf8_lossy(&output.stderr);
     let count = text.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
-    count.ok_or_else(|| "callgrind does not tell".into())
+    count.ok_or_else(|| "callgrind printed no count".into())
 }
 
 fn cycles(mut command: Command, kind: &str, count: usize, servers: &[SocketAddr]) -> Result<Output, Failure> {

@@ -1,4 +1,4 @@
-//! What is counted: cycles, one after the other, on one thread.
+//! The counted program: cycles, one after the other, on one thread.
 
 use std::net::SocketAddr;
 
@@ -7,10 +7,10 @@ use stats_alloc::Region;
 
 use crate::{ALLOCATOR, Failure, relay};
 
-/// Not counted: connections and caches have their sizes by then.
+/// Cycles that are not counted: after them, connections and caches have reached their sizes.
 const WARM_UP: usize = 100;
 
-/// Prints how many allocations there were in a cycle. Without a server, there is a memory node.
+/// Prints the allocations per cycle. Uses a memory node if no server is given.
 pub(crate) fn run(plain: bool, count: &str, servers: &[&str]) -> Result<(), Failure> {
     let count: usize = count.parse()?;
     let servers = servers.iter().map(|server| server.parse()).collect::<Result<Vec<SocketAddr>, _>>()?;

@@ -1,6 +1,8 @@
-//! Figures that are the same on a busy machine: instructions and allocations of one cycle of acquire and release, against
-//! those that were committed. `quorlock-count` compares, `--commit` commits, `--json` tells; `cycles KIND COUNT URL..` is
-//! what is counted, in a process of its own. A program of its own, as counting takes time that others would be measured by.
+//! Counts that do not depend on the load of the machine: instructions and allocations of one cycle of acquire and
+//! release.
+//!
+//! `quorlock-count` compares them with the committed counts, `--commit` commits them and `--json` prints them. `cycles
+//! KIND COUNT URL..` is the counted program. It is a separate process, because counting slows it down.
 
 mod committed;
 mod counts;
@@ -27,7 +29,7 @@ fn main() -> ExitCode {
         ["--commit"] => counts::count().and_then(|counts| committed::write(&counts)),
         ["--json"] => counts::count().and_then(|counts| Ok(println!("{}", serde_json::to_string(&counts)?))),
         ["cycles", kind, count, ref urls @ ..] => cycles::run(kind == "plain", count, urls),
-        _ => Err("nothing, --commit or --json".into()),
+        _ => Err("usage: quorlock-count [--commit or --json]".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,6 @@
-//! Between the library and a server, on the library's own thread: a server's answers are there in one piece before the
-//! library looks again, and those of several in the order in which they were asked. So the same is done in every run,
-//! however busy the machine is.
+//! A proxy between the library and a server that runs on the library's own thread. It delivers each server's replies in
+//! one piece, and the replies of several servers in the order of the requests, so that every run executes the same
+//! instructions on a machine of any load.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::replies::Replies;
 
-/// More than anything that is said at once.
+/// Larger than any batch of requests or replies.
 const ROOM: usize = 256 * 1024;
 
-/// Where to ask this server.
+/// Starts a relay to this server. Returns the relay's address.
 pub(crate) async fn open(server: SocketAddr) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
@@ -30,7 +30,7 @@ pub(crate) async fn open(server: SocketAddr) -> io::Result<SocketAddr> {
 struct Relay {
     client: TcpStream,
     server: std::net::TcpStream,
-    /// Commands look like replies.
+    /// Counts commands, which have the format of replies.
     asked: Replies,
     answered: Replies,
     room: Vec<u8>,
@@ -52,7 +52,7 @@ impl Relay {
     }
 }
 
-/// Takes what was asked to the server, waits, and brings back all answers. By this name it is left out of the count.
+/// Forwards the requests to the server, waits, and returns all replies. Callgrind excludes this function by its name.
 #[inline(never)]
 fn exchange(relay: &mut Relay) -> io::Result<()> {
     loop {

@@ -1,6 +1,6 @@
-//! Where replies end: all that a client needs to know that only counts them.
+//! Finds the ends of RESP replies, without parsing their contents.
 
-/// Counts whole replies in what a server has sent.
+/// Counts the complete replies that a server has sent.
 #[derive(Default)]
 pub(crate) struct Replies {
     rest: Vec<u8>,
@@ -8,12 +8,12 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// How many have come in altogether.
+    /// The number of complete replies so far.
     pub(crate) fn heard(&self) -> u64 {
         self.heard
     }
 
-    /// Takes in what was read.
+    /// Adds bytes that were read.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.rest.extend_from_slice(bytes);
         let mut begun = 0;
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_are_counted_however_they_are_cut() {
+    fn replies_are_counted_at_any_split() {
         let bytes =
             b"+OK\r\n:1\r\n$-1\r\n$2\r\n\r\n\r\n*3\r\n:1\r\n*1\r\n+a\r\n$1\r\nb\r\n*-1\r\n%1\r\n+a\r\n=5\r\ntxt:b\r\n";
         for cut in 0..=bytes.len() {

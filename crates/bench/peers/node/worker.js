@@ -1,4 +1,4 @@
-// node redlock, as a worker of the benchmark: prints a line when it is ready. Each line that it reads is the length of a
+// A benchmark worker for node-redlock. It prints a line when it is ready; each line that it reads is the length of a
 // turn in milliseconds.
 'use strict';
 
@@ -8,7 +8,7 @@ const { Redlock } = require('@sesamecare-oss/redlock');
 
 const task = JSON.parse(process.argv[2]);
 const clients = task.nodes.map((url) => new Redis(url));
-// A node that is gone is not the end of a benchmark.
+// A node that fails must not end the benchmark.
 for (const client of clients) client.on('error', () => {});
 const redlock = new Redlock(clients);
 redlock.on('error', () => {});

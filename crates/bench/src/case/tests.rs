@@ -18,7 +18,7 @@ fn case() -> Case {
 }
 
 #[test]
-fn a_peer_that_breaks_off_is_not_measured_and_the_others_are() {
+fn a_peer_that_fails_is_left_out_and_the_others_are_measured() {
     let mut case = case();
     case.add("ours", Good { turns: 4 });
     case.add_if("peer", Ok::<_, Failure>(Good { turns: 2 }));
@@ -28,7 +28,7 @@ fn a_peer_that_breaks_off_is_not_measured_and_the_others_are() {
     assert_eq!(names, ["ours", "last"]);
     assert!(measured.contenders.iter().all(|contender| contender.figures[RATE].len() == 3), "each of its own turns");
     let absent: Vec<(&str, &str)> = measured.absent.iter().map(|absent| (&*absent.name, &*absent.why)).collect();
-    assert_eq!(absent, [("peer", "it broke off (Broken pipe)")]);
+    assert_eq!(absent, [("peer", "failed (Broken pipe)")]);
 }
 
 #[test]

@@ -80,11 +80,11 @@ fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failu
     Ok(case)
 }
 
-/// etcd takes seconds for one cycle each of many callers.
+/// etcd takes seconds for one cycle of each of many callers.
 fn about(nodes: usize, callers: usize) -> String {
     let many = (callers > 1).then_some("etcd is measured with one caller.");
     let threads = (nodes == 5).then_some(
-        "*One thread* is a runtime of one thread, as floor and node have it; the others have one for each core.",
+        "*One thread* is a runtime with one thread, like that of floor and node; the others have one thread per core.",
     );
     many.into_iter().chain(threads).collect::<Vec<_>>().join(" ")
 }

@@ -30,10 +30,10 @@ const ROUNDS_MAX: f64 = 3.0;
 /// Tolerance for the noise of a few turns.
 const GROWTH_MAX: f64 = 1.1;
 
-const ABOUT: &str = "From the call of release to the next holder's grant. A round is a PING to all nodes until the \
-    majority has answered; the floor is a handoff between bare sockets, with the smallest scripts that could do and one \
-    waiter. Processor time is that of a round, of a bare handoff, or of a lease with its refusal. That nothing grows with \
-    the number of waiters is judged by the last of them against the first, turn by turn: a tenth more is taken for noise.";
+const ABOUT: &str = "Measured from the call of release to the next holder's grant. A round is a PING to all nodes until a \
+    majority has replied. The floor is a handoff between bare sockets with one waiter and the smallest scripts that work. \
+    Processor time is that of a round, of a bare handoff, or of a lease with its refusal. The bar on growth compares the \
+    most waiters with one, turn by turn; a tenth more counts as noise.";
 
 pub(crate) fn planned() -> Vec<Planned> {
     vec![
@@ -51,7 +51,7 @@ fn set_up(name: &str, delay: Option<Duration>, options: &Options) -> Result<Case
         Ok::<(), Failure>(())
     })?;
     let title = match delay {
-        Some(_) => "Handoff over 5 nodes, through a network of 1 ms",
+        Some(_) => "Handoff over 5 nodes, through a network with 1 ms round trips",
         None => "Handoff over 5 nodes, on loopback",
     };
     let mut case = Case::new(name, title, P50);

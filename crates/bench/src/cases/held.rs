@@ -25,7 +25,7 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
     let stage = options.runtime.block_on(Stage::set(NODES))?;
     let mut case = Case::new("held", "100,000 leases on 5 nodes, held and renewed, ttl 30 s", "bytes_per_lease");
     case.about =
-        "Memory is what the process has grown by when all are held; its share of a core is without the servers'."
+        "Memory is the growth of the process once it holds all leases. The share of a core does not include the servers."
             .into();
     case.turns = Some(TURNS);
     let nodes = stage.urls();

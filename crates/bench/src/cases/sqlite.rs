@@ -25,7 +25,7 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
     let folder = tempfile::tempdir_in(&options.folder)?;
     let node = vec![format!("sqlite:{}", folder.path().join("locks.db").display())];
     let mut case = Case::new("sqlite", "One SQLite file: acquire and release, with fences", RATE);
-    case.about = "flock is its system calls, without a start of flock(1).".into();
+    case.about = "flock stands for the system calls alone, without starting flock(1).".into();
     let start = |kind, task: &Task| Worker::of_this_program(kind, task, options.length);
     case.add("flock, 1 caller", start("flock", &task(node.clone(), 1, true))?);
     case.add("ours, 1 process, 1 caller", start("own", &task(node.clone(), 1, false))?);

@@ -33,7 +33,7 @@ fn set_up(_: &Options) -> Result<Case, Failure> {
     let program = quorlock.display();
     let mut case = Case::new(NAME, "Starting a command that does nothing under a lock", P50);
     case.about =
-        "On one machine, by hyperfine, a few runs in each turn. The SQLite file is at rest: nobody else has it open."
+        "Measured by hyperfine on one machine, a few runs in each turn. No other process has the SQLite file open."
             .into();
     let commands = [
         (FLOCK, format!("flock {} true", folder.path().join("x").display())),

@@ -22,9 +22,9 @@ const ENDED: &str = "the command ends";
 const KILLED: &str = "`kill -9` of the wrapper";
 /// The waiter takes the lock without waiting for the ttl, which is 30 s.
 const P50_MAX_MS: f64 = 1000.0;
-const ABOUT: &str = "`quorlock run` with its default ttl of 30 s on three Redis nodes, and a second one that waits. From the \
-    signal to the first output of the second command. If the command itself is ended, its wrapper releases the lock. If the \
-    wrapper is killed, its guard kills the command, sees that it is dead, connects to the nodes and releases the lock. For \
+const ABOUT: &str = "A `quorlock run` holds the lock with the default ttl of 30 s on three Redis nodes, and a second one \
+    waits. Measured from the signal to the first output of the second command. If the command ends, its wrapper releases the \
+    lock. If the wrapper is killed, its guard kills the command, waits for its end, connects to the nodes and releases the lock. For \
     comparison: a Kubernetes leader election takes over 15 s after its leader has died (its default `LeaseDuration`), \
     Hazelcast's `FencedLock` after 5 min (its default `session-time-to-live-seconds`), and a failover of Chubby's master \
     took 14 s (Burrows, 2006). These figures also hold if the whole machine dies. A guard dies with its machine: then \
@@ -86,7 +86,7 @@ impl Run {
     /// Returns when it waits in the queue.
     fn waits(&mut self) -> Result<(), Failure> {
         let line = first_line(self.0.stderr.take())?;
-        if line.contains("waiting for") { Ok(()) } else { Err(format!("it does not wait: {line}").into()) }
+        if line.contains("waiting for") { Ok(()) } else { Err(format!("the second run does not wait: {line}").into()) }
     }
 }
 
@@ -100,7 +100,7 @@ impl Drop for Run {
 
 fn first_line(pipe: Option<impl std::io::Read>) -> Result<String, Failure> {
     let mut line = String::new();
-    BufReader::new(pipe.ok_or("its output was read before")?).read_line(&mut line)?;
+    BufReader::new(pipe.ok_or("the output was read before")?).read_line(&mut line)?;
     Ok(line.trim_end().to_owned())
 }
 

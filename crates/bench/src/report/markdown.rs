@@ -19,7 +19,7 @@ pub(crate) fn case_as_markdown(case: &Measured) -> String {
     }
     let compared = case.contenders.len() > 1;
     if compared {
-        let _ = write!(text, " in those of {first} | spread |");
+        let _ = write!(text, " relative to {first} | spread |");
     }
     let columns = 1 + figures.len() + if compared { 2 } else { 0 };
     let _ = writeln!(text, "\n|{}", "---|".repeat(columns));
@@ -39,8 +39,7 @@ pub(crate) fn case_as_markdown(case: &Measured) -> String {
         text.push('\n');
     }
     if case.machine.load > case.machine.cores as f64 {
-        let _ =
-            writeln!(text, "\nOthers were busy before it began: the load average was {}.", number(case.machine.load));
+        let _ = writeln!(text, "\nThe machine was busy: load average {} before this case.", number(case.machine.load));
     }
     for absent in &case.absent {
         let _ = writeln!(text, "\nNot measured: {}: {}.", absent.name, absent.why);
@@ -70,7 +69,7 @@ pub(super) fn bar_as_row(case: &Measured, bar: &Judged) -> String {
     )
 }
 
-/// The case's own first, then the others.
+/// The figure that contenders are compared by, then the others.
 fn figures(case: &Measured) -> Vec<String> {
     let mut figures = vec![case.figure.clone()];
     for figure in case.contenders.iter().flat_map(|contender| contender.figures.keys()) {
@@ -85,11 +84,11 @@ fn figures(case: &Measured) -> Vec<String> {
 pub(super) fn label(figure: &str) -> String {
     match figure.rsplit_once('_') {
         Some((what, unit @ ("us" | "ms"))) => format!("{} ({unit})", what.replace('_', " ")),
-        _ => figure.replace('_', " ").replace(" per ", " a "),
+        _ => figure.replace('_', " "),
     }
 }
 
-/// Three digits, or all of a whole number.
+/// Formats with three digits, or all digits of a large number.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         large if large >= 1_000.0 => grouped(value.round() as i64),
@@ -124,6 +123,9 @@ mod tests {
 
     #[test]
     fn figures_are_named_with_their_units() {
-        assert_eq!(["p50_us", "cycles_per_second", "messages"].map(label), ["p50 (us)", "cycles a second", "messages"]);
+        assert_eq!(
+            ["p50_us", "cycles_per_second", "messages"].map(label),
+            ["p50 (us)", "cycles per second", "messages"]
+        );
     }
 }

@@ -15,21 +15,25 @@ const END: &str = "<!-- / -->";
 const INTRODUCTION: &str = "\
 # Performance
 
+For readers who want to know how fast quorlock is, compared with other lock libraries and with the limits of the servers. After reading
+you know what each figure measures, which bars it meets, and how to repeat the run.
+
 `./x bench --write` writes this page from `target/bench/report.json`, which has the figures of every turn. A run starts all servers
 on loopback, fetches the other libraries from their registries, and lets all contenders of a case take turns (A B C A B C), so
-that a busy moment affects all of them. **Ratios count**: each compares two contenders in the same turn; the tables show the
+that a busy moment affects all of them. **Only ratios count**: each compares two contenders in the same turn. The tables show the
 median, the lowest and the highest of all turns, without the first turn. Every case has a bar, except for the one that shows how
 throughput grows with callers.
 
-- *ours* is this repository's library; *floor* is the same commands, as they were recorded from ours, sent by a minimal client:
-  precomputed bytes, one connection a node, one thread, waiting for a majority of the replies; *ceiling* is one
-  redis-benchmark for each node, all at once, with the same commands: the best of `-P 16`, `64` and `256`. Where the
-  floor does more than that, the benchmarks' own work on the same cores shows, and it is no ceiling. With many callers ours
-  sends what is alike in a batch as one command; *together* is a ceiling that does so, too, with 16 requests in each.
+- *ours* is this repository's library. *fenced* is the default lock; without it, `.plain()`, which has no fences.
+- *floor* is a minimal client that sends the commands recorded from ours: precomputed bytes, one connection per node, one thread.
+  It waits for a majority of the replies.
+- *ceiling* is one redis-benchmark per node, all at once, with the same commands: the best of `-P 16`, `64` and `256`. If the floor
+  is faster, redis-benchmark itself was the bottleneck, and the figure is no ceiling.
+- *together* is a ceiling with 16 requests in each command: with many callers, ours also sends similar requests as one command.
 - A *cycle* is one acquire and one release. Every caller has a name of its own.
 - The other libraries run with their defaults, in processes of their own.
 - `./x bench --against REV` compares this tree with another revision: both builds take turns in one run.
-- Where the time goes in the cases that miss a bar, and what was tried, is [a page of its own](performance-why.md).
+- [Bars that are not met, and why](performance-why.md) shows where the time goes in those cases, and what was tried.
 ";
 
 /// The pages and their paths.
@@ -54,8 +58,8 @@ impl Pages {
     fn texts(&self, report: &Report) -> Result<Vec<(PathBuf, String)>, Failure> {
         let readme = self.root.join("README.md");
         let text = std::fs::read_to_string(&readme)?;
-        let (before, rest) = text.split_once(BEGIN).ok_or("the README has no place for the table")?;
-        let (_, after) = rest.split_once(END).ok_or("the README's table has no end")?;
+        let (before, rest) = text.split_once(BEGIN).ok_or("the README has no mark for the table")?;
+        let (_, after) = rest.split_once(END).ok_or("the README has no mark for the end of the table")?;
         let text = format!("{before}{BEGIN}\n{}{END}{after}", short_table(report));
         let mut texts = vec![(readme, text), (self.root.join("docs/performance.md"), page(report))];
         for case in &report.cases {
@@ -131,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readme_has_a_place_for_the_table() {
+    fn the_readme_has_a_mark_for_the_table() {
         let texts = Pages::here().texts(&Report::default()).unwrap();
         assert!(texts.iter().any(|(path, _)| path.ends_with("README.md")));
     }

@@ -19,7 +19,7 @@ struct Line {
     points: Vec<(f64, Ratio)>,
 }
 
-/// The picture of a case whose contenders differ in a number.
+/// The plot of a case whose contenders differ in a number.
 pub(super) fn plot(case: &Measured) -> Option<String> {
     let axis = case.axis.as_ref()?;
     let lines = lines(case);
@@ -60,7 +60,7 @@ pub(super) fn plot(case: &Measured) -> Option<String> {
     Some(svg)
 }
 
-/// Middle, lowest and highest of every point.
+/// Draws the median, the lowest and the highest value of every point.
 fn draw(svg: &mut String, line: &Line, colour: &str, across: &Scale, up: &Scale) {
     let mut path = String::new();
     for (at, value) in &line.points {
@@ -73,7 +73,7 @@ fn draw(svg: &mut String, line: &Line, colour: &str, across: &Scale, up: &Scale)
     let _ = writeln!(svg, "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\"/>");
 }
 
-/// Describes the plot: how the figure changes from the first point to the last, and with which power of the number.
+/// Describes the plot: how the figure changes from the first point to the last, and the exponent of the fitted power law.
 pub(super) fn in_words(case: &Measured) -> String {
     let axis = case.axis.as_deref().unwrap_or_default();
     let lines = lines(case);
@@ -85,15 +85,15 @@ pub(super) fn in_words(case: &Measured) -> String {
         let name = if lines.len() > 1 { format!("{}: from", line.name) } else { "From".into() };
         let power = power(&line.points);
         let kind = match power.abs() {
-            none if none < 0.05 => "it does not depend on their number",
-            little if little < 0.1 => "it hardly depends on their number",
-            less if less < 0.9 => "it changes by less than their number does",
-            same if same < 1.1 => "it changes as their number does",
-            _ => "it changes by more than their number does",
+            none if none < 0.05 => "constant",
+            little if little < 0.1 => "nearly constant",
+            less if less < 0.9 => "sublinear",
+            same if same < 1.1 => "linear",
+            _ => "superlinear",
         };
         sentences.push(format!(
-            "{name} {} to {} {axis}, {} goes from {} to {}, {} times what it was; fitted to all points, it goes with the \
-             power {power:.2} of their number: {kind}.",
+            "{name} {} to {} {axis}, {} changes from {} to {} ({} times). A power law fitted to all points has the exponent \
+             {power:.2}: {kind}.",
             tick(*from),
             tick(*to),
             label(&case.figure),
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn powers_of_ten_are_evenly_apart() {
+    fn powers_of_ten_are_evenly_spaced() {
         let scale = Scale::new([20.0, 3_000.0].into_iter(), 0.0, 300.0).unwrap();
         let ticks: Vec<(f64, f64)> = scale.ticks().map(|(value, place)| (value.round(), place.round())).collect();
         assert_eq!(ticks, [(10.0, 0.0), (100.0, 100.0), (1_000.0, 200.0), (10_000.0, 300.0)]);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_close_are_shown_from_zero() {
+    fn close_values_are_plotted_from_zero() {
         let scale = Scale::new([1.0, 9.0].into_iter(), 0.0, 90.0).unwrap();
         assert_eq!(scale.ticks().last(), Some((9.0, 90.0)));
         assert_eq!(scale.place(3.0).round().to_string(), "30");

@@ -5,7 +5,7 @@ struct Never;
 
 impl crate::case::Contender for Never {
     fn turn(&mut self) -> Result<Figures, Failure> {
-        Err("never asked".into())
+        Err("this contender is never measured".into())
     }
 }
 
@@ -22,15 +22,15 @@ fn case(bars: Vec<Bar>) -> Case {
 }
 
 #[test]
-fn a_ratio_is_that_of_the_same_turn() {
-    // The machine was ten times slower in the second turn: the ratio was not.
+fn a_ratio_compares_figures_of_the_same_turn() {
+    // The machine was ten times slower in the second turn, which must not change the ratio.
     let turns = [figures(&[100.0, 10.0, 100.0]), figures(&[90.0, 9.0, 80.0])];
     let measured = Measured::new(&case(Vec::new()), Machine::default(), &turns);
     assert_eq!(measured.contenders[1].ratio, Some(Ratio { median: 0.9, low: 0.8, high: 0.9 }));
 }
 
 #[test]
-fn a_bar_is_met_by_the_middle_of_the_turns() {
+fn a_bar_is_met_by_the_median_turn() {
     let bars = vec![
         Bar::ratio("ours", RATE, "floor", Limit::AtLeast(0.9)),
         Bar::ratio("ours", RATE, "floor", Limit::AtLeast(0.95)),
@@ -44,7 +44,7 @@ fn a_bar_is_met_by_the_middle_of_the_turns() {
 }
 
 #[test]
-fn a_case_that_is_measured_again_replaces_itself() {
+fn a_repeated_case_replaces_the_older_one() {
     let mut report = Report::default();
     for rate in [1.0, 2.0] {
         report.add(Measured::new(&case(Vec::new()), Machine::default(), &[figures(&[rate]), figures(&[rate])]));
@@ -54,7 +54,7 @@ fn a_case_that_is_measured_again_replaces_itself() {
 }
 
 #[test]
-fn cases_are_shown_as_they_are_planned() {
+fn cases_keep_the_order_of_the_plan() {
     let mut report = Report::default();
     for name in ["b", "gone", "a"] {
         let mut case = case(Vec::new());

@@ -1,4 +1,4 @@
-//! The floor of SQLite: what one machine has by itself.
+//! The floor of SQLite: flock system calls.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -10,7 +10,8 @@ use crate::case::Figures;
 use crate::cycles::Cycles;
 use crate::{Failure, Outcome};
 
-/// What flock(1) does once it runs: opens the file, locks it, and closes it. The file is in the folder of the node.
+/// Does what flock(1) does after its start: opens the file, locks it, and closes it. The file is in the folder of the
+/// node.
 pub(crate) fn work(task: &Task) -> Outcome {
     let node = task.nodes.first().ok_or("no node")?;
     let file = format!("{}-flock", node.trim_start_matches("sqlite:"));

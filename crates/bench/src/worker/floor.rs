@@ -1,4 +1,4 @@
-//! The floor: the commands of a cycle as precomputed bytes, one connection a node, one thread.
+//! The floor: the commands of a cycle as precomputed bytes, one connection per node, one thread.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,13 +13,13 @@ use crate::record::Recording;
 use crate::replies::Replies;
 use crate::{Failure, Outcome};
 
-/// More than the replies to one round of all callers, as a rule.
+/// More than the usual replies to one round of all callers.
 const READ_MAX: usize = 64 * 1024;
 
 /// Runs until stdin ends.
 pub(crate) fn work(task: &Task) -> Outcome {
     if task.recordings.len() != task.nodes.len() {
-        return Err("nothing was recorded".into());
+        return Err("no commands were recorded".into());
     }
     let nodes = task.nodes.iter().zip(&task.recordings);
     let nodes = nodes.map(|(node, recording)| Node::connect(node, recording, task.callers));
@@ -46,7 +46,7 @@ fn turn(nodes: &mut [Node], callers: usize, length: Duration) -> Result<Figures,
     Ok(cycles.figures(elapsed))
 }
 
-/// Writes to all, and waits until a majority has answered everything.
+/// Writes to all nodes, and waits until a majority has replied to everything.
 fn round(nodes: &mut [Node], batch: impl Fn(&Node) -> &[u8], callers: usize) -> std::io::Result<()> {
     for node in nodes.iter_mut() {
         (&node.stream).write_all(batch(node))?;
@@ -79,7 +79,7 @@ fn hear(nodes: &mut [Node]) -> std::io::Result<()> {
 
 struct Node {
     stream: TcpStream,
-    /// All callers in one write: the fewest calls that there could be.
+    /// The requests of all callers, in one write.
     acquires: Vec<u8>,
     releases: Vec<u8>,
     asked: u64,

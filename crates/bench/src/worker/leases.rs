@@ -71,5 +71,5 @@ fn processor_time() -> Result<Duration, Failure> {
 fn memory() -> Result<usize, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next());
-    Ok(kilobytes.ok_or("the kernel does not tell")?.parse::<usize>()? * 1024)
+    Ok(kilobytes.ok_or("/proc has no resident memory")?.parse::<usize>()? * 1024)
 }

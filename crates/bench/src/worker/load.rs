@@ -15,10 +15,10 @@ use crate::cycles::Cycles;
 use crate::{Failure, Outcome};
 use reply::Reply;
 
-/// Longer than any reply that is expected.
+/// Longer than any expected reply.
 const REPLY_MAX: usize = 8 * 1024;
 
-/// All callers at once. The address of the service is the task's only node.
+/// Runs all callers at once. The address of the service is the task's only node.
 pub(crate) fn together(task: &Task) -> Outcome {
     serve(|length| {
         let mut connections = connect(task)?;
@@ -66,7 +66,7 @@ struct Connection {
     acquire: Vec<u8>,
     release: Vec<u8>,
     heard: Vec<u8>,
-    /// Whether the next reply answers the release.
+    /// Whether the next reply is that of the release.
     is_held: bool,
     begun: Instant,
 }
@@ -93,7 +93,7 @@ impl Connection {
         let read = self.stream.read(&mut self.heard[length..])?;
         self.heard.truncate(length + read);
         if read == 0 {
-            return Err("the service has hung up".into());
+            return Err("the service closed the connection".into());
         }
         let Some(reply) = Reply::read(&self.heard)? else { return Ok(false) };
         match (self.is_held, reply.status) {
@@ -105,7 +105,7 @@ impl Connection {
                 self.stream.write_all(&self.release)?;
             }
             (true, 204) => {}
-            _ => return Err(format!("answered with {}: {}", reply.status, reply.body).into()),
+            _ => return Err(format!("unexpected reply {}: {}", reply.status, reply.body).into()),
         }
         self.heard.clear();
         self.is_held = !self.is_held;

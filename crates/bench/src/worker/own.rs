@@ -11,12 +11,12 @@ use crate::case::Figures;
 use crate::cycles::Cycles;
 use crate::{Failure, Outcome};
 
-/// What a caller does with a lock.
+/// How a caller uses a lock.
 #[derive(Clone, Copy)]
 enum Way {
-    /// As a user would write it.
+    /// Acquires a lease and releases it, as users do.
     Guarded { plain: bool },
-    /// As the service calls the library.
+    /// Detaches the lease, as the service does.
     Detached(Duration),
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
     serve(|length| runtime.block_on(turn(&client, task, way, length)))
 }
 
-/// The same, as the service calls the library.
+/// The same, with detached leases.
 pub(crate) fn detach(task: &Task, runtime: &Runtime) -> Outcome {
     let client = runtime.block_on(client_of_a_service(task))?;
     let way = Way::Detached(Duration::from_millis(task.ttl_ms));
@@ -38,7 +38,7 @@ pub(crate) async fn client(task: &Task) -> Result<Client, Failure> {
     Ok(Client::builder().nodes(&task.nodes).ttl(Duration::from_millis(task.ttl_ms)).connect().await?)
 }
 
-/// Set up as `quorlock serve` does it.
+/// A client with the settings of `quorlock serve`.
 async fn client_of_a_service(task: &Task) -> Result<Client, Failure> {
     Ok(Client::builder().nodes(&task.nodes).outlived_by_leases().history(true).connect().await?)
 }
@@ -79,7 +79,7 @@ pub(crate) async fn cycle(client: &Client, name: &str, plain: bool) -> Outcome {
     Ok(())
 }
 
-/// One acquire and one release, each by itself.
+/// One acquire and one release, with a detached lease.
 async fn detach_cycle(client: &Client, name: &str, ttl: Duration) -> Outcome {
     let lease = client.lock(name).ttl(ttl).acquire_within(Duration::ZERO).await?.detach()?;
     client.release(&lease).await?;

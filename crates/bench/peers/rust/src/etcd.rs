@@ -6,7 +6,7 @@ use etcd_client::{LockOptions, PutOptions};
 
 use crate::{Failure, Library, Task};
 
-/// One lease for all, as a session of its own would have it: only locking and unlocking is measured.
+/// One lease for all locks, like that of a session, so that only locking and unlocking is measured.
 pub(crate) struct Etcd {
     client: etcd_client::Client,
     lease: i64,

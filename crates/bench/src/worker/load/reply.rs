@@ -1,8 +1,8 @@
-//! A reply to a request, as far as a caller has to understand it.
+//! A minimal parser of HTTP replies.
 
 use crate::Failure;
 
-/// A whole reply, which nothing else follows.
+/// A complete reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Reply<'a> {
     pub(super) status: u16,
@@ -10,13 +10,13 @@ pub(super) struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// `None` as long as it is not all there.
+    /// `None` until the reply is complete.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Option<Self>, Failure> {
         let Some(end) = bytes.windows(4).position(|end| end == b"\r\n\r\n") else { return Ok(None) };
         let head = std::str::from_utf8(&bytes[..end])?;
         let mut lines = head.split("\r\n");
         let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());
-        let status = status.ok_or("this is not HTTP")?;
+        let status = status.ok_or("the reply is not HTTP")?;
         let length = lines.find_map(|line| line.strip_prefix("content-length: "));
         let length = length.map_or(Ok(0), str::parse::<usize>)?;
         let body = &bytes[end + 4..];
@@ -26,7 +26,7 @@ impl<'a> Reply<'a> {
         Ok(Some(Self { status, body: std::str::from_utf8(body)? }))
     }
 
-    /// A text of the body's object, which has nothing escaped in it.
+    /// A string of the body's object that has no escapes.
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
         let (_, rest) = self.body.split_once(key)?;
         let (text, _) = rest.strip_prefix("\":\"")?.split_once('"')?;
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_is_read_once_it_is_all_there() {
+    fn a_reply_is_read_once_it_is_complete() {
         let bytes =
             b"HTTP/1.1 201 Created\r\ncontent-type: x\r\ncontent-length: 13\r\ndate: y\r\n\r\n{\"a\":\"b.c/d\"}";
         for cut in 0..bytes.len() {
