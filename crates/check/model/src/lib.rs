@@ -1,9 +1,9 @@
 //! The shipped core, searched. Not a model of the code: the machines of `quorlock-core` themselves, clients and nodes,
 //! in every order of events within bounds; with all rules of the protocol in force, and without each of them in turn.
 
-pub mod occasion;
 pub mod queue;
 pub mod report;
+pub mod run_info;
 pub mod scenario;
 pub mod search;
 pub mod setup;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use quorlock_model::occasion::Occasion;
 use quorlock_model::report::{HEAD, Row, WIDE_HEAD, Wide, page, stories};
+use quorlock_model::run_info::RunInfo;
 use quorlock_model::scenario::ALL;
 
 /// Searches everything that can happen to the core within bounds: with all rules, and without each of them.
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     let mut texts = vec![(target.join("model/stories.txt"), stories(&rows))];
-    texts.extend(options.write.map(|path| (path, page(&Occasion::now("model"), &rows, &wide))));
+    texts.extend(options.write.map(|path| (path, page(&RunInfo::now("model"), &rows, &wide))));
     for (path, text) in texts {
         let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         if let Err(error) = folder.and_then(|()| std::fs::write(&path, text)) {

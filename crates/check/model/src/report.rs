@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::occasion::Occasion;
+use crate::run_info::RunInfo;
 use crate::scenario::{Scenario, WIDE};
 use crate::search::{Counter, Finding};
 
@@ -95,8 +95,8 @@ pub const HEAD: &str = "\
 pub const WIDE_HEAD: &str = "| what may happen | states, all seen |\n|---|---|";
 
 /// The page for `docs/evidence`.
-pub fn page(occasion: &Occasion, rows: &[Row], wide: &[Wide]) -> String {
-    let mut page = format!("# The shipped core, model-checked\n\n{}\n\n{INTRODUCTION}", occasion.told());
+pub fn page(run_info: &RunInfo, rows: &[Row], wide: &[Wide]) -> String {
+    let mut page = format!("# The shipped core, model-checked\n\n{}\n\n{INTRODUCTION}", run_info.line());
     let _ = writeln!(page, "{HEAD}");
     for row in rows {
         let _ = writeln!(page, "{}", row.line());

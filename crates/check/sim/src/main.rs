@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use quorlock::Rule;
-use quorlock_model::occasion::Occasion;
+use quorlock_model::run_info::RunInfo;
 use quorlock_sim::kept::{self, Kept};
 use quorlock_sim::report::{Hunt, Sweep, page};
 use quorlock_sim::run::{Options, fresh_seed, run};
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         })
         .collect();
     if let Some(path) = &arguments.write
-        && let Err(error) = std::fs::write(path, page(&Occasion::now("sim"), base, &sweep, &hunts))
+        && let Err(error) = std::fs::write(path, page(&RunInfo::now("sim"), base, &sweep, &hunts))
     {
         eprintln!("{} cannot be written: {error}", path.display());
         return ExitCode::FAILURE;

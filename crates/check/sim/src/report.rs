@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use quorlock::Rule;
-use quorlock_model::occasion::Occasion;
+use quorlock_model::run_info::RunInfo;
 
 use crate::kept::{self, Kept};
 use crate::run::{Breach, Counts, Options, Outcome, run};
@@ -164,13 +164,13 @@ impl fmt::Display for Hunt {
 }
 
 /// The page, of runs from this seed on.
-pub fn page(occasion: &Occasion, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> String {
+pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> String {
     let mut page = String::from("# The whole library, simulated\n\n");
     let mut add = |line: String| {
         page.push_str(&line);
         page.push('\n');
     };
-    add(occasion.told());
+    add(run_info.line());
     add(include_str!("page.md").trim_end().into());
     add(String::new());
     add(figures(first, sweep));

@@ -1,49 +1,50 @@
-//! Leases coming and going on nodes of every kind, in rounds: a busy time, then rest, then a look at what is left.
+//! A soak test: rounds of many short leases on nodes of every kind. After each round it waits until everything is idle, and
+//! checks that nothing is left over.
 
 mod figures;
 mod page;
 mod round;
-mod visitor;
+mod worker;
 mod world;
 
 use std::time::{Duration, Instant};
 
 pub use figures::{Figures, Growth};
 pub use page::page;
-use round::Doings;
+use round::Totals;
 use world::World;
 
-/// What to do, and for how long.
+/// The options of a soak.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How long to go on: whole rounds, at least [`ROUNDS_MIN`] of them after the first.
+    /// The total time, in whole rounds: at least [`ROUNDS_MIN`] after the first.
     pub time: Duration,
     /// The busy time of a round.
     pub busy: Duration,
-    /// Decides who does what; not when.
+    /// Decides what each worker does, but not when.
     pub seed: u64,
-    /// How much memory is never given back after each round, in KiB: to see that it is noticed.
+    /// KiB of memory to leak after each round, to test that a leak is noticed.
     pub leak: usize,
 }
 
-/// The first round is there to warm up: caches, allocators and servers take what they need once.
+/// The minimum of rounds after the first, which is for warm-up: caches, allocators and servers grow once.
 pub const ROUNDS_MIN: usize = 5;
 
-/// How many looks it may take until everything has come to rest, and the pause between them: places in the queue and lapsed
-/// votes take some seconds. Not a time: a machine may be busy with something else for longer than that.
-const LOOKS: u32 = 600;
+/// The number of polls until everything must be idle, and the pause between them: queue positions and expired votes take some
+/// seconds. A number instead of a time, because the machine may be busy for longer.
+const POLLS_MAX: u32 = 600;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs a plan, printing what is left after each round, and a table of some of them in the end.
+/// Runs a soak. Prints the figures after each round, and a table of some rounds in the end.
 ///
 /// # Errors
-/// [`Growth`] says what has grown, or what did not come to rest.
+/// [`Growth`] lists the figures that have grown, and activity that did not end.
 ///
 /// # Panics
-/// If a task panicked, and if servers cannot be started.
+/// If a task panics or a server cannot be started.
 ///
 /// # Cancel safety
-/// Dropped, everything ends.
+/// Dropping the future ends all tasks and servers.
 pub async fn run(plan: Plan) -> Result<Vec<Figures>, Growth> {
     println!("seed {}", plan.seed);
     println!("{}", Figures::HEAD);
@@ -51,11 +52,11 @@ pub async fn run(plan: Plan) -> Result<Vec<Figures>, Growth> {
     let worlds = World::all().await;
     let begun = Instant::now();
     let mut all: Vec<Figures> = Vec::new();
-    let mut total = Doings::default();
+    let mut total = Totals::default();
     while all.len() <= ROUNDS_MIN || begun.elapsed() < plan.time {
         total += round::busy(&worlds, plan.busy, plan.seed.wrapping_add(all.len() as u64)).await;
         Vec::leak(vec![1_u8; plan.leak << 10]);
-        let figures = rest(&worlds, all.first(), &total).await?;
+        let figures = settle(&worlds, all.first(), &total).await?;
         println!("{figures}");
         all.push(figures);
     }
@@ -64,23 +65,23 @@ pub async fn run(plan: Plan) -> Result<Vec<Figures>, Growth> {
     Ok(all)
 }
 
-/// Waits until nothing is left of the round but what there was after the first.
-async fn rest(worlds: &[World], first: Option<&Figures>, doings: &Doings) -> Result<Figures, Growth> {
-    let mut looks = 0;
+/// Waits until everything is idle, and no figure is higher than after the first round.
+async fn settle(worlds: &[World], first: Option<&Figures>, totals: &Totals) -> Result<Figures, Growth> {
+    let mut polls = 0;
     loop {
         let mut left = Vec::new();
         for world in worlds {
-            left.extend(world.unrest().await);
+            left.extend(world.activity().await);
         }
-        let figures = Figures::take(worlds, doings);
+        let figures = Figures::take(worlds, totals);
         if let Some(first) = first {
             left.extend(figures.more_than(first));
         }
         if left.is_empty() {
             return Ok(figures);
         }
-        looks += 1;
-        if looks == LOOKS {
+        polls += 1;
+        if polls == POLLS_MAX {
             return Err(Growth(left));
         }
         tokio::time::sleep(PAUSE).await;

@@ -1,17 +1,20 @@
-//! The page about one soak.
+//! Writes the page about a soak.
 
 use std::time::Duration;
 
-use quorlock_model::occasion::Occasion;
+use quorlock_model::run_info::RunInfo;
 
 use crate::figures::{Figures, table};
 
-/// What came of these rounds: on which occasion, on which servers, and how long they took together.
-pub fn page(occasion: &Occasion, server: &str, took: Duration, rounds: &[Figures]) -> String {
+/// The page about these rounds, in Markdown.
+pub fn page(run_info: &RunInfo, server: &str, took: Duration, rounds: &[Figures]) -> String {
     format!(
-        "# Leases that come and go\n\n{} {server}; {} rounds in {:.1} minutes.\n\n\
-         What is done, and what is judged of it, is on [the page of the doors](doors.md#leases-that-come-and-go).\n\n{}",
-        occasion.told(),
+        "# Soak: nothing is left over\n\n\
+         For readers who want to know whether quorlock leaks memory, tasks, files, connections or keys. The figures were taken\n\
+         while everything was idle between rounds. [The soak test](doors.md#leases-that-come-and-go) describes the load and the\n\
+         limits.\n\n\
+         {} {server}; {} rounds in {:.1} minutes.\n\n{}",
+        run_info.line(),
         rounds.len(),
         took.as_secs_f64() / 60.0,
         table(rounds),

@@ -1,4 +1,4 @@
-//! One busy time: many who come for leases, and mishaps.
+//! The busy time of a round: many workers, and one fault in each world.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use fastrand::Rng;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::visitor::Visitor;
+use crate::worker::Worker;
 use crate::world::{NODES, World};
 
-/// How many there are at a time, at each of the worlds: enough for requests of one client to go to a server together.
-const VISITORS: usize = 48;
+/// The number of concurrent workers in each world: enough for one client to send several requests in one command.
+const WORKERS: usize = 48;
 
-/// What this process has sent to Redis servers.
+/// The requests that this process has sent to Redis servers.
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
 static TOGETHER: AtomicU64 = AtomicU64::new(0);
 
@@ -26,29 +26,29 @@ pub(crate) fn count_requests() {
     });
 }
 
-/// What has been done so far.
+/// Counts of a round, or of all rounds so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Doings {
+pub(crate) struct Totals {
     pub(crate) leases: u64,
     pub(crate) cancelled: u64,
     pub(crate) failed: u64,
-    pub(crate) mishaps: u64,
+    pub(crate) faults: u64,
     pub(crate) requests: u64,
     pub(crate) together: u64,
 }
 
-impl AddAssign for Doings {
+impl AddAssign for Totals {
     fn add_assign(&mut self, other: Self) {
         self.leases += other.leases;
         self.cancelled += other.cancelled;
         self.failed += other.failed;
-        self.mishaps += other.mishaps;
+        self.faults += other.faults;
         self.requests += other.requests;
         self.together += other.together;
     }
 }
 
-/// What visitors have done, counted by all of them.
+/// Counters that all workers share.
 #[derive(Debug, Default)]
 pub(crate) struct Count {
     pub(crate) leases: AtomicU64,
@@ -56,32 +56,32 @@ pub(crate) struct Count {
     pub(crate) failed: AtomicU64,
 }
 
-/// Keeps all worlds busy for so long.
-pub(crate) async fn busy(worlds: &[World], time: Duration, seed: u64) -> Doings {
+/// Keeps all worlds busy for `time`.
+pub(crate) async fn busy(worlds: &[World], time: Duration, seed: u64) -> Totals {
     let (count, mut dice) = (Arc::new(Count::default()), Rng::with_seed(seed));
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (requests, together) = (read(&REQUESTS), read(&TOGETHER));
     let until = Instant::now() + time;
-    let mut visitors = JoinSet::new();
+    let mut workers = JoinSet::new();
     for world in worlds {
-        for visitor in 0..VISITORS {
-            let client = world.clients[visitor % world.clients.len()].clone();
-            let visitor = Visitor { client, builder: world.builder(), dice: dice.fork(), count: Arc::clone(&count) };
-            visitors.spawn(visitor.come_and_go(until));
+        for worker in 0..WORKERS {
+            let client = world.clients[worker % world.clients.len()].clone();
+            let worker = Worker { client, builder: world.builder(), dice: dice.fork(), count: Arc::clone(&count) };
+            workers.spawn(worker.run(until));
         }
     }
-    // One node of each quorum, early enough to be back before everyone leaves.
+    // A fault of one node in each world, early enough for the node to recover before the workers end.
     tokio::time::sleep_until(until - time * 2 / 3).await;
     let (node, forgets) = (dice.usize(..NODES), dice.bool());
-    let mishaps = tokio::task::block_in_place(|| worlds.iter().filter(|world| world.mishap(node, forgets)).count());
-    while let Some(visitor) = visitors.join_next().await {
-        visitor.expect("no visitor panics");
+    let faults = tokio::task::block_in_place(|| worlds.iter().filter(|world| world.fault(node, forgets)).count());
+    while let Some(worker) = workers.join_next().await {
+        worker.expect("no worker panics");
     }
-    Doings {
+    Totals {
         leases: read(&count.leases),
         cancelled: read(&count.cancelled),
         failed: read(&count.failed),
-        mishaps: mishaps as u64,
+        faults: faults as u64,
         requests: read(&REQUESTS) - requests,
         together: read(&TOGETHER) - together,
     }

@@ -1,4 +1,4 @@
-//! Nodes of one kind, and the clients that stay with them.
+//! Nodes of one kind, and clients that stay connected to them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use quorlock::{Client, ClientBuilder, Filter, HISTORY_MAX, MemoryNodes};
 use quorlock_testkit::RedisServer;
 use tempfile::TempDir;
 
-use crate::visitor::FENCED;
+use crate::worker::FENCED;
 
-/// Short, so that quarantines and lapses are soon over.
+/// Short, so that leases expire and quarantines end soon.
 const TTL: Duration = Duration::from_millis(500);
 const MAX_TTL: Duration = Duration::from_secs(1);
 const MAX_CLOCK_SKEW: Duration = Duration::from_millis(300);
-/// How many clients stay.
+/// The number of clients that stay connected.
 const CLIENTS: usize = 3;
-/// How far over its limit a server lets a stream grow before it cuts it.
+/// How far a stream may grow beyond its limit before the server trims it.
 const HISTORY_SLACK: i64 = 1_000;
-/// How many nodes there are in a quorum.
+/// The number of nodes of a cluster.
 pub(crate) const NODES: usize = 3;
 
-/// Nodes, and clients of theirs.
+/// Nodes and their clients.
 pub(crate) struct World {
     nodes: Nodes,
     pub(crate) clients: Vec<Client>,
@@ -33,9 +33,9 @@ enum Nodes {
 }
 
 impl World {
-    /// One of each kind.
+    /// Starts a world of each kind of node.
     pub(crate) async fn all() -> Vec<Self> {
-        let folder = TempDir::with_prefix("quorlock-soak-").expect("there is a folder for temporary files");
+        let folder = TempDir::with_prefix("quorlock-soak-").expect("a temporary folder");
         let kinds = [
             Nodes::Memory(MemoryNodes::new(NODES)),
             Nodes::Sqlite(folder),
@@ -44,17 +44,17 @@ impl World {
         let mut worlds = Vec::new();
         for nodes in kinds {
             let mut world = Self { nodes, clients: Vec::new() };
-            let first = world.builder().init_cluster().await.expect("nobody holds anything yet");
+            let first = world.builder().init_cluster().await.expect("new nodes form a cluster");
             world.clients.push(first);
             while world.clients.len() < CLIENTS {
-                world.clients.push(world.builder().connect().await.expect("the nodes are fit"));
+                world.clients.push(world.builder().connect().await.expect("the nodes can vote"));
             }
             worlds.push(world);
         }
         worlds
     }
 
-    /// For clients that come and go.
+    /// The builder of the world's clients.
     pub(crate) fn builder(&self) -> ClientBuilder {
         let builder = Client::builder()
             .ttl(TTL)
@@ -69,9 +69,9 @@ impl World {
         }
     }
 
-    /// Something happens to one node, unless it is a file: that does not forget, and nobody is connected to it. Others
-    /// have to wait until it votes again before they may follow.
-    pub(crate) fn mishap(&self, node: usize, forgets: bool) -> bool {
+    /// Makes one node lose its memory or its connections. Returns false for SQLite, which loses neither. Only one node at a time,
+    /// because a majority must be able to vote.
+    pub(crate) fn fault(&self, node: usize, forgets: bool) -> bool {
         match &self.nodes {
             Nodes::Memory(nodes) if forgets => nodes.restart_empty(node),
             Nodes::Memory(nodes) => {
@@ -89,8 +89,8 @@ impl World {
         true
     }
 
-    /// What shows that something is still going on, in words.
-    pub(crate) async fn unrest(&self) -> Vec<String> {
+    /// Describes activity that has not ended yet.
+    pub(crate) async fn activity(&self) -> Vec<String> {
         let mut all = Vec::new();
         for client in &self.clients {
             let troubles = client.nodes().into_iter().filter_map(|(node, why)| Some(format!("{node} {}", why?)));
@@ -111,7 +111,7 @@ impl World {
         all
     }
 
-    /// Of the clients that stay.
+    /// Pending timer calls of the clients that stay connected.
     pub(crate) fn calls(&self) -> u64 {
         self.clients.iter().map(|client| client.calls_to_come() as u64).sum()
     }
@@ -128,7 +128,7 @@ impl World {
         self.servers().iter().map(|server| info(server, "memory", "used_memory") >> 10).sum()
     }
 
-    /// Whether an open file is one of a database: SQLite keeps those of connections that are gone, for the next ones.
+    /// Whether an open file belongs to a database.
     pub(crate) fn is_database(&self, path: &Path) -> bool {
         matches!(&self.nodes, Nodes::Sqlite(folder) if path.starts_with(folder.path()))
     }
@@ -138,7 +138,7 @@ impl World {
     }
 }
 
-/// Keys that nobody will end, or that are of something which is over. What is kept of a name ends by itself, later.
+/// Describes keys that should be gone: keys of ended leases, more kept keys than names, and keys without an expiry.
 fn leftovers(server: &RedisServer) -> Vec<String> {
     let count = |kind: &str| server.keys(&format!("{kind}*")).len();
     let over = ["quorlock:", "quorlock~done:"].map(|kind| (kind, 0));
@@ -154,14 +154,14 @@ fn leftovers(server: &RedisServer) -> Vec<String> {
     let lasting = server.keys("*").into_iter().filter(|key| !own.contains(&key.as_str()));
     let lasting = lasting.filter(|key| server.command(&["PTTL", key]).as_int() == Some(-1)).count();
     if lasting > 0 {
-        left.push(format!("{lasting} keys without an end"));
+        left.push(format!("{lasting} keys without an expiry"));
     }
     left
 }
 
 fn info(server: &RedisServer, section: &str, field: &str) -> u64 {
     let text = server.command(&["INFO", section]);
-    let text = text.as_str().expect("INFO answers with text");
+    let text = text.as_str().expect("INFO replies with text");
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    value.and_then(|value| value.trim().parse().ok()).expect("the server tells it")
+    value.and_then(|value| value.trim().parse().ok()).expect("INFO has the field")
 }

@@ -1,4 +1,4 @@
-//! Someone who wants leases of every kind, and has different ways to be done with them.
+//! A worker, which acquires leases of every kind and ends them in every way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,42 +10,42 @@ use tokio::time::Instant;
 
 use crate::round::Count;
 
-/// How long anyone waits for a lock.
+/// The longest wait for a lock.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How many locks of each kind there are: few enough for visitors to meet.
+/// The number of names of each kind: few enough for workers to compete.
 const NAMES: usize = 16;
 const PERMITS: u32 = 2;
-/// How many are taken at once, at most.
+/// The most locks that are acquired at once.
 const SEVERAL: usize = 4;
-/// Names that have a fence: those of four kinds, and the leader's.
+/// The number of names with a fence: those of four kinds, and the leader's.
 pub(crate) const FENCED: usize = 4 * NAMES + 1;
 
-pub(crate) struct Visitor {
+pub(crate) struct Worker {
     pub(crate) client: Client,
     pub(crate) builder: ClientBuilder,
     pub(crate) dice: Rng,
     pub(crate) count: Arc<Count>,
 }
 
-impl Visitor {
-    pub(crate) async fn come_and_go(mut self, until: Instant) {
+impl Worker {
+    pub(crate) async fn run(mut self, until: Instant) {
         while Instant::now() < until {
             match self.dice.u32(..100) {
-                0..3 => self.bring_a_client().await,
-                3..6 => self.look_around().await,
+                0..3 => self.use_new_client().await,
+                3..6 => self.inspect().await,
                 6..12 => self.take_several().await,
                 12..16 => self.lead().await,
-                16..35 => self.lose_interest().await,
+                16..35 => self.cancel_acquire().await,
                 _ => self.take_one().await,
             }
         }
     }
 
-    /// A lease of some kind, or not, and some end of it.
+    /// Acquires a lease of a random kind, and ends it in a random way.
     async fn take_one(&mut self) {
         let client = self.client.clone();
         match self.ask(&client).await {
-            Ok(lease) => self.be_done(lease).await,
+            Ok(lease) => self.end_lease(lease).await,
             Err(_) => add(&self.count.failed),
         }
     }
@@ -63,21 +63,21 @@ impl Visitor {
         }
     }
 
-    async fn be_done(&mut self, lease: Lease) {
+    async fn end_lease(&mut self, lease: Lease) {
         add(&self.count.leases);
         match self.dice.u32(..10) {
             0 => drop(lease),
             1 => {
                 let lost = lease.lost();
-                // Whoever waits for a loss is gone before there is one.
+                // Wait for a loss, and cancel before there is one.
                 drop(tokio::time::timeout(self.moment(), lost).await);
             }
             2 => {
                 drop(lease.extend().await);
                 drop(lease.release().await);
             }
-            3 => self.hand_on(lease).await,
-            // Two at a time, of which one is left to its own devices.
+            3 => self.use_detached(lease).await,
+            // Cancel the release.
             4 => drop(tokio::time::timeout(self.moment(), lease.release()).await),
             _ => {
                 tokio::time::sleep(self.moment()).await;
@@ -86,11 +86,11 @@ impl Visitor {
         }
     }
 
-    /// As a word, to somebody else of the same nodes; who may forget about it, and then it lapses.
-    async fn hand_on(&mut self, lease: Lease) {
+    /// Detaches the lease and uses its text form. Sometimes it is not released, and expires.
+    async fn use_detached(&mut self, lease: Lease) {
         let Ok(detached) = lease.detach() else { return };
         let Ok(detached) = detached.reveal().parse::<DetachedLease>() else {
-            panic!("a lease that was written can be read")
+            panic!("a lease that was written can be parsed")
         };
         drop(self.client.check(&detached).await);
         drop(self.client.extend(&detached).await);
@@ -99,11 +99,11 @@ impl Visitor {
         }
     }
 
-    /// Drops the future somewhere on its way.
-    async fn lose_interest(&mut self) {
+    /// Drops the future of an acquire at a random moment.
+    async fn cancel_acquire(&mut self) {
         let (client, moment) = (self.client.clone(), self.moment());
         match tokio::time::timeout(moment, self.ask(&client)).await {
-            Ok(Ok(lease)) => self.be_done(lease).await,
+            Ok(Ok(lease)) => self.end_lease(lease).await,
             Ok(Err(_)) => add(&self.count.failed),
             Err(_) => add(&self.count.cancelled),
         }
@@ -131,14 +131,14 @@ impl Visitor {
         }
     }
 
-    async fn look_around(&mut self) {
+    async fn inspect(&mut self) {
         drop(self.client.inspect(format!("lock/{}", self.dice.usize(..NAMES))).await);
         drop(self.client.list(&Filter::default()).await);
         drop(self.client.history(10).await);
     }
 
-    /// A client that comes for one lease, and is closed or just gone, with or without it.
-    async fn bring_a_client(&mut self) {
+    /// Connects a new client for one lease. The client is closed or dropped, with or without the lease.
+    async fn use_new_client(&mut self) {
         let Ok(client) = self.builder.clone().connect_lazy().await else { return add(&self.count.failed) };
         let asked = self.ask(&client).await;
         match (self.dice.u32(..3), asked) {
@@ -147,7 +147,7 @@ impl Visitor {
                 let _ = client.close(PATIENCE).await;
                 drop(asked);
             }
-            (_, Ok(lease)) => self.be_done(lease).await,
+            (_, Ok(lease)) => self.end_lease(lease).await,
             (_, Err(_)) => add(&self.count.failed),
         }
     }

@@ -1,0 +1,40 @@
+//! The date, the commit and the command of a run, for the page that it writes.
+
+use std::process::Command;
+use std::thread;
+
+/// The facts about a run that its page shows.
+#[derive(Clone, Debug)]
+pub struct RunInfo {
+    /// For example `2026-11-16`.
+    date: String,
+    commit: String,
+    command: String,
+    /// The system and its number of cores.
+    machine: String,
+}
+
+impl RunInfo {
+    /// The facts about this process, which runs `./x verb`. Facts that cannot be determined are `unknown`.
+    pub fn now(verb: &str) -> Self {
+        let cores = thread::available_parallelism().map_or_else(|_| "unknown".into(), |cores| cores.to_string());
+        Self {
+            date: output("date", &["-u", "+%Y-%m-%d"]),
+            commit: output("git", &["describe", "--always", "--dirty"]),
+            command: std::env::args().skip(1).fold(format!("./x {verb}"), |all, word| all + " " + &word),
+            machine: format!("{}, {cores} cores", output("uname", &["-s", "-m"])),
+        }
+    }
+
+    /// The facts in one line.
+    pub fn line(&self) -> String {
+        let Self { date, commit, command, machine } = self;
+        let version = env!("CARGO_PKG_VERSION");
+        format!("Written by `{command}` on {date}, quorlock {version}, commit {commit}; do not edit. {machine}.")
+    }
+}
+
+fn output(command: &str, arguments: &[&str]) -> String {
+    let output = Command::new(command).args(arguments).output().ok().filter(|output| output.status.success());
+    output.map_or_else(|| "unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().into())
+}
