@@ -114,6 +114,7 @@ pub(crate) async fn acquire(
     let is_held = matches!(error, AcquireError::Held(_) | AcquireError::WaitTimeout(_));
     let since = if is_held { held_since(client, name).await } else { None };
     let held_for = since.and_then(|since| since.elapsed().ok());
-    let details = Details { held_for, silent_for: client.silent_for(), unrecorded: unrecorded(client) };
+    let silent_for = client.node_stats().into_iter().map(|node| node.silent_for).collect();
+    let details = Details { held_for, silent_for, unrecorded: unrecorded(client) };
     Err(Failure::not_acquired(error, &details))
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use quorlock::{Client, Fence, Holder, Wait};
+use quorlock::{Client, Fence, Holder, NodeStats, Wait};
 use tokio::sync::watch;
 
 use crate::duration::show;
@@ -123,10 +123,9 @@ impl<'a> Display<'a> {
 
     /// Which nodes keep us waiting.
     fn silence(&self) -> String {
-        let nodes = self.client.nodes().into_iter().zip(self.client.silent_for());
-        let troubled: Vec<String> = nodes
-            .filter_map(|((node, trouble), silent)| Some(format!("{node} {}{}", trouble?, for_so_long(silent))))
-            .collect();
+        let describe =
+            |node: NodeStats| Some(format!("{} {}{}", node.node, node.trouble?, for_so_long(node.silent_for)));
+        let troubled: Vec<String> = self.client.node_stats().into_iter().filter_map(describe).collect();
         let why = if troubled.is_empty() {
             "the nodes have not decided yet".to_owned()
         } else {

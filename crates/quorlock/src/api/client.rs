@@ -1,4 +1,4 @@
-//! The client: a set of nodes, and the locks on them.
+//! The client: a connection to a set of nodes, which makes locks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use quorlock_core::mode::{Mode, OwnerId as Owner};
 use quorlock_core::name::Name;
 use quorlock_core::vote::Silence;
 
-use crate::api::builder::ClientBuilder;
+use crate::api::builder::{ClientBuilder, not_a_process};
 use crate::api::election::Election;
 use crate::api::lock::{Exclusive, Lock};
 use crate::api::multi::All;
@@ -30,12 +30,12 @@ use crate::node::key::LockKey;
 use crate::node::memory::MemoryNodes;
 use crate::platform::entropy;
 
-/// A set of nodes, and the locks on them. Clones share everything and are cheap.
+/// A connection to a set of nodes, which makes locks on them. Clones share everything and are cheap.
 ///
-/// Its connections live on the runtime that `connect` ran on. They end when the last `Client`, [`Lock`] and
-/// [`Lease`](crate::Lease) are dropped, once they have delivered what they owe. [`close`](Self::close) ends them earlier,
-/// and every lease with them. When the runtime itself is dropped, the client is closed as well, and what was not delivered
-/// lapses with its ttl.
+/// The connections run on the runtime that `connect` ran on. They end when the last `Client`, [`Lock`] and
+/// [`Lease`](crate::Lease) are dropped and all releases are delivered. [`close`](Self::close) ends them earlier, and every
+/// lease with them. Dropping the runtime closes the client, too; locks whose releases were not delivered stay held until
+/// their ttl ends.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,55 +52,61 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects with the default settings: one `redis://`, `rediss://` or `sqlite:` node, or three and more Redis nodes.
-    /// Waits until a majority of the nodes can vote, at most five seconds.
+    /// Connects with the default settings, and waits at most five seconds until a majority of the nodes can vote.
+    ///
+    /// The nodes are one `redis://`, `rediss://` or `sqlite:` URL, or three and more Redis URLs. See
+    /// [`ClientBuilder::nodes`].
     ///
     /// # Errors
-    /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Other [`ConnectError`]s when the configuration
-    /// contradicts itself or so many nodes that no majority is left. See [`ClientBuilder::connect`].
+    /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Other [`ConnectError`]s if the configuration is
+    /// invalid, or if so many nodes cannot be used that no majority is left. See [`ClientBuilder::connect`].
     ///
     /// # Cancel safety
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes all connections.
     pub async fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, ConnectError> {
         Self::builder().nodes(urls).connect().await
     }
 
-    /// Connects like [`connect`](Self::connect), but also when no majority can vote yet: the client keeps trying in the
+    /// Connects like [`connect`](Self::connect), but also if no majority can vote yet: the client keeps trying in the
     /// background. See [`ClientBuilder::connect_lazy`].
     ///
     /// # Errors
-    /// [`ConnectError`] when the configuration contradicts itself, or so many nodes that no majority is left. Nodes that cannot
-    /// be reached are no error.
+    /// [`ConnectError`] if the configuration is invalid, or if so many nodes cannot be used that no majority is left.
+    /// Unreachable nodes are not an error.
     ///
     /// # Cancel safety
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes all connections.
     pub async fn connect_lazy<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, ConnectError> {
         Self::builder().nodes(urls).connect_lazy().await
     }
 
-    /// A client with one node of its own, in memory: for tests and for locks within one process.
+    /// Returns a client with one node of its own in memory: for tests, and for locks within one process.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes the client.
     pub async fn memory() -> Self {
         let connected = Self::builder().memory(&MemoryNodes::new(1)).connect().await;
-        connected.expect("the defaults fit a node of our own")
+        connected.expect("a memory node accepts the defaults")
     }
 
-    /// Everything that can be set.
+    /// Returns a builder with the default settings.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
+    }
+
+    pub(crate) fn new(cluster: Arc<Cluster>) -> Self {
+        Self { handle: Arc::new(Handle { cluster }) }
     }
 
     pub(crate) fn cluster(&self) -> &Arc<Cluster> {
         &self.handle.cluster
     }
 
-    pub(crate) fn new(cluster: Arc<Cluster>) -> Self {
-        Self { handle: Arc::new(Handle { cluster }) }
+    pub(crate) fn key(&self, name: &str) -> Result<Arc<LockKey>, ConfigError> {
+        Ok(Arc::new(self.cluster().settings.template.key(&Name::new(name)?)?))
     }
 
     /// Returns an exclusive lock: one holder at a time. Nothing is sent before it is acquired.
@@ -109,11 +115,26 @@ impl Client {
     }
 
     /// Returns a lock whose kind is chosen at run time.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let client = quorlock::Client::memory().await;
+    /// use quorlock::Mode;
+    ///
+    /// let mode = match std::env::var("SLOTS") {
+    ///     Ok(slots) => Mode::Slot { permits: slots.parse()?, slot: 0 },
+    ///     Err(_) => Mode::EXCLUSIVE,
+    /// };
+    /// let lease = client.lock_as("workers", mode).acquire().await?;
+    /// # drop(lease);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
     pub fn lock_as(&self, name: impl AsRef<str>, mode: Mode) -> Lock<Mode> {
         Lock::new(self, self.key(name.as_ref()), mode)
     }
 
-    /// Returns a lock with a new owner, which may enter it again.
+    /// Returns a lock that its owner may enter again. The owner is new.
     pub fn reentrant(&self, name: impl AsRef<str>) -> Reentrant {
         Lock::new(self, self.key(name.as_ref()), self.new_owner())
     }
@@ -143,32 +164,22 @@ impl Client {
         Owner::from_bits(entropy::bits())
     }
 
-    pub(crate) fn key(&self, name: &str) -> Result<Arc<LockKey>, ConfigError> {
-        Ok(Arc::new(self.cluster().settings.template.key(&Name::new(name)?)?))
-    }
-
-    /// How a name stands on every node: who holds it, with which fence, and how many wait. It changes nothing.
+    /// Reads the state of a name on every node: its holder, its fence, and the number of waiters.
     ///
     /// # Errors
-    /// [`ReadError`] when no majority of the nodes can tell.
+    /// [`ReadError`] if no majority of the nodes answers.
     ///
     /// # Cancel safety
-    /// It only looks.
+    /// Dropping the future changes nothing.
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, ReadError> {
-        inspect(&self.handle.cluster, &self.key(name.as_ref())?).await
+        inspect(self.cluster(), &self.key(name.as_ref())?).await
     }
 
-    /// The names that are held or waited for and fit the filter, and how each stands on every node. It changes nothing.
+    /// Lists the names that are held or waited for and match the filter, with their state on every node.
     ///
-    /// The nodes are looked through step by step, so names that come and go meanwhile may be missing. Redis servers are
-    /// scanned, a thousand keys at a time. Where the [key template](crate::ClientBuilder::key_template) is `{name}` alone,
-    /// a lock's key looks like any other: then plain locks are not listed.
-    ///
-    /// # Errors
-    /// [`ReadError`] when no majority of the nodes can be looked through.
-    ///
-    /// # Cancel safety
-    /// It only looks.
+    /// The nodes are searched step by step, so names that come and go meanwhile may be missing. Redis servers are scanned, a
+    /// thousand keys at a time. If the [key template](crate::ClientBuilder::key_template) is just `{name}`, the key of a lock
+    /// looks like any other key: then plain locks are not listed.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -182,8 +193,14 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
     /// ```
+    ///
+    /// # Errors
+    /// [`ReadError`] if no majority of the nodes can be searched.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
     pub async fn list(&self, filter: &Filter) -> Result<Listing, ReadError> {
-        list(&self.handle.cluster, filter).await
+        list(self.cluster(), filter).await
     }
 
     /// Lists the names that are held or waited for in pages, with a bounded amount of work for each page.
@@ -192,19 +209,19 @@ impl Client {
     /// order, and a page may have none. While locks come and go, any name may be missing or come twice.
     ///
     /// # Errors
-    /// [`ReadError`] when no majority of the nodes can be searched, or no page gave this position.
+    /// [`ReadError`] if no majority of the nodes can be searched, or no page gave this position.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn list_page(&self, filter: &Filter, position: &str) -> Result<ListPage, ReadError> {
-        list_page(&self.handle.cluster, filter, position).await
+        list_page(self.cluster(), filter, position).await
     }
 
-    /// Ends somebody else's lease: the one that is named by its fence, and no newer one.
+    /// Breaks somebody else's lease: the one with the given fence, and no newer one.
     ///
-    /// Its holder learns of it at once, if hints reach it, and else with its next renewal, and it can never have the
-    /// lock back under the same lease. Nobody else gets the lock before the lease would have ended anyway, unless it is
-    /// to be free [now](Break::now). If several hold together, all of them are broken, by the newest fence.
+    /// The holder learns of it at once if hints reach it, and otherwise with its next renewal. It cannot get the lock back
+    /// under the same lease. Nobody else gets the lock before the lease would have ended anyway, unless the break is to free it
+    /// [now](Break::now). If several leases hold together, all of them are broken, by the newest fence.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -221,87 +238,65 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`BreakError`] when nobody holds it, when another lease stands by now, and when no majority could be told.
+    /// [`BreakError`] if nobody holds the lock, another lease holds it by now, or no majority answers.
     ///
     /// # Cancel safety
-    /// Dropping the future does not stop what is under way; it can be called again.
+    /// Dropping the future does not stop requests that were sent. The call can be repeated.
     pub async fn break_lock(&self, name: impl AsRef<str>, what: Break) -> Result<Broken, BreakError> {
-        break_lock(&self.handle.cluster, &self.key(name.as_ref())?, what).await
+        break_lock(self.cluster(), &self.key(name.as_ref())?, what).await
     }
 
-    /// Extends a lease that was [detached](crate::Lease::detach): a majority of the nodes restarts the ttl. Returns
-    /// how long it surely holds from now.
+    /// Extends a [detached](crate::Lease::detach) lease: a majority of the nodes restarts the ttl. Returns how long it surely
+    /// holds from now.
     ///
-    /// Where its vote is gone, a node does not give it again: without the state of the guard nobody knows whether the
-    /// lease was lost meanwhile.
+    /// A node that does not have its vote any more does not grant it again: without the state of the guard, nobody knows
+    /// whether the lease was lost meanwhile.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] when no majority can have it any more. That is final: this client releases what is left of it, and
-    /// does not extend it again. [`LeaseError::NoQuorum`] when too few nodes answered; it may still be held, until the end that was known before.
+    /// [`LeaseError::Lost`] if no majority can have it any more. That is final: this client releases its remaining votes, and
+    /// does not extend it again. [`LeaseError::NoQuorum`] if too few nodes answered: it may still be held, until the end that
+    /// was known before.
     ///
     /// # Cancel safety
-    /// Dropping the future does not stop an extension that is under way.
+    /// Dropping the future does not stop an extension that was sent.
     pub async fn extend(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
-        ops::extend(&self.handle.cluster, lease).await
+        ops::extend(self.cluster(), lease).await
     }
 
-    /// Counts this process, too, as keeping this client's leases alive: each of them from its next renewal on.
-    /// [`ClientBuilder::also_alive_with`] does the same from the start.
+    /// Checks whether a majority of the nodes has a detached lease now, and returns how long it surely holds.
     ///
-    /// Returns whether any node knows of processes. If none does, there is nothing to renew for.
+    /// [`LeaseError::Lost`] can be followed by a success while the client that acquired the lease still asks nodes that did not
+    /// have it, or its guard repairs it.
     ///
     /// # Errors
-    /// [`ConfigError::Setting`] when there is no such process.
-    pub fn also_alive_with(&self, pid: u32) -> Result<bool, ConfigError> {
-        self.add_companion(Companion::Process(pid))
-    }
-
-    /// Counts every member of the process group that this process leads as keeping this client's leases alive. The leader has
-    /// to live at this moment; members may outlive it. Otherwise the same as [`also_alive_with`](Self::also_alive_with).
-    ///
-    /// # Errors
-    /// [`ConfigError::Setting`] when there is no such process.
-    pub fn also_alive_with_group(&self, leader: u32) -> Result<bool, ConfigError> {
-        self.add_companion(Companion::Group(leader))
-    }
-
-    fn add_companion(&self, companion: Companion) -> Result<bool, ConfigError> {
-        self.handle.cluster.also_alive_with(companion).map_err(crate::api::builder::not_a_process)
-    }
-
-    /// Looks whether a majority of the nodes still has a lease that was detached, and for how long at least. It
-    /// changes nothing.
-    ///
-    /// It tells how the nodes stand now. [`LeaseError::Lost`] can be followed by a success while the client that acquired the
-    /// lease still gives it to nodes that did not have it, or its guard repairs it.
-    ///
-    /// # Errors
-    /// [`LeaseError::Lost`] when no majority has it, or not for long enough to rely on. [`LeaseError::NoQuorum`] when too few nodes answered.
+    /// [`LeaseError::Lost`] if no majority has it, or not for long enough to rely on. [`LeaseError::NoQuorum`] if too few nodes
+    /// answered.
     ///
     /// # Cancel safety
-    /// It only looks.
+    /// Dropping the future changes nothing.
     pub async fn check(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
-        ops::check(&self.handle.cluster, lease).await
+        ops::check(self.cluster(), lease).await
     }
 
-    /// Gives back a lease that was detached, on every node, and says whether it still stood. One that is gone is
-    /// released just as well. Nodes that cannot be reached now are told later, as long as this client lives.
+    /// Releases a detached lease on every node, and returns whether it was still held.
+    ///
+    /// Nodes that cannot be reached now get the release later, as long as this client exists.
     ///
     /// # Errors
-    /// [`LeaseError::NoQuorum`] when too few nodes acknowledged by the node deadline; the rest lapses with its ttl.
+    /// [`LeaseError::NoQuorum`] if too few nodes acknowledged by the node deadline; the other votes end with their ttl.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the release.
     pub async fn release(&self, lease: &DetachedLease) -> Result<Released, LeaseError> {
-        ops::release(&self.handle.cluster, lease).await
+        ops::release(self.cluster(), lease).await
     }
 
-    /// Releases everything that an owner has of this name, through any client and process, and refuses the owner for this
-    /// name for that long. Its other names are not affected. Says whether it had anything.
+    /// Releases every lease that an owner has of this name, through any client and process, and refuses the owner for this
+    /// name for that long. Other names are not affected. Returns whether it had any.
     ///
-    /// For one who may have attempts under way elsewhere of which it knows nothing, as after replies that were lost: none
-    /// of them comes to anything any more. They are told [`AcquireError::Retired`](crate::AcquireError::Retired). On nodes
-    /// that cannot be reached now, what it has there lapses with its ttl.
+    /// Use it if the owner may have attempts under way that the caller does not know of, for example after lost replies. They
+    /// fail with [`AcquireError::Retired`](crate::AcquireError::Retired). Votes on nodes that cannot be reached now end with
+    /// their ttl.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -319,83 +314,98 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`LeaseError::NoQuorum`] when too few nodes acknowledged: it may still be let in. It may be called again.
+    /// [`LeaseError::NoQuorum`] if too few nodes acknowledged: the owner may still enter. The call can be repeated.
     ///
     /// # Cancel safety
-    /// Dropping the future does not stop what is under way; it can be called again.
+    /// Dropping the future does not stop requests that were sent. The call can be repeated.
     pub async fn retire(
         &self,
         name: impl AsRef<str>,
         owner: Owner,
         keep_out: Duration,
     ) -> Result<Released, LeaseError> {
-        ops::retire(&self.handle.cluster, &self.key(name.as_ref())?, owner, keep_out, None).await
+        ops::retire(self.cluster(), &self.key(name.as_ref())?, owner, keep_out, None).await
     }
 
-    /// [Retires](Self::retire) the owner of a lease that was detached; one without an owner is
-    /// [released](Self::release).
+    /// [Retires](Self::retire) the owner of a detached lease, or [releases](Self::release) a lease that has no owner.
     ///
     /// # Errors
-    /// [`LeaseError::NoQuorum`] when too few nodes acknowledged. It may be called again.
+    /// [`LeaseError::NoQuorum`] if too few nodes acknowledged. The call can be repeated.
     ///
     /// # Cancel safety
-    /// Dropping the future does not stop what is under way; it can be called again.
+    /// Dropping the future does not stop requests that were sent. The call can be repeated.
     pub async fn retire_owner_of(&self, lease: &DetachedLease, keep_out: Duration) -> Result<Released, LeaseError> {
         let Some(owner) = lease.owner() else { return self.release(lease).await };
-        ops::retire(&self.handle.cluster, &self.key(lease.name().as_str())?, owner, keep_out, Some(lease)).await
+        ops::retire(self.cluster(), &self.key(lease.name().as_str())?, owner, keep_out, Some(lease)).await
     }
 
-    /// What has happened to locks, newest first: breaks, and what clients with a [history](ClientBuilder::history) have
-    /// won, released and lost. The nodes keep about [`HISTORY_MAX`](crate::HISTORY_MAX) events; a few may be missing.
+    /// Counts this process, too, as keeping this client's leases alive, each of them from its next renewal on.
+    /// [`ClientBuilder::also_alive_with`] does the same from the start.
+    ///
+    /// Returns whether any node tracks processes. If none does, there is no need to renew.
     ///
     /// # Errors
-    /// [`ReadError`] when no node answers.
+    /// [`ConfigError::Setting`] if there is no such process.
+    pub fn also_alive_with(&self, pid: u32) -> Result<bool, ConfigError> {
+        self.add_companion(Companion::Process(pid))
+    }
+
+    /// Counts every member of the process group of this leader as keeping this client's leases alive. The leader has to run
+    /// now; members may outlive it. Otherwise like [`also_alive_with`](Self::also_alive_with).
+    ///
+    /// # Errors
+    /// [`ConfigError::Setting`] if there is no such process.
+    pub fn also_alive_with_group(&self, leader: u32) -> Result<bool, ConfigError> {
+        self.add_companion(Companion::Group(leader))
+    }
+
+    fn add_companion(&self, companion: Companion) -> Result<bool, ConfigError> {
+        self.cluster().also_alive_with(companion).map_err(not_a_process)
+    }
+
+    /// Reads the history of locks, newest first: breaks, and the grants, releases and losses of clients that record a
+    /// [history](ClientBuilder::history). The nodes keep about [`HISTORY_MAX`](crate::HISTORY_MAX) events; a few may be
+    /// missing.
+    ///
+    /// # Errors
+    /// [`ReadError`] if no node answers.
     ///
     /// # Cancel safety
-    /// It only looks.
+    /// Dropping the future changes nothing.
     pub async fn history(&self, limit: usize) -> Result<Vec<Event>, ReadError> {
-        history(&self.handle.cluster, limit).await
+        history(self.cluster(), limit).await
     }
 
     /// The id of the cluster: random, given once, kept on every node, and the same for every client of these nodes.
-    /// `None` until this client has seen a majority of the nodes carry it.
+    /// `None` until this client has seen it on a majority of the nodes.
     pub fn cluster_id(&self) -> Option<String> {
-        self.handle.cluster.cluster_id()
+        self.cluster().cluster_id()
     }
 
-    /// Each node's URL, without secrets, and why it cannot vote just now; `None` when it can.
+    /// The URL of each node, without secrets, and why it cannot vote now; `None` if it can.
     pub fn nodes(&self) -> Vec<(String, Option<Silence>)> {
-        let cluster = &self.handle.cluster;
-        let middle = cluster.middle();
-        let trouble = |node: usize| cluster.links[node].trouble().or_else(|| cluster.skew(node, middle));
-        cluster.links.iter().map(|link| (link.title.clone(), trouble(link.node))).collect()
+        self.node_stats().into_iter().map(|stats| (stats.node, stats.trouble)).collect()
     }
 
-    /// How each node does: whether it can vote, how fast it answers, its clock, and how often it has lost its memory.
+    /// The health of each node: whether it can vote, its round trips, its clock, and how often it lost its memory.
     pub fn node_stats(&self) -> Vec<NodeStats> {
-        let cluster = &self.handle.cluster;
+        let cluster = self.cluster();
         let middle = cluster.middle();
-        let stats = |(node, trouble): (String, Option<Silence>), link: &Link| NodeStats {
-            node,
-            trouble,
+        let stats = |link: &Arc<Link>| NodeStats {
+            node: link.title.clone(),
+            trouble: link.trouble().or_else(|| cluster.skew(link.node, middle)),
             silent_for: link.silent_for(),
             round_trips: link.latency.round_trips(),
             skew_micros: link.clock_offset().zip(middle).map(|(offset, middle)| offset.saturating_sub(middle)),
             restarts: link.latency.restarts(),
         };
-        self.nodes().into_iter().zip(&cluster.links).map(|(node, link)| stats(node, link)).collect()
+        cluster.links.iter().map(stats).collect()
     }
 
-    /// For how long each node has not been able to vote, as far as this client knows; `None` for one that is connected and
-    /// may. The order is that of [`nodes`](Self::nodes).
-    pub fn silent_for(&self) -> Vec<Option<Duration>> {
-        self.handle.cluster.links.iter().map(|link| link.silent_for()).collect()
-    }
-
-    /// Why this client cannot use its [state folder](crate::ClientBuilder::state_folder), with the path; `None` if it can, has not needed
-    /// it yet, or has none. The time between two runs then does not count towards a quarantine.
+    /// Why this client cannot use its [state folder](crate::ClientBuilder::state_folder), with the path; `None` if it can, has
+    /// not needed it yet, or has none. While it cannot, the time between two runs does not count towards a quarantine.
     pub fn state_folder_trouble(&self) -> Option<String> {
-        self.handle.cluster.records.trouble()
+        self.cluster().records.trouble()
     }
 
     /// What this client has done so far, in numbers. Clones count together.
@@ -411,41 +421,41 @@ impl Client {
     /// # }).unwrap();
     /// ```
     pub fn stats(&self) -> Stats {
-        self.handle.cluster.counters.read(&self.handle.cluster.traffic)
+        self.cluster().counters.read(&self.cluster().traffic)
     }
 
-    /// Whom this client's timers will have to call: attempts, leases and questions that are under way. For tests of this
-    /// project only.
+    /// The number of pending timer calls: attempts, leases and requests under way. Only for tests of this project.
     #[cfg(feature = "fuzzing")]
     #[doc(hidden)]
     pub fn calls_to_come(&self) -> usize {
-        self.handle.cluster.timers.to_come()
+        self.cluster().timers.to_come()
     }
 
-    /// Declares that no lock can be outstanding on these nodes: they become one new cluster and may vote at once.
+    /// Makes these nodes one new cluster, which may vote at once: a declaration that no lock can be outstanding on them.
+    /// Returns when every node can vote.
     ///
-    /// For a new cluster this saves the quarantine of `max_ttl`. For one in use it is dangerous: two holders may come of
-    /// it. Returns when every node can vote.
+    /// For a new cluster this saves the quarantine of `max_ttl`. On a cluster in use it is dangerous: it can allow two holders.
     ///
     /// # Errors
     /// [`ReconfigureError`] names the nodes that show a lease or cannot list their names, unless
-    /// [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set, and those that could not be reached. If any cannot be, none is changed.
+    /// [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set, and those that could not be reached. If
+    /// there is any, no node is changed.
     ///
     /// # Cancel safety
-    /// Dropped half-way, some nodes may have been changed and others not: call it again.
+    /// If the future is dropped, some nodes may have been changed and others not: repeat the call.
     pub async fn init_cluster(&self) -> Result<(), ReconfigureError> {
-        self.handle.cluster.init().await
+        self.cluster().init().await
     }
 
-    /// Releases every lease and waits until all nodes have been told, at most for the deadline.
+    /// Releases every lease, and waits until all nodes have acknowledged that, at most for the deadline.
     ///
     /// # Errors
-    /// [`CloseError`] says how many releases were not delivered: what they would free lapses with its ttl.
+    /// [`CloseError`] has the number of releases that were not delivered: those votes end with their ttl.
     ///
     /// # Cancel safety
     /// Dropping the future stops the waiting, not the closing.
     pub async fn close(self, deadline: Duration) -> Result<(), CloseError> {
-        let cluster = Arc::clone(&self.handle.cluster);
+        let cluster = Arc::clone(self.cluster());
         cluster.close();
         cluster.drained(deadline).await
     }
