@@ -127,14 +127,14 @@ impl Hub {
         let (listing, history) = tokio::join!(self.reader.list(&filter), self.happened());
         drop(reading);
         // Before the state is locked: others do not wait for it.
-        let (mut locks, mut is_cut, mut missing) = (None, false, Vec::new());
-        let listed = listing.map(|listing| {
-            (is_cut, missing) = (listing.is_cut, MissingNode::list(listing.missing));
-            locks = Some(listing.names.into_iter().map(|name| LockView::from(&name)).collect());
-        });
-        let (history, recalled) = match history {
-            Ok(history) => (Some(history), Ok(())),
-            Err(error) => (None, Err(error)),
+        let listed = listing.as_ref().map(|_| ()).map_err(Clone::clone);
+        let recalled = history.as_ref().map(|_| ()).map_err(Clone::clone);
+        let (locks, is_cut, missing) = match listing {
+            Ok(listing) => {
+                let locks = listing.names.into_iter().map(|name| LockView::from(&name)).collect();
+                (Some(locks), listing.is_cut, MissingNode::list(listing.missing))
+            }
+            Err(_) => (None, false, Vec::new()),
         };
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
@@ -142,7 +142,7 @@ impl Hub {
         // Round trips and clocks are never the same.
         state.tell("nodes", to_json(&nodes), None);
         state.nodes = nodes;
-        state.take_in(locks, is_cut, history);
+        state.take_in(locks, is_cut, history.ok());
         let took = began.elapsed();
         let looked = json!({
             "at_ms": unix_millis(),

@@ -128,7 +128,7 @@ fn at_a_time(most: u32, lasting: Duration) -> Quota {
     Quota::with_period(each).map_or(Quota::per_second(burst), |quota| quota.allow_burst(burst))
 }
 
-/// Whose share it is that somebody at this address takes. Whoever has one address of version 6 has a network of them.
+/// Under which name an address is counted. A client with one IPv6 address usually has its whole /64 network.
 pub(crate) fn share_of(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),

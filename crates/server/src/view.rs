@@ -154,13 +154,6 @@ impl EventView {
         self.what != quorlock::What::Granted.as_str()
     }
 
-    /// Somebody's grant at this time.
-    #[cfg(test)]
-    pub(crate) fn at(at_ms: u64) -> Self {
-        let (name, mode, reason) = ("a".into(), "exclusive".into(), String::new());
-        Self { at_ms, name, what: "granted", fence: None, by: None, mode, reason }
-    }
-
     pub(crate) fn new(event: &Event) -> Self {
         Self {
             at_ms: event.at_micros / 1_000,
@@ -173,3 +166,6 @@ impl EventView {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

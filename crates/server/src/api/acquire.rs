@@ -1,4 +1,4 @@
-//! Locking: at once, by a long poll, or with a stream that tells how the waiting goes.
+//! Acquiring: at once, by a long poll, or with a stream of events about the wait.
 
 mod stream;
 
@@ -30,13 +30,13 @@ const CALLER_DRIFT: Drift = Drift::SLEWING;
 /// A lease.
 #[derive(Serialize, ToSchema)]
 pub(super) struct LeaseView {
-    /// What is locked.
+    /// The name that is locked.
     name: String,
-    /// What the lease is renewed and released with. It is a secret.
+    /// The id for renewals and the release. It is a secret.
     lease_id: String,
-    /// Higher than that of every earlier lease of this name: for whatever the lock protects.
+    /// The fence: higher than that of every earlier lease of this name. Send it with every write that the lock protects.
     fence: Option<u64>,
-    /// Which slot it has, from 0, with the mode `slots`.
+    /// The slot, from 0, with the mode `slots`.
     #[serde(skip_serializing_if = "Option::is_none")]
     slot: Option<u32>,
     /// How long it lasts from each renewal.
@@ -47,9 +47,9 @@ pub(super) struct LeaseView {
 /// `server_elapsed_ms`, plus `validity_ms`.
 #[derive(Clone, Copy, Serialize, ToSchema)]
 pub(super) struct Outlook {
-    /// How long it surely lasts, as of when the answer was written.
+    /// How long the lease surely lasts from when the answer was written.
     validity_ms: u64,
-    /// How long the request had been here by then. If it is more than half of the ttl, renew before use.
+    /// How long the request had been in the service by then. If it is more than half of the ttl, renew before use.
     server_elapsed_ms: u64,
 }
 
@@ -60,9 +60,9 @@ pub(super) struct Granted {
     leases: GrantedLeases,
     #[serde(flatten)]
     outlook: Outlook,
-    /// How many nodes are known to have granted it: a majority at least.
+    /// The number of nodes that are known to have granted it: at least a majority.
     nodes_ok: usize,
-    /// How many nodes there are.
+    /// The number of nodes.
     nodes_total: usize,
 }
 
@@ -75,12 +75,11 @@ enum GrantedLeases {
 }
 
 impl Outlook {
-    /// Read it in this order: the caller counts from a moment before `began`, so that whatever passes in between is
-    /// counted twice rather than not at all.
+    /// Reads the elapsed time before the validity: the time in between counts twice rather than not at all.
     pub(super) fn new(began: Instant, ttl: Duration, validity: impl FnOnce() -> Duration) -> Result<Self, Problem> {
         let elapsed = began.elapsed();
         let validity = validity();
-        // Whoever waited for longer renews first.
+        // A caller that waited for longer renews before use.
         let counted = validity + elapsed.min(ttl / 2);
         let margin = counted.mul_f64(f64::from(CALLER_DRIFT.ppm) / 1e6) + CALLER_DRIFT.fixed;
         let left = validity.saturating_sub(margin);
@@ -92,7 +91,7 @@ impl Outlook {
 }
 
 impl Granted {
-    /// What to say of it. If too little is left of it, it is given back.
+    /// Detaches the leases. If too little is left of them, they are released.
     fn new(service: &Service, order: &Order, began: Instant, won: Leases) -> Result<Self, Problem> {
         let nodes_ok = won.iter().map(Lease::nodes).min().unwrap_or_default();
         let outlook = Outlook::new(began, won.ttl(), || won.validity())?;
@@ -115,13 +114,13 @@ impl Granted {
 
 /// Lock a name, or several.
 ///
-/// With `Accept: text/event-stream` the answer is a stream: `queued`, `position` and `holder` tell how the waiting goes,
-/// `granted` has the lease, and `failed` the problem. Whoever hangs up gives its place back.
+/// With `Accept: text/event-stream` the answer is a stream of events: `queued`, `position` and `holder` while the request
+/// waits, then `granted` with the lease, or `failed` with the problem. A caller that hangs up leaves the queue.
 #[utoipa::path(
     post, path = "/v1/leases", tag = "leases", request_body = LeaseRequest,
     responses(
-        (status = 201, description = "It is yours", body = Granted),
-        (status = 200, description = "How the waiting goes", content_type = "text/event-stream", body = String)
+        (status = 201, description = "The lease", body = Granted),
+        (status = 200, description = "Events about the wait", content_type = "text/event-stream", body = String)
     )
 )]
 pub(super) async fn acquire(

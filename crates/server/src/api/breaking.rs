@@ -22,7 +22,7 @@ pub(super) struct BreakRequest {
     /// The fence that it has: a newer lease is left alone.
     #[schema(minimum = 1)]
     fence: Option<u64>,
-    /// Of a plain lock, which has no fence: its digest.
+    /// The digest of a plain lock, which has no fence.
     #[schema(min_length = 16, max_length = 16, pattern = "^[0-9a-f]{16}$")]
     digest: Option<String>,
     /// When the next one may have the lock.
@@ -60,7 +60,7 @@ pub(super) struct BrokenView {
 /// A name with a slash is written with `%2F`.
 #[utoipa::path(
     post, path = "/v1/locks/{name}/break", tag = "locks", request_body = BreakRequest,
-    params(("name" = String, Path, description = "What is locked", min_length = 1, max_length = 512)),
+    params(("name" = String, Path, description = "The name of the lock", min_length = 1, max_length = 512)),
     responses((status = 200, description = "It is broken", body = BrokenView))
 )]
 pub(super) async fn break_lock(

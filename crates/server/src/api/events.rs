@@ -1,4 +1,4 @@
-//! What changes, as it changes.
+//! The stream of changes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::service::Service;
 /// Pieces of the stream that are written ahead of a reader.
 const PIECES_AHEAD: usize = 1;
 
-/// Follow what changes: locks, nodes and what has happened.
+/// Follow changes of locks, nodes and the history.
 ///
 /// `snapshot` has everything as of now; `lock`, `gone`, `nodes`, `node`, `history` and `gap` what has changed since; `look`
 /// comes about once a second. A reader that is so slow that the events after its snapshot are gone is disconnected. With a `Last-Event-ID` of this replica that is not too old, the stream goes on behind it.

@@ -38,7 +38,7 @@ pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Response {
     }
 }
 
-/// What this replica has done, in numbers, for Prometheus.
+/// Metrics of this replica, for Prometheus.
 #[utoipa::path(
     get, path = "/metrics", tag = "service",
     responses((status = 200, description = "As OpenMetrics has it", content_type = "application/openmetrics-text", body = String))

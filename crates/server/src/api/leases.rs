@@ -30,7 +30,7 @@ const AT_ONCE: usize = 64;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LeaseRef {
-    /// What is locked.
+    /// The name that is locked.
     #[schema(min_length = 1, max_length = 512, example = "invoices/42")]
     name: String,
     /// As it was granted.
@@ -41,7 +41,7 @@ pub(super) struct LeaseRef {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LeaseRefs {
-    /// What is locked.
+    /// The name that is locked.
     #[schema(min_length = 1, max_length = 512, example = "invoices/42")]
     name: Option<String>,
     /// As it was granted.
@@ -68,7 +68,7 @@ impl LeaseRefs {
 /// A lease that was renewed.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Renewal {
-    /// What is locked.
+    /// The name that is locked.
     name: String,
     /// The lease's fence.
     fence: Option<u64>,
@@ -103,7 +103,7 @@ pub(super) enum Renewed {
 
 /// Renew a lease, or several: each lasts for another ttl.
 ///
-/// Where a lease is gone it stays gone. Of several, each has its own outcome.
+/// A lost lease stays lost. Of several, each has its own outcome.
 #[utoipa::path(
     post, path = "/v1/leases/renew", tag = "leases", request_body = LeaseRefs,
     responses((status = 200, description = "Renewed; of several, each that has no problem", body = Renewed))
@@ -132,7 +132,7 @@ async fn renew_one(service: &Service, caller: &Caller, lease: &LeaseRef, began: 
     service.metrics.renewals.inc();
     service.rates.renewed(&caller.share, lease.name().as_str());
     let at = Instant::now();
-    // What has passed since is gone from it.
+    // Less the time since then.
     let outlook = Outlook::new(began, lease.ttl(), || extended.saturating_sub(at.elapsed()))?;
     Ok(Renewal { name: lease.name().to_string(), fence: lease.fence().map(quorlock::Fence::get), outlook })
 }
@@ -141,12 +141,12 @@ async fn renew_one(service: &Service, caller: &Caller, lease: &LeaseRef, began: 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReleaseRequest {
-    /// What is locked.
+    /// The name that is locked.
     #[schema(min_length = 1, max_length = 512, example = "invoices/42")]
     name: Option<String>,
     /// As it was granted.
     lease_id: Option<String>,
-    /// The key that it was asked for with: for one who has no answer to go by.
+    /// The key of the request, for a caller that has no answer.
     #[schema(min_length = 22, max_length = 256)]
     key: Option<String>,
     /// Several leases.
@@ -154,13 +154,13 @@ pub(super) struct ReleaseRequest {
     leases: Option<Vec<LeaseRef>>,
 }
 
-/// Release a lease, several, or whatever a key has. What is gone is released just as well.
+/// Release a lease, several, or all leases of a key. It succeeds for a lease that is gone, too.
 ///
 /// If one of several is no lease of its name, none is released, and the problem says which it is.
-/// A key is of no more use after that: requests with it that are still under way come to nothing.
+/// A released key cannot be used again: requests with it that are still under way fail.
 #[utoipa::path(
     post, path = "/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
-    responses((status = 204, description = "It is not yours any more"))
+    responses((status = 204, description = "Released"))
 )]
 pub(super) async fn release(
     State(service): State<Arc<Service>>,
@@ -176,7 +176,7 @@ pub(super) async fn release(
         caller.may_with(Scope::Lock, &name)?;
         let key = order::check_secret(order::KEY, key)?;
         service.rates.release_keys(&caller.share, 1)?;
-        // Whatever any replica has, or is about to get, for the key is over.
+        // This ends everything that any replica has, or is about to get, for the key.
         service.client.retire(&name, order::of_key(&name, &key), service.limits.released_key()).await?;
         service.metrics.releases.inc();
         return Ok(StatusCode::NO_CONTENT);

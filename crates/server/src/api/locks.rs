@@ -28,30 +28,30 @@ fn check_limit(limit: Option<usize>, most: usize) -> Result<usize, Problem> {
     }
 }
 
-/// Which locks.
+/// Selects locks.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// What their names begin with.
+    /// The beginning of their names.
     #[serde(default)]
     prefix: String,
-    /// Where to go on: what the page before gave as `next`.
+    /// Where to continue: `next` of the page before.
     #[serde(default)]
     cursor: String,
-    /// How many at most: 100 unless set.
+    /// The number of locks at most; 100 unless set.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// List what is held or waited for.
+/// List locks that are held or waited for.
 ///
-/// Answered from a copy that is about a second old at most. The nodes are looked through step by step: what comes and goes
-/// meanwhile may be missing. If there are more than 10,000 locks, each page reads a bounded number of keys from the nodes, once
-/// a second for each client, and the locks come in no particular order.
+/// The answer comes from a copy that is about a second old at most. The nodes are searched step by step: locks that come and
+/// go meanwhile may be missing. If there are more than 10,000 locks, each page reads a bounded number of keys from the nodes,
+/// once a second for each client, and the locks come in no particular order.
 #[utoipa::path(
     get, path = "/v1/locks", tag = "locks", params(ListQuery),
-    responses((status = 200, description = "A page of them", body = LockPage))
+    responses((status = 200, description = "A page of locks", body = LockPage))
 )]
 pub(super) async fn list(
     State(service): State<Arc<Service>>,
@@ -66,7 +66,7 @@ pub(super) async fn list(
     Ok(Json(service.unless_stopping(page).await??))
 }
 
-/// How a name stands.
+/// The state of one lock.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Look {
     /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
@@ -81,8 +81,8 @@ pub(super) struct Look {
 /// A name with a slash is written with `%2F`.
 #[utoipa::path(
     get, path = "/v1/locks/{name}", tag = "locks",
-    params(("name" = String, Path, description = "What is locked", min_length = 1, max_length = 512)),
-    responses((status = 200, description = "How it stands, held or not", body = Look))
+    params(("name" = String, Path, description = "The name of the lock", min_length = 1, max_length = 512)),
+    responses((status = 200, description = "The state of the lock, held or not", body = Look))
 )]
 pub(super) async fn one(
     State(service): State<Arc<Service>>,
@@ -96,14 +96,14 @@ pub(super) async fn one(
     Ok(Json(Look { as_of, lock }))
 }
 
-/// Which events.
+/// Selects events.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct HistoryQuery {
-    /// Only of this name.
+    /// Only events of this name.
     name: Option<String>,
-    /// How many at most, the newest ones: 100 unless set.
+    /// The number of events at most, the newest ones; 100 unless set.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<usize>,
 }

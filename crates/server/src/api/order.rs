@@ -34,7 +34,7 @@ pub(super) struct LeaseRequest {
     /// same hold, however often. Not with `names`, `slots` or `owner`.
     #[schema(min_length = 22, max_length = 256)]
     key: Option<String>,
-    /// Whoever names the same owner may enter again: 128 random bits or more. It is a secret. Not with `names` or `slots`.
+    /// A request with the same owner may enter again: 128 random bits or more. It is a secret. Not with `names` or `slots`.
     #[schema(min_length = 22, max_length = 256)]
     owner: Option<String>,
     /// How long the lease lasts from each renewal; the service's own ttl unless set, which is 30 s by default.
@@ -50,7 +50,7 @@ pub(super) struct LeaseRequest {
     /// How many may hold it at a time, with the mode `slots`: the same number for everyone.
     #[schema(minimum = 1, maximum = 1024)]
     slots: Option<u32>,
-    /// Shown to whoever finds it held; cut to 128 bytes. The client's own name, or else its address, unless set.
+    /// Shown to callers that find the lock held; cut to 128 bytes. The client's name or address unless set.
     label: Option<String>,
 }
 

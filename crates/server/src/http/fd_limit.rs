@@ -7,30 +7,18 @@ const OWN: usize = 32;
 /// And for each node: its connections, and those that replace them.
 const EACH_NODE: usize = 8;
 
-/// How many connections may be open, of so many that are wanted. As many files as that takes are asked of the system first.
+/// How many connections may be open, of as many as are wanted. Raises the limit of open files as far as the system allows.
 pub(crate) fn room_for(connections: usize, nodes: usize) -> usize {
-    let kept = OWN + EACH_NODE * nodes;
-    room_within(raise(connections.saturating_add(kept)), connections, kept)
+    let limit = getrlimit(Resource::Nofile);
+    // If it fails, the limit stays.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let files = getrlimit(Resource::Nofile).current.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
+    room_within(files, connections, OWN + EACH_NODE * nodes)
 }
 
-/// At least one: whoever gives less room than that is told so by the system itself.
+/// At least one, so that a caller learns from the system itself that there is too little room.
 fn room_within(files: Option<usize>, connections: usize, kept: usize) -> usize {
     files.map_or(connections, |files| connections.min(files.saturating_sub(kept).max(1)))
-}
-
-/// How many files may be open, once as many as are wanted, or as the system lets us have, were asked for; `None` for any
-/// number.
-fn raise(wanted: usize) -> Option<usize> {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = wanted as u64;
-    let files = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-    let current = current?;
-    if current >= wanted {
-        return Some(files(current));
-    }
-    let more = maximum.map_or(wanted, |maximum| maximum.min(wanted));
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(more), maximum });
-    Some(files(if raised.is_ok() { more } else { current }))
 }
 
 #[cfg(test)]

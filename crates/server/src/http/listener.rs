@@ -106,11 +106,7 @@ impl Server {
         config.limits.connections = fd_limit::room_for(config.limits.connections, config.client.nodes().len());
         let (most, share) = (config.limits.connections, config.limits.connections_per_client);
         if most < share {
-            tracing::warn!(
-                most,
-                share,
-                "not even one client can have its share of connections: too few files may be open"
-            );
+            tracing::warn!(most, share, "too few files may be open for one client's share of connections");
         }
         Ok(Self { listener, config, tls: tls.map(Arc::new) })
     }

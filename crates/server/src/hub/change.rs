@@ -1,9 +1,9 @@
-//! A lock from one look to the next.
+//! A lock from one read of the nodes to the next.
 
-use quorlock::LockView;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use quorlock::LockView;
 use serde::Serialize;
 
 use super::News;
@@ -37,7 +37,7 @@ pub(super) struct Told<'a> {
 }
 
 impl Tracked {
-    /// What is known now. If it is worth telling, `tell` makes an event of it.
+    /// The lock as it was read now. If it has changed, `tell` makes an event of it.
     pub(super) fn after(
         before: Option<Self>,
         lock: LockView,
@@ -47,23 +47,21 @@ impl Tracked {
         tell: impl FnOnce(&Told<'_>) -> Arc<News>,
     ) -> Self {
         let ends = lock.left_ms.and_then(|left| at.checked_add(Duration::from_millis(left)));
-        let Some(before) = before else {
-            let told = tell(&Told { lock: &lock, renewals: 0, at_ms });
-            return Self { lock, at_ms, renewals: 0, ends, is_written_down: is_granted, told };
-        };
-        let is_same_lease = before.is_same_lease(&lock);
-        let is_written_down = is_granted || is_same_lease && before.is_written_down;
-        let is_renewed = match (before.ends, ends) {
-            (Some(before), Some(ends)) => is_same_lease && ends > before + JITTER,
-            _ => false,
-        };
-        let renewals = if is_same_lease { before.renewals + u64::from(is_renewed) } else { 0 };
-        if is_renewed || still(&before.lock) != still(&lock) {
-            let told = tell(&Told { lock: &lock, renewals, at_ms });
-            return Self { lock, at_ms, renewals, ends, is_written_down, told };
+        let same = before.as_ref().filter(|before| before.is_same_lease(&lock));
+        let is_written_down = is_granted || same.is_some_and(|same| same.is_written_down);
+        let ended_before = same.and_then(|same| same.ends);
+        let is_renewed = ended_before.zip(ends).is_some_and(|(before, ends)| ends > before + JITTER);
+        let renewals = same.map_or(0, |same| same.renewals + u64::from(is_renewed));
+        match before {
+            // It keeps the first end: small steps must not add up unseen.
+            Some(before) if !is_renewed && still(&before.lock) == still(&lock) => {
+                Self { lock, at_ms, renewals, ends: before.ends, is_written_down, told: before.told }
+            }
+            _ => {
+                let told = tell(&Told { lock: &lock, renewals, at_ms });
+                Self { lock, at_ms, renewals, ends, is_written_down, told }
+            }
         }
-        // Small steps must not add up unseen.
-        Self { lock, at_ms, renewals, ends: before.ends, is_written_down, told: before.told }
     }
 
     /// Whether the lock is still held by the same lease.
@@ -72,7 +70,7 @@ impl Tracked {
     }
 }
 
-/// The lock as if time stood still.
+/// The lock without the times that pass by themselves.
 fn still(lock: &LockView) -> LockView {
     let mut lock = LockView { left_ms: None, ..lock.clone() };
     for node in &mut lock.nodes {

@@ -14,7 +14,7 @@ pub(crate) struct Follower {
     caller: Arc<Identity>,
     told: watch::Receiver<Mark>,
     /// The snapshot that it still has to read.
-    reading: Option<Reading>,
+    pub(super) reading: Option<Reading>,
     /// The last event that it has read.
     read: Mark,
 }
@@ -54,12 +54,6 @@ impl Follower {
                 std::future::pending::<()>().await;
             }
         }
-    }
-
-    /// Which snapshot it reads.
-    #[cfg(test)]
-    pub(super) fn snapshot(&self) -> Option<usize> {
-        self.reading.as_ref().map(Reading::snapshot)
     }
 
     /// The next events, up to a piece; `None` if it is too far behind.

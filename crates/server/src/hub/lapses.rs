@@ -1,8 +1,8 @@
-//! Leases that ended because nobody renewed them, as this replica has seen it: the nodes forget such a lease without a word.
+//! Leases that ended because nobody renewed them, as this replica has seen it: the nodes write no event for them.
 //!
-//! That it is so is told by what is missing: the lease was there at one look and not at the next, about when it had to end,
-//! and whoever had it writes down what it does, but has not written down an end. So only those are told whose grant was
-//! written down, and only while all locks and all events are seen.
+//! The replica concludes it from a missing event: the lease was there at one read and gone at the next, about when it had to
+//! end; its grant is in the history, and its end is not. So it reports only leases whose grant is in the history, and
+//! only while it sees all locks and all events.
 
 use quorlock::{LockView, Period};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -21,7 +21,7 @@ const CLOCKS_MS: u64 = 10_000;
 /// How far the end of a lease may be from where it seems to be: looks take their time.
 const JITTER_MS: u64 = 400;
 
-/// What is suspected, and what was told.
+/// Suspected and reported lapses.
 #[derive(Debug, Default)]
 pub(super) struct Lapses {
     /// Whether everything was seen at the last look.
@@ -57,7 +57,7 @@ pub(super) fn granted(history: &[EventView]) -> HashSet<(&str, u64)> {
 }
 
 impl Lapses {
-    /// Something may have happened that was not seen: nothing can be told from what is missing.
+    /// Some events or locks may have been missed: a missing end means nothing.
     pub(super) fn lose_sight(&mut self) {
         self.is_watching = false;
         self.suspected.clear();

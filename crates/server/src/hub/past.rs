@@ -12,7 +12,7 @@ const TOLD_MAX: usize = 2_000;
 #[derive(Debug, Default)]
 pub(super) struct Past {
     told: BTreeSet<EventView>,
-    /// From when on events are told, once that has begun: what is older was not read.
+    /// The time of the oldest event that was read at first: older ones are never told.
     begin_ms: Option<u64>,
 }
 

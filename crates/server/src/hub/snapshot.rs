@@ -15,7 +15,7 @@ pub(super) const PIECE_BYTES: usize = 8 * 1024;
 
 /// Everything at one moment. What it has of a lock is the event that told of it last, and takes no memory of its own.
 pub(super) struct Snapshot {
-    mark: Mark,
+    pub(super) mark: Mark,
     /// The parts that are the same for everyone: the beginning of a JSON object.
     head: String,
     /// Lists of what some may not see.
@@ -44,10 +44,6 @@ impl Snapshot {
         Self { mark: state.last, head, lists }
     }
 
-    pub(super) fn mark(&self) -> Mark {
-        self.mark
-    }
-
     pub(super) fn is_being_read(self: &Arc<Self>) -> bool {
         Arc::weak_count(self) > 0
     }
@@ -56,7 +52,7 @@ impl Snapshot {
 /// How far a follower has read the snapshot. It does not keep it alive: a follower that is so slow that the events after
 /// the snapshot are gone has to begin again, and holds no memory until it does.
 pub(super) struct Reading {
-    snapshot: Weak<Snapshot>,
+    pub(super) snapshot: Weak<Snapshot>,
     /// Where the events after the snapshot begin.
     pub(super) mark: Mark,
     /// `None` before the head.
@@ -68,12 +64,6 @@ pub(super) struct Reading {
 impl Reading {
     pub(super) fn new(snapshot: &Arc<Snapshot>) -> Self {
         Self { snapshot: Arc::downgrade(snapshot), mark: snapshot.mark, list: None, item: 0, is_first: true }
-    }
-
-    /// Which snapshot it is.
-    #[cfg(test)]
-    pub(super) fn snapshot(&self) -> usize {
-        self.snapshot.as_ptr() as usize
     }
 
     /// The next piece of what the caller may see: empty at the end, and `None` if the snapshot was replaced.

@@ -22,7 +22,7 @@ const NEWS_BYTES: usize = 128;
 /// Single names that were read from the nodes in the last second, at most.
 const LOOKS_MAX: usize = 1_024;
 
-/// What is known of the nodes.
+/// The copy of what the nodes know.
 pub(super) struct State {
     /// The mark of the newest event. Those of kept events are consecutive.
     pub(super) last: Mark,
@@ -38,7 +38,7 @@ pub(super) struct State {
     pub(super) read: Option<Read>,
     /// Single names that were read from the nodes a moment ago, with when that was, also in milliseconds of Unix time.
     looks: HashMap<String, (Instant, u64, LockView)>,
-    snapshot: Option<Arc<Snapshot>>,
+    pub(super) snapshot: Option<Arc<Snapshot>>,
 }
 
 /// The last read of the nodes.
@@ -192,18 +192,13 @@ impl State {
 
     /// One for everybody: while someone reads a snapshot, and the events after it are kept, others read the same one.
     pub(super) fn snapshot(&mut self) -> &Arc<Snapshot> {
-        let shared = self.snapshot.take().filter(|one| one.is_being_read() && self.keeps_all_after(one.mark()));
+        let shared = self.snapshot.take().filter(|one| one.is_being_read() && self.keeps_all_after(one.mark));
         let snapshot = shared.unwrap_or_else(|| Arc::new(Snapshot::new(self)));
         self.snapshot.insert(snapshot)
     }
 
     pub(super) fn keeps_all_after(&self, mark: Mark) -> bool {
         self.last.steps_after(mark).is_some_and(|steps| steps <= self.kept.len())
-    }
-
-    #[cfg(test)]
-    pub(super) fn has_snapshot(&self) -> bool {
-        self.snapshot.is_some()
     }
 
     /// Frees the snapshot if nobody reads it.

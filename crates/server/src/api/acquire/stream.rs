@@ -1,4 +1,4 @@
-//! How the waiting goes, as it goes.
+//! Events about a wait.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,12 +20,12 @@ use crate::service::Service;
 use crate::trace::UnansweredRequest;
 use crate::view::millis;
 
-/// How often a stream says that it is alive, so that a reader that is gone is noticed.
+/// How often a stream sends a comment, so that a reader that is gone is noticed.
 pub(in crate::api) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Who has it, and how the queue looks.
+/// The holder and the queue.
 #[derive(Serialize)]
-struct InLine {
+struct QueueView {
     /// The own place, from 1.
     position: Option<u32>,
     /// How many wait.
@@ -36,21 +36,9 @@ struct InLine {
     fence: Option<u64>,
 }
 
-impl InLine {
-    fn new(wait: &Wait) -> Self {
-        Self {
-            position: wait.place,
-            waiting: wait.waiting,
-            holder: wait.holder.as_ref().map(quorlock::HolderView::from),
-            remaining_ms: wait.remaining.map(millis),
-            fence: Some(wait.fence.get()).filter(|fence| *fence > 0),
-        }
-    }
-}
-
 type Acquiring = Pin<Box<dyn Future<Output = Result<Leases, Problem>> + Send>>;
 
-/// One who waits. Dropped with its connection, it gives its place back.
+/// A request that waits. Dropped with its connection, it leaves the queue.
 struct AcquireStream {
     service: Arc<Service>,
     order: Arc<Order>,
@@ -58,7 +46,7 @@ struct AcquireStream {
     /// `None` after the last event.
     request: Option<UnansweredRequest>,
     acquiring: Acquiring,
-    /// Only the newest: a reader that is slow misses what is no longer true anyway.
+    /// Only the newest: a slow reader misses only what is out of date.
     news: watch::Receiver<Option<Wait>>,
     told: Option<Wait>,
     _guard: Option<WaitGuard>,
@@ -122,7 +110,14 @@ impl AcquireStream {
             Some(told) if (told.place, told.waiting) != (wait.place, wait.waiting) => "position",
             Some(_) => return None,
         };
-        let event = event(what, &InLine::new(&wait));
+        let queue = QueueView {
+            position: wait.place,
+            waiting: wait.waiting,
+            holder: wait.holder.as_ref().map(quorlock::HolderView::from),
+            remaining_ms: wait.remaining.map(millis),
+            fence: Some(wait.fence.get()).filter(|fence| *fence > 0),
+        };
+        let event = event(what, &queue);
         self.told = Some(wait);
         Some(event)
     }
