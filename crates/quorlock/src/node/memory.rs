@@ -54,7 +54,7 @@ impl MemoryNodes {
     pub fn restart_empty(&self, node: usize) {
         let node = &self.nodes[node];
         let mut state = node.state();
-        *state = State { generation: state.generation + 1, ..State::new() };
+        *state = NodeMemory { generation: state.generation + 1, ..NodeMemory::new() };
         drop(state);
         node.thawed.notify_waiters();
     }
@@ -124,12 +124,12 @@ impl MemoryNodes {
 #[derive(Clone, Debug)]
 struct MemoryNode {
     title: String,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<NodeMemory>>,
     thawed: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct NodeMemory {
     identity: Identity,
     /// Sessions of an earlier generation have lost their connection.
     generation: u64,
@@ -149,7 +149,7 @@ struct State {
     history: VecDeque<Arc<Event>>,
 }
 
-impl State {
+impl NodeMemory {
     fn new() -> Self {
         Self { identity: Identity::of_run(format!("{:032x}", entropy::bits())), ..Self::default() }
     }
@@ -248,10 +248,14 @@ impl State {
 
 impl MemoryNode {
     fn new(index: usize) -> Self {
-        Self { title: format!("memory:{index}"), state: Arc::new(Mutex::new(State::new())), thawed: Arc::default() }
+        Self {
+            title: format!("memory:{index}"),
+            state: Arc::new(Mutex::new(NodeMemory::new())),
+            thawed: Arc::default(),
+        }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, NodeMemory> {
         self.state.lock()
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn now() -> Moment {
     }
     // Before the other clocks: what passes in between must not make the wall clock seem further ahead than it is.
     let wall = wall_nanos();
-    let reading = Reading::take();
+    let reading = ClockPair::take();
     let mut clock = CLOCK.lock();
     let moment = clock.moment_of(reading);
     clock.note_skew(moment, wall, wall_nanos);
@@ -50,16 +50,16 @@ pub(crate) fn wall_at(moment: Moment) -> i64 {
 
 /// Measures how long something stood, and never says more than that.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopwatch(Reading);
+pub(crate) struct Stopwatch(ClockPair);
 
 impl Stopwatch {
     pub(crate) fn start() -> Self {
-        Self(Reading::take())
+        Self(ClockPair::take())
     }
 
     /// At least this much has passed, by the slower of the two clocks.
     pub(crate) fn at_least(self) -> Duration {
-        let now = Reading::take();
+        let now = ClockPair::take();
         let passed = now.boot.saturating_sub(self.0.boot).min(now.raw.saturating_sub(self.0.raw));
         Duration::from_nanos(passed)
     }
@@ -72,8 +72,8 @@ impl Stopwatch {
     /// One that was started at these readings by another process with clocks of the same [`identity`]. `None` if a clock
     /// says less now than it did then.
     pub(crate) fn resume(boot: u64, raw: u64) -> Option<Self> {
-        let now = Reading::take();
-        (now.boot >= boot && now.raw >= raw).then_some(Self(Reading { boot, raw }))
+        let now = ClockPair::take();
+        (now.boot >= boot && now.raw >= raw).then_some(Self(ClockPair { boot, raw }))
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn identity() -> Option<String> {
     None
 }
 
-static CLOCK: Mutex<Clock> = Mutex::new(Clock::new());
+static CLOCK: Mutex<Anchored> = Mutex::new(Anchored::new());
 
 /// The anchor is moved after this time, and not more often: each move may add the time between its two readings.
 const REANCHOR: Duration = Duration::from_secs(1);
@@ -101,19 +101,19 @@ const SKEW_GRAIN: u64 = 2_000_000;
 const SKEWS_MAX: usize = 4_096;
 
 /// What connects the readings of the system's clocks.
-struct Clock {
+struct Anchored {
     /// A reading, and the moment that it is.
-    anchor: Option<(Reading, u64)>,
+    anchor: Option<(ClockPair, u64)>,
     /// How far the wall clock was ahead of [`now`], in nanoseconds, and since which moment, in the order of the moments.
     skews: VecDeque<(u64, i64)>,
 }
 
-impl Clock {
+impl Anchored {
     const fn new() -> Self {
         Self { anchor: None, skews: VecDeque::new() }
     }
 
-    fn moment_of(&mut self, reading: Reading) -> u64 {
+    fn moment_of(&mut self, reading: ClockPair) -> u64 {
         let (since, moment) = *self.anchor.get_or_insert((reading, 0));
         let passed = reading.boot.saturating_sub(since.boot).max(reading.raw.saturating_sub(since.raw));
         let moment = moment.saturating_add(passed);
@@ -150,12 +150,12 @@ impl Clock {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct ClockPair {
     boot: u64,
     raw: u64,
 }
 
-impl Reading {
+impl ClockPair {
     fn take() -> Self {
         #[cfg(feature = "sim")]
         if let Some(world) = crate::platform::sim::world() {
@@ -185,7 +185,7 @@ impl Reading {
 /// Nanoseconds since the machine started, suspensions included, as the time namespace of this process shows them.
 #[cfg(target_os = "linux")]
 pub(crate) fn boot_nanos() -> u64 {
-    Reading::take().boot
+    ClockPair::take().boot
 }
 
 /// Microseconds since the Unix epoch. Only nodes that live in this process use it, as their own wall clock.
@@ -215,13 +215,13 @@ mod tests {
     #[test]
     fn the_anchor_is_moved_once_a_second_and_time_goes_on() {
         let second = REANCHOR.as_nanos() as u64;
-        let mut clock = Clock::new();
+        let mut clock = Anchored::new();
         let mut last = 0;
         // The raw clock is the slower one, then the faster one.
         for (boot, raw) in
             [(100, 50), (second, 60), (second * 3, second), (second * 3 + 9, second * 5), (second * 4, second * 5 + 1)]
         {
-            let reading = Reading { boot, raw };
+            let reading = ClockPair { boot, raw };
             let moment = clock.moment_of(reading);
             assert!(moment >= last, "{moment} after {last}");
             last = moment;
@@ -233,9 +233,9 @@ mod tests {
     #[test]
     fn the_wall_clock_of_a_moment_in_the_past_is_remembered() {
         let second = 1_000_000_000;
-        let mut clock = Clock::new();
+        let mut clock = Anchored::new();
         let wall = 1_700_000_000 * second as i64;
-        let note = |clock: &mut Clock, moment: u64, wall: i64| clock.note_skew(moment, wall, || wall);
+        let note = |clock: &mut Anchored, moment: u64, wall: i64| clock.note_skew(moment, wall, || wall);
         note(&mut clock, 0, wall);
         note(&mut clock, 5 * second, wall + 5 * second as i64 + 1_000_000);
         // Held up for a second after the wall clock was read.

@@ -22,7 +22,7 @@ pub(crate) trait Timed: Send + Sync {
 /// The queue. [`run`](Self::run) is its task.
 #[derive(Default)]
 pub(crate) struct Timers {
-    queue: Mutex<Queue>,
+    queue: Mutex<CallQueue>,
     wake: Notify,
 }
 
@@ -33,7 +33,7 @@ pub(crate) type Call = (Moment, u64);
 const SWEEP_MIN: usize = 1_024;
 
 #[derive(Default)]
-struct Queue {
+struct CallQueue {
     calls: BTreeMap<Call, Weak<dyn Timed>>,
     number: u64,
     /// How many calls were left by the last sweep.
@@ -45,7 +45,7 @@ struct Queue {
     ended: bool,
 }
 
-impl Queue {
+impl CallQueue {
     fn add(&mut self, at: Moment, whom: Weak<dyn Timed>) -> Call {
         // A `Weak` keeps the memory of an owner that is gone: most are gone before their time comes.
         if self.calls.len() > self.swept * 2 + SWEEP_MIN {
@@ -174,7 +174,7 @@ impl Timers {
         self.queue().calls.values().filter(|whom| whom.strong_count() > 0).count()
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, CallQueue> {
         self.queue.lock()
     }
 }

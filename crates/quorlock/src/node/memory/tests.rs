@@ -70,7 +70,7 @@ async fn a_frozen_node_takes_no_connections_until_it_is_thawed_or_started_anew()
 
 #[test]
 fn tombstones_and_records_that_have_lapsed_are_swept() {
-    let mut state = State::new();
+    let mut state = NodeMemory::new();
     let constants = Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 1_000, max_skew_micros: 0 };
     let init = NodeCommand::Init { identity: state.identity.clone(), fresh: Epoch(1), constants };
     state.answer(Question::NodeCommand(init), NodeTime::wall(0));

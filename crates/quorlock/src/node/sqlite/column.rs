@@ -1,8 +1,8 @@
-//! Values in rows: read with suspicion, written only if they fit.
+//! Values in rows, which are read with suspicion, and statements.
 
 use quorlock_core::fence::Fence;
-use rusqlite::Row;
 use rusqlite::types::FromSql;
+use rusqlite::{Connection, Params, Row};
 
 use crate::node::sqlite::fault::Fault;
 
@@ -26,7 +26,7 @@ impl Column<'_> {
     }
 
     pub(super) fn number(self) -> Result<Option<u64>, Fault> {
-        self.value::<i64>()?.map(|value| u64::try_from(value).map_err(|_| self.damage())).transpose()
+        self.value()
     }
 
     pub(super) fn flag(self) -> Result<Option<bool>, Fault> {
@@ -57,9 +57,10 @@ impl Column<'_> {
     }
 }
 
-/// A number as SQLite has it.
-pub(super) fn stored(value: u64, table: &'static str, column: &'static str) -> Result<i64, Fault> {
-    i64::try_from(value).map_err(|_| Fault::TooLarge { table, column })
+/// Runs a statement that returns no rows, and keeps it ready.
+pub(super) fn run(connection: &Connection, sql: &str, params: impl Params) -> Result<(), Fault> {
+    connection.prepare_cached(sql)?.execute(params)?;
+    Ok(())
 }
 
 /// Bits as text.

@@ -33,7 +33,9 @@ pub(super) fn open(path: &Path, wall_micros: u64) -> Result<(Connection, u64), F
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.busy_handler(Some(napping()))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Nothing is changed in a file that is not ours.
+    // The last to close the file would write the log back, and wait for the disk: a command that is done should be gone, and
+    // a file that is not ours stays as it is.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let was_blank = patiently(|| is_blank(&connection.unchecked_transaction()?))?;
     if connection.is_readonly("main")? {
         return Err(Fault::Unfit("the file is read-only".into()));
@@ -90,8 +92,6 @@ fn set_up(connection: &Connection) -> Result<(), Fault> {
         return Err(Fault::Unfit(format!("it cannot be shared by processes here: its journal mode stays {mode:?}")));
     }
     connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES_MAX, |_| Ok(()))?;
-    // The last to close the file would write the log back, and wait for the disk: a command that is done should be gone.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // A log that was written back and begun anew is cut to this, so that its size tells how long it is.
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_MAX as i64, |_| Ok(()))?;
     // As SQLite advises for files that may have been damaged on purpose.

@@ -21,14 +21,6 @@ pub(super) enum Fault {
         /// Where in it.
         column: &'static str,
     },
-    /// A number does not fit into a column.
-    #[error("a number is too large: table {table}, column {column}")]
-    TooLarge {
-        /// Where.
-        table: &'static str,
-        /// Where in it.
-        column: &'static str,
-    },
     /// Another file is there now, or none.
     #[error("the file was moved, replaced or deleted while it was open")]
     Moved,

@@ -6,6 +6,7 @@ use rusqlite::types::ToSql;
 use rusqlite::{Connection, params};
 
 use crate::node::event::{Event, FIELDS, HISTORY_MAX};
+use crate::node::sqlite::column::run;
 use crate::node::sqlite::fault::Fault;
 
 /// Adds events, and deletes those that are too old.
@@ -18,10 +19,8 @@ pub(super) fn note(connection: &Connection, events: &[Arc<Event>]) -> Result<(),
         let values: [&dyn ToSql; FIELDS.len()] = std::array::from_fn(|at| &values[at] as &dyn ToSql);
         insert.execute(values)?;
     }
-    connection
-        .prepare_cached("DELETE FROM history WHERE seq <= ?1 - ?2")?
-        .execute(params![connection.last_insert_rowid(), HISTORY_MAX as i64])?;
-    Ok(())
+    let sql = "DELETE FROM history WHERE seq <= ?1 - ?2";
+    run(connection, sql, params![connection.last_insert_rowid(), HISTORY_MAX])
 }
 
 /// Reads the newest events. Rows that another program wrote are left out.
@@ -29,7 +28,7 @@ pub(super) fn recall(connection: &Connection, limit: usize) -> Result<Vec<Event>
     let mut statement = connection.prepare_cached(
         "SELECT id, at, name, what, fence, holder, mode, reason FROM history ORDER BY seq DESC LIMIT ?1",
     )?;
-    let mut rows = statement.query(params![limit as i64])?;
+    let mut rows = statement.query(params![limit])?;
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {
         let value = |wanted: &str| FIELDS.iter().position(|field| *field == wanted).and_then(|at| row.get(at).ok());

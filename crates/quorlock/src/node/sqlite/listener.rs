@@ -10,7 +10,7 @@ use quorlock_core::ticket::{Channel, ENTRY_LEASE, Parting, QueuePosition, Ticket
 use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, params};
 
-use crate::node::sqlite::column::{Column, stored};
+use crate::node::sqlite::column::{Column, run};
 use crate::node::sqlite::fault::Fault;
 use crate::node::{Answer, Inbox, Message, Reply};
 
@@ -92,10 +92,8 @@ impl Listener {
     /// Removes this client's hints that have been passed on. If nothing comes of it, the sweep does so.
     pub(super) fn tidy(&mut self, transaction: &Connection) -> Result<(), Fault> {
         let Some(told) = self.told.take() else { return Ok(()) };
-        transaction
-            .prepare_cached("DELETE FROM hint WHERE seq <= ?1 AND channel = ?2")?
-            .execute(params![told, self.inbox.channel.digits()])?;
-        Ok(())
+        let sql = "DELETE FROM hint WHERE seq <= ?1 AND channel = ?2";
+        run(transaction, sql, params![told, self.inbox.channel.digits()])
     }
 
     /// Learns from a transaction that was committed who waits and who holds, and who no longer does.
@@ -166,7 +164,7 @@ impl Listener {
         let own = self.inbox.channel.digits();
         let mut statement =
             connection.prepare_cached("SELECT seq, channel, ticket FROM hint WHERE seq > ?1 AND until >= ?2")?;
-        let mut rows = statement.query(params![self.read, stored(now.life_millis, "hint", "until")?])?;
+        let mut rows = statement.query(params![self.read, now.life_millis])?;
         while let Some(row) = rows.next()? {
             let column = |index, name| Column { row, index, table: "hint", name };
             self.read = column(0, "seq").must(Column::value)?;
@@ -186,12 +184,8 @@ impl Listener {
 
 /// Leaves a row for others, which is kept no longer than a place in the queue.
 fn leave(transaction: &Connection, channel: &str, ticket: &str, now: NodeTime) -> Result<(), Fault> {
-    transaction.prepare_cached("INSERT INTO hint(channel, ticket, until) VALUES (?1, ?2, ?3)")?.execute(params![
-        channel,
-        ticket,
-        stored(lapse(now), "hint", "until")?
-    ])?;
-    Ok(())
+    let sql = "INSERT INTO hint(channel, ticket, until) VALUES (?1, ?2, ?3)";
+    run(transaction, sql, params![channel, ticket, lapse(now)])
 }
 
 /// Whether one who was refused so has a place in the queue now.

@@ -13,7 +13,7 @@ use quorlock_core::vote::Request;
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, params};
 
-use crate::node::sqlite::column::{Column, stored};
+use crate::node::sqlite::column::{Column, run};
 use crate::node::sqlite::fault::Fault;
 
 /// Reads a name's record. Of the tombstones, which may be many, it reads those that the request meets.
@@ -77,7 +77,7 @@ pub(super) fn save(
 ) -> Result<(), Fault> {
     let is_marked = |record: &Record| !record.queue.is_empty();
     if record.is_empty() {
-        connection.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute(params![key])?;
+        run(connection, "DELETE FROM record WHERE key = ?1", params![key])?;
     } else if (&before.vote, &before.fence, is_marked(before)) != (&record.vote, &record.fence, is_marked(record)) {
         save_row(connection, key, record, behind)?;
     }
@@ -90,32 +90,28 @@ fn save_row(connection: &Connection, key: &str, record: &Record, behind: Option<
     let (vote, fence) = (record.vote.as_ref(), record.fence.as_ref());
     // Where there are entries, it is they who have processes.
     let is_exclusive = vote.is_some_and(|vote| vote.period == Period::Exclusive);
-    let number = |value: u64, column| stored(value, "record", column);
-    connection
-        .prepare_cached(
-            "INSERT INTO record(
-                key, vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting, processes
-            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-            ON CONFLICT(key) DO UPDATE SET vote = ?2, period = ?3, vote_until = ?4, fence = ?5, fence_by = ?6,
-                since = ?7, ticket = ?8, holder = ?9, fence_until = ?10, waiting = ?11,
-                processes = CASE WHEN vote IS NOT ?2 OR substr(?12, 1, length(processes) + 1) = processes || ' '
-                    THEN ?12 ELSE processes END",
-        )?
-        .execute(params![
-            key,
-            vote.map(|vote| vote.attempt.reveal()),
-            vote.and_then(|vote| Some(vote.period.reveal()).filter(|_| vote.period != Period::Exclusive)),
-            vote.map(|vote| number(vote.until, "vote_until")).transpose()?,
-            fence.map(|note| number(note.fence.get(), "fence")).transpose()?,
-            fence.map(|note| note.by.reveal()),
-            fence.map(|note| number(note.since_micros, "since")).transpose()?,
-            fence.and_then(|note| note.ticket).map(|ticket| ticket.to_string()),
-            fence.map(|note| &note.holder),
-            fence.map(|note| number(note.until, "fence_until")).transpose()?,
-            !record.queue.is_empty(),
-            behind.filter(|_| is_exclusive),
-        ])?;
-    Ok(())
+    let sql = "INSERT INTO record(
+            key, vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting, processes
+        ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+        ON CONFLICT(key) DO UPDATE SET vote = ?2, period = ?3, vote_until = ?4, fence = ?5, fence_by = ?6,
+            since = ?7, ticket = ?8, holder = ?9, fence_until = ?10, waiting = ?11,
+            processes = CASE WHEN vote IS NOT ?2 OR substr(?12, 1, length(processes) + 1) = processes || ' '
+                THEN ?12 ELSE processes END";
+    let params = params![
+        key,
+        vote.map(|vote| vote.attempt.reveal()),
+        vote.and_then(|vote| Some(vote.period.reveal()).filter(|_| vote.period != Period::Exclusive)),
+        vote.map(|vote| vote.until),
+        fence.map(|note| note.fence.get()),
+        fence.map(|note| note.by.reveal()),
+        fence.map(|note| note.since_micros),
+        fence.and_then(|note| note.ticket).map(|ticket| ticket.to_string()),
+        fence.map(|note| &note.holder),
+        fence.map(|note| note.until),
+        !record.queue.is_empty(),
+        behind.filter(|_| is_exclusive),
+    ];
+    run(connection, sql, params)
 }
 
 fn load_entries(connection: &Connection, key: &str) -> Result<Vec<Entry>, Fault> {
@@ -145,28 +141,17 @@ fn save_entries(
 ) -> Result<(), Fault> {
     let (removed, written) = changes(before, after, |entry| entry.attempt);
     for entry in removed {
-        connection
-            .prepare_cached("DELETE FROM entry WHERE key = ?1 AND attempt = ?2")?
-            .execute(params![key, entry.attempt.reveal()])?;
+        let sql = "DELETE FROM entry WHERE key = ?1 AND attempt = ?2";
+        run(connection, sql, params![key, entry.attempt.reveal()])?;
     }
-    for entry in written {
-        connection
-            .prepare_cached(
-                "INSERT INTO entry(key, attempt, owner, slot, until, processes, fence)
-                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                    ON CONFLICT(key, attempt) DO UPDATE SET owner = ?3, slot = ?4, until = ?5, fence = ?7,
-                        processes = CASE WHEN substr(?6, 1, length(processes) + 1) = processes || ' '
-                            THEN ?6 ELSE processes END",
-            )?
-            .execute(params![
-                key,
-                entry.attempt.reveal(),
-                entry.owner.map(OwnerId::reveal),
-                entry.slot,
-                stored(entry.until, "entry", "until")?,
-                behind,
-                stored(entry.fence.get(), "entry", "fence")?,
-            ])?;
+    for Entry { attempt, owner, slot, fence, until } in written {
+        let sql = "INSERT INTO entry(key, attempt, owner, slot, until, processes, fence)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            ON CONFLICT(key, attempt) DO UPDATE SET owner = ?3, slot = ?4, until = ?5, fence = ?7,
+                processes = CASE WHEN substr(?6, 1, length(processes) + 1) = processes || ' '
+                    THEN ?6 ELSE processes END";
+        let owner = owner.map(OwnerId::reveal);
+        run(connection, sql, params![key, attempt.reveal(), owner, slot, until, behind, fence.get()])?;
     }
     Ok(())
 }
@@ -199,28 +184,15 @@ fn save_queue(
 ) -> Result<(), Fault> {
     let (removed, written) = changes(before, after, |place| place.waiter.ticket);
     for Place { waiter: Waiter { ticket, .. }, .. } in removed {
-        connection.prepare_cached("DELETE FROM place WHERE key = ?1 AND at = ?2 AND id = ?3")?.execute(params![
-            key,
-            stored(ticket.at, "place", "at")?,
-            ticket.id_digits()
-        ])?;
+        let sql = "DELETE FROM place WHERE key = ?1 AND at = ?2 AND id = ?3";
+        run(connection, sql, params![key, ticket.at, ticket.id_digits()])?;
     }
-    for Place { waiter, until, .. } in written {
-        connection
-            .prepare_cached(
-                "INSERT INTO place(key, at, id, channel, shared, until, processes)
-                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                    ON CONFLICT(key, at, id) DO UPDATE SET channel = ?4, shared = ?5, until = ?6",
-            )?
-            .execute(params![
-                key,
-                stored(waiter.ticket.at, "place", "at")?,
-                waiter.ticket.id_digits(),
-                waiter.channel.digits(),
-                waiter.shared,
-                stored(*until, "place", "until")?,
-                behind,
-            ])?;
+    for Place { waiter: Waiter { ticket, channel, shared }, until, .. } in written {
+        let sql = "INSERT INTO place(key, at, id, channel, shared, until, processes)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            ON CONFLICT(key, at, id) DO UPDATE SET channel = ?4, shared = ?5, until = ?6";
+        let (id, channel) = (ticket.id_digits(), channel.digits());
+        run(connection, sql, params![key, ticket.at, id, channel, shared, until, behind])?;
     }
     Ok(())
 }
@@ -275,19 +247,13 @@ fn save_tombstones(connection: &Connection, key: &str, before: &Record, record: 
     // The client says how long a tombstone stands; the longest that can be written down is as good as for ever.
     let capped = |until: u64| i64::try_from(until).unwrap_or(i64::MAX);
     for (attempt, until) in record.tombstones.iter().filter(|(of, until)| before.tombstones.get(of) != Some(until)) {
-        connection
-            .prepare_cached(
-                "INSERT INTO tombstone(attempt, until) VALUES (?1, ?2)
-                    ON CONFLICT(attempt) DO UPDATE SET until = max(until, ?2)",
-            )?
-            .execute(params![attempt.reveal(), capped(*until)])?;
+        let sql = "INSERT INTO tombstone(attempt, until) VALUES (?1, ?2)
+            ON CONFLICT(attempt) DO UPDATE SET until = max(until, ?2)";
+        run(connection, sql, params![attempt.reveal(), capped(*until)])?;
     }
     for (owner, until) in record.retired.iter().filter(|(of, until)| before.retired.get(of) != Some(until)) {
-        connection.prepare_cached("REPLACE INTO retired(key, owner, until) VALUES (?1, ?2, ?3)")?.execute(params![
-            key,
-            owner.reveal(),
-            capped(*until)
-        ])?;
+        let sql = "REPLACE INTO retired(key, owner, until) VALUES (?1, ?2, ?3)";
+        run(connection, sql, params![key, owner.reveal(), capped(*until)])?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::node::sqlite::column::{Column, hex, stored};
+use crate::node::sqlite::column::{Column, hex, run};
 use crate::node::sqlite::fault::Fault;
 use crate::node::{PAGE_MAX, PAGE_STEPS_MAX, Page, Search};
 
@@ -73,11 +73,7 @@ impl NodeNote {
 /// Makes the tables of a new file.
 pub(super) fn create(connection: &Connection, reserve: u64) -> Result<(), Fault> {
     connection.execute_batch(SCHEMA)?;
-    connection.execute(
-        "INSERT INTO node(id, reserve, sure, swept) VALUES (1, ?1, 0, '')",
-        params![stored(reserve, "node", "reserve")?],
-    )?;
-    Ok(())
+    run(connection, "INSERT INTO node(id, reserve, sure, swept) VALUES (1, ?1, 0, '')", params![reserve])
 }
 
 /// Reads what the file says of the node as a whole.
@@ -121,35 +117,28 @@ pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeN
     if before == node {
         return Ok(());
     }
-    let number = |value: u64, column| stored(value, "node", column);
-    connection.prepare_cached("UPDATE node SET reserve = ?1, sure = ?2, swept = ?3 WHERE id = 1")?.execute(params![
-        number(node.reserve, "reserve")?,
-        number(node.sure, "sure")?,
-        node.swept
-    ])?;
+    let sql = "UPDATE node SET reserve = ?1, sure = ?2, swept = ?3 WHERE id = 1";
+    run(connection, sql, params![node.reserve, node.sure, node.swept])?;
     let Some(life) = node.life.as_ref().filter(|_| before.life != node.life) else { return Ok(()) };
     let constants = &life.constants;
-    connection
-        .prepare_cached(
-            "UPDATE node SET run = ?1, epoch = ?2, floor = ?3, elapsed = ?4,
-                cluster = ?5, nodes = ?6, max_ttl = ?7, max_clock_skew = ?8, founders = ?9,
-                quarantine = ?10, suspended = ?11, restarts = ?12 WHERE id = 1",
-        )?
-        .execute(params![
-            life.identity.run,
-            life.epoch.map(|epoch| hex(epoch.0)),
-            life.floor.map(|floor| number(floor.get(), "floor")).transpose()?,
-            number(life.elapsed_micros, "elapsed")?,
-            constants.cluster,
-            number(constants.nodes as u64, "nodes")?,
-            number(constants.max_ttl_millis, "max_ttl")?,
-            number(constants.max_skew_micros, "max_clock_skew")?,
-            life.founders,
-            number(life.quarantine_micros, "quarantine")?,
-            life.suspended,
-            number(life.restarts, "restarts")?,
-        ])?;
-    Ok(())
+    let sql = "UPDATE node SET run = ?1, epoch = ?2, floor = ?3, elapsed = ?4,
+        cluster = ?5, nodes = ?6, max_ttl = ?7, max_clock_skew = ?8, founders = ?9,
+        quarantine = ?10, suspended = ?11, restarts = ?12 WHERE id = 1";
+    let params = params![
+        life.identity.run,
+        life.epoch.map(|epoch| hex(epoch.0)),
+        life.floor.map(Fence::get),
+        life.elapsed_micros,
+        constants.cluster,
+        constants.nodes,
+        constants.max_ttl_millis,
+        constants.max_skew_micros,
+        life.founders,
+        life.quarantine_micros,
+        life.suspended,
+        life.restarts,
+    ];
+    run(connection, sql, params)
 }
 
 /// Forgets all votes, fences, waiters, hints and tombstones.
@@ -162,8 +151,7 @@ pub(super) fn wipe(connection: &Connection) -> Result<(), Fault> {
 
 /// Removes what has lapsed among the next records after the last sweep's, and among the oldest hints and tombstones.
 pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime) -> Result<(), Fault> {
-    let life_millis = stored(now.life_millis, "record", "vote_until")?;
-    let forgettable = stored(node.forgettable(now).get(), "record", "fence")?;
+    let (life_millis, forgettable) = (now.life_millis, node.forgettable(now).get());
     let last = connection
         .prepare_cached("SELECT key FROM record WHERE key > ?1 ORDER BY key LIMIT 1 OFFSET ?2")?
         .query_row(params![node.swept, SWEEP_MAX - 1], |row| row.get::<_, String>(0))
@@ -173,32 +161,23 @@ pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime)
             "DELETE FROM {table} WHERE until < ?3 AND key IN (SELECT key FROM
                 (SELECT key, period, waiting FROM record WHERE key > ?1 ORDER BY key LIMIT ?2) WHERE {marked})"
         );
-        connection.prepare_cached(&sql)?.execute(params![node.swept, SWEEP_MAX, life_millis])?;
+        run(connection, &sql, params![node.swept, SWEEP_MAX, life_millis])?;
     }
-    connection
-        .prepare_cached(
-            "DELETE FROM record WHERE key IN (SELECT key FROM record WHERE key > ?1 ORDER BY key LIMIT ?2)
-                AND (vote_until IS NULL OR vote_until < ?3)
-                AND (fence_until IS NULL OR (fence_until < ?3 AND fence < ?4))
-                AND (waiting = 0 OR NOT EXISTS (SELECT 1 FROM place WHERE place.key = record.key))",
-        )?
-        .execute(params![node.swept, SWEEP_MAX, life_millis, forgettable])?;
+    let sql = "DELETE FROM record WHERE key IN (SELECT key FROM record WHERE key > ?1 ORDER BY key LIMIT ?2)
+        AND (vote_until IS NULL OR vote_until < ?3)
+        AND (fence_until IS NULL OR (fence_until < ?3 AND fence < ?4))
+        AND (waiting = 0 OR NOT EXISTS (SELECT 1 FROM place WHERE place.key = record.key))";
+    run(connection, sql, params![node.swept, SWEEP_MAX, life_millis, forgettable])?;
     node.swept = last.unwrap_or_default();
-    connection
-        .prepare_cached(
-            "DELETE FROM tombstone WHERE attempt IN
-                (SELECT attempt FROM tombstone WHERE until < ?1 ORDER BY until LIMIT ?2)",
-        )?
-        .execute(params![life_millis, SWEEP_MAX])?;
-    connection
-        .prepare_cached(
-            "DELETE FROM retired WHERE (key, owner) IN
-                (SELECT key, owner FROM retired WHERE until < ?1 ORDER BY until LIMIT ?2)",
-        )?
-        .execute(params![life_millis, SWEEP_MAX])?;
-    connection
-        .prepare_cached("DELETE FROM hint WHERE until < ?1 AND seq IN (SELECT seq FROM hint ORDER BY seq LIMIT ?2)")?
-        .execute(params![life_millis, SWEEP_MAX])?;
+    for sql in [
+        "DELETE FROM tombstone WHERE attempt IN
+            (SELECT attempt FROM tombstone WHERE until < ?1 ORDER BY until LIMIT ?2)",
+        "DELETE FROM retired WHERE (key, owner) IN
+            (SELECT key, owner FROM retired WHERE until < ?1 ORDER BY until LIMIT ?2)",
+        "DELETE FROM hint WHERE until < ?1 AND seq IN (SELECT seq FROM hint ORDER BY seq LIMIT ?2)",
+    ] {
+        run(connection, sql, params![life_millis, SWEEP_MAX])?;
+    }
     Ok(())
 }
 
@@ -209,8 +188,7 @@ pub(super) fn search(connection: &Connection, search: &Search, now: NodeTime) ->
         "SELECT key, vote_until >= ?3 OR waiting <> 0 FROM record
             WHERE key >= ?1 AND key > ?2 ORDER BY key LIMIT ?4",
     )?;
-    let life_millis = stored(now.life_millis, "record", "vote_until")?;
-    let mut rows = statement.query(params![from, search.after, life_millis, (PAGE_MAX * PAGE_STEPS_MAX) as i64])?;
+    let mut rows = statement.query(params![from, search.after, now.life_millis, PAGE_MAX * PAGE_STEPS_MAX])?;
     let (mut page, mut looked_at) = (Page::default(), 0);
     while let Some(row) = rows.next()? {
         let column = |index, name| Column { row, index, table: "record", name };

@@ -51,14 +51,14 @@ impl Timed for Nobody {
     }
 }
 
-fn add(queue: &mut Queue, at: u64, whom: &Arc<Nobody>) -> Call {
+fn add(queue: &mut CallQueue, at: u64, whom: &Arc<Nobody>) -> Call {
     let whom: Weak<Nobody> = Arc::downgrade(whom);
     queue.add(Moment::from_nanos(at), whom)
 }
 
 #[test]
 fn a_call_that_is_cancelled_does_not_come_and_keeps_nothing() {
-    let (mut queue, whom) = (Queue::default(), Arc::new(Nobody));
+    let (mut queue, whom) = (CallQueue::default(), Arc::new(Nobody));
     let first = add(&mut queue, 1, &whom);
     add(&mut queue, 2, &whom);
     assert!(queue.calls.remove(&first).is_some());
@@ -76,7 +76,7 @@ fn a_call_that_is_cancelled_does_not_come_and_keeps_nothing() {
 
 #[test]
 fn calls_of_the_same_moment_come_in_the_order_of_asking() {
-    let mut queue = Queue::default();
+    let mut queue = CallQueue::default();
     let all: Vec<_> = (0..50).map(|_| Arc::new(Nobody)).collect();
     let before: Vec<Call> = all.iter().map(|whom| add(&mut queue, 7, whom)).collect();
     for call in before {
@@ -94,7 +94,7 @@ fn calls_of_the_same_moment_come_in_the_order_of_asking() {
 
 #[test]
 fn nobody_wakes_up_for_those_who_are_gone() {
-    let (mut queue, alive) = (Queue::default(), Arc::new(Nobody));
+    let (mut queue, alive) = (CallQueue::default(), Arc::new(Nobody));
     for at in 1..10 {
         add(&mut queue, at, &Arc::new(Nobody));
     }
@@ -107,7 +107,7 @@ fn nobody_wakes_up_for_those_who_are_gone() {
 
 #[test]
 fn those_who_are_gone_take_no_room() {
-    let (mut queue, alive) = (Queue::default(), Arc::new(Nobody));
+    let (mut queue, alive) = (CallQueue::default(), Arc::new(Nobody));
     add(&mut queue, 1_000_000, &alive);
     for at in 0..100_000 {
         let call = add(&mut queue, at, &Arc::new(Nobody));
