@@ -62,7 +62,8 @@ impl Reading {
 /// What a Redis server says about itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RedisFacts {
-    pub(crate) info: HashMap<String, String>,
+    /// The answer to `INFO`.
+    pub(crate) info: String,
     pub(crate) config: HashMap<String, String>,
     /// Why it cannot be a node.
     pub(crate) unfit: Option<Trouble>,

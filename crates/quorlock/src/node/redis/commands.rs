@@ -85,23 +85,16 @@ impl Commands {
 }
 
 fn write_count(bytes: &mut Vec<u8>, kind: u8, count: usize) {
-    // Nearly all words are that short.
-    match count as u8 {
-        ones if count < 10 => bytes.extend_from_slice(&[kind, b'0' + ones, b'\r', b'\n']),
-        both if count < 100 => bytes.extend_from_slice(&[kind, b'0' + both / 10, b'0' + both % 10, b'\r', b'\n']),
-        _ => {
-            bytes.push(kind);
-            bytes.extend_from_slice(decimal(count as u64, &mut [0; DIGITS_MAX]));
-            bytes.extend_from_slice(b"\r\n");
-        }
-    }
+    bytes.push(kind);
+    bytes.extend_from_slice(decimal(count as u64, &mut [0; DIGITS_MAX]));
+    bytes.extend_from_slice(b"\r\n");
 }
 
 /// The digits of the largest number.
-pub(super) const DIGITS_MAX: usize = 20;
+const DIGITS_MAX: usize = 20;
 
 /// A number's digits, at the end of the buffer.
-pub(super) fn decimal(mut number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &[u8] {
+fn decimal(mut number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &[u8] {
     let mut at = DIGITS_MAX;
     loop {
         at -= 1;

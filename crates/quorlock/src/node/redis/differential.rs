@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::RedisNode;
 use super::codec::Bundles;
-use super::scripts::{Home, asked_key, fence_key, holds_key, kept_key, queue_key, retired_key, tombstone_key};
+use super::scripts::{Home, companion, companion_key, retired_key, tombstone_key};
 use crate::node::{Message, Reply, RequestReply};
 use model::{Model, State, attempts, channels, constants, owners};
 use seen::Seen;
@@ -143,7 +143,7 @@ impl Bench {
                 model.wipe_all();
             }
             Step::NearTheLastFence { name, below } => {
-                let key = fence_key(&model.keys[*name]);
+                let key = companion_key(companion::FENCE, &model.keys[*name]);
                 let FenceNote { fence, by, since_micros, holder, .. } = model.plant(*name, *below);
                 let value = format!("{fence} {} {since_micros} - {holder}", by.reveal());
                 self.command(&["SET", &key, &value, "PX", "60000"]);
@@ -181,7 +181,10 @@ impl Bench {
         let forget = Script::new(include_str!("differential/forget.lua"));
         for key in &model.keys {
             let mut run = forget.prepare_invoke();
-            run.key(holds_key(key)).key(queue_key(key)).key(kept_key(key)).key(asked_key(key));
+            run.key(companion_key(companion::HOLDS, key))
+                .key(companion_key(companion::QUEUE, key))
+                .key(companion_key(companion::KEPT, key))
+                .key(companion_key(companion::ASKED, key));
             run.arg(micros.div_euclid(1_000));
             run.invoke::<()>(&mut self.raw).unwrap();
         }
@@ -191,14 +194,20 @@ impl Bench {
     async fn state(&mut self, model: &Model) -> Result<State, TestCaseError> {
         let mut pipe = pipe();
         for (name, key) in model.keys.iter().enumerate() {
-            for key in [key.text.clone(), fence_key(key)] {
+            for key in [key.text.clone(), companion_key(companion::FENCE, key)] {
                 pipe.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
             }
-            pipe.cmd("HGETALL").arg(holds_key(key)).cmd("PTTL").arg(holds_key(key));
-            for key in [queue_key(key), kept_key(key)] {
+            pipe.cmd("HGETALL")
+                .arg(companion_key(companion::HOLDS, key))
+                .cmd("PTTL")
+                .arg(companion_key(companion::HOLDS, key));
+            for key in [companion_key(companion::QUEUE, key), companion_key(companion::KEPT, key)] {
                 pipe.cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").cmd("PTTL").arg(&key);
             }
-            pipe.cmd("HGETALL").arg(asked_key(key)).cmd("PTTL").arg(asked_key(key));
+            pipe.cmd("HGETALL")
+                .arg(companion_key(companion::ASKED, key))
+                .cmd("PTTL")
+                .arg(companion_key(companion::ASKED, key));
             for attempt in attempts(name) {
                 pipe.cmd("PTTL").arg(tombstone_key(key, attempt));
             }

@@ -1,7 +1,5 @@
 //! Whether a server can be a node, and which memory it has: checked in the handshake and by every look at the node.
 
-use std::collections::HashMap;
-
 use quorlock_core::node::Identity;
 
 use super::scripts::Home;
@@ -38,26 +36,18 @@ impl Post {
     }
 }
 
-/// Who the server is, or why it cannot be a node.
-pub(super) fn identify(info: &str, post: Post) -> Result<Identity, Trouble> {
-    let fields = fields(info);
-    let field = |name: &str| fields.get(name).copied().unwrap_or_default();
-    fitness(post, field)?;
-    identity(field)
-}
-
 /// The server's identity, if it reports all of it.
-pub(super) fn identity<'a>(field: impl Fn(&str) -> &'a str) -> Result<Identity, Trouble> {
-    let run = field("run_id");
+pub(super) fn identity(info: &str) -> Result<Identity, Trouble> {
+    let run = field(info, "run_id");
     if run.is_empty() {
         return Err(hidden("run_id"));
     }
-    Ok(Identity { run: run.to_owned(), promotion: promotion(field)? })
+    Ok(Identity { run: run.to_owned(), promotion: promotion(info)? })
 }
 
 /// The last promotion of the server from replica to master. Zeros mean that it reports none.
-fn promotion<'a>(field: impl Fn(&str) -> &'a str) -> Result<String, Trouble> {
-    let (id, offset) = (field("master_replid2"), field("second_repl_offset"));
+fn promotion(info: &str) -> Result<String, Trouble> {
+    let (id, offset) = (field(info, "master_replid2"), field(info, "second_repl_offset"));
     if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Err(hidden("master_replid2"));
     }
@@ -71,12 +61,15 @@ fn hidden(field: &str) -> Trouble {
     Trouble::Unfit(format!("INFO does not show its {field}: without it nobody can tell whether it lost its memory"))
 }
 
-fn fields(info: &str) -> HashMap<&str, &str> {
-    info.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name, value.trim())).collect()
+/// A field of the answer to `INFO`; empty if it is not there.
+pub(super) fn field<'a>(info: &'a str, name: &str) -> &'a str {
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
+    info.lines().find_map(value).unwrap_or_default().trim()
 }
 
-/// Why a server that says this of itself cannot be a node.
-pub(super) fn fitness<'a>(post: Post, field: impl Fn(&str) -> &'a str) -> Result<(), Trouble> {
+/// The identity of a server, or why it cannot be a node.
+pub(super) fn identify(info: &str, post: Post) -> Result<Identity, Trouble> {
+    let field = |name| field(info, name);
     let unfit = |why: String| Err(Trouble::Unfit(why));
     let version = field("redis_version");
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
@@ -97,7 +90,7 @@ pub(super) fn fitness<'a>(post: Post, field: impl Fn(&str) -> &'a str) -> Result
         }
     }
     never_evicts(field("maxmemory_policy"))?;
-    identity(field).map(drop)
+    identity(info)
 }
 
 fn is_master(post: Post, role: &str) -> Result<(), Trouble> {
@@ -127,19 +120,15 @@ fn never_evicts(policy: &str) -> Result<(), Trouble> {
 /// The last promotion of a server that is still a master, from its answer to `INFO replication`. The rest of an identity
 /// cannot change while a connection lives.
 pub(super) fn last_promotion(post: Post, value: Value) -> Result<String, Trouble> {
-    let text = info_text(value)?;
-    let fields = fields(&text);
-    let field = |name: &str| fields.get(name).copied().unwrap_or_default();
-    is_master(post, field("role"))?;
-    promotion(field)
+    let info = info_text(value)?;
+    is_master(post, field(&info, "role"))?;
+    promotion(&info)
 }
 
 /// Checks that the server still keeps what it is told to keep, from its answer to `INFO memory`. Not from `CONFIG`: the
 /// handshake needs permission for `INFO` anyway.
 pub(super) fn keeps_all(value: Value) -> Result<(), Trouble> {
-    let text = info_text(value)?;
-    let policy = text.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
-    never_evicts(policy.unwrap_or_default().trim())
+    never_evicts(field(&info_text(value)?, "maxmemory_policy"))
 }
 
 /// The answer to `INFO`.

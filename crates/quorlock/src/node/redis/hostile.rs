@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 
 use super::codec::Bundles;
 use super::commands::Commands;
-use super::scripts::{Home, Script, fence_key};
+use super::scripts::{Home, Script, companion, companion_key};
 use super::{RedisNode, codec};
 use crate::node::key::{KeyTemplate, LockKey};
 use crate::node::{Life, Message, Reply, RequestReply, Search};
@@ -377,7 +377,7 @@ fn a_renewal_by_no_time_ends_nothing() {
         call.change(&[(Which::Number(number), Odd::Value(value.into()))], |_, _| false);
         let answer: Value = bench.raw.req_command(&call.command()).unwrap();
         assert_eq!(granted(&answer), None, "{value:?} as argument {number}: {answer:?}");
-        let kept = [key.text.clone(), fence_key(&key)].map(|key| server.cli(&["EXISTS", &key]));
+        let kept = [key.text.clone(), companion_key(companion::FENCE, &key)].map(|key| server.cli(&["EXISTS", &key]));
         assert_eq!(kept, ["1", "1"], "after {value:?} as argument {number}");
     }
     let (call, _) = call(bench.life, [&key, &beside], &Question::Ask(renew), true);

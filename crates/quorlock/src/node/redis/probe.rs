@@ -7,10 +7,8 @@ use quorlock_core::node::NodeCommand;
 use quorlock_core::ticket::Channel;
 
 use super::commands::Commands;
-use super::fitness::{Post, fitness, identity, info_text};
-use super::scripts::{
-    Home, PROBE, broken_channel, fence_key, hint_channel, holds_key, kept_key, queue_key, tombstone_key,
-};
+use super::fitness::{Post, field, identify, identity, info_text};
+use super::scripts::{Home, PROBE, broken_channel, companion, companion_key, hint_channel, tombstone_key};
 use super::trouble::{checked, describe, malformed};
 use super::value::Value;
 use super::wire::Connecting;
@@ -52,10 +50,10 @@ async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Prob
         facts.read_setting(setting, visit.ask("CONFIG", &["GET", setting]).await?);
     }
     if !facts.info.is_empty() {
-        facts.unfit = fitness(Post::of(origin), |name| facts.field(name)).err();
+        facts.unfit = identify(&facts.info, Post::of(origin)).err();
     }
     probe.server = facts.server();
-    probe.identity = identity(|name| facts.field(name)).ok();
+    probe.identity = identity(&facts.info).ok();
     for script in Home::Server.scripts().iter().chain([&*PROBE]) {
         let answer = visit.ask("SCRIPT", &["LOAD", &script.source]).await?;
         if facts.object("SCRIPT LOAD", None, answer).is_none() {
@@ -127,10 +125,10 @@ impl Visit {
         let tombstones = tombstone.rsplit_once(':').map_or_else(String::new, |(kind, _)| format!("{kind}:*"));
         let keys = [
             (key.text.clone(), "locks".to_owned()),
-            own(fence_key(key)),
-            own(holds_key(key)),
-            own(queue_key(key)),
-            own(kept_key(key)),
+            own(companion_key(companion::FENCE, key)),
+            own(companion_key(companion::HOLDS, key)),
+            own(companion_key(companion::QUEUE, key)),
+            own(companion_key(companion::KEPT, key)),
             (tombstone, tombstones),
         ];
         for (key, pattern) in keys {
@@ -161,9 +159,9 @@ impl Visit {
 
 impl RedisFacts {
     fn read_info(&mut self, answer: Value) {
-        let Some(Ok(text)) = self.object("INFO", None, answer).map(info_text) else { return };
-        let fields = text.lines().filter_map(|line| line.split_once(':'));
-        self.info = fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect();
+        if let Some(Ok(info)) = self.object("INFO", None, answer).map(info_text) {
+            self.info = info;
+        }
     }
 
     fn read_setting(&mut self, setting: &str, answer: Value) {
@@ -195,7 +193,7 @@ impl RedisFacts {
     }
 
     pub(crate) fn field(&self, name: &str) -> &str {
-        self.info.get(name).map_or("", String::as_str)
+        field(&self.info, name)
     }
 
     fn is_master(&self) -> bool {

@@ -160,29 +160,8 @@ pub(crate) mod companion {
     pub(crate) const DONE: &str = "done:";
 }
 
-fn companion(key: &LockKey, which: &str) -> String {
+pub(crate) fn companion_key(which: &str, key: &LockKey) -> String {
     format!("{RESERVED_PREFIX}{which}{}{}", key.tag(), key.text)
-}
-
-pub(crate) fn fence_key(key: &LockKey) -> String {
-    companion(key, companion::FENCE)
-}
-
-pub(crate) fn holds_key(key: &LockKey) -> String {
-    companion(key, companion::HOLDS)
-}
-
-pub(crate) fn queue_key(key: &LockKey) -> String {
-    companion(key, companion::QUEUE)
-}
-
-pub(crate) fn kept_key(key: &LockKey) -> String {
-    companion(key, companion::KEPT)
-}
-
-#[cfg(test)]
-pub(crate) fn asked_key(key: &LockKey) -> String {
-    companion(key, companion::ASKED)
 }
 
 pub(crate) fn tombstone_key(key: &LockKey, attempt: LeaseId) -> String {

@@ -43,26 +43,11 @@ static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     tags.into_iter().flatten().collect()
 });
 
-/// CRC-16/XMODEM, as the Cluster's specification has it.
+/// CRC-16/XMODEM, as in the specification of Redis Cluster.
 fn crc16(text: &str) -> u16 {
-    text.bytes().fold(0, |crc, byte| (crc << 8) ^ CRC[usize::from((crc >> 8) as u8 ^ byte)])
+    let shift = |crc: u16, _bit| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+    text.bytes().fold(0, |crc, byte| (0..8).fold(crc ^ (u16::from(byte) << 8), shift))
 }
-
-static CRC: [u16; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = (byte as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 mod tests {

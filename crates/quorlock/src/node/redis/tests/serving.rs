@@ -17,7 +17,7 @@ use quorlock_core::vote::{GrantedSlot, Refusal, Request, Vote};
 use quorlock_testkit::RedisServer;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::super::scripts::{fence_key, hint_channel, kept_key, queue_key};
+use super::super::scripts::{companion, companion_key, hint_channel};
 use super::*;
 use crate::node::{Life, Message, Reply, RequestReply};
 
@@ -247,7 +247,7 @@ async fn a_fence_is_not_forgotten_with_the_rest_of_its_note() {
     let mut guest = Guest::of(&server.url(), EARS).await;
     let last = Fence::new(1 << 52);
     for rest in ["", " ", " what", " 0 1 7 host label"] {
-        assert_eq!(server.cli(&["SET", &fence_key(&key()), &format!("{last}{rest}")]), "OK");
+        assert_eq!(server.cli(&["SET", &companion_key(companion::FENCE, &key()), &format!("{last}{rest}")]), "OK");
         let Vote::Report(report) = guest.ask(Request::Inspect).await else { panic!("an inspection reports") };
         assert_eq!(report.fence, last, "{rest:?}");
         for mode in [Mode::EXCLUSIVE, Mode::Shared { owner: OwnerId::from_bits(1), reenters: false }] {
@@ -270,8 +270,8 @@ async fn a_queue_that_is_full_keeps_those_it_has_and_takes_nobody_new() {
     let mut crowd = pipe();
     for id in 1..WAITERS_MAX {
         let member = format!("{id:016x} x {}", Channel(0).digits());
-        crowd.cmd("ZADD").arg(queue_key(&key())).arg(8).arg(&member).ignore();
-        crowd.cmd("ZADD").arg(kept_key(&key())).arg("9000000000000").arg(&member).ignore();
+        crowd.cmd("ZADD").arg(companion_key(companion::QUEUE, &key())).arg(8).arg(&member).ignore();
+        crowd.cmd("ZADD").arg(companion_key(companion::KEPT, &key())).arg("9000000000000").arg(&member).ignore();
     }
     crowd.exec(&mut raw).unwrap();
 

@@ -75,7 +75,7 @@ async fn what_goes_wrong_with_one_name_is_no_harm_to_those_beside_it() {
     let keys = keys(["a", "b", "c"]);
     let middle = &keys[1];
     // Another program's key where the vote would be: held. Other data where the queue would be: an error.
-    for key in [middle.text.clone(), queue_key(middle)] {
+    for key in [middle.text.clone(), companion_key(companion::QUEUE, middle)] {
         let fits = |reply: &Reply| {
             if key == middle.text { is_other_program(reply) } else { is_failure(reply, "kind of value") }
         };
@@ -221,7 +221,7 @@ async fn fences_that_are_given_together_have_the_limits_of_those_that_are_not() 
     let server = RedisServer::start();
     let mut guest = Guest::of(&server.url(), EARS).await;
     let keys = keys(["a", "b", "c"]);
-    server.command(&["SET", &fence_key(&keys[1]), &Fence::MAX.to_string()]);
+    server.command(&["SET", &companion_key(companion::FENCE, &keys[1]), &Fence::MAX.to_string()]);
     let floor = Fence::new(Fence::MAX.get() / 2);
     guest.life.floor = floor;
     let mark = format!("{:032x} {floor}", guest.life.epoch.0);
