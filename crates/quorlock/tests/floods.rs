@@ -1,4 +1,5 @@
-//! Nodes that never stop talking: a client takes so much and no more. Alone in its process, for its memory is looked at.
+//! Nodes that never stop sending: a client reads a limited amount. This test has a process of its own, because it
+//! measures memory.
 
 #[path = "suite/common/mod.rs"]
 mod common;
@@ -13,21 +14,21 @@ use fake::{Deed, Fake, From};
 use quorlock_testkit::eventually_async;
 use resp::{bulk, push};
 
-/// What a client keeps of one value at most, what the kernel keeps on its way, and some room for everything else.
+/// The most that a client keeps of one value, plus the kernel's buffers and some room.
 const TAKEN_MAX: u64 = (32 + 16) << 20;
-/// The bytes of a value, what is made of them, and the room to grow into.
+/// The bytes of a value, the parsed value, and room for growth.
 const GROWTH_MAX: u64 = 400 << 20;
-/// How many bytes have to be thrown away for pushes to count as endless.
+/// The number of bytes after which pushes count as endless.
 const PUSHED_MIN: u64 = 2 << 20;
 
-/// The most memory that this process has ever had.
+/// The peak memory of this process.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("there is one on Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it tells the peak");
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number of kilobytes") << 10
 }
 
-/// What never ends and is no answer.
+/// Data that never ends and is no reply.
 fn endless() -> [(&'static str, Vec<u8>, Vec<u8>); 6] {
     let chunk = |piece: &[u8]| piece.repeat(64 * 1024 / piece.len());
     let text = bulk(&"0123456789".repeat(10));
@@ -43,7 +44,7 @@ fn endless() -> [(&'static str, Vec<u8>, Vec<u8>); 6] {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_never_stops_is_not_listened_to_for_ever() {
+async fn an_endless_reply_ends_the_connection() {
     let before = peak();
     for from in [From::Greeting, From::NodeCommand, From::Vote] {
         for (name, first, then) in endless() {
@@ -59,11 +60,11 @@ async fn a_node_that_never_stops_is_not_listened_to_for_ever() {
                 peak() >> 20
             );
             assert!(taken < TAKEN_MAX, "{name}, from the {from:?} on: {taken} bytes were taken");
-            // What the client has read must not add up: the peak is that of one flood.
+            // What the client has read must not accumulate: the peak is that of one flood.
             let _ = client.close(DRAINING).await;
         }
     }
-    // Pushes are no answer to anything: they are thrown away, until the silence behind them has lasted too long.
+    // Pushes answer no request. They are discarded until the reply is overdue.
     let said = push(&[bulk("message"), bulk("quorlock~broken"), bulk("quorlock:nobody's")]).repeat(1_000);
     let fake = Fake::start(None, From::Vote, Deed::Flood(Vec::new(), said)).await;
     let client = builder().nodes([fake.url()]).connect_lazy().await.expect("nothing is wrong with its settings");

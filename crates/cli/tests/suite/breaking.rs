@@ -101,7 +101,7 @@ fn another_fence_breaks_nothing_and_says_what_stands() {
 }
 
 #[test]
-fn what_nobody_holds_is_not_broken() {
+fn a_free_lock_is_not_broken() {
     Place::both(|place| assert_fails(&place.breaks(&["--fence", "1"]), 75, "nobody holds \"a\""));
 }
 

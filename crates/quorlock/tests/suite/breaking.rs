@@ -1,4 +1,4 @@
-//! Breaking leases on real servers: without hints, without all nodes, and of clients that are none of ours.
+//! Breaking leases on real servers: without hints, with nodes down, and leases of other programs.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -37,7 +37,7 @@ async fn without_hints_the_holder_learns_with_its_next_renewal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn holders_and_breakers_do_without_channels() {
+async fn breaking_works_without_channels() {
     let cluster = Wired::ready(3).await;
     for server in &cluster.servers {
         let shy = ["ACL", "SETUSER", "shy", "on", ">secret", "~*", "+@all", "resetchannels"];
@@ -98,10 +98,10 @@ async fn a_node_with_another_fence_for_the_same_lease_breaks_it_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_strangers_lock_is_broken_by_its_digest() {
+async fn a_lock_of_another_program_is_broken_by_its_digest() {
     let cluster = Wired::ready(3).await;
     let client = connected(cluster.direct()).await;
-    // As a Redlock client would, but on one node without an end.
+    // As a Redlock client would, but without an expiry on one node.
     for (node, server) in cluster.servers.iter().enumerate() {
         let end: &[&str] = if node == 0 { &[] } else { &["PX", "100000"] };
         server.command(&[&["SET", KEY, "a stranger's", "NX"], end].concat());
@@ -111,8 +111,8 @@ async fn a_strangers_lock_is_broken_by_its_digest() {
     assert_eq!(named.to_string(), "digest 765842bf8d727e5f");
     client.break_lock("job", Break::new(named, "a test")).await.unwrap();
     for server in &cluster.servers {
-        assert_ne!(in_text(server, KEY), "a stranger's", "it cannot be given back or prolonged by its value");
-        assert!(server.command(&["PTTL", KEY]).as_int().unwrap() > 0, "it ends");
+        assert_ne!(in_text(server, KEY), "a stranger's", "the old value must not release or extend it");
+        assert!(server.command(&["PTTL", KEY]).as_int().unwrap() > 0, "it has an expiry");
     }
     assert!(client.lock("job").try_acquire().await.unwrap().is_none());
     client.break_lock("job", Break::new(named, "a test").now()).await.unwrap();
@@ -120,13 +120,13 @@ async fn a_strangers_lock_is_broken_by_its_digest() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_broken_is_not_repaired() {
+async fn a_broken_lease_is_not_repaired() {
     let cluster = Wired::ready(3).await;
     let theirs = connected(cluster.direct()).await;
     let ours = connected(cluster.builder()).await;
     let lease = ours.lock("job").acquire().await.unwrap();
     cluster.stands_on(KEY, &[0, 1, 2]).await;
-    // The holder hears nothing, and its renewal is on its way when the lease is broken.
+    // The holder gets no message, and its renewal is in flight when the lease is broken.
     for proxy in &cluster.proxies {
         proxy.hold(true);
     }

@@ -1,4 +1,4 @@
-//! Cancellation: however and whenever a caller turns away, no vote of theirs is left standing.
+//! Cancellation: an acquire or lease that is dropped at any point leaves no vote behind.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -16,11 +16,11 @@ use tokio::task::yield_now;
 /// How far an acquire had come when it was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nobody ever polled it.
+    /// It was never polled.
     Unpolled,
-    /// Its requests were queued, under way or being answered.
+    /// Its requests were queued, in flight or answered.
     Asking,
-    /// It was won, and nobody had taken the lease.
+    /// It was won, but the lease was not taken.
     Won,
 }
 
@@ -33,9 +33,10 @@ impl Wake for Woken {
     }
 }
 
-/// Polls once, then lets everyone else on this thread take so many steps, then drops.
+/// Polls once, then lets all other tasks of this thread take `steps` steps, then drops.
 ///
-/// There is one thread: between two steps nothing moves, so counting through them visits every state of the links.
+/// The runtime has one thread, so nothing moves between two steps, and counting through them visits every state of the
+/// links.
 async fn drop_after_steps(acquire: impl Future<Output = Result<Lease, AcquireError>>, steps: usize) -> Phase {
     let Some(steps) = steps.checked_sub(1) else { return Phase::Unpolled };
     let woken = Arc::new(Woken::default());
@@ -51,7 +52,7 @@ async fn drop_after_steps(acquire: impl Future<Output = Result<Lease, AcquireErr
     Phase::Asking
 }
 
-/// Whether a client that has no past gets the lock with its first question.
+/// Checks that a new client gets the lock with its first request.
 async fn is_free_for_anyone(cluster: &Wired, name: &str) {
     let fresh = connected(cluster.direct()).await;
     let lease = fresh.lock(name).try_acquire().await.expect("all nodes can vote");
@@ -84,7 +85,7 @@ async fn an_acquire_dropped_at_every_step_leaves_no_key() {
 }
 
 #[tokio::test]
-async fn an_acquire_dropped_while_another_holds_takes_nothing_along() {
+async fn an_acquire_dropped_while_the_lock_is_held_changes_nothing() {
     let cluster = Wired::ready(5).await;
     let holder = connected(cluster.direct()).await;
     let held = holder.lock("job").acquire().await.unwrap();
@@ -119,7 +120,7 @@ async fn an_acquire_dropped_while_another_holds_takes_nothing_along() {
     is_free_for_anyone(&cluster, "job").await;
 }
 
-/// Durations from nothing to a few milliseconds, most of them short: a round takes less than one.
+/// Durations from zero to a few milliseconds, most of them short: a round takes less than one.
 struct Durations(u64);
 
 impl Iterator for Durations {
@@ -134,7 +135,7 @@ impl Iterator for Durations {
     }
 }
 
-/// The runtime's timers know no less than a millisecond.
+/// The timers of the runtime have a resolution of a millisecond.
 async fn spin(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -142,8 +143,8 @@ async fn spin(time: Duration) {
     }
 }
 
-/// Acquires so often, and turns away after a random time. Returns how often that was too late.
-async fn turn_away(lock: Lock, turns: usize, seed: u64) -> usize {
+/// Acquires `turns` times, and drops the future after a random time. Returns how often the lock was won before that.
+async fn drop_at_random_times(lock: Lock, turns: usize, seed: u64) -> usize {
     let mut won = 0;
     for (turn, patience) in Durations(seed).take(turns).enumerate() {
         let lease = if turn % 2 == 0 {
@@ -172,10 +173,12 @@ async fn acquires_dropped_at_random_times_leave_no_key() {
             "lossy" => proxy.drop_replies(true),
             _ => {}
         }
-        // Two fight for each name.
+        // Two tasks compete for each name.
         let names = (0..6).map(|task| (task, format!("job {}", task % 3)));
         let turning: Vec<_> = names
-            .map(|(task, name)| tokio::spawn(turn_away(clients[task / 3].lock(&name), TURNS, 1 + task as u64)))
+            .map(|(task, name)| {
+                tokio::spawn(drop_at_random_times(clients[task / 3].lock(&name), TURNS, 1 + task as u64))
+            })
             .collect();
         for task in turning {
             if trouble == "cut" {
@@ -193,23 +196,23 @@ async fn acquires_dropped_at_random_times_leave_no_key() {
         for client in clients {
             client.close(DRAINING).await.expect("all nodes are back: everything owed can be delivered");
         }
-        assert_eq!(cluster.standing().concat(), Vec::<String>::new(), "left behind with trouble: {trouble}");
+        assert_eq!(cluster.standing().concat(), Vec::<String>::new(), "left behind with network fault {trouble}");
         for name in ["job 0", "job 1", "job 2"] {
             is_free_for_anyone(&cluster, name).await;
         }
     }
-    println!("turned away: {dropped} before the decision, {won} after the lock was won");
+    println!("dropped: {dropped} before the decision, {won} after the lock was won");
     assert!(dropped > 0 && won > 0);
 }
 
-/// Begins something and leaves it.
+/// Polls a future once, and drops it.
 fn begin(work: impl Future) {
     let _ = pin!(work).poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// Every way for a holder to leave, other than to release and wait.
+/// Every way for a holder to end a lease, other than to await its release.
 async fn leave(lock: &Lock, way: usize) {
-    let lease = soon(lock.acquire()).await.expect("whoever left before has given it back");
+    let lease = soon(lock.acquire()).await.expect("the previous holder released it");
     match way {
         0 => drop(lease),
         1 => {
@@ -239,7 +242,7 @@ async fn leave(lock: &Lock, way: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn however_a_holder_leaves_the_lock_is_given_back() {
+async fn the_lock_is_released_however_its_holder_ends() {
     let cluster = Wired::ready(5).await;
     let clients = [connected(cluster.direct()).await, connected(cluster.direct()).await];
     for turn in 0..60 {
@@ -252,7 +255,7 @@ async fn however_a_holder_leaves_the_lock_is_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_that_panics_or_is_dropped_gives_the_lock_back() {
+async fn work_that_panics_or_is_dropped_releases_the_lock() {
     use futures_util::FutureExt;
 
     let cluster = Wired::ready(5).await;
@@ -295,7 +298,7 @@ async fn leases_end_when_their_client_is_closed() {
         assert!(soon(lease.extend()).await.is_err());
     }
 
-    // What is left of them must not touch those who come after.
+    // Requests of the closed client must not touch the leases of later clients.
     let next = connected(cluster.direct()).await;
     let held = next.lock("job 0").try_acquire().await.unwrap().expect("it is free");
     cluster.stands_on("quorlock:job 0", &[0, 1, 2, 3, 4]).await;
@@ -307,12 +310,12 @@ async fn leases_end_when_their_client_is_closed() {
     cluster.drained(next).await;
 }
 
-/// Waits in a task of its own for a lock that is held.
+/// Waits for a held lock in a task of its own.
 async fn waiter(lock: Lock) -> tokio::task::JoinHandle<Result<(), AcquireError>> {
     let (begin, begun) = tokio::sync::oneshot::channel();
     let task = tokio::spawn(async move {
         let mut acquire = pin!(lock.acquire());
-        begin.send(()).expect("somebody waits for it");
+        begin.send(()).expect("the receiver waits");
         let lease = acquire.as_mut().await?;
         lease.ensure(Duration::from_secs(1)).expect("the lock that it came from is still there");
         Ok(())
@@ -322,7 +325,7 @@ async fn waiter(lock: Lock) -> tokio::task::JoinHandle<Result<(), AcquireError>>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_outlives_the_client_and_not_its_closing() {
+async fn a_waiter_survives_the_drop_of_its_client_but_not_a_close() {
     let cluster = Wired::ready(5).await;
     let holder = connected(cluster.direct()).await;
     let held = holder.lock("job").acquire().await.unwrap();
@@ -341,33 +344,33 @@ async fn a_waiter_outlives_the_client_and_not_its_closing() {
     is_free_for_anyone(&cluster, "job").await;
 }
 
-/// Works on a runtime that ends with the work.
+/// Runs the work on a runtime that ends with it.
 fn on_another_runtime<T: Send + 'static>(work: impl AsyncFnOnce() -> T + Send + 'static) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("the system has the means for a runtime");
     std::thread::spawn(move || runtime.block_on(work())).join().expect("the work is done")
 }
 
-/// Where several ask, a batch waits for others: not for one that is dropped, after which the runtime may have no turn left.
+/// A batch waits for other callers, but not when a lease is dropped: the runtime may have no turn left after that.
 #[tokio::test]
-async fn a_lease_that_is_dropped_needs_no_turn_of_the_runtime_where_many_asked() {
+async fn a_dropped_lease_is_released_without_a_turn_of_the_runtime() {
     let cluster = Wired::ready(3).await;
     let client = connected(cluster.direct()).await;
     let names: Vec<String> = (0..8).map(|at| format!("job/{at}")).collect();
     let locks: Vec<Lock> = names.iter().map(|name| client.lock(name)).collect();
-    // The first leave alone, and the rest behind them as one batch.
+    // The first requests are sent alone, and the rest after them as one batch.
     let mut leases = futures_util::future::join_all(locks.iter().map(Lock::acquire)).await;
     for name in &names {
         cluster.stands_on(&format!("quorlock:{name}"), &[0, 1, 2]).await;
     }
     drop(leases.pop());
-    // From here on nothing is awaited, and there is one thread.
+    // From here on nothing is awaited, and there is only one thread.
     let left = |standing: Vec<Vec<String>>| standing.iter().all(|keys| keys.len() == leases.len());
     eventually("its votes to be taken back", || left(cluster.standing()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_the_runtime_is_gone_nothing_hangs_and_what_is_held_lapses() {
+async fn without_a_runtime_nothing_hangs_and_leases_expire() {
     let cluster = Cluster::ready(3).await;
     let here = connected(cluster.builder()).await;
     let builder = cluster.builder();
@@ -379,7 +382,7 @@ async fn when_the_runtime_is_gone_nothing_hangs_and_what_is_held_lapses() {
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         (client, lease, waiting)
     });
-    assert!(soon(waiting.as_mut()).await.is_err(), "nobody is left who could ask");
+    assert!(soon(waiting.as_mut()).await.is_err(), "no runtime is left to send requests");
     assert!(soon(client.lock("other").try_acquire()).await.is_err());
     soon(lease.lost()).await;
     assert!(lease.fence().is_err());

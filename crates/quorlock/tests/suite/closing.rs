@@ -1,4 +1,4 @@
-//! A client that is closed while somebody is still asking leaves nothing behind.
+//! A client that is closed during an acquire leaves nothing behind.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use quorlock::AcquireError;
 use quorlock_testkit::{RedisServer, eventually_async};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_acquire_had_asked_for_is_taken_back_when_the_client_closes() {
+async fn closing_releases_the_votes_of_a_running_acquire() {
     let cluster = Wired::ready(3).await;
     let client = connected(cluster.direct()).await;
     cluster.servers[1..].iter().for_each(RedisServer::freeze);
@@ -16,14 +16,14 @@ async fn what_an_acquire_had_asked_for_is_taken_back_when_the_client_closes() {
     let asking = tokio::spawn(async move { lock.acquire().await.map(drop) });
     eventually_async("the first node to vote", async || !lock_keys(&cluster.servers[0]).is_empty()).await;
 
-    // The frozen ones cannot be told in time.
+    // The frozen nodes cannot be reached in time.
     let _ = client.close(Duration::from_millis(10)).await;
     assert_eq!(asking.await.expect("an acquire does not panic"), Err(AcquireError::Closed));
     eventually_async("the vote to be taken back", async || lock_keys(&cluster.servers[0]).is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_won_in_the_moment_of_closing_is_given_back() {
+async fn a_lock_that_is_won_while_the_client_closes_is_released() {
     let cluster = Wired::ready(3).await;
     for _ in 0..50 {
         let client = connected(cluster.direct()).await;

@@ -1,4 +1,4 @@
-//! First contact: `connect` fails with a reason, `connect_lazy` waits, and the log tells of each outage once.
+//! Connecting: `connect` fails with a reason, `connect_lazy` waits, and the log has each outage once.
 
 use std::fmt::Write;
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-/// URLs of ports that nobody listens on.
+/// URLs of ports without a listener.
 fn closed(count: usize) -> Vec<String> {
     let ports: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
     ports.iter().map(|port| format!("redis://{}", port.local_addr().expect("it is bound"))).collect()
@@ -31,7 +31,7 @@ async fn connect_names_each_node_and_the_reason_when_no_majority_can_vote() {
     let text = error.to_string();
     assert!(text.starts_with("no majority: 3 of 3 nodes cannot vote after "), "{text}");
     assert!(urls.iter().all(|url| text.contains(url.as_str())) && text.contains("refused"), "{text}");
-    assert!(!text.contains("init"), "an outage is no reason to declare a new cluster: {text}");
+    assert!(!text.contains("init"), "an outage must not be answered with advice to initialize the cluster: {text}");
     let first = [urls[0].clone()];
     let error = tokio::task::spawn_blocking(move || blocking_error(&first)).await.expect("it does not panic");
     assert!(matches!(&error, ConnectError::NoMajority { .. }) && error.to_string().contains(&urls[0]), "{error}");
@@ -58,10 +58,10 @@ async fn connect_waits_for_a_majority() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connect_says_how_long_a_quarantine_lasts_and_what_to_do() {
+async fn connect_reports_the_rest_of_a_quarantine_and_the_remedy() {
     let servers = RedisServer::start_many(3);
     let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
-    // It does not wait for the timeout: the quarantine lasts longer.
+    // Returns before the timeout, because the quarantine lasts longer.
     let error = Client::builder().nodes(&urls).connect_timeout(LONG / 2).connect().await.expect_err("they are new");
     let text = error.to_string();
     assert!(text.starts_with("no majority: 3 of 3 nodes cannot vote"), "{text}");
@@ -106,7 +106,7 @@ async fn a_mistyped_host_is_named_by_an_acquire_after_connect_lazy() {
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
 }
 
-/// What keeps one server from being a node, and the word that tells.
+/// Commands that make a server unusable as a node, and a word of the error message.
 const FAULTS: [(&[&str], &str); 4] = [
     (&["REPLICAOF", "127.0.0.1", "1"], "replica"),
     (&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"], "allkeys-lru"),
@@ -114,9 +114,9 @@ const FAULTS: [(&[&str], &str); 4] = [
     (&["ACL", "SETUSER", "default", "-info"], "NOPERM"),
 ];
 
-/// On one thread: the log is that of this thread.
+/// On one thread, because the log is that of this thread.
 #[tokio::test]
-async fn a_node_that_cannot_be_used_is_like_one_that_failed_and_a_majority_of_them_is_an_error() {
+async fn one_unusable_node_is_tolerated_and_a_majority_is_an_error() {
     for (fault, word) in FAULTS {
         let cluster = Cluster::ready(3).await;
         let running = long::connected(cluster.builder()).await;
@@ -148,18 +148,18 @@ async fn a_node_that_cannot_be_used_is_like_one_that_failed_and_a_majority_of_th
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_cluster_with_a_node_that_cannot_be_used_is_refused() {
+async fn a_new_cluster_with_an_unusable_node_is_refused() {
     let servers = RedisServer::start_many(3);
     servers[2].command(FAULTS[0].0);
     let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
-    // A cluster is founded by all of its nodes, so no time that passes gives it a majority.
+    // Founding a cluster needs all of its nodes, so waiting cannot help.
     let error = Client::connect_lazy(&urls).await.expect_err("it cannot be founded");
     assert!(matches!(&error, ConnectError::Unfit { .. }) && error.to_string().contains(&urls[2]), "{error}");
     assert!(servers[..2].iter().all(|server| server.keys("*").is_empty()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_cannot_be_used_and_one_that_is_dead_are_waited_for() {
+async fn connect_lazy_waits_for_an_unusable_and_a_dead_node() {
     let cluster = Cluster::ready(3).await;
     cluster.servers[0].command(FAULTS[0].0);
     cluster.servers[1].kill();
@@ -169,10 +169,10 @@ async fn a_node_that_cannot_be_used_and_one_that_is_dead_are_waited_for() {
     let client = cluster.builder().connect_lazy().await.expect("the dead one may come back");
     cluster.servers[0].command(&["REPLICAOF", "NO", "ONE"]);
     cluster.servers[1].restart();
-    drop(client.lock("a").acquire().await.expect("asking goes on until a majority votes"));
+    drop(client.lock("a").acquire().await.expect("acquire retries until a majority votes"));
 }
 
-/// What was logged at `WARN` and above.
+/// The log records at `WARN` and above.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -219,9 +219,9 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// On one thread: the log is that of this thread.
+/// On one thread, because the log is that of this thread.
 #[tokio::test]
-async fn each_outage_is_logged_once_when_it_begins_and_once_when_it_ends() {
+async fn each_outage_is_logged_once_at_its_start_and_once_at_its_end() {
     let cluster = long::Wired::ready(3).await;
     let client = long::connected(cluster.builder().node_deadline(Duration::from_millis(200))).await;
     let (log, _guard) = Log::begin();
@@ -231,7 +231,7 @@ async fn each_outage_is_logged_once_when_it_begins_and_once_when_it_ends() {
         eventually_async("the node to be out", async || log.count("node is out") == out).await;
     }
     assert_eq!((log.count("no majority"), log.count("node is back")), (1, 0), "{:#?}", log.lines());
-    // Asking again and again, and reconnecting, is the same outage.
+    // Further requests and reconnects belong to the same outage.
     for _ in 0..3 {
         client.lock("a").acquire_within(SHORT).await.expect_err("no majority");
     }

@@ -1,4 +1,4 @@
-//! Leases without a guard, on real servers: what a majority says counts, and nothing is left behind.
+//! Detached leases on real servers: a majority decides, and nothing is left behind.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,20 +10,20 @@ use quorlock_testkit::{Reply, eventually_async};
 
 const KEY: &str = "quorlock:a";
 
-/// How long an answer is waited for: no longer than a test can wait, and longer than a busy machine takes.
+/// The deadline for a reply: short enough for a test to wait, long enough for a busy machine.
 const NOT_LONG: Duration = Duration::from_millis(500);
 
 async fn detached(client: &Client) -> DetachedLease {
     client.lock("a").acquire().await.unwrap().detach().unwrap()
 }
 
-/// A client that does not wait long for nodes that do not answer.
+/// A client with a short deadline for nodes that do not reply.
 async fn brisk(cluster: &Wired) -> Client {
     connected(cluster.direct().node_deadline(NOT_LONG)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_minority_that_is_away_does_not_matter_and_is_told_later() {
+async fn an_unreachable_minority_gets_the_release_later() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
     let lease = detached(&client).await;
@@ -38,7 +38,7 @@ async fn a_minority_that_is_away_does_not_matter_and_is_told_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_majority_nothing_is_known_and_the_release_stays_owed() {
+async fn without_a_majority_the_result_is_unknown_and_the_release_is_retried() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
     let lease = detached(&client).await;
@@ -57,7 +57,7 @@ async fn without_a_majority_nothing_is_known_and_the_release_stays_owed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_vote_that_is_gone_is_not_given_again() {
+async fn a_lost_vote_is_not_granted_again() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
     let lease = detached(&client).await;
@@ -70,12 +70,12 @@ async fn a_vote_that_is_gone_is_not_given_again() {
     assert_eq!(client.check(&lease).await, Err(LeaseError::Lost(LostError::Taken)));
     cluster.stands_on(KEY, &[2]).await;
     assert_eq!(client.extend(&lease).await, Err(LeaseError::Lost(LostError::Taken)));
-    // What is left of it is of no use to anyone.
+    // The remaining votes are useless, and are released.
     cluster.stands_on(KEY, &[]).await;
     assert_eq!(client.release(&lease).await, Ok(Released::Gone));
 }
 
-/// Takes these nodes away from whoever speaks to them through their proxies.
+/// Makes these nodes unreachable through their proxies.
 async fn away(cluster: &Wired, client: &Client, nodes: &[usize]) {
     for &node in nodes {
         cluster.proxies[node].refuse(true);
@@ -92,7 +92,7 @@ fn back(cluster: &Wired, nodes: &[usize]) {
     }
 }
 
-/// A lease of every kind that has a fence, of the same name, each when the one before it is gone.
+/// Acquires a lease of any kind that has a fence, always of the same name.
 async fn of_kind(client: &Client, kind: usize) -> Result<Lease, AcquireError> {
     match kind {
         0 => client.lock("a").acquire().await,
@@ -102,7 +102,8 @@ async fn of_kind(client: &Client, kind: usize) -> Result<Lease, AcquireError> {
     }
 }
 
-/// A lease that needs the grant of every node that is left: one that a busy machine makes late is asked again.
+/// Acquires a lease that needs the grant of every reachable node. Retries, because a busy machine may make a grant
+/// late.
 async fn by_all_of_a_bare_majority(client: &Client, kind: usize) -> Lease {
     let mut lease = None;
     eventually_async("a bare majority to grant", async || {
@@ -114,7 +115,7 @@ async fn by_all_of_a_bare_majority(client: &Client, kind: usize) -> Lease {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_bare_majority_granted_is_given_to_the_rest_and_outlives_one_of_them() {
+async fn a_lease_of_a_bare_majority_is_repaired_on_the_other_nodes() {
     let cluster = Wired::ready(5).await;
     let ours = connected(cluster.builder().node_deadline(NOT_LONG)).await;
     let theirs = brisk(&cluster).await;
@@ -125,11 +126,11 @@ async fn what_a_bare_majority_granted_is_given_to_the_rest_and_outlives_one_of_t
         back(&cluster, &[3, 4]);
         cluster.stands_on(KEY, &[0, 1, 2, 3, 4]).await;
         voting(&ours).await;
-        // As good as any that all of them have granted: two may go.
+        // As good as a lease that all nodes granted: two may fail.
         for server in &cluster.servers[..2] {
             server.freeze();
         }
-        // All that are left must answer in time, which a busy machine may not let them do at once.
+        // All that are left must reply in time, which may take several attempts on a busy machine.
         eventually_async("it goes on", async || theirs.extend(&lease).await.is_ok()).await;
         eventually_async("it stands", async || theirs.check(&lease).await.is_ok()).await;
         for server in &cluster.servers[..2] {
@@ -149,7 +150,7 @@ async fn a_release_that_overtakes_a_late_repair_leaves_no_vote() {
     let theirs = brisk(&cluster).await;
     let last = &cluster.servers[2..];
     for kind in 0..4 {
-        last[0].command(&["SET", KEY, "somebody else's"]);
+        last[0].command(&["SET", KEY, "another program's"]);
         let lease = by_all_of_a_bare_majority(&ours, kind).await.detach().unwrap();
         let before = each(last, votes);
         cluster.proxies[2].hold(true);
@@ -157,7 +158,8 @@ async fn a_release_that_overtakes_a_late_repair_leaves_no_vote() {
         eventually_async("a repair to be under way", async || cluster.proxies[2].held_up() > 0).await;
         theirs.release(&lease).await.unwrap();
         cluster.stands_on(KEY, &[]).await;
-        eventually_async("all to know", async || last[0].keys("quorlock~done:*").len() > kind).await;
+        eventually_async("all nodes to have the tombstone", async || last[0].keys("quorlock~done:*").len() > kind)
+            .await;
         cluster.proxies[2].hold(false);
         more(last, votes, &before, 1).await;
         cluster.stands_on(KEY, &[]).await;
@@ -165,7 +167,7 @@ async fn a_release_that_overtakes_a_late_repair_leaves_no_vote() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_goes_on_asking_keeps_no_minority_standing() {
+async fn repeated_extensions_keep_no_minority_alive() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
     let lease = detached(&client).await;
@@ -179,7 +181,7 @@ async fn whoever_goes_on_asking_keeps_no_minority_standing() {
     for _ in 0..3 {
         assert!(matches!(client.extend(&lease).await, Err(LeaseError::NoQuorum { .. })));
     }
-    assert!(left() <= 60_000, "it was kept for longer");
+    assert!(left() <= 60_000, "the extension of a minority was kept");
     for server in &cluster.servers[..2] {
         server.thaw();
     }
@@ -188,7 +190,7 @@ async fn whoever_goes_on_asking_keeps_no_minority_standing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_have_under_way_for_a_released_lease_is_refused() {
+async fn late_requests_for_a_released_lease_are_refused() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
     let lease = detached(&client).await;
@@ -202,7 +204,7 @@ async fn what_others_have_under_way_for_a_released_lease_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_of_a_longer_ttl_than_these_nodes_allow_is_refused() {
+async fn a_lease_with_a_ttl_above_the_cluster_maximum_is_refused() {
     let cluster = Wired::ready(1).await;
     let lease = detached(&connected(cluster.direct()).await).await;
     let other = Client::memory().await;
@@ -212,7 +214,7 @@ async fn a_lease_of_a_longer_ttl_than_these_nodes_allow_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_detached_lease_that_was_lost_stays_lost_whatever_the_nodes_say_later() {
+async fn a_lost_detached_lease_stays_lost() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
     let lease = detached(&client).await;
@@ -237,7 +239,7 @@ async fn a_detached_lease_that_was_lost_stays_lost_whatever_the_nodes_say_later(
 async fn a_lease_with_little_left_after_an_outage_is_extended_not_lost() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
-    // A tenth of it is the allowance for drift.
+    // A tenth of the ttl is the allowance for drift.
     let lease = client.lock("a").ttl(Duration::from_secs(60)).acquire().await.unwrap().detach().unwrap();
     cluster.stands_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {

@@ -1,4 +1,4 @@
-//! What the library finds when it only looks.
+//! Examining nodes without changing them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn states(found: &Examination) -> Vec<&NodeState> {
 }
 
 #[tokio::test]
-async fn a_look_tells_blank_voting_restarted_and_down_and_changes_nothing() {
+async fn an_examination_shows_each_state_and_changes_nothing() {
     let nodes = MemoryNodes::new(3);
     for _ in 0..2 {
         let found = look(&nodes).await;
@@ -38,14 +38,14 @@ async fn a_look_tells_blank_voting_restarted_and_down_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_node_in_quarantine_tells_what_is_left() {
+async fn an_examination_shows_the_rest_of_a_quarantine() {
     let nodes = MemoryNodes::new(3);
     let client = builder().memory(&nodes).connect_lazy().await.expect("they are blank");
     let mut least = MAX_TTL * 2;
     quorlock_testkit::eventually_async("the quarantine to go by", async || {
         let found = look(&nodes).await;
         if let NodeState::Quarantined { left } = found.nodes[0].state {
-            assert!(left <= least, "it only gets less");
+            assert!(left <= least, "the remaining quarantine never grows");
             least = left;
         }
         found.voting() == 3
@@ -56,7 +56,7 @@ async fn a_node_in_quarantine_tells_what_is_left() {
 }
 
 #[tokio::test]
-async fn what_connect_would_refuse_is_examined_all_the_same() {
+async fn nodes_that_connect_would_refuse_can_be_examined() {
     let servers = RedisServer::builder().password("correct-horse").start_many(2);
     let urls = servers.iter().map(|server| server.url().replace("correct-horse", "hunter2"));
     let found = builder().nodes(urls).examine(Duration::ZERO).await;
@@ -68,7 +68,7 @@ async fn what_connect_would_refuse_is_examined_all_the_same() {
 }
 
 #[tokio::test]
-async fn nodes_that_go_by_other_constants_are_unfit() {
+async fn nodes_with_other_constants_are_unfit() {
     let cluster = Cluster::ready(3).await;
     let found = cluster.builder().max_ttl(MAX_TTL * 2).examine(Duration::from_millis(100)).await;
     for node in &found.nodes {

@@ -1,4 +1,5 @@
-//! Nodes that die, freeze, are demoted or run out of memory: the rest goes on, and says who is missing and why.
+//! Nodes that die, freeze, are demoted or run out of memory: the others continue, and errors name the missing nodes and
+//! why.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ async fn no_quorum(client: &Client) -> Tally {
     }
 }
 
-/// Asks until everyone else has answered in time: then exactly these are missing, and they always were.
+/// Retries until all other nodes have replied in time: then the error names exactly these.
 async fn names_exactly(client: &Client, servers: &[RedisServer]) {
     eventually_async("the others to answer in time", async || {
         let tally = no_quorum(client).await;
@@ -33,15 +34,15 @@ async fn names_exactly(client: &Client, servers: &[RedisServer]) {
     .await;
 }
 
-/// Makes sure that a node which may vote has been watched for long enough before.
+/// Checks that a node that may vote has served its quarantine.
 fn was_quarantined(server: &RedisServer) {
     let life = life(server, "job").expect("it belongs to a cluster");
     assert!(life.floor.is_some() && life.elapsed >= MAX_TTL, "{life:?}");
 }
 
-/// A fence of the lock that everyone here takes turns with.
+/// The next fence of the lock that all tests here use.
 async fn next_fence(client: &Client) -> Fence {
-    let lease = soon(client.lock("job").acquire()).await.expect("asking goes on until a majority answers");
+    let lease = soon(client.lock("job").acquire()).await.expect("acquire retries until a majority votes");
     lease.fence().expect("it is held")
 }
 
@@ -50,7 +51,7 @@ fn urls(servers: &[RedisServer]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn any_two_of_five_nodes_may_be_frozen() {
+async fn two_frozen_nodes_of_five_are_tolerated() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.direct()).await;
     let mut last = take_a_turn(&client, "job").await;
@@ -61,12 +62,12 @@ async fn any_two_of_five_nodes_may_be_frozen() {
         last = fence;
         pair.into_iter().for_each(RedisServer::thaw);
     }
-    // The frozen ones have granted late, and were told of the release behind it.
+    // The frozen nodes have granted late, and got the release after it.
     cluster.drained(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn any_two_of_five_nodes_may_be_killed() {
+async fn two_killed_nodes_of_five_are_tolerated() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.direct()).await;
     for pair in pairs(&cluster.servers) {
@@ -100,7 +101,7 @@ async fn three_dead_nodes_are_named_and_the_rest_is_left_clean() {
     let Err(LeaseError::NoQuorum { tally, .. }) = soon(lease.extend()).await else { panic!("extended by a minority") };
     assert_eq!(missing(&tally), urls(dead));
     lease.ensure(Duration::from_secs(1)).expect("a lease outlives the failure of a renewal");
-    // What the dead ones have to say to the release may only be waited for until the deadline.
+    // The drop does not wait longer than the deadline for the dead nodes.
     drop(lease);
     eventually_async("the living to be clean", async || living.iter().all(|node| lock_keys(node).is_empty())).await;
 }
@@ -116,7 +117,7 @@ async fn three_frozen_nodes_are_named_and_serve_again_when_thawed() {
     names_exactly(&client, frozen).await;
     let Err(LeaseError::NoQuorum { tally, .. }) = lease.release().await else { panic!("acknowledged by a minority") };
     assert_eq!(missing(&tally)[..3], urls(frozen), "{tally:?}");
-    // Given up on, their connections are replaced: what waits in the old ones arrives behind its release, or before.
+    // The client has replaced their connections: requests in the old ones arrive before or after their release.
     for node in 0..3 {
         noticed(&client, node, |_| true).await;
     }
@@ -129,7 +130,7 @@ async fn three_frozen_nodes_are_named_and_serve_again_when_thawed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_were_killed_serve_again_after_their_quarantine() {
+async fn killed_nodes_vote_again_after_their_quarantine() {
     let cluster = Cluster::ready(5).await;
     let client = connected(cluster.builder()).await;
     let before = next_fence(&client).await;
@@ -140,7 +141,7 @@ async fn nodes_that_were_killed_serve_again_after_their_quarantine() {
     for server in &cluster.servers[2..] {
         server.restart();
     }
-    assert!(next_fence(&client).await > before, "service resumes by itself, with higher fences");
+    assert!(next_fence(&client).await > before, "a later fence is not higher");
     voting(&client).await;
     cluster.servers[2..].iter().for_each(was_quarantined);
 }
@@ -150,7 +151,7 @@ async fn a_demoted_node_is_refused_until_it_is_a_master_again() {
     let cluster = Cluster::ready(3).await;
     let client = connected(cluster.builder()).await;
     let demoted = &cluster.servers[0];
-    // Of a master that does not exist: it keeps what it has, and must not vote all the same.
+    // A replica of a master that does not exist: it keeps its data, but must not vote.
     demoted.command(&["REPLICAOF", "127.0.0.1", "1"]);
     eventually_async("it to be asked for a vote", async || {
         next_fence(&client).await;
@@ -165,7 +166,7 @@ async fn a_demoted_node_is_refused_until_it_is_a_master_again() {
 
     demoted.command(&["REPLICAOF", "NO", "ONE"]);
     voting(&client).await;
-    // Nobody knows what it missed meanwhile.
+    // Its data may be out of date, so it is quarantined.
     was_quarantined(demoted);
     next_fence(&client).await;
 }
@@ -197,7 +198,7 @@ async fn a_node_that_is_loading_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_without_memory_refuse_with_the_reason_and_still_take_releases() {
+async fn nodes_out_of_memory_refuse_with_the_reason_and_accept_releases() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.direct()).await;
     let lease = client.lock("held before").acquire().await.unwrap();
@@ -220,7 +221,7 @@ async fn nodes_without_memory_refuse_with_the_reason_and_still_take_releases() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_forgot_the_scripts_are_told_again() {
+async fn scripts_are_loaded_again_after_a_script_flush() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.direct()).await;
     let flush = || cluster.servers.iter().for_each(|server| drop(server.command(&["SCRIPT", "FLUSH"])));
@@ -237,7 +238,7 @@ async fn nodes_that_forgot_the_scripts_are_told_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_an_operator_kills_are_made_again() {
+async fn killed_connections_are_replaced() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.direct()).await;
     let kept = client.lock("kept").acquire().await.unwrap();
@@ -253,7 +254,7 @@ async fn connections_that_an_operator_kills_are_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_owed_to_a_dead_node_is_delivered_when_it_is_back() {
+async fn a_release_for_a_dead_node_is_delivered_when_it_is_back() {
     let durable = RedisServer::builder().aof(Aof::Always);
     let cluster = Wired::over(durable.start_many(3)).await;
     let client = connected(cluster.builder()).await;
@@ -266,13 +267,13 @@ async fn a_release_owed_to_a_dead_node_is_delivered_when_it_is_back() {
     cluster.servers[2].restart();
     cluster.stands_on("quorlock:job", &[2]).await;
     cluster.proxies[2].refuse(false);
-    // It is quarantined for longer than this test lasts; taking back is right in any life.
+    // It is in quarantine for longer than this test lasts, but takes releases in any life.
     cluster.cleared().await;
     quarantined(&client, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_closes_says_what_it_could_not_deliver() {
+async fn close_reports_releases_that_were_not_delivered() {
     let cluster = Wired::ready(3).await;
     let client = connected(cluster.direct()).await;
     let lease = client.lock("job").acquire().await.unwrap();

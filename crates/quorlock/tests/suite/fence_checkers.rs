@@ -1,4 +1,4 @@
-//! The examples of fence checkers, against the real thing.
+//! Runs the fence checker examples against real databases.
 
 #[path = "../../examples/fence_redis.rs"]
 mod fence_redis;
@@ -11,18 +11,18 @@ use quorlock_testkit::RedisServer;
 use rusqlite::Connection;
 
 #[test]
-fn a_table_takes_the_same_fence_again_and_no_lower_one() {
+fn a_table_accepts_the_same_fence_again_and_no_lower_one() {
     let database = Connection::open_in_memory().unwrap();
     fence_sql::create(&database).unwrap();
     let write = |cents, fence| fence_sql::write(&database, "7", cents, fence).unwrap();
     assert!(write(1, 5) && write(2, 5) && write(3, 1_763_267_021_482_113));
     assert!(!write(4, 6) && !write(5, 1_763_267_021_482_112));
     let cents: i64 = database.query_row("SELECT cents FROM account", [], |row| row.get(0)).unwrap();
-    assert_eq!(cents, 3, "what was refused changed nothing");
+    assert_eq!(cents, 3, "a refused write changed the table");
 }
 
 #[test]
-fn a_script_takes_the_same_fence_again_and_no_lower_one() {
+fn a_script_accepts_the_same_fence_again_and_no_lower_one() {
     let server = RedisServer::start();
     let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
     let mut write = |value, fence| fence_redis::write(&mut connection, "report", value, fence).unwrap();
@@ -31,9 +31,9 @@ fn a_script_takes_the_same_fence_again_and_no_lower_one() {
     assert_eq!(server.command(&["HGET", "report", "value"]).as_str(), Some("c"));
 }
 
-/// Where PostgreSQL is installed; it is not downloaded for this.
+/// Runs only if PostgreSQL is installed.
 #[test]
-fn postgresql_takes_the_same_fence_again_and_no_lower_one() {
+fn postgresql_accepts_the_same_fence_again_and_no_lower_one() {
     let Some(database) = Postgres::start() else {
         println!("NOT RUN: PostgreSQL is not installed");
         return;
@@ -44,5 +44,5 @@ fn postgresql_takes_the_same_fence_again_and_no_lower_one() {
     let said = database.run(&format!("PREPARE fenced(bigint, bigint, text) AS {}; {each}", fence_sql::WRITE));
     let updates: Vec<&str> = said.lines().filter(|line| line.starts_with("UPDATE")).collect();
     assert_eq!(updates, ["UPDATE 1", "UPDATE 1", "UPDATE 1", "UPDATE 0", "UPDATE 0"], "{said}");
-    assert_eq!(database.run("SELECT cents FROM account").trim(), "3", "what was refused changed nothing");
+    assert_eq!(database.run("SELECT cents FROM account").trim(), "3", "a refused write changed the table");
 }

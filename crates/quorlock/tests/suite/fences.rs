@@ -1,11 +1,11 @@
-//! Fences grow with every lease of a name, whatever restarts and whosever clock is wrong.
+//! Fences grow with every lease of a name, even if nodes restart or clocks are wrong.
 
 mod clocks;
 
 use crate::common::builder;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_is_handed_out_only_when_a_majority_carries_its_fence() {
+async fn a_lease_is_granted_only_when_a_majority_has_its_fence() {
     let [first, second] = crate::scenarios::node_ahead::fences(&builder).await;
     assert!(second > first, "{second} after {first}");
 }

@@ -1,4 +1,4 @@
-//! Nodes that say what no node would say: no client ends by it, no vote is won with it, and those who behave decide.
+//! Nodes that send invalid replies: no client panics, no vote is won, and the well-behaved nodes decide.
 
 mod bundles;
 mod fake;
@@ -18,15 +18,15 @@ use malice::Malice;
 use quorlock::{AcquireError, Client, ConnectError, Lease};
 use quorlock_testkit::{RedisServer, eventually_async};
 
-/// How many of them are tried at the same time.
+/// The number of replies that are tried at the same time.
 const AT_ONCE: usize = 64;
-/// A client of nodes that will not answer need not wait for them.
+/// The deadline of clients whose nodes will not reply.
 const IMPATIENT: Duration = Duration::from_millis(50);
 const STAGES: [From; 3] = [From::Greeting, From::NodeCommand, From::Vote];
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// A panic in a task is silent otherwise. One of a test itself is not, and none of the others' business.
+/// Panics of tasks are silent otherwise. Ignores those of tests, which report their own.
 fn watch_for_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -41,14 +41,14 @@ fn watch_for_panics() {
 }
 
 fn assert_no_panic(after: &str) {
-    assert_eq!(PANICS.load(Ordering::Acquire), 0, "somebody panicked by the time of: {after}");
+    assert_eq!(PANICS.load(Ordering::Acquire), 0, "a task panicked by the time of: {after}");
 }
 
 fn everything(draw: &mut Draw) -> Vec<Malice> {
     [malice::malformed(draw), malice::unasked("quorlock~hint:"), malice::exaggerated()].concat()
 }
 
-/// Runs one story for each malice and each stage, some at a time.
+/// Runs a story for each invalid reply at each stage, some at a time.
 async fn for_each(all: Vec<Malice>, stages: &[From], story: impl AsyncFn(usize, &str, From, Deed)) {
     watch_for_panics();
     let cases: Vec<_> = all
@@ -66,25 +66,25 @@ async fn for_each(all: Vec<Malice>, stages: &[From], story: impl AsyncFn(usize, 
     }
 }
 
-/// Asks once: for whatever reason there is no lease, there is none.
+/// Tries once to acquire. Every error counts as no lease.
 async fn try_lock(client: &Client, name: &str, plain: bool) -> Option<Lease> {
     let lock = if plain { client.lock(name).plain() } else { client.lock(name) };
     lock.try_acquire().await.ok().flatten()
 }
 
-/// The constants of a real server's cluster.
+/// The constants of the real server's cluster.
 fn constants(server: &RedisServer) -> [String; 4] {
     let meta = ["HMGET", "quorlock~meta", "cluster", "nodes", "max_ttl", "skew"];
     server.command(&meta).strings().try_into().expect("four constants")
 }
 
-/// A node may be found unfit at once, and that is as good.
+/// A node that is refused at once is a valid outcome, too.
 async fn connected(result: impl Future<Output = Result<Client, ConnectError>>) -> Option<Client> {
     result.await.ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fake_that_behaves_is_a_node_like_any_other() {
+async fn a_well_behaved_fake_is_a_valid_node() {
     watch_for_panics();
     let fake = Fake::start(None, From::Vote, Deed::Behave).await;
     let client = long::builder().nodes([fake.url()]).connect_lazy().await.unwrap();
@@ -107,7 +107,7 @@ async fn a_fake_that_behaves_is_a_node_like_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_only_node_wins_no_vote_by_what_it_says() {
+async fn an_invalid_reply_of_the_only_node_wins_no_vote() {
     let all = everything(&mut Draw(seed()));
     for_each(all, &STAGES, async |index, named, from, deed| {
         let fake = Fake::start(None, from, deed).await;
@@ -126,8 +126,8 @@ async fn the_only_node_wins_no_vote_by_what_it_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_majority_that_behaves_decides_whatever_the_rest_says() {
-    // Of long leases, and patient: those who behave may be slow.
+async fn a_well_behaved_majority_decides() {
+    // Long leases and a long deadline, because the well-behaved nodes may be slow.
     let cluster = Wired::ready(3).await;
     let all = everything(&mut Draw(seed()));
     for_each(all, &STAGES, async |index, named, from, deed| {
@@ -145,7 +145,7 @@ async fn a_majority_that_behaves_decides_whatever_the_rest_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_majority_wins_no_vote_by_what_it_says_and_leaves_nothing_on_the_rest() {
+async fn invalid_replies_of_a_majority_win_no_vote_and_leave_nothing_behind() {
     let cluster = Cluster::ready(3).await;
     let all = everything(&mut Draw(seed()));
     for_each(all, &STAGES[1..], async |index, named, from, deed| {
@@ -165,7 +165,7 @@ async fn a_majority_wins_no_vote_by_what_it_says_and_leaves_nothing_on_the_rest(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_too_many_ends_the_connection() {
+async fn a_surplus_reply_ends_the_connection() {
     watch_for_panics();
     let fake = Fake::start(None, From::Vote, Deed::Behave).await;
     let client = builder().nodes([fake.url()]).connect_lazy().await.unwrap();
@@ -173,13 +173,13 @@ async fn an_answer_too_many_ends_the_connection() {
     for answers in [1, 2, 1_000] {
         observe::healthy(&client, 0).await;
         fake.turn(From::Vote, Deed::Add(more.repeat(answers)));
-        // What was asked is answered: that it is followed by more shows afterwards.
+        // The request is answered; the surplus reply is noticed afterwards.
         drop(soon(client.lock("job").try_acquire()).await);
         eventually_async("the connection to end", async || observe::trouble(&client, 0).is_some()).await;
         fake.turn(From::Vote, Deed::Behave);
     }
     observe::healthy(&client, 0).await;
-    // Answers to node commands that bring another along never get so far.
+    // Surplus replies to node commands end the connection earlier.
     fake.turn(From::NodeCommand, Deed::Add(more));
     let client = builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect_lazy().await.unwrap();
     assert!(soon(try_lock(&client, "job", false)).await.is_none());
@@ -187,7 +187,7 @@ async fn an_answer_too_many_ends_the_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_comes_byte_by_byte_is_no_vote_after_the_deadline() {
+async fn a_reply_that_trickles_in_is_no_vote_after_the_deadline() {
     watch_for_panics();
     let fake = Fake::start(None, From::Vote, Deed::Behave).await;
     let client = builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect_lazy().await.unwrap();
@@ -197,7 +197,7 @@ async fn an_answer_that_comes_byte_by_byte_is_no_vote_after_the_deadline() {
     assert!(matches!(outcome, Err(AcquireError::NoQuorum { .. })), "{outcome:?}");
     fake.turn(From::Vote, Deed::Behave);
     soon(async {
-        // The connection that owes an answer is replaced.
+        // The connection that owes a reply is replaced.
         while try_lock(&client, "job", false).await.is_none() {}
     })
     .await;

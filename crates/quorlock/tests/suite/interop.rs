@@ -1,4 +1,4 @@
-//! Sharing servers: with others who lock by the Redlock page, with other data, and with administrators.
+//! Sharing servers with Redlock clients, with other data, and with administrators.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use quorlock::{
 };
 use quorlock_testkit::{RedisServer, Reply, eventually, eventually_async};
 
-/// The script with which the page, and everyone who follows it, releases a lock.
+/// The release script of the Redlock page, which its implementations use.
 const PAGE_RELEASE: &str = r#"
     if redis.call("get",KEYS[1]) == ARGV[1] then
         return redis.call("del",KEYS[1])
@@ -18,13 +18,13 @@ const PAGE_RELEASE: &str = r#"
         return 0
     end"#;
 
-/// The lock, and its key: with this template they are the same.
+/// The name of the lock and its key: with this template they are the same.
 const KEY: &str = "invoices/42";
 
-/// Both kinds of lock.
+/// Both kinds of lock: with a fence, and plain.
 const KINDS: [fn(Lock) -> Lock; 2] = [|lock| lock, Lock::plain];
 
-/// Three servers that we share with others, and who we are there.
+/// Three servers that quorlock shares with other programs, and a client.
 struct Shared {
     servers: Vec<RedisServer>,
     client: Client,
@@ -41,12 +41,12 @@ impl Shared {
         kind(self.client.lock(KEY))
     }
 
-    /// What the real redis-cli prints, on one server after the other.
+    /// The output of redis-cli, server by server.
     fn cli<'a>(&'a self, words: &'a [&str]) -> impl Iterator<Item = String> + 'a {
         self.servers.iter().map(|server| server.cli(words))
     }
 
-    /// Waits until a lease has reached all servers, and none of its requests is still under way.
+    /// Waits until a lease is on all servers, and none of its requests is in flight.
     fn stands_everywhere(&self, lease: &Lease) {
         let id = lease.id().reveal();
         eventually("the lease to reach all servers", || self.cli(&["GET", KEY]).all(|value| value == id));
@@ -62,7 +62,7 @@ fn builder(servers: &[RedisServer]) -> ClientBuilder {
     long::builder().key_template("{name}").nodes(servers.iter().map(RedisServer::url))
 }
 
-/// Asks in vain, and is told why.
+/// Tries to acquire a held lock, and returns the error.
 async fn refused(lock: &Lock) -> HeldError {
     match lock.acquire_within(Duration::ZERO).await {
         Err(AcquireError::Held(error)) => *error,
@@ -71,7 +71,7 @@ async fn refused(lock: &Lock) -> HeldError {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_of_theirs_is_respected() {
+async fn a_redlock_lock_is_respected() {
     let shared = Shared::start().await;
     for kind in KINDS {
         for server in &shared.servers[..2] {
@@ -91,7 +91,7 @@ async fn a_lock_of_theirs_is_respected() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_minority_of_theirs_is_left_alone() {
+async fn a_minority_of_redlock_votes_is_left_alone() {
     let shared = Shared::start().await;
     shared.servers[0].cli(&["SET", KEY, "theirs", "NX", "PX", "60000"]);
     for kind in KINDS {
@@ -104,7 +104,7 @@ async fn a_minority_of_theirs_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_of_ours_is_respected() {
+async fn our_lock_is_respected_by_redlock() {
     let shared = Shared::start().await;
     for kind in KINDS {
         let lease = shared.lock(kind).acquire().await.unwrap();
@@ -126,7 +126,7 @@ async fn a_lock_of_ours_is_respected() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_key_is_what_the_page_says() {
+async fn the_key_has_the_format_of_the_redlock_page() {
     let shared = Shared::start().await;
     for kind in KINDS {
         let lease = shared.lock(kind).acquire().await.unwrap();
@@ -143,7 +143,7 @@ async fn the_key_is_what_the_page_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_pages_own_script_frees_a_lock_of_ours() {
+async fn the_redlock_release_script_frees_our_lock() {
     let shared = Shared::start().await;
     let other = builder(&shared.servers).connect().await.unwrap();
     for kind in KINDS {
@@ -167,10 +167,10 @@ async fn the_pages_own_script_frees_a_lock_of_ours() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plain_lock_sends_the_pages_commands() {
+async fn a_plain_lock_sends_the_commands_of_the_redlock_page() {
     let shared = Shared::start().await;
     let server = &shared.servers[0];
-    // Every command that is executed from now on is on record, but for those that scripts run.
+    // From now on the slow log records every command, except for those that scripts run.
     for (setting, value) in [("slowlog-log-slower-than", "0"), ("slowlog-max-len", "1000")] {
         assert_eq!(server.cli(&["CONFIG", "SET", setting, value]), "OK");
     }
@@ -194,11 +194,11 @@ async fn a_plain_lock_sends_the_pages_commands() {
     assert_eq!(ours, expected);
 }
 
-/// The commands that a server has on record, oldest first.
+/// The recorded commands of a server, oldest first.
 fn recorded(server: &RedisServer) -> Vec<Vec<String>> {
     let Reply::Array(entries) = server.command(&["SLOWLOG", "GET", "-1"]) else { panic!("SLOWLOG gives a list") };
     let words = |entry: Reply| match entry {
-        // Its number, when, how long, and the command.
+        // The fields are: number, time, duration, command.
         Reply::Array(parts) => parts[3].strings(),
         other => panic!("an entry is a list, not {other:?}"),
     };
@@ -241,12 +241,12 @@ async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
             assert!(error.to_string().contains(&shown), "{error}");
         }
 
-        // There is nothing to take back, and nothing is owed.
+        // There is nothing to release.
         let passing = builder(&shared.servers).connect().await.unwrap();
         assert!(passing.lock(KEY).plain().try_acquire().await.unwrap().is_none());
         passing.close(LONG / 4).await.unwrap();
 
-        // A minority of such servers is in nobody's way.
+        // A minority of such servers does no harm.
         shared.servers[1..].iter().for_each(|server| drop(server.cli(&["DEL", KEY])));
         for kind in KINDS {
             let lease = shared.lock(kind).acquire().await.unwrap();
@@ -259,12 +259,12 @@ async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
     shared.client.close(LONG).await.unwrap();
 }
 
-/// Connects in vain, and is told why.
+/// Fails to connect, and returns the error.
 async fn rejected(urls: &[String]) -> ConnectError {
     long::builder().nodes(urls).connect().await.expect_err("it should be refused")
 }
 
-/// Connects in vain to a server that does not let us in, and is told why.
+/// Fails to connect to a server that denies access, and returns the reason.
 async fn denied(url: String) -> String {
     match rejected(&[url]).await {
         error @ ConnectError::Denied { .. } => error.to_string(),
@@ -272,7 +272,7 @@ async fn denied(url: String) -> String {
     }
 }
 
-/// Connects in vain to a server that cannot be a node, and is told why.
+/// Fails to connect to servers that cannot be nodes, and returns the reason.
 async fn unfit(urls: &[String]) -> String {
     match rejected(urls).await {
         error @ ConnectError::Unfit { .. } => error.to_string(),
@@ -296,7 +296,7 @@ async fn a_wrong_password_is_denied_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn missing_permissions_are_told_by_name() {
+async fn missing_permissions_are_named() {
     let server = RedisServer::start();
     let url = |permissions: &[&str]| {
         let user = ["ACL", "SETUSER", "limited", "reset", "on", ">battery-staple"];
@@ -312,7 +312,7 @@ async fn missing_permissions_are_told_by_name() {
         assert!(error.contains("NOPERM") && error.contains(missing), "{error}");
         assert!(!error.contains("battery-staple"), "{error}");
     }
-    // What it takes: the scripts, who the server is, and the keys of the locks and of quorlock's own.
+    // The needed permissions: scripts, information about the server, and the keys of locks and of quorlock itself.
     let data = ["+@string", "+@hash", "+@sortedset", "+@keyspace"];
     let enough = [&["~quorlock*", "-@all", "+@scripting", "+info", "+time"], &data[..]].concat();
     let client = long::builder().nodes([url(&enough)]).connect().await.unwrap();
@@ -333,7 +333,7 @@ async fn a_replica_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_may_forget_a_lock_is_refused() {
+async fn a_server_with_an_eviction_policy_is_refused() {
     for policy in ["allkeys-lru", "volatile-ttl"] {
         let server = RedisServer::builder().config("maxmemory-policy", policy).start();
         let error = unfit(&[server.url()]).await;
@@ -342,13 +342,13 @@ async fn a_server_that_may_forget_a_lock_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_told_to_forget_later_is_refused_until_it_is_told_otherwise() {
+async fn an_eviction_policy_set_later_stops_votes_until_it_is_reset() {
     for busy in [false, true] {
         let server = RedisServer::start();
         let client = long::builder().nodes([server.url()]).connect().await.unwrap();
         let trouble = || client.nodes()[0].1.as_ref().map(ToString::to_string);
         server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-        // A node that is heard all the time needs no heartbeat.
+        // A busy connection needs no heartbeat, so the next request must notice it.
         eventually_async("the policy is noticed", async || {
             if busy && let Ok(lease) = client.lock(KEY).try_acquire().await {
                 drop(lease);

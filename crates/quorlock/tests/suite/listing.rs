@@ -1,4 +1,4 @@
-//! Listings of real servers: scanned step by step, with other people's keys in between, and with nodes away.
+//! Listing locks on real servers: in steps, between keys of other programs, and with nodes down.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,13 +13,13 @@ async fn names(client: &Client) -> Vec<String> {
     listing.names.iter().map(|inspection| inspection.name.to_string()).collect()
 }
 
-/// A client that does not wait long for nodes that do not answer.
+/// A client with a short deadline for nodes that do not reply.
 async fn brisk(cluster: &Wired) -> Client {
     connected(cluster.direct().node_deadline(Duration::from_millis(500))).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_peoples_keys_are_no_locks() {
+async fn keys_of_other_programs_are_no_locks() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
     let _lease = client.lock("a").acquire().await.unwrap();
@@ -48,7 +48,7 @@ async fn a_lock_of_another_program_is_listed_with_the_type_of_its_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_fixed_part_companion_keys_tell_what_is_a_lock() {
+async fn without_a_prefix_locks_are_recognized_by_their_companion_keys() {
     let cluster = Wired::ready(1).await;
     let client = connected(cluster.direct().key_template("{name}")).await;
     let _lease = client.lock("a").acquire().await.unwrap();
@@ -60,7 +60,7 @@ async fn without_a_fixed_part_companion_keys_tell_what_is_a_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_template_may_have_something_behind_the_name() {
+async fn a_template_may_have_a_suffix() {
     let cluster = Wired::ready(1).await;
     let client = connected(cluster.direct().key_template("{name}:lock")).await;
     let _lease = client.lock("a").acquire().await.unwrap();
@@ -70,7 +70,7 @@ async fn a_template_may_have_something_behind_the_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_keys_of_a_server_are_never_asked_for_all_at_once() {
+async fn keys_are_scanned_in_steps() {
     let cluster = Wired::ready(1).await;
     let client = brisk(&cluster).await;
     let _lease = client.lock("a").acquire().await.unwrap();
@@ -85,7 +85,7 @@ async fn the_keys_of_a_server_are_never_asked_for_all_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_away_is_named_and_does_not_hide_a_lock() {
+async fn an_unreachable_node_is_named_and_hides_no_lock() {
     let cluster = Wired::ready(3).await;
     let client = brisk(&cluster).await;
     let _lease = client.lock("a").acquire().await.unwrap();
@@ -101,14 +101,14 @@ async fn a_node_that_is_away_is_named_and_does_not_hide_a_lock() {
     assert_ne!(tally.votes[2], quorlock::NodeVote::Silent(Silence::Unheard));
 }
 
-/// Fills a server with the fences of names that are free, and with votes.
+/// Fills a server with fences of free names, and with votes.
 fn fill(server: &quorlock_testkit::RedisServer, past: usize, held: usize) {
     let script = "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'quorlock~fence:quorlock:past/' .. i, '1 x 1', 'EX', 86400) end \
          for i = 1, tonumber(ARGV[2]) do redis.call('SET', 'quorlock:held/' .. i, string.format('%032x', i), 'EX', 3600) end";
     server.command(&["EVAL", script, "0", &past.to_string(), &held.to_string()]);
 }
 
-/// How often a server was asked to run a command.
+/// How often a server has executed a command.
 fn calls(server: &quorlock_testkit::RedisServer, command: &str) -> usize {
     let stats = server.command(&["INFO", "commandstats"]);
     let calls = stats.as_str().unwrap().split(&format!("cmdstat_{command}:calls=")).nth(1);
@@ -116,7 +116,7 @@ fn calls(server: &quorlock_testkit::RedisServer, command: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn past_names_cost_a_listing_few_commands() {
+async fn free_names_cost_a_listing_few_commands() {
     const HELD: usize = 100;
     let cluster = Wired::ready(1).await;
     let client = connected(cluster.direct()).await;
@@ -128,7 +128,7 @@ async fn past_names_cost_a_listing_few_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_looks_at_few_names_however_many_there_are() {
+async fn a_page_reads_few_names_of_many() {
     let cluster = Wired::ready(3).await;
     let client = connected(cluster.direct()).await;
     for server in &cluster.servers {

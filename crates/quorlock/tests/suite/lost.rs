@@ -1,4 +1,4 @@
-//! Losing a lease: the latch fires, nothing revives it, and whoever comes next gets a higher fence.
+//! Losing a lease: `lost` resolves, nothing revives the lease, and the next holder gets a higher fence.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +13,17 @@ use quorlock_testkit::{RedisServer, eventually_async};
 const KEY: &str = "quorlock:job";
 const EVERYWHERE: [usize; 5] = [0, 1, 2, 3, 4];
 
-/// A watchdog that can be waited for, even where the ttl cannot.
+/// Renewals that are short enough to wait for, unlike the ttl.
 const BRISK: Renewals = Renewals::Watchdog { every: Some(Duration::from_millis(50)), lifetime: LONG };
 
-/// How long a lease lasts at most after the last request was sent that a majority granted.
+/// The maximum validity of a lease, counted from the last request that a majority granted.
 fn longest(ttl: Duration) -> Duration {
     let drift = Drift::default();
     ttl.saturating_sub(ttl * drift.ppm / 1_000_000 + drift.fixed)
 }
 
-/// Asks the lease again and again until it says that it is over, and returns when it was last said to hold.
-async fn last_word(lease: &Lease) -> Instant {
+/// Polls the lease until it is over. Returns when it was last valid.
+async fn last_valid(lease: &Lease) -> Instant {
     let mut last = Instant::now();
     loop {
         let before = Instant::now();
@@ -35,7 +35,7 @@ async fn last_word(lease: &Lease) -> Instant {
     }
 }
 
-async fn is_over_for_good(lease: &Lease, why: LostError) {
+async fn stays_lost(lease: &Lease, why: LostError) {
     assert_eq!(lease.validity(), Duration::ZERO);
     assert_eq!(lease.ensure(Duration::ZERO), Err(why));
     assert_eq!(lease.fence(), Err(FenceError::Lost(why)));
@@ -43,7 +43,7 @@ async fn is_over_for_good(lease: &Lease, why: LostError) {
     assert_eq!(soon(lease.lost()).await, why, "the latch stays fired");
 }
 
-fn has_fired(lost: &mut (impl Future<Output = LostError> + Unpin)) -> bool {
+fn is_lost(lost: &mut (impl Future<Output = LostError> + Unpin)) -> bool {
     std::pin::Pin::new(lost).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
@@ -55,35 +55,35 @@ async fn a_lease_whose_majority_is_frozen_is_lost_and_stays_so() {
     let fence = lease.fence().unwrap();
     let frozen = &cluster.servers[..3];
     frozen.iter().for_each(RedisServer::freeze);
-    // One of any majority is frozen: what it granted last was sent before this.
+    // One node of every majority is frozen, so the last granted request was sent before this.
     let last_sent = Instant::now();
-    let (why, last_ok) = tokio::join!(soon(lease.lost()), soon(last_word(&lease)));
+    let (why, last_ok) = tokio::join!(soon(lease.lost()), soon(last_valid(&lease)));
     assert_eq!(why, LostError::Expired);
     assert!(last_ok <= last_sent + longest(TTL), "held for longer than any majority had granted");
-    is_over_for_good(&lease, why).await;
+    stays_lost(&lease, why).await;
 
     frozen.iter().for_each(RedisServer::thaw);
     let next = connected(cluster.builder()).await;
     assert!(soon(next.lock("job").acquire()).await.unwrap().fence().unwrap() > fence);
-    // All nodes are back, and would grant it if they were asked.
-    is_over_for_good(&lease, why).await;
+    // All nodes are back, and would grant a renewal.
+    stays_lost(&lease, why).await;
     eventually_async("nobody to hold it", async || (0..5).all(|node| cluster.lock_keys(node).is_empty())).await;
     assert!(lease.release().await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_latch_fires_by_itself_at_the_end_of_validity() {
+async fn lost_resolves_by_itself_at_the_end_of_validity() {
     let cluster = Cluster::ready(3).await;
     let client = connected(cluster.builder().renewals(Renewals::Off)).await;
     let lease = client.lock("job").acquire().await.unwrap();
     let before = Instant::now();
     let validity = lease.validity();
-    // Nobody asks the lease anything while it runs out.
+    // The lease is not polled while it expires.
     assert_eq!(soon(lease.lost()).await, LostError::Expired);
-    // This clock may be slewed, the lease's is not.
+    // The monotonic clock may be slewed, unlike the lease's.
     assert!(before.elapsed() >= validity.mul_f64(0.9), "it fired although the lease was still valid");
-    is_over_for_good(&lease, LostError::Expired).await;
-    // Its votes are given back when it is lost, not when they lapse; another may have it at once.
+    stays_lost(&lease, LostError::Expired).await;
+    // Its votes are released when it is lost, not when they expire, so that another client can acquire at once.
     drop(soon(client.lock("job").acquire()).await.unwrap());
 }
 
@@ -93,33 +93,33 @@ async fn a_released_lease_is_not_lost() {
     let client = connected(cluster.builder()).await;
     let lease = client.lock("job").acquire().await.unwrap();
     let mut lost = Box::pin(lease.lost());
-    assert!(!has_fired(&mut lost));
+    assert!(!is_lost(&mut lost));
     let _ = lease.release().await;
     let after = client.lock("another").renewals(Renewals::Off).acquire().await.unwrap();
     soon(after.lost()).await;
-    assert!(!has_fired(&mut lost), "released long ago, and lost all the same");
+    assert!(!is_lost(&mut lost), "released long ago, and lost all the same");
 }
 
-/// Takes a lock's votes away on these nodes, for somebody who does not play by the rules.
+/// Overwrites the votes of a lock on these nodes, as a program that breaks the rules would.
 fn steal(cluster: &Wired, nodes: &[usize]) {
     for &node in nodes {
-        cluster.servers[node].command(&["SET", KEY, "somebody else's", "PX", "100000"]);
+        cluster.servers[node].command(&["SET", KEY, "another program's", "PX", "100000"]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_that_a_majority_gave_to_another_is_lost_at_the_next_renewal() {
+async fn a_lease_whose_majority_was_overwritten_is_lost_at_the_next_renewal() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.direct().renewals(BRISK)).await;
     let lease = client.lock("job").acquire().await.unwrap();
     cluster.stands_on(KEY, &EVERYWHERE).await;
     steal(&cluster, &[0, 1]);
-    // A minority is of no consequence.
+    // A minority does not matter.
     soon(lease.extend()).await.unwrap();
     steal(&cluster, &[2]);
     assert_eq!(soon(lease.lost()).await, LostError::Taken);
-    is_over_for_good(&lease, LostError::Taken).await;
-    // The votes that were left are given back, those of the other are not touched.
+    stays_lost(&lease, LostError::Taken).await;
+    // The remaining votes are released, and those of the other program are not touched.
     cluster.stands_on(KEY, &[0, 1, 2]).await;
 }
 
@@ -137,13 +137,13 @@ async fn a_plain_lease_whose_keys_were_deleted_is_lost_at_the_next_renewal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_that_were_deleted_are_put_back_by_the_next_renewal() {
+async fn deleted_keys_are_restored_by_the_next_renewal() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.direct().renewals(BRISK)).await;
     let lease = client.lock("job").acquire().await.unwrap();
     let fence = lease.fence().unwrap();
     cluster.stands_on(KEY, &EVERYWHERE).await;
-    // Nobody else can have been given what a lost vote left free: whoever asks has to ask a majority.
+    // A deleted vote cannot have made another lease possible, because every lease needs a majority.
     for deleted in [&[4][..], &[0, 1], &EVERYWHERE] {
         for &node in deleted {
             cluster.servers[node].command(&["DEL", KEY]);
@@ -158,15 +158,15 @@ async fn keys_that_were_deleted_are_put_back_by_the_next_renewal() {
     cluster.drained(client).await;
 }
 
-/// Waits until these servers have seen so many more renewals of the lease that `client` holds to tell the time by.
+/// Waits until these servers have seen `count` more renewals of another lease, which serves as a clock.
 async fn periods(cluster: &Wired, client: &Client, count: u64) {
-    let beacon = client.lock("beacon").renewals(BRISK).acquire().await.expect("nobody else wants it");
+    let beacon = client.lock("beacon").renewals(BRISK).acquire().await.expect("the lock is free");
     more(&cluster.servers, votes, &each(&cluster.servers, votes), count).await;
     beacon.release().await.expect("all nodes are well");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_renewed_after_the_release_or_the_end_of_the_client() {
+async fn renewals_stop_with_the_release_or_the_client() {
     let cluster = Wired::ready(3).await;
     let other = connected(cluster.direct()).await;
     let client = connected(cluster.direct().renewals(BRISK)).await;
@@ -186,12 +186,12 @@ async fn nothing_is_renewed_after_the_release_or_the_end_of_the_client() {
     client.close(DRAINING).await.unwrap();
     cluster.cleared().await;
     periods(&cluster, &other, 10).await;
-    // What is put back now would stay.
+    // A vote that is restored now would stay.
     cluster.cleared().await;
     assert!(soon(lease.extend()).await.is_err());
 }
 
-/// Says when it is dropped.
+/// Records that it was dropped.
 struct Work(Arc<AtomicBool>);
 
 impl Drop for Work {
@@ -227,11 +227,11 @@ async fn renewals_end_with_the_lifetime() {
     let after = each(&cluster.servers, votes);
     let renewed = after.iter().zip(&before).filter(|(after, before)| **after > **before + 1).count();
     assert!(renewed >= 2, "it was never renewed: {before:?} to {after:?}");
-    is_over_for_good(&lease, LostError::Expired).await;
+    stays_lost(&lease, LostError::Expired).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn renewals_that_fail_for_a_while_are_made_up_for() {
+async fn renewals_resume_after_a_failure() {
     let cluster = Wired::ready(1).await;
     let (proxy, ttl) = (&cluster.proxies[0], Duration::from_secs(30));
     let renewals = Renewals::Watchdog { every: Some(Duration::from_secs(1)), lifetime: LONG };
@@ -244,26 +244,27 @@ async fn renewals_that_fail_for_a_while_are_made_up_for() {
         proxy.cut();
         let mut failed = 0;
         while failed < 3 {
-            // One may have been answered before the connection was cut.
+            // A renewal may have been answered before the connection was cut.
             failed += i32::from(matches!(lease.extend().await, Err(LeaseError::NoQuorum { .. })));
         }
-        // Far enough down for a renewal to be told from the last one.
+        // Far enough for a renewal to be visible.
         eventually_async("validity to run down", async || lease.validity() < ttl.mul_f64(0.8)).await;
         lease.ensure(Duration::from_secs(1)).expect("a lease outlives the failure of a renewal");
         proxy.refuse(false);
         eventually_async("the watchdog to succeed", async || lease.validity() > ttl.mul_f64(0.85)).await;
     }
-    assert!(!has_fired(&mut lost));
+    assert!(!is_lost(&mut lost));
     drop(lease);
     cluster.drained(client).await;
 }
 
-/// Whether a lease that was held when all nodes forgot everything, and was renewed so, ends before anyone else gets in.
+/// Empties all nodes under a lease with these renewals, and checks that no other client gets the lock before the lease
+/// ends.
 async fn everything_is_flushed_under_a_lease(renewals: Renewals) {
     let cluster = Cluster::ready(3).await;
     let client = connected(cluster.builder().renewals(renewals)).await;
     let other = connected(cluster.builder()).await;
-    let lease = Arc::new(client.lock("job").acquire().await.expect("nobody else wants it"));
+    let lease = Arc::new(client.lock("job").acquire().await.expect("the lock is free"));
     let fence = lease.fence().expect("it is held");
     for server in &cluster.servers {
         server.command(&["FLUSHALL"]);
@@ -271,18 +272,18 @@ async fn everything_is_flushed_under_a_lease(renewals: Renewals) {
     let last_sent = Instant::now();
     let watched = tokio::spawn({
         let lease = Arc::clone(&lease);
-        async move { soon(last_word(&lease)).await }
+        async move { soon(last_valid(&lease)).await }
     });
     let next = soon(other.lock("job").acquire()).await.expect("it is free in the end");
     assert_eq!(lease.ensure(Duration::ZERO), Err(LostError::Expired), "two holders, or lost for another reason");
     let last_ok = watched.await.expect("it ends with the lease");
     assert!(last_ok <= last_sent + longest(TTL), "renewed by nodes that had forgotten it");
     assert!(next.fence().expect("it is held") > fence);
-    is_over_for_good(&lease, LostError::Expired).await;
+    stays_lost(&lease, LostError::Expired).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_outlives_its_nodes_memories_and_nobody_gets_in_before_its_end() {
+async fn a_lease_survives_memory_loss_and_excludes_others_until_its_end() {
     tokio::join!(everything_is_flushed_under_a_lease(Renewals::Off), everything_is_flushed_under_a_lease(BRISK));
 }
 
@@ -290,13 +291,13 @@ async fn a_lease_outlives_its_nodes_memories_and_nobody_gets_in_before_its_end()
 async fn validity_counts_from_the_send() {
     let cluster = Wired::ready(3).await;
     let client = connected(cluster.builder().renewals(Renewals::Off)).await;
-    // Held up on their way, all three: none can have been sent after this.
+    // All three requests are held back, so none was sent after this.
     let hold_up = async || {
         for proxy in &cluster.proxies {
             eventually_async("the request to be under way", async || proxy.held_up() > 0).await;
         }
         let sent = Instant::now();
-        // What is to be seen is that this time is not given to the lease.
+        // The test is that this time does not count as validity.
         tokio::time::sleep(Duration::from_millis(100)).await;
         cluster.proxies.iter().for_each(|proxy| proxy.hold(false));
         sent

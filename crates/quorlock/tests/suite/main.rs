@@ -1,4 +1,4 @@
-//! The library's integration tests, as one binary: linking takes longer than most of them.
+//! The library's integration tests, in one binary because linking is slow.
 
 mod breaking;
 mod cancel;

@@ -1,6 +1,6 @@
-//! What each rule of the protocol is for: with it the story ends well, without it the violation happens.
+//! The purpose of each rule of the protocol: a scenario that ends well with it, and in a violation without it.
 //!
-//! The tests of the first kind heed `QUORLOCK_WITHOUT`: they go red without their rule.
+//! The tests with the rule honour `QUORLOCK_WITHOUT`, so that they fail without their rule.
 #![cfg(feature = "mutants")]
 
 use crate::common::builder;

@@ -1,5 +1,5 @@
-//! A machine that was paused: its boot-time clock stood still, and its wall clock was put right afterwards. The wall clock
-//! of a child process is moved for that; its boot-time clock is the machine's.
+//! A machine that was paused: its boot-time clock stood still, and its wall clock was corrected afterwards. The tests
+//! simulate this by moving the wall clock of a child process, whose boot-time clock is the machine's.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,11 +10,11 @@ use quorlock_testkit::Clock;
 
 const ROLE: &str = "QUORLOCK_TEST_ROLE";
 const HOUR_MICROS: i64 = 3_600_000_000;
-/// Less than what is left of a long lease that has just been won.
+/// Less than the rest of a long lease that has just been acquired.
 const STEP_MICROS: i64 = 10_000_000;
-/// No machine is held up for this long.
+/// Longer than any delay of a busy machine.
 const LONG_TTL: Duration = Duration::from_secs(60);
-/// Its renewals, which look at the clocks as well, come soon.
+/// A short ttl has frequent renewals, which check the clocks as well.
 const SHORT_TTL: Duration = Duration::from_secs(3);
 
 #[test]
@@ -25,14 +25,14 @@ fn a_lease_is_lost_when_the_wall_clock_has_passed_its_end() {
     clock.set_offset_micros(-HOUR_MICROS);
     assert_eq!(holder.look(), "holds", "a clock that is set back changes nothing");
     clock.set_offset_micros(STEP_MICROS - HOUR_MICROS);
-    assert_eq!(holder.look(), "holds", "nor does one that is set forward by less than what is left");
+    assert_eq!(holder.look(), "holds", "a clock that is set forward by less than the rest of the lease ends nothing");
     clock.set_offset_micros(HOUR_MICROS);
     assert!(holder.look().starts_with("the lease is lost"));
     assert_eq!(holder.look(), "holds", "the next lease is counted by the clock as it is now");
 }
 
 #[test]
-fn a_wait_for_the_loss_ends_without_a_look() {
+fn lost_resolves_without_a_check_of_the_lease() {
     let clock = Clock::new();
     let mut holder = Holder::start("wait", &clock);
     assert_eq!(holder.next(), "holds");
@@ -40,7 +40,7 @@ fn a_wait_for_the_loss_ends_without_a_look() {
     assert!(holder.next().starts_with("the lease is lost"));
 }
 
-/// This test binary, under another clock, as the holder of a lease.
+/// This test binary as the holder of a lease, with another clock.
 struct Holder {
     child: Child,
     stdin: ChildStdin,
@@ -67,10 +67,10 @@ impl Holder {
         self.next()
     }
 
-    /// What it says next.
+    /// The next line of its output.
     fn next(&mut self) -> String {
         let mut lines = self.lines.by_ref().map(|line| line.expect("the holder speaks"));
-        // The harness says something, too, and not always with an end of the queue.
+        // The test harness prints lines, too, and some of them have no newline.
         let said = lines.find_map(|line| Some(line.split_once("says: ")?.1.to_owned()));
         said.expect("the holder speaks")
     }

@@ -1,4 +1,4 @@
-//! A whole Redis Cluster as a single trusted node: where keys are, and what becomes of leases and fences when it changes.
+//! A Redis Cluster as a single trusted node: where keys are, and what happens to leases and fences when it changes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use quorlock_testkit::{RedisCluster, RedisServer, eventually_async};
 
 use crate::common::long;
 
-/// So far ahead of the clocks that fences do not grow by themselves while a test runs.
+/// So far ahead of the clocks that fences do not grow with time during a test.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);
 
 async fn client(cluster: &RedisCluster) -> Client {
@@ -17,14 +17,14 @@ async fn client(cluster: &RedisCluster) -> Client {
 }
 
 #[tokio::test]
-async fn all_keys_of_a_name_are_where_its_vote_is_whatever_braces_it_has() {
+async fn all_keys_of_a_name_share_a_slot_with_any_braces() {
     let cluster = RedisCluster::start(3);
     for template in ["quorlock:{name}", "{name}", "lock:{{name}}"] {
         let client = long::builder().nodes([cluster.url()]).key_template(template).connect().await.unwrap();
         for name in ["a", "b", "{c}d", "{}e", "f}g", "h{i", "}{", "{{j}}", "{}}k{l}", "ü"] {
             let key = template.replace("{name}", name);
             let master = cluster.master_of(&key);
-            // All kinds of companion keys: a fence, entries, a line and a tombstone.
+            // All kinds of companion keys: a fence, entries, a queue and a tombstone.
             let reader = client.rw(name).read().acquire().await.unwrap();
             assert!(client.lock(name).acquire_within(Duration::from_millis(50)).await.is_err());
             assert_eq!(master.command(&["EXISTS", &key]).as_int(), Some(1), "{key}");
@@ -34,7 +34,7 @@ async fn all_keys_of_a_name_are_where_its_vote_is_whatever_braces_it_has() {
             lease.release().await.unwrap();
         }
     }
-    // Each server has some of the names, and whatever it has is its own.
+    // Each server has some of the names, and only in its own slots.
     for master in &cluster.masters {
         let keys = master.keys("quorlock~fence:*");
         assert!(!keys.is_empty());
@@ -66,7 +66,7 @@ async fn a_listing_has_the_names_of_every_master() {
 }
 
 #[tokio::test]
-async fn a_slot_that_moves_is_found_again() {
+async fn a_moved_slot_is_followed() {
     let cluster = RedisCluster::start(3);
     let client = client(&cluster).await;
     let (held, moved) = ("held", "moved");
@@ -82,14 +82,14 @@ async fn a_slot_that_moves_is_found_again() {
 }
 
 #[tokio::test]
-async fn a_request_for_a_name_that_moved_is_sent_once_more() {
+async fn a_redirected_request_is_sent_again() {
     let cluster = RedisCluster::start(3);
     let client = client(&cluster).await;
     client.lock("other").acquire().await.unwrap().release().await.unwrap();
     let old = cluster.master_of("quorlock:moved");
     let new = cluster.masters.iter().find(|master| master.port() != old.port()).unwrap();
     cluster.move_slot("quorlock:moved", new);
-    // It asks once, and the first answer is that the name is elsewhere.
+    // One attempt, whose first reply is a redirection.
     let lease = client.lock("moved").try_acquire().await.unwrap().expect("nobody has it");
     assert_eq!(new.command(&["EXISTS", "quorlock:moved"]).as_int(), Some(1));
     lease.release().await.unwrap();
@@ -110,7 +110,7 @@ async fn an_idle_client_notices_a_graceful_failover() {
 }
 
 #[tokio::test]
-async fn fences_grow_over_a_failover_and_a_lease_goes_on_if_its_replica_has_it() {
+async fn fences_grow_across_a_failover_and_a_replicated_lease_survives() {
     let cluster = RedisCluster::start_with_replicas(1);
     let client = client(&cluster).await;
     let lease = client.lock("kept").acquire().await.unwrap();
@@ -128,7 +128,7 @@ async fn fences_grow_over_a_failover_and_a_lease_goes_on_if_its_replica_has_it()
 }
 
 #[tokio::test]
-async fn a_lease_that_any_master_has_forgotten_is_lost_to_one_with_a_higher_fence() {
+async fn a_lease_that_a_master_forgot_is_lost_to_a_higher_fence() {
     let cluster = RedisCluster::start(2);
     let client = client(&cluster).await;
     for master in &cluster.masters {
@@ -136,7 +136,7 @@ async fn a_lease_that_any_master_has_forgotten_is_lost_to_one_with_a_higher_fenc
         let name = ["a", "b", "c", "d"].into_iter().find(is_there).unwrap();
         let lease = client.lock(name).acquire().await.unwrap();
         let fence = lease.fence().unwrap();
-        // It comes back empty, with the slots that it had.
+        // It restarts empty, with the slots that it had.
         master.restart();
         let rival = eventually_client(&cluster).await;
         let theirs = rival.lock(name).acquire().await.unwrap();
@@ -149,7 +149,7 @@ async fn a_lease_that_any_master_has_forgotten_is_lost_to_one_with_a_higher_fenc
     }
 }
 
-/// A client, as soon as the cluster serves again.
+/// Connects as soon as the cluster is available.
 async fn eventually_client(cluster: &RedisCluster) -> Client {
     let client = client(cluster).await;
     eventually_async("the cluster to serve", async || client.nodes()[0].1.is_none()).await;
@@ -177,7 +177,7 @@ async fn hints_are_heard_from_every_master() {
 }
 
 #[tokio::test]
-async fn servers_that_are_no_cluster_are_refused_and_a_clusters_servers_alone() {
+async fn plain_servers_as_a_cluster_and_cluster_servers_alone_are_refused() {
     let server = RedisServer::start();
     let url = server.url().replace("redis://", "redis+cluster://");
     let error = long::builder().nodes([url]).connect().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Nodes that lose their memory, and nodes that do not belong together: none of them may help to win a lock twice.
+//! Nodes that lose their memory, and nodes of different clusters: none of them may help to grant a lock twice.
 
 mod claims;
 mod founding;

@@ -1,4 +1,4 @@
-//! A master that sentinels name, as a single trusted node: what a failover does to leases and fences.
+//! A master behind sentinels as a single trusted node: what a failover does to leases and fences.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,23 +9,23 @@ use quorlock_testkit::{Proxy, RedisServer, Sentinels, eventually, eventually_asy
 
 use crate::common::long::{self, LONG};
 
-/// Soon enough to be waited for. Only the tests in which a master dies have such a sentinel.
+/// Short enough to wait for. Only tests in which a master dies use such a sentinel.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// So far ahead of the clocks that fences do not grow by themselves while a test runs.
+/// So far ahead of the clocks that fences do not grow with time during a test.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);
 
 async fn client(sentinels: &Sentinels) -> Client {
     long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([sentinels.url()]).connect().await.unwrap()
 }
 
-/// Waits until the client can ask its node.
+/// Waits until the client can reach its node.
 async fn is_up(client: &Client) {
     eventually_async("the node to be there", async || client.nodes()[0].1.is_none()).await;
 }
 
 #[tokio::test]
-async fn fences_grow_over_a_failover_and_a_lease_goes_on_if_its_replica_has_it() {
+async fn fences_grow_across_a_failover_and_a_replicated_lease_survives() {
     let sentinels = Sentinels::builder().replicas(1).patience(PATIENCE).start();
     let client = client(&sentinels).await;
     let lease = client.lock("kept").acquire().await.unwrap();
@@ -44,17 +44,17 @@ async fn fences_grow_over_a_failover_and_a_lease_goes_on_if_its_replica_has_it()
 }
 
 #[tokio::test]
-async fn a_lease_that_the_new_master_has_missed_is_lost_to_one_with_a_higher_fence() {
+async fn a_lease_that_was_not_replicated_is_lost_to_a_higher_fence() {
     let sentinels = Sentinels::builder().replicas(1).patience(PATIENCE).start();
     let client = client(&sentinels).await;
     let lease = client.lock("missed").acquire().await.unwrap();
     let fence = lease.fence().unwrap();
     sentinels.servers[1].catch_up_with(&sentinels.servers[0]);
     sentinels.servers[0].kill();
-    let heir = &sentinels.servers[1];
-    eventually_async("the replica to be the master", async || sentinels.master().port() == heir.port()).await;
-    // As if it had not reached it.
-    assert_eq!(heir.command(&["DEL", "quorlock:missed", "quorlock~fence:quorlock:missed"]).as_int(), Some(2));
+    let replica = &sentinels.servers[1];
+    eventually_async("the replica to be the master", async || sentinels.master().port() == replica.port()).await;
+    // As if replication had not delivered it.
+    assert_eq!(replica.command(&["DEL", "quorlock:missed", "quorlock~fence:quorlock:missed"]).as_int(), Some(2));
     let rival = self::client(&sentinels).await;
     let theirs = rival.lock("missed").acquire().await.unwrap();
     assert!(theirs.fence().unwrap() > fence);
@@ -66,7 +66,7 @@ async fn a_lease_that_the_new_master_has_missed_is_lost_to_one_with_a_higher_fen
 }
 
 #[tokio::test]
-async fn a_failover_by_hand_is_noticed_before_the_old_master_obeys() {
+async fn a_manual_failover_is_noticed_before_the_old_master_steps_down() {
     let sentinels = Sentinels::builder().replicas(1).start();
     let client = client(&sentinels).await;
     let first = client.lock("a").acquire().await.unwrap();
@@ -75,7 +75,7 @@ async fn a_failover_by_hand_is_noticed_before_the_old_master_obeys() {
     let old = &sentinels.servers[0];
     assert_eq!(old.cli(&["ACL", "SETUSER", "default", "-replicaof", "-slaveof"]), "OK");
     sentinels.fail_over();
-    // The old master never obeys, and its word counts no more.
+    // The old master never steps down, but its votes no longer count.
     assert_eq!(old.cli(&["SET", "quorlock:a", "stranger"]), "OK");
     let second = client.lock("a").acquire_within(LONG).await.unwrap();
     assert!(second.fence().unwrap() > fence);
@@ -83,7 +83,8 @@ async fn a_failover_by_hand_is_noticed_before_the_old_master_obeys() {
     assert_eq!(old.cli(&["GET", "quorlock:a"]), "stranger");
 }
 
-/// Makes the old master ignore its demotion, does `fail_over`, and asks for a lock that only the old master thinks is held.
+/// Makes the old master ignore its demotion, calls `fail_over`, and acquires a lock that only the old master has as
+/// held.
 async fn leaves_the_old_master(sentinels: &Sentinels, client: &Client, fail_over: impl FnOnce()) {
     let first = client.lock("a").acquire().await.unwrap();
     let fence = first.fence().unwrap();
@@ -111,7 +112,7 @@ async fn a_failover_is_noticed_while_the_sentinel_hangs() {
     let sentinels = Sentinels::builder().replicas(1).start();
     let other = sentinels.start_another();
     let url = sentinels.url_among(&[&other.addr().to_string()]);
-    // Only one of them can be listened to at first.
+    // The client can listen to only one of them at first.
     other.freeze();
     let client = long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([url]).connect().await.unwrap();
     is_up(&client).await;
@@ -151,7 +152,7 @@ async fn a_master_is_kept_while_no_sentinel_answers() {
 }
 
 #[tokio::test]
-async fn a_master_that_is_demoted_is_left() {
+async fn a_demoted_master_is_abandoned() {
     let sentinels = Sentinels::builder().start();
     let client = client(&sentinels).await;
     let other = RedisServer::start();
@@ -171,7 +172,7 @@ async fn a_master_that_is_demoted_is_left() {
 #[tokio::test]
 async fn one_sentinel_of_several_is_enough_and_passwords_are_used() {
     let sentinels = Sentinels::builder().password("hunter2").sentinel_password("hunter3").start();
-    // One that is down, one that is silent, and one that watches something else.
+    // One sentinel is down, one does not reply, and one watches another master.
     let (down, silent) = (RedisServer::start(), RedisServer::start());
     let stranger = Sentinels::builder().start();
     down.kill();

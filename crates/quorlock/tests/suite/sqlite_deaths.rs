@@ -1,4 +1,4 @@
-//! One SQLite file, and processes that die while they hold: the next one need not wait for the ttl.
+//! One SQLite file, and processes that die while they hold a lock: the next holder does not wait for the ttl.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,16 +10,16 @@ use quorlock::blocking::{Client, Lease};
 use quorlock::{AcquireError, ClientBuilder};
 use quorlock_testkit::eventually;
 
-/// Longer than any of these tests has to wait.
+/// Longer than any wait in these tests.
 const TTL: Duration = Duration::from_secs(60);
-/// Half of that: whoever gets in sooner has not waited for the ttl.
+/// Half of the ttl: a client that acquires sooner did not wait for the ttl.
 const LONG_BEFORE: Duration = Duration::from_secs(30);
 const FOLDER: &str = "QUORLOCK_TEST_FOLDER";
 const COMPANION: &str = "QUORLOCK_TEST_COMPANION";
 const OUTLIVED: &str = "QUORLOCK_TEST_OUTLIVED";
 
 #[test]
-fn a_killed_holder_is_out_of_the_way_before_it_is_reaped_and_after() {
+fn a_killed_holder_frees_the_lock_before_and_after_it_is_reaped() {
     let folder = tempfile::tempdir().unwrap();
     let client = client(folder.path());
     let mut last = 0;
@@ -39,7 +39,7 @@ fn a_killed_holder_is_out_of_the_way_before_it_is_reaped_and_after() {
 }
 
 #[test]
-fn one_who_waits_hears_of_the_holders_death() {
+fn a_waiter_notices_the_death_of_the_holder() {
     let folder = tempfile::tempdir().unwrap();
     let mut holder = Holder::start(folder.path(), &[]);
     let client = client(folder.path());
@@ -69,7 +69,7 @@ fn a_stopped_holder_is_not_dead() {
 }
 
 #[test]
-fn a_holder_with_a_companion_is_dead_when_both_are() {
+fn a_holder_with_a_companion_is_dead_once_both_are() {
     let folder = tempfile::tempdir().unwrap();
     let mut companion = Command::new("sleep").arg("600").spawn().unwrap();
     let mut holder = Holder::start(folder.path(), &[(COMPANION, &companion.id().to_string())]);
@@ -83,7 +83,7 @@ fn a_holder_with_a_companion_is_dead_when_both_are() {
 }
 
 #[test]
-fn leases_that_outlive_their_process_are_left_to_their_ttl() {
+fn leases_that_outlive_their_process_last_for_their_ttl() {
     let folder = tempfile::tempdir().unwrap();
     let mut holder = Holder::start(folder.path(), &[(OUTLIVED, "yes")]);
     holder.process.kill().unwrap();
@@ -92,7 +92,7 @@ fn leases_that_outlive_their_process_are_left_to_their_ttl() {
 }
 
 #[test]
-fn a_companion_that_is_not_there_is_an_error() {
+fn a_missing_companion_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let mut gone = Command::new("true").spawn().unwrap();
     gone.wait().unwrap();
@@ -158,7 +158,7 @@ fn acquire(client: &Client) -> Lease {
     client.lock("a").acquire_within(LONG_BEFORE).unwrap()
 }
 
-/// Asks again where the file was busy for too long.
+/// Retries if the file was busy for too long.
 fn try_acquire(client: &Client) -> Option<Lease> {
     loop {
         match client.lock("a").try_acquire() {

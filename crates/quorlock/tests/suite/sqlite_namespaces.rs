@@ -1,5 +1,5 @@
-//! One SQLite file, and processes in other time and mount namespaces. Where the machine allows no namespaces, these
-//! tests say so and check nothing; unit tests of the node check how it reads `/proc`.
+//! One SQLite file, and processes in other time and mount namespaces. If the machine allows no namespaces, these tests
+//! print that and check nothing; unit tests of the node cover how it reads `/proc`.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,17 +12,17 @@ use quorlock::ClientBuilder;
 use quorlock::blocking::Client;
 use quorlock_testkit::eventually;
 
-/// What the other process does, and where.
+/// The role of the child process.
 const ROLE: &str = "QUORLOCK_TEST_ROLE";
 const FOLDER: &str = "QUORLOCK_TEST_FOLDER";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// No machine is held up for this long.
+/// Longer than any delay of a busy machine.
 const LONG_TTL: Duration = Duration::from_secs(60);
 const SHORT_TTL: Duration = Duration::from_secs(1);
-/// Longer than the longest lease here by more than it could last.
+/// Much longer than the longest lease here.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Runs a program in other namespaces, behind `wrapper`: as root, or else as root of a user namespace.
+/// Runs a program in other namespaces, behind `wrapper`: as root, or as root of a user namespace.
 fn unshare(flags: &[&str], wrapper: &[&str]) -> Option<Command> {
     for extra in [&[][..], &["--map-root-user"]] {
         let command = || {
@@ -39,13 +39,13 @@ fn unshare(flags: &[&str], wrapper: &[&str]) -> Option<Command> {
     None
 }
 
-/// The test `other` of this file in a process of its own.
+/// Runs the test `other` of this file in a child process.
 fn start(mut within: Command, role: &str, folder: &Path) -> Child {
     within.arg(std::env::current_exe().unwrap()).args(crate::common::only(concat!(module_path!(), "::other")));
     within.env(ROLE, role).env(FOLDER, folder).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
 }
 
-/// What the other process says of an attempt to lock.
+/// The output of a child process that tries to acquire the lock.
 fn attempt(within: Command, folder: &Path) -> String {
     assert!(start(within, "attempt", folder).wait().unwrap().success());
     std::fs::read_to_string(folder.join("said")).unwrap()
@@ -96,11 +96,11 @@ fn a_held_lock_is_held_in_another_time_namespace() {
 }
 
 #[test]
-fn a_lease_of_another_time_namespace_lasts_no_longer_than_its_ttl() {
+fn a_lease_from_another_time_namespace_lasts_at_most_its_ttl() {
     let Some(within) = unshare(&["--time", "--boottime", "100000"], &[]) else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut holder = start(within, "hold", folder.path());
-    // Not closed before the end: the holder would release its lease.
+    // Kept open, because the holder releases its lease when its input ends.
     let _stdin = holder.stdin.take();
     eventually("the other process holds the lock", || folder.path().join("said").exists());
     holder.kill().unwrap();
@@ -111,13 +111,13 @@ fn a_lease_of_another_time_namespace_lasts_no_longer_than_its_ttl() {
 }
 
 #[test]
-fn a_boot_id_that_is_mounted_over_the_kernels_is_refused() {
+fn a_boot_id_from_a_bind_mount_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let client = client(folder.path());
     let lease = client.lock("a").acquire().unwrap();
     let made_up = folder.path().join("boot_id");
     std::fs::write(&made_up, "5f3c1c5e-8d4e-4a57-9b0c-3d1f2a6b7c8d\n").unwrap();
-    // One of another file system, and one of the same.
+    // One on another file system, and one on the same.
     for source in [made_up.to_str().unwrap(), "/proc/sys/kernel/random/uuid"] {
         let script = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
         let Some(within) = unshare(&["--mount"], &["sh", "-c", script, "sh", source, BOOT_ID]) else { return };

@@ -1,4 +1,4 @@
-//! Many processes, one SQLite file: nobody else protects the counter, and some of them are killed.
+//! Many processes and one SQLite file: only the lock protects the counter, and some of the processes are killed.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,16 +16,16 @@ use quorlock_testkit::eventually;
 
 const WORKERS: usize = 8;
 const TURNS: u64 = 2_000;
-/// Whoever is killed keeps the others waiting until one of them looks, so each kill costs up to a second.
+/// A killed holder keeps the others waiting until one of them checks it, so each kill costs up to a second.
 const TURNS_A_KILL: usize = 250;
-/// No machine is held up for this long.
+/// Longer than any delay of a busy machine.
 const HANDOVER_TTL: Duration = Duration::from_secs(30);
 const FOLDER: &str = "QUORLOCK_TEST_FOLDER";
-/// The counter is written in one piece: a kill leaves the old number or the new one.
+/// The counter is written in one piece, so a kill leaves the old or the new number.
 const DIGITS: usize = 20;
 
 #[test]
-fn a_counter_without_other_protection_ends_exact_although_processes_are_killed() {
+fn a_counter_under_the_lock_stays_exact_while_processes_are_killed() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("counter"), format!("{:0DIGITS$}", 0)).unwrap();
     File::create(folder.path().join("journal")).unwrap();
@@ -45,7 +45,7 @@ fn a_counter_without_other_protection_ends_exact_although_processes_are_killed()
     check(folder.path(), kills);
 }
 
-/// The numbers in the journal were each written once, and the fences grew with them.
+/// Checks that each number in the journal was written once, and that fences grew with the numbers.
 fn check(folder: &Path, kills: usize) {
     let journal = std::fs::read_to_string(folder.join("journal")).unwrap();
     let turns: Vec<(u64, u64)> = journal
@@ -58,7 +58,7 @@ fn check(folder: &Path, kills: usize) {
     assert_eq!(counter(folder), TURNS);
     let numbers: BTreeSet<u64> = turns.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers.len(), turns.len(), "two turns read the same number: an update was lost");
-    // A worker that is killed between the counter and the journal leaves a gap, and no more than one.
+    // A worker that is killed between the counter and the journal leaves one gap.
     assert!(turns.len() + kills >= TURNS as usize, "{} turns, {kills} kills", turns.len());
     assert!(turns.windows(2).all(|pair| pair[0] < pair[1] && pair[0].1 < pair[1].1), "turns or fences out of order");
     println!("{} turns in the journal, {kills} processes killed", turns.len());
@@ -76,8 +76,8 @@ fn a_waiter_in_another_process_takes_over_after_a_release() {
     let mut waiter = Process::start(concat!(module_path!(), "::waiter"), folder.path());
     eventually("the other process asks", || folder.path().join("asking").exists());
     let ours = lease.fence().unwrap().get();
-    assert!(!folder.path().join("taken").exists(), "it took what is held");
-    // Whatever is said of it, the client goes on until it is done.
+    assert!(!folder.path().join("taken").exists(), "the waiter got a held lock");
+    // If the release is not acknowledged in time, the client retries it in the background.
     let _ = lease.release();
     let status = waiter.0.wait().unwrap();
     assert!(status.success(), "the waiter failed: {status}");
@@ -97,7 +97,7 @@ fn waiter() {
     std::fs::write(folder.join("taken"), lease.fence().unwrap().to_string()).unwrap();
 }
 
-/// One of the tests here again, in a process of its own. It is killed when it is dropped.
+/// Runs a test of this file in a child process, which is killed on drop.
 struct Process(Child);
 
 impl Process {
@@ -128,7 +128,7 @@ fn worker() {
         if number > TURNS {
             return;
         }
-        // On a machine that is held up for long, the turn is left to somebody else.
+        // If the machine was delayed for too long, another process takes this turn.
         if lease.ensure(Duration::from_secs(1)).is_err() {
             continue;
         }
@@ -137,7 +137,7 @@ fn worker() {
     }
 }
 
-/// Asks again where the file was busy for too long: that is an error, and nothing lost.
+/// Retries if the file was busy for too long.
 fn insist<T>(mut ask: impl FnMut() -> Result<T, AcquireError>) -> T {
     loop {
         match ask() {

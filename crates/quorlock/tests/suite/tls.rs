@@ -1,15 +1,15 @@
-//! Locks over TLS: nodes are spoken to if their certificate can be verified, and not otherwise.
+//! Locks over TLS: clients talk only to nodes whose certificate they can verify.
 
 use std::process::Command;
 
 use crate::common::long::{self, connected, take_a_turn};
 use quorlock_testkit::{Authority, RedisCluster, RedisServer};
 
-/// Set in a copy of this process that trusts the test's own authority: where the nodes are.
+/// The URLs of the nodes. Set in a copy of this process that trusts the test's own authority.
 const NODES: &str = "QUORLOCK_TLS_NODES";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_are_spoken_to_over_tls_if_they_can_be_verified() {
+async fn clients_accept_only_nodes_with_a_verified_certificate() {
     if let Ok(urls) = std::env::var(NODES) {
         let builder = || long::builder().nodes(urls.split(','));
         builder().init_cluster().await.unwrap();
@@ -25,7 +25,7 @@ async fn nodes_are_spoken_to_over_tls_if_they_can_be_verified() {
 
     trusting(
         &authority,
-        concat!(module_path!(), "::nodes_are_spoken_to_over_tls_if_they_can_be_verified"),
+        concat!(module_path!(), "::clients_accept_only_nodes_with_a_verified_certificate"),
         &urls.join(","),
     );
     assert!(servers.iter().all(|server| server.keys("quorlock~epoch").len() == 1));
@@ -33,7 +33,7 @@ async fn nodes_are_spoken_to_over_tls_if_they_can_be_verified() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_master_of_a_cluster_is_spoken_to_over_tls_if_it_can_be_verified() {
+async fn clients_accept_only_masters_with_a_verified_certificate() {
     let names = ["a", "b", "c", "d", "e", "f"];
     if let Ok(url) = std::env::var(NODES) {
         let client = connected(long::builder().nodes([url])).await;
@@ -50,7 +50,7 @@ async fn every_master_of_a_cluster_is_spoken_to_over_tls_if_it_can_be_verified()
 
     trusting(
         &authority,
-        concat!(module_path!(), "::every_master_of_a_cluster_is_spoken_to_over_tls_if_it_can_be_verified"),
+        concat!(module_path!(), "::clients_accept_only_masters_with_a_verified_certificate"),
         &cluster.tls_url(),
     );
     for name in names {
@@ -60,7 +60,8 @@ async fn every_master_of_a_cluster_is_spoken_to_over_tls_if_it_can_be_verified()
     }
 }
 
-/// Runs a test (its path with the name of the crate) once more, in a process that trusts the authority: that is set for a process as a whole.
+/// Runs a test (its path with the crate's name) in a child process that trusts the authority, because trust is a
+/// setting of the whole process.
 fn trusting(authority: &Authority, test: &str, nodes: &str) {
     let copy = Command::new(std::env::current_exe().expect("this process has a program"))
         .args(&crate::common::only(test)[..2])

@@ -1,4 +1,4 @@
-//! Waiting in the queue: order, herds, hints, deadlines, and what is left behind.
+//! Waiting in the queue: order, herds, hints, deadlines, and what waiters leave behind.
 
 mod comeback;
 mod foreign;

@@ -1,4 +1,5 @@
-//! A network that loses, delays, strands and cuts: no answer is mistaken, nothing that was granted is left behind.
+//! A network that loses, delays, strands and cuts messages: no reply is matched to a wrong request, and no granted vote
+//! is left behind.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use quorlock_testkit::{Proxy, eventually, eventually_async};
 const EVERYWHERE: [usize; 5] = [0, 1, 2, 3, 4];
 const KEY: &str = "quorlock:job";
 
-/// A node deadline that can be waited for.
+/// A node deadline that a test can wait for.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Lets a connection go on whose replies were dropped: as in TCP, nothing comes after what was lost.
+/// Lets replies through again, on a new connection: a TCP stream has no gaps.
 fn let_replies_through(proxy: &Proxy) {
     let before = proxy.connections();
     proxy.refuse(true);
@@ -29,14 +30,14 @@ async fn fails_without_a_quorum(client: &Client) {
     assert!(matches!(outcome, Err(AcquireError::NoQuorum { .. })), "{outcome:?}");
 }
 
-/// Strands what was just sent to this node: the client finds its connection closed, the request is still under way.
+/// Strands the last request to this node: the client's connection is closed, and the request is still in flight.
 fn strand(proxy: &Proxy) {
     eventually("a request to be under way", || proxy.held_up() > 0);
     proxy.strand();
     proxy.hold(false);
 }
 
-/// Releases, lets the stranded request arrive behind the release, and looks for a ghost.
+/// Releases, lets the stranded request arrive after the release, and checks that it left no vote.
 async fn release_before_the_stranded_request_arrives(cluster: &Wired, client: &Client, lease: Lease, node: usize) {
     let server = &cluster.servers[node..=node];
     voting(client).await;
@@ -51,7 +52,7 @@ async fn release_before_the_stranded_request_arrives(cluster: &Wired, client: &C
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_attempt_that_failed_leaves_no_key_when_the_answers_were_late() {
+async fn a_failed_attempt_leaves_no_key_when_replies_are_late() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.builder().node_deadline(SHORT)).await;
     for proxy in &cluster.proxies[..3] {
@@ -62,19 +63,19 @@ async fn an_attempt_that_failed_leaves_no_key_when_the_answers_were_late() {
         proxy.hold(false);
     }
     voting(&client).await;
-    // Slower than the deadline, faster than anyone's patience with a connection: each of them grants, too late.
+    // Slower than the deadline, but not slow enough to replace a connection: each node grants too late.
     for proxy in &cluster.proxies {
         proxy.delay(SHORT * 2);
     }
     for _ in 0..3 {
-        // On a machine that is slower still, the deadline may come too late as well.
+        // On a very slow machine the deadline may be late as well.
         drop(client.lock("job").try_acquire().await);
     }
     cluster.drained(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_attempt_that_failed_leaves_no_key_when_the_answers_were_lost() {
+async fn a_failed_attempt_leaves_no_key_when_replies_are_lost() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.builder().node_deadline(SHORT)).await;
     for proxy in &cluster.proxies[..3] {
@@ -91,7 +92,7 @@ async fn an_attempt_that_failed_leaves_no_key_when_the_answers_were_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_reaches_the_node_whose_answer_to_the_acquire_was_lost() {
+async fn a_release_reaches_the_node_whose_acquire_reply_was_lost() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.builder().node_deadline(SHORT)).await;
     let (deaf, proxy) = (4, &cluster.proxies[4]);
@@ -101,7 +102,7 @@ async fn a_release_reaches_the_node_whose_answer_to_the_acquire_was_lost() {
     drop(lease);
     cluster.cleared().await;
 
-    // Once the link has given up on the node, the release has to wait for the next connection.
+    // Once the link has given up on the node, the release waits for the next connection.
     let_replies_through(proxy);
     voting(&client).await;
     proxy.drop_replies(true);
@@ -117,7 +118,7 @@ async fn a_release_reaches_the_node_whose_answer_to_the_acquire_was_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranded_acquire_that_arrives_behind_its_release_leaves_no_ghost() {
+async fn a_stranded_acquire_after_its_release_leaves_no_vote() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.builder()).await;
     cluster.proxies[4].hold(true);
@@ -129,7 +130,7 @@ async fn a_stranded_acquire_that_arrives_behind_its_release_leaves_no_ghost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranded_renewal_that_arrives_behind_its_release_leaves_no_ghost() {
+async fn a_stranded_renewal_after_its_release_leaves_no_vote() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.builder()).await;
     let lease = client.lock("job").acquire().await.unwrap();
@@ -142,13 +143,13 @@ async fn a_stranded_renewal_that_arrives_behind_its_release_leaves_no_ghost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranded_acquire_of_an_attempt_that_failed_leaves_no_ghost() {
+async fn a_stranded_acquire_of_a_failed_attempt_leaves_no_vote() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.builder()).await;
     let stranded = &cluster.proxies[..3];
     stranded.iter().for_each(Proxy::strand_next_requests);
     soon(fails_without_a_quorum(&client)).await;
-    // Its releases go out on the next connections.
+    // Its releases are sent on the next connections.
     client.close(DRAINING).await.expect("the nodes can be reached again");
     let before = each(&cluster.servers[..3], votes);
     stranded.iter().for_each(Proxy::deliver_stranded);
@@ -157,10 +158,10 @@ async fn a_stranded_acquire_of_an_attempt_that_failed_leaves_no_ghost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_stays_silent_is_replaced() {
+async fn a_silent_connection_is_replaced() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.builder().node_deadline(SHORT)).await;
-    // One of them owes an answer; nobody asks the other anything but whether it is still there.
+    // One connection owes a reply; the other one only sends heartbeats.
     let (asked, idle) = (&cluster.proxies[4], connected(cluster.builder().node_deadline(SHORT)).await);
     let before = asked.connections();
     asked.hold(true);
@@ -173,7 +174,7 @@ async fn a_connection_that_stays_silent_is_replaced() {
     asked.hold(false);
     voting(&client).await;
     voting(&idle).await;
-    // The renewal repairs the node that had not been heard.
+    // The renewal repairs the node that had not replied.
     eventually_async("a renewal in time", async || lease.extend().await.is_ok()).await;
     cluster.stands_on(KEY, &EVERYWHERE).await;
     drop(lease);
@@ -181,11 +182,12 @@ async fn a_connection_that_stays_silent_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_end_in_the_middle_of_a_batch_leave_nothing_behind() {
+async fn connections_that_break_during_a_batch_leave_nothing_behind() {
     let cluster = Wired::ready(5).await;
     let client = connected(cluster.builder()).await;
     for turn in 1..=10 {
-        // Two of five at first, then all of them: after so many requests the answer is lost, though carried out.
+        // Two of five nodes at first, then all of them: after this many requests the reply is lost, although the node
+        // has executed the request.
         let cut = if turn % 2 == 1 { &cluster.proxies[3..] } else { &cluster.proxies[..] };
         for proxy in cut {
             proxy.cut_after_requests(1 + turn / 3);
@@ -194,9 +196,9 @@ async fn connections_that_end_in_the_middle_of_a_batch_leave_nothing_behind() {
             .map(|number| {
                 let lock = client.lock(format!("job {number}"));
                 tokio::spawn(async move {
-                    let lease = soon(lock.acquire()).await.expect("asking goes on until a majority has answered");
+                    let lease = soon(lock.acquire()).await.expect("acquire retries until a majority votes");
                     let fence = lease.fence();
-                    // Dropped, not released: nobody waits for the acknowledgement.
+                    // Dropped, so that nothing waits for the acknowledgement.
                     drop(lease);
                     fence
                 })
@@ -223,7 +225,7 @@ async fn a_lease_is_released_once_on_every_node() {
             drop(lease);
         }
         cluster.cleared().await;
-        // Requests are carried out in order: whatever else was sent for this lease has arrived with the next ones.
+        // Requests are executed in order: when those of the next lease have arrived, all requests of this lease have.
         let another = client.lock("another").acquire().await.unwrap();
         cluster.stands_on("quorlock:another", &[0, 1, 2]).await;
         let after = each(&cluster.servers, releases);

@@ -100,7 +100,7 @@ fn a_digest_stands_for_an_attempt_and_not_for_those_who_joined() {
 }
 
 #[test]
-fn what_was_broken_can_be_broken_again() {
+fn a_broken_lock_can_be_broken_again() {
     let mut node = Node::voted();
     node.ask(T, &drain(CLOCK));
     assert_eq!(node.ask(T + 400, &drain(CLOCK)), broken(A, 600));

@@ -1,8 +1,8 @@
-//! Chances that a failing run can be given again.
+//! Random numbers that a seed can reproduce.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Numbers that look random and are the same for the same seed.
+/// A deterministic random number generator.
 pub struct Draw(pub u64);
 
 impl Draw {
@@ -14,7 +14,7 @@ impl Draw {
     }
 }
 
-/// The seed in `QUORLOCK_SEED`, else a fresh one. It is printed: a test that fails shows it.
+/// The seed in `QUORLOCK_SEED`, or a random one. Printed, so that a failed test shows it.
 pub fn seed() -> u64 {
     let given = std::env::var("QUORLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| RandomState::new().hash_one("seed"));

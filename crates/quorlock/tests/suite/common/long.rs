@@ -1,4 +1,4 @@
-//! Clusters whose leases outlast every wait of a test: a key that disappears was taken back, it cannot have lapsed.
+//! Clusters whose leases outlast every wait of a test: a key that disappears was released, and cannot have expired.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
 use super::observe::trouble;
 
-/// Longer than any test waits for anything.
+/// Longer than any wait of a test.
 pub const LONG: Duration = Duration::from_secs(120);
-/// How long these clients would wait for a node: nobody can do that and still be [`soon`].
+/// The node deadline of these clients: longer than [`soon`] waits, so that a test that waits for a dead node fails.
 const PATIENT: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(30);
-/// For draining: more than links need to come back to nodes that have come back.
+/// The timeout for closing a client: longer than links need to reconnect to nodes that are back.
 pub const DRAINING: Duration = Duration::from_secs(30);
 
-/// Real servers, each behind a network of its own.
+/// Real servers, each behind a proxy.
 pub struct Wired {
     pub servers: Vec<RedisServer>,
     pub proxies: Vec<Proxy>,
 }
 
 impl Wired {
-    /// Starts this many servers and declares them a cluster of long leases.
+    /// Starts servers, and initializes a cluster with long leases.
     pub async fn ready(nodes: usize) -> Self {
         Self::over(RedisServer::start_many(nodes)).await
     }
 
-    /// Declares these servers a cluster of long leases.
+    /// Initializes a cluster of these servers with long leases.
     pub async fn over(servers: Vec<RedisServer>) -> Self {
         let proxies = servers.iter().map(|server| Proxy::start(server.addr())).collect();
         let cluster = Self { servers, proxies };
@@ -35,22 +35,22 @@ impl Wired {
         cluster
     }
 
-    /// A builder for clients past the proxies.
+    /// A builder for clients that bypass the proxies.
     pub fn direct(&self) -> ClientBuilder {
         builder().nodes(self.servers.iter().map(RedisServer::url))
     }
 
-    /// A builder for clients through the proxies.
+    /// A builder for clients that go through the proxies.
     pub fn builder(&self) -> ClientBuilder {
         self.direct().nodes(self.proxies.iter().map(Proxy::url))
     }
 
-    /// The keys of locks on all nodes, one list for each.
+    /// The lock keys on each node.
     pub fn standing(&self) -> Vec<Vec<String>> {
         self.servers.iter().map(super::lock_keys).collect()
     }
 
-    /// Waits until a lock's key stands on exactly these nodes.
+    /// Waits until a lock's key is on exactly these nodes.
     pub async fn stands_on(&self, key: &str, nodes: &[usize]) {
         let there = |node: &usize| self.servers[*node].command(&["EXISTS", key]).as_int() == Some(1);
         let all: Vec<usize> = (0..self.servers.len()).collect();
@@ -58,19 +58,19 @@ impl Wired {
         eventually_async(&what, async || all.iter().filter(|node| there(node)).eq(nodes)).await;
     }
 
-    /// Waits until no lock's key stands anywhere.
+    /// Waits until no node has a lock key.
     pub async fn cleared(&self) {
         eventually_async("all locks to be gone", async || self.standing().concat().is_empty()).await;
     }
 
-    /// Closes the client, which must deliver everything it owes, and looks once: nothing may stand after that.
+    /// Closes the client, which must deliver all its releases, and checks once that no lock key is left.
     pub async fn drained(&self, client: Client) {
         client.close(DRAINING).await.expect("all nodes are back: everything owed can be delivered");
         assert_eq!(self.standing().concat(), Vec::<String>::new(), "left behind by a client that owes nothing");
     }
 }
 
-/// A builder with long constants.
+/// A builder with long timeouts.
 pub fn builder() -> ClientBuilder {
     super::builder().ttl(LONG).max_ttl(LONG).node_deadline(PATIENT)
 }
@@ -87,7 +87,7 @@ pub async fn voting(client: &Client) {
     eventually_async("all nodes to vote", async || client.nodes().iter().all(|(_, trouble)| trouble.is_none())).await;
 }
 
-/// Waits until a client has noticed such a trouble with a node, and returns it.
+/// Waits until a client reports a matching silence of a node, and returns it.
 pub async fn noticed(client: &Client, node: usize, fits: impl Fn(&Silence) -> bool) -> Silence {
     let mut found = None;
     eventually_async(&format!("the trouble with node {node} to be noticed"), async || {
@@ -98,12 +98,12 @@ pub async fn noticed(client: &Client, node: usize, fits: impl Fn(&Silence) -> bo
     found.expect("waited for")
 }
 
-/// Waits for something that must not wait for nodes that do not answer.
+/// Waits for work that must not wait for nodes that do not reply.
 pub async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, work).await.expect("this must not wait for nodes that do not answer")
 }
 
-/// Acquires, extends and releases, waiting for no node that does not answer.
+/// Acquires, extends and releases, without waiting for nodes that do not reply.
 pub async fn take_a_turn(client: &Client, name: &str) -> Fence {
     let lease = soon(client.lock(name).acquire()).await.expect("a majority can vote");
     soon(lease.extend()).await.expect("a majority can renew");
@@ -112,29 +112,29 @@ pub async fn take_a_turn(client: &Client, name: &str) -> Fence {
     fence
 }
 
-/// The nodes of a tally that were heard to have something wrong with them.
+/// The nodes of a tally that are not able to vote.
 pub fn missing(tally: &Tally) -> Vec<&str> {
     let is_missing = |vote: &NodeVote| !matches!(vote, NodeVote::Granted | NodeVote::Silent(Silence::Unheard));
     tally.by_node().filter(|(_, vote)| is_missing(vote)).map(|(node, _)| node).collect()
 }
 
-/// What each of the servers has counted.
+/// The count of each server.
 pub fn each(servers: &[RedisServer], count: fn(&RedisServer) -> u64) -> Vec<u64> {
     servers.iter().map(count).collect()
 }
 
-/// Waits until each of the servers has counted at least so many more.
+/// Waits until each server has counted at least `by` more.
 pub async fn more(servers: &[RedisServer], count: fn(&RedisServer) -> u64, before: &[u64], by: u64) {
     let has_more = || servers.iter().zip(before).all(|(server, before)| count(server) >= before + by);
     eventually_async("the servers to have done more", async || has_more()).await;
 }
 
-/// How many acquires and renewals a server has carried out: each begins with an MGET, and nothing else does.
+/// The number of acquires and renewals that a server has executed: only these begin with an MGET.
 pub fn votes(server: &RedisServer) -> u64 {
     calls(server, ["mget"])[0]
 }
 
-/// How many releases a server has carried out: each has one GET; node commands have as many GETs as HMGETs.
+/// The number of releases that a server has executed: each has one GET; node commands have as many GETs as HMGETs.
 pub fn releases(server: &RedisServer) -> u64 {
     let [gets, node_commands] = calls(server, ["get", "hmget"]);
     gets - node_commands

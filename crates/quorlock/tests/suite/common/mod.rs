@@ -1,4 +1,4 @@
-//! What the tests on real servers share: a cluster of them, with constants short enough to wait for.
+//! A cluster of real servers with short timeouts, for the tests that need to wait for them.
 #![allow(dead_code, unreachable_pub, reason = "floods.rs uses a part of this")]
 
 pub mod draw;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use quorlock::{Client, ClientBuilder};
 use quorlock_testkit::RedisServer;
 
-/// The longest ttl of test clusters: a quarantine is a tenth more.
+/// The maximum ttl of test clusters. A quarantine lasts a tenth longer.
 pub const MAX_TTL: Duration = Duration::from_secs(3);
-/// The usual ttl: long enough for a loaded machine, short enough to wait for its end.
+/// The usual ttl: long enough for a busy machine, short enough to wait for its end.
 pub const TTL: Duration = Duration::from_secs(2);
 
 /// Real servers, and clients for them.
@@ -21,7 +21,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts this many servers and declares them a cluster, so that they vote at once.
+    /// Starts servers, and initializes a cluster, so that they can vote at once.
     pub async fn ready(nodes: usize) -> Self {
         let cluster = Self { servers: RedisServer::start_many(nodes) };
         cluster.builder().init_cluster().await.expect("a new cluster can be declared");
@@ -41,25 +41,25 @@ impl Cluster {
         self.builder().connect_lazy().await.expect("the cluster is fit")
     }
 
-    /// The keys of locks that stand on a node; companion keys are left out.
+    /// The lock keys on a node, without companion keys.
     pub fn lock_keys(&self, node: usize) -> Vec<String> {
         lock_keys(&self.servers[node])
     }
 }
 
-/// The keys of locks that stand on a server; companion keys are left out.
+/// The lock keys on a server, without companion keys.
 pub fn lock_keys(server: &RedisServer) -> Vec<String> {
     server.keys("*").into_iter().filter(|key| !key.starts_with("quorlock~")).collect()
 }
 
-/// The arguments that make a test binary run only this ignored test, given by its path with the name of the crate.
+/// The arguments with which a test binary runs only this ignored test (its path with the crate's name).
 pub fn only(test: &str) -> [&str; 4] {
     let (_, path) = test.split_once("::").expect("a path with the name of the crate");
     ["--exact", path, "--ignored", "--nocapture"]
 }
 
-/// A builder with constants that can be waited for. A rule named in `QUORLOCK_WITHOUT` is switched off: the test that
-/// guards it must then fail.
+/// A builder with short timeouts. A rule that `QUORLOCK_WITHOUT` names is switched off; the test that guards it must
+/// then fail.
 pub fn builder() -> ClientBuilder {
     let builder = Client::builder()
         .ttl(TTL)

@@ -1,4 +1,4 @@
-//! The kinds of node, and clients for them that know nothing of each other.
+//! The kinds of nodes, and independent clients for them.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::common;
 pub(crate) use crate::common::long::LONG;
 use crate::common::long::connected;
 
-/// Short enough to wait for its end, long enough to be acquired by a busy machine.
+/// Short enough to wait for its end, long enough to be acquired on a busy machine.
 pub(crate) const SHORT: Duration = Duration::from_millis(600);
-/// Short enough to wait for a multiple of it, long enough to be renewed by a machine that is busy.
+/// Short enough to wait for a multiple of it, long enough to be renewed on a busy machine.
 pub(crate) const BRISK: Duration = Duration::from_millis(2_500);
 
-/// What to run on.
+/// The kind of node, and the number of nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Memory(usize),
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Cluster,
 }
 
-/// Nodes that are up and ready to vote.
+/// Nodes that are ready to vote.
 pub(crate) struct Backend {
     nodes: Nodes,
     count: usize,
@@ -42,7 +42,7 @@ enum Nodes {
 }
 
 impl Backend {
-    /// Starts the nodes and lets them vote at once.
+    /// Starts the nodes, and initializes the cluster.
     pub(crate) async fn start(kind: Kind) -> Self {
         let (nodes, count) = match kind {
             Kind::Memory(count) => (Nodes::Memory(MemoryNodes::new(count)), count),
@@ -56,7 +56,7 @@ impl Backend {
         backend
     }
 
-    /// Deletes everything on the servers, and lets them vote again.
+    /// Deletes all data on the servers, and initializes them again.
     pub(crate) async fn empty(&self) {
         for server in self.servers() {
             assert_eq!(server.command(&["FLUSHALL"]).as_str(), Some("OK"));
@@ -74,7 +74,7 @@ impl Backend {
         }
     }
 
-    /// A builder for leases that outlast the test, and retries that do not hold it up.
+    /// A builder with leases that outlast the test, and short retries.
     pub(crate) fn builder(&self) -> ClientBuilder {
         let retry = Retry { min: Duration::from_millis(1), max: Duration::from_millis(20), attempts: None };
         let builder =
@@ -88,7 +88,7 @@ impl Backend {
         }
     }
 
-    /// A client with connections of its own, to all nodes: `connect` waits for a majority only.
+    /// A client with its own connections to all nodes: `connect` waits only for a majority.
     pub(crate) async fn client(&self) -> Client {
         connected(self.builder()).await
     }
@@ -98,36 +98,36 @@ impl Backend {
         tokio::join!(self.client(), self.client())
     }
 
-    /// How many nodes there are, and how many of them decide.
+    /// The number of nodes and of a majority.
     pub(crate) fn quorum(&self) -> (usize, usize) {
         (self.count, self.count / 2 + 1)
     }
 
-    /// The keys that locks have left on Redis servers.
+    /// The keys of locks on Redis servers.
     pub(crate) fn traces(&self) -> Vec<String> {
         let is_of_a_lock = |key: &String| !key.ends_with("epoch") && !key.ends_with("meta");
         self.servers().iter().flat_map(|server| server.keys("*")).filter(is_of_a_lock).collect()
     }
 }
 
-/// Waits for a lock that is about to be given back: by itself it would outlast the test.
+/// Waits for a lock that is about to be released: without the release it would outlast the test.
 pub(crate) async fn takes_over(client: &Client, name: &str) -> Lease {
     client.lock(name).acquire().await.unwrap()
 }
 
-/// Makes sure that somebody else holds the lock.
+/// Checks that another client holds the lock.
 pub(crate) async fn is_held(client: &Client, name: &str) {
     assert!(client.lock(name).try_acquire().await.unwrap().is_none(), "{name} is free");
 }
 
-/// Makes sure that nobody holds the lock, without a wait, and leaves it free on every node.
+/// Checks, without waiting, that the lock is free, and leaves it free on every node.
 pub(crate) async fn is_free(client: &Client, name: &str) {
     let lease = client.lock(name).try_acquire().await.unwrap();
     lease.unwrap_or_else(|| panic!("{name} is held")).release().await.unwrap();
     held_by(client, name, 0).await;
 }
 
-/// Waits until every node says so: a majority decides, and the others follow.
+/// Waits until every node reports this: a majority decides, and the other nodes follow.
 pub(crate) async fn everywhere(client: &Client, name: &str, what: &str, fits: impl Fn(&Report) -> bool) {
     eventually_async(&format!("{name} to be {what} on every node"), async || {
         let found = client.inspect(name).await.unwrap();
@@ -136,40 +136,40 @@ pub(crate) async fn everywhere(client: &Client, name: &str, what: &str, fits: im
     .await;
 }
 
-/// Waits until so many hold it on every node.
+/// Waits until every node has this number of holders.
 pub(crate) async fn held_by(client: &Client, name: &str, holds: u32) {
     let held = |report: &Report| report.held.as_ref().map_or(0, |held| held.holds);
     everywhere(client, name, &format!("held by {holds}"), |report| held(report) == holds).await;
 }
 
-/// Waits until so many wait in the queue on every node.
+/// Waits until every node has this number of waiters.
 pub(crate) async fn queued_again(client: &Client, name: &str, waiting: u32) {
     everywhere(client, name, &format!("waited for by {waiting}"), |report| report.waiting == waiting).await;
 }
 
-/// Makes sure that so many wait on every node, without a wait: a place that is not given up is kept for a while, and
-/// then gone all the same. Links keep the order, so this comes after whatever the client has asked for.
+/// Checks the number of waiters on every node without waiting, because an abandoned queue position expires anyway.
+/// Links keep the order, so this comes after all earlier requests of the client.
 pub(crate) async fn is_waited_for(client: &Client, name: &str, waiting: u32) {
     for (node, said) in client.inspect(name).await.unwrap().nodes {
         assert_eq!(said.unwrap().waiting, waiting, "waiting for {name} on {node}");
     }
 }
 
-/// Lets somebody wait for a name, as number `place` in the queue on every node.
+/// Makes a client wait for a name, as number `place` in the queue on every node.
 pub(crate) async fn queue<T: Send + 'static>(
     client: &Client,
     name: &str,
     place: u32,
     acquire: impl Future<Output = Result<T, AcquireError>> + Send + 'static,
 ) -> JoinHandle<T> {
-    // On a node that has yet to hear of the holder it would get a vote instead of a place.
+    // A node that does not know the holder yet would grant a vote instead of a queue position.
     everywhere(client, name, "held", |report| report.held.is_some()).await;
     let task = tokio::spawn(async move { acquire.await.unwrap() });
     queued_again(client, name, place).await;
     task
 }
 
-/// Does something on behalf of a client that stops where it stands, with its runtime: it gives nothing back.
+/// Runs work for a client that then stops together with its runtime, without releasing anything.
 pub(crate) async fn crash_after<T>(builder: ClientBuilder, work: impl AsyncFnOnce(&Client) -> T + Send + 'static) {
     let (done, crashed) = oneshot::channel();
     std::thread::spawn(move || {
@@ -179,7 +179,7 @@ pub(crate) async fn crash_after<T>(builder: ClientBuilder, work: impl AsyncFnOnc
             let kept = work(&client).await;
             (client, kept)
         });
-        // Dropped, either of them would still give back what it can.
+        // Dropping them would release what they hold.
         std::mem::forget((runtime, kept));
         let _ = done.send(());
     });

@@ -1,4 +1,4 @@
-//! Breaking somebody else's lease.
+//! Breaking another client's lease.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use quorlock::{Break, BreakError, Broken, Client, Lease, LeaseError, LostError, 
 
 use crate::conformance::backend::{BRISK, Backend, everywhere, held_by, is_held, queue, takes_over};
 
-/// What stands on all nodes, as an operator would name it.
+/// The target of a break, as an operator would name it.
 async fn target(client: &Client, name: &str) -> Target {
     everywhere(client, name, "held", |report| report.held.is_some()).await;
     client.inspect(name).await.unwrap().target().expect("it is held")
@@ -20,14 +20,14 @@ async fn free(client: &Client, name: &str) -> Broken {
     client.break_lock(name, Break::new(target(client, name).await, "a test").now()).await.unwrap()
 }
 
-/// Frees a lock that was drained. A holder that a majority has told gives back its vote on the rest, and may be there before the
-/// break: then there is nothing left to drain on those.
+/// Breaks a drained lock. A holder that a majority has notified releases its vote on the other nodes, perhaps before
+/// the break: then those have nothing to drain.
 async fn free_drained(client: &Client, name: &str) -> Broken {
     let target = client.inspect(name).await.unwrap().target().expect("a majority keeps it");
     client.break_lock(name, Break::new(target, "a test").now()).await.unwrap()
 }
 
-/// The lease outlasts the test by far, and nobody renews it: whoever learns of its end has been told.
+/// The lease outlasts the test and is not renewed, so the holder can only learn of its end by a message.
 pub(crate) async fn the_holder_of_a_broken_lease_learns_at_once(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("x").renewals(Renewals::Off).acquire().await.unwrap();
@@ -38,14 +38,14 @@ pub(crate) async fn the_holder_of_a_broken_lease_learns_at_once(backend: &Backen
     assert_eq!(ours.stats().lost, 1);
 }
 
-pub(crate) async fn a_drained_lock_keeps_everybody_out_until_it_would_have_lapsed(backend: &Backend) {
+pub(crate) async fn a_drained_lock_stays_held_until_it_would_have_expired(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("x").ttl(BRISK).acquire().await.unwrap();
     let since = Instant::now();
     let broken = drain(&theirs, "x").await;
     assert!(broken.drains <= BRISK, "{broken:?}");
     lease.lost().await;
-    // Its holder goes, and takes nothing along.
+    // The holder's release must not free the lock.
     drop(lease);
     for client in [&ours, &theirs] {
         is_held(client, "x").await;
@@ -67,7 +67,7 @@ pub(crate) async fn a_drained_lease_is_shown_as_broken(backend: &Backend) {
     drop(lease);
 }
 
-pub(crate) async fn a_waiter_gets_what_is_broken_now(backend: &Backend) {
+pub(crate) async fn a_waiter_gets_a_lock_that_is_broken_now(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("x").acquire().await.unwrap();
     let waiting = theirs.lock("x");
@@ -78,7 +78,7 @@ pub(crate) async fn a_waiter_gets_what_is_broken_now(backend: &Backend) {
     let lost = lease.lost().await;
     assert_eq!(lost, LostError::Broken);
     drop(lease);
-    // Whatever the old holder still gives back, it is not the next one's.
+    // Late releases of the old holder must not affect the next one.
     next.extend().await.unwrap();
     is_held(&ours, "x").await;
 }
@@ -101,7 +101,7 @@ pub(crate) async fn another_fence_breaks_nothing(backend: &Backend) {
     is_held(&theirs, "x").await;
 }
 
-pub(crate) async fn what_nobody_holds_is_not_broken(backend: &Backend) {
+pub(crate) async fn a_free_lock_is_not_broken(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let nobody = |broken| assert!(matches!(broken, Err(BreakError::NotHeld { .. })), "{broken:?}");
     let lease = ours.lock("x").acquire().await.unwrap();
@@ -114,7 +114,7 @@ pub(crate) async fn what_nobody_holds_is_not_broken(backend: &Backend) {
     assert!(matches!(theirs.break_lock("", Break::new(target, "")).await, Err(BreakError::Config(_))));
 }
 
-pub(crate) async fn what_was_broken_can_be_broken_again(backend: &Backend) {
+pub(crate) async fn a_broken_lock_can_be_broken_again(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("x").acquire().await.unwrap();
     let target = target(&theirs, "x").await;
@@ -134,7 +134,7 @@ pub(crate) async fn what_was_broken_can_be_broken_again(backend: &Backend) {
     next.extend().await.unwrap();
 }
 
-pub(crate) async fn a_break_in_the_middle_of_renewals_is_a_break(backend: &Backend) {
+pub(crate) async fn a_break_during_renewals_succeeds(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("x").acquire().await.unwrap();
     let target = target(&theirs, "x").await;
@@ -151,7 +151,7 @@ pub(crate) async fn a_break_in_the_middle_of_renewals_is_a_break(backend: &Backe
     next.extend().await.unwrap();
 }
 
-/// All of them are lost, and the lock drains.
+/// Checks that all leases are lost and the lock drains.
 async fn all_are_broken(ours: &Client, theirs: &Client, leases: Vec<Lease>) {
     held_by(theirs, "x", leases.len() as u32).await;
     drain(theirs, "x").await;
@@ -187,14 +187,14 @@ pub(crate) async fn all_slots_are_broken(backend: &Backend) {
     let leases =
         vec![ours.semaphore("x", 3).acquire().await.unwrap(), theirs.semaphore("x", 3).acquire().await.unwrap()];
     all_are_broken(&ours, &theirs, leases).await;
-    assert!(ours.semaphore("x", 3).try_acquire().await.unwrap().is_none(), "nobody gets the slot that was free");
+    assert!(ours.semaphore("x", 3).try_acquire().await.unwrap().is_none(), "the free slot was granted");
     free_drained(&theirs, "x").await;
     ours.semaphore("x", 3).acquire().await.unwrap().release().await.unwrap();
 }
 
 pub(crate) async fn a_plain_lock_is_broken_by_its_digest(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    // A fence of an earlier lease is none of a plain lock's.
+    // The fence of an earlier lease does not belong to a plain lock.
     ours.lock("x").acquire().await.unwrap().release().await.unwrap();
     held_by(&theirs, "x", 0).await;
     let lease = ours.lock("x").plain().acquire().await.unwrap();
@@ -203,7 +203,7 @@ pub(crate) async fn a_plain_lock_is_broken_by_its_digest(backend: &Backend) {
     drain(&theirs, "x").await;
     assert_eq!(lease.lost().await, LostError::Taken, "the page's commands know no more than that");
     is_held(&theirs, "x").await;
-    // Where the holder's release came before the break, there is nothing left: a majority is enough.
+    // Nodes that got the holder's release before the break have nothing left; a majority is enough.
     assert_eq!(theirs.inspect("x").await.unwrap().target(), Some(Target::Digest(digest)));
     theirs.break_lock("x", Break::new(Target::Digest(digest), "a test").now()).await.unwrap();
     takes_over(&theirs, "x").await.release().await.unwrap();

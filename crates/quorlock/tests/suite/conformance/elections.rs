@@ -32,22 +32,22 @@ pub(crate) async fn the_leader_is_known_by_its_label(backend: &Backend) {
     assert_eq!(leader.term, leadership.fence().unwrap());
     match theirs.election("a").acquire_within(SHORT).await {
         Err(AcquireError::WaitTimeout(error)) => assert_eq!(error.holder.unwrap().label, "the one"),
-        other => panic!("somebody leads: {other:?}"),
+        other => panic!("there must be a leader: {other:?}"),
     }
     leadership.release().await.unwrap();
     held_by(&ours, "a", 0).await;
     assert_eq!(theirs.election("a").leader().await.unwrap(), None);
 }
 
-pub(crate) async fn a_follower_is_told_of_changes(backend: &Backend) {
+pub(crate) async fn a_follower_learns_of_changes(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    // It looks three times in a ttl.
+    // Polls three times in a ttl.
     let mut changes = pin!(theirs.election("a").ttl(SHORT).leader_changes());
     assert_eq!(changes.next().await, Some(None));
     let mut last = None;
     for label in ["one", "other"] {
         let leadership = ours.election("a").label(label).acquire().await.unwrap();
-        let Leader { holder, term, .. } = changes.next().await.unwrap().expect("somebody leads");
+        let Leader { holder, term, .. } = changes.next().await.unwrap().expect("there is a leader");
         assert_eq!((holder.unwrap().label.as_str(), Ok(term)), (label, leadership.fence()));
         assert!(last.replace(term) < Some(term));
         leadership.release().await.unwrap();
@@ -57,7 +57,7 @@ pub(crate) async fn a_follower_is_told_of_changes(backend: &Backend) {
     assert_eq!(changes.next().await, None, "it ends when the client is closed");
 }
 
-pub(crate) async fn a_leader_that_is_cut_off_leads_no_more(backend: &Backend) {
+pub(crate) async fn a_disconnected_leader_stops_leading(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let leadership = ours.election("a").acquire().await.unwrap();
     ours.close(LONG).await.unwrap();
@@ -67,7 +67,7 @@ pub(crate) async fn a_leader_that_is_cut_off_leads_no_more(backend: &Backend) {
     assert!(theirs.election("a").acquire().await.unwrap().ensure(Duration::ZERO).is_ok());
 }
 
-pub(crate) async fn a_candidacy_that_is_given_up_is_over(backend: &Backend) {
+pub(crate) async fn a_cancelled_candidacy_leaves_the_queue(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let leadership = ours.election("a").acquire().await.unwrap();
     let candidate = theirs.election("a");

@@ -1,4 +1,4 @@
-//! Giving a lock back: by a release, by dropping the lease, or by closing the client.
+//! Releasing a lock: by `release`, by dropping the lease, or by closing the client.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) async fn release_is_idempotent(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     for lock in [ours.lock("a"), ours.lock("a").plain()] {
         let lease = lock.acquire().await.unwrap();
-        // Twice: by the future's first step, and by the drop of what it holds. The nodes may hear of it even later.
+        // Released twice: by the future's first poll, and by the drop of the future.
         let mut releasing = Box::pin(lease.release());
         let _ = releasing.as_mut().now_or_never();
         let next = takes_over(&theirs, "a").await;
@@ -58,7 +58,7 @@ pub(crate) async fn closing_ends_leases_and_delivers_releases(backend: &Backend)
         assert_eq!(lease.ensure(Duration::ZERO), Err(LostError::Closed));
         lease.extend().await.unwrap_err();
     }
-    // Not one node still has anything of theirs.
+    // No node has a vote left.
     let standing: Vec<String> = backend.traces().into_iter().filter(|key| !key.starts_with("quorlock~")).collect();
     assert!(standing.is_empty(), "{standing:?}");
     is_free(&theirs, "a").await;

@@ -1,4 +1,4 @@
-//! Leases that travel: detached by one client, extended, checked and released by another.
+//! Detached leases: detached by one client, and extended, checked and released by another.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use quorlock_testkit::eventually_async;
 
 use crate::conformance::backend::{BRISK, Backend, LONG, SHORT, held_by, is_free, is_held, takes_over};
 
-/// A lease of every kind, each of a name of its own.
+/// A lease of every kind, each with its own name.
 async fn one_of_each(client: &Client, ttl: Duration) -> Vec<Lease> {
     let off = Renewals::Off;
     vec![
@@ -20,20 +20,20 @@ async fn one_of_each(client: &Client, ttl: Duration) -> Vec<Lease> {
     ]
 }
 
-/// As another process would get it.
-fn passed_on(lease: DetachedLease) -> DetachedLease {
+/// As another process would receive it.
+fn through_text(lease: DetachedLease) -> DetachedLease {
     let text = lease.reveal();
     drop(lease);
     text.parse().unwrap()
 }
 
-pub(crate) async fn a_lease_of_any_kind_travels(backend: &Backend) {
+pub(crate) async fn a_lease_of_any_kind_can_be_detached(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let mut travellers = Vec::new();
     for lease in one_of_each(&ours, LONG).await {
         let (fence, slot) = (lease.fence().ok(), lease.slot());
         theirs.check(&lease.as_detached()).await.unwrap();
-        let lease = passed_on(lease.detach().unwrap());
+        let lease = through_text(lease.detach().unwrap());
         assert_eq!((lease.fence(), lease.slot(), lease.ttl()), (fence, slot, LONG), "{lease}");
         travellers.push(lease);
     }
@@ -48,31 +48,31 @@ pub(crate) async fn a_lease_of_any_kind_travels(backend: &Backend) {
         assert_eq!(theirs.release(&lease).await, Ok(Released::Standing), "{lease}");
         held_by(&theirs, name, 0).await;
         is_free(&theirs, name).await;
-        // The page's commands leave no note.
+        // A plain release leaves no tombstone.
         let over = if lease.fence().is_some() { LostError::Ended } else { LostError::Taken };
         assert_eq!(theirs.check(&lease).await, Err(LeaseError::Lost(over)), "{lease}");
         assert_eq!(
             theirs.extend(&lease).await,
             Err(LeaseError::Lost(LostError::Ended)),
-            "{lease}: who released it knows"
+            "{lease}: the client that released it knows"
         );
         assert_eq!(theirs.release(&lease).await, Ok(Released::Gone), "{lease}");
         is_free(&theirs, name).await;
     }
 }
 
-pub(crate) async fn nobody_renews_a_lease_that_was_handed_over(backend: &Backend) {
+pub(crate) async fn a_detached_lease_is_not_renewed(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     for lease in one_of_each(&ours, SHORT).await {
-        // Some of them may have lapsed by now: these are not detached, which is as good.
+        // Some may have expired by now and cannot be detached.
         let Ok(lease) = lease.detach() else { continue };
         let name = lease.name().as_str();
         let over = Err(LeaseError::Lost(LostError::Taken));
-        // Looking does not keep it.
+        // A check does not extend it.
         eventually_async("the lease to lapse", async || theirs.check(&lease).await == over).await;
         let next = takes_over(&theirs, name).await;
         assert_eq!(theirs.extend(&lease).await, Err(LeaseError::Lost(LostError::Taken)), "{lease}");
-        // What was left of it was given back, with a note that the page's commands do not leave.
+        // The remaining votes were released; only fenced locks leave a tombstone.
         let over = if lease.fence().is_some() { LostError::Ended } else { LostError::Taken };
         assert_eq!(theirs.check(&lease).await, Err(LeaseError::Lost(over)), "{lease}");
         assert_eq!(theirs.release(&lease).await, Ok(Released::Gone), "{lease}");
@@ -81,7 +81,7 @@ pub(crate) async fn nobody_renews_a_lease_that_was_handed_over(backend: &Backend
     }
 }
 
-pub(crate) async fn extensions_keep_a_lease_that_was_handed_over(backend: &Backend) {
+pub(crate) async fn extensions_keep_a_detached_lease(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let leases: Vec<_> = one_of_each(&ours, BRISK).await.into_iter().map(|lease| lease.detach().unwrap()).collect();
     // Without an extension they would be over by then.
@@ -98,7 +98,7 @@ pub(crate) async fn extensions_keep_a_lease_that_was_handed_over(backend: &Backe
     }
 }
 
-pub(crate) async fn a_lease_that_is_over_cannot_be_handed_over(backend: &Backend) {
+pub(crate) async fn an_ended_lease_cannot_be_detached(backend: &Backend) {
     let client = backend.client().await;
     for lease in one_of_each(&client, SHORT).await {
         lease.lost().await;
@@ -106,7 +106,7 @@ pub(crate) async fn a_lease_that_is_over_cannot_be_handed_over(backend: &Backend
     }
 }
 
-pub(crate) async fn whoever_extends_does_not_become_the_holder(backend: &Backend) {
+pub(crate) async fn extending_does_not_change_the_holder(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("a").label("first").acquire().await.unwrap().detach().unwrap();
     theirs.extend(&lease).await.unwrap();
@@ -125,7 +125,7 @@ pub(crate) async fn releasing_one_entry_leaves_the_others(backend: &Backend) {
         (rw.read().acquire().await.unwrap(), rw.clone().read().acquire().await.unwrap()),
         (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap()),
     ] {
-        let first = passed_on(first.detach().unwrap());
+        let first = through_text(first.detach().unwrap());
         assert_eq!(theirs.release(&first).await, Ok(Released::Standing));
         held_by(&theirs, first.name().as_str(), 1).await;
         second.extend().await.unwrap();
@@ -134,7 +134,7 @@ pub(crate) async fn releasing_one_entry_leaves_the_others(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_closed_client_says_so(backend: &Backend) {
+pub(crate) async fn a_closed_client_reports_that_it_is_closed(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("a").acquire().await.unwrap().detach().unwrap();
     ours.clone().close(LONG).await.unwrap();

@@ -1,4 +1,4 @@
-//! Holding on to a lock, and losing it.
+//! Keeping a lease, and losing it.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ pub(crate) async fn extending_by_hand_keeps_a_lease(backend: &Backend) {
     plain.ensure(Duration::ZERO).unwrap();
 }
 
-pub(crate) async fn an_unrenewed_lease_lapses(backend: &Backend) {
+pub(crate) async fn an_unrenewed_lease_expires(backend: &Backend) {
     let client = backend.client().await;
     let check = async |lock: Lock| {
         let lapsed = lapse(&lock).await;
@@ -40,7 +40,7 @@ pub(crate) async fn an_unrenewed_lease_lapses(backend: &Backend) {
     tokio::join!(check(client.lock("fenced")), check(client.lock("plain").plain()));
 }
 
-pub(crate) async fn a_lapsed_lease_is_no_danger_to_the_next(backend: &Backend) {
+pub(crate) async fn an_expired_lease_does_not_affect_the_next_holder(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let check = async |name: &str, kind: fn(Lock) -> Lock| {
         let lock = kind(ours.lock(name)).ttl(SHORT).renewals(Renewals::Off);
@@ -59,7 +59,7 @@ pub(crate) async fn a_lapsed_lease_is_no_danger_to_the_next(backend: &Backend) {
     tokio::join!(check("fenced", |lock| lock), check("plain", Lock::plain));
 }
 
-pub(crate) async fn a_crashed_holder_is_in_the_way_for_its_ttl(backend: &Backend) {
+pub(crate) async fn a_crashed_holder_blocks_the_lock_for_its_ttl(backend: &Backend) {
     let client = backend.client().await;
     let check = async |name: &'static str, kind: fn(Lock) -> Lock| {
         let before = Instant::now();
@@ -87,7 +87,7 @@ pub(crate) async fn the_watchdog_keeps_a_lease(backend: &Backend) {
 
 pub(crate) async fn the_lifetime_cap_ends_a_lease(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    // Time enough for one renewal, at a third of the ttl.
+    // Time for one renewal, at a third of the ttl.
     let renewals = Renewals::Watchdog { every: None, lifetime: BRISK / 2 };
     let lease = ours.lock("a").ttl(BRISK).renewals(renewals).acquire().await.unwrap();
     let unrenewed = Instant::now() + lease.validity();
@@ -96,7 +96,7 @@ pub(crate) async fn the_lifetime_cap_ends_a_lease(backend: &Backend) {
     theirs.lock("a").acquire().await.unwrap().release().await.unwrap();
 }
 
-/// A lease of this lock that is over.
+/// Returns a lease of this lock that has expired.
 async fn lapse(lock: &Lock) -> Lease {
     let lease = lock.clone().ttl(SHORT).renewals(Renewals::Off).acquire().await.unwrap();
     lease.lost().await;

@@ -1,4 +1,4 @@
-//! Which names are held or waited for.
+//! Listing the names that have holders or waiters.
 
 use futures_util::future::join_all;
 use quorlock::{Client, Filter, LIST_MAX, Listing, NAME_BYTES_MAX};
@@ -17,7 +17,7 @@ async fn names(client: &Client, glob: &str) -> Vec<String> {
     listing.names.iter().map(|inspection| inspection.name.to_string()).collect()
 }
 
-pub(crate) async fn what_is_held_or_waited_for_is_listed(backend: &Backend) {
+pub(crate) async fn names_with_holders_or_waiters_are_listed(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     assert_eq!(names(&theirs, "*").await, [""; 0]);
     let exclusive = ours.lock("exclusive").acquire().await.unwrap();
@@ -43,7 +43,7 @@ pub(crate) async fn what_is_held_or_waited_for_is_listed(backend: &Backend) {
     let _ = waiter.await;
 }
 
-pub(crate) async fn a_filter_picks_names(backend: &Backend) {
+pub(crate) async fn a_filter_selects_names(backend: &Backend) {
     let client = backend.client().await;
     let mut leases = Vec::new();
     for name in ["invoices/1", "invoices/22", "orders/1", "in*"] {
@@ -77,7 +77,7 @@ pub(crate) async fn every_name_can_be_listed(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_listing_goes_on_from_page_to_page_and_ends_at_its_limit(backend: &Backend) {
+pub(crate) async fn a_listing_continues_page_by_page_and_ends_at_its_limit(backend: &Backend) {
     const MANY: usize = 1_100;
     let client = backend.client().await;
     let all: Vec<String> = (0..MANY).map(|number| format!("name {number:04}")).collect();
@@ -95,7 +95,7 @@ pub(crate) async fn a_listing_goes_on_from_page_to_page_and_ends_at_its_limit(ba
     assert_eq!((cut.names.len(), cut.is_cut), (10, true));
 }
 
-pub(crate) async fn a_listing_goes_on_page_by_page(backend: &Backend) {
+pub(crate) async fn a_listing_continues_page_by_page(backend: &Backend) {
     let client = backend.client().await;
     let names: Vec<String> = (0..7).map(|number| format!("in*/{number}")).collect();
     let mut leases = Vec::new();

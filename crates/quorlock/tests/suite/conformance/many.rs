@@ -1,4 +1,4 @@
-//! Several names, all or nothing.
+//! Several names at once: all or nothing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use quorlock::{AcquireError, Break, ConfigError, FenceError, LostError, NameErro
 
 use crate::conformance::backend::{Backend, LONG, SHORT, held_by, is_free, is_held, is_waited_for, queue, takes_over};
 
-pub(crate) async fn names_are_sorted_and_taken_once(backend: &Backend) {
+pub(crate) async fn names_are_sorted_and_locked_once(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let leases = ours.all(["c", "a", "b", "a", "c"]).acquire().await.unwrap();
     let names: Vec<&str> = leases.iter().map(|lease| lease.name().as_str()).collect();
@@ -40,7 +40,7 @@ pub(crate) async fn there_is_one_fence_for_each_name(backend: &Backend) {
     assert!(again.fence("a").unwrap() > fences[0] && again.fence("b").unwrap() > fences[1]);
 }
 
-pub(crate) async fn nothing_is_held_when_one_is_not_to_be_had(backend: &Backend) {
+pub(crate) async fn a_set_is_released_if_one_name_is_held(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = theirs.lock("b").label("the one").acquire().await.unwrap();
     let all = ours.all(["a", "b", "c"]);
@@ -52,7 +52,7 @@ pub(crate) async fn nothing_is_held_when_one_is_not_to_be_had(backend: &Backend)
         other => panic!("one of them is held: {other:?}"),
     }
     for name in ["a", "c"] {
-        // Through the client that gave it back: what it asks comes after.
+        // Through the client that released it, so that this comes after the release.
         held_by(&ours, name, 0).await;
         is_free(&theirs, name).await;
     }
@@ -74,7 +74,7 @@ pub(crate) async fn a_set_keeps_what_it_has_while_it_waits(backend: &Backend) {
     leases.release().await.unwrap();
 }
 
-pub(crate) async fn a_set_that_is_given_up_gives_everything_back(backend: &Backend) {
+pub(crate) async fn a_cancelled_set_releases_all_names(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = theirs.lock("b").acquire().await.unwrap();
     let all = ours.all(["a", "b"]);
@@ -90,7 +90,7 @@ pub(crate) async fn a_set_that_is_given_up_gives_everything_back(backend: &Backe
     takes_over(&theirs, "b").await.release().await.unwrap();
 }
 
-pub(crate) async fn overlapping_sets_do_not_wait_for_each_other(backend: &Backend) {
+pub(crate) async fn overlapping_sets_do_not_deadlock(backend: &Backend) {
     let sets = [vec!["a", "b", "c"], vec!["c", "b"], vec!["b", "a"], vec!["c", "a"]];
     let busy: Arc<BTreeMap<&str, AtomicBool>> =
         Arc::new(["a", "b", "c"].map(|name| (name, AtomicBool::default())).into());
@@ -119,7 +119,7 @@ pub(crate) async fn overlapping_sets_do_not_wait_for_each_other(backend: &Backen
     }
 }
 
-pub(crate) async fn a_set_without_names_or_with_an_impossible_one_is_refused(backend: &Backend) {
+pub(crate) async fn an_empty_set_or_an_invalid_name_is_refused(backend: &Backend) {
     let client = backend.client().await;
     let none: [&str; 0] = [];
     for (names, why) in [(&none[..], ConfigError::NoNames), (&["a", ""], ConfigError::Name(NameError::Empty))] {
@@ -132,7 +132,7 @@ pub(crate) async fn a_set_without_names_or_with_an_impossible_one_is_refused(bac
     assert_eq!(backend.traces(), [""; 0]);
 }
 
-pub(crate) async fn dropping_a_set_frees_all_of_it(backend: &Backend) {
+pub(crate) async fn dropping_a_set_releases_all_names(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     drop(ours.all(["a", "b", "c"]).acquire().await.unwrap());
     for name in ["a", "b", "c"] {
@@ -140,7 +140,7 @@ pub(crate) async fn dropping_a_set_frees_all_of_it(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_set_is_handed_over_as_a_whole_or_released(backend: &Backend) {
+pub(crate) async fn a_set_is_detached_as_a_whole_or_released(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     for lost in ["a", "b", "c"] {
         let leases = ours.all(["a", "b", "c"]).ttl(LONG).acquire().await.unwrap();

@@ -1,4 +1,4 @@
-//! What holds for every kind of lock, and between them.
+//! Properties of every kind of lock, and between the kinds.
 
 use std::time::{Duration, Instant};
 
@@ -22,12 +22,12 @@ impl Way {
     const EVERY: [Self; 7] =
         [Self::Exclusive, Self::Plain, Self::Reentrant, Self::Reading, Self::Writing, Self::Slot, Self::All];
 
-    /// Whether two who know nothing of each other can hold a name like this at the same time.
-    fn goes_with(self, other: Self) -> bool {
+    /// Whether two independent clients can hold a name in these ways at the same time.
+    fn is_compatible_with(self, other: Self) -> bool {
         self == other && matches!(self, Self::Reading | Self::Slot)
     }
 
-    /// Tries to take the name. A busy machine may be too slow for a short ttl: then this asks again.
+    /// Tries to acquire the name. Retries if a busy machine was too slow for a short ttl.
     async fn take(self, client: &Client, name: &str, ttl: Duration) -> Option<Taken> {
         loop {
             match self.try_take(client, name, ttl).await {
@@ -51,7 +51,7 @@ impl Way {
     }
 }
 
-/// What was taken, of whatever kind.
+/// A lease of any kind.
 #[derive(Debug)]
 enum Taken {
     One(Lease),
@@ -77,11 +77,11 @@ impl Taken {
 pub(crate) async fn every_kind_excludes_every_other(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     for held in Way::EVERY {
-        let taken = held.take(&ours, "a", LONG).await.unwrap_or_else(|| panic!("{held:?} of what is free"));
+        let taken = held.take(&ours, "a", LONG).await.unwrap_or_else(|| panic!("{held:?}: the lock is free"));
         held_by(&ours, "a", 1).await;
         for asked in Way::EVERY {
             let got = asked.take(&theirs, "a", LONG).await;
-            assert_eq!(got.is_some(), held.goes_with(asked), "{asked:?} while {held:?}");
+            assert_eq!(got.is_some(), held.is_compatible_with(asked), "{asked:?} while {held:?}");
             if let Some(got) = got {
                 got.release().await;
             }
@@ -128,7 +128,7 @@ pub(crate) async fn every_kind_is_renewed(backend: &Backend) {
     }
 }
 
-pub(crate) async fn every_kind_is_out_of_the_way_after_its_ttl(backend: &Backend) {
+pub(crate) async fn every_kind_expires_after_its_ttl(backend: &Backend) {
     let client = backend.client().await;
     let before = Instant::now();
     let hold = async |client: &Client| {
@@ -145,7 +145,7 @@ pub(crate) async fn every_kind_is_out_of_the_way_after_its_ttl(backend: &Backend
     assert!(before.elapsed() >= SHORT, "they were not in the way");
 }
 
-pub(crate) async fn every_kind_outlives_the_last_client_and_lock(backend: &Backend) {
+pub(crate) async fn every_kind_survives_the_drop_of_its_client_and_lock(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let mut all = Vec::new();
     for way in Way::EVERY {
@@ -178,7 +178,7 @@ pub(crate) async fn every_kind_ends_when_its_client_is_closed(backend: &Backend)
     }
 }
 
-pub(crate) async fn a_lapsed_lease_of_any_kind_is_no_danger_to_the_next(backend: &Backend) {
+pub(crate) async fn an_expired_lease_of_any_kind_does_not_affect_the_next_holder(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let (reentrant, rw, semaphore) = (ours.reentrant("reentrant"), ours.rw("rw"), ours.semaphore("semaphore", 1));
     let lapsing = [

@@ -1,4 +1,4 @@
-//! What can be asked for, and what is refused before anything is sent.
+//! Valid and invalid names and settings, which are checked before anything is sent.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use quorlock::{AcquireError, ConfigError, ConnectError, Lock, NAME_BYTES_MAX, Na
 
 use crate::conformance::backend::{Backend, LONG, is_held};
 
-pub(crate) async fn every_name_that_fits_is_a_name(backend: &Backend) {
+pub(crate) async fn every_valid_name_can_be_locked(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let longest = "x".repeat(NAME_BYTES_MAX);
     let longest_wide = "\u{e9}".repeat(NAME_BYTES_MAX / 2);
@@ -21,10 +21,10 @@ pub(crate) async fn every_name_that_fits_is_a_name(backend: &Backend) {
     }
 }
 
-pub(crate) async fn names_are_told_apart_to_the_byte(backend: &Backend) {
+pub(crate) async fn names_are_compared_by_bytes(backend: &Backend) {
     let client = backend.client().await;
     let mut leases = Vec::new();
-    // The two last ones look the same: one letter, or a letter and its accent.
+    // The last two look the same: one character, or a letter with a combining accent.
     for name in ["a", "A", "a ", " a", "a\n", "a\0", "aa", "\u{e9}", "e\u{301}"] {
         leases.push(client.lock(name).try_acquire().await.unwrap().unwrap());
     }
@@ -33,13 +33,13 @@ pub(crate) async fn names_are_told_apart_to_the_byte(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_name_that_does_not_fit_is_refused(backend: &Backend) {
+pub(crate) async fn an_invalid_name_is_refused(backend: &Backend) {
     let client = backend.client().await;
     let too_long = NAME_BYTES_MAX + 1;
     for (name, why) in [
         (String::new(), NameError::Empty),
         ("x".repeat(too_long), NameError::TooLong { bytes: too_long }),
-        // As many letters as bytes are allowed, but more bytes.
+        // As many characters as bytes are allowed, but more bytes.
         ("\u{e9}".repeat(NAME_BYTES_MAX), NameError::TooLong { bytes: NAME_BYTES_MAX * 2 }),
     ] {
         refuses(&client.lock(&name), &ConfigError::Name(why)).await;
@@ -60,7 +60,7 @@ pub(crate) async fn a_ttl_out_of_bounds_is_refused(backend: &Backend) {
     assert_eq!(backend.traces(), [""; 0]);
 }
 
-pub(crate) async fn the_bounds_of_a_ttl_are_within_them(backend: &Backend) {
+pub(crate) async fn the_smallest_and_the_largest_ttl_are_accepted(backend: &Backend) {
     let client = backend.client().await;
     for ttl in [TTL_MIN, LONG] {
         let lease = client.lock("a").ttl(ttl).acquire().await.unwrap();
@@ -69,7 +69,7 @@ pub(crate) async fn the_bounds_of_a_ttl_are_within_them(backend: &Backend) {
     }
 }
 
-/// Every way to ask gives the same error.
+/// Every kind of acquire returns this error.
 async fn refuses(lock: &Lock, why: &ConfigError) {
     let why = AcquireError::Config(why.clone());
     assert_eq!(lock.try_acquire().await.unwrap_err(), why);

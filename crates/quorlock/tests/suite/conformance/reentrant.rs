@@ -1,4 +1,4 @@
-//! The lock that its owner may enter again.
+//! The reentrant lock.
 
 use std::time::Instant;
 
@@ -61,7 +61,7 @@ pub(crate) async fn an_owner_does_not_wait_behind_others(backend: &Backend) {
     let outer = enter(&lock).await;
     let other = theirs.reentrant("a");
     let waiting = queue(&ours, "a", 1, async move { other.acquire().await }).await;
-    // Otherwise the two would wait for each other.
+    // Otherwise the two would deadlock.
     let inner = lock.acquire().await.unwrap();
     outer.release().await.unwrap();
     let again = enter(&lock).await;
@@ -71,11 +71,11 @@ pub(crate) async fn an_owner_does_not_wait_behind_others(backend: &Backend) {
     waiting.await.unwrap().release().await.unwrap();
 }
 
-pub(crate) async fn an_owner_passed_on_as_text_enters_elsewhere(backend: &Backend) {
+pub(crate) async fn an_owner_passed_as_text_enters_elsewhere(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.reentrant("a");
     let outer = enter(&lock).await;
-    // Whoever is late with the first entry might give another fence to the second.
+    // A node that does not have the first entry yet might give the second another fence.
     held_by(&ours, "a", 1).await;
     let text = lock.owner().reveal();
     let owner = Owner::parse(&text).unwrap();
@@ -116,7 +116,7 @@ pub(crate) async fn an_owner_has_a_fence_for_each_name(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let owner = ours.new_owner();
     let of = |client: &Client, name: &str| client.reentrant(name).owned_by(owner);
-    // So that its fences are ahead, also where they count on from a floor that is ahead of the clock.
+    // So that its fences are ahead, even if they count from a floor ahead of the clock.
     for _ in 0..10 {
         theirs.lock("b").acquire().await.unwrap().release().await.unwrap();
     }
@@ -140,7 +140,7 @@ pub(crate) async fn an_owner_has_a_fence_for_each_name(backend: &Backend) {
     }
 }
 
-pub(crate) async fn an_entry_that_is_given_up_leaves_the_others(backend: &Backend) {
+pub(crate) async fn a_cancelled_entry_does_not_affect_the_others(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.reentrant("a");
     let outer = enter(&lock).await;
@@ -171,7 +171,7 @@ pub(crate) async fn each_entry_is_renewed_by_itself(backend: &Backend) {
     is_free(&theirs, "a").await;
 }
 
-pub(crate) async fn an_entry_that_is_forgotten_leaves_the_others(backend: &Backend) {
+pub(crate) async fn a_forgotten_entry_does_not_affect_the_others(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.reentrant("a");
     let outer = enter(&lock).await;
@@ -181,19 +181,19 @@ pub(crate) async fn an_entry_that_is_forgotten_leaves_the_others(backend: &Backe
     outer.extend().await.unwrap();
 }
 
-pub(crate) async fn an_entry_that_is_forgotten_ends_with_its_own_ttl(backend: &Backend) {
+pub(crate) async fn a_forgotten_entry_ends_with_its_own_ttl(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.reentrant("a");
     let outer = enter(&lock).await;
     let before = Instant::now();
     enter_and_crash(backend, lock.owner()).await;
-    // It would have lasted much longer.
+    // The outer entry would have lasted much longer.
     outer.release().await.unwrap();
     let _next = takes_over(&theirs, "a").await;
     assert!(before.elapsed() >= SHORT, "the entry was not in the way");
 }
 
-pub(crate) async fn an_owner_that_lost_everything_starts_anew(backend: &Backend) {
+pub(crate) async fn an_owner_that_lost_its_entries_must_acquire_again(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.reentrant("a");
     let lapsing = enter(&lock.clone().ttl(SHORT).renewals(Renewals::Off)).await;
@@ -201,7 +201,7 @@ pub(crate) async fn an_owner_that_lost_everything_starts_anew(backend: &Backend)
     lapsing.lost().await;
     let between = takes_over(&theirs, "a").await;
     let fence = between.fence().unwrap();
-    assert!(lock.try_acquire().await.unwrap().is_none(), "it is somebody else's now");
+    assert!(lock.try_acquire().await.unwrap().is_none(), "another owner holds it now");
     between.release().await.unwrap();
     let anew = lock.acquire().await.unwrap();
     assert!(lost < fence && fence < anew.fence().unwrap());
@@ -210,7 +210,7 @@ pub(crate) async fn an_owner_that_lost_everything_starts_anew(backend: &Backend)
     anew.extend().await.unwrap();
 }
 
-/// Enters once more, on behalf of a client that then ends where it stands.
+/// Enters once more with a client that then crashes.
 async fn enter_and_crash(backend: &Backend, owner: Owner) {
     let hold = async move |client: &Client| enter(&client.reentrant("a").owned_by(owner).ttl(SHORT)).await;
     crash_after(backend.builder(), hold).await;
@@ -220,7 +220,7 @@ async fn enter(lock: &Reentrant) -> Lease {
     lock.try_acquire().await.unwrap().expect("it should be open to its owner")
 }
 
-pub(crate) async fn one_who_is_retired_has_nothing_and_is_not_let_in(backend: &Backend) {
+pub(crate) async fn a_retired_owner_loses_its_entries_and_cannot_enter(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.reentrant("a");
     let elsewhere = theirs.reentrant("a").owned_by(lock.owner());
@@ -242,7 +242,7 @@ pub(crate) async fn one_who_is_retired_has_nothing_and_is_not_let_in(backend: &B
     is_free(&theirs, "a").await;
 }
 
-pub(crate) async fn one_who_waits_learns_that_it_is_retired(backend: &Backend) {
+pub(crate) async fn a_waiter_learns_that_it_is_retired(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("a").acquire().await.unwrap();
     let lock = theirs.reentrant("a");

@@ -1,4 +1,4 @@
-//! What has happened, as the nodes remember it.
+//! The history of events that the nodes keep.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use quorlock_testkit::eventually_async;
 
 use crate::conformance::backend::{Backend, everywhere};
 
-/// Long enough for everything that is owed.
+/// Long enough to deliver everything.
 const CLOSING: Duration = Duration::from_secs(30);
 
-async fn chronicler(backend: &Backend) -> Client {
-    backend.builder().history(true).label("the chronicler").connect().await.unwrap()
+async fn client_with_history(backend: &Backend) -> Client {
+    backend.builder().history(true).label("the client_with_history").connect().await.unwrap()
 }
 
-/// What is remembered of a name, oldest first.
-async fn remembered(client: &Client, name: &str) -> Vec<Event> {
+/// The events of a name, oldest first.
+async fn events_of(client: &Client, name: &str) -> Vec<Event> {
     let mut events = client.history(1_000).await.unwrap();
     assert!(events.is_sorted_by(|one, next| one.at_micros >= next.at_micros), "newest first: {events:?}");
     events.retain(|event| event.name.as_str() == name);
@@ -27,39 +27,39 @@ fn whats(events: &[Event]) -> Vec<What> {
     events.iter().map(|event| event.what).collect()
 }
 
-pub(crate) async fn grants_and_releases_are_remembered_once(backend: &Backend) {
-    let client = chronicler(backend).await;
+pub(crate) async fn grants_and_releases_are_recorded_once(backend: &Backend) {
+    let client = client_with_history(backend).await;
     let lease = client.lock("x").acquire().await.unwrap();
     let (fence, id) = (lease.fence().unwrap(), lease.id().reveal());
     lease.release().await.unwrap();
     client.rw("x").read().acquire().await.unwrap().release().await.unwrap();
     client.lock("x").plain().acquire().await.unwrap().release().await.unwrap();
-    // The client that wrote it knows it at once.
-    let events = remembered(&client, "x").await;
+    // The client that wrote the events sees them at once.
+    let events = events_of(&client, "x").await;
     let turn = [What::Granted, What::Released];
     assert_eq!(whats(&events), [turn, turn, turn].concat());
     let modes: Vec<&str> = events.iter().map(|event| event.mode.as_str()).collect();
     assert_eq!(modes, ["exclusive", "exclusive", "shared", "shared", "plain", "plain"]);
     assert_eq!((events[0].fence, events[1].fence, events[5].fence), (Some(fence), Some(fence), None));
-    assert_eq!(events[0].holder.as_ref().unwrap().label, "the chronicler");
+    assert_eq!(events[0].holder.as_ref().unwrap().label, "the client_with_history");
     assert!(!format!("{events:?}").contains(&id), "the lease id is its holder's secret");
-    // Nobody has to close anything for others to hear of it.
+    // Other clients see them without a close.
     let other = backend.client().await;
-    eventually_async("the others to know", async || remembered(&other, "x").await == events).await;
+    eventually_async("the others to know", async || events_of(&other, "x").await == events).await;
 }
 
-pub(crate) async fn a_client_that_is_closed_has_written_everything(backend: &Backend) {
-    let client = chronicler(backend).await;
+pub(crate) async fn a_closed_client_has_written_all_events(backend: &Backend) {
+    let client = client_with_history(backend).await;
     let lease = client.lock("x").acquire().await.unwrap();
     client.close(CLOSING).await.unwrap();
     drop(lease);
     let other = backend.client().await;
-    let events = remembered(&other, "x").await;
+    let events = events_of(&other, "x").await;
     assert_eq!(whats(&events), [What::Granted, What::Released]);
     assert!(events[1].reason.contains("client was closed"), "{events:?}");
 }
 
-pub(crate) async fn nothing_is_remembered_unasked_but_breaks(backend: &Backend) {
+pub(crate) async fn without_history_only_breaks_are_recorded(backend: &Backend) {
     let client = backend.client().await;
     let operator = backend.builder().label("the operator").connect().await.unwrap();
     let lease = client.lock("x").acquire().await.unwrap();
@@ -68,7 +68,7 @@ pub(crate) async fn nothing_is_remembered_unasked_but_breaks(backend: &Backend) 
     operator.break_lock("x", Break::new(Target::Fence(fence), "its host\nis on fire").now()).await.unwrap();
     operator.close(CLOSING).await.unwrap();
     lease.lost().await;
-    let events = remembered(&client, "x").await;
+    let events = events_of(&client, "x").await;
     assert_eq!(whats(&events), [What::Broken]);
     assert_eq!((events[0].fence, events[0].mode.as_str()), (Some(fence), "now"));
     assert_eq!(
@@ -77,14 +77,14 @@ pub(crate) async fn nothing_is_remembered_unasked_but_breaks(backend: &Backend) 
     );
 }
 
-pub(crate) async fn a_loss_is_remembered_with_its_reason(backend: &Backend) {
-    let client = chronicler(backend).await;
+pub(crate) async fn a_loss_is_recorded_with_its_reason(backend: &Backend) {
+    let client = client_with_history(backend).await;
     let lease = client.lock("x").acquire().await.unwrap();
     let target = Target::Fence(lease.fence().unwrap());
     everywhere(&client, "x", "held", |report| report.held.is_some()).await;
     client.break_lock("x", Break::new(target, "a test")).await.unwrap();
     lease.lost().await;
-    let mut events = remembered(&client, "x").await;
+    let mut events = events_of(&client, "x").await;
     events.sort_by_key(|event| event.what == What::Broken);
     assert_eq!(whats(&events), [What::Granted, What::Lost, What::Broken]);
     assert!(events[1].reason.contains("it was broken"), "{events:?}");
@@ -96,35 +96,35 @@ async fn is_lost(client: &Client, lease: &DetachedLease) -> bool {
     matches!(client.extend(lease).await, Err(LeaseError::Lost(_)))
 }
 
-pub(crate) async fn a_handed_lease_that_lapsed_is_remembered_as_lost_once(backend: &Backend) {
-    let client = chronicler(backend).await;
+pub(crate) async fn an_expired_detached_lease_is_recorded_as_lost_once(backend: &Backend) {
+    let client = client_with_history(backend).await;
     let lock = client.lock("x").ttl(Duration::from_millis(200));
     let lease = lock.acquire().await.unwrap().detach().unwrap();
     everywhere(&client, "x", "lapsed", |report| report.held.is_none()).await;
-    // Whoever does not believe it asks again.
+    // Repeated checks must not repeat the event.
     for _ in 0..3 {
         eventually_async("it is lost", async || is_lost(&client, &lease).await).await;
     }
-    let events = remembered(&client, "x").await;
+    let events = events_of(&client, "x").await;
     assert_eq!(whats(&events), [What::Granted, What::Lost]);
     assert_eq!((events[1].fence, events[1].mode.as_str()), (lease.fence(), "exclusive"));
-    assert_eq!(events[1].holder.as_ref().unwrap().label, "the chronicler");
+    assert_eq!(events[1].holder.as_ref().unwrap().label, "the client_with_history");
     assert!(!events[1].reason.is_empty(), "{events:?}");
 }
 
-pub(crate) async fn what_was_released_is_not_remembered_as_lost(backend: &Backend) {
-    let (client, other) = (chronicler(backend).await, chronicler(backend).await);
+pub(crate) async fn a_released_lease_is_not_recorded_as_lost(backend: &Backend) {
+    let (client, other) = (client_with_history(backend).await, client_with_history(backend).await);
     let lease = client.lock("x").acquire().await.unwrap().detach().unwrap();
     everywhere(&client, "x", "held", |report| report.held.is_some()).await;
     assert_eq!(client.release(&lease).await, Ok(Released::Standing));
     everywhere(&client, "x", "free", |report| report.held.is_none()).await;
     assert!(is_lost(&client, &lease).await && is_lost(&other, &lease).await);
     other.close(CLOSING).await.unwrap();
-    assert_eq!(whats(&remembered(&client, "x").await), [What::Granted, What::Released]);
+    assert_eq!(whats(&events_of(&client, "x").await), [What::Granted, What::Released]);
 }
 
-pub(crate) async fn the_end_of_an_owner_is_remembered_like_any_other(backend: &Backend) {
-    let client = chronicler(backend).await;
+pub(crate) async fn the_end_of_an_owner_is_recorded(backend: &Backend) {
+    let client = client_with_history(backend).await;
     for (name, by_lease, shared) in [("a", true, false), ("b", false, false), ("c", true, true)] {
         let owner = client.new_owner();
         let lease = if shared {
@@ -140,7 +140,7 @@ pub(crate) async fn the_end_of_an_owner_is_remembered_like_any_other(backend: &B
             client.retire(name, owner, CLOSING).await
         };
         assert_eq!(released, Ok(Released::Standing));
-        let events = remembered(&client, name).await;
+        let events = events_of(&client, name).await;
         assert_eq!(whats(&events), [What::Granted, What::Released]);
         let told = |event: &Event| (event.fence, event.holder.clone(), event.mode.clone());
         assert_eq!(told(&events[0]), told(&events[1]), "{events:?}");

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::conformance::backend::{Backend, LONG, is_free, is_held, takes_over};
 
-pub(crate) async fn run_gives_the_works_value_and_frees(backend: &Backend) {
+pub(crate) async fn run_returns_the_value_and_releases(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let fence = ours
         .lock("a")
@@ -42,7 +42,7 @@ pub(crate) async fn run_drops_the_work_when_the_lease_is_lost(backend: &Backend)
     is_free(&theirs, "a").await;
 }
 
-pub(crate) async fn a_panic_in_the_work_frees(backend: &Backend) {
+pub(crate) async fn a_panic_in_the_work_releases(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.lock("a");
     let work =
@@ -53,7 +53,7 @@ pub(crate) async fn a_panic_in_the_work_frees(backend: &Backend) {
     takes_over(&theirs, "a").await.release().await.unwrap();
 }
 
-/// Tells when it is dropped.
+/// Records that it was dropped.
 struct OnDrop(Arc<AtomicBool>);
 
 impl Drop for OnDrop {

@@ -33,10 +33,10 @@ pub(crate) async fn readers_and_exclusive_locks_exclude_each_other(backend: &Bac
     let (ours, theirs) = backend.rivals().await;
     for lock in [theirs.lock("a"), theirs.lock("a").plain()] {
         let reader = ours.rw("a").read().acquire().await.unwrap();
-        assert!(lock.try_acquire().await.unwrap().is_none(), "somebody reads");
+        assert!(lock.try_acquire().await.unwrap().is_none(), "there is a reader");
         reader.release().await.unwrap();
         let lease = lock.acquire().await.unwrap();
-        assert!(ours.rw("a").read().try_acquire().await.unwrap().is_none(), "somebody has it alone");
+        assert!(ours.rw("a").read().try_acquire().await.unwrap().is_none(), "there is an exclusive holder");
         lease.release().await.unwrap();
     }
 }
@@ -49,7 +49,7 @@ pub(crate) async fn a_waiting_writer_is_not_overtaken_by_readers(backend: &Backe
     assert!(ours.rw("a").read().try_acquire().await.unwrap().is_none(), "a writer waits");
     let reading = queue(&ours, "a", 2, async move { reader.read().acquire().await }).await;
     first.release().await.unwrap();
-    // Had the reader been let in, it would stay, and the writer wait for ever.
+    // If the reader had been let in, it would stay, and the writer would wait forever.
     let written = writing.await.unwrap();
     assert!(!reading.is_finished());
     let fence = written.fence().unwrap();
@@ -76,12 +76,12 @@ pub(crate) async fn readers_that_waited_enter_together(backend: &Backend) {
     is_held(&ours, "a").await;
 }
 
-pub(crate) async fn an_upgrade_is_told_at_once(backend: &Backend) {
+pub(crate) async fn an_upgrade_is_refused_at_once(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let owner = ours.new_owner();
     let (lock, elsewhere) = (ours.rw("a").owned_by(owner), theirs.rw("a").owned_by(owner));
     let reader = lock.read().acquire().await.unwrap();
-    // Whoever is late with the share does not know yet whose it is.
+    // A node that does not have the share yet does not know its owner.
     held_by(&ours, "a", 1).await;
     for lock in [&lock, &elsewhere] {
         for told in [lock.write().try_acquire().await.unwrap_err(), lock.write().acquire().await.unwrap_err()] {
@@ -97,30 +97,30 @@ pub(crate) async fn an_upgrade_is_told_at_once(backend: &Backend) {
     lock.write().acquire().await.unwrap().release().await.unwrap();
 }
 
-pub(crate) async fn a_clone_is_another_party(backend: &Backend) {
+pub(crate) async fn a_clone_has_another_owner(backend: &Backend) {
     let client = backend.client().await;
     let lock = client.rw("a");
     let reader = lock.read().acquire().await.unwrap();
     let other = lock.clone();
-    assert!(other.write().try_acquire().await.unwrap().is_none(), "it is not told of an upgrade");
+    assert!(other.write().try_acquire().await.unwrap().is_none(), "a clone has another owner");
     let writing = queue(&client, "a", 1, async move { other.write().acquire().await }).await;
     reader.release().await.unwrap();
     writing.await.unwrap().release().await.unwrap();
 }
 
-pub(crate) async fn a_share_that_is_forgotten_ends_with_its_own_ttl(backend: &Backend) {
+pub(crate) async fn a_forgotten_share_ends_with_its_own_ttl(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let longer = ours.rw("a").read().acquire().await.unwrap();
     let before = Instant::now();
     let read = async |client: &Client| client.rw("a").ttl(SHORT).read().acquire().await.unwrap();
     crash_after(backend.builder(), read).await;
-    // It would have lasted much longer.
+    // The longer share would have lasted much longer.
     longer.release().await.unwrap();
     let _writer = theirs.rw("a").write().acquire().await.unwrap();
     assert!(before.elapsed() >= SHORT, "the share was not in the way");
 }
 
-pub(crate) async fn a_share_that_is_forgotten_leaves_the_others(backend: &Backend) {
+pub(crate) async fn a_forgotten_share_does_not_affect_the_others(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let reader = ours.rw("a").read().acquire().await.unwrap();
     let read = async |client: &Client| client.rw("a").ttl(SHORT).read().acquire().await.unwrap();

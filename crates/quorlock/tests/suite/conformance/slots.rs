@@ -1,4 +1,4 @@
-//! So many at a time, and no more.
+//! The semaphore: a limited number of holders.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use quorlock::{AcquireError, Client, ConfigError, Lease, PERMITS_MAX};
 
 use crate::conformance::backend::{Backend, LONG, SHORT, crash_after, held_by, is_free, is_held, queue};
 
-pub(crate) async fn so_many_hold_it_and_no_more(backend: &Backend) {
+pub(crate) async fn a_semaphore_has_at_most_its_permits_of_holders(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let mut leases = Vec::new();
     for client in [&ours, &theirs, &ours] {
@@ -110,7 +110,7 @@ pub(crate) async fn one_permit_is_an_exclusive_lock(backend: &Backend) {
     }
 }
 
-pub(crate) async fn all_who_wait_for_slots_are_served(backend: &Backend) {
+pub(crate) async fn all_waiters_for_slots_are_served(backend: &Backend) {
     const PERMITS: u32 = 2;
     let taken: Arc<[AtomicU32; PERMITS as usize]> = Arc::default();
     let mut tasks = Vec::new();
@@ -123,7 +123,7 @@ pub(crate) async fn all_who_wait_for_slots_are_served(backend: &Backend) {
                 assert_eq!(slot.fetch_add(1, Ordering::SeqCst), 0, "two have one slot");
                 tokio::task::yield_now().await;
                 assert_eq!(slot.fetch_sub(1, Ordering::SeqCst), 1, "two have one slot");
-                // Some are given back in so many words, some are just dropped.
+                // Some slots are released, some are dropped.
                 if lease.fence().unwrap().get() % 2 == 0 {
                     lease.release().await.unwrap();
                 }

@@ -1,4 +1,4 @@
-//! Asking for a lock: at once, or for as long as it takes.
+//! Acquiring a lock: at once, or with a wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use quorlock::{AcquireError, FenceError, HeldError, Lock, Retry};
 
 use crate::conformance::backend::{Backend, LONG, is_free, is_held, takes_over};
 
-pub(crate) async fn a_free_lock_is_ours_at_once(backend: &Backend) {
+pub(crate) async fn a_free_lock_is_acquired_at_once(backend: &Backend) {
     let client = backend.client().await;
     let lease = client.lock("a").try_acquire().await.unwrap().unwrap();
     assert_eq!(lease.name().as_str(), "a");
@@ -18,7 +18,7 @@ pub(crate) async fn a_free_lock_is_ours_at_once(backend: &Backend) {
     lease.ensure(LONG).unwrap_err();
 }
 
-pub(crate) async fn a_held_lock_is_not_ours(backend: &Backend) {
+pub(crate) async fn a_held_lock_is_not_acquired(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = theirs.lock("a").acquire().await.unwrap();
     is_held(&ours, "a").await;
@@ -32,13 +32,13 @@ pub(crate) async fn acquire_waits_until_the_lock_is_released(backend: &Backend) 
     let fence = lease.fence().unwrap();
     let lock = ours.lock("a");
     let mut waiting = tokio::spawn(async move { lock.acquire().await });
-    // Long enough for many retries; it would be wrong at any time.
+    // Long enough for many retries; success at any time would be wrong.
     tokio::time::timeout(Duration::from_millis(100), &mut waiting).await.unwrap_err();
     lease.release().await.unwrap();
     assert!(waiting.await.unwrap().unwrap().fence().unwrap() > fence);
 }
 
-pub(crate) async fn acquire_within_says_who_holds_it(backend: &Backend) {
+pub(crate) async fn acquire_within_names_the_holder(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = theirs.lock("a").label("the one").acquire().await.unwrap();
     let error = refused(&ours.lock("a")).await;
@@ -55,7 +55,7 @@ pub(crate) async fn acquire_within_says_who_holds_it(backend: &Backend) {
     assert!(text.contains("the one") && text.contains(&holder.host) && text.contains("0 of"), "{text}");
 }
 
-pub(crate) async fn the_label_is_the_locks_own_or_the_clients(backend: &Backend) {
+pub(crate) async fn the_label_is_that_of_the_lock_or_the_client(backend: &Backend) {
     let ours = backend.builder().label("the client's").connect().await.unwrap();
     let theirs = backend.client().await;
     let lock = ours.lock("a");
@@ -66,7 +66,7 @@ pub(crate) async fn the_label_is_the_locks_own_or_the_clients(backend: &Backend)
     }
 }
 
-pub(crate) async fn a_count_of_retries_ends_acquire(backend: &Backend) {
+pub(crate) async fn a_retry_limit_ends_acquire(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = theirs.lock("a").acquire().await.unwrap();
     let retry = Retry { min: Duration::ZERO, max: Duration::from_millis(1), attempts: Some(3) };
@@ -99,7 +99,7 @@ pub(crate) async fn plain_and_fenced_exclude_each_other(backend: &Backend) {
 
     let plain = theirs.lock("a").plain().acquire().await.unwrap();
     is_held(&ours, "a").await;
-    // A plain lock does not say who holds it.
+    // A plain lock has no holder information.
     for lock in [ours.lock("a"), ours.lock("a").plain()] {
         let error = refused(&lock).await;
         assert!(error.holder.is_none() && error.remaining.is_some());
@@ -120,7 +120,7 @@ pub(crate) async fn one_holder_at_a_time_and_fences_grow(backend: &Backend) {
                 tokio::task::yield_now().await;
                 fences.lock().unwrap().push(lease.fence().unwrap());
                 busy.store(false, Ordering::SeqCst);
-                // Some are given back in so many words, some are just dropped.
+                // Some leases are released, some are dropped.
                 if lease.fence().unwrap().get() % 2 == 0 {
                     lease.release().await.unwrap();
                 }
@@ -144,7 +144,7 @@ pub(crate) async fn a_plain_lock_has_no_fence(backend: &Backend) {
     is_free(&client, "a").await;
 }
 
-/// Asks in vain, and is told why.
+/// Tries to acquire a held lock, and returns the error.
 async fn refused(lock: &Lock) -> HeldError {
     match lock.acquire_within(Duration::ZERO).await {
         Err(AcquireError::Held(error)) => *error,

@@ -1,4 +1,4 @@
-//! Waiting in the queue, and turning away from it.
+//! Waiting in the queue, and leaving it.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ pub(crate) async fn a_wait_ends_at_its_deadline_with_the_holder_named(backend: &
     lease.ensure(Duration::ZERO).unwrap();
 }
 
-pub(crate) async fn whoever_waits_is_served_after_the_release(backend: &Backend) {
+pub(crate) async fn a_waiter_is_served_after_the_release(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     for name in ["a", "b", "c", "d"] {
         let lease = ours.lock(name).acquire().await.unwrap();
@@ -39,13 +39,13 @@ pub(crate) async fn whoever_waits_is_served_after_the_release(backend: &Backend)
         let next = waiting.await.unwrap();
         assert!(next.fence().unwrap() > fence);
         next.release().await.unwrap();
-        // Nothing is left of it, not even on nodes that it did without.
+        // Nothing of the waiter is left, not even on nodes outside its majority.
         is_waited_for(&theirs, name, 0).await;
         held_by(&theirs, name, 0).await;
     }
 }
 
-pub(crate) async fn whoever_gives_up_leaves_the_queue(backend: &Backend) {
+pub(crate) async fn a_waiter_that_gives_up_leaves_the_queue(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("a").acquire().await.unwrap();
     let (lock, rw, reentrant, semaphore) =
@@ -63,10 +63,10 @@ pub(crate) async fn whoever_gives_up_leaves_the_queue(backend: &Backend) {
     }
     lease.extend().await.unwrap();
     lease.release().await.unwrap();
-    assert!(ours.lock("a").try_acquire().await.unwrap().is_some(), "nobody is in the way");
+    assert!(ours.lock("a").try_acquire().await.unwrap().is_some(), "no waiter is in the queue");
 }
 
-pub(crate) async fn a_future_that_is_dropped_at_once_leaves_nothing(backend: &Backend) {
+pub(crate) async fn a_future_dropped_at_once_leaves_nothing(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("a").acquire().await.unwrap();
     for _ in 0..5 {
@@ -79,12 +79,13 @@ pub(crate) async fn a_future_that_is_dropped_at_once_leaves_nothing(backend: &Ba
     takes_over(&theirs, "a").await.release().await.unwrap();
 }
 
-pub(crate) async fn the_place_the_holder_and_the_grant_are_told_in_order(backend: &Backend) {
+pub(crate) async fn position_holder_and_grant_are_reported_in_order(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("a").label("the one").acquire().await.unwrap();
     held_by(&ours, "a", 1).await;
     let ahead = ours.lock("a").label("the next");
-    // Tickets are drawn by the nodes' clocks: whoever has seen on every node that another is in the queue draws a later one.
+    // Tickets come from the nodes' clocks: a client that has seen another in the queue on every node draws a later
+    // ticket.
     let ahead = queue(&theirs, "a", 1, async move { ahead.acquire().await }).await;
     let told = Arc::new(Mutex::new(Vec::new()));
     let lock = theirs.lock("a").observe({
@@ -105,7 +106,7 @@ pub(crate) async fn the_place_the_holder_and_the_grant_are_told_in_order(backend
     assert!(waits.iter().all(|progress| matches!(progress, Progress::Waiting(_))), "{told:?}");
 }
 
-pub(crate) async fn what_is_free_is_told_once(backend: &Backend) {
+pub(crate) async fn a_free_lock_is_reported_once(backend: &Backend) {
     let client = backend.client().await;
     let told = Arc::new(Mutex::new(Vec::new()));
     let lock = client.lock("a").observe({
@@ -123,7 +124,7 @@ pub(crate) async fn a_try_does_not_overtake(backend: &Backend) {
         let lock = theirs.lock(name);
         let waiting = queue(&ours, name, 1, async move { lock.acquire().await }).await;
         lease.release().await.unwrap();
-        // Whether the waiter has noticed or not: it comes first.
+        // The waiter comes first, even if it has not noticed the release yet.
         is_held(&ours, name).await;
         assert!(ours.rw(name).read().try_acquire().await.unwrap().is_none());
         assert!(ours.reentrant(name).try_acquire().await.unwrap().is_none());
@@ -131,16 +132,16 @@ pub(crate) async fn a_try_does_not_overtake(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_waiter_that_is_gone_is_in_the_way_no_longer_than_its_place_or_its_turn(backend: &Backend) {
+pub(crate) async fn a_dead_waiter_blocks_only_for_its_queue_position_or_one_ttl(backend: &Backend) {
     let client = backend.client().await;
     let lease = client.lock("a").acquire().await.unwrap();
     held_by(&client, "a", 1).await;
     let wait = async |client: &Client| {
-        // A node may hand it the lock: it cannot see that nobody is behind the connection any more.
+        // A node may hand it the lock, because it cannot see that no process uses the connection any more.
         let lock = client.lock("a").ttl(SHORT);
         let mut waiting = Box::pin(lock.acquire());
         drop(select(&mut waiting, Box::pin(queued_again(client, "a", 1))).await);
-        // It does not even turn away.
+        // It does not leave the queue.
         std::mem::forget(waiting);
     };
     crash_after(backend.builder(), wait).await;
@@ -152,7 +153,7 @@ pub(crate) async fn a_waiter_that_is_gone_is_in_the_way_no_longer_than_its_place
     let (nodes, majority) = backend.quorum();
     let next = loop {
         let next = client.lock("a").try_acquire().await.unwrap();
-        // Once it is gone, it is gone: if it is there now, it was before.
+        // A queue position that is gone does not come back: if it is there now, it was there before.
         assert!(next.is_none() || in_the_way().await <= nodes - majority, "it was overtaken");
         match next {
             Some(next) => break next,
@@ -162,7 +163,7 @@ pub(crate) async fn a_waiter_that_is_gone_is_in_the_way_no_longer_than_its_place
     next.release().await.unwrap();
 }
 
-pub(crate) async fn an_inspection_shows_who_holds_and_how_many_wait(backend: &Backend) {
+pub(crate) async fn an_inspection_shows_the_holder_and_the_number_of_waiters(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let (nodes, _) = backend.quorum();
     let nothing = theirs.inspect("a").await.unwrap();
@@ -186,7 +187,7 @@ pub(crate) async fn an_inspection_shows_who_holds_and_how_many_wait(backend: &Ba
     lease.release().await.unwrap();
 }
 
-pub(crate) async fn an_inspection_shows_how_it_is_held(backend: &Backend) {
+pub(crate) async fn an_inspection_shows_the_kind_of_hold(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let rw = ours.rw("shared");
     let _readers = (rw.read().acquire().await.unwrap(), rw.read().acquire().await.unwrap());
@@ -211,7 +212,7 @@ pub(crate) async fn an_inspection_shows_how_it_is_held(backend: &Backend) {
     }
 }
 
-/// Waits in vain, for as long as it said, and is told why.
+/// Waits until the timeout, and checks the error.
 async fn timed_out<T: std::fmt::Debug>(acquire: impl Future<Output = Result<T, AcquireError>>) {
     let before = Instant::now();
     match acquire.await {

@@ -1,4 +1,4 @@
-//! A PostgreSQL of our own, where one is installed: in a temporary folder, behind a Unix socket.
+//! A PostgreSQL server for a test, if one is installed: in a temporary folder, behind a Unix socket.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// Who may not be root: PostgreSQL refuses to run as that.
+/// The user of the server, because PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65_534;
 
 pub(crate) struct Postgres {
@@ -16,10 +16,10 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// `None` where it is not installed.
+    /// Returns `None` if PostgreSQL is not installed.
     pub(crate) fn start() -> Option<Self> {
         let programs = programs()?;
-        let folder = TempDir::with_prefix("quorlock-pg-").expect("there is room for a database");
+        let folder = TempDir::with_prefix("quorlock-pg-").expect("a temporary folder");
         let is_root = folder.path().metadata().expect("it was just made").uid() == 0;
         let user = is_root.then_some(NOBODY);
         if user.is_some() {
@@ -35,7 +35,7 @@ impl Postgres {
         Some(database)
     }
 
-    /// What it says to these statements.
+    /// The output of these statements.
     pub(crate) fn run(&self, sql: &str) -> String {
         let socket = self.folder.path().to_string_lossy().into_owned();
         let arguments = ["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", &socket, "-U", "tester", "-d", "postgres"];
@@ -81,7 +81,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Where Debian and others put them: those of the server are not on the path of everybody.
+/// The folders of Debian and others: the server's programs are not in the path of every user.
 fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let debian = versions.map(|version| version.path().join("bin"));

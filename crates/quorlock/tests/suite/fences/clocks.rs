@@ -1,4 +1,5 @@
-//! Wall clocks that are wrong: a client's plays no part unless it is set while a lease is held, a node's is noticed.
+//! Wrong wall clocks: that of a client does not matter unless it is set while a lease is held; that of a node is
+//! noticed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -22,7 +23,7 @@ const URLS: &str = "QUORLOCK_TEST_URLS";
 const LEDGER: &str = "QUORLOCK_TEST_LEDGER";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_whose_clock_is_an_hour_wrong_lock_like_any_other() {
+async fn clients_with_a_wrong_clock_lock_as_usual() {
     let cluster = Cluster::ready(3).await;
     let ledger = tempfile::NamedTempFile::new().expect("the temporary folder takes a file");
     let path = ledger.path().to_str().expect("it is UTF-8");
@@ -48,7 +49,7 @@ async fn clients_whose_clock_is_an_hour_wrong_lock_like_any_other() {
     assert_eq!(lines.len(), 3 * TURNS);
 }
 
-/// This very test binary, under another clock, as a client of its own.
+/// This test binary as a separate client with another clock.
 fn child(clock: &Clock, cluster: &Cluster, ledger: &str) -> Child {
     let program = std::env::current_exe().expect("a process has a program");
     Command::new(program)
@@ -78,7 +79,7 @@ async fn take_turns(client: &Client, ledger: &str) {
     }
 }
 
-/// One line under the lock: the fence, and what time this process believes that it is.
+/// Writes a line under the lock: the fence, and the time by this process's clock.
 fn enter(lease: &Lease, ledger: &str) {
     let mut file = OpenOptions::new().append(true).open(ledger).expect("the ledger is there");
     let fence = lease.fence().expect("it holds");
@@ -112,7 +113,7 @@ async fn reports(offset: i64) {
     noticed(&client, 2, is_skewed).await;
     assert!(client.nodes()[..2].iter().all(|(_, trouble)| trouble.is_none()), "{:?}", client.nodes());
 
-    // The others go on, with fences by their own clocks.
+    // The other nodes continue, with fences from their own clocks.
     let lock = client.lock(NAME);
     for _ in 0..20 {
         let lease = lock.acquire().await.expect("two nodes are a majority");
@@ -122,7 +123,7 @@ async fn reports(offset: i64) {
         lease.release().await.expect("two nodes answer");
     }
 
-    // Where it would be needed, the error says why it does not count.
+    // If its vote were needed, the error must say why it does not count.
     cluster.servers[0].kill();
     noticed(&client, 0, |why| !is_skewed(why)).await;
     let Err(error @ AcquireError::NoQuorum { .. }) = lock.retry(Retry::ONCE).acquire().await else { panic!("won") };
@@ -132,7 +133,7 @@ async fn reports(offset: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_jumps_is_noticed_and_forgiven_once_it_is_right() {
+async fn a_node_votes_again_once_its_clock_is_corrected() {
     let clock = Clock::new();
     let mut servers = RedisServer::start_many(2);
     servers.push(RedisServer::builder().clock(&clock).start());

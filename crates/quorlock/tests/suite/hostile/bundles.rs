@@ -1,4 +1,4 @@
-//! What is said to many who ask together: in a list that is wrong in one place, nobody wins anything.
+//! Replies to commands with several requests: a list with one error grants nothing.
 
 use futures_util::future::join_all;
 use quorlock::{Client, Lease};
@@ -10,14 +10,14 @@ use super::{IMPATIENT, constants, for_each, try_lock};
 use crate::common::long::{self, Wired};
 use crate::common::{builder, observe};
 
-/// Enough for some of them to go together.
+/// Enough for some requests to share a command.
 const CALLERS: usize = 24;
 
-/// Nearly what a node says to so many who ask together, by the clock and the fences that they proposed.
+/// A reply that is nearly valid, from the clock and the proposed fences.
 type Mangle = fn(i64, &[i64]) -> Vec<u8>;
 
-/// All at once, each for a name of its own.
-async fn ask_together(client: &Client, name: &str) -> Vec<Lease> {
+/// Acquires all at once, each with a name of its own.
+async fn acquire_together(client: &Client, name: &str) -> Vec<Lease> {
     let names: Vec<String> = (0..CALLERS).map(|caller| format!("{name}-{caller}")).collect();
     join_all(names.iter().map(|name| try_lock(client, name, false))).await.into_iter().flatten().collect()
 }
@@ -26,7 +26,7 @@ fn ints(clock: i64, fences: &[i64]) -> Vec<Vec<u8>> {
     [&[clock], fences].concat().into_iter().map(int).collect()
 }
 
-/// The same list with another last part.
+/// The same list with another last element.
 fn ending(clock: i64, fences: &[i64], last: Vec<u8>) -> Vec<u8> {
     let mut parts = ints(clock, fences);
     parts.pop();
@@ -58,7 +58,7 @@ const MANGLED: [(&str, Mangle); 19] = [
     ("fences, and a list in a list in the end", |clock, fences| ending(clock, fences, array(&[array(&[int(1)])]))),
 ];
 
-/// What is said to the askers of a bundle, and to everyone else that another has it.
+/// Sends this to commands with several requests, and "held" to all others.
 fn mangled() -> Vec<Malice> {
     MANGLED
         .map(|(name, mangle)| {
@@ -76,26 +76,26 @@ fn mangled() -> Vec<Malice> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fake_that_behaves_grants_to_all_who_ask_together() {
+async fn a_well_behaved_fake_grants_requests_of_one_command() {
     let fake = Fake::start(None, From::Vote, Deed::Behave).await;
     let client = long::builder().nodes([fake.url()]).connect_lazy().await.unwrap();
     long::soon(async {
         while fake.bundles() == 0 {
-            assert_eq!(ask_together(&client, "job").await.len(), CALLERS);
+            assert_eq!(acquire_together(&client, "job").await.len(), CALLERS);
         }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_who_ask_together_win_nothing_by_a_list_that_is_wrong_in_one_place() {
+async fn a_list_with_one_error_grants_nothing() {
     for_each(mangled(), &[From::Vote], async |_, named, from, deed| {
         let fake = Fake::start(None, from, deed).await;
         let client = builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect_lazy().await.unwrap();
         observe::healthy(&client, 0).await;
-        // Who asks first asks alone.
+        // The first request is sent alone.
         while fake.bundles() == 0 {
-            let won = ask_together(&client, "job").await;
+            let won = acquire_together(&client, "job").await;
             assert!(won.is_empty(), "{named}: {won:?}");
         }
     })
@@ -103,7 +103,7 @@ async fn many_who_ask_together_win_nothing_by_a_list_that_is_wrong_in_one_place(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_who_ask_together_win_by_the_majority_that_behaves() {
+async fn requests_of_one_command_win_by_a_well_behaved_majority() {
     let cluster = Wired::ready(3).await;
     for_each(mangled(), &[From::Vote], async |index, named, from, deed| {
         let fake = Fake::start(Some(constants(&cluster.servers[0])), from, deed).await;
@@ -113,7 +113,7 @@ async fn many_who_ask_together_win_by_the_majority_that_behaves() {
             observe::healthy(&client, node).await;
         }
         while fake.bundles() == 0 {
-            let won = ask_together(&client, &format!("job-{index}")).await;
+            let won = acquire_together(&client, &format!("job-{index}")).await;
             assert_eq!(won.len(), CALLERS, "{named}");
             join_all(won.into_iter().map(Lease::release)).await;
         }

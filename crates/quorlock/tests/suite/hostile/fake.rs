@@ -1,5 +1,5 @@
-//! A server that knows how a node shakes hands, and may forget its manners at any point.
-#![allow(dead_code, reason = "each test binary uses its own part of this")]
+//! A fake server that completes the handshake like a node, and can misbehave from any point on.
+#![allow(dead_code, reason = "floods.rs uses a part of this")]
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,37 +12,37 @@ use tokio::task::JoinHandle;
 
 use super::resp::{array, bulk, command, int, push};
 
-/// From when on a fake misbehaves: everything before is answered as a node would.
+/// The stage from which a fake misbehaves. It answers everything before like a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     /// From the first byte of a connection.
     Greeting,
-    /// When it is asked about itself.
+    /// From the first command about the node.
     NodeCommand,
-    /// When it is asked for anything else: votes, releases, looks.
+    /// From the first other command: votes, releases, inspections.
     Vote,
 }
 
-/// What a fake does instead of answering a question.
+/// The behaviour of a fake.
 #[derive(Clone)]
 pub(crate) enum Deed {
-    /// Answers as a node would that grants everything.
+    /// Replies like a node that grants everything.
     Behave,
-    /// Says this.
+    /// Sends these bytes instead of a reply.
     Say(Vec<u8>),
-    /// Says this after the answer that a node would give.
+    /// Sends these bytes after a valid reply.
     Add(Vec<u8>),
-    /// Says this and hangs up.
+    /// Sends these bytes and closes the connection.
     SayAndLeave(Vec<u8>),
-    /// Says this byte by byte.
+    /// Sends these bytes one by one.
     Drip(Vec<u8>),
-    /// Says the first once, and the second until nobody listens any more.
+    /// Sends the first bytes once, and the second until the client disconnects.
     Flood(Vec<u8>, Vec<u8>),
-    /// Says what this makes of a grant.
+    /// Sends the result of this function.
     Mangle(Mangle),
 }
 
-/// From a command, word by word, to an answer.
+/// Maps the words of a command to a reply.
 pub(crate) type Mangle = Arc<dyn Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync>;
 
 impl Deed {
@@ -51,33 +51,33 @@ impl Deed {
     }
 }
 
-/// A fake server. Dropped, it is gone.
+/// A fake server, which stops when it is dropped.
 pub(crate) struct Fake {
     addr: SocketAddr,
     told: Arc<Told>,
     task: JoinHandle<()>,
 }
 
-/// What a fake has seen, and how it behaves.
+/// The state of a fake.
 struct Told {
-    /// The constants of the cluster that it claims to belong to: its name, nodes, `max_ttl` and the max clock skew.
+    /// The constants of its cluster: name, nodes, `max_ttl` and `max_clock_skew`.
     constants: Mutex<Option<[String; 4]>>,
-    /// Its own name for its run.
+    /// Its run id.
     run: String,
     manners: Mutex<(From, Deed)>,
-    /// How many questions it has answered badly.
+    /// The number of misbehaved replies.
     deeds: AtomicUsize,
-    /// How many commands were for several names.
+    /// The number of commands with several names.
     bundles: AtomicUsize,
-    /// How many bytes were taken of the longest flood, and of all of them.
+    /// The number of bytes that clients have read of the longest flood, and of all floods.
     flooded: AtomicU64,
     pushed: AtomicU64,
-    /// How many floods were ended by the other side.
+    /// The number of floods that a client ended.
     floods_ended: AtomicUsize,
 }
 
 impl Fake {
-    /// In a cluster with these constants, or in none yet.
+    /// Starts a fake that belongs to a cluster with these constants, or is blank.
     pub(crate) async fn start(constants: Option<[String; 4]>, from: From, deed: Deed) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
         let addr = listener.local_addr().expect("it is bound");
@@ -106,32 +106,32 @@ impl Fake {
         format!("redis://{}", self.addr)
     }
 
-    /// Behaves otherwise from now on.
+    /// Changes the behaviour.
     pub(crate) fn turn(&self, from: From, deed: Deed) {
         *self.told.manners.lock().expect("nobody panics with it") = (from, deed);
     }
 
-    /// How many questions it has answered badly.
+    /// The number of misbehaved replies.
     pub(crate) fn deeds(&self) -> usize {
         self.told.deeds.load(Ordering::Acquire)
     }
 
-    /// How many bytes of the longest flood the other side has taken.
+    /// The number of bytes that clients have read of the longest flood.
     pub(crate) fn flooded(&self) -> u64 {
         self.told.flooded.load(Ordering::Acquire)
     }
 
-    /// How many commands for several names it was sent.
+    /// The number of commands with several names.
     pub(crate) fn bundles(&self) -> usize {
         self.told.bundles.load(Ordering::Acquire)
     }
 
-    /// How many bytes of all floods the other side has taken.
+    /// The number of bytes that clients have read of all floods.
     pub(crate) fn pushed(&self) -> u64 {
         self.told.pushed.load(Ordering::Acquire)
     }
 
-    /// How many floods were ended by the other side.
+    /// The number of floods that a client ended.
     pub(crate) fn floods_ended(&self) -> usize {
         self.told.floods_ended.load(Ordering::Acquire)
     }
@@ -152,7 +152,7 @@ impl Told {
         loop {
             while let Some((words, length)) = command(&bytes) {
                 bytes.drain(..length);
-                // A look at the node ends with the epoch; any other question about it is one about votes.
+                // A command about the node ends with the epoch; any other GET is about votes.
                 let stage = if words[0] == b"GET" && last == b"HMGET" { From::NodeCommand } else { stage(&words) };
                 last.clone_from(&words[0]);
                 if self.answer(&mut stream, stage, &words).await.is_none() {
@@ -166,7 +166,7 @@ impl Told {
         }
     }
 
-    /// `None` when the connection is over.
+    /// Returns `None` when the connection is over.
     async fn answer(&self, stream: &mut TcpStream, stage: From, words: &[Vec<u8>]) -> Option<()> {
         let (from, deed) = self.manners.lock().expect("nobody panics with it").clone();
         let misbehaves = stage == from || from == From::Greeting || (from, stage) == (From::NodeCommand, From::Vote);
@@ -180,7 +180,7 @@ impl Told {
             Deed::Say(said) => stream.write_all(&said).await.ok(),
             Deed::Add(more) => stream.write_all(&[honest, more].concat()).await.ok(),
             Deed::SayAndLeave(said) => {
-                // It leaves either way.
+                // The connection is closed in any case.
                 let _ = stream.write_all(&said).await;
                 None
             }
@@ -206,7 +206,7 @@ impl Told {
         }
     }
 
-    /// What a node would answer that grants everything.
+    /// The reply of a node that grants everything.
     fn behave(&self, words: &[Vec<u8>]) -> Vec<u8> {
         let word = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
         if let Some(bundle) = Bundle::of(words) {
@@ -237,7 +237,7 @@ impl Told {
         }
     }
 
-    /// How it stands: able to vote, in whatever cluster it is told to be in.
+    /// The state of a node that can vote, in the cluster that the client initialized.
     fn node_command(&self, words: &[Vec<u8>]) -> Vec<u8> {
         let word = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
         if word(5) == "hello" {
@@ -249,7 +249,7 @@ impl Told {
         array(&parts)
     }
 
-    /// The mark, and the fields of meta.
+    /// The epoch mark, and the fields of meta.
     fn standing(&self) -> Vec<String> {
         match &*self.constants.lock().expect("nobody panics with it") {
             None => vec![String::new(); 12],
@@ -262,16 +262,16 @@ impl Told {
     }
 }
 
-/// A command for several names.
+/// A command with several names.
 pub(crate) enum Bundle {
-    /// The proposals of those who ask.
+    /// The fences that the acquires propose.
     Acquires(Vec<i64>),
-    /// How many let go.
+    /// The number of releases.
     Releases(usize),
 }
 
 impl Bundle {
-    /// Told by its arguments: for each name, what begins with the key of a lock.
+    /// Recognized by its arguments: each request begins with the key of a lock.
     pub(crate) fn of(words: &[Vec<u8>]) -> Option<Self> {
         let arguments = words.get(3..).filter(|_| words[0] == b"EVALSHA" && words[2] == b"0")?;
         let each = |from: usize, length: usize| {
@@ -286,7 +286,7 @@ impl Bundle {
         each(0, 2).map(|released| Self::Releases(released.len()))
     }
 
-    /// What a node answers that grants everything.
+    /// The reply of a node that grants everything.
     fn granted(&self) -> Vec<u8> {
         match self {
             Self::Acquires(proposals) => {
@@ -297,21 +297,21 @@ impl Bundle {
     }
 }
 
-/// The life that every fake is in.
+/// The epoch mark of every fake.
 pub(crate) const MARK: &str = "0000000000000000000000000000000e 7";
 
-/// A grant of what was proposed.
+/// A grant of the proposed fence.
 pub(crate) fn grant(words: &[Vec<u8>]) -> Vec<u8> {
     array(&[int(1), int(now()), int(proposal(words))])
 }
 
-/// The fence that an acquire or a renewal asks for.
+/// The fence that an acquire or a renewal proposes.
 pub(crate) fn proposal(words: &[Vec<u8>]) -> i64 {
     let keys: usize = words.get(2).and_then(|keys| String::from_utf8_lossy(keys).parse().ok()).unwrap_or(0);
     words.get(3 + keys + 2).and_then(|fence| String::from_utf8_lossy(fence).parse().ok()).unwrap_or(0)
 }
 
-/// The wall clock, which a node's answers carry.
+/// The wall clock, as in a node's replies.
 pub(crate) fn now() -> i64 {
     i64::try_from(crate::common::observe::wall_micros()).expect("a few thousand years are left")
 }

@@ -1,20 +1,20 @@
-//! Everything that a node has no business to say.
+//! Invalid replies of every kind.
 
 use super::fake::{Deed, grant, now, proposal};
 use super::resp::{array, bulk, group, int, push};
 use crate::common::draw::Draw;
 
-/// A way to misbehave, by its name.
+/// A misbehaviour with its name.
 pub(crate) type Malice = (String, Deed);
 
-/// Answers that are no grants, however they look: none of them may win a vote.
+/// Replies that are no valid grants: none of them may win a vote.
 pub(crate) fn malformed(draw: &mut Draw) -> Vec<Malice> {
     let mut all: Vec<Malice> = Vec::new();
     let mut add = |name: &str, deed: Deed| all.push((name.to_owned(), deed));
     for (name, said) in [
         ("nothing but a line end", "\r\n"),
         ("an answer of another protocol", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK"),
-        ("a kind that there is not", "?1\r\n"),
+        ("an unknown type", "?1\r\n"),
         ("a line that ends with half of its end", ":1\n"),
         ("a yes in a word", "+YES\r\n"),
         ("a yes of the page", "+ok\r\n"),
@@ -79,13 +79,13 @@ pub(crate) fn malformed(draw: &mut Draw) -> Vec<Malice> {
     all
 }
 
-/// Nearly grants.
+/// Replies that are nearly grants.
 type Mangle = fn(&[Vec<u8>]) -> Vec<u8>;
 const MANGLED: [(&str, Mangle); 13] = [
     ("a grant without a fence", |_| array(&[int(1), int(now())])),
     ("a grant without a time", |words| array(&[int(1), int(proposal(words))])),
     ("a grant with a part too many", |words| array(&[int(1), int(now()), int(proposal(words)), int(0)])),
-    ("a grant with a code that there is not", |words| array(&[int(2), int(now()), int(proposal(words))])),
+    ("a grant with an unknown code", |words| array(&[int(2), int(now()), int(proposal(words))])),
     ("a grant with its code in a text", |words| array(&[bulk("1"), int(now()), int(proposal(words))])),
     ("a grant with its fence in a text", |words| array(&[int(1), int(now()), bulk(&proposal(words).to_string())])),
     ("a grant below nothing", |_| array(&[int(1), int(now()), int(-1)])),
@@ -97,7 +97,7 @@ const MANGLED: [(&str, Mangle); 13] = [
     ("a grant of a slot", |words| array(&[int(1), int(now()), int(proposal(words)), int(0), array(&[])])),
 ];
 
-/// What is said to nobody, along with an answer that is none.
+/// Messages that answer no request, next to an invalid reply.
 pub(crate) fn unasked(channel_like: &str) -> Vec<Malice> {
     let refusal = array(&[int(0), int(now()), int(i64::MAX), int(i64::MAX), bulk(""), int(1), int(1), int(0)]);
     let message = |on: &str, said: &str| push(&[bulk("message"), bulk(on), bulk(said)]);
@@ -116,7 +116,7 @@ pub(crate) fn unasked(channel_like: &str) -> Vec<Malice> {
     .to_vec()
 }
 
-/// Well-formed, and beyond anything that can be true.
+/// Well-formed replies with impossible values.
 pub(crate) fn exaggerated() -> Vec<Malice> {
     let held = |at, left, fence, place, waiting, lower| {
         Deed::Say(array(&[

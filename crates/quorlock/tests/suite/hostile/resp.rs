@@ -1,4 +1,4 @@
-//! RESP3, just enough to be rude in it.
+//! A minimal RESP3 encoder and parser.
 
 pub(crate) fn bulk(text: &str) -> Vec<u8> {
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
@@ -20,7 +20,7 @@ pub(crate) fn group(kind: char, parts: &[Vec<u8>]) -> Vec<u8> {
     [format!("{kind}{}\r\n", parts.len()).into_bytes(), parts.concat()].concat()
 }
 
-/// The first command in these bytes, word by word, and its length; `None` until all of it is there.
+/// The words and the length of the first command in these bytes; `None` until it is complete.
 pub(crate) fn command(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let mut at = 0;
     let count = number(bytes, &mut at, b'*')?;

@@ -1,4 +1,5 @@
-//! How a quarantine ends: each client claims the time that it has seen, by its own clock, and the highest claim counts.
+//! How a quarantine ends: each client claims the time that it has counted on its own clock, and the highest claim
+//! counts.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ async fn short_lived_clients_end_a_quarantine_together() {
     let share = MAX_TTL / 3;
     let (mut elapsed, mut shares) = (Duration::ZERO, Vec::new());
     loop {
-        // Each lives until it has seen its share, the next one goes on from there, and nobody sees the whole.
+        // Each client counts a part, the next one continues, and none of them counts the whole.
         let client = cluster.client().await;
         let mut now = None;
         eventually_async("time to pass", async || {
@@ -56,7 +57,7 @@ async fn claims_of_many_clients_about_the_same_time_count_once() {
     let restarted = Instant::now();
     cluster.servers[2].restart_empty();
     for client in &clients {
-        // A caller that asks notices at once.
+        // An acquire makes the client notice at once.
         drop(client.lock("meanwhile").try_acquire().await);
     }
     for client in &clients {
@@ -76,7 +77,7 @@ async fn claims_of_many_clients_about_the_same_time_count_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_lost_all_memory_resumes_by_itself() {
+async fn a_cluster_that_lost_all_memory_recovers_by_itself() {
     let cluster = Cluster::ready(3).await;
     let proxies: Vec<Proxy> = cluster.servers.iter().map(|server| Proxy::start(server.addr())).collect();
     let client = connected(cluster.builder().nodes(proxies.iter().map(Proxy::url))).await;
@@ -87,7 +88,7 @@ async fn a_cluster_that_lost_all_memory_resumes_by_itself() {
     let names = || cluster.servers.iter().map(|server| life(server, "").expect("it is alive").cluster);
     let before: Vec<String> = names().collect();
 
-    // Slow enough that all of them are seen to be blank before the first is taken in again.
+    // Slow enough for all nodes to be seen as blank before the first is initialized again.
     let slow_down = |delay| proxies.iter().for_each(|proxy| proxy.delay(delay));
     slow_down(Duration::from_millis(100));
     cluster.servers.iter().for_each(RedisServer::kill);
@@ -116,7 +117,7 @@ async fn a_cluster_that_lost_all_memory_resumes_by_itself() {
     assert!(next > Some(fence), "{next:?} after {fence}");
 }
 
-/// Connects for one attempt and no longer, as a command that is started by cron does.
+/// Connects for one attempt, like a command that cron starts.
 async fn short_run(builder: ClientBuilder) -> (Result<(), AcquireError>, Vec<Option<Duration>>) {
     let client = builder.connect_lazy().await.expect("the cluster is fit");
     let left = client.nodes().into_iter().map(|(_, trouble)| trouble?.quarantine_left()).collect();
@@ -129,7 +130,7 @@ async fn short_run(builder: ClientBuilder) -> (Result<(), AcquireError>, Vec<Opt
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn short_runs_alone_end_a_quarantine_on_a_host_with_a_state_folder() {
+async fn short_runs_end_a_quarantine_with_a_state_folder() {
     let cluster = Cluster { servers: RedisServer::builder().aof(Aof::Always).start_many(3) };
     cluster.client().await.init_cluster().await.expect("a new cluster can be declared");
     let state = tempfile::tempdir().expect("a temporary folder");
@@ -147,8 +148,8 @@ async fn short_runs_alone_end_a_quarantine_on_a_host_with_a_state_folder() {
     })
     .await;
     assert!(restarted.elapsed() >= MAX_TTL, "won {:?} after the restart", restarted.elapsed());
-    assert!(losses > 1 && least < MAX_TTL, "{losses} runs were told of {least:?} and more");
-    // A run may end before it has heard from a slow node, and leave the record of it to the next one.
+    assert!(losses > 1 && least < MAX_TTL, "{losses} runs reported {least:?} and more");
+    // A run may end before a slow node has replied, and leave its record to the next run.
     eventually_async("a run to win, and no record to be left", async || {
         let (won, _) = short_run(cluster.builder().state_folder(state.path())).await;
         won.is_ok() && state.path().join("quarantine").read_dir().expect("it was made").count() == 0
@@ -157,7 +158,7 @@ async fn short_runs_alone_end_a_quarantine_on_a_host_with_a_state_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_recorded_of_an_earlier_life_does_not_count_for_the_next() {
+async fn a_record_of_an_earlier_incarnation_does_not_count() {
     let cluster = Cluster::ready(3).await;
     let state = tempfile::tempdir().expect("a temporary folder");
     let server = &cluster.servers[2];

@@ -1,4 +1,4 @@
-//! New clusters: of blank nodes that clients find, and of nodes that an operator declares.
+//! New clusters: blank nodes that clients initialize, and nodes that an operator initializes.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ async fn clients_that_find_blank_nodes_at_the_same_time_found_one_cluster() {
         let connected: Result<_, ConnectError> = connected.await.expect("connect does not panic");
         clients.push(connected.expect("all of them are welcome"));
     }
-    // A new cluster serves its quarantine: a node that seems new may have been wiped a moment ago.
+    // A new cluster serves a quarantine, because a blank node may have been wiped a moment ago.
     for client in &clients {
         voting(client).await;
     }
@@ -56,7 +56,7 @@ async fn init_needs_every_node_and_changes_nothing_otherwise() {
     }
 }
 
-/// Everything that the servers know of themselves.
+/// Everything that the servers store about themselves.
 fn memory(servers: &[RedisServer]) -> Vec<[Reply; 2]> {
     let ask = |server: &RedisServer| {
         [server.command(&["GET", "quorlock~epoch"]), server.command(&["HGETALL", "quorlock~meta"])]

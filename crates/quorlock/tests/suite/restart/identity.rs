@@ -1,4 +1,4 @@
-//! Which events are memory loss, and which only look like it.
+//! Which events count as memory loss, and which only resemble it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ fn epochs(cluster: &Wired) -> Vec<String> {
     cluster.servers.iter().map(|server| life(server, NAME).expect("it was declared").epoch).collect()
 }
 
-/// Makes `replica` a replica of `master` and waits until it has its data.
+/// Makes `replica` a replica of `master`, and waits until it has the data.
 fn attach(replica: &RedisServer, master: &RedisServer) {
     let port = master.port().to_string();
     assert_eq!(replica.command(&["REPLICAOF", "127.0.0.1", &port]).as_str(), Some("OK"));
@@ -29,7 +29,7 @@ fn detach(replica: &RedisServer) {
     assert_eq!(replica.command(&["REPLICAOF", "NO", "ONE"]).as_str(), Some("OK"));
 }
 
-/// Copies of the first two of three nodes, made before anyone holds [`NAME`].
+/// Copies of the first two of three nodes, made before [`NAME`] is held.
 struct Copies {
     cluster: Wired,
     copies: Vec<RedisServer>,
@@ -47,13 +47,13 @@ impl Copies {
         Self { cluster, copies }
     }
 
-    /// Replaces the data of a node by its copy, under all its connections.
+    /// Replaces the data of a node with its copy, without closing connections.
     fn roll_back(&self, node: usize) {
         attach(&self.cluster.servers[node], &self.copies[node]);
         detach(&self.cluster.servers[node]);
     }
 
-    /// Leaves only the periodic look to notice anything. Redis 6.2 cannot forbid a single subcommand.
+    /// Leaves only the periodic check to notice a change. Redis 6.2 cannot forbid a single subcommand.
     fn forbid_tracking(&self) {
         for server in &self.cluster.servers {
             assert_eq!(server.cli(&["ACL", "SETUSER", "default", "-client"]), "OK");
@@ -65,8 +65,8 @@ async fn is_quarantined(client: &Client, node: usize) {
     noticed(client, node, |why| matches!(why, Silence::Quarantined(_))).await;
 }
 
-/// Does `operation` to two of three nodes and asks for everything that a memory loss would stop.
-async fn goes_on_through(operation: impl Fn(&RedisServer)) {
+/// Runs `operation` on two of three nodes, and then everything that a memory loss would stop.
+async fn survives(operation: impl Fn(&RedisServer)) {
     let setup = RedisServer::builder().config("repl-diskless-sync-delay", "0");
     let cluster = Wired::over(setup.start_many(3)).await;
     let client = connected(cluster.direct()).await;
@@ -75,7 +75,7 @@ async fn goes_on_through(operation: impl Fn(&RedisServer)) {
     for server in &cluster.servers[..2] {
         operation(server);
     }
-    // A new connection is the first to compare what the server says with what it said.
+    // A new connection is the first to compare the server's identity with the stored one.
     let other = connected(cluster.direct()).await;
     assert!(other.lock(NAME).try_acquire().await.expect("all nodes vote").is_none());
     take_a_turn(&other, "other").await;
@@ -85,8 +85,8 @@ async fn goes_on_through(operation: impl Fn(&RedisServer)) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_of_two_of_three_nodes_stops_nobody() {
-    goes_on_through(|server| {
+async fn a_backup_of_two_of_three_nodes_stops_no_client() {
+    survives(|server| {
         let file = server.dir().join("backup.rdb");
         server.cli(&["--rdb", file.to_str().expect("a temporary path is text")]);
     })
@@ -94,8 +94,8 @@ async fn a_backup_of_two_of_three_nodes_stops_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_first_replica_that_comes_and_goes_stops_nobody() {
-    goes_on_through(|server| {
+async fn a_first_replica_that_attaches_and_detaches_stops_no_client() {
+    survives(|server| {
         let replica = RedisServer::builder().start();
         attach(&replica, server);
         detach(&replica);
@@ -146,7 +146,7 @@ async fn a_rollback_is_noticed_without_tracking_by_a_busy_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_was_a_replica_before_the_founding_is_no_news() {
+async fn a_server_that_was_a_replica_before_init_lost_no_memory() {
     let setup = RedisServer::builder().config("repl-diskless-sync-delay", "0");
     let (servers, other) = (setup.start_many(3), setup.start());
     attach(&servers[0], &other);
@@ -154,7 +154,7 @@ async fn a_server_that_was_a_replica_before_the_founding_is_no_news() {
     let cluster = Wired::over(servers).await;
     let before = epochs(&cluster);
     take_a_turn(&connected(cluster.direct()).await, NAME).await;
-    // A first replica of its own sets the fields back to zeros.
+    // A first replica resets the fields to zeros.
     let replica = setup.start();
     attach(&replica, &cluster.servers[0]);
     take_a_turn(&connected(cluster.direct()).await, NAME).await;
@@ -162,7 +162,7 @@ async fn a_server_that_was_a_replica_before_the_founding_is_no_news() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_emptied_node_is_noticed_by_a_connection_that_asks_nothing() {
+async fn an_emptied_node_is_noticed_by_an_idle_connection() {
     let cluster = Wired::ready(3).await;
     let client = connected(cluster.direct()).await;
     assert_eq!(cluster.servers[0].cli(&["FLUSHALL"]), "OK");
@@ -179,14 +179,14 @@ async fn a_restart_is_noticed_with_all_data_kept() {
     is_quarantined(&client, 0).await;
 }
 
-/// The connections that listen for hints, by their ids.
+/// The ids of the connections that listen for hints.
 fn listeners(server: &RedisServer) -> Vec<String> {
     let list = server.cli(&["CLIENT", "LIST"]);
     let listening = list.lines().filter(|line| line.contains(" sub=2 "));
     listening.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
 }
 
-/// How often anyone looked at the node.
+/// How often clients have read the state of the node.
 fn looks(server: &RedisServer) -> u64 {
     let stats = server.cli(&["INFO", "commandstats"]);
     let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_hmget:calls=")?.split(',').next());
@@ -194,7 +194,7 @@ fn looks(server: &RedisServer) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_look_at_the_same_memory_keeps_the_connection_idle_or_busy() {
+async fn a_check_of_unchanged_memory_keeps_the_connection() {
     let cluster = Wired::ready(3).await;
     let _idle = connected(cluster.direct()).await;
     let busy = connected(cluster.direct()).await;

@@ -1,4 +1,4 @@
-//! Who belongs to a cluster: the same constants, one name, every server once.
+//! Membership: the nodes of a cluster have the same constants and the same name, and each server counts once.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::common::{Cluster, MAX_TTL, builder};
 
 /// The nodes for which a client is refused, each with the reason.
 ///
-/// A connect that gave up on a slow node before it was heard is no refusal: then the next one is.
+/// Retries if a slow node did not reply in time, because that is no refusal.
 async fn refusal(builder: ClientBuilder) -> Vec<(String, String)> {
     let mut refused = Vec::new();
     eventually_async("the client to be refused", async || {
@@ -24,7 +24,7 @@ async fn refusal(builder: ClientBuilder) -> Vec<(String, String)> {
     refused
 }
 
-/// A client that goes on without one node, and the reason that it was told.
+/// A client that works without one node, and the reason that it reports.
 async fn without(builder: ClientBuilder, node: usize) -> (Client, String) {
     let client = builder.connect_lazy().await.expect("the others are a majority");
     let why = noticed(&client, node, |why| matches!(why, Silence::Unfit(_))).await.to_string();
@@ -51,7 +51,7 @@ async fn other_constants_are_refused_with_both_values() {
             assert!(why.contains(ours) && why.contains(theirs), "{why:?} does not say {ours:?} and {theirs:?}");
         }
     }
-    // Nothing of it has rubbed off.
+    // The refused client has changed nothing.
     drop(cluster.client().await.lock("fine").acquire().await.expect("the cluster is as it was"));
 }
 

@@ -1,4 +1,4 @@
-//! Nodes that come back with an old memory: what they remember of votes and fences is not to be relied on.
+//! Nodes that restart with old data: the votes and fences in it must not count.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn a_restart_with_its_append_only_file_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_fence_of_an_old_snapshot_does_not_come_back() {
+async fn a_fence_of_an_old_snapshot_is_not_reused() {
     forgets_a_fence(&RedisServer::builder().rdb().start_many(3), || {}).await;
 }
 
@@ -61,8 +61,8 @@ async fn fences_grow_when_the_nodes_clocks_step_back_at_a_restart() {
     forgets_a_fence(&servers, || clock.set_offset_micros(-900_000)).await;
 }
 
-/// A lease on A and C has a fence that is ahead of the clocks. C restarts from a snapshot that does not know it, and B
-/// has never heard of it; then B and C decide.
+/// A lease on A and C has a fence ahead of the clocks. C restarts from a snapshot without that fence, and B never had
+/// it; then B and C decide.
 async fn forgets_a_fence(servers: &[RedisServer], meanwhile: impl FnOnce()) {
     let [a, b, c] = servers else { panic!("three of them") };
     let everyone = connect(&urls(servers)).await;
@@ -115,7 +115,7 @@ async fn survives_with_one_node(server: &RedisServer, meanwhile: impl FnOnce()) 
     let before = life(server, NAME).expect("it was founded");
     let floor = before.floor.expect("it is trusted");
     eventually_async("the clock to pass the floor", async || wall_micros() > floor).await;
-    // As far ahead of its clock as a fence may be: the clock alone would fall behind it.
+    // As far ahead of its clock as a fence may be, so that the clock alone would give a lower fence.
     lift_fence(server, NAME, wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 9 / 10);
     for _ in 0..50 {
         fences.push(take_turn(&client).await);
@@ -125,7 +125,7 @@ async fn survives_with_one_node(server: &RedisServer, meanwhile: impl FnOnce()) 
     meanwhile();
     server.restart();
     assert_eq!(stored_fence(server, NAME), Some(fences[0]), "the snapshot is old");
-    // Whoever was there before, and whoever comes now.
+    // An old client, and a new one.
     fences.push(take_turn(&client).await);
     let after = life(server, NAME).expect("it was taken in again");
     assert_ne!(after.epoch, before.epoch, "the restart went unnoticed");

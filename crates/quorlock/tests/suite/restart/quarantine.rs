@@ -1,4 +1,4 @@
-//! A node that lost its memory does not vote before every lease that it may have forgotten is over.
+//! A node that lost its memory does not vote until every lease that it may have forgotten is over.
 
 use std::time::{Duration, Instant};
 
@@ -21,13 +21,13 @@ async fn a_second_holder_is_refused_while_a_forgotten_lease_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_majority_with_a_forgetful_node_is_none_and_the_error_names_it() {
+async fn a_majority_with_a_quarantined_node_does_not_count_and_the_error_names_it() {
     let ending = restarted_node::tell(&builder, &[0, 1]).await;
     let Err(error @ AcquireError::NoQuorum { .. }) = &ending.second else { panic!("{:?}", ending.second) };
     let said = error.to_string();
     assert!(said.contains("1 quarantined"), "{said}");
     let c = format!("redis://{} quarantined", ending.stage.servers[C].addr());
-    assert!(said.contains(&c), "{said:?} does not say {c:?}");
+    assert!(said.contains(&c), "{said:?} does not name {c:?}");
     ending.first.ensure(Duration::ZERO).expect("the first lease holds all the while");
 }
 
@@ -50,7 +50,7 @@ async fn a_node_restarted_empty_votes_only_after_max_ttl() {
     server.restart_empty();
     let mut looks = 0;
     eventually_async("the node to vote again", async || {
-        // Two of three decide, and the third is asked each time.
+        // Two of three nodes decide, and the third gets every request.
         let lease = lock.acquire().await.expect("two nodes are a majority");
         let Some(life) = life(server, "busy") else { return false };
         drop(lease);
@@ -64,7 +64,7 @@ async fn a_node_restarted_empty_votes_only_after_max_ttl() {
     assert!(looks > 1, "it was looked at before it could vote");
     assert!(restarted.elapsed() >= MAX_TTL, "it voted {:?} after its restart", restarted.elapsed());
 
-    // And its vote counts again: without it there would be no majority.
+    // Its vote counts again: without it there would be no majority.
     healthy(&client, 2).await;
     cluster.servers[0].kill();
     drop(lock.acquire().await.expect("the node is one of two"));
@@ -85,7 +85,7 @@ async fn notices_flushall(kind: impl Fn(Lock) -> Lock) {
     let patient = cluster.builder().ttl(MAX_TTL).node_deadline(MAX_TTL / 2).retry(Retry::ONCE);
     let client = connected(patient).await;
     let lock = kind(client.lock("shared"));
-    // One node is taken by somebody else, so the flushed one would make the difference.
+    // Another program occupies one node, so that the flushed one would decide.
     occupy(&cluster.servers[0], "quorlock:shared");
     drop(lock.acquire().await.expect("the other two are a majority"));
     let is_free = async || cluster.servers[1..].iter().all(|server| lock_keys(server).is_empty());
@@ -110,5 +110,5 @@ async fn notices_flushall(kind: impl Fn(Lock) -> Lock) {
 }
 
 fn occupy(server: &RedisServer, key: &str) {
-    assert_eq!(server.command(&["SET", key, "somebody else"]).as_str(), Some("OK"));
+    assert_eq!(server.command(&["SET", key, "another program"]).as_str(), Some("OK"));
 }

@@ -1,4 +1,5 @@
-//! Other constants for a cluster in use: nobody gets in by the new ones before the last lease by the old ones has ended.
+//! New constants for a cluster in use: no lease with the new constants before the last one with the old constants has
+//! ended.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,7 @@ async fn new_constants_take_effect_after_the_longer_quarantine() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_grows_by_blank_nodes_and_keeps_its_name() {
+async fn a_cluster_gains_blank_nodes_and_keeps_its_name() {
     let mut cluster = Cluster::ready(3).await;
     let name = life(&cluster.servers[0], "").expect("it was declared").cluster;
     cluster.servers.extend(RedisServer::start_many(2));
@@ -74,10 +75,10 @@ async fn reconfigure_needs_every_node_and_a_majority_of_the_old_ones() {
 }
 
 #[tokio::test]
-async fn what_was_begun_and_not_finished_is_refused_until_it_is_said_again() {
+async fn an_interrupted_reconfiguration_must_be_repeated() {
     let cluster = Cluster::ready(3).await;
     for server in &cluster.servers {
-        // As after the first of the two words: quarantined, and waiting for the second one.
+        // The state after the first of the two commands: quarantined, and waiting for the second.
         let epoch = life(server, "").expect("it was declared").epoch;
         server.command(&["SET", "quorlock~epoch", &epoch]);
         server.command(&["HSET", "quorlock~meta", "suspended", "1"]);

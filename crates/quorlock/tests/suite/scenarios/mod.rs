@@ -1,4 +1,4 @@
-//! Stories in which a rule of the protocol decides how it ends. Told with the rule and, by `mutants.rs`, without it.
+//! Scenarios whose outcome depends on one rule of the protocol. `mutants.rs` runs them with and without the rule.
 #![allow(dead_code, unreachable_pub, reason = "some are used only with the feature `mutants`")]
 
 pub mod lost_reply;
@@ -11,23 +11,23 @@ use std::time::Duration;
 use quorlock::{Client, ClientBuilder, Renewals};
 use quorlock_testkit::{Proxy, RedisServer};
 
-/// What is locked in all of them.
+/// The name that every scenario locks.
 pub const NAME: &str = "story";
-/// Long enough that nothing lapses while a story is told, on the slowest machine.
+/// Long enough that nothing expires during a scenario, on the slowest machine.
 pub const LONG: Duration = Duration::from_secs(30);
-/// The nodes' clocks may be this far apart.
+/// The maximum clock skew of the nodes.
 pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(10);
 
 /// Makes builders with or without a rule.
 pub type Recipe<'a> = &'a (dyn Fn() -> ClientBuilder + Sync);
 
-/// Servers that were declared one cluster, with constants that are never waited for.
+/// Servers that form a cluster, with timeouts that are never reached.
 pub struct Stage<'a> {
     pub servers: Vec<RedisServer>,
     recipe: Recipe<'a>,
 }
 
-/// A client, and the walls between it and some of the nodes.
+/// A client, and the proxies that separate it from some of the nodes.
 pub struct Player {
     pub client: Client,
     _walls: Vec<Proxy>,
@@ -40,7 +40,7 @@ impl<'a> Stage<'a> {
         stage
     }
 
-    /// A client that can reach all nodes but these.
+    /// A client that can reach all nodes except these.
     pub async fn player(&self, out_of_reach: &[usize]) -> Player {
         let mut urls = self.urls();
         let mut walls = Vec::new();

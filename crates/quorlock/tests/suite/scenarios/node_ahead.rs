@@ -1,15 +1,15 @@
-//! Three nodes, one of which has seen a higher fence than the others: its round reached nobody else.
+//! Three nodes, one of which has a higher fence than the others, from a round that reached only this node.
 
 use quorlock::Fence;
 
 use super::{MAX_CLOCK_SKEW, NAME, Recipe, Stage};
 use crate::common::observe::{lift_fence, wall_micros};
 
-/// Tells it: the fences of a lease on A and B, and of the next one, on B and C.
+/// Runs the scenario. Returns the fence of a lease on A and B, and of the next one, on B and C.
 pub async fn fences(recipe: Recipe<'_>) -> [Fence; 2] {
     let stage = Stage::new(3, recipe).await;
     let (one, two) = (stage.player(&[2]).await, stage.player(&[0]).await);
-    // No further ahead than a node may be of the others' clocks.
+    // Within the allowed skew of the other nodes' clocks.
     let ahead = wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 / 2;
     lift_fence(&stage.servers[0], NAME, ahead);
 

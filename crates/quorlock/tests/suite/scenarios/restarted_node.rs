@@ -1,4 +1,4 @@
-//! Five nodes A to E. Client 1 has the votes of A, B and C; C restarts without its memory; client 2 asks.
+//! Five nodes, A to E. Client 1 has the votes of A, B and C; C restarts empty; client 2 acquires.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::common::observe::trouble;
 /// The node that restarts.
 pub const C: usize = 2;
 
-/// How it ended. Clients and servers live as long as it does.
+/// The outcome of the scenario. Owns the clients and servers.
 pub struct Ending<'a> {
     pub first: Lease,
     pub second: Result<Lease, AcquireError>,
@@ -26,7 +26,7 @@ impl Ending<'_> {
     }
 }
 
-/// Tells it. Client 2 reaches all nodes but those `out_of_reach`.
+/// Runs the scenario. Client 2 reaches all nodes except those `out_of_reach`.
 pub async fn tell<'a>(recipe: Recipe<'a>, out_of_reach: &[usize]) -> Ending<'a> {
     let stage = Stage::new(5, recipe).await;
     let one = stage.player(&[3, 4]).await;

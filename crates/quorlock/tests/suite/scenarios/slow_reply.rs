@@ -9,10 +9,10 @@ use super::{NAME, Recipe, Stage};
 use crate::common::long::connected;
 
 const TTL: Duration = Duration::from_secs(6);
-/// Each way. A reply is this much younger than the vote that it tells of.
+/// The delay in each direction. A vote is this old when its reply arrives.
 const DELAY: Duration = Duration::from_millis(1_300);
 
-/// Tells it, and says whether client 1 believed in its lease when client 2 had won.
+/// Runs the scenario. Returns whether client 1 believed in its lease when client 2 had won.
 pub async fn has_two_holders(recipe: Recipe<'_>) -> bool {
     let stage = Stage::new(3, recipe).await;
     let builder = || {

@@ -1,4 +1,4 @@
-//! Nodes and links that come back while somebody waits.
+//! Nodes and links that recover while a client waits.
 
 use quorlock::{AcquireError, Retry};
 use quorlock_testkit::{Proxy, eventually_async};
@@ -24,7 +24,7 @@ async fn waiters_queue_up_again_on_a_node_that_lost_its_memory() {
     cluster.servers[0].restart_empty();
     quarantined(&clients[1], 0).await;
     assert_eq!(waiting(&cluster.servers[..1], "job"), [0]);
-    // The holder or the first waiter has its vote: the second is told to wait by all three again.
+    // The holder or the first waiter has its vote; the second waiter is queued on all three nodes again.
     let queued_again = async || waiting(&cluster.servers[..1], "job")[0] >= 1;
     eventually_async("the queue to stand again", queued_again).await;
 
@@ -51,10 +51,10 @@ async fn waiters_are_served_while_a_node_that_lost_its_memory_is_quarantined() {
     soon(waiter.served().await.release()).await.expect("a majority is there");
 }
 
-/// The release falls into the time in which nobody could tell the waiter of it, and the waiter does not poll: only the
-/// links, when they are back, can make it ask.
+/// The release happens while no node can notify the waiter, and the waiter does not poll: only the reconnected links
+/// can make it ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_link_that_comes_back_asks_again_at_once() {
+async fn a_reconnected_link_makes_the_waiter_ask_at_once() {
     const TRIES: usize = 10;
     let cluster = Wired::ready(3).await;
     let holder = connected(cluster.direct()).await;
@@ -65,7 +65,7 @@ async fn a_link_that_comes_back_asks_again_at_once() {
         let waiter = Queued::placed(client.lock("job").retry(hears_no_poll)).await;
         cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
         cluster.proxies.iter().for_each(Proxy::cut);
-        // Whoever wants something of a connection finds that it has ended, and makes a new one, on which nobody answers.
+        // An inspection finds that the connection has ended, and opens a new one, which gets no replies.
         let look = client.inspect("job");
         let is_back = |proxy: &Proxy| proxy.held_up() > 0;
         let all_back = eventually_async("the links to dial", async || cluster.proxies.iter().all(is_back));

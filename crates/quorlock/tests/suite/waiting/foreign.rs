@@ -1,4 +1,4 @@
-//! Others who lock by `SET NX PX` on the same nodes may overtake those who wait, and never break exclusion.
+//! Programs that lock the same nodes with `SET NX PX` may overtake waiters, but never break exclusion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,13 +13,13 @@ use crate::common::long::{Wired, connected, soon};
 const KEY: &str = "quorlock:job";
 
 /// A client of another library.
-struct Foreigner<'a> {
+struct ForeignClient<'a> {
     servers: &'a [RedisServer],
     id: String,
 }
 
-impl Foreigner<'_> {
-    /// One round of the Redlock page. Whether it has a majority; if not, its votes are taken back.
+impl ForeignClient<'_> {
+    /// One round of the Redlock page. Returns whether it won a majority; if not, it releases its votes.
     fn acquire(&self, ttl: Duration) -> bool {
         let ttl = ttl.as_millis().to_string();
         let granted =
@@ -44,66 +44,66 @@ impl Foreigner<'_> {
     }
 }
 
-/// A plain holder, whose release is handed on to nobody, a waiter who does not ask for a moment, and a foreigner who takes
-/// the lock in that moment.
-async fn overtaken(cluster: &Wired, ttl: Duration) -> (Foreigner<'_>, Client, Queued) {
+/// A plain holder, whose release is not handed to a waiter; a waiter that does not ask for a moment; and a foreign
+/// client that takes the lock in that moment.
+async fn overtaken(cluster: &Wired, ttl: Duration) -> (ForeignClient<'_>, Client, Queued) {
     let holder = connected(cluster.direct()).await;
     let client = connected(cluster.builder()).await;
-    let foreigner = Foreigner { servers: &cluster.servers, id: "foreigner".into() };
+    let foreign = ForeignClient { servers: &cluster.servers, id: "foreign".into() };
     let lease = holder.lock("job").plain().acquire().await.expect("nobody else wants it");
     let waiter = Queued::placed(client.lock("job")).await;
     queued(&cluster.servers, "job", 1).await;
-    assert!(!foreigner.acquire(ttl), "our lease excludes foreigners");
+    assert!(!foreign.acquire(ttl), "our lease excludes foreigners");
     cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
     lease.release().await.expect("the nodes are there");
     cluster.stands_on(KEY, &[]).await;
-    assert!(foreigner.acquire(ttl), "whoever does not know the queue overtakes it");
+    assert!(foreign.acquire(ttl), "a foreign client ignores the queue");
     cluster.proxies.iter().for_each(|proxy| proxy.hold(false));
-    (foreigner, client, waiter)
+    (foreign, client, waiter)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_foreigner_overtakes_a_waiter_who_is_served_after_its_release() {
+async fn a_waiter_overtaken_by_a_foreign_client_is_served_after_its_release() {
     let cluster = Wired::ready(3).await;
-    let (foreigner, _client, waiter) = overtaken(&cluster, Duration::from_secs(120)).await;
-    // It has asked.
+    let (foreign, _client, waiter) = overtaken(&cluster, Duration::from_secs(120)).await;
+    // Wait until the waiter has asked.
     let before: Vec<u64> = cluster.proxies.iter().map(Proxy::bytes_down).collect();
     let heard = |(proxy, before): (&Proxy, &u64)| proxy.bytes_down() > *before;
     eventually_async("the waiter to be refused", async || cluster.proxies.iter().zip(&before).all(heard)).await;
-    assert!(!waiter.is_over(), "a foreigner's lease excludes us");
-    assert_eq!(foreigner.votes(), 3);
-    foreigner.release();
+    assert!(!waiter.is_over(), "a foreign's lease excludes us");
+    assert_eq!(foreign.votes(), 3);
+    foreign.release();
     waiter.served().await.release().await.expect("the nodes are there");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_foreigner_does_not_overtake_one_to_whom_the_lock_is_handed_on() {
+async fn a_foreign_client_cannot_overtake_a_handoff() {
     let cluster = Wired::ready(3).await;
     let holder = connected(cluster.direct()).await;
     let client = connected(cluster.builder()).await;
-    let foreigner = Foreigner { servers: &cluster.servers, id: "foreigner".into() };
+    let foreign = ForeignClient { servers: &cluster.servers, id: "foreign".into() };
     let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
     let waiter = Queued::placed(client.lock("job")).await;
     queued(&cluster.servers, "job", 1).await;
     cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
     lease.release().await.expect("the nodes are there");
     queued(&cluster.servers, "job", 0).await;
-    assert!(!foreigner.acquire(Duration::from_secs(120)), "the votes are the waiter's, who does not know it yet");
+    assert!(!foreign.acquire(Duration::from_secs(120)), "the votes were handed to the waiter");
     cluster.proxies.iter().for_each(|proxy| proxy.hold(false));
     waiter.served().await.release().await.expect("the nodes are there");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_foreigner_overtakes_a_waiter_who_is_served_after_its_lapse() {
+async fn a_waiter_overtaken_by_a_foreign_client_is_served_after_its_expiry() {
     let cluster = Wired::ready(3).await;
-    let (foreigner, _client, waiter) = overtaken(&cluster, Duration::from_secs(2)).await;
+    let (foreign, _client, waiter) = overtaken(&cluster, Duration::from_secs(2)).await;
     let lease = waiter.served().await;
-    assert!(foreigner.votes() < 2, "two at a time");
+    assert!(foreign.votes() < 2, "two at a time");
     lease.release().await.expect("the nodes are there");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn foreigners_and_waiters_never_hold_at_the_same_time() {
+async fn foreign_clients_and_waiters_never_hold_at_the_same_time() {
     const OURS: usize = 3;
     const TURNS: usize = 10;
     let cluster = Arc::new(Wired::ready(3).await);
@@ -129,15 +129,15 @@ async fn foreigners_and_waiters_never_hold_at_the_same_time() {
         tokio::task::spawn_blocking(move || {
             let mut turns = 0;
             while served.load(Ordering::SeqCst) < OURS * TURNS {
-                let foreigner = Foreigner { servers: &cluster.servers, id: format!("foreigner {turns}") };
-                if foreigner.acquire(Duration::from_secs(120)) {
+                let foreign = ForeignClient { servers: &cluster.servers, id: format!("foreign {turns}") };
+                if foreign.acquire(Duration::from_secs(120)) {
                     assert_eq!(busy.fetch_add(1, Ordering::SeqCst), 0, "two at a time");
                     std::thread::yield_now();
                     assert_eq!(busy.fetch_sub(1, Ordering::SeqCst), 1, "two at a time");
-                    foreigner.release();
+                    foreign.release();
                     turns += 1;
                 }
-                // Whoever knows the queue has to wait for a poll: let it.
+                // Give waiters, which have to poll, a chance.
                 std::thread::sleep(Duration::from_millis(20));
             }
             turns
@@ -149,7 +149,7 @@ async fn foreigners_and_waiters_never_hold_at_the_same_time() {
     println!("{} turns of foreigners", soon(foreign).await.expect("no turn went wrong"));
 }
 
-/// Redisson locks by a hash.
+/// Redisson stores a lock as a hash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_behind_a_key_of_another_type_is_served_when_the_key_is_gone() {
     let cluster = Wired::ready(3).await;

@@ -12,20 +12,20 @@ use crate::common::long::{builder, connected};
 
 const WAITERS: usize = 32;
 const NODES: usize = 5;
-/// Whoever waits asks again by itself, at this pace at most: that is paid for by the time, not by the lease.
+/// The shortest polling interval of a waiter: polls depend on the time, not on the number of leases.
 const POLL_MIN: Duration = Duration::from_millis(750);
 
 /// One turn of one waiter.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    /// Who took it, in the order in which the tickets were drawn.
+    /// The waiter's number, in the order of the tickets.
     who: usize,
-    /// The place that it was first told.
+    /// The first position that it was told.
     place: usize,
     waited: Duration,
 }
 
-/// What links have carried.
+/// The traffic of all links.
 #[derive(Clone, Copy)]
 struct Carried {
     requests: u64,
@@ -41,7 +41,7 @@ fn carried(clients: &[Client]) -> Carried {
     }
 }
 
-/// Lets so many clients queue up, one after the other, behind a holder; then each holds for a millisecond.
+/// Makes clients queue behind a holder, one after the other; then each holds for a millisecond.
 async fn take_turns(clients: Vec<Client>) -> (Vec<Turn>, Carried) {
     let before = carried(&clients);
     let lease = clients[0].lock("job").acquire().await.expect("nobody else wants it yet");
@@ -84,11 +84,11 @@ async fn take_turns(clients: Vec<Client>) -> (Vec<Turn>, Carried) {
 fn check(turns: &[Turn], Carried { requests, messages }: Carried) {
     assert_eq!(turns.len(), WAITERS);
     for (turn, Turn { who, place, .. }) in turns.iter().enumerate() {
-        assert!(turn.abs_diff(*who) <= 3, "number {who} had turn {turn}: {turns:?}");
-        assert!(turn < place + 3, "number {who} was told place {place} and had turn {turn}");
+        assert!(turn.abs_diff(*who) <= 3, "waiter {who} had turn {turn}: {turns:?}");
+        assert!(turn < place + 3, "waiter {who} was told position {place} and had turn {turn}");
     }
     let per_round = NODES as f64;
-    // One more than waited: somebody had it first.
+    // One more than the waiters: the first holder.
     let leases = (turns.len() + 1) as f64;
     let polls: u128 = turns.iter().map(|turn| turn.waited.as_millis() / POLL_MIN.as_millis()).sum();
     let (each, rounds) = (messages as f64 / leases, requests as f64 / leases / per_round);

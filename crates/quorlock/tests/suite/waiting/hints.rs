@@ -1,4 +1,4 @@
-//! Hints shorten waiting and prove nothing.
+//! Hints shorten a wait, but nothing relies on them.
 
 use quorlock::{AcquireError, Client, ClientBuilder, Lock, Retry};
 use quorlock_testkit::{Proxy, RedisServer};
@@ -7,14 +7,15 @@ use super::queue::{Queued, all_are_served, queued};
 use crate::common::Cluster;
 use crate::common::long::{Wired, connected, soon};
 
-/// A lock whose waiters are turned away when they would have to ask again by themselves: only a hint serves them.
+/// A lock whose waiters give up instead of polling: only a hint serves them.
 fn by_hints_only(client: &Client) -> Lock {
     client.lock("job").retry(Retry { attempts: Some(1), ..Retry::default() })
 }
 
-/// One thread: between two steps nothing moves, so counting through them lets the release fall into every gap.
+/// The runtime has one thread, so nothing moves between two steps, and counting through them puts the release into
+/// every gap.
 #[tokio::test]
-async fn no_release_falls_between_asking_and_listening() {
+async fn a_release_between_asking_and_listening_is_noticed() {
     const HANDOFFS: usize = 200;
     const STEPS: usize = 40;
     let cluster = Wired::ready(3).await;
@@ -32,7 +33,7 @@ async fn no_release_falls_between_asking_and_listening() {
             Ok(lease) => lease,
             Err(AcquireError::Held(_)) => {
                 late += 1;
-                // A machine that stands still for a second is late, now and then.
+                // A machine that stalls for a second makes some hints late.
                 assert!(late * 10 <= HANDOFFS, "{late} of {turn} releases were not heard of");
                 soon(waiter.lock("job").acquire()).await.expect("it is free")
             }
@@ -41,11 +42,11 @@ async fn no_release_falls_between_asking_and_listening() {
     }
     let hints: u64 = clients.iter().map(|client| client.stats().hints).sum();
     println!("{HANDOFFS} handoffs, {hints} hints, {late} times none came before the poll");
-    // Whoever came before the release was told by a majority; those were most.
+    // Most waiters queued before the release, so a majority sent them hints.
     assert!(hints >= HANDOFFS as u64, "{hints} hints for {HANDOFFS} handoffs");
 }
 
-/// Three wait behind a holder, and all are served.
+/// Three clients wait behind a holder, and all are served.
 async fn three_are_served(builder: impl Fn() -> ClientBuilder, servers: &[RedisServer]) -> Vec<Client> {
     let mut clients = Vec::new();
     for _ in 0..4 {
@@ -66,7 +67,7 @@ fn heard(clients: &[Client]) -> u64 {
     clients.iter().map(|client| client.stats().hints).sum()
 }
 
-/// Lets clients be a user with these rights only.
+/// Runs clients as a user with only these permissions.
 async fn served_as(rights: &[&str]) -> u64 {
     let cluster = Cluster::ready(3).await;
     for server in &cluster.servers {
@@ -80,27 +81,27 @@ async fn served_as(rights: &[&str]) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_are_served_where_no_channel_is_allowed() {
+async fn waiters_are_served_without_channel_permissions() {
     assert_eq!(served_as(&["resetchannels"]).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_are_served_where_nobody_may_publish_or_subscribe() {
+async fn waiters_are_served_without_publish_and_subscribe() {
     assert_eq!(served_as(&["allchannels", "-publish", "-subscribe"]).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_are_served_where_they_may_listen_and_nobody_may_publish() {
+async fn waiters_are_served_without_publish() {
     assert_eq!(served_as(&["allchannels", "-publish"]).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_all_rights_hints_are_heard() {
+async fn hints_arrive_with_all_permissions() {
     assert!(served_as(&["allchannels"]).await > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_are_served_when_every_hint_gets_lost() {
+async fn waiters_are_served_if_every_hint_is_lost() {
     let cluster = Cluster::ready(3).await;
     let proxies: Vec<Proxy> = cluster.servers.iter().map(|server| Proxy::start(server.addr())).collect();
     for proxy in &proxies {

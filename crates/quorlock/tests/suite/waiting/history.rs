@@ -1,11 +1,11 @@
-//! Who held what and when, as far as they knew; and whether that can have been.
+//! The history of leases, and a checker of exclusion and fences.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use quorlock::{Fence, Lease};
 
-/// How something was held.
+/// How a lock was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     Alone,
@@ -23,7 +23,7 @@ impl Hold {
     }
 }
 
-/// One lease: surely valid from the first of these moments to the last.
+/// One lease: valid from the first of these times to the last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     pub(crate) hold: Hold,
@@ -33,22 +33,22 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// A lease that was won just now. `None` if it is over already.
+    /// A lease that was just acquired. `None` if it is over already.
     pub(crate) fn begin(lease: &Lease, hold: Hold) -> Option<Self> {
         let from = Instant::now();
         let fence = lease.fence().ok()?;
-        // A renewal makes it longer; only a look at the end can tell.
+        // Renewals extend it; `end` reads the final validity.
         Some(Self { hold, fence, from, until: from + lease.validity() })
     }
 
-    /// It is about to be released.
+    /// Called before the release.
     pub(crate) fn end(self, lease: &Lease) -> Self {
         let now = Instant::now();
         let until = if lease.validity() > Duration::ZERO { now } else { self.until.min(now) };
         Self { until, ..self }
     }
 
-    /// Its holder has lost all contact: it may go on until its validity ends, which nothing can shorten.
+    /// Its holder has lost all connections: it may continue until its validity ends.
     pub(crate) fn abandon(self, lease: &Lease) -> Self {
         let now = Instant::now();
         let left = lease.validity();
@@ -56,7 +56,7 @@ impl Turn {
     }
 }
 
-/// All leases of one name, in no order.
+/// All leases of one name, in any order.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     turns: Mutex<Vec<Turn>>,
@@ -78,7 +78,7 @@ impl History {
         turns.iter().map(|turn| at(turn.from)).max().unwrap_or_default()
     }
 
-    /// Every pair that excludes each other, and yet overlaps or has its fences in the wrong order.
+    /// The pairs that exclude each other, but overlap or have fences in the wrong order.
     pub(crate) fn violations(&self) -> Vec<String> {
         let mut turns = self.turns.lock().expect("no writer panics").clone();
         turns.sort_by_key(|turn| turn.from);
@@ -109,14 +109,14 @@ fn told(turns: &[(Hold, u64, u64, u64)]) -> History {
 }
 
 #[test]
-fn the_checker_accepts_turns_one_after_the_other() {
+fn the_checker_accepts_consecutive_turns() {
     let history = told(&[(Hold::Alone, 2, 10, 20), (Hold::Alone, 1, 0, 10), (Hold::Alone, 3, 20, 30)]);
     assert_eq!(history.violations(), Vec::<String>::new());
     assert_eq!(history.most_at_once(), 1);
 }
 
 #[test]
-fn the_checker_finds_two_at_a_time() {
+fn the_checker_finds_overlaps() {
     assert_eq!(told(&[(Hold::Alone, 1, 0, 11), (Hold::Alone, 2, 10, 20)]).violations().len(), 1);
     assert_eq!(told(&[(Hold::Shared, 1, 0, 11), (Hold::Alone, 2, 10, 20)]).violations().len(), 1);
     assert_eq!(told(&[(Hold::Slot(1), 1, 0, 11), (Hold::Slot(1), 2, 10, 20)]).violations().len(), 1);
@@ -129,7 +129,7 @@ fn the_checker_finds_fences_that_do_not_grow() {
 }
 
 #[test]
-fn the_checker_lets_readers_and_slots_overlap_and_counts_them() {
+fn the_checker_allows_readers_and_slots_to_overlap() {
     let history = told(&[(Hold::Shared, 2, 0, 11), (Hold::Shared, 1, 10, 20)]);
     assert_eq!((history.violations().len(), history.most_at_once()), (0, 2));
     let history = told(&[(Hold::Slot(0), 2, 0, 11), (Hold::Slot(1), 1, 10, 20), (Hold::Slot(2), 3, 10, 20)]);

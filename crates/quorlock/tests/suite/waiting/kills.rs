@@ -1,4 +1,4 @@
-//! In a storm, everyone who lives is served, and never too many at a time.
+//! Under faults, all living clients are served, and the number of holders stays within its limit.
 
 use super::storm::{Storm, Weather, Wish};
 use crate::common::draw::{Draw, seed};
@@ -12,7 +12,7 @@ async fn all_living_waiters_are_served_while_others_are_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_semaphore_never_has_too_many_holders_in_a_storm() {
+async fn a_semaphore_keeps_its_limit_under_faults() {
     let weather = Weather { clients: 5, turns: 6, seed: seed() };
     let storm = Storm::rage(weather, |_| Wish::Slot { permits: 2 }).await;
     assert_eq!(storm.history.violations(), Vec::<String>::new());
@@ -20,7 +20,7 @@ async fn a_semaphore_never_has_too_many_holders_in_a_storm() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writer_is_alone_in_a_storm() {
+async fn a_writer_is_alone_under_faults() {
     let weather = Weather { clients: 5, turns: 6, seed: seed() };
     let wish = |draw: &mut Draw| if draw.below(2) == 0 { Wish::Write } else { Wish::Read };
     let storm = Storm::rage(weather, wish).await;

@@ -1,4 +1,4 @@
-//! However a waiter turns away, its places go with it.
+//! A waiter that leaves in any way takes its queue positions with it.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::common::long::{self, DRAINING, Wired, connected, more, soon, votes};
 
 const NODES: usize = 3;
 
-/// Closes the client, which must deliver everything it owes, and looks once: it has no place anywhere after that.
+/// Closes the client, which must deliver all its releases, and checks once that it has no queue position left.
 async fn has_left(cluster: &Wired, client: Client) {
     client.close(DRAINING).await.expect("all nodes can be reached: everything owed can be delivered");
     assert_eq!(waiting(&cluster.servers, "job"), [0; NODES], "left behind by a client that owes nothing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_that_ends_names_the_holder_and_leaves_no_place() {
+async fn a_timed_out_wait_names_the_holder_and_leaves_the_queue() {
     let cluster = Wired::ready(NODES).await;
     let holder = connected(cluster.direct()).await;
     let lease = holder.lock("job").label("night shift").acquire().await.expect("nobody else wants it");
@@ -36,7 +36,7 @@ async fn a_wait_that_ends_names_the_holder_and_leaves_no_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_that_ends_with_a_node_frozen_names_the_holder() {
+async fn a_timed_out_wait_with_a_frozen_node_names_the_holder() {
     let cluster = Wired::ready(NODES).await;
     let holder = connected(cluster.direct()).await;
     let _lease = holder.lock("job").label("night shift").acquire().await.expect("nobody else wants it");
@@ -45,13 +45,13 @@ async fn a_wait_that_ends_with_a_node_frozen_names_the_holder() {
     let error =
         soon(client.lock("job").acquire_within(Duration::from_millis(400))).await.expect_err("the holder lives");
     let AcquireError::WaitTimeout(held) = error else { panic!("{error}") };
-    assert_eq!(held.holder.expect("the others know it").label, "night shift");
+    assert_eq!(held.holder.expect("the other nodes know the holder").label, "night shift");
     cluster.servers[0].thaw();
     has_left(&cluster, client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_that_is_shorter_than_the_nodes_take_does_not_blame_them() {
+async fn a_wait_shorter_than_a_reply_does_not_blame_the_nodes() {
     let cluster = Wired::ready(NODES).await;
     let client = connected(cluster.direct().ttl(Duration::from_secs(60)).node_deadline(Duration::from_secs(20))).await;
     cluster.servers[..2].iter().for_each(RedisServer::freeze);
@@ -64,7 +64,7 @@ async fn a_wait_that_is_shorter_than_the_nodes_take_does_not_blame_them() {
     has_left(&cluster, client).await;
 }
 
-/// Somebody holds the lock, and one other has a place in the queue for it on every node.
+/// A holder, and a waiter that is queued on every node.
 struct Scene {
     cluster: Wired,
     holder: Client,
@@ -74,7 +74,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// The waiter's client goes directly to the nodes, or through the proxies.
+    /// The waiter's client connects directly to the nodes, or through the proxies.
     async fn new(way: fn(&Wired) -> ClientBuilder) -> Self {
         let cluster = Wired::ready(NODES).await;
         let holder = connected(cluster.direct()).await;
@@ -87,30 +87,30 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_that_is_dropped_leaves_no_place() {
+async fn a_dropped_wait_leaves_the_queue() {
     let Scene { cluster, client, waiter, lease: _lease, holder: _holder } = Scene::new(Wired::direct).await;
     waiter.drop_it().await;
     has_left(&cluster, client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_is_closed_while_it_waits_leaves_no_place() {
+async fn a_client_closed_during_a_wait_leaves_the_queue() {
     let Scene { cluster, client, waiter, lease: _lease, holder: _holder } = Scene::new(Wired::direct).await;
     has_left(&cluster, client).await;
     assert_eq!(waiter.outcome().await.map(drop), Err(AcquireError::Closed));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_that_is_dropped_after_its_connections_broke_leaves_no_place() {
+async fn a_wait_dropped_after_its_connections_broke_leaves_the_queue() {
     let Scene { cluster, client, waiter, lease: _lease, holder: _holder } = Scene::new(Wired::builder).await;
     cluster.proxies.iter().for_each(Proxy::cut);
     waiter.drop_it().await;
     has_left(&cluster, client).await;
 }
 
-/// The request to be put in the queue arrives after the waiter has left: it comes too late.
+/// The request to queue arrives after the waiter has left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_place_asked_for_before_and_heard_of_after_the_waiter_left_is_not_given() {
+async fn a_queue_request_that_arrives_after_the_waiter_left_is_refused() {
     let Scene { cluster, client, waiter, lease, holder: _holder } = Scene::new(Wired::builder).await;
     cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
     let has_asked = |proxy: &Proxy| proxy.held_up() > 0;
@@ -126,16 +126,16 @@ async fn a_place_asked_for_before_and_heard_of_after_the_waiter_left_is_not_give
     lease.release().await.expect("the nodes are there");
     let fresh = connected(cluster.direct()).await;
     let free = soon(fresh.lock("job").try_acquire()).await.expect("all nodes can vote");
-    assert!(free.is_some(), "nobody holds it, and nobody waits");
+    assert!(free.is_some(), "the lock is free and its queue is empty");
 }
 
-/// This test binary again, as a process that waits. It is killed when it is dropped.
+/// This test binary as a process that waits. It is killed on drop.
 struct Process(Child);
 
 impl Process {
     fn waits(urls: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("a test has a binary"));
-        command.args(crate::common::only(concat!(module_path!(), "::waits_until_it_is_killed"))).env(URLS, urls);
+        command.args(crate::common::only(concat!(module_path!(), "::wait_until_killed"))).env(URLS, urls);
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary can be started"))
     }
 
@@ -156,7 +156,7 @@ const URLS: &str = "QUORLOCK_TEST_URLS";
 
 #[tokio::test]
 #[ignore = "a part of the test below, in a process of its own"]
-async fn waits_until_it_is_killed() {
+async fn wait_until_killed() {
     let Ok(urls) = std::env::var(URLS) else { return };
     let client = connected(long::builder().nodes(urls.split(','))).await;
     let _lease = client.lock("job").acquire().await;
@@ -164,7 +164,7 @@ async fn waits_until_it_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_that_is_killed_disappears_and_those_behind_it_are_served() {
+async fn a_killed_waiter_disappears_and_later_waiters_are_served() {
     let cluster = Wired::ready(NODES).await;
     let holder = connected(cluster.direct()).await;
     let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
@@ -177,7 +177,7 @@ async fn a_waiter_that_is_killed_disappears_and_those_behind_it_are_served() {
     let connections = |server: &RedisServer| server.cli(&["CLIENT", "LIST"]).lines().count();
     let before: Vec<usize> = cluster.servers.iter().map(connections).collect();
     killed.kill();
-    // A server that has not seen the end of the connection yet hands the lock to the dead waiter, for one ttl.
+    // A server that has not noticed the closed connection yet hands the lock to the dead waiter, for one ttl.
     for (server, before) in cluster.servers.iter().zip(before) {
         eventually_async("a server that sees the end of a connection", async || connections(server) < before).await;
     }

@@ -1,4 +1,4 @@
-//! Someone in the queue, and how queues look on the nodes.
+//! A waiter in a task of its own, and the queues on the nodes.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// Begins to ask.
+    /// Starts the acquire.
     pub(crate) fn up(lock: Lock) -> Self {
         let place = Arc::new(Mutex::new(None));
         let told = Arc::clone(&place);
@@ -26,14 +26,14 @@ impl Queued {
         Self { place, task: tokio::spawn(async move { lock.acquire().await }) }
     }
 
-    /// Begins to ask, and waits until a place was told.
+    /// Starts the acquire, and waits until it has a queue position.
     pub(crate) async fn placed(lock: Lock) -> Self {
         let waiter = Self::up(lock);
         eventually_async("a place in the queue", async || waiter.place().is_some()).await;
         waiter
     }
 
-    /// The place that was told last.
+    /// The last reported queue position.
     pub(crate) fn place(&self) -> Option<u32> {
         *self.place.lock().expect("no observer panics")
     }
@@ -42,17 +42,17 @@ impl Queued {
         self.task.is_finished()
     }
 
-    /// Waits for the decision.
+    /// Waits for the result.
     pub(crate) async fn outcome(self) -> Result<Lease, AcquireError> {
         crate::common::long::soon(self.task).await.expect("an acquire does not panic")
     }
 
-    /// Waits until it is served.
+    /// Waits for the lease.
     pub(crate) async fn served(self) -> Lease {
-        self.outcome().await.expect("everyone who waits is served")
+        self.outcome().await.expect("every waiter is served")
     }
 
-    /// Drops the acquire, wherever it is.
+    /// Drops the acquire at its current point.
     pub(crate) async fn drop_it(self) {
         self.task.abort();
         if let Ok(decided) = self.task.await {
@@ -61,8 +61,8 @@ impl Queued {
     }
 }
 
-/// Waits until all are served, each of whom lets go at once. In whatever order: a client whose replies are late takes the nodes'
-/// clocks to be behind, and its ticket may be lower than that of one who came before.
+/// Waits until all are served; each releases at once. The order may differ: a client with late replies takes the nodes'
+/// clocks to be behind, and its ticket may be lower than an earlier one.
 pub(crate) async fn all_are_served(waiters: Vec<Queued>) {
     let served = waiters.into_iter().map(async |waiter| waiter.served().await.release().await);
     for released in join_all(served).await {
@@ -70,14 +70,14 @@ pub(crate) async fn all_are_served(waiters: Vec<Queued>) {
     }
 }
 
-/// How many have a place in the queue for a name, on each node.
+/// The number of waiters in the queue of a name, on each node.
 pub(crate) fn waiting(servers: &[RedisServer], name: &str) -> Vec<i64> {
     let key = format!("quorlock~queue:quorlock:{name}");
     let count = |server: &RedisServer| server.command(&["ZCARD", &key]).as_int().expect("a queue is a sorted set");
     servers.iter().map(count).collect()
 }
 
-/// Waits until so many have a place in the queue on every one of these nodes.
+/// Waits until `wanted` waiters are queued on each of these nodes.
 pub(crate) async fn queued(servers: &[RedisServer], name: &str, wanted: i64) {
     let what = format!("{wanted} in the queue on every node");
     eventually_async(&what, async || waiting(servers, name).iter().all(|count| *count == wanted)).await;

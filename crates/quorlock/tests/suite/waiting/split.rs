@@ -1,4 +1,4 @@
-//! Split votes: whoever has the lower ticket gets them.
+//! Split votes: the waiter with the lowest ticket gets them.
 
 use quorlock::{Client, ClientBuilder};
 use quorlock_testkit::{Proxy, RedisServer, eventually_async};
@@ -7,7 +7,7 @@ use super::queue::{Queued, all_are_served};
 use crate::common::lock_keys;
 use crate::common::long::{Wired, builder, connected};
 
-/// One client, behind a network of its own.
+/// A client behind its own proxies.
 struct Party {
     client: Client,
     proxies: Vec<Proxy>,
@@ -20,7 +20,7 @@ impl Party {
         Self { client, proxies }
     }
 
-    /// Asks all nodes; only these can hear it.
+    /// Sends requests to all nodes, of which only these receive them.
     async fn ask(&self, servers: &[RedisServer], heard_by: &[usize]) -> Queued {
         for (node, proxy) in self.proxies.iter().enumerate() {
             proxy.hold(!heard_by.contains(&node));
@@ -34,8 +34,8 @@ impl Party {
     }
 }
 
-/// Lets three split the votes of five nodes between them, then all can talk to all. Leases outlast every wait here: who
-/// is served was given votes back by the others.
+/// Lets three clients split the votes of five nodes, then lets all messages through. Leases outlast every wait here, so
+/// a client that is served got votes that the others yielded.
 async fn split(parts: [&[usize]; 3]) {
     let cluster = Wired::ready(5).await;
     let mut parties = Vec::new();
@@ -53,7 +53,7 @@ async fn split(parts: [&[usize]; 3]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_who_split_the_votes_are_served_one_after_the_other() {
+async fn three_clients_that_split_the_votes_are_served_in_turn() {
     split([&[0, 1], &[2, 3], &[4]]).await;
 }
 

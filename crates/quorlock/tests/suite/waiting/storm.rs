@@ -1,4 +1,4 @@
-//! Clients who take turns while the network loses messages, a node is down, and some of them die.
+//! Clients that take turns while the network loses messages, a node is down, and some clients die.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,10 +14,10 @@ use crate::common::draw::Draw;
 
 const NODES: usize = 5;
 const TTL: Duration = Duration::from_secs(1);
-/// More than it takes by far: only a waiter who is never served lets a storm last for so long.
+/// Much longer than the test needs: it is reached only if a waiter is never served.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What somebody wants.
+/// The kind of lock that a client wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wish {
     Lock,
@@ -54,11 +54,11 @@ impl Wish {
     }
 }
 
-/// How a storm goes.
+/// The size of a storm.
 #[derive(Clone, Copy)]
 pub(crate) struct Weather {
-    /// One of the turns of each is deadly: for every third one of them while it waits, for the rest while they hold. Then
-    /// somebody new comes in their place.
+    /// The number of clients. Each dies in one of its turns: every third while it waits, the others while they hold. A
+    /// new client takes its place.
     pub(crate) clients: usize,
     /// Turns of each client.
     pub(crate) turns: usize,
@@ -72,18 +72,18 @@ pub(crate) struct Storm {
     pub(crate) history: History,
     died_waiting: AtomicUsize,
     died_holding: AtomicUsize,
-    /// All who were there, kept to the end: nothing of the dead gets through for as long as their proxies live.
+    /// All clients, kept to the end, because the proxies of dead clients must keep blocking their messages.
     parties: Mutex<Vec<Party>>,
 }
 
-/// A client behind a network of its own.
+/// A client behind its own proxies.
 struct Party {
     client: Client,
     proxies: Vec<Proxy>,
 }
 
 impl Party {
-    /// Cuts all its connections for ever: nothing that it has can be given back, nothing it asked for is heard.
+    /// Cuts all connections for good: nothing can be released, and no request arrives.
     fn die(&self) {
         for proxy in &self.proxies {
             proxy.refuse(true);
@@ -93,7 +93,7 @@ impl Party {
 }
 
 impl Storm {
-    /// Lets everyone take their turns. All living clients are served.
+    /// Lets every client take its turns. All living clients are served.
     pub(crate) async fn rage(weather: Weather, wish: fn(&mut Draw) -> Wish) -> Arc<Self> {
         let servers = RedisServer::start_many(NODES);
         let urls = servers.iter().map(RedisServer::url);
@@ -148,7 +148,7 @@ impl Storm {
         self.parties.lock().expect("nobody panics with it").push(party);
     }
 
-    /// A new client, through proxies that lose a tenth of the messages.
+    /// A new client, behind proxies that lose a tenth of the messages.
     async fn join(&self, draw: &mut Draw) -> Party {
         let proxies: Vec<Proxy> = self.servers.iter().map(|server| Proxy::start(server.addr())).collect();
         for proxy in &proxies {
@@ -161,16 +161,16 @@ impl Storm {
     }
 
     async fn take_a_turn(&self, party: &Party, wish: Wish, millis: usize) {
-        let lease = wish.acquire(&party.client, Arc::default()).await.expect("whoever lives is served");
+        let lease = wish.acquire(&party.client, Arc::default()).await.expect("a living client is served");
         let Some(turn) = Turn::begin(&lease, wish.hold(&lease)) else { return };
         tokio::time::sleep(Duration::from_millis(millis as u64)).await;
         self.history.note(turn.end(&lease));
-        // Whether a majority acknowledges it in time is the weather's business.
+        // A majority may not acknowledge it in time.
         let _ = lease.release().await;
     }
 
     async fn die_holding(&self, party: &Party, wish: Wish) {
-        let lease = wish.acquire(&party.client, Arc::default()).await.expect("whoever lives is served");
+        let lease = wish.acquire(&party.client, Arc::default()).await.expect("a living client is served");
         let turn = Turn::begin(&lease, wish.hold(&lease));
         party.die();
         if let Some(turn) = turn {
@@ -195,7 +195,7 @@ impl Storm {
         match won {
             Err(_) => drop(self.died_waiting.fetch_add(1, Ordering::SeqCst)),
             Ok(won) => {
-                let lease = won.expect("whoever lives is served");
+                let lease = won.expect("a living client is served");
                 if let Some(turn) = Turn::begin(&lease, wish.hold(&lease)) {
                     self.history.note(turn.abandon(&lease));
                 }
@@ -204,7 +204,7 @@ impl Storm {
     }
 }
 
-/// Short leases, and no patience with nodes that do not answer.
+/// Short leases, and a short deadline for nodes that do not reply.
 fn settings() -> quorlock::ClientBuilder {
     let second = Duration::from_secs(1);
     builder()
