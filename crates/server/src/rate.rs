@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_batch_counts_as_many_requests_as_it_has_leases() {
+    async fn a_batch_counts_one_request_for_each_lease() {
         let rates = rates(Limits { requests_per_second: 1_000, ..Limits::default() }).await;
         let caller = "a".into();
         assert!(rates.request(&caller).is_ok() && rates.batch(&caller, 1_000).is_ok(), "all of the limit");

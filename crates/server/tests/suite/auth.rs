@@ -1,4 +1,4 @@
-//! Who may call, and what.
+//! Authentication and authorization.
 
 use quorlock_server::{Clients, Tls, hash_bearer_token};
 use quorlock_testkit::eventually;
@@ -25,13 +25,13 @@ pub(crate) fn clients() -> Clients {
     Clients::parse(&text).unwrap()
 }
 
-/// A service that knows these clients.
+/// A service with these clients.
 fn with_clients() -> Service {
     Service::with(|config| config.clients = Some(clients()))
 }
 
 #[test]
-fn only_known_bearer_tokens_are_let_in() {
+fn only_known_bearer_tokens_are_accepted() {
     let service = with_clients();
     let ask = json!({"name": "ledger"});
     service.lock(&ask).problem(401, "unauthenticated");
@@ -48,7 +48,7 @@ fn only_known_bearer_tokens_are_let_in() {
 }
 
 #[test]
-fn scopes_and_names_say_what_a_client_may_do() {
+fn scopes_and_names_limit_a_client() {
     let service = with_clients();
     let granted = service.post_as(BILLING, "/v1/leases", &json!({"name": "invoices/42"})).expect(201);
     for body in [json!({"name": "orders/1"}), json!({"names": ["ledger", "orders/1"]})] {
@@ -72,13 +72,13 @@ fn scopes_and_names_say_what_a_client_may_do() {
 }
 
 #[test]
-fn others_locks_are_not_listed() {
+fn locks_of_other_clients_are_not_listed() {
     let text = format!("all {} lock,read *\nbilling {} read invoices/*\n", hash(OPS), hash(BILLING));
     let service = Service::with(|config| config.clients = Some(Clients::parse(&text).unwrap()));
     for name in ["invoices/1", "a", "orders/1"] {
         service.post_as(OPS, "/v1/leases", &json!({"name": name})).expect(201);
     }
-    // Not even by the cursor of a page.
+    // Not even in the cursor of a page.
     for path in ["/v1/locks", "/v1/locks?limit=1"] {
         let listed = service.get_as(BILLING, path).expect(200).body;
         let names: Vec<_> = listed["locks"].as_array().unwrap().iter().map(|lock| lock["name"].clone()).collect();
@@ -87,7 +87,7 @@ fn others_locks_are_not_listed() {
     let told = || service.get_as(OPS, "/v1/history").expect(200).body["events"].as_array().unwrap().len();
     eventually("all of it is written", || told() == 3);
     let newest = service.get_as(BILLING, "/v1/history?limit=1").expect(200).body;
-    assert_eq!(newest["events"][0]["name"], "invoices/1", "however much others did since");
+    assert_eq!(newest["events"][0]["name"], "invoices/1", "events of other clients must not hide it");
     let request = agent(None).get(service.url("/v1/events")).header("authorization", format!("Bearer {BILLING}"));
     let mut events = Events::new(request.call().unwrap());
     let snapshot = events.until("snapshot").data;
@@ -95,7 +95,7 @@ fn others_locks_are_not_listed() {
 }
 
 #[test]
-fn a_holder_without_a_label_is_called_by_its_clients_name() {
+fn a_holder_without_a_label_has_its_clients_name() {
     let service = with_clients();
     service.post_as(BILLING, "/v1/leases", &json!({"name": "ledger"})).expect(201);
     service.post_as(BILLING, "/v1/leases", &json!({"name": "invoices/1", "label": "month's end"})).expect(201);
@@ -104,9 +104,9 @@ fn a_holder_without_a_label_is_called_by_its_clients_name() {
     assert_eq!(label("/v1/locks/invoices%2F1"), "month's end");
 }
 
-/// An address alone has two connections, and so has each client that it turns out to be.
+/// An address alone may have two connections, and so may each client that authenticates from it.
 #[test]
-fn connections_are_counted_for_whoever_asks_on_them() {
+fn connections_are_counted_for_the_client_that_uses_them() {
     let service = Service::with(|config| {
         config.clients = Some(clients());
         config.limits.connections_per_client = 2;
@@ -115,7 +115,7 @@ fn connections_are_counted_for_whoever_asks_on_them() {
         answer(agent.get(service.url("/v1/nodes")).header("authorization", format!("Bearer {token}")).call())
     };
     let agents: Vec<ureq::Agent> = (0..3).map(|_| agent(None)).collect();
-    // Each of them keeps its connection: known by their keys, none of them counts for the address.
+    // Each client keeps its connection; as an authenticated client, it does not count for the address.
     for agent in &agents[..2] {
         call(agent, OPS).expect(200);
     }
@@ -123,12 +123,12 @@ fn connections_are_counted_for_whoever_asks_on_them() {
     assert!(refused.text("detail").contains("2 connections of \"ops\""), "{refused:?}");
     call(&agents[2], READER).expect(200);
     call(&agents[0], OPS).expect(200);
-    // One connection that turns to another client takes its place there.
+    // A connection that changes to another client counts for that client.
     call(&agents[0], READER).expect(200);
     call(&agent(None), OPS).expect(200);
 }
 
-/// An authority, and what it has signed, as PEM.
+/// A certificate authority for tests, in PEM.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -143,7 +143,7 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    /// A certificate and its key.
+    /// Signs a certificate, and returns it with its key.
     fn sign(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned(), "127.0.0.1".to_owned()]).unwrap();
@@ -163,7 +163,7 @@ impl Authority {
 }
 
 #[test]
-fn tls_is_spoken_and_clients_may_be_known_by_their_certificates() {
+fn clients_can_authenticate_with_certificates_over_tls() {
     let (nodes, authority) = (Nodes::file(), Authority::new());
     let (certificate, key) = authority.sign("localhost");
     let file = |name: &str, text: &str| {

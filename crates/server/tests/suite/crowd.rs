@@ -1,4 +1,4 @@
-//! Many at once.
+//! Many clients at once.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::service::{LONG_MS, Nodes};
 
 #[test]
-fn a_thousand_wait_for_one_name_and_each_has_its_turn() {
+fn a_thousand_waiters_of_one_name_are_all_served() {
     const WAITERS: usize = 1_000;
     let nodes = Nodes::uninitialised(3).long().init();
     let service = nodes.serve();
@@ -56,7 +56,7 @@ fn ten_thousand_leases_are_held_renewed_listed_and_released() {
         parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
     });
     for batch in leases.chunks(1_000) {
-        // A busy machine may take longer than a node is waited for: then it is asked again.
+        // A busy machine may miss a node's deadline, so the request is repeated.
         eventually("all of them are renewed", || {
             let renewed = service.post("/v1/leases/renew", &json!({"leases": batch})).expect(200);
             let outcomes = renewed.body["leases"].as_array().unwrap();
@@ -72,7 +72,7 @@ fn ten_thousand_leases_are_held_renewed_listed_and_released() {
         next.clone_into(&mut cursor);
     }
     assert_eq!(names, (0..LEASES).map(|number| format!("{number:05}")).collect::<Vec<_>>());
-    // Whoever begins to follow is told of all of them, once a look has been in time.
+    // A new follower gets all of them, as soon as the service has read the nodes in time.
     let mut events = service.follow(None);
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let is_cut = loop {

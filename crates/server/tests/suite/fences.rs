@@ -1,4 +1,4 @@
-//! The example of a fence checker for a service, asked as a service is.
+//! Runs the example of a fence checker in an HTTP service.
 
 #[path = "../../examples/fence_header.rs"]
 mod fence_header;
@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tower::ServiceExt;
 
 #[tokio::test]
-async fn a_path_takes_the_same_fence_again_and_no_lower_one() {
+async fn a_path_accepts_the_same_fence_again_and_no_lower_one() {
     let app = fence_header::app();
     let put = async |path: &str, fence: Option<&str>| {
         let request = Request::put(path);
@@ -54,7 +54,7 @@ async fn put_to(address: SocketAddr, fence: u64) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_was_let_in_and_stalls_does_not_write_behind_the_next() {
+async fn a_stalled_request_does_not_write_after_the_next_one() {
     let (written, (go_on, stalled)) = (Arc::new(Mutex::new(Vec::new())), mpsc::channel::<()>(1));
     let (log, stalled) = (Arc::clone(&written), Arc::new(tokio::sync::Mutex::new(stalled)));
     let write = async move |request: Asked| {
@@ -64,7 +64,7 @@ async fn one_that_was_let_in_and_stalls_does_not_write_behind_the_next() {
         }
         log.lock().unwrap().push(fence);
     };
-    // Tells of each request that has come as far as it gets for now.
+    // Reports each request that has reached the point where it stalls.
     let (tell, mut came) = mpsc::unbounded_channel();
     let watch = move |request: Asked, next: Next| {
         let tell = tell.clone();

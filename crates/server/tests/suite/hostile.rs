@@ -1,4 +1,4 @@
-//! Hostile input costs its own connection, and nobody else anything.
+//! Hostile input costs its own connection, and affects no other client.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,11 +10,11 @@ use serde_json::json;
 
 use crate::service::{Service, log};
 
-/// Sends these bytes and reads what comes back until the service hangs up.
+/// Sends these bytes, and reads until the service closes the connection.
 fn send(service: &Service, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(service.socket()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    // It may hang up before it has read everything.
+    // The service may close the connection before it has read everything.
     let _ = stream.write_all(bytes);
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said);
@@ -39,7 +39,7 @@ fn status(said: &str) -> &str {
 }
 
 #[test]
-fn whatever_is_sent_is_answered_or_hung_up_on() {
+fn every_input_is_answered_or_ends_the_connection() {
     let service = Service::start();
     let deep = format!("{{\"name\":{}", "[".repeat(200_000));
     let huge = format!("{{\"name\":\"{}\"}}", "x".repeat(10_000_000));
@@ -82,7 +82,7 @@ fn whatever_is_sent_is_answered_or_hung_up_on() {
 }
 
 #[test]
-fn one_address_has_no_more_than_its_share_of_connections() {
+fn connections_are_limited_for_each_address() {
     let service = Service::with(|config| config.limits.connections_per_client = 3);
     let ask = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let mut held: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(service.socket()).unwrap()).collect();
@@ -92,7 +92,7 @@ fn one_address_has_no_more_than_its_share_of_connections() {
         stream.read_exact(&mut said).unwrap();
         assert_eq!(&said, b"HTTP/1.1 200");
     }
-    // Without a word from the caller: whoever says nothing is not read, and cannot lose the answer by that.
+    // The service replies without reading a request, so unread input cannot reset the connection.
     let said = send(&service, b"");
     assert_eq!(status(&said), "429", "{said}");
     assert!(said.contains("application/problem+json") && said.contains("3 connections of \\\"127.0.0.1\\\""), "{said}");
@@ -103,7 +103,7 @@ fn one_address_has_no_more_than_its_share_of_connections() {
 }
 
 #[test]
-fn a_page_elsewhere_cannot_ask_by_a_name_of_its_own() {
+fn dns_rebinding_is_refused() {
     let asked = |service: &Service, host: &str, path: &str| {
         let head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
         status(&send(service, head.as_bytes())).to_owned()
@@ -117,11 +117,11 @@ fn a_page_elsewhere_cannot_ask_by_a_name_of_its_own() {
     }
     assert_eq!(asked(&service, "balancer.example", "/readyz"), "200", "whether it is well is no secret");
     let open = Service::with(|config| config.danger_no_auth = true);
-    assert_eq!(asked(&open, "lock.example", "/v1/locks"), "200", "whoever said so meant it");
+    assert_eq!(asked(&open, "lock.example", "/v1/locks"), "200", "the setting allows any host");
 }
 
 #[test]
-fn a_body_that_is_no_body_is_not_too_long() {
+fn a_malformed_body_is_not_reported_as_too_long() {
     let service = Service::start();
     let head = "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     let said = send(&service, format!("{head}transfer-encoding: chunked\r\n\r\nno number\r\n").as_bytes());
@@ -130,7 +130,7 @@ fn a_body_that_is_no_body_is_not_too_long() {
 }
 
 #[test]
-fn slow_clients_are_hung_up_on_and_hold_nobody_up() {
+fn slow_clients_are_disconnected_and_delay_nobody() {
     let service = Service::with(|config| {
         (config.limits.idle, config.limits.read) = (Duration::from_secs(5), Duration::from_secs(5));
     });
@@ -164,9 +164,9 @@ fn slow_clients_are_hung_up_on_and_hold_nobody_up() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_hung_up_on() {
+fn a_client_that_does_not_read_is_disconnected() {
     let service = Service::with(|config| config.limits.write = Duration::from_secs(3));
-    // More than fits between the two ends of a connection.
+    // More than the buffers of both ends hold.
     for part in 0..2 {
         let names: Vec<String> = (0..1_000).map(|number| format!("{part}/{number:0>500}")).collect();
         service.lock(&json!({"names": names, "ttl_ms": 60_000})).expect(201);

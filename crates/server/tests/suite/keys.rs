@@ -1,4 +1,4 @@
-//! A key makes a request repeatable: the same hold, from any replica, however often.
+//! A key makes a request repeatable: every replica returns the same hold, any number of times.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -16,12 +16,12 @@ fn ask(wait_ms: u64) -> Value {
     json!({"name": "a", "key": KEY, "wait_ms": wait_ms, "ttl_ms": 60_000})
 }
 
-/// How many have entered, on the node where most have.
+/// The highest number of entries on any node.
 fn holds(service: &Service) -> u64 {
     service.status("a")["holds"].as_u64().unwrap()
 }
 
-/// Sends a request whose answer nobody will read.
+/// Sends a request without reading the reply.
 fn send_and_forget(service: &Service, body: &Value) -> TcpStream {
     let body = body.to_string();
     let mut stream = TcpStream::connect(service.socket()).unwrap();
@@ -37,7 +37,7 @@ fn replicas() -> (Nodes, [Service; 2]) {
 }
 
 #[test]
-fn a_repeated_request_gives_the_same_hold_from_any_replica() {
+fn a_repeated_request_gets_the_same_hold_from_any_replica() {
     let (_nodes, [one, other]) = replicas();
     let first = one.lock(&ask(0)).expect(201);
     let again: Vec<Answer> = [&one, &other, &other].map(|replica| replica.lock(&ask(0)).expect(201)).into();
@@ -48,7 +48,7 @@ fn a_repeated_request_gives_the_same_hold_from_any_replica() {
         other.post("/v1/leases/renew", &granted.lease()).expect(200);
     }
 
-    // One release is the end of all of them.
+    // One release ends the hold for all of them.
     other.release(&again[0]);
     for granted in again.iter().chain([&first]) {
         one.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
@@ -84,7 +84,7 @@ fn a_reader_may_have_a_key_as_well() {
 }
 
 #[test]
-fn a_repeated_request_to_read_gives_the_same_hold_also_behind_a_waiting_writer() {
+fn a_repeated_read_gets_the_same_hold_behind_a_waiting_writer() {
     let (_nodes, [one, other]) = replicas();
     let read = json!({"name": "a", "mode": "shared", "key": KEY, "ttl_ms": 60_000});
     let first = one.lock(&read).expect(201);
@@ -100,7 +100,7 @@ fn a_repeated_request_to_read_gives_the_same_hold_also_behind_a_waiting_writer()
         for granted in again.iter().chain([&first]) {
             other.post("/v1/leases/renew", &granted.lease()).expect(200);
         }
-        // One release is the end of all of them.
+        // One release ends the hold for all of them.
         other.release(&again[0]);
         let written = writing.join().unwrap();
         assert!(written.number("fence") > first.number("fence"));
@@ -109,12 +109,12 @@ fn a_repeated_request_to_read_gives_the_same_hold_also_behind_a_waiting_writer()
 }
 
 #[test]
-fn a_lost_answer_costs_nothing() {
+fn a_lost_reply_costs_nothing() {
     let (_nodes, [one, other]) = replicas();
     let lost = send_and_forget(&one, &ask(0));
     eventually("it is granted", || holds(&other) == 1);
     let standing = other.status("a")["fence"].clone();
-    // The replica dies before anybody has read a word of it.
+    // The replica dies before the reply is read.
     drop((one, lost));
     let granted = other.lock(&ask(0)).expect(201);
     assert_eq!(holds(&other), 2, "an entry for each try");
@@ -125,7 +125,7 @@ fn a_lost_answer_costs_nothing() {
 }
 
 #[test]
-fn whoever_has_no_answer_releases_by_the_key() {
+fn a_caller_without_a_reply_releases_by_its_key() {
     let (_nodes, [one, other]) = replicas();
     let lost = send_and_forget(&one, &ask(0));
     eventually("it is granted", || holds(&other) == 1);
@@ -133,11 +133,11 @@ fn whoever_has_no_answer_releases_by_the_key() {
     other.post("/v1/leases/release", &json!({"name": "a", "key": KEY})).expect(204);
     other.lock(&json!({"name": "a"})).expect(201);
     other.post("/v1/leases/release", &json!({"name": "a", "key": KEY})).expect(204);
-    assert_eq!(other.status("a")["held"], true, "that is somebody else's");
+    assert_eq!(other.status("a")["held"], true, "the hold of another client was released");
 }
 
 #[test]
-fn tries_that_wait_on_two_replicas_come_to_one_hold() {
+fn requests_that_wait_on_two_replicas_get_one_hold() {
     let (_nodes, [one, other]) = replicas();
     let holder = one.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     thread::scope(|scope| {
@@ -145,7 +145,7 @@ fn tries_that_wait_on_two_replicas_come_to_one_hold() {
         eventually("both wait", || one.status("a")["waiting"] == 2);
         one.release(&holder);
         let [first, second] = tries.map(|granted| granted.join().unwrap());
-        // Tries that enter at the same moment, or while a node is late, may raise the fence. Then they agree on one.
+        // Requests that enter at the same moment, or while a node is slow, may raise the fence. Then they agree on one.
         let mut fence = first.number("fence").max(second.number("fence"));
         eventually("tries agree on one fence", || {
             let next = one.lock(&ask(0)).expect(201).number("fence");
@@ -158,7 +158,7 @@ fn tries_that_wait_on_two_replicas_come_to_one_hold() {
 }
 
 #[test]
-fn a_try_that_fails_with_votes_takes_back_its_own_entry_only() {
+fn a_failed_request_releases_only_its_own_entry() {
     let (nodes, [one, other]) = replicas();
     let servers = &nodes.servers;
     let granted = one.lock(&ask(0)).expect(201);
@@ -182,7 +182,7 @@ fn a_try_that_fails_with_votes_takes_back_its_own_entry_only() {
 }
 
 #[test]
-fn a_try_that_still_waits_comes_to_nothing_once_its_key_is_released() {
+fn a_waiting_request_fails_once_its_key_is_released() {
     let (_nodes, [one, other]) = replicas();
     let holder = one.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     thread::scope(|scope| {

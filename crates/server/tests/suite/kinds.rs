@@ -21,7 +21,7 @@ fn readers_share_and_keep_a_writer_out() {
 }
 
 #[test]
-fn there_are_as_many_slots_as_everyone_agrees_on() {
+fn all_users_of_a_semaphore_must_agree_on_its_slots() {
     let service = Service::start();
     let ask = json!({"name": "a", "mode": "slots", "slots": 2});
     let holders = [0, 1].map(|_| service.lock(&ask).expect(201));
@@ -59,7 +59,7 @@ fn an_owner_enters_again() {
 }
 
 #[test]
-fn one_who_reads_does_not_write_as_well() {
+fn a_reader_cannot_write() {
     let service = Service::start();
     service.lock(&json!({"name": "a", "mode": "shared", "owner": OWNER})).expect(201);
     service.lock(&json!({"name": "a", "mode": "shared", "owner": OWNER})).expect(201);
@@ -67,7 +67,7 @@ fn one_who_reads_does_not_write_as_well() {
 }
 
 #[test]
-fn several_names_are_had_together_or_not_at_all() {
+fn several_names_are_acquired_together_or_not_at_all() {
     let service = Service::start();
     let other = service.lock(&json!({"name": "b"})).expect(201);
     service.lock(&json!({"names": ["c", "b", "a"]})).problem(409, "lock-held");

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::service::{LONG_MS, Nodes, Service};
 
-/// That a lease lasts for its ttl from some moment between the request and the answer, less drift for the nodes' clocks
-/// and once more for the caller's: however long the answer took.
+/// Checks that a lease lasts for its ttl from some moment between the request and the reply, less the drift of the
+/// nodes' clocks and of the caller's.
 #[track_caller]
 fn assert_lasts(told: &Value, ttl_ms: u64) {
     let number = |field: &str| told[field].as_u64().unwrap_or_else(|| panic!("no {field} in {told}"));
@@ -18,7 +18,7 @@ fn assert_lasts(told: &Value, ttl_ms: u64) {
 }
 
 #[test]
-fn a_lock_is_one_callers_until_it_is_released() {
+fn a_lock_has_one_holder_until_its_release() {
     let service = Service::start();
     let first = service.lock(&json!({"name": "invoices/42", "label": "the first"})).expect(201);
     assert_eq!((first.number("nodes_ok"), first.number("nodes_total"), first.number("ttl_ms")), (1, 1, 30_000));
@@ -37,7 +37,7 @@ fn a_lock_is_one_callers_until_it_is_released() {
 }
 
 #[test]
-fn a_renewal_lets_it_last_and_brings_nothing_back() {
+fn a_renewal_extends_a_lease_and_revives_none() {
     let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "ttl_ms": 20_000})).expect(201);
     let renewed = service.post("/v1/leases/renew", &granted.lease()).expect(200);
@@ -109,7 +109,7 @@ fn a_lease_is_for_its_own_name() {
 }
 
 #[test]
-fn if_one_of_several_is_no_lease_none_is_released_and_it_is_named() {
+fn one_invalid_lease_of_several_is_named_and_none_is_released() {
     let service = Service::start();
     let granted = ["a", "b"].map(|name| service.lock(&json!({"name": name})).expect(201).lease());
     let secret = granted[0]["lease_id"].clone();
@@ -139,7 +139,7 @@ fn replicas_share_their_locks() {
 }
 
 #[test]
-fn a_holder_whose_lease_was_broken_is_told_so() {
+fn a_holder_learns_that_its_lease_was_broken() {
     let service = Service::start();
     for mode in ["drain", "now"] {
         let granted = service.lock(&json!({"name": mode})).expect(201);

@@ -1,4 +1,4 @@
-//! Looking: at locks, nodes, what has happened and what changes.
+//! Reading: locks, nodes, the history and the stream of events.
 
 use quorlock_testkit::eventually;
 use quorlock_testkit::http::{Answer, agent, answer};
@@ -10,7 +10,7 @@ fn names(page: &Value) -> Vec<&str> {
     page["locks"].as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()
 }
 
-/// What has happened to a lock, newest first, once there are that many events of it.
+/// The events of a lock, newest first, once there are `count` of them.
 fn happened(service: &Service, name: &str, count: usize) -> Vec<Value> {
     let mut events = Vec::new();
     eventually("all of it is in the copy", || {
@@ -45,7 +45,7 @@ fn locks_are_listed_page_by_page_in_order() {
 }
 
 #[test]
-fn a_page_of_too_many_locks_goes_on_where_the_one_before_ended() {
+fn a_page_of_many_locks_continues_where_the_last_one_ended() {
     let nodes = Nodes::servers(1);
     let fill =
         "for i = 1, 10500 do redis.call('SET', 'quorlock:held/' .. i, string.format('%032x', i), 'EX', 3600) end";
@@ -76,7 +76,7 @@ fn a_page_of_too_many_locks_goes_on_where_the_one_before_ended() {
 fn other_data_is_not_listed() {
     let nodes = Nodes::servers(1);
     let service = nodes.serve();
-    // A queue whose only place has lapsed: it looks like a lock until it is looked at.
+    // A queue whose only position has expired: it looks like a lock until it is read.
     for key in ["quorlock~queue:quorlock:a", "quorlock~kept:quorlock:a"] {
         nodes.servers[0].command(&["ZADD", key, "1", "0000000000000001 x 00000000000000000000000000000001"]);
     }
@@ -114,7 +114,7 @@ fn a_lock_is_shown_node_by_node() {
 }
 
 #[test]
-fn the_nodes_say_whether_they_vote() {
+fn nodes_report_whether_they_can_vote() {
     let service = Service::start();
     let nodes = service.get("/v1/nodes").expect(200).body;
     assert_eq!((&nodes["total"], &nodes["voting"], &nodes["can_lose"]), (&json!(1), &json!(1), &json!(0)));
@@ -144,7 +144,7 @@ fn a_service_without_a_majority_is_not_ready() {
 }
 
 #[test]
-fn nodes_in_quarantine_are_told_from_those_that_are_away_and_with_when_it_ends() {
+fn quarantined_and_unreachable_nodes_are_distinguished() {
     let nodes = Nodes::uninitialised(3).long();
     let service = nodes.serve();
     let votes = |told: &Answer, wanted: [&str; 3]| {
@@ -167,7 +167,7 @@ fn nodes_in_quarantine_are_told_from_those_that_are_away_and_with_when_it_ends()
 }
 
 #[test]
-fn whoever_wants_no_body_gets_the_head() {
+fn a_head_request_gets_only_the_headers() {
     let service = Service::start();
     for path in ["/healthz", "/readyz", "/v1/locks", "/v1/history", "/", "/openapi.json"] {
         let answered = agent(None).head(service.url(path)).call().unwrap();
@@ -179,7 +179,7 @@ fn whoever_wants_no_body_gets_the_head() {
 }
 
 #[test]
-fn what_happened_is_written_down() {
+fn events_are_recorded() {
     let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "label": "w"})).expect(201);
     service.release(&granted);
@@ -192,7 +192,7 @@ fn what_happened_is_written_down() {
 }
 
 #[test]
-fn a_lease_that_was_not_renewed_in_time_is_written_down_as_lost() {
+fn an_expired_lease_is_recorded_as_lost() {
     let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "ttl_ms": 200, "label": "w"})).expect(201);
     eventually("it has lapsed", || service.status("a")["held"] == false);
@@ -206,7 +206,7 @@ fn a_lease_that_was_not_renewed_in_time_is_written_down_as_lost() {
 }
 
 #[test]
-fn a_key_ends_in_the_history_as_it_began() {
+fn a_keyed_lease_has_one_grant_and_one_end_in_the_history() {
     let service = Service::start();
     let key = "5b1f0c52-6c1e-4d43-9d4e-3f0b7c1e9a11";
     for (name, mode, by_lease) in [("a", "exclusive", true), ("b", "exclusive", false), ("c", "shared", true)] {
@@ -222,7 +222,7 @@ fn a_key_ends_in_the_history_as_it_began() {
 }
 
 #[test]
-fn the_stream_of_events_tells_what_changes() {
+fn the_event_stream_reports_changes() {
     let service = Service::start();
     service.lock(&json!({"name": "before"})).expect(201);
     let mut events = service.follow(None);
@@ -243,7 +243,7 @@ fn the_stream_of_events_tells_what_changes() {
 }
 
 #[test]
-fn a_stream_goes_on_where_it_was_cut() {
+fn a_stream_resumes_where_it_was_cut() {
     let service = Service::start();
     let mut events = service.follow(None);
     events.until("snapshot");
@@ -261,7 +261,7 @@ fn a_stream_goes_on_where_it_was_cut() {
 }
 
 #[test]
-fn one_client_follows_no_more_than_its_share() {
+fn streams_are_limited_for_each_client() {
     const FOLLOWERS: usize = 64;
     let service = Service::start();
     let mut following: Vec<_> = (0..FOLLOWERS).map(|_| service.follow(None)).collect();

@@ -1,4 +1,4 @@
-//! The service, started in the process of the test.
+//! The service's tests, which run it in the test's own process.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The page, in a real browser: what is claimed of it is in `page/claims`, one claim a test.
+//! The page in a real browser. `page/claims` has the claims, one for each test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use quorlock_testkit::{RedisServer, eventually};
 use super::auth::{READER, clients};
 use crate::service::{Nodes, Service};
 
-/// Runs a claim to its end. Each line that it prints is a step for `step` to do.
+/// Runs a claim to its end. `step` carries out each line that the claim prints.
 fn claim(service: &Service, name: &str, more: &[&str], mut step: impl FnMut(&str)) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/page/claims.mjs");
     let mut command = Command::new("node");
@@ -25,7 +25,7 @@ fn claim(service: &Service, name: &str, more: &[&str], mut step: impl FnMut(&str
     assert!(ended.status.success(), "{name}: {}", String::from_utf8_lossy(&ended.stderr));
 }
 
-/// Where `./x` puts what the browser is driven with.
+/// The folder in which `./x` installs the browser's driver.
 fn modules() -> PathBuf {
     let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/page");
     let modules = std::env::var_os("QUORLOCK_PAGE_MODULES").map_or(modules, PathBuf::from);
@@ -34,13 +34,13 @@ fn modules() -> PathBuf {
     modules
 }
 
-/// Of a service over a file of its own.
+/// Runs a claim against a service on a file of its own.
 fn holds(name: &str) {
     let nodes = Nodes::file().long();
     claim(&nodes.serve(), name, &[], |step| panic!("{name} prints {step}"));
 }
 
-/// A service over three servers, all of which vote.
+/// A service on three servers that can vote.
 fn of_three() -> (Nodes, Service) {
     let nodes = Nodes::uninitialised(3).long().init();
     let service = nodes.serve();
@@ -59,53 +59,53 @@ fn waiters_move() {
 }
 
 #[test]
-fn hot_spots_tell_how_long_was_waited() {
-    holds("hot_spots_tell_how_long_was_waited");
+fn hot_spots_show_waiting_times() {
+    holds("hot_spots_show_waiting_times");
 }
 
 #[test]
-fn a_phone_has_room_for_every_view_and_tells_why() {
-    holds("a_phone_has_room_for_every_view_and_tells_why");
+fn every_view_and_reason_fits_on_a_phone() {
+    holds("every_view_and_reason_fits_on_a_phone");
 }
 
 #[test]
-fn a_phone_is_told_of_no_keys() {
-    holds("a_phone_is_told_of_no_keys");
+fn a_phone_shows_no_keyboard_shortcuts() {
+    holds("a_phone_shows_no_keyboard_shortcuts");
 }
 
 #[test]
-fn every_word_has_room() {
-    holds("every_word_has_room");
+fn no_text_is_cut_off() {
+    holds("no_text_is_cut_off");
 }
 
 #[test]
-fn words_of_a_chart_do_not_meet() {
-    holds("words_of_a_chart_do_not_meet");
+fn labels_of_a_chart_do_not_overlap() {
+    holds("labels_of_a_chart_do_not_overlap");
 }
 
 #[test]
-fn a_keyed_lease_is_held_from_its_first_try_to_its_release() {
-    holds("a_keyed_lease_is_held_from_its_first_try_to_its_release");
+fn a_keyed_lease_lasts_from_its_first_request_to_its_release() {
+    holds("a_keyed_lease_lasts_from_its_first_request_to_its_release");
 }
 
 #[test]
-fn a_lease_that_nobody_renews_is_among_the_losses() {
-    holds("a_lease_that_nobody_renews_is_among_the_losses");
+fn an_unrenewed_lease_is_shown_as_lost() {
+    holds("an_unrenewed_lease_is_shown_as_lost");
 }
 
 #[test]
-fn a_lock_is_let_go_before_it_is_granted_again() {
-    holds("a_lock_is_let_go_before_it_is_granted_again");
+fn a_release_is_shown_before_the_next_grant() {
+    holds("a_release_is_shown_before_the_next_grant");
 }
 
 #[test]
-fn what_is_missing_in_the_history_is_shown() {
-    holds("what_is_missing_in_the_history_is_shown");
+fn gaps_in_the_history_are_shown() {
+    holds("gaps_in_the_history_are_shown");
 }
 
 #[test]
-fn of_a_free_lock_it_is_said_that_nobody_holds_it() {
-    holds("of_a_free_lock_it_is_said_that_nobody_holds_it");
+fn a_free_lock_has_no_holder() {
+    holds("a_free_lock_has_no_holder");
 }
 
 #[test]
@@ -114,23 +114,23 @@ fn break_works_with_confirmation() {
 }
 
 #[test]
-fn a_break_says_how_many_holds_it_ends() {
-    holds("a_break_says_how_many_holds_it_ends");
+fn a_break_shows_the_number_of_holds_it_ends() {
+    holds("a_break_shows_the_number_of_holds_it_ends");
 }
 
 #[test]
-fn a_break_is_for_those_who_were_named() {
-    holds("a_break_is_for_those_who_were_named");
+fn a_break_ends_only_the_named_holds() {
+    holds("a_break_ends_only_the_named_holds");
 }
 
 #[test]
-fn a_break_that_comes_too_late_is_asked_anew() {
-    holds("a_break_that_comes_too_late_is_asked_anew");
+fn a_late_break_must_be_confirmed_again() {
+    holds("a_late_break_must_be_confirmed_again");
 }
 
 #[test]
-fn a_break_is_not_asked_for_in_another_view() {
-    holds("a_break_is_not_asked_for_in_another_view");
+fn a_break_dialog_closes_with_its_view() {
+    holds("a_break_dialog_closes_with_its_view");
 }
 
 #[test]
@@ -144,9 +144,9 @@ fn a_node_in_quarantine_is_visible() {
 }
 
 #[test]
-fn without_a_majority_it_is_said_how_old_the_locks_are() {
+fn without_a_majority_the_age_of_the_locks_is_shown() {
     let (nodes, service) = of_three();
-    claim(&service, "without_a_majority_it_is_said_how_old_the_locks_are", &[], |step| match step {
+    claim(&service, "without_a_majority_the_age_of_the_locks_is_shown", &[], |step| match step {
         "take the majority away" => nodes.servers[..2].iter().for_each(RedisServer::freeze),
         "give it back" => nodes.servers[..2].iter().for_each(RedisServer::thaw),
         step => panic!("it prints {step}"),
@@ -154,27 +154,27 @@ fn without_a_majority_it_is_said_how_old_the_locks_are() {
 }
 
 #[test]
-fn of_locks_that_were_never_seen_nothing_is_said() {
+fn unread_locks_are_not_shown_as_free() {
     let nodes = Nodes::uninitialised(3).long();
     let service = nodes.serve();
     eventually("all are in quarantine", || {
         let nodes = service.get("/v1/nodes").body["nodes"].clone();
         nodes.as_array().is_some_and(|nodes| nodes.iter().all(|node| node["state"] == "quarantined"))
     });
-    claim(&service, "of_locks_that_were_never_seen_nothing_is_said", &[], |step| {
+    claim(&service, "unread_locks_are_not_shown_as_free", &[], |step| {
         assert_eq!(step, "declare them");
         nodes.declare();
     });
 }
 
 #[test]
-fn a_stream_that_is_cut_says_so_and_comes_back() {
-    holds("a_stream_that_is_cut_says_so_and_comes_back");
+fn a_cut_stream_is_shown_and_resumes() {
+    holds("a_cut_stream_is_shown_and_resumes");
 }
 
 #[test]
-fn a_stream_that_stalls_says_so() {
-    holds("a_stream_that_stalls_says_so");
+fn a_stalled_stream_is_shown() {
+    holds("a_stalled_stream_is_shown");
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn ten_thousand_rows_scroll_smoothly() {
 }
 
 #[test]
-fn nothing_serious_is_found_by_axe() {
-    holds("nothing_serious_is_found_by_axe");
+fn axe_finds_nothing_serious() {
+    holds("axe_finds_nothing_serious");
 }
 
 #[test]
@@ -193,23 +193,23 @@ fn no_lease_id_is_in_the_page() {
 }
 
 #[test]
-fn a_bearer_token_is_asked_for_and_kept_in_the_tab_only() {
+fn a_bearer_token_is_kept_only_in_the_tab() {
     let service = Service::with(|config| config.clients = Some(clients()));
-    let name = "a_bearer_token_is_asked_for_and_kept_in_the_tab_only";
+    let name = "a_bearer_token_is_kept_only_in_the_tab";
     claim(&service, name, &[READER], |step| panic!("{name} prints {step}"));
 }
 
 #[test]
-fn an_address_that_leads_nowhere_leads_to_the_locks() {
-    holds("an_address_that_leads_nowhere_leads_to_the_locks");
+fn an_unknown_address_opens_the_locks() {
+    holds("an_unknown_address_opens_the_locks");
 }
 
 #[test]
-fn keys_move_through_the_views_and_the_address_holds_them() {
-    holds("keys_move_through_the_views_and_the_address_holds_them");
+fn the_keyboard_and_the_address_select_views() {
+    holds("the_keyboard_and_the_address_select_views");
 }
 
 #[test]
-fn nothing_that_is_not_the_pages_own_runs() {
-    holds("nothing_that_is_not_the_pages_own_runs");
+fn foreign_scripts_do_not_run() {
+    holds("foreign_scripts_do_not_run");
 }

@@ -1,4 +1,4 @@
-//! Reading: it costs those who lock nothing, however much of it there is.
+//! Readers do not affect lock holders.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::service::{Nodes, Service};
 
-/// Fills the history of a node, with events of other names than the tests use.
+/// Fills the history of a node with events of names that the tests do not use.
 fn fill_history(server: &RedisServer, events: usize) {
     let script = "for i = 1, tonumber(ARGV[1]) do \
          redis.call('XADD', 'quorlock~history', '*', 'id', string.format('%016x', i), 'at', string.format('%d', i), \
@@ -18,7 +18,7 @@ fn fill_history(server: &RedisServer, events: usize) {
     server.command(&["EVAL", script, "0", &events.to_string()]);
 }
 
-/// How often a server was asked for its history.
+/// How often a server's history was read.
 fn recalls(server: &RedisServer) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
     let calls =
@@ -36,7 +36,7 @@ fn metric(service: &Service, name: &str) -> u64 {
 fn readers_cost_a_holder_nothing() {
     const READERS: usize = 50;
     const RENEWALS: usize = 8;
-    // Much longer than the time between renewals, and than a busy machine stands still.
+    // Much longer than the time between renewals, and than a pause of a busy machine.
     const TTL_MS: u64 = 15_000;
     let nodes = Nodes::servers(3);
     for server in &nodes.servers {
@@ -80,7 +80,7 @@ fn readers_cost_a_holder_nothing() {
 }
 
 #[test]
-fn answers_say_when_the_nodes_were_read() {
+fn replies_show_when_the_nodes_were_read() {
     let service = Service::start();
     service.lock(&json!({"name": "a"})).expect(201);
     let mut first = 0;
@@ -93,7 +93,7 @@ fn answers_say_when_the_nodes_were_read() {
 }
 
 #[test]
-fn a_name_that_no_copy_has_is_asked_for_once_a_second() {
+fn an_unknown_name_is_read_once_a_second() {
     const NAMES: u64 = 100;
     let nodes = Nodes::servers(1);
     let service = nodes.serve();
@@ -107,7 +107,7 @@ fn a_name_that_no_copy_has_is_asked_for_once_a_second() {
 }
 
 #[test]
-fn a_batch_counts_as_many_requests_as_it_has_leases() {
+fn a_batch_counts_one_request_for_each_lease() {
     const BATCHES: u64 = 20;
     let service = Service::with(|config| config.limits.requests_per_second = 1_000);
     let junk: Vec<Value> = (0..1_000).map(|_| json!({"name": "a", "lease_id": "junk"})).collect();
@@ -131,7 +131,7 @@ fn a_batch_counts_as_many_requests_as_it_has_leases() {
 }
 
 #[test]
-fn a_lease_id_that_no_replica_made_reaches_no_node() {
+fn a_forged_lease_id_reaches_no_node() {
     let nodes = Nodes::servers(1);
     let service = nodes.serve();
     let other = Service::start();
@@ -168,7 +168,7 @@ fn new_names_are_limited_for_each_client() {
 }
 
 #[test]
-fn keys_that_were_released_are_limited() {
+fn released_keys_are_limited() {
     let service = Service::with(|config| config.limits.released_keys = 4);
     let key = |number: u32| format!("{number:022}");
     let release = |number| service.post_once("/v1/leases/release", &json!({"name": "a", "key": key(number)}));

@@ -1,4 +1,4 @@
-//! What cannot be is refused, with its name.
+//! Invalid requests are refused with a reason.
 
 use quorlock_testkit::http::{Answer, agent, answer};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::service::Service;
 
 #[test]
-fn what_cannot_be_locked_is_refused_by_name() {
+fn invalid_lock_requests_name_the_field() {
     let service = Service::start();
     let long = "x".repeat(513);
     let secret = "short";
@@ -44,7 +44,7 @@ fn what_cannot_be_locked_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_the_callers_own_words() {
+fn errors_use_the_names_of_the_request() {
     let service = Service::start();
     let key = "k".repeat(22);
     let (several, alone) =
@@ -77,7 +77,7 @@ fn what_is_wrong_is_told_in_the_callers_own_words() {
 }
 
 #[test]
-fn a_body_without_its_header_is_told_which() {
+fn a_body_without_a_content_type_names_the_header() {
     let service = Service::start();
     let sent =
         agent(None).post(service.url("/v1/leases")).header("content-type", "text/plain").send(r#"{"name": "a"}"#);
@@ -87,7 +87,7 @@ fn a_body_without_its_header_is_told_which() {
 }
 
 #[test]
-fn what_cannot_be_broken_is_refused_by_name() {
+fn invalid_break_requests_name_the_field() {
     let service = Service::start();
     let granted = service.lock(&json!({"name": "a"})).expect(201);
     let other = json!({"fence": granted.number("fence") - 1, "reason": "a test"});
@@ -109,7 +109,7 @@ fn a_wrong_value_is_not_repeated() {
 }
 
 #[test]
-fn a_call_that_there_is_not_is_named() {
+fn an_unknown_path_or_method_is_named() {
     let service = Service::start();
     service.get("/v2/leases").problem(404, "not-found");
     service.get("/v1/leases").problem(405, "method-not-allowed");
@@ -120,7 +120,7 @@ fn a_call_that_there_is_not_is_named() {
 }
 
 #[test]
-fn the_document_tells_who_may_call_and_every_status_there_is() {
+fn the_api_document_has_security_and_every_status() {
     let service = Service::start();
     let document = service.get("/openapi.json").expect(200);
     assert_eq!((document.kind.as_str(), &document.body["openapi"]), ("application/json", &json!("3.1.0")));
@@ -130,9 +130,9 @@ fn the_document_tells_who_may_call_and_every_status_there_is() {
         (&schemes["bearer"]["scheme"], &schemes["certificate"]["type"]),
         (&json!("bearer"), &json!("mutualTLS"))
     );
-    // Either, or neither where anybody may call.
+    // Either scheme, or none if the service has no authentication.
     assert_eq!(document["security"], json!([{"bearer": []}, {"certificate": []}, {}]));
-    assert_eq!(document["paths"]["/healthz"]["get"]["security"], json!([{}]), "nobody is asked");
+    assert_eq!(document["paths"]["/healthz"]["get"]["security"], json!([{}]), "no authentication is needed");
     for (method, path, wanted) in [
         ("post", "/v1/leases", "200 201 400 401 403 404 408 409 410 413 415 429 500 503"),
         ("get", "/v1/locks/{name}", "200 400 401 403 404 429 500 503"),

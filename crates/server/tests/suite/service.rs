@@ -1,4 +1,4 @@
-//! A service in this process, over a file or over real servers.
+//! A service in this process, on a file or on real servers.
 
 use std::io;
 use std::ops::Deref;
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// A ttl, and a quarantine, that lasts longer than any test, so that a busy machine does not end a lease.
+/// A ttl and a quarantine longer than any test, so that a busy machine does not end a lease.
 pub(crate) const LONG: Duration = Duration::from_millis(LONG_MS);
 pub(crate) const LONG_MS: u64 = 3_600_000;
 
@@ -32,12 +32,12 @@ impl Nodes {
         Self::uninitialised(0)
     }
 
-    /// Servers that may vote.
+    /// Servers that can vote.
     pub(crate) fn servers(count: usize) -> Self {
         Self::uninitialised(count).init()
     }
 
-    /// Servers that are in quarantine.
+    /// Servers in quarantine.
     pub(crate) fn uninitialised(count: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { servers: RedisServer::start_many(count), folder, max_ttl: quorlock::MAX_TTL_DEFAULT }
@@ -48,13 +48,13 @@ impl Nodes {
         Self { max_ttl: LONG, ..self }
     }
 
-    /// With servers that may vote.
+    /// Initializes the cluster.
     pub(crate) fn init(self) -> Self {
         self.declare();
         self
     }
 
-    /// Declares that no lock is outstanding.
+    /// Initializes the cluster, as an operator who knows that no lock is outstanding.
     pub(crate) fn declare(&self) {
         let runtime = Runtime::new().unwrap();
         eventually("all nodes can be used", || runtime.block_on(self.builder().init_cluster()).is_ok());
@@ -70,12 +70,12 @@ impl Nodes {
         self.servers.iter().map(RedisServer::url).collect()
     }
 
-    /// A service over these nodes.
+    /// Starts a service on these nodes.
     pub(crate) fn serve(&self) -> Service {
         self.serve_with(|_| {})
     }
 
-    /// A service over these nodes, with other settings.
+    /// Starts a service on these nodes, with other settings.
     pub(crate) fn serve_with(&self, set: impl FnOnce(&mut Config)) -> Service {
         capture_log();
         let runtime = Runtime::new().unwrap();
@@ -92,21 +92,21 @@ impl Nodes {
     }
 }
 
-/// A running service, until it is dropped.
+/// A running service, which stops when it is dropped.
 pub(crate) struct Service {
     caller: Caller,
     runtime: Option<Runtime>,
-    /// Those that no other service uses live as long as this one.
+    /// Nodes that belong to this service alone.
     nodes: Option<Nodes>,
 }
 
 impl Service {
-    /// Over a file of its own.
+    /// Starts a service on a file of its own.
     pub(crate) fn start() -> Self {
         Self::with(|_| {})
     }
 
-    /// Over a file of its own, with other settings.
+    /// Starts a service on a file of its own, with other settings.
     pub(crate) fn with(set: impl FnOnce(&mut Config)) -> Self {
         let nodes = Nodes::file();
         let mut service = nodes.serve_with(set);
@@ -133,7 +133,7 @@ impl Drop for Service {
 
 static LOG: Mutex<String> = Mutex::new(String::new());
 
-/// The log of all services of this process, a line of JSON for each entry.
+/// The log of all services of this process, in lines of JSON.
 pub(crate) fn log() -> String {
     LOG.lock().unwrap().clone()
 }

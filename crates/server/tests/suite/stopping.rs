@@ -1,4 +1,4 @@
-//! Stopping does not wait for those who have not asked for anything.
+//! Stopping does not wait for connections without a request.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_who_connects_and_shakes_no_hands_holds_nothing_up() {
+async fn a_connection_without_a_tls_handshake_does_not_delay_the_stop() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("certificate"), folder.path().join("key"));
     let pair = KeyPair::generate().unwrap();
@@ -30,7 +30,7 @@ async fn one_who_connects_and_shakes_no_hands_holds_nothing_up() {
         let _ = stopped.await;
     }));
     let _silent = TcpStream::connect(address).await.unwrap();
-    // Whoever comes after it and is heard, comes after it.
+    // When a later connection is served, the first one was accepted.
     let mut other = TcpStream::connect(address).await.unwrap();
     other.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let _ = other.read_to_end(&mut Vec::new()).await;

@@ -1,4 +1,4 @@
-//! What the service tells of itself: a log without secrets, and numbers without names.
+//! The log contains no secrets, and the metrics contain no names.
 
 use std::io::Write;
 
@@ -50,7 +50,7 @@ fn keeps_secrets(service: &Service) {
     eventually("it is logged", || log().matches("\"status\":410").count() - before == 5);
     let told = log() + &shown;
     let parts: Vec<String> = leases.iter().chain([&&broken]).map(|lease| lease.text("lease_id")).collect();
-    // The 32 digits that sign the lease, and those of its owner, wherever they stand in the word.
+    // The 32 digits that sign the lease, and those of its owner, at any position in the id.
     let is_secret = |part: &&str| part.len() >= 32 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     let secrets: Vec<&str> = parts.iter().flat_map(|word| word.split(['.', ':'])).filter(is_secret).collect();
     assert_eq!(secrets.len(), 12, "five leases with their signatures, two owners");
@@ -60,7 +60,7 @@ fn keeps_secrets(service: &Service) {
 }
 
 #[test]
-fn every_request_has_a_line_with_its_number() {
+fn every_request_has_a_log_line_with_its_id() {
     let service = Service::start();
     let trace = "0af7651916cd43dd8448eb211c80319c";
     let request = agent(None).get(service.url("/v1/locks/a%2Fb"));
@@ -100,7 +100,7 @@ fn the_end_of_a_stream_is_logged_and_counted() {
 }
 
 #[test]
-fn whoever_hangs_up_has_a_line_and_is_counted() {
+fn a_disconnect_is_logged_and_counted() {
     let service = Service::start();
     service.lock(&json!({"name": "a"})).expect(201);
     for (at, kind) in [(1, "application/json"), (2, "text/event-stream")] {
@@ -123,7 +123,7 @@ fn whoever_hangs_up_has_a_line_and_is_counted() {
 }
 
 #[test]
-fn the_numbers_are_those_of_prometheus_and_name_no_lock() {
+fn metrics_are_in_prometheus_format_and_name_no_lock() {
     let service = Service::start();
     let granted = service.lock(&json!({"name": "a-lock"})).expect(201);
     service.lock(&json!({"name": "a-lock"})).problem(409, "lock-held");
@@ -163,7 +163,7 @@ fn the_numbers_are_those_of_prometheus_and_name_no_lock() {
 }
 
 #[test]
-fn one_client_asks_no_more_than_its_share() {
+fn requests_are_limited_for_each_client() {
     let service = Service::with(|config| (config.limits.requests_per_second, config.limits.waiters) = (1, 1));
     let refused = (0..200).map(|_| service.get("/v1/nodes")).find(|answer| answer.status == 429);
     let refused = refused.expect("more than one request a second").problem(429, "rate-limited");
@@ -187,13 +187,13 @@ fn one_client_asks_no_more_than_its_share() {
 }
 
 #[test]
-fn what_anybody_may_ask_for_is_counted_for_the_address() {
+fn unauthenticated_requests_are_limited_for_each_address() {
     let service = Service::with(|config| config.limits.requests_per_second = 1);
     for path in ["/", "/assets/app.js", "/openapi.json", "/no-such-call", "/v1/leases"] {
         let refused = (0..200).map(|_| service.get(path)).find(|answer| answer.status == 429);
         refused.unwrap_or_else(|| panic!("{path} is asked for more than once a second")).problem(429, "rate-limited");
     }
     for path in ["/healthz", "/readyz"] {
-        assert!((0..20).all(|_| service.get(path).status == 200), "whoever looks after it is not kept from looking");
+        assert!((0..20).all(|_| service.get(path).status == 200), "health checks must not be limited");
     }
 }

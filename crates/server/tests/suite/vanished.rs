@@ -1,4 +1,4 @@
-//! Callers whose hosts are gone: nothing arrives there any more, and nothing comes back.
+//! Callers whose hosts have vanished: packets to them are lost, and none come back.
 #![cfg(target_os = "linux")]
 
 use std::net::SocketAddr;
@@ -10,10 +10,10 @@ use socket2::{SockFilter, SockRef};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Far more than it takes.
+/// Much longer than the test needs.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// A stream of one who waits.
+/// Opens a stream that waits for the lock.
 async fn wait_for_it(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let body = r#"{"name":"a","wait_ms":600000}"#;
@@ -28,7 +28,7 @@ async fn wait_for_it(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// How many wait by the service's own count.
+/// The number of waiters that the service reports.
 async fn waiters(address: SocketAddr) -> usize {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
@@ -48,7 +48,7 @@ async fn wait_until(address: SocketAddr, count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_who_waits_and_vanishes_gives_its_place_back() {
+async fn a_vanished_waiter_leaves_the_queue() {
     let client = Client::builder().memory(&MemoryNodes::new(1)).outlived_by_leases().connect().await.unwrap();
     let _held = client.lock("a").acquire().await.unwrap();
     let mut config = Config::new(([127, 0, 0, 1], 0).into(), client);
@@ -57,13 +57,14 @@ async fn one_who_waits_and_vanishes_gives_its_place_back() {
     let address = server.address();
     let served = tokio::spawn(server.serve(std::future::pending()));
 
-    // Of a packet, nothing is let through.
+    // A filter that drops every packet.
     let nothing = [SockFilter::new(0x06, 0, 0, 0)];
     let quiet = wait_for_it(address).await;
     SockRef::from(&quiet).attach_filter(&nothing).unwrap();
     wait_until(address, 0).await;
 
-    // To this one something is sent: that another has come. What is not taken must not keep it from being noticed.
+    // The service sends this waiter a message about another waiter. The unacknowledged data must not hide that it is
+    // gone.
     let told = wait_for_it(address).await;
     SockRef::from(&told).attach_filter(&nothing).unwrap();
     let there = wait_for_it(address).await;

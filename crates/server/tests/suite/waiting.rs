@@ -1,4 +1,4 @@
-//! Waiting in the queue: by a long poll, by a stream, and by hanging up.
+//! Waiting in the queue: by long poll, by stream, and until a disconnect.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ fn a_long_poll_waits_until_the_lock_is_free() {
 }
 
 #[test]
-fn a_wait_that_is_over_says_who_is_in_the_way() {
+fn a_timed_out_wait_names_the_holder() {
     let service = Service::start();
     service.lock(&json!({"name": "a", "label": "in the way"})).expect(201);
     let waited = service.lock(&json!({"name": "a", "wait_ms": 100})).problem(409, "wait-timeout");
@@ -31,7 +31,7 @@ fn a_wait_that_is_over_says_who_is_in_the_way() {
 }
 
 #[test]
-fn a_stream_tells_place_and_holder_and_then_the_grant() {
+fn a_stream_reports_position_holder_and_grant() {
     let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "label": "holder"})).expect(201);
     let mut first = service.wait(&json!({"name": "a", "wait_ms": 60_000, "label": "first"}));
@@ -59,7 +59,7 @@ fn a_stream_tells_place_and_holder_and_then_the_grant() {
 }
 
 #[test]
-fn a_stream_that_waited_in_vain_says_so() {
+fn a_timed_out_stream_reports_the_timeout() {
     let service = Service::start();
     service.lock(&json!({"name": "a"})).expect(201);
     let mut waiter = service.wait(&json!({"name": "a", "wait_ms": 100}));
@@ -68,17 +68,17 @@ fn a_stream_that_waited_in_vain_says_so() {
 }
 
 #[test]
-fn a_lock_that_is_free_is_granted_by_a_stream_at_once() {
+fn a_stream_grants_a_free_lock_at_once() {
     let service = Service::start();
     let event = service.wait(&json!({"name": "a"})).next().unwrap();
     assert_eq!((event.what.as_str(), &event.data["name"]), ("granted", &json!("a")));
 }
 
-/// A request that is sent before the answer to the one before.
+/// A request that is sent before the reply to the one before it.
 const NEXT: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 #[test]
-fn whoever_hangs_up_gives_its_place_back_on_every_node() {
+fn a_disconnected_waiter_leaves_the_queue_on_every_node() {
     let nodes = Nodes::servers(3);
     let service = nodes.serve();
     let granted = service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
@@ -93,7 +93,7 @@ fn whoever_hangs_up_gives_its_place_back_on_every_node() {
     eventually("its place is gone everywhere", || places() == 0);
 
     let body = json!({"name": "a", "wait_ms": 600_000}).to_string();
-    // Also behind what nobody will ever read.
+    // Also behind pipelined input that is never read.
     for (kind, behind) in [("*/*", ""), ("*/*", "\r\n"), ("*/*", NEXT), ("text/event-stream", NEXT)] {
         let mut polling = TcpStream::connect(service.socket()).unwrap();
         write!(

@@ -10,7 +10,7 @@ fn what_comes_later_is_later_whatever_the_clocks_say() {
 }
 
 #[test]
-fn a_lock_is_let_go_before_it_is_granted_again() {
+fn a_release_is_shown_before_the_next_grant() {
     let event = |at, what, fence, mode: &str| Event {
         id: at,
         at_micros: 1_700_000_000_000_000 + at,

@@ -1,4 +1,4 @@
-// What is claimed of the page: `node claims.mjs CLAIM ADDRESS`. Steps that are others' to do are printed, and awaited.
+// Runs one claim about the page: `node claims.mjs CLAIM ADDRESS`. Prints the steps that the test must carry out, and waits for them.
 
 import { breaking } from './claims/breaking.mjs';
 import { care } from './claims/care.mjs';

@@ -1,8 +1,8 @@
-// Ten thousand locks that are renewed all the time: what the service would tell of them.
+// A stream of events about ten thousand locks that are renewed all the time.
 
 const RENEWED_EACH_SECOND = 1_000;
 
-/** Answers a request for the stream, with locks like this one. */
+/** Returns a handler that sends the stream, with copies of this lock. */
 export const crowd = (lock, size) => (response) => {
   let number = 0;
   const say = (event, data) =>

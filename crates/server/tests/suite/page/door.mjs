@@ -1,9 +1,9 @@
-// A door between the browser and the service, which can be shut, held, and made to tell of a crowd.
+// A proxy between the browser and the service, which can refuse connections, hold back replies, and replace the stream.
 
 import http from 'node:http';
 
 export class Door {
-  /** Requests for the stream, with the event that they go on behind. */
+  /** The `Last-Event-ID` of each request for the stream. */
   resumed = [];
   /** When set, answers `/v1/events` instead of the service. */
   stream = null;
@@ -24,7 +24,7 @@ export class Door {
     return door;
   }
 
-  /** Cuts what is under way, and refuses whatever comes until it is opened again. */
+  /** Closes all connections, and refuses new ones until `reopen`. */
   shut() {
     this.#isShut = true;
     for (const socket of this.#sockets) socket.destroy();
@@ -34,7 +34,7 @@ export class Door {
     this.#isShut = false;
   }
 
-  /** Lets connections stand, and nothing of what the service says through. */
+  /** Keeps connections open, but drops the replies of the service. */
   hold(isHeld) {
     this.#isHeld = isHeld;
   }

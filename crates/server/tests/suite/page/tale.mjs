@@ -1,4 +1,4 @@
-// A stream that tells what a claim wants to be told, as the service would.
+// A stream of events that the claim chooses, in the format of the service.
 
 export class Tale {
   #locks;
@@ -20,13 +20,13 @@ export class Tale {
     this.#nodes = { total: nodes.length, majority, voting, can_lose: Math.max(0, voting - majority), nodes };
   }
 
-  /** A lock as the service tells of it when it is asked. */
+  /** Reads a lock from the service. */
   static async of(address, name) {
     const lock = await (await fetch(`${address}/v1/locks/${encodeURIComponent(name)}`)).json();
     return { ...lock, renewals: 0, at_ms: Date.now() };
   }
 
-  /** Answers a request for the stream. */
+  /** Sends the stream. */
   answer = (response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     this.#readers.add(response);
@@ -39,18 +39,18 @@ export class Tale {
     });
   };
 
-  /** A lock is like this now. */
+  /** Sends a change of a lock. */
   change(lock) {
     this.#locks.set(lock.name, lock);
     this.#say('lock', lock);
   }
 
-  /** Something has happened to a lock. */
+  /** Sends an event of the history. */
   happen(event) {
     this.#say('history', event);
   }
 
-  /** Tells of a look, by default of one that was just made. */
+  /** Sends the time at which the nodes were read, by default now. */
   look(at_ms = Date.now()) {
     this.#say('look', { at_ms, took_ms: 20, locks: this.#locks.size, is_cut: false, trouble: null });
   }

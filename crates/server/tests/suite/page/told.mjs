@@ -1,4 +1,4 @@
-// What we were told when we were started, and how to ask for more.
+// The arguments of the claim, and the connection to the test that started it.
 
 import { createInterface } from 'node:readline/promises';
 
@@ -9,7 +9,7 @@ export const caller = new Caller(address);
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
-/** Asks whoever has started us to do something, and waits until it is done. */
+/** Asks the test to carry out a step, and waits until it is done. */
 export async function others(step) {
   console.log(step);
   await lines.next();

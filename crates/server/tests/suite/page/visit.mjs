@@ -1,4 +1,4 @@
-// A visit to the page: whatever it complains about, or asks of others, fails the claim.
+// A visit to the page. Errors in the console and requests to other hosts fail the claim.
 
 import { createRequire } from 'node:module';
 import assert from 'node:assert/strict';
@@ -8,16 +8,16 @@ const require = createRequire(`${process.env.QUORLOCK_PAGE_MODULES}/`);
 export const { chromium } = require('playwright-core');
 const axe = require.resolve('axe-core/axe.min.js');
 
-/** Longer than anything takes, on a machine that is busy with other tests. */
+/** Longer than any step takes on a busy machine. */
 const PATIENCE_MS = 120_000;
-/** The ttl of leases that are to outlast the claim: the services of these tests allow it. */
+/** The ttl of leases that must outlast the claim. The services of these tests allow it. */
 export const LONG_MS = 3_600_000;
-/** What the browser itself says of an answer from nodes that were late. What the page makes of it is seen on the page. */
+/** The browser's own message about a 503 reply, when the nodes were slow. The page shows its own message. */
 const LATE = /^Failed to load resource: .* status of 503/;
 
 export class Visit {
   complaints = [];
-  /** Every address that was asked for. */
+  /** The URLs of all requests. */
   asked = [];
 
   static async begin(address, { width = 1400, height = 860, colorScheme = 'light', isPhone = false } = {}) {
@@ -53,7 +53,7 @@ export class Visit {
     return this.page.waitForSelector('body[data-stream="live"]');
   }
 
-  /** Waits until text is there, or with a function until that holds on the page. */
+  /** Waits until an element with this text is visible. */
   async sees(selector, text) {
     const found = this.page.locator(selector).filter({ hasText: text }).first();
     await found.waitFor();
@@ -64,13 +64,13 @@ export class Visit {
     return this.page.locator(selector).filter({ hasText: text }).first().waitFor({ state: 'detached' });
   }
 
-  /** Waits until there is nothing to warn of. */
+  /** Waits until no warning is shown. */
   async calm() {
     await this.live();
     await this.page.locator('#banner').waitFor({ state: 'hidden' });
   }
 
-  /** Repeats a look at the page until it comes out as wanted. */
+  /** Polls the page until `isIt` accepts the result of `look`. */
   async until(what, look, isIt) {
     const end = Date.now() + PATIENCE_MS;
     for (;;) {
@@ -81,9 +81,9 @@ export class Visit {
     }
   }
 
-  /** Makes sure that axe finds nothing serious in what is there. */
+  /** Checks that axe finds nothing serious on the page. */
   async checked(what) {
-    // The checker itself is not the page's: it is put in behind the policy's back.
+    // The content security policy would block a script element, so axe is evaluated directly.
     await this.page.evaluate(await readFile(axe, 'utf8'));
     const { violations } = await this.page.evaluate(() => globalThis.axe.run());
     const serious = violations.filter(({ impact }) => ['serious', 'critical'].includes(impact));
@@ -91,13 +91,13 @@ export class Visit {
     assert.deepEqual(told, [], what);
   }
 
-  /** Ends the visit. `forgiven` are complaints that the claim itself has caused. */
+  /** Ends the visit. `forgiven` matches errors that the claim itself has caused. */
   async end(forgiven = /^$/) {
     await this.browser.close();
     const complaints = this.complaints.filter((complaint) => !forgiven.test(complaint) && !LATE.test(complaint));
-    assert.deepEqual(complaints, [], 'the page complains of nothing');
+    assert.deepEqual(complaints, [], 'the console has errors');
     const others = this.asked.filter((url) => !url.startsWith(`${this.address}/`) && !url.startsWith('data:'));
-    assert.deepEqual(others, [], 'nobody else is asked for anything');
+    assert.deepEqual(others, [], 'the page sent requests to other hosts');
   }
 }
 
@@ -114,7 +114,7 @@ export class Caller {
     return { status: response.status, ...(text && JSON.parse(text)) };
   }
 
-  /** The same, by somebody patient: who is told that the nodes were late asks again. */
+  /** The same, but retries if the nodes were slow. */
   async ask(path, body, signal) {
     for (;;) {
       const answer = await this.post(path, body, signal);

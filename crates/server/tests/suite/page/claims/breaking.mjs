@@ -1,4 +1,4 @@
-// What is said before a lock is broken, and whom a break is for.
+// The dialog that breaks a lock, and which holds a break ends.
 
 import assert from 'node:assert/strict';
 
@@ -7,13 +7,13 @@ import { Tale } from '../tale.mjs';
 import { address, caller } from '../told.mjs';
 import { LONG_MS, Visit } from '../visit.mjs';
 
-/** Fills in all that a break takes. */
+/** Fills in the dialog of a break. */
 async function confirm(page, name) {
   await page.fill('#break-reason', 'its host is on fire');
   await page.fill('#break-name', name);
 }
 
-/** Breaks, also if the nodes of a busy machine are late. */
+/** Confirms the break, and retries if the nodes were slow. */
 async function breakIt(visit) {
   const go = visit.page.locator('dialog button[type=submit]');
   await go.click();
@@ -29,7 +29,7 @@ async function breakIt(visit) {
 }
 
 export const breaking = {
-  async a_break_says_how_many_holds_it_ends() {
+  async a_break_shows_the_number_of_holds_it_ends() {
     const readers = [];
     for (const label of ['ann', 'bob', 'cleo']) {
       readers.push(await caller.lock({ name: 'read', mode: 'shared', ttl_ms: LONG_MS, label }));
@@ -58,7 +58,7 @@ export const breaking = {
     await asks('read', 'cleo');
     assert.match(await dialog.textContent(), /3 readers hold it: cleo came last, .*ends all 3 holds\./);
     await visit.checked('a break of three');
-    // Whoever leaves is not among them any more, and the others are still meant.
+    // A reader that releases is no longer part of the break; the others still are.
     await confirm(page, 'read');
     await caller.release(readers[0]);
     await visit.sees('dialog', 'ends all 2 holds.');
@@ -67,7 +67,7 @@ export const breaking = {
     await visit.end();
   },
 
-  async a_break_is_for_those_who_were_named() {
+  async a_break_ends_only_the_named_holds() {
     const first = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the first' });
     const visit = await Visit.begin(address);
     const { page } = visit;
@@ -84,12 +84,12 @@ export const breaking = {
     await visit.sees('dialog .trouble', 'The holder has changed');
     await page.keyboard.press('Enter');
     await page.fill('#break-reason', 'its host is still on fire');
-    assert.ok(await go.isDisabled(), 'the second was not named');
+    assert.ok(await go.isDisabled(), 'the second holder was not confirmed');
     await visit.sees('dialog', 'the first holds it');
     await visit.checked('a lock that has changed hands');
     await again.click();
     await visit.sees('dialog', `the second holds it, with fence ${second.fence}`);
-    assert.equal(await page.inputValue('#break-name'), '', 'it was confirmed for another');
+    assert.equal(await page.inputValue('#break-name'), '', 'the confirmation was for another holder');
     assert.ok((await go.isDisabled()) && (await again.isHidden()));
     assert.equal((await caller.renew(second)).status, 200);
     await page.fill('#break-name', 'busy');
@@ -98,7 +98,7 @@ export const breaking = {
     await visit.end();
   },
 
-  async a_break_that_comes_too_late_is_asked_anew() {
+  async a_late_break_must_be_confirmed_again() {
     const first = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the first' });
     const door = await Door.open(address);
     const tale = new Tale([await Tale.of(address, 'busy')]);
@@ -109,7 +109,7 @@ export const breaking = {
     await visit.sees('.facts', 'the first');
     await page.keyboard.press('b');
     await confirm(page, 'busy');
-    // The page does not hear of this.
+    // The page gets no event about this.
     await caller.release(first);
     const second = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the second' });
     const go = page.locator('dialog button[type=submit]');
@@ -122,7 +122,7 @@ export const breaking = {
       (trouble) => /^The break failed: .*another fence/.test(trouble),
     );
     await page.fill('#break-reason', 'its host is still on fire');
-    assert.ok(await go.isDisabled(), 'the same is not asked for once more');
+    assert.ok(await go.isDisabled(), 'the same break cannot be sent again');
     tale.change(await Tale.of(address, 'busy'));
     await visit.sees('dialog .trouble', 'The holder has changed');
     await page.click('dialog .again');
@@ -134,7 +134,7 @@ export const breaking = {
     door.close();
   },
 
-  async a_break_is_not_asked_for_in_another_view() {
+  async a_break_dialog_closes_with_its_view() {
     await caller.lock({ name: 'left', ttl_ms: LONG_MS, label: 'somebody' });
     const visit = await Visit.begin(address);
     const { page } = visit;

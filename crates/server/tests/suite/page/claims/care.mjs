@@ -1,4 +1,4 @@
-// What the page is careful about: those who cannot see it, secrets, and strangers.
+// Accessibility, secrets, and foreign scripts.
 
 import assert from 'node:assert/strict';
 
@@ -8,11 +8,11 @@ import { address, caller, rest } from '../told.mjs';
 import { LONG_MS, Visit } from '../visit.mjs';
 
 const VIEWS = ['locks', 'lock', 'nodes', 'hot', 'history'];
-/** Words with less than this between them read as one. */
+/** Texts closer than this read as one. */
 const APART_PX = 2;
 
 export const care = {
-  async nothing_serious_is_found_by_axe() {
+  async axe_finds_nothing_serious() {
     const held = await caller.lock({ name: 'held/here', ttl_ms: LONG_MS, label: 'somebody' });
     const gone = new AbortController();
     const waits = caller.lock({ name: 'held/here', wait_ms: 600_000 }, gone.signal).catch(() => {});
@@ -44,7 +44,7 @@ export const care = {
     await caller.release(held);
   },
 
-  async a_phone_has_room_for_every_view_and_tells_why() {
+  async every_view_and_reason_fits_on_a_phone() {
     const name = `a/name/that/is/${'much/'.repeat(20)}too/long`;
     const label = 'a label that is rather long, too, for a phone';
     const { fence } = await caller.lock({ name, ttl_ms: LONG_MS, label });
@@ -62,7 +62,7 @@ export const care = {
     await visit.end();
   },
 
-  async a_phone_is_told_of_no_keys() {
+  async a_phone_shows_no_keyboard_shortcuts() {
     for (const isPhone of [true, false]) {
       const visit = await Visit.begin(address, { isPhone });
       await visit.open('/lock');
@@ -72,7 +72,7 @@ export const care = {
     }
   },
 
-  async every_word_has_room() {
+  async no_text_is_cut_off() {
     const label = 'x'.repeat(60);
     await caller.lock({ name: 'held', ttl_ms: LONG_MS, label });
     const door = await Door.open(address);
@@ -110,14 +110,14 @@ export const care = {
     door.close();
   },
 
-  async words_of_a_chart_do_not_meet() {
+  async labels_of_a_chart_do_not_overlap() {
     const door = await Door.open(address);
     const tale = new Tale([], ['voting', 'voting', 'voting']);
     door.stream = tale.answer;
     const visit = await Visit.begin(door.address);
     const { page } = visit;
     await page.addInitScript(() => {
-      // Of each drawing, its words and where they are.
+      // The labels of each chart, and their positions.
       globalThis.drawn = new Map();
       const { fillText, clearRect } = CanvasRenderingContext2D.prototype;
       CanvasRenderingContext2D.prototype.clearRect = function (...where) {
@@ -133,7 +133,7 @@ export const care = {
       };
     });
     await visit.open('/nodes');
-    // A time has to come by the edge, wherever that is now.
+    // A label must pass the edge of the chart.
     const began = Date.now();
     let most = 0;
     for (let second = 0; second < 60; second += 1) {
@@ -188,18 +188,18 @@ export const care = {
     await visit.end();
   },
 
-  async a_bearer_token_is_asked_for_and_kept_in_the_tab_only() {
+  async a_bearer_token_is_kept_only_in_the_tab() {
     const [token] = rest;
     const visit = await Visit.begin(address);
     const { page } = visit;
     await page.goto(address);
     await visit.sees('dialog.bearer', 'The service needs a bearer token');
-    assert.equal(await page.locator('dialog.bearer .trouble').count(), 0, 'nothing was wrong yet');
+    assert.equal(await page.locator('dialog.bearer .trouble').count(), 0, 'an error is shown before the first attempt');
     await page.fill('#bearer', 'wrong');
     await page.keyboard.press('Enter');
     await visit.sees('dialog.bearer .trouble', 'The service does not know this bearer token');
     await visit.checked('a wrong token');
-    // The wrong one is forgotten, and asked for again.
+    // The wrong token is discarded, and the page asks again.
     await visit.until(
       'it is asked for again',
       () => page.locator('#bearer').inputValue(),
@@ -224,7 +224,7 @@ export const care = {
     await visit.end(/401/);
   },
 
-  async nothing_that_is_not_the_pages_own_runs() {
+  async foreign_scripts_do_not_run() {
     const name = '<img src=x onerror="document.title=1">';
     const lease = await caller.lock({ name, ttl_ms: LONG_MS, label: '<script>document.title=2</script>' });
     const visit = await Visit.begin(address);
@@ -245,7 +245,7 @@ export const care = {
       return globalThis.letIn ?? 'refused';
     });
     assert.equal(let_in, 'refused');
-    assert.match(await page.title(), /^<img/, 'a name is a text');
+    assert.match(await page.title(), /^<img/, 'a name is shown as text');
     await caller.release(lease);
     await visit.end(/Trusted|Content Security Policy|inline script/i);
   },

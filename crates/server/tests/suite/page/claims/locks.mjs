@@ -1,4 +1,4 @@
-// What is seen of locks.
+// The views of locks.
 
 import assert from 'node:assert/strict';
 
@@ -7,7 +7,7 @@ import { Door } from '../door.mjs';
 import { address, caller } from '../told.mjs';
 import { LONG_MS, Visit } from '../visit.mjs';
 
-/** Of `59 m 58 s`, and of `8 s`; of anything else, nothing. */
+/** The seconds in `59 m 58 s` or `8 s`; NaN for other texts. */
 const seconds = (text) => {
   const [, minutes = 0, rest = Number.NaN] = /^(?:(\d+) m )?(\d+) s$/.exec(text) ?? [];
   return 60 * Number(minutes) + Number(rest);
@@ -68,7 +68,7 @@ export const locks = {
     await visit.end();
   },
 
-  async hot_spots_tell_how_long_was_waited() {
+  async hot_spots_show_waiting_times() {
     const held = await caller.lock({ name: 'hot', ttl_ms: LONG_MS });
     const visit = await Visit.begin(address);
     await visit.open('/hot');
@@ -84,7 +84,7 @@ export const locks = {
     assert.equal(await cell('wait'), '–', 'nobody has left the queue');
     gone.abort();
     await waiting;
-    // Those who have waited in vain have waited as well.
+    // Waiters that timed out count, too.
     const mean = await visit.until(
       'it is told',
       () => cell('wait'),
@@ -96,7 +96,7 @@ export const locks = {
     await visit.end();
   },
 
-  async a_keyed_lease_is_held_from_its_first_try_to_its_release() {
+  async a_keyed_lease_lasts_from_its_first_request_to_its_release() {
     const ask = { name: 'keyed', ttl_ms: LONG_MS, key: 'key-0123456789abcdef0123456789abcdef', label: 'somebody' };
     const visit = await Visit.begin(address);
     const { page } = visit;
@@ -121,14 +121,14 @@ export const locks = {
     await visit.end();
   },
 
-  async a_lease_that_nobody_renews_is_among_the_losses() {
+  async an_unrenewed_lease_is_shown_as_lost() {
     const visit = await Visit.begin(address);
     const { page } = visit;
     await visit.open('/history?only=lost');
     const lease = await caller.lock({ name: 'forgotten', ttl_ms: 5_000, label: 'gone home' });
     const row = await visit.sees('.history .space .row', 'lapsed');
     assert.match(await row.textContent(), new RegExp(`forgotten.*gone home.*${lease.fence}.*nobody renewed it`));
-    // Those who come later see it as well.
+    // A page that is opened later shows it as well.
     await page.reload();
     await visit.sees('.history .space .row', 'nobody renewed it');
     await visit.checked('a lapse');
@@ -141,7 +141,7 @@ export const locks = {
     await visit.end();
   },
 
-  async of_a_free_lock_it_is_said_that_nobody_holds_it() {
+  async a_free_lock_has_no_holder() {
     const visit = await Visit.begin(address);
     await visit.open('/lock/free');
     await visit.sees('.lock-state', 'free');
@@ -183,7 +183,7 @@ export const locks = {
       await page.waitForSelector('.said:not(:empty), dialog .trouble:not(:empty)');
       const trouble = await page.locator('dialog .trouble').allTextContents();
       if (trouble.length === 0) break;
-      // The nodes of a busy machine may be late: the dialog stays, and can be sent again.
+      // If the nodes were slow, the dialog stays open and can be sent again.
       assert.match(trouble[0], /^(It was not broken: .*(quorum|slow).*)?$/);
       if (trouble[0]) await go.click();
     }
@@ -206,7 +206,7 @@ export const locks = {
     const { page } = visit;
     await visit.open();
     await visit.sees('.summary', '10,000 locks');
-    // On every frame of the way down: rows without a gap, and no more of them than there is room for.
+    // On every frame while scrolling: rows without a gap, and no more of them than fit.
     const seen = await page.evaluate(async () => {
       const table = document.querySelector('.table');
       const space = table.querySelector('.space');
@@ -233,14 +233,14 @@ export const locks = {
         if (found.frames < 200) steps.push(drawn.size);
         drawn.clear();
       }
-      // Some frames also have news, or a second that has passed, for all rows in sight.
+      // Some frames also update all visible rows.
       const drawnEach = steps.sort((a, b) => a - b)[Math.floor(steps.length / 4)];
       return { ...found, drawnEach, end: table.scrollTop + table.clientHeight >= table.scrollHeight - 1 };
     });
     assert.equal(seen.gaps, 0);
     assert.ok(seen.end, 'it came to the end');
     assert.ok(seen.rows < 60, `${seen.rows} rows exist, of which some 27 are in sight`);
-    // Some more rows come into being once there are some above those in sight.
+    // A few more rows are created once there are rows above the visible ones.
     assert.ok(seen.made < 10 * seen.rows, `rows are used again: ${seen.made} elements were made in ${seen.frames} frames`);
     assert.ok(seen.drawnEach <= 10, `a step of five rows draws those, and not all: ${seen.drawnEach}`);
     await visit.sees('.locks .space .row', 'crowd/09999');
@@ -250,7 +250,7 @@ export const locks = {
     door.close();
   },
 
-  async keys_move_through_the_views_and_the_address_holds_them() {
+  async the_keyboard_and_the_address_select_views() {
     const leases = [];
     for (const name of ['a/1', 'a/2', 'b/1']) leases.push(await caller.lock({ name, ttl_ms: LONG_MS }));
     const visit = await Visit.begin(address);
@@ -302,7 +302,7 @@ export const locks = {
     await visit.end();
   },
 
-  async an_address_that_leads_nowhere_leads_to_the_locks() {
+  async an_unknown_address_opens_the_locks() {
     const visit = await Visit.begin(address);
     const { page } = visit;
     const hash = () => page.evaluate(() => location.hash);
@@ -311,7 +311,7 @@ export const locks = {
       await visit.sees('.empty', 'No locks');
       assert.equal(await hash(), '#/locks', path);
     }
-    // Who skips the links stays in the view.
+    // The skip link stays in the view.
     await visit.open('/nodes');
     await visit.sees('.headline', 'One node');
     await page.locator('.skip').focus();

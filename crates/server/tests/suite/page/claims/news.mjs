@@ -1,4 +1,4 @@
-// What is said of nodes, and of news that do not come.
+// The views of nodes, and streams that break or stall.
 
 import assert from 'node:assert/strict';
 
@@ -32,7 +32,7 @@ export const news = {
     await visit.end();
   },
 
-  async a_lock_is_let_go_before_it_is_granted_again() {
+  async a_release_is_shown_before_the_next_grant() {
     const at_ms = Date.now();
     const event = (after, what, fence, more) => {
       const by = { host: 'h', pid: 1, label: `${what} ${fence}` };
@@ -44,13 +44,13 @@ export const news = {
     const visit = await Visit.begin(door.address);
     await visit.open('/history');
     await visit.calm();
-    // The clocks of those who hold it are apart: in the order in which it is told, and in the other.
+    // The holders' clocks differ: events in the order of their times, and in the opposite order.
     tale.happen(event(0, 'granted', 1));
     tale.happen(event(12, 'released', 1));
     tale.happen(event(11, 'granted', 2));
     tale.happen(event(20, 'granted', 3));
     tale.happen(event(22, 'released', 2));
-    // What is about another lock, or was noticed late, stands where it is.
+    // Events of other locks, and late events, keep their places.
     tale.happen(event(30, 'released', 1, { name: 'b' }));
     tale.happen(event(500, 'lost', 2));
     const row = visit.page.locator('.space .row:not([hidden])');
@@ -65,7 +65,7 @@ export const news = {
     await visit.end();
   },
 
-  async what_is_missing_in_the_history_is_shown() {
+  async gaps_in_the_history_are_shown() {
     const event = (at_ms, name) => ({
       at_ms,
       name,
@@ -97,7 +97,7 @@ export const news = {
     await visit.until('the gap is between them', rows, (names) => names.join() === 'second,,first');
     await visit.sees('.history .space .row', 'some of it is missing here');
     await visit.checked('a gap');
-    // A stream that is begun anew tells of nothing that was known.
+    // A new stream does not repeat known events.
     door.stream = tell([event(at_ms - 1_000, 'third')], []);
     door.shut();
     door.reopen();
@@ -106,7 +106,7 @@ export const news = {
     door.close();
   },
 
-  async a_stream_that_is_cut_says_so_and_comes_back() {
+  async a_cut_stream_is_shown_and_resumes() {
     const door = await Door.open(address);
     const visit = await Visit.begin(door.address);
     await visit.open();
@@ -129,7 +129,7 @@ export const news = {
     door.close();
   },
 
-  async a_stream_that_stalls_says_so() {
+  async a_stalled_stream_is_shown() {
     const door = await Door.open(address);
     const visit = await Visit.begin(door.address);
     await visit.open();
@@ -141,13 +141,13 @@ export const news = {
     door.close();
   },
 
-  async without_a_majority_it_is_said_how_old_the_locks_are() {
+  async without_a_majority_the_age_of_the_locks_is_shown() {
     const visit = await Visit.begin(address);
     await visit.open();
     await caller.lock({ name: 'known before', ttl_ms: LONG_MS });
     await visit.sees('.locks .space .row', 'known before');
     await others('take the majority away');
-    // What each node says of it is told once for all of them.
+    // A message that all nodes share is shown once.
     const told = /^Cannot read the locks: 1 of 3 vote, (2 are \w+|1 is \w+, 1 is \w+)\. The locks below were read (\d+ m )?\d+ s ago\.$/;
     await visit.sees('#banner span', told);
     await visit.sees('#quorum', '1 of 3 vote: no majority');
@@ -162,14 +162,14 @@ export const news = {
     await visit.end();
   },
 
-  async of_locks_that_were_never_seen_nothing_is_said() {
+  async unread_locks_are_not_shown_as_free() {
     const visit = await Visit.begin(address);
     const { page } = visit;
     await page.goto(address);
     const told = /^Cannot read the locks: 0 of 3 vote, 3 are in quarantine\. 3 of 3 nodes are new, or lost their memory/;
     await visit.sees('#banner span', told);
     await visit.sees('#banner span', /can vote in \d+ [hms].*\. If no lock is in use, run: quorlock nodes init --yes$/);
-    // The banner is there at once, and the view follows.
+    // The banner appears at once, and the view follows.
     await page.locator('.empty').waitFor({ state: 'detached' });
     assert.equal(await page.locator('.summary').textContent(), '');
     await visit.checked('new nodes');
