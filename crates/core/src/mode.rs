@@ -6,24 +6,25 @@ use core::fmt;
 /// The most permits that a semaphore can have.
 pub const PERMITS_MAX: u32 = 1_024;
 
-/// Who may re-enter a reentrant lock, and who would have to wait for itself if it asked to write what it reads.
+/// The owner of a reentrant lock, which may enter it again, or a reader, which cannot write while it reads.
 ///
-/// Whoever knows it may enter, so `Debug` does not show it and there is no `Display`.
+/// It is a secret, because everyone who knows it may enter: `Debug` does not show it, and there is no `Display`. Pass the text
+/// of [`reveal`](Self::reveal) to be the same owner in another process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(u128);
 
 impl OwnerId {
-    /// An owner of these 128 random bits.
+    /// The owner with these bits: 128 random ones, or the hash of a secret.
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
 
-    /// The 32 hexadecimal digits that are stored on the nodes.
+    /// The owner as text: 32 hexadecimal digits.
     pub fn reveal(self) -> String {
         alloc::format!("{:032x}", self.0)
     }
 
-    /// Reads what [`reveal`](Self::reveal) wrote.
+    /// Reads the text of [`reveal`](Self::reveal); `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         crate::name::hex_digits::<32>(text).map(Self)
     }
@@ -35,40 +36,40 @@ impl fmt::Debug for OwnerId {
     }
 }
 
-/// What an attempt asks for.
+/// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Alone.
+    /// By one lease at a time.
     Exclusive {
-        /// Set for a writer, so that it is told rather than left to wait for a share of its own.
+        /// The party of a writer: if it reads the name itself, it gets an error instead of waiting for itself.
         writer: Option<OwnerId>,
     },
-    /// Alone, or together with other entries of the same owner.
+    /// By one owner, with one lease for each entry.
     Reentrant {
-        /// Who enters.
+        /// The owner.
         owner: OwnerId,
     },
-    /// Together with others who share.
+    /// By any number of readers.
     Shared {
-        /// Who reads.
+        /// The party of the reader.
         owner: OwnerId,
-        /// Whether an owner that reads already reads again at once, with the same fence, while writers wait.
+        /// Whether the party may read again while it reads: at once, with the same fence, also while writers wait.
         reenters: bool,
     },
-    /// One of so many slots.
+    /// By one lease in each slot.
     Slot {
-        /// How many there are: the same number for everyone.
+        /// The number of slots: all users must pass the same.
         permits: u32,
-        /// Where to begin looking for a free one; of a hold, the slot that it has.
+        /// The slot of a lease, or the slot that a node tries first. A lock to acquire ignores it: pass 0.
         slot: u32,
     },
 }
 
 impl Mode {
-    /// Alone, and nothing else.
+    /// By one lease at a time, which is not a writer.
     pub const EXCLUSIVE: Self = Self::Exclusive { writer: None };
 
-    /// Who enters or reads, where that is what counts.
+    /// The owner that enters or reads.
     pub fn owner(self) -> Option<OwnerId> {
         match self {
             Self::Reentrant { owner } | Self::Shared { owner, .. } => Some(owner),

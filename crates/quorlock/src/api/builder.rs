@@ -265,12 +265,12 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// [`ConnectError::NoMajority`] names each node and why it cannot vote, if there is no majority within the
-    /// [timeout](Self::connect_timeout); sooner, if no majority can leave quarantine within it. [`ConnectError::Unfit`] and
-    /// [`ConnectError::Denied`] name the nodes that cannot be used, if no majority is left without them. A minority of them is
-    /// logged, and does not vote. [`ConnectError::Config`] when the configuration contradicts itself.
+    /// [timeout](Self::connect_timeout); it comes sooner if no majority can leave quarantine in that time.
+    /// [`ConnectError::Unfit`] and [`ConnectError::Denied`] name the nodes that cannot be used, if no majority is left without
+    /// them. A minority of such nodes is logged, and does not vote. [`ConnectError::Config`] if the configuration is invalid.
     ///
     /// # Cancel safety
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes all connections.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -280,18 +280,18 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Connects like [`connect`](Self::connect), but also when no majority can vote yet: the client keeps trying in the
+    /// Connects like [`connect`](Self::connect), but also if no majority can vote yet: the client keeps trying in the
     /// background.
     ///
-    /// For programs that start before their nodes do. Until a majority can vote, acquires wait, and say why when their wait
-    /// is over; [`Client::nodes`] tells which nodes are out. It waits at most two seconds for the first answers.
+    /// Use it for programs that start before their nodes do. Until a majority can vote, acquires wait, and their errors say
+    /// why; [`Client::nodes`] shows which nodes cannot vote. It waits at most two seconds for the first answers.
     ///
     /// # Errors
-    /// [`ConnectError`] when the configuration contradicts itself, or so many nodes that no majority is left. Nodes that cannot
-    /// be reached are no error.
+    /// [`ConnectError`] if the configuration is invalid, or if so many nodes cannot be used that no majority is left.
+    /// Unreachable nodes are not an error.
     ///
     /// # Cancel safety
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes all connections.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

@@ -1,4 +1,4 @@
-//! The first contact with the nodes.
+//! Waiting for the nodes after the client has started.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const LAZY_PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait for the rest once a majority can vote.
 const STRAGGLER_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Waits until the nodes have been heard: all of them, or a majority and a moment more.
+/// Waits until all nodes have answered, or a majority can vote and the others had a moment more.
 pub(super) async fn first_contact(client: &Client) -> Result<(), ConnectError> {
     let heard =
         until(client, |nodes| nodes.pending() == 0 || nodes.can_vote() >= nodes.majority() || nodes.are_too_few());
@@ -34,7 +34,7 @@ pub(super) async fn majority_contact(client: &Client, timeout: Duration) -> Resu
         if nodes.can_vote() >= nodes.majority() {
             return true;
         }
-        // Once every node has been heard, some answers leave nothing to wait for.
+        // Once every node has answered, there may be nothing left to wait for.
         let left = timeout.saturating_sub(runtime::since(began));
         nodes.are_too_few() || nodes.pending() == 0 && nodes.quarantined_beyond(left) > nodes.can_miss()
     });
@@ -48,13 +48,13 @@ pub(super) async fn majority_contact(client: &Client, timeout: Duration) -> Resu
     Err(ConnectError::NoMajority { nodes: client.nodes(), waited: runtime::since(began) })
 }
 
-/// Gives nodes that have not been heard another moment.
+/// Waits a moment more for nodes that have not answered.
 async fn stragglers(client: &Client) {
     let everyone = until(client, |nodes| nodes.pending() == 0 || nodes.can_vote() == nodes.links().len());
     let _ = runtime::timeout(STRAGGLER_PATIENCE, everyone).await;
 }
 
-/// Looks again whenever something changed.
+/// Waits until the condition holds, and checks it after every change of a link.
 async fn until(client: &Client, is_so: impl Fn(&Nodes<'_>) -> bool) {
     let nodes = Nodes(client);
     loop {
@@ -78,7 +78,7 @@ impl Nodes<'_> {
         self.0.cluster().settings.quorum.majority()
     }
 
-    /// How many may be missing from a majority.
+    /// The number of nodes that a majority can do without.
     fn can_miss(&self) -> usize {
         self.links().len() - self.majority()
     }
@@ -91,12 +91,12 @@ impl Nodes<'_> {
         self.0.nodes().iter().filter(|(_, trouble)| trouble.is_none()).count()
     }
 
-    /// Each node that the operator has to look at, and why.
+    /// Each node that cannot be used before an operator acts, and the reason.
     fn unusable(&self) -> impl Iterator<Item = (String, Trouble)> {
         self.links().iter().filter_map(|link| Some((link.title.clone(), link.refusal()?)))
     }
 
-    /// Whether every node was heard, and too many of them cannot be used.
+    /// Whether every node has answered, and too many of them cannot be used.
     fn are_too_few(&self) -> bool {
         let waiting = self.links().iter().filter(|link| waits(link));
         waiting.count() == self.pending() && self.unusable().count() > self.can_miss()
@@ -107,7 +107,7 @@ impl Nodes<'_> {
         self.links().iter().all(|link| link.refusal().is_some() || waits(link))
     }
 
-    /// How many stay in quarantine for longer than this.
+    /// The number of nodes that stay in quarantine for longer than this.
     fn quarantined_beyond(&self, left: Duration) -> usize {
         let quarantine = |link: &Link| link.trouble().and_then(|why| why.quarantine_left());
         self.links().iter().filter(|link| quarantine(link).is_some_and(|quarantine| quarantine > left)).count()
@@ -121,8 +121,8 @@ fn waits(link: &Link) -> bool {
 
 /// Refuses nodes that cannot be used if no majority can come about without an operator.
 ///
-/// A node that cannot be used never votes, so a minority of them is like as many dead nodes: whoever runs goes on, and so
-/// do new clients.
+/// A node that cannot be used never votes, so a minority of them is like as many dead nodes: running clients and new ones
+/// work without them.
 fn accept(client: &Client) -> Result<(), ConnectError> {
     let nodes = Nodes(client);
     let unusable: Vec<(String, Trouble)> = nodes.unusable().collect();

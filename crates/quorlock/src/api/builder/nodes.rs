@@ -1,4 +1,4 @@
-//! From URLs to nodes.
+//! The nodes of a builder's URLs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,12 @@ use crate::node::memory::MemoryNodes;
 use crate::node::redis::RedisNode;
 use crate::node::url::{NodeUrl, Origin, mask_url};
 
-/// How long a connection to a server may take to come about.
+/// How long connecting to a server may take.
 const CONNECT_DEADLINE: Duration = SILENCE_MIN;
 
 const PROMOTED: &str = "a replica that is promoted may have missed votes, and its old master may still give some";
 
 impl ClientBuilder {
-    /// How many nodes there are.
     pub(super) fn count(&self) -> usize {
         #[cfg(feature = "sim")]
         if let Some(nodes) = self.simulated {
@@ -39,7 +38,7 @@ impl ClientBuilder {
         self.urls.iter().enumerate().map(|(index, url)| self.open_node(index, url, constants)).collect()
     }
 
-    /// How names become keys on these nodes.
+    /// The template for keys on these nodes.
     pub(super) fn keys(&self) -> Result<KeyTemplate, ConfigError> {
         let template = self.template.as_deref().map_or(Ok(KeyTemplate::default()), KeyTemplate::new)?;
         let in_cluster = self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("redis+cluster:"));

@@ -1,4 +1,4 @@
-//! What operators do: declare a cluster, change its constants, find out what is wrong.
+//! Methods for operators: make a new cluster, change its constants, examine its nodes.
 
 use std::time::Duration;
 
@@ -15,15 +15,16 @@ use crate::node::probe::Plan;
 use crate::platform::entropy;
 
 impl ClientBuilder {
-    /// Connects, and [declares](Client::init_cluster) that no lock can be outstanding on these nodes: whatever they
-    /// were before, they become one new cluster and may vote at once.
+    /// Connects, and [makes](Client::init_cluster) these nodes one new cluster, which may vote at once: a declaration that no
+    /// lock can be outstanding on them.
     ///
     /// # Errors
     /// [`ReconfigureError`] names the nodes that show a lease or cannot list their names, unless
-    /// [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set, and those that cannot be used. If any cannot be, none is changed.
+    /// [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set, and those that cannot be used. If there is
+    /// any, no node is changed.
     ///
     /// # Cancel safety
-    /// Dropped half-way, some nodes may have been changed and others not: call it again.
+    /// If the future is dropped, some nodes may have been changed and others not: repeat the call.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -33,18 +34,20 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Changes the constants of the cluster that these nodes belong to, to this builder's: their number, `max_ttl` and
-    /// the max clock skew. Leases that are held by the old ones are not renewed any more. Returns when every node has been told, and
-    /// before they may vote: they are quarantined for the longer of both `max_ttl`, but for a node that stands alone.
+    /// Changes the constants of the cluster that these nodes belong to: the number of nodes, `max_ttl` and `max_clock_skew`
+    /// become those of this builder.
     ///
-    /// A majority of the cluster's nodes has to be among these; others may be new and blank.
+    /// Leases with the old constants are not renewed any more. The call returns when every node has the new constants, but
+    /// before the nodes may vote: they are quarantined for the longer `max_ttl` of both. A single node votes at once.
+    ///
+    /// A majority of the cluster's nodes must be among these; the others may be new and blank.
     ///
     /// # Errors
-    /// [`ReconfigureError`] names the nodes that cannot be used. If any cannot be, none is changed.
+    /// [`ReconfigureError`] names the nodes that cannot be used. If there is any, no node is changed.
     ///
     /// # Cancel safety
-    /// Dropped half-way, some nodes may have been changed and others not: call it again. Until then, those that were
-    /// changed do not vote.
+    /// If the future is dropped, some nodes may have been changed and others not: repeat the call. Until then, the changed
+    /// nodes do not vote.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -65,8 +68,9 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Looks at every node and says what is wrong, also where [`connect`](Self::connect) would refuse. It changes nothing
-    /// on them. Their clocks are watched for so long; with zero it is not told how fast they run.
+    /// Examines every node and reports what is wrong, also if [`connect`](Self::connect) would fail. It changes nothing.
+    ///
+    /// It observes the nodes' clocks for the time `watch`; with zero it does not measure their rates.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -81,7 +85,7 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Cancel safety
-    /// It only looks.
+    /// Dropping the future changes nothing.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -91,14 +95,14 @@ impl ClientBuilder {
         let node_deadline = settings.as_ref().unwrap_or(&self.settings).look_deadline();
         let configured = self.configured(&constants);
         let measure = Measure { constants, drift: self.settings.drift, node_deadline };
-        let mut found = doctor::examine(configured, &Plan { watch, key: self.nobodys() }, &measure).await;
+        let mut found = doctor::examine(configured, &Plan { watch, key: self.random_key() }, &measure).await;
         if let Err(error) = settings {
             found.findings.push(Finding::new(Severity::Wrong, Topic::Settings, error.to_string(), ""));
         }
         found
     }
 
-    /// Each node, or what is wrong with its URL.
+    /// Each node, or the error in its URL.
     fn configured(&self, constants: &Constants) -> Vec<Configured> {
         if let Some(memory) = &self.memory {
             return memory.iter().map(Ok).collect();
@@ -113,8 +117,8 @@ impl ClientBuilder {
         self.urls.iter().enumerate().map(configure).collect()
     }
 
-    /// A name that nobody has, if the template makes keys.
-    fn nobodys(&self) -> Option<LockKey> {
+    /// The key of a random name, if the template is valid.
+    fn random_key(&self) -> Option<LockKey> {
         let name = Name::new(&format!("{:032x}", entropy::bits())).ok()?;
         self.keys().ok()?.key(&name).ok()
     }
