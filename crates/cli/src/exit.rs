@@ -76,7 +76,7 @@ impl Failure {
                 no_quorum(&what, &held.tally, details)
             }
             AcquireError::Held(held) | AcquireError::WaitTimeout(held) => {
-                Self::new(Exit::HELD, describe_held(&held, details.held_for))
+                Self::new(Exit::HELD, describe_held(&held, details))
             }
             AcquireError::NoQuorum { name, tally } => no_quorum(&format!("no quorum for {name}"), &tally, details),
             AcquireError::Config(_) | AcquireError::Permits { .. } | AcquireError::Upgrade { .. } => Self::usage(error),
@@ -104,6 +104,8 @@ impl fmt::Display for Failure {
 /// What a client knows beyond an error.
 #[derive(Debug, Default)]
 pub(crate) struct Details {
+    /// How long the caller has waited for the lock.
+    pub(crate) waited: Option<Duration>,
     /// How long the lock has been held.
     pub(crate) held_for: Option<Duration>,
     /// How long each node has been silent.
@@ -200,13 +202,17 @@ impl From<BreakError> for Failure {
 }
 
 /// Who holds it, for how long, until when, and what to do.
-fn describe_held(error: &HeldError, held_for: Option<Duration>) -> String {
+fn describe_held(error: &HeldError, details: &Details) -> String {
     let name = &error.name;
+    let (begin, advice) = match details.waited {
+        Some(waited) => (format!("timed out after {}: ", show(waited)), ""),
+        None => (String::new(), "wait for it: --wait 5m    "),
+    };
     let by = error.holder.as_ref().map_or_else(String::new, |holder| format!(" by {holder}"));
-    let since = held_for.map_or_else(String::new, |held_for| format!(" for {}", show(held_for)));
+    let since = details.held_for.map_or_else(String::new, |held_for| format!(" for {}", show(held_for)));
     let end = error.remaining.map(|left| format!("; its lease ends in {} unless renewed", show(left)));
     let end = end.unwrap_or_default();
-    format!("{name} is held{by}{since}{end}\n  wait for it: --wait 5m    look: quorlock status {name}")
+    format!("{begin}{name} is held{by}{since}{end}\n  {advice}more: quorlock status {name}")
 }
 
 /// Without a quorum, one line for each node, and what to do.

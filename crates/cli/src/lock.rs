@@ -115,6 +115,7 @@ pub(crate) async fn acquire(
     let since = if is_held { held_since(client, name).await } else { None };
     let held_for = since.and_then(|since| since.elapsed().ok());
     let silent_for = client.node_stats().into_iter().map(|node| node.silent_for).collect();
-    let details = Details { held_for, silent_for, unrecorded: unrecorded(client) };
+    let waited = wait.filter(|wait| !wait.is_zero());
+    let details = Details { waited, held_for, silent_for, unrecorded: unrecorded(client) };
     Err(Failure::not_acquired(error, &details))
 }

@@ -45,6 +45,10 @@ fn main() -> ExitCode {
             if !error.use_stderr() {
                 return ExitCode::SUCCESS;
             }
+            let mut words = std::env::args_os().skip(1);
+            if words.next().is_some_and(|word| word == "run") && words.all(|word| word != "--") {
+                eprintln!("\n  put -- before the command: quorlock run NAME -- COMMAND");
+            }
             if acquire::seems_for_eval(std::env::args_os().skip(1)) {
                 acquire::pass_on(Exit::USAGE);
             }

@@ -76,20 +76,13 @@ impl Output {
 
     /// Prints one JSON object, with the version of its shape.
     pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
-        self.line(self.json_text(value)?)
+        self.line(json_text(value)?)
     }
 
     /// Prints the result of a command: a JSON object, or one line.
     pub(crate) fn result(self, json: &serde_json::Value, text: impl std::fmt::Display) -> crate::Outcome {
         let printed = if self.json { self.json(json) } else { self.line(text) };
         printed.map(|()| Exit::OK)
-    }
-
-    /// One JSON object as text, with the version of its shape.
-    #[expect(clippy::unused_self, reason = "printing is done through an output")]
-    pub(crate) fn json_text(self, value: &impl Serialize) -> Result<String, Failure> {
-        let text = serde_json::to_string(&Versioned::new(value));
-        text.map_err(Failure::cannot("write JSON"))
     }
 
     /// Whether colours are wanted on stdout.
@@ -108,18 +101,11 @@ impl Output {
     }
 }
 
-/// A value with the version of its shape.
-#[derive(Serialize)]
-pub(crate) struct Versioned<'a, T> {
-    v: u8,
-    #[serde(flatten)]
-    value: &'a T,
-}
-
-impl<'a, T> Versioned<'a, T> {
-    pub(crate) fn new(value: &'a T) -> Self {
-        Self { v: 1, value }
-    }
+/// One JSON object as text, with the version of its shape.
+pub(crate) fn json_text(value: &impl Serialize) -> Result<String, Failure> {
+    let mut json = serde_json::to_value(value).map_err(Failure::cannot("write JSON"))?;
+    json["v"] = 1.into();
+    Ok(json.to_string())
 }
 
 /// Asks the person at the terminal, and reads one line.

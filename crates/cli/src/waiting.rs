@@ -64,7 +64,7 @@ impl<'a> Display<'a> {
             }
             let (first, second) = match &wait {
                 Some(wait) => (format!("{}, {}", self.name, self.holding(wait)), self.standing(wait)),
-                None => (self.silence(), format!("waited {}", clock(self.begun.elapsed()))),
+                None => (self.silence(), format!("waited {}", show(self.begun.elapsed()))),
             };
             if let Some(live) = &mut live {
                 let turn = self.begun.elapsed().as_millis() / TURN.as_millis();
@@ -97,7 +97,7 @@ impl<'a> Display<'a> {
     /// Who has it, for how long, and until when.
     fn holding(&self, wait: &Wait) -> String {
         let mut text = match &wait.holder {
-            Some(holder) => format!("held by {}", named(holder)),
+            Some(holder) => format!("held by {holder}"),
             None => "held".to_owned(),
         };
         if let Some(held) = self.since.and_then(|since| since.elapsed().ok()) {
@@ -114,7 +114,7 @@ impl<'a> Display<'a> {
     }
 
     fn standing(&self, wait: &Wait) -> String {
-        let waited = clock(self.begun.elapsed());
+        let waited = show(self.begun.elapsed());
         match wait.place {
             Some(place) => format!("you are {} of {}, waited {waited}", ordinal(place), wait.waiting.max(place)),
             None => format!("waited {waited}"),
@@ -149,23 +149,6 @@ fn who(wait: Option<&Wait>) -> Option<(Option<Holder>, Fence)> {
     wait.map(|wait| (wait.holder.clone(), wait.fence))
 }
 
-fn named(holder: &Holder) -> String {
-    if holder.is_other_program() {
-        return holder.to_string();
-    }
-    let label = if holder.label.is_empty() { String::new() } else { format!(" {:?}", holder.label) };
-    format!("{} pid {}{label}", holder.host, holder.pid)
-}
-
-/// `0:14`, `1:02:14`.
-fn clock(waited: Duration) -> String {
-    let seconds = waited.as_secs();
-    match seconds / 3600 {
-        0 => format!("{}:{:02}", seconds / 60, seconds % 60),
-        hours => format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60),
-    }
-}
-
 /// `1st`, `2nd`, `3rd`, `4th`, `11th`.
 pub(crate) fn ordinal(number: u32) -> String {
     let ending = match (number % 10, number % 100) {
@@ -183,13 +166,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_and_times_are_said_as_people_say_them() {
+    fn places_are_ordinal_numbers() {
         let places =
             [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (21, "21st"), (113, "113th")];
         for (number, text) in places {
             assert_eq!(ordinal(number), text);
         }
-        assert_eq!(clock(Duration::from_secs(14)), "0:14");
-        assert_eq!(clock(Duration::from_secs(3_734)), "1:02:14");
     }
 }

@@ -15,6 +15,7 @@ use crate::context::{Context, FLUSH};
 use crate::duration::millis;
 use crate::exit::{Exit, Failure};
 use crate::lock::{self, LockArgs};
+use crate::output::json_text;
 use crate::process::Process;
 use crate::signals::Signals;
 
@@ -163,7 +164,7 @@ fn tell(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Dur
             let acquired = json!({
                 "name": name, "lease": text, "fence": fence, "slot": slot, "ttl_ms": ttl_ms, "valid_ms": valid_ms,
             });
-            context.output.json_text(&acquired)?
+            json_text(&acquired)?
         }
     };
     let mut stdout = std::io::stdout();

@@ -1,52 +1,56 @@
 //! `quorlock bench`: how fast these nodes are.
 
 mod measure;
-mod progress;
 mod servers;
 mod spread;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use quorlock::{Client, ClientBuilder, Lock};
-use serde::Serialize;
+use serde_json::json;
+use tokio::time::{Instant, interval};
 
 use crate::Outcome;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, ask};
+use crate::output::{LiveText, Output, ask};
 use crate::signals::Signals;
 use crate::table::Table;
-use measure::{Case, Handoffs, cycles, handoffs, whole};
-use progress::Progress;
-use servers::{Servers, random};
+use measure::{Case, cycles, handoffs, with_warm_up};
+use servers::Servers;
 use spread::Spread;
 
 /// How long the releases at the end may take.
-const FAREWELL: Duration = Duration::from_secs(2);
-/// So many clients hand a name to each other.
+const CLOSE: Duration = Duration::from_secs(2);
+/// How many clients hand a name to each other.
 const CONTENDERS: usize = 2;
 const CALLERS_MAX: u64 = 10_000;
-/// Votes of more servers than this would not fit a client.
+/// A client cannot have more nodes.
 const LOCAL_MAX: u64 = 31;
+/// The width of the progress bar, and how often it is drawn.
+const BAR: usize = 30;
+const FRAME: Duration = Duration::from_millis(100);
 
-/// Measure the nodes: cycles a second, how long they take, handoffs.
+/// Measure the nodes: cycles per second, latencies, handoffs.
 ///
 /// A cycle is one acquire and one release. Every caller has a name of its own, and all are tasks of one client in one
-/// thread. A handoff is the time from a release to the grant of the next in the queue, who has another client. A second round
-/// is what an acquire needs when the nodes granted unequal fences.
+/// thread. A handoff is the time from a release to the grant of the next waiter, who has another client. A second round is
+/// what an acquire needs when the nodes granted different fences.
 ///
-/// It puts load on the servers. The names are below quorlock-bench/ and a random number, and are free afterwards; their
-/// fences lapse by themselves, a day later.
+/// It puts load on the servers. The names begin with quorlock-bench/ and a random number, and are free afterwards; their
+/// fences expire a day later.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Example:
   quorlock bench --local 5")]
 pub(crate) struct BenchArgs {
-    /// Start this many redis-servers on this machine, measure them, and stop them.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=LOCAL_MAX))]
-    local: Option<u64>,
+    /// Start this many redis-servers on this host, measure them, and stop them.
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=LOCAL_MAX))]
+    local: Option<usize>,
 
     /// How long each part takes.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -54,19 +58,19 @@ pub(crate) struct BenchArgs {
 
     /// How many callers at once, one part for each number.
     #[arg(long, value_name = "N,N,..", value_delimiter = ',', default_value = "1,64,512",
-        value_parser = clap::value_parser!(u64).range(1..=CALLERS_MAX))]
-    callers: Vec<u64>,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=CALLERS_MAX))]
+    callers: Vec<usize>,
 
-    /// Plain locks, to the letter of the Redlock page: no fence, no queue, and so no handoff to be measured.
+    /// Plain locks, to the letter of the Redlock page: no fence and no queue, and so no handoff to measure.
     #[arg(long)]
     plain: bool,
 
-    /// Do not ask before load is put on servers that are not on this machine.
+    /// Do not ask before load is put on servers that are not on this host.
     #[arg(long)]
     yes: bool,
 }
 
-/// Measures, and shows what came of it.
+/// Measures, and prints the result.
 pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
     let output = context.output;
     // Dropped after the clients, however this ends.
@@ -75,141 +79,144 @@ pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
     if let Some(count) = args.local {
         // From here on a signal ends the servers, too.
         signals = Signals::listen()?;
-        let servers = Servers::start(count as usize).await?;
+        let servers = Servers::start(count).await?;
         let builder = Client::builder().nodes(servers.urls());
         _servers = servers;
         builder.clone().init_cluster().await?;
-        bench = Bench::connect(builder, &args).await?;
+        bench = Bench::connect(builder, args).await?;
         bench.announce(output);
     } else {
-        bench = Bench::connect(context.builder()?, &args).await?;
+        bench = Bench::connect(context.builder()?, args).await?;
         bench.announce(output);
-        bench.ask(args.yes)?;
+        bench.confirm()?;
         signals = Signals::listen()?;
     }
     let measured = tokio::select! {
-        report = bench.measure(output) => Ok(report),
+        measured = bench.measure(output) => Ok(measured),
         signal = signals.next_fatal() => Err(signal.as_raw()),
     };
-    bench.close(output).await;
-    let report = match measured {
-        Ok(report) => report?,
+    let (nodes, plain, seconds) = (bench.nodes(), bench.args.plain, bench.args.seconds);
+    for client in bench.clients {
+        if let Err(error) = client.close(CLOSE).await {
+            output.note(error);
+        }
+    }
+    let (cases, handoff) = match measured {
+        Ok(measured) => measured?,
         Err(signal) => return Ok(Exit::signal(signal)),
     };
     if output.json {
+        let report = json!({ "nodes": nodes, "plain": plain, "seconds": seconds, "cases": cases, "handoff": handoff });
         output.json(&report)?;
     } else {
-        report.print(output)?;
+        print(output, &cases, handoff.as_ref())?;
     }
     Ok(Exit::OK)
 }
 
-/// The clients, the names that they use, and what they do.
+/// The clients, and the beginning of the names that they use.
 struct Bench {
     clients: Vec<Client>,
     prefix: String,
-    callers: Vec<usize>,
-    plain: bool,
-    /// Of each part.
-    length: Duration,
-}
-
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Report {
-    nodes: Vec<String>,
-    plain: bool,
-    seconds: u64,
-    cases: Vec<Case>,
-    handoff: Option<Handoffs>,
+    args: BenchArgs,
 }
 
 impl Bench {
-    async fn connect(builder: ClientBuilder, args: &BenchArgs) -> Result<Self, Failure> {
+    async fn connect(builder: ClientBuilder, args: BenchArgs) -> Result<Self, Failure> {
         let builder = builder.label("quorlock bench");
         let mut clients = Vec::new();
         for _ in 0..CONTENDERS {
             clients.push(builder.clone().connect_lazy().await?);
         }
-        Ok(Self {
-            clients,
-            prefix: format!("quorlock-bench/{:016x}", random()),
-            callers: args.callers.iter().map(|callers| *callers as usize).collect(),
-            plain: args.plain,
-            length: Duration::from_secs(args.seconds),
-        })
+        Ok(Self { clients, prefix: format!("quorlock-bench/{:016x}", random()), args })
     }
 
     fn nodes(&self) -> Vec<String> {
         self.clients[0].nodes().into_iter().map(|(node, _)| node).collect()
     }
 
-    /// How long all of it takes.
-    fn whole(&self) -> Duration {
-        whole(self.length) * (self.callers.len() as u32 + u32::from(!self.plain))
+    /// How long each part takes.
+    fn length(&self) -> Duration {
+        Duration::from_secs(self.args.seconds)
+    }
+
+    /// How long all parts take.
+    fn total(&self) -> Duration {
+        with_warm_up(self.length()) * (self.args.callers.len() as u32 + u32::from(!self.args.plain))
     }
 
     fn announce(&self, output: Output) {
-        let (nodes, seconds) = (self.nodes().join(", "), self.whole().as_secs_f64());
-        output.note(format_args!("this puts load on {nodes} for {seconds:.0} s"));
+        let (nodes, seconds) = (self.nodes().join(", "), self.total().as_secs_f64());
+        output.note(format_args!("this puts load on {nodes} for {seconds:.0}s"));
     }
 
-    /// Asks whoever can be asked, if it is not only this machine that has to bear it.
-    fn ask(&self, yes: bool) -> Result<(), Failure> {
-        let somebody = io::stdin().is_terminal() && io::stderr().is_terminal();
-        if yes || !somebody || self.nodes().iter().all(|node| is_local(node)) {
+    /// Asks the person at the terminal, unless all nodes are on this host.
+    fn confirm(&self) -> Result<(), Failure> {
+        let is_person = io::stdin().is_terminal() && io::stderr().is_terminal();
+        if self.args.yes || !is_person || self.nodes().iter().all(|node| is_on_this_host(node)) {
             return Ok(());
         }
-        let answer = ask("not all of these nodes are on this host. Continue? [y/N]")?;
-        match answer.trim() {
+        match ask("not all of these nodes are on this host. Continue? [y/N]")?.trim() {
             "y" | "Y" | "yes" => Ok(()),
             _ => Err(Failure::usage("nothing was measured; --yes measures without asking")),
         }
     }
 
-    async fn measure(&self, output: Output) -> Result<Report, Failure> {
+    async fn measure(&self, output: Output) -> Result<(Vec<Case>, Option<Spread>), Failure> {
         let client = &self.clients[0];
-        // Nodes that cannot vote are told at once, and not after everyone has lost patience.
+        // Nodes that cannot vote are reported at once, and not after every caller has timed out.
         drop(self.lock(client, "probe").try_acquire().await?);
-        let progress = Progress::new(output.quiet, self.whole());
+        let began = Instant::now();
         let mut cases = Vec::new();
-        for &callers in &self.callers {
+        for &callers in &self.args.callers {
             let title = if callers == 1 { "1 caller".to_owned() } else { format!("{callers} callers") };
             let own = |caller: usize| self.lock(client, &caller.to_string());
-            cases.push(progress.during(&title, cycles(client, own, callers, self.length)).await?);
+            let work = cycles(client, own, callers, self.length());
+            cases.push(self.with_progress(output, began, &title, work).await?);
         }
-        let handoff = if self.plain {
-            None
-        } else {
-            let contenders = self.clients.iter().map(|client| self.lock(client, "handoff")).collect();
-            Some(progress.during("handoff", handoffs(contenders, self.length)).await?)
-        };
-        Ok(Report { nodes: self.nodes(), plain: self.plain, seconds: self.length.as_secs(), cases, handoff })
+        if self.args.plain {
+            return Ok((cases, None));
+        }
+        let contenders = self.clients.iter().map(|client| self.lock(client, "handoff")).collect();
+        let handoff = self.with_progress(output, began, "handoff", handoffs(contenders, self.length())).await?;
+        Ok((cases, Some(handoff)))
+    }
+
+    /// Does a part of the work, and shows how far the whole is: `████████░░░░  7s left  64 callers`.
+    async fn with_progress<T>(&self, output: Output, began: Instant, title: &str, work: impl Future<Output = T>) -> T {
+        let (mut live, mut frames, total) = (LiveText::new(output), interval(FRAME), self.total());
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                _ = frames.tick() => if let Some(live) = &mut live {
+                    let age = began.elapsed();
+                    let full = ((age.as_secs_f64() / total.as_secs_f64()).min(1.0) * BAR as f64) as usize;
+                    let left = total.saturating_sub(age).as_secs_f64().ceil();
+                    live.draw([format!("{}{}  {left:.0}s left  {title}", "█".repeat(full), "░".repeat(BAR - full))]);
+                },
+            }
+        }
     }
 
     fn lock(&self, client: &Client, name: &str) -> Lock {
         let lock = client.lock(format!("{}/{name}", self.prefix));
-        if self.plain { lock.plain() } else { lock }
-    }
-
-    /// Nothing stays locked.
-    async fn close(self, output: Output) {
-        for client in self.clients {
-            if let Err(error) = client.close(FAREWELL).await {
-                output.note(error);
-            }
-        }
+        if self.args.plain { lock.plain() } else { lock }
     }
 }
 
-/// Whether a node, by its URL without secrets, is on this machine.
-fn is_local(node: &str) -> bool {
+/// 64 random bits, seeded by the operating system each time.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Whether a node, by its URL without secrets, is on this host.
+fn is_on_this_host(node: &str) -> bool {
     let (scheme, rest) = node.split_once(':').unwrap_or((node, ""));
     if !scheme.starts_with("redis") || scheme.ends_with("unix") {
         return true;
     }
-    let rest = rest.trim_start_matches('/');
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let authority = rest.trim_start_matches('/').split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
     let host = match host.strip_prefix('[') {
         Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
@@ -218,27 +225,25 @@ fn is_local(node: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-impl Report {
-    fn print(&self, output: Output) -> Result<(), Failure> {
-        let head = ["CALLERS", "CYCLES/S", "CYCLE P50", "P99", "ACQUIRE P50", "P99", "SECOND ROUNDS", "FAILED"];
-        let mut table = Table::new(head);
-        for case in &self.cases {
-            table.row([
-                case.callers.to_string(),
-                format!("{:.0}", case.cycles_per_second),
-                millis(&case.cycle, 0.5),
-                millis(&case.cycle, 0.99),
-                millis(&case.acquire, 0.5),
-                millis(&case.acquire, 0.99),
-                format!("{:.2}%", case.second_rounds as f64 / case.leases.max(1) as f64 * 100.0),
-                case.failures.to_string(),
-            ]);
-        }
-        table.print(output)?;
-        let Some(Handoffs { handoffs, handoff }) = &self.handoff else { return Ok(()) };
-        let (median, most) = (millis(handoff, 0.5), millis(handoff, 0.99));
-        output.line(format_args!("\nhandoff: p50 {median}, p99 {most}, of {handoffs} between {CONTENDERS} clients"))
+fn print(output: Output, cases: &[Case], handoff: Option<&Spread>) -> Result<(), Failure> {
+    let mut table =
+        Table::new(["CALLERS", "CYCLES/S", "CYCLE P50", "P99", "ACQUIRE P50", "P99", "SECOND ROUNDS", "FAILED"]);
+    for case in cases {
+        table.row([
+            case.callers.to_string(),
+            format!("{:.0}", case.cycles_per_second),
+            millis(&case.cycle, 0.5),
+            millis(&case.cycle, 0.99),
+            millis(&case.acquire, 0.5),
+            millis(&case.acquire, 0.99),
+            format!("{:.2}%", case.second_rounds as f64 / case.leases.max(1) as f64 * 100.0),
+            case.failures.to_string(),
+        ]);
     }
+    table.print(output)?;
+    let Some(handoff) = handoff else { return Ok(()) };
+    let (median, slow, count) = (millis(handoff, 0.5), millis(handoff, 0.99), handoff.len());
+    output.line(format_args!("\nhandoff: p50 {median}, p99 {slow}, of {count} between {CONTENDERS} clients"))
 }
 
 fn millis(spread: &Spread, share: f64) -> String {
@@ -250,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_nodes_of_this_machine_are_measured_without_asking() {
+    fn only_nodes_of_this_host_are_measured_without_asking() {
         for node in [
             "sqlite:/var/lib/locks.db",
             "memory:",
@@ -260,12 +265,12 @@ mod tests {
             "redis+unix:/run/redis.sock",
             "unix:/run/redis.sock",
         ] {
-            assert!(is_local(node), "{node}");
+            assert!(is_on_this_host(node), "{node}");
         }
         for node in
             ["redis://10.0.0.1", "redis://127.0.0.1.example.org", "rediss://[2001:db8::1]:6379", "redis://db-1:6379"]
         {
-            assert!(!is_local(node), "{node}");
+            assert!(!is_on_this_host(node), "{node}");
         }
     }
 }

@@ -52,6 +52,10 @@ pub(crate) async fn history(context: &Context, args: &HistoryArgs) -> crate::Out
         context.output.json(&json!({ "events": events.map(event).collect::<Vec<_>>() }))?;
         return Ok(Exit::OK);
     }
+    if events.clone().next().is_none() {
+        context.output.note("no events");
+        return Ok(Exit::OK);
+    }
     let mut table = Table::new(["WHEN", "NAME", "WHAT", "FENCE", "BY", "MODE", "REASON"]);
     for event in events {
         let ago = elapsed(event.at_micros / 1_000).map_or_else(|| "?".into(), |ago| format!("{} ago", show(ago)));

@@ -203,19 +203,14 @@ fn tell(context: &Context, args: &RunArgs, report: &Report, exit: Exit) -> crate
     if context.output.json {
         context.output.json(report)?;
     }
-    let Some(path) = &args.result_file else { return Ok(exit) };
-    match report.write(path) {
-        Ok(()) => Ok(exit),
-        Err(error) => {
-            let failure = Failure::config(format!("cannot write {}: {error}", path.display()));
-            // What the command came to matters more.
-            if exit == Exit::OK {
-                Err(failure)
-            } else {
-                failure.print();
-                Ok(exit)
-            }
+    match args.result_file.as_ref().map(|path| report.write(path)) {
+        Some(Err(failure)) if exit == Exit::OK => Err(failure),
+        // The exit code of the command matters more.
+        Some(Err(failure)) => {
+            failure.print();
+            Ok(exit)
         }
+        _ => Ok(exit),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::duration::{millis, parse_duration};
 use crate::exit::{Exit, Failure};
 use crate::inspection::show_holder;
-use crate::output::{Output, room};
+use crate::output::{Output, json_text, room};
 use crate::signals::Signals;
 use crate::table::{cut_painted, one_line};
 
@@ -130,7 +130,7 @@ impl View {
             let mut change = serde_json::to_value(lock).map_err(Failure::cannot("write JSON"))?;
             change["at_ms"] = SystemTime::UNIX_EPOCH.elapsed().map(millis).unwrap_or_default().into();
             change["event"] = event.into();
-            return self.output.text(&format!("{}\n", self.output.json_text(&change)?));
+            return self.output.text(&format!("{}\n", json_text(&change)?));
         }
         let name = one_line(&lock.name);
         let fence = lock.fence.map_or_else(String::new, |fence| format!(" with fence {fence}"));

@@ -74,7 +74,7 @@ fn local_servers_are_measured_and_gone_afterwards() {
     assert!(output.status.success(), "{}", stderr(&output));
     let report = json(&stdout(&output));
     assert_measured(&report, 3);
-    assert!(report["handoff"]["handoffs"].as_u64() > Some(0), "{report}");
+    assert!(report["handoff"]["count"].as_u64() > Some(0), "{report}");
     assert!(report["handoff"]["p99_us"].as_f64() > Some(0.0), "{report}");
     assert_eq!(servers_below(&folder), Vec::<String>::new());
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "its folder is gone");

@@ -145,7 +145,7 @@ fn what_was_broken_can_be_told_to_programs() {
 fn who_broke_it_and_why_is_remembered() {
     Place::both(|place| {
         let asked = |arguments: &[&str]| stdout(&place.quorlock(arguments).output().unwrap());
-        assert_eq!(asked(&["history"]).lines().count(), 1, "the heading alone");
+        assert_eq!(asked(&["history"]), "");
         let held = place.hold_for_good("60s");
         assert!(place.breaks(&["--fence", &held.fence]).status.success());
         let told: Value = serde_json::from_str(&asked(&["history", "a", "--json"])).unwrap();
@@ -155,7 +155,7 @@ fn who_broke_it_and_why_is_remembered() {
         assert!(event["by"]["pid"].is_u64(), "{event}");
         let table = asked(&["history"]);
         assert!(table.contains(&held.fence) && table.contains("a test"), "{table}");
-        assert_eq!(asked(&["history", "another"]).lines().count(), 1, "not of this name");
+        assert_eq!(asked(&["history", "another"]), "", "not of this name");
     });
 }
 

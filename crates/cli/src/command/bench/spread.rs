@@ -1,15 +1,18 @@
-//! How long something took, many times: in buckets, so that a long run needs no more room than a short one.
+//! A histogram of durations, in constant memory.
 
 use std::time::Duration;
 
-/// A bucket's end is this much beyond its beginning: what is read is right to one in a hundred.
+use serde::{Serialize, Serializer};
+use serde_json::json;
+
+/// The ratio of a bucket's end to its beginning: quantiles are accurate to one percent.
 const GROWTH: f64 = 1.01;
-/// More than an hour, in microseconds of that growth.
+/// They reach beyond an hour.
 const BUCKETS: usize = 2_300;
 
-/// Some readings of one thing.
+/// Readings of one duration.
 #[derive(Clone, Debug)]
-pub(crate) struct Spread {
+pub(super) struct Spread {
     counts: Vec<u64>,
     total: u64,
 }
@@ -21,7 +24,7 @@ impl Default for Spread {
 }
 
 impl Spread {
-    pub(crate) fn add(&mut self, reading: Duration) {
+    pub(super) fn add(&mut self, reading: Duration) {
         let micros = reading.as_secs_f64() * 1e6;
         let bucket = (micros + 1.0).ln() / GROWTH.ln();
         self.counts[(bucket as usize).min(BUCKETS - 1)] += 1;
@@ -29,12 +32,12 @@ impl Spread {
     }
 
     /// How many there are.
-    pub(crate) fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         self.total
     }
 
     /// The value, in microseconds, below which this share of the readings lies; `None` when there are none.
-    pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
+    pub(super) fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = ((self.total as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
         let bucket = self.counts.iter().position(|count| {
@@ -42,6 +45,14 @@ impl Spread {
             seen >= wanted
         })?;
         Some(GROWTH.powf(bucket as f64 + 0.5) - 1.0)
+    }
+}
+
+/// `{"count":4711,"p50_us":212.3,"p99_us":401.7}`.
+impl Serialize for Spread {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let tenths = |share| self.quantile(share).map(|micros| (micros * 10.0).round() / 10.0);
+        json!({ "count": self.total, "p50_us": tenths(0.5), "p99_us": tenths(0.99) }).serialize(serializer)
     }
 }
 

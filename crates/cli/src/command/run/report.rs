@@ -1,14 +1,17 @@
 //! What came of a run, for programs: the result file and `--json`.
 
-use std::io::{self, Write};
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde::Serialize;
 
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
+use crate::output::json_text;
 
 /// What came of it. No lease id: whoever has it could release the lock.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     pub(super) name: String,
     /// `exclusive`, `shared` or `slots`.
@@ -33,35 +36,20 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(name: &str, kind: &'static str) -> Self {
-        Self {
-            name: name.to_owned(),
-            kind,
-            outcome: "failed",
-            exit: Exit::INTERNAL.0,
-            signal: None,
-            fence: None,
-            slot: None,
-            waited_ms: 0,
-            held_ms: None,
-            lost: false,
-            reason: None,
-            is_from_terminal: false,
-        }
+        Self { name: name.to_owned(), kind, outcome: "failed", exit: Exit::INTERNAL.0, ..Self::default() }
     }
 
-    /// Puts it into a file, as a whole: whoever reads it finds all of it, or what was there before.
-    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-        name.push(format!(".{}.new", std::process::id()));
-        let new = path.with_file_name(name);
-        let written = self.write_new(&new).and_then(|()| std::fs::rename(&new, path));
-        written.inspect_err(|_| drop(std::fs::remove_file(&new)))
-    }
-
-    fn write_new(&self, path: &Path) -> io::Result<()> {
-        let mut file = std::fs::File::create(path)?;
-        serde_json::to_writer(&mut file, &crate::output::Versioned::new(self))?;
-        file.write_all(b"\n")?;
-        file.sync_all()
+    /// Writes it to a file as a whole: a reader finds all of it, or the file that was there before.
+    pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
+        let text = json_text(self)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // As other programs create files: the umask decides who can read it.
+        let file = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
+        let written = file.and_then(|mut file| {
+            writeln!(file, "{text}")?;
+            file.as_file().sync_all()?;
+            Ok(file.persist(path)?)
+        });
+        written.map(drop).map_err(|error| Failure::config(format_args!("cannot write {}: {error}", path.display())))
     }
 }
