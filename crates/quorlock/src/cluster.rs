@@ -3,7 +3,6 @@
 pub(crate) mod admin;
 pub(crate) mod break_lock;
 pub(crate) mod broadcast;
-mod claims;
 pub(crate) mod doctor;
 pub(crate) mod history;
 pub(crate) mod inspect;
@@ -31,13 +30,12 @@ use crate::cluster::stats::Counters;
 use crate::error::{CloseError, ReconfigureError};
 use crate::link::membership::Membership;
 use crate::link::quarantine_records::Records;
-use crate::link::{Link, LinkConfig, Pending, Traffic, Waiters};
+use crate::link::{Claims, Link, LinkConfig, Traffic};
 use crate::node::event::Event;
 use crate::node::{Companion, Node, STEP_DEADLINE};
 use crate::platform::runtime;
 use crate::platform::sync::AtomicBool;
 use crate::platform::timers::Timers;
-pub(crate) use claims::{Claim, Claims};
 use recent::RecentLeases;
 
 /// The nodes of one client.
@@ -54,10 +52,6 @@ pub(crate) struct Cluster {
     pub(crate) doubts: RecentLeases,
     /// Leases that were detached, and are over as far as is known here: that is told once.
     pub(crate) ended: RecentLeases,
-    /// Attempts that may still have something to give back.
-    pub(crate) pending: Arc<Pending>,
-    /// Attempts that wait in the queue.
-    pub(crate) waiters: Arc<Waiters>,
     /// On which hints for them are heard.
     pub(crate) channel: Channel,
     pub(crate) traffic: Arc<Traffic>,
@@ -70,12 +64,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Starts the links and the timers on the current runtime.
-    pub(crate) fn start(
-        settings: Settings,
-        nodes: Vec<Arc<dyn Node>>,
-        claims: Arc<Claims>,
-        link: &LinkConfig,
-    ) -> Arc<Self> {
+    pub(crate) fn start(settings: Settings, nodes: Vec<Arc<dyn Node>>, link: &LinkConfig) -> Arc<Self> {
         let titles: Vec<String> = nodes.iter().map(|node| node.title().to_owned()).collect();
         let constants = settings.constants(String::new());
         let membership = Membership::new(settings.quorum, titles, constants.max_ttl_millis, constants.max_skew_micros);
@@ -88,13 +77,11 @@ impl Cluster {
             counters: Counters::default(),
             nodes,
             membership: Arc::new(membership),
-            claims,
+            claims: Arc::clone(&link.claims),
             owner_fences: Arc::default(),
             doubts: RecentLeases::default(),
             ended: RecentLeases::default(),
             chronicle: Chronicle::default(),
-            pending: Arc::clone(&link.pending),
-            waiters: Arc::clone(&link.waiters),
             channel: link.channel,
             traffic: Arc::clone(&link.traffic),
             records: link.records.clone(),
@@ -189,20 +176,9 @@ impl Cluster {
         self.links.iter().for_each(|link| link.flush());
     }
 
-    /// Sends what has been queued at the links, without waiting for other callers.
-    pub(crate) fn flush_now(&self) {
-        self.links.iter().for_each(|link| link.flush_now());
-    }
-
-    /// Links that are closed meanwhile wait until this is dropped: something is about to be given back.
-    pub(crate) fn unsettled(&self) -> Unsettled<'_> {
-        self.pending.open();
-        Unsettled(self)
-    }
-
-    /// An attempt has nothing left to give back: links that have waited for it may end.
-    pub(crate) fn settled(&self) {
-        self.pending.settle();
+    /// A claim has queued its last release: links that have waited for it may end.
+    pub(crate) fn settle(&self, claim: u64) {
+        self.claims.remove(claim);
         if self.is_closed() {
             for link in &self.links {
                 link.nudge();
@@ -242,7 +218,7 @@ impl Cluster {
             for link in &self.links {
                 loop {
                     let news = link.news.notified();
-                    if link.is_finished() || (link.owed() == 0 && self.pending.is_none() && !link.is_noting()) {
+                    if link.is_finished() || (link.owed() == 0 && self.claims.is_settled() && !link.is_noting()) {
                         break;
                     }
                     news.await;
@@ -278,15 +254,6 @@ impl Cluster {
         }
         let stuck = self.links.iter().filter_map(|link| Some((link.title.clone(), link.trouble()?.to_string())));
         Err(ReconfigureError::Failed { nodes: stuck.collect() })
-    }
-}
-
-/// What keeps links from ending.
-pub(crate) struct Unsettled<'a>(&'a Cluster);
-
-impl Drop for Unsettled<'_> {
-    fn drop(&mut self) {
-        self.0.settled();
     }
 }
 

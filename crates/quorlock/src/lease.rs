@@ -1,4 +1,3 @@
-//! The life of a lease: acquiring it, holding it, and giving it back.
+//! The life of a lease, from the first request to the release.
 
-pub(crate) mod attempt;
-pub(crate) mod held;
+pub(crate) mod claim;

@@ -67,7 +67,7 @@ pub use error::{
     AcquireError, BreakError, CloseError, ConfigError, ConnectError, FenceError, HeldError, LeaseError, LostError,
     Operation, ReadError, ReconfigureError, RunError,
 };
-pub use lease::attempt::Progress;
+pub use lease::claim::Progress;
 pub use link::RoundTrips;
 pub use node::event::{Event, HISTORY_MAX, REASON_BYTES_MAX, What};
 pub use node::memory::MemoryNodes;

@@ -1,5 +1,6 @@
 //! The connection to one node: ordered batches out, votes in, a handshake before anything, releases owed until delivered.
 
+mod claims;
 mod connection;
 mod handshake;
 mod heartbeat;
@@ -9,18 +10,15 @@ mod mark;
 pub(crate) mod membership;
 mod outages;
 mod outbox;
-mod pending;
 pub(crate) mod quarantine_records;
 mod traffic;
-mod waiters;
 
+pub(crate) use claims::{ClaimEvents, Claims};
 pub use latency::RoundTrips;
 pub(crate) use mark::Mark;
 pub(crate) use outages::Outages;
 pub(crate) use outbox::{Ask, GiveBack};
-pub(crate) use pending::Pending;
 pub(crate) use traffic::Traffic;
-pub(crate) use waiters::{Hinted, Waiters};
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -52,12 +50,6 @@ pub(crate) trait Voter: Send + Sync {
     fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome, now: Moment);
 }
 
-/// Hears of broken locks.
-pub(crate) trait BreakListener: std::fmt::Debug + Send + Sync {
-    /// A node says that the lock with this key was broken.
-    fn broken(&self, key: &str);
-}
-
 /// How a link behaves.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkConfig {
@@ -71,13 +63,10 @@ pub(crate) struct LinkConfig {
     pub(crate) look: (Duration, Duration),
     /// What a node may do that has lost its memory.
     pub(crate) trust: Trust,
-    /// Attempts that may still have something to give back: a link that is closed waits for them.
-    pub(crate) pending: Arc<Pending>,
+    /// The claims of the client. A link that is closed waits until they are settled.
+    pub(crate) claims: Arc<Claims>,
     /// On which hints for this client are heard.
     pub(crate) channel: Channel,
-    /// Whom they are for.
-    pub(crate) waiters: Arc<Waiters>,
-    pub(crate) breaks: Arc<dyn BreakListener>,
     /// How much has gone over the links.
     pub(crate) traffic: Arc<Traffic>,
     /// What the log says about nodes that cannot vote.
@@ -312,7 +301,7 @@ impl Link {
         if outbox.closing {
             outbox.owe_again(self.node, clock::now());
         }
-        outbox.closing && outbox.owed() == 0 && self.config.pending.is_none()
+        outbox.closing && outbox.owed() == 0 && self.config.claims.is_settled()
     }
 
     /// Fails the requests that were never sent. Releases stay owed.
@@ -336,7 +325,7 @@ impl Link {
         self.news.notify_waiters();
         if is_up {
             self.config.outages.end(self.node);
-            self.config.waiters.hint_all(self.node);
+            self.config.claims.hint_all(self.node);
         }
     }
 

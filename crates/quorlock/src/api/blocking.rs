@@ -33,7 +33,7 @@ use crate::api::multi::Names;
 use crate::api::rw::Party;
 use crate::detached::DetachedLease;
 use crate::error::{AcquireError, CloseError, ConnectError, LeaseError, LostError, ReadError, RunError};
-use crate::lease::attempt::Progress;
+use crate::lease::claim::Progress;
 
 /// A value of the async API, with methods that block where those of `T` are async.
 ///

@@ -18,11 +18,11 @@ use quorlock_core::time::{Drift, Ttl};
 use quorlock_core::watchdog::Renewals;
 
 use crate::api::client::Client;
+use crate::cluster::Cluster;
 use crate::cluster::settings::Settings;
-use crate::cluster::{Claims, Cluster};
 use crate::error::{ConfigError, ConnectError};
 use crate::link::quarantine_records::Records;
-use crate::link::{BreakListener, LinkConfig, Outages};
+use crate::link::{LinkConfig, Outages};
 use crate::node::Node;
 use crate::node::memory::MemoryNodes;
 use crate::platform::entropy;
@@ -310,22 +310,19 @@ impl ClientBuilder {
     fn launch(&self, settings: Settings, nodes: Vec<Arc<dyn Node>>) -> Result<Client, ConfigError> {
         let node_deadline = settings.node_deadline(Ttl::new(settings.ttl, settings.max_ttl)?);
         let patience = (node_deadline * 5).max(SILENCE_MIN);
-        let claims = Arc::new(Claims::new());
         let link = LinkConfig {
             handshake_deadline: patience,
             silence_limit: patience,
             heartbeat: HEARTBEAT,
             look: LOOK,
             trust: settings.trust(),
-            pending: Arc::default(),
+            claims: Arc::default(),
             channel: Channel(entropy::bits()),
-            waiters: Arc::default(),
-            breaks: Arc::clone(&claims) as Arc<dyn BreakListener>,
             traffic: Arc::default(),
             outages: Arc::new(Outages::new(settings.quorum, !self.hides_outages)),
             records: Records::new(self.state_folder.as_deref()),
         };
-        Ok(Client::new(Cluster::start(settings, nodes, claims, &link)))
+        Ok(Client::new(Cluster::start(settings, nodes, &link)))
     }
 
     fn settings(&self) -> Result<Settings, ConfigError> {

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
+use quorlock_core::hold::Hold;
+use quorlock_core::mode::Mode;
 use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::step::Defeat;
 
 use crate::api::client::Client;
-use crate::cluster::Claim as _;
 use crate::detached::DetachedLease;
 use crate::error::{FenceError, LeaseError, LostError};
-use crate::lease::held::Held;
+use crate::lease::claim::{Claim, Observer};
 
 /// What you get when a lock is won: it is yours until it is released, dropped or lost.
 ///
@@ -25,29 +27,35 @@ use crate::lease::held::Held;
 /// lifetime limit of its [`Renewals`](crate::Renewals), by default one hour.
 #[must_use = "a lease that is dropped at once protects nothing"]
 pub struct Lease {
-    held: Arc<Held>,
+    claim: Arc<Claim>,
     /// Keeps the client open. Dropped after the release is queued.
     _client: Client,
 }
 
 impl Lease {
-    pub(crate) fn new(held: Arc<Held>, client: Client) -> Self {
-        Self { held, _client: client }
+    /// The guard of a claim that has yet to be won.
+    pub(crate) fn new(claim: Arc<Claim>, client: Client) -> Self {
+        Self { claim, _client: client }
+    }
+
+    /// Waits until the lock is won. The error says why it was not; there is no defeat if the client was closed.
+    pub(crate) async fn won(&self, observer: Option<&Observer>) -> Result<(), Option<Defeat>> {
+        self.claim.won(observer).await
     }
 
     #[cfg(feature = "sim")]
-    pub(crate) fn held(&self) -> &Arc<Held> {
-        &self.held
+    pub(crate) fn claim(&self) -> &Arc<Claim> {
+        &self.claim
     }
 
     /// What is locked.
     pub fn name(&self) -> &Name {
-        &self.held.key.name
+        &self.claim.key.name
     }
 
     /// The random value that signs this lease on the nodes. Whoever knows it can release the lock.
     pub fn id(&self) -> LeaseId {
-        self.held.id()
+        self.claim.hold(Hold::attempt)
     }
 
     /// The number that is higher than that of every earlier lease of this name.
@@ -55,23 +63,23 @@ impl Lease {
     /// # Errors
     /// [`FenceError::Lost`] when the lease is over, by a look at the clock; [`FenceError::Plain`] for a plain lock.
     pub fn fence(&self) -> Result<Fence, FenceError> {
-        self.held.validity()?;
-        self.held.fence().ok_or(FenceError::Plain)
+        self.claim.validity()?;
+        self.claim.fence().ok_or(FenceError::Plain)
     }
 
     /// Which slot it has, from 0, of a [semaphore](crate::Semaphore); `None` for other locks.
     pub fn slot(&self) -> Option<u32> {
-        self.held.slot
+        self.claim.hold(|hold| if let Mode::Slot { slot, .. } = hold.terms().mode { Some(slot) } else { None })
     }
 
     /// How many nodes are known to have granted it: a majority at least, since the slow ones are not waited for.
     pub fn nodes(&self) -> usize {
-        self.held.nodes()
+        self.claim.hold(Hold::nodes).len()
     }
 
     /// How long it lasts from each renewal, on the nodes.
     pub fn ttl(&self) -> Duration {
-        self.held.ttl()
+        self.claim.hold(|hold| hold.terms().ttl.duration())
     }
 
     /// How long the lease still surely holds if nothing renews it; zero when it is over.
@@ -79,7 +87,7 @@ impl Lease {
     /// Counted by the boot-time clock. If the wall clock ran ahead of that by more than is left, the machine was paused, and
     /// the lease is lost.
     pub fn validity(&self) -> Duration {
-        self.held.validity().unwrap_or_default()
+        self.claim.validity().unwrap_or_default()
     }
 
     /// Makes sure that at least this much validity is left, by a look at the clock.
@@ -92,7 +100,7 @@ impl Lease {
     /// # Errors
     /// [`LostError::TooShort`] when less is left, or why the lease is over.
     pub fn ensure(&self, needed: Duration) -> Result<(), LostError> {
-        let left = self.held.validity()?;
+        let left = self.claim.validity()?;
         if left < needed { Err(LostError::TooShort { left, needed }) } else { Ok(()) }
     }
 
@@ -102,7 +110,7 @@ impl Lease {
     /// # Cancel safety
     /// The future changes nothing and may be dropped.
     pub fn lost(&self) -> impl Future<Output = LostError> + Send + Sync + 'static {
-        Arc::clone(&self.held).lost()
+        Arc::clone(&self.claim).lost()
     }
 
     /// Renews now: a majority of the nodes restarts the ttl.
@@ -114,7 +122,7 @@ impl Lease {
     /// # Cancel safety
     /// Dropping the future does not stop a renewal that is under way; the lease stays held.
     pub async fn extend(&self) -> Result<(), LeaseError> {
-        self.held.extend().await
+        self.claim.extend().await
     }
 
     /// Gives the lock back, and waits until a majority of the nodes has acknowledged it.
@@ -128,7 +136,7 @@ impl Lease {
     /// # Cancel safety
     /// Dropping the future does not stop the release.
     pub async fn release(self) -> Result<(), LeaseError> {
-        self.held.release().await
+        self.claim.release().await
     }
 
     /// Gives up the guard without giving the lock back: nobody renews it from now on, and what is returned can be
@@ -140,19 +148,19 @@ impl Lease {
     /// # Errors
     /// [`LostError`] when the lease is over.
     pub fn detach(self) -> Result<DetachedLease, LostError> {
-        self.held.detach()
+        self.claim.detach()
     }
 
     /// Detaches all of these, or none: if one is over, the others are released.
     pub(crate) fn detach_all(leases: Vec<Self>) -> Result<Vec<DetachedLease>, LostError> {
-        let mut done: Vec<(Arc<Held>, DetachedLease)> = Vec::with_capacity(leases.len());
+        let mut done: Vec<(Arc<Claim>, DetachedLease)> = Vec::with_capacity(leases.len());
         for lease in leases {
-            let held = Arc::clone(&lease.held);
+            let claim = Arc::clone(&lease.claim);
             match lease.detach() {
-                Ok(detached) => done.push((held, detached)),
+                Ok(detached) => done.push((claim, detached)),
                 Err(lost) => {
-                    for (held, detached) in &done {
-                        held.take_back_detached(detached);
+                    for (claim, detached) in &done {
+                        claim.take_back_detached(detached);
                     }
                     return Err(lost);
                 }
@@ -164,20 +172,20 @@ impl Lease {
     /// The lease as [`detach`](Self::detach) would give it, while this guard goes on: for work in other processes
     /// that wants to [check](crate::Client::check) it.
     pub fn as_detached(&self) -> DetachedLease {
-        self.held.as_detached()
+        self.claim.as_detached()
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.held.let_go();
+        self.claim.let_go();
     }
 }
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lease = &mut f.debug_struct("Lease");
-        lease.field("name", self.name()).field("fence", &self.held.fence()).field("validity", &self.validity());
+        lease.field("name", self.name()).field("fence", &self.claim.fence()).field("validity", &self.validity());
         lease.finish_non_exhaustive()
     }
 }

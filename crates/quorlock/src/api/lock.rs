@@ -14,7 +14,7 @@ use crate::api::client::Client;
 use crate::api::lease::Lease;
 use crate::api::spec::{Patience, Spec};
 use crate::error::{AcquireError, ConfigError, RunError};
-use crate::lease::attempt::Progress;
+use crate::lease::claim::Progress;
 use crate::node::key::LockKey;
 
 /// A name, and how to acquire it. [`Client::lock`] makes one.
@@ -115,8 +115,8 @@ impl<K> Lock<K> {
     /// Calls `observer` whenever the state of a waiting acquire changes: the holder, the position in the queue, and at last
     /// the grant.
     ///
-    /// The calls come from the client's own tasks, one at a time, and must not block. The last one comes before the acquire
-    /// returns.
+    /// It is called by the task that awaits the acquire, and must not block. If the state changes twice before that task runs,
+    /// only the latest is reported. The last call comes before the acquire returns.
     pub fn observe(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.spec.observer = Some(Arc::new(observer));
         self

@@ -6,16 +6,16 @@ use std::time::Duration;
 use quorlock_core::time::Moment;
 
 use crate::api::lease::Lease;
-use crate::lease::held::Held;
+use crate::lease::claim::Claim;
 
 /// A lease as a judge sees it: looking at it changes nothing.
 #[derive(Clone)]
-pub struct Peek(Weak<Held>);
+pub struct Peek(Weak<Claim>);
 
 impl Peek {
     /// Looks at this lease.
     pub fn of(lease: &Lease) -> Self {
-        Self(Arc::downgrade(lease.held()))
+        Self(Arc::downgrade(lease.claim()))
     }
 
     /// Whether nobody has it any more, so that nothing can come of it.
@@ -25,11 +25,11 @@ impl Peek {
 
     /// When its validity ends by its client's wall clock, in nanoseconds.
     pub fn wall_until(&self) -> u64 {
-        self.0.upgrade().map_or(0, |held| held.wall_until() as u64)
+        self.0.upgrade().map_or(0, |claim| claim.wall_until() as u64)
     }
 
     /// What surely is left of it when its client's clocks say this, in nanoseconds: the suspend-proof one and the wall clock.
     pub fn validity(&self, nanos: u64, wall: u64) -> Duration {
-        self.0.upgrade().map_or(Duration::ZERO, |held| held.peek(Moment::from_nanos(nanos), wall as i64))
+        self.0.upgrade().map_or(Duration::ZERO, |claim| claim.peek(Moment::from_nanos(nanos), wall as i64))
     }
 }

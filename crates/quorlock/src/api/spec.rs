@@ -7,21 +7,18 @@ use std::time::Duration;
 use quorlock_core::backoff::Retry;
 use quorlock_core::mode::{Mode, PERMITS_MAX};
 use quorlock_core::name::Name;
-use quorlock_core::quorum::{NodeVote, Tally, Verdict};
+use quorlock_core::quorum::{NodeVote, Verdict};
 use quorlock_core::step::Defeat;
 use quorlock_core::terms::Terms;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Refusal, Silence};
+use quorlock_core::vote::Refusal;
 use quorlock_core::watchdog::Renewals;
 
 use crate::api::client::Client;
 use crate::api::lease::Lease;
-use crate::cluster::Cluster;
 use crate::cluster::inspect::inspect;
-use crate::error::{AcquireError, ConfigError, HeldError, LostError};
-use crate::lease::attempt::{Attempt, Decision, Observer};
-use crate::lease::held::Held;
-use crate::link::Voter;
+use crate::error::{AcquireError, ConfigError, HeldError};
+use crate::lease::claim::{Claim, Observer};
 use crate::node::key::LockKey;
 use crate::platform::clock;
 
@@ -136,23 +133,14 @@ impl Spec {
             trusting: settings.trusting,
             rules: settings.rules,
         };
-        match Attempt::start(cluster, key, terms.clone(), self.observer.clone()).await {
-            Decision::Won(won, mark, legacy) => {
-                cluster.counters.won(&won);
-                let (id, acks) = (won.attempt, won.acks.clone());
-                let held = Held::keep(cluster, key, terms, won, mark);
-                let held = held.map_err(|why| match why {
-                    LostError::Expired => too_slow(cluster, key.name.clone(), &acks),
-                    _ => AcquireError::Closed,
-                })?;
-                legacy.pass_to(id, &(Arc::clone(&held) as Arc<dyn Voter>));
-                Ok(Lease::new(held, self.client.clone()))
-            }
-            Decision::Lost(defeat) => {
+        let lease = Lease::new(Claim::start(cluster, key, terms), self.client.clone());
+        match lease.won(self.observer.as_ref()).await {
+            Ok(()) => Ok(lease),
+            Err(None) => Err(AcquireError::Closed),
+            Err(Some(defeat)) => {
                 cluster.counters.defeated(defeat.verdict);
                 Err(self.explain(key.name.clone(), defeat, mode, give_up.is_some()))
             }
-            Decision::Closed => Err(AcquireError::Closed),
         }
     }
 
@@ -182,11 +170,4 @@ impl Spec {
             }
         }
     }
-}
-
-/// The machine was paused between the request and the answer: these nodes granted it, but that is too long ago.
-fn too_slow(cluster: &Cluster, name: Name, acks: &[Option<Moment>]) -> AcquireError {
-    let vote = |ack: &Option<Moment>| ack.map_or(NodeVote::Silent(Silence::Unheard), |_| NodeVote::Granted);
-    let votes = acks.iter().map(vote).collect();
-    AcquireError::TooSlow { name, tally: cluster.name_nodes(Tally { votes, ..Tally::default() }) }
 }

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::digest::Digest;
+use quorlock_core::fence::Fence;
 use quorlock_core::name::Name;
+use quorlock_core::nodes::NodeSet;
+use quorlock_core::round::Round;
 use quorlock_core::vote::{BreakMode, Outcome, Refusal, Request, Target, Vote};
 
 use crate::cluster::Cluster;
-use crate::cluster::broadcast::{Votes, tally};
+use crate::cluster::broadcast::Broadcast;
 use crate::error::BreakError;
 use crate::node::event::{What, word_for_break};
 use crate::node::key::LockKey;
@@ -62,98 +65,70 @@ pub(crate) async fn break_lock(
     Break { target, mode, reason }: Break,
 ) -> Result<Broken, BreakError> {
     let name = key.name.clone();
-    let mut said = ask(cluster, key, target, mode).await?;
+    let mut round = ask(cluster, key, target, mode).await?;
     // Nodes may carry another fence for the same lease: only a majority is sure to carry the one it is known by.
-    for digest in missed(&said) {
+    let digests: BTreeSet<Digest> = broken(&round).map(|(digest, ..)| digest).collect();
+    for digest in digests {
+        let missed = others(&round).filter(|(.., other)| *other == digest).map(|(node, ..)| node);
+        let missed: NodeSet = missed.collect();
+        if missed.is_empty() {
+            continue;
+        }
         let again = ask(cluster, key, Target::Digest(digest), mode).await?;
-        for (said, again) in said.iter_mut().zip(again).filter(|(said, _)| is_of(said, digest)) {
-            *said = again;
+        for node in missed.iter() {
+            if let Some(outcome) = again.replies()[node].clone() {
+                round.take(node, outcome);
+            }
         }
     }
-    let count = Count::of(&said);
     let majority = cluster.settings.quorum.majority();
-    if count.broken >= majority && count.stood > 0 {
+    let nodes = broken(&round).count();
+    let is_broken = broken(&round).any(|(_, stood, _)| stood);
+    if nodes >= majority && is_broken {
         let fence = if let Target::Fence(fence) = target { Some(fence) } else { None };
         let event = cluster.event(&name, What::Broken, fence);
         let by = Some(cluster.settings.holder.clone());
         cluster.note_at_once(event.by(by, word_for_break(mode)).because(&reason));
-        tracing::warn!(%name, %target, ?mode, %reason, nodes = count.broken, "lease broken");
-        return Ok(Broken { name, nodes: count.broken, drains: count.drains });
+        tracing::warn!(%name, %target, ?mode, %reason, nodes, "lease broken");
+        let drains = broken(&round).map(|(.., remaining)| remaining).max().unwrap_or_default();
+        return Ok(Broken { name, nodes, drains });
     }
-    if count.broken + count.absent >= majority && count.stood == 0 {
+    let absent = round.refusals().filter(|why| **why == Refusal::Absent).count();
+    if nodes + absent >= majority && !is_broken {
         return Err(BreakError::NotHeld { name });
     }
-    if count.broken + count.absent + count.others >= majority
-        && let Some(other) = newest(&name, &said)
+    if nodes + absent + others(&round).count() >= majority
+        && let Some((_, fence, digest)) = others(&round).max_by_key(|(_, fence, _)| *fence)
     {
-        return Err(other);
+        let holder = round.refusals().find_map(|why| match why {
+            Refusal::Other { digest: other, holder, .. } if *other == digest => holder.clone(),
+            _ => None,
+        });
+        let target = fence.map_or(Target::Digest(digest), Target::Fence);
+        return Err(BreakError::Other { name, target, holder });
     }
-    Err(BreakError::NoQuorum { name, tally: tally(cluster, said) })
+    Err(BreakError::NoQuorum { name, tally: cluster.name_nodes(round.tally()) })
 }
 
-async fn ask(
-    cluster: &Cluster,
-    key: &Arc<LockKey>,
-    target: Target,
-    mode: BreakMode,
-) -> Result<Vec<Outcome>, BreakError> {
-    let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(BreakError::Closed)?;
-    votes.ask(cluster, key, Request::Break { target, mode });
-    Ok(votes.all().await)
+async fn ask(cluster: &Cluster, key: &Arc<LockKey>, target: Target, mode: BreakMode) -> Result<Round, BreakError> {
+    let (request, patience) = (Request::Break { target, mode }, cluster.settings.look_deadline());
+    Broadcast::ask(cluster, key, request, patience, |_| false).await.ok_or(BreakError::Closed)
 }
 
-/// The digests of attempts whose votes were broken on some nodes, by their fence, and stand on others with another.
-fn missed(said: &[Outcome]) -> BTreeSet<Digest> {
-    let broken = said.iter().filter_map(|outcome| match outcome {
-        Outcome::Voted { vote: Vote::Broken { digest, .. }, .. } => Some(*digest),
+/// The nodes on which the lease is broken: its digest, whether there was a vote to break, and how long nobody else gets it.
+fn broken(round: &Round) -> impl Iterator<Item = (Digest, bool, Duration)> {
+    round.replies().iter().flatten().filter_map(|outcome| match outcome {
+        Outcome::Voted { vote: Vote::Broken { digest, stood, remaining }, .. } => Some((*digest, *stood, *remaining)),
         _ => None,
-    });
-    broken.filter(|digest| said.iter().any(|outcome| is_of(outcome, *digest))).collect()
+    })
 }
 
-/// Whether a node left a vote alone that this digest stands for.
-fn is_of(outcome: &Outcome, wanted: Digest) -> bool {
-    matches!(outcome, Outcome::Voted { vote: Vote::Refusal(Refusal::Other { digest, .. }), .. } if *digest == wanted)
-}
-
-#[derive(Default)]
-struct Count {
-    broken: usize,
-    /// Of those, where there was a vote to break.
-    stood: usize,
-    absent: usize,
-    others: usize,
-    drains: Duration,
-}
-
-impl Count {
-    fn of(said: &[Outcome]) -> Self {
-        let mut count = Self::default();
-        for outcome in said {
-            match outcome {
-                Outcome::Voted { vote: Vote::Broken { stood, remaining, .. }, .. } => {
-                    count.broken += 1;
-                    count.stood += usize::from(*stood);
-                    count.drains = count.drains.max(*remaining);
-                }
-                Outcome::Voted { vote: Vote::Refusal(Refusal::Absent), .. } => count.absent += 1,
-                Outcome::Voted { vote: Vote::Refusal(Refusal::Other { .. }), .. } => count.others += 1,
-                Outcome::Voted { .. } | Outcome::Silent(_) => {}
-            }
-        }
-        count
-    }
-}
-
-/// The newest lease that stands instead.
-fn newest(name: &Name, said: &[Outcome]) -> Option<BreakError> {
-    let others = said.iter().filter_map(|outcome| match outcome {
-        Outcome::Voted { vote: Vote::Refusal(Refusal::Other { fence, digest, holder }), .. } => {
-            Some((*fence, *digest, holder.clone()))
+/// The nodes that left another lease alone: its fence, if it has one, and its digest.
+fn others(round: &Round) -> impl Iterator<Item = (usize, Option<Fence>, Digest)> {
+    round.replies().iter().enumerate().filter_map(|(node, reply)| match reply {
+        Some(Outcome::Voted { vote: Vote::Refusal(Refusal::Other { fence, digest, .. }), .. }) => {
+            Some((node, *fence, *digest))
         }
         _ => None,
-    });
-    let (fence, digest, holder) = others.max_by_key(|(fence, ..)| *fence)?;
-    let target = fence.map_or(Target::Digest(digest), Target::Fence);
-    Some(BreakError::Other { name: name.clone(), target, holder })
+    })
 }

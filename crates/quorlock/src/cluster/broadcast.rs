@@ -1,118 +1,142 @@
-//! One request to every node on behalf of nobody in particular: what each of them said, by a deadline.
+//! Sending to several nodes at once, and collecting their replies by a deadline.
 
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use quorlock_core::name::LeaseId;
-use quorlock_core::quorum::{NodeVote, Tally};
+use quorlock_core::nodes::NodeSet;
+use quorlock_core::round::Round;
+use quorlock_core::ticket::Parting;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
+use quorlock_core::vote::{Outcome, Request, Silence};
 use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
-use crate::link::{Ask, Mark, Voter};
+use crate::link::{Ask, GiveBack, Mark, Voter};
 use crate::node::key::LockKey;
 use crate::platform::clock;
 use crate::platform::sync::Mutex;
 use crate::platform::timers::Timed;
 
-/// Collects what the nodes say.
-pub(crate) struct Votes {
-    deadline: Moment,
-    said: Mutex<Vec<Option<Outcome>>>,
-    news: Notify,
-}
-
-impl Votes {
-    /// Nobody has said anything yet. `None` when the client is closed.
-    pub(crate) fn by(cluster: &Cluster, deadline: Duration) -> Option<Arc<Self>> {
-        let deadline = clock::now() + deadline;
-        let said = Mutex::new(vec![None; cluster.links.len()]);
-        let votes = Arc::new(Self { deadline, said, news: Notify::new() });
-        let weak: Weak<Self> = Arc::downgrade(&votes);
-        (!cluster.is_closed() && cluster.timers.at(deadline, weak).is_some()).then_some(votes)
+impl Cluster {
+    /// Queues a request at these nodes' links. Returns the nodes that cannot be asked, and why.
+    pub(crate) fn send(&self, nodes: NodeSet, ask: &Ask) -> Vec<(usize, Silence)> {
+        // A node whose clock is far off must not propose fences.
+        let middle = if matches!(*ask.request, Request::Acquire { .. }) { self.middle() } else { None };
+        let send = |node| match self.skew(node, middle) {
+            Some(skewed) => Err(skewed),
+            None => self.links[node].ask(ask.clone()),
+        };
+        nodes.iter().filter_map(|node| Some((node, send(node).err()?))).collect()
     }
 
-    /// Asks every node; those that cannot be asked are silent at once.
-    pub(crate) fn ask(self: &Arc<Self>, cluster: &Cluster, key: &Arc<LockKey>, request: Request) {
-        let mark = Arc::new(Mark::new(request.attempt()));
-        let request = Arc::new(request);
-        for link in &cluster.links {
-            let ask = Ask {
-                mark: Arc::clone(&mark),
-                key: Arc::clone(key),
-                request: Arc::clone(&request),
-                voter: Arc::clone(self) as Arc<dyn Voter>,
-                round: 0,
-                is_resent: false,
-            };
-            if let Err(silence) = link.ask(ask) {
-                self.note(link.node, Outcome::Silent(silence));
+    /// Queues the release of an attempt at these nodes' links. A node that was never asked acknowledges nothing.
+    pub(crate) fn release(
+        &self,
+        nodes: NodeSet,
+        back: &Arc<GiveBack>,
+        parting: impl Fn(usize) -> Option<Parting>,
+        receipt: Option<&Arc<Broadcast>>,
+    ) {
+        for node in nodes.iter() {
+            let voter = receipt.map(|receipt| Arc::clone(receipt) as Arc<dyn Voter>);
+            let is_owed = self.links[node].release(back, parting(node), voter);
+            if let Some(receipt) = receipt.filter(|_| !is_owed) {
+                let why = if back.mark.is_of_another() { Silence::Owing } else { Silence::Unheard };
+                receipt.take(node, Outcome::Silent(why));
             }
         }
-        cluster.flush();
+    }
+}
+
+/// The replies of all nodes to one request that belongs to no claim, or to a release.
+pub(crate) struct Broadcast {
+    deadline: Moment,
+    round: Mutex<Round>,
+    changed: Notify,
+}
+
+impl Broadcast {
+    /// No node has replied yet. Those that have not by the deadline count as silent.
+    pub(crate) fn new(cluster: &Cluster, patience: Duration) -> Arc<Self> {
+        let round = Mutex::new(Round::new(cluster.settings.quorum));
+        Arc::new(Self { deadline: clock::now() + patience, round, changed: Notify::new() })
     }
 
-    pub(crate) fn note(&self, node: usize, outcome: Outcome) {
-        if let Some(slot) = self.said().get_mut(node) {
-            slot.get_or_insert(outcome);
+    /// Asks every node, and [waits](Self::wait) for the replies. Returns `None` if the client is closed.
+    pub(crate) async fn ask(
+        cluster: &Cluster,
+        key: &Arc<LockKey>,
+        request: Request,
+        patience: Duration,
+        is_enough: impl Fn(&Round) -> bool,
+    ) -> Option<Round> {
+        if cluster.is_closed() {
+            return None;
         }
-        self.news.notify_waiters();
+        let broadcast = Self::new(cluster, patience);
+        let ask = Ask {
+            mark: Arc::new(Mark::new(request.attempt())),
+            key: Arc::clone(key),
+            request: Arc::new(request),
+            voter: Arc::clone(&broadcast) as Arc<dyn Voter>,
+            round: 0,
+            is_resent: false,
+        };
+        for (node, silence) in cluster.send(NodeSet::first(cluster.links.len()), &ask) {
+            broadcast.take(node, Outcome::Silent(silence));
+        }
+        drop(ask);
+        cluster.flush();
+        Some(broadcast.wait(cluster, is_enough).await)
     }
 
-    /// Waits until all have answered, until the deadline, or until this much is enough.
-    pub(crate) async fn wait(&self, enough: impl Fn(&[Option<Outcome>]) -> bool) -> Vec<Outcome> {
+    /// Waits until all nodes have replied, until the deadline, or until the replies are enough.
+    pub(crate) async fn wait(self: &Arc<Self>, cluster: &Cluster, is_enough: impl Fn(&Round) -> bool) -> Round {
+        let mut call = None;
         loop {
-            let news = self.news.notified();
-            {
-                let said = self.said();
-                if enough(&said) || said.iter().all(Option::is_some) {
-                    let unheard = || Outcome::Silent(Silence::Unheard);
-                    return said.iter().map(|outcome| outcome.clone().unwrap_or_else(unheard)).collect();
+            let changed = self.changed.notified();
+            let round = Some(self.round()).filter(|round| round.open() == 0 || is_enough(round));
+            if let Some(round) = round.map(|round| round.clone()) {
+                if let Some(call) = call {
+                    cluster.timers.cancel(call);
+                }
+                return round;
+            }
+            if call.is_none() {
+                let this: Weak<Self> = Arc::downgrade(self);
+                call = cluster.timers.at(self.deadline, this);
+                if call.is_none() {
+                    Arc::clone(self).tick(self.deadline);
                 }
             }
-            news.await;
+            changed.await;
         }
     }
 
-    /// Waits until all have answered, or until the deadline.
-    pub(crate) async fn all(&self) -> Vec<Outcome> {
-        self.wait(|_| false).await
+    fn take(&self, node: usize, outcome: Outcome) {
+        self.round().take(node, outcome);
+        self.changed.notify_waiters();
     }
 
-    fn said(&self) -> MutexGuard<'_, Vec<Option<Outcome>>> {
-        self.said.lock()
+    fn round(&self) -> MutexGuard<'_, Round> {
+        self.round.lock()
     }
 }
 
-impl Voter for Votes {
+impl Voter for Broadcast {
     fn vote(self: Arc<Self>, node: usize, _attempt: LeaseId, _round: u32, outcome: Outcome, _now: Moment) {
-        self.note(node, outcome);
+        self.take(node, outcome);
     }
 }
 
-impl Timed for Votes {
+impl Timed for Broadcast {
     fn tick(self: Arc<Self>, now: Moment) -> Option<Moment> {
         if now < self.deadline {
             return Some(self.deadline);
         }
-        for slot in self.said().iter_mut() {
-            slot.get_or_insert(Outcome::Silent(Silence::Late));
-        }
-        self.news.notify_waiters();
+        self.round().silence_the_rest(&Silence::Late);
+        self.changed.notify_waiters();
         None
     }
-}
-
-/// The account of what was said.
-pub(crate) fn tally(cluster: &Cluster, said: Vec<Outcome>) -> Tally {
-    let votes = said.into_iter().map(|outcome| match outcome {
-        Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } => {
-            NodeVote::Silent(Silence::Broken(Refusal::WrongEpoch.to_string()))
-        }
-        Outcome::Voted { vote: Vote::Refusal(why), .. } => NodeVote::Refused(why),
-        Outcome::Voted { .. } => NodeVote::Granted,
-        Outcome::Silent(why) => NodeVote::Silent(why),
-    });
-    cluster.name_nodes(Tally { votes: votes.collect(), nodes: Vec::new() })
 }

@@ -9,7 +9,7 @@ use quorlock_core::ticket::Waiting;
 use quorlock_core::vote::{HeldBy, Outcome, Report, Request, Silence, Target, Vote};
 
 use crate::cluster::Cluster;
-use crate::cluster::broadcast::{Votes, tally};
+use crate::cluster::broadcast::Broadcast;
 use crate::error::{Operation, ReadError};
 use crate::node::key::LockKey;
 
@@ -74,25 +74,28 @@ impl Inspection {
 
 /// Asks every node, and waits until all have answered or the deadline is over.
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, key: &Arc<LockKey>) -> Result<Inspection, ReadError> {
-    let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(ReadError::Closed)?;
-    votes.ask(cluster, key, Request::Inspect);
-    let said = votes.all().await;
+    let patience = cluster.settings.look_deadline();
+    let round = Broadcast::ask(cluster, key, Request::Inspect, patience, |_| false).await.ok_or(ReadError::Closed)?;
     let quorum = cluster.settings.quorum;
-    let is_report = |outcome: &&Outcome| matches!(outcome, Outcome::Voted { vote: Vote::Report(_), .. });
-    if said.iter().filter(is_report).count() < quorum.majority() {
+    if !round.is_answered() {
         return Err(ReadError::NoQuorum {
             operation: Operation::Inspect(key.name.clone()),
-            tally: tally(cluster, said),
+            tally: cluster.name_nodes(round.tally()),
         });
     }
     let titles = cluster.links.iter().map(|link| link.title.clone());
-    Ok(Inspection { name: key.name.clone(), nodes: titles.zip(said.into_iter().map(report)).collect(), quorum })
+    Ok(Inspection {
+        name: key.name.clone(),
+        nodes: titles.zip(round.replies().iter().map(|reply| report(reply.as_ref()))).collect(),
+        quorum,
+    })
 }
 
-fn report(outcome: Outcome) -> Result<Report, Silence> {
-    match outcome {
-        Outcome::Voted { vote: Vote::Report(report), .. } => Ok(*report),
-        Outcome::Voted { .. } => Err(Silence::Failed("not what was asked for".into())),
-        Outcome::Silent(why) => Err(why),
+fn report(reply: Option<&Outcome>) -> Result<Report, Silence> {
+    match reply {
+        Some(Outcome::Voted { vote: Vote::Report(report), .. }) => Ok((**report).clone()),
+        Some(Outcome::Voted { .. }) => Err(Silence::Failed("the answer is no report".into())),
+        Some(Outcome::Silent(why)) => Err(why.clone()),
+        None => Err(Silence::Unheard),
     }
 }

@@ -6,15 +6,18 @@ use std::time::Duration;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{OwnerId, Period};
 use quorlock_core::name::Holder;
+use quorlock_core::nodes::NodeSet;
+use quorlock_core::quorum::NodeVote;
+use quorlock_core::round::Round;
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::validity;
 use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
 
 use super::{DetachedLease, Released};
 use crate::cluster::Cluster;
-use crate::cluster::broadcast::{Votes, tally};
+use crate::cluster::broadcast::Broadcast;
 use crate::error::{ConfigError, LeaseError, LostError, Operation};
-use crate::link::{GiveBack, Mark, Voter};
+use crate::link::{GiveBack, Mark};
 use crate::node::event::{Event, What, word_for};
 use crate::node::key::LockKey;
 use crate::platform::clock;
@@ -55,8 +58,9 @@ pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Res
     let outlook = match outlook(cluster, lease, request, Operation::Extend).await {
         // The answers came too late to count. The nodes may well have extended it.
         Err(LeaseError::Lost(LostError::Expired)) => {
-            let late = vec![Outcome::Silent(Silence::Late); cluster.links.len()];
-            Err(LeaseError::NoQuorum { operation: Operation::Extend, tally: tally(cluster, late) })
+            let mut late = Round::new(cluster.settings.quorum);
+            late.silence_the_rest(&Silence::Late);
+            Err(LeaseError::NoQuorum { operation: Operation::Extend, tally: cluster.name_nodes(late.tally()) })
         }
         other => other,
     };
@@ -113,43 +117,42 @@ pub(crate) async fn check(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Resu
 /// lease is not known here.
 pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Result<Released, LeaseError> {
     let key = key(cluster, lease)?;
-    let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(LeaseError::Closed)?;
-    give_back(cluster, lease, &key, Some(&votes));
+    if cluster.is_closed() {
+        return Err(LeaseError::Closed);
+    }
+    let receipt = Broadcast::new(cluster, cluster.settings.node_deadline(lease.ttl));
+    give_back(cluster, lease, &key, Some(&receipt));
     end_here(cluster, lease);
     let quorum = cluster.settings.quorum;
-    let said =
-        votes.wait(|said| count(said, is_grant) >= quorum.majority() || count(said, is_refusal) > quorum.spare());
-    let said: Vec<_> = said.await.into_iter().map(Some).collect();
-    let (stood, gone) = (count(&said, is_grant), count(&said, is_refusal));
-    if stood >= quorum.majority() {
+    let stood = |round: &Round| round.grants().count() >= quorum.majority();
+    let round = receipt.wait(cluster, |round| stood(round) || is_gone(cluster, round)).await;
+    if stood(&round) {
         cluster.note(|| event(cluster, lease, What::Released));
         return Ok(Released::Standing);
     }
-    if stood + gone >= quorum.majority() {
+    if round.is_answered() {
         return Ok(Released::Gone);
     }
-    // Nodes that could not be reached were told nothing yet: what is wrong with them says more than that they are late.
-    let late = Outcome::Silent(Silence::Late);
-    let said = said.into_iter().flatten();
-    let said = said.map(|outcome| if outcome == late { Outcome::Silent(Silence::Unheard) } else { outcome });
-    Err(LeaseError::NoQuorum { operation: Operation::Release, tally: tally(cluster, said.collect()) })
+    // A node that cannot be reached is late, too; the reason why it cannot be says more.
+    let mut tally = round.tally();
+    for vote in tally.votes.iter_mut().filter(|vote| **vote == NodeVote::Silent(Silence::Late)) {
+        *vote = NodeVote::Silent(Silence::Unheard);
+    }
+    Err(LeaseError::NoQuorum { operation: Operation::Release, tally: cluster.name_nodes(tally) })
 }
 
 /// Takes the votes back, without waiting for anything.
-pub(crate) fn give_back(cluster: &Arc<Cluster>, lease: &DetachedLease, key: &Arc<LockKey>, votes: Option<&Arc<Votes>>) {
+pub(crate) fn give_back(
+    cluster: &Arc<Cluster>,
+    lease: &DetachedLease,
+    key: &Arc<LockKey>,
+    receipt: Option<&Arc<Broadcast>>,
+) {
     cluster.claims.end_repair(lease.mode.owner(), lease.id);
     let mark = Arc::new(Mark::of_another(lease.id));
     mark.finish();
-    let now = clock::now();
-    let back = GiveBack::new(&mark, key, lease.ttl, lease.fence.is_none(), now);
-    for link in &cluster.links {
-        let voter = votes.map(|votes| Arc::clone(votes) as Arc<dyn Voter>);
-        if !link.release(&back, None, voter)
-            && let Some(votes) = votes
-        {
-            votes.note(link.node, Outcome::Silent(Silence::Owing));
-        }
-    }
+    let back = GiveBack::new(&mark, key, lease.ttl, lease.fence.is_none(), clock::now());
+    cluster.release(NodeSet::first(cluster.links.len()), &back, |_| None, receipt);
     cluster.flush();
 }
 
@@ -167,20 +170,16 @@ pub(crate) async fn retire(
         None if cluster.settings.history => Some(end_of(cluster, key, owner).await),
         _ => None,
     };
-    let votes = Votes::by(cluster, cluster.settings.look_deadline()).ok_or(LeaseError::Closed)?;
     cluster.claims.end_repairs_of(owner, &key.text);
     lease.map(|lease| end_here(cluster, lease));
     let tombstone = u64::try_from(keep_out.as_millis()).unwrap_or(u64::MAX).clamp(1, TOMBSTONE_MILLIS_MAX);
-    votes.ask(cluster, key, Request::Retire { owner, tombstone });
-    let majority = cluster.settings.quorum.majority();
-    let is_told = |outcome: &Outcome| is_grant(outcome) || is_refusal(outcome);
-    let said = votes.wait(|said| count(said, is_told) >= majority).await;
-    let (told, stood) =
-        said.iter().fold((0, false), |(told, stood), said| (told + usize::from(is_told(said)), stood | is_grant(said)));
-    if told < majority {
-        return Err(LeaseError::NoQuorum { operation: Operation::Release, tally: tally(cluster, said) });
+    let (request, patience) = (Request::Retire { owner, tombstone }, cluster.settings.look_deadline());
+    let round = Broadcast::ask(cluster, key, request, patience, Round::is_answered).await.ok_or(LeaseError::Closed)?;
+    if !round.is_answered() {
+        let tally = cluster.name_nodes(round.tally());
+        return Err(LeaseError::NoQuorum { operation: Operation::Release, tally });
     }
-    if !stood {
+    if round.grants().next().is_none() {
         return Ok(Released::Gone);
     }
     cluster.note(|| match (lease, end) {
@@ -200,12 +199,12 @@ async fn end_of(
     key: &Arc<LockKey>,
     owner: OwnerId,
 ) -> (Option<Fence>, Option<Holder>, &'static str) {
-    let Some(votes) = Votes::by(cluster, cluster.settings.look_deadline()) else { return Default::default() };
-    votes.ask(cluster, key, Request::Inspect);
-    let is_report = |outcome: &Outcome| matches!(outcome, Outcome::Voted { vote: Vote::Report(_), .. });
-    let said = votes.wait(|said| count(said, is_report) >= cluster.settings.quorum.majority()).await;
-    let reports = said.into_iter().filter_map(|outcome| match outcome {
-        Outcome::Voted { vote: Vote::Report(report), .. } => Some(report),
+    let patience = cluster.settings.look_deadline();
+    let Some(round) = Broadcast::ask(cluster, key, Request::Inspect, patience, Round::is_answered).await else {
+        return Default::default();
+    };
+    let reports = round.replies().iter().flatten().filter_map(|outcome| match outcome {
+        Outcome::Voted { vote: Vote::Report(report), .. } => Some(report.clone()),
         _ => None,
     });
     let held = reports.filter_map(|report| Some((report.fence, report.held?)));
@@ -228,15 +227,15 @@ async fn outlook(
     operation: Operation,
 ) -> Result<Duration, LeaseError> {
     let key = key(cluster, lease)?;
-    let votes = Votes::by(cluster, cluster.settings.node_deadline(lease.ttl)).ok_or(LeaseError::Closed)?;
+    let (quorum, patience) = (cluster.settings.quorum, cluster.settings.node_deadline(lease.ttl));
     let (began, wall) = (clock::now(), clock::wall());
-    votes.ask(cluster, &key, request);
-    let quorum = cluster.settings.quorum;
-    let stands = |outcome: &Outcome| end(outcome, lease.ttl).is_some();
-    let said = votes.wait(|said| count(said, stands) >= quorum.majority() || count(said, is_refusal) > quorum.spare());
-    let said = said.await;
-    let ends = said.iter().filter_map(|outcome| end(outcome, lease.ttl));
-    match validity::mth_largest(ends, quorum.majority()) {
+    let until = |round: &Round| {
+        let ends = round.replies().iter().flatten().filter_map(|outcome| end(outcome, lease.ttl));
+        validity::mth_largest(ends, quorum.majority())
+    };
+    let is_enough = |round: &Round| until(round).is_some() || is_gone(cluster, round);
+    let round = Broadcast::ask(cluster, &key, request, patience, is_enough).await.ok_or(LeaseError::Closed)?;
+    match until(&round) {
         Some(until) => {
             let until = until.before(cluster.settings.drift.of(lease.ttl));
             let left = validity::left(until, clock::now());
@@ -248,10 +247,11 @@ async fn outlook(
                 Ok(left)
             }
         }
-        None if said.iter().filter(|outcome| is_refusal(outcome)).count() > quorum.spare() => {
-            Err(LeaseError::Lost(if said.iter().any(is_end) { LostError::Ended } else { LostError::Taken }))
+        None if is_gone(cluster, &round) => {
+            let is_end = |why: &Refusal| matches!(why, Refusal::Tombstoned | Refusal::Retired);
+            Err(LeaseError::Lost(if round.refusals().any(is_end) { LostError::Ended } else { LostError::Taken }))
         }
-        None => Err(LeaseError::NoQuorum { operation, tally: tally(cluster, said) }),
+        None => Err(LeaseError::NoQuorum { operation, tally: cluster.name_nodes(round.tally()) }),
     }
 }
 
@@ -266,24 +266,11 @@ fn end(outcome: &Outcome, ttl: Ttl) -> Option<Moment> {
     }
 }
 
-fn count(said: &[Option<Outcome>], fits: impl Fn(&Outcome) -> bool) -> usize {
-    said.iter().flatten().filter(|outcome| fits(outcome)).count()
-}
-
-fn is_grant(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Voted { vote: Vote::Grant { .. }, .. })
-}
-
-/// Whether the node has no vote for the lease. One that lost its memory has nothing to say.
-fn is_refusal(outcome: &Outcome) -> bool {
-    let Outcome::Voted { vote: Vote::Refusal(why), .. } = outcome else { return false };
-    matches!(why, Refusal::Absent | Refusal::Held { .. } | Refusal::Tombstoned | Refusal::Retired)
-}
-
-/// Whether the node says that somebody ended the lease.
-fn is_end(outcome: &Outcome) -> bool {
-    let Outcome::Voted { vote: Vote::Refusal(why), .. } = outcome else { return false };
-    matches!(why, Refusal::Tombstoned | Refusal::Retired)
+/// Whether so many nodes say that they have no vote for the lease that no majority can have one.
+fn is_gone(cluster: &Cluster, round: &Round) -> bool {
+    let is_gone =
+        |why: &&Refusal| matches!(why, Refusal::Absent | Refusal::Held { .. } | Refusal::Tombstoned | Refusal::Retired);
+    round.refusals().filter(is_gone).count() > cluster.settings.quorum.spare()
 }
 
 /// Where the lease is kept, if it can be one of this cluster's.

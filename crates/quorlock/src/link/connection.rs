@@ -255,11 +255,11 @@ impl Link {
                 self.config.traffic.heard_hint();
                 // A vote from an earlier connection, or from another memory, does not count.
                 let handoff = handoff.filter(|_| is_current && !self.is_doubted());
-                self.config.waiters.hint(self.node, ticket, handoff);
+                self.config.claims.hint(self.node, ticket, handoff);
             }
             Answer::Broken(key) => {
                 self.config.traffic.heard_hint();
-                self.config.breaks.broken(&key);
+                self.config.claims.broken(&key);
             }
             Answer::MemoryChanged if is_current => {
                 self.doubts.fetch_add(1, Ordering::AcqRel);
@@ -363,11 +363,6 @@ impl Link {
                 // It waits for the next connection.
                 (None, _) => {}
                 (Some(Sent::Ask(ask)), outcome) => {
-                    if let Outcome::Voted { vote, .. } = &outcome
-                        && ask.queues()
-                    {
-                        ask.mark.set_answered(self.node, matches!(vote, Vote::Grant { .. }));
-                    }
                     ask.voter.vote(self.node, ask.mark.attempt, ask.round, outcome, now);
                 }
                 (Some(Sent::Release { attempt, voter }), outcome) => {
@@ -431,7 +426,7 @@ impl Link {
 
     fn is_done_closing(&self) -> bool {
         let outbox = self.outbox();
-        outbox.closing && outbox.is_empty() && outbox.owed() == 0 && self.config.pending.is_none()
+        outbox.closing && outbox.is_empty() && outbox.owed() == 0 && self.config.claims.is_settled()
     }
 }
 

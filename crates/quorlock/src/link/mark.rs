@@ -4,10 +4,7 @@ use std::sync::atomic::Ordering;
 
 use quorlock_core::name::LeaseId;
 
-use crate::platform::sync::{AtomicBool, AtomicU32, AtomicU64};
-
-/// More than this are not counted.
-const MANY: u64 = 3;
+use crate::platform::sync::{AtomicBool, AtomicU32};
 
 /// One attempt's state on its way through the links. A bit for each node.
 #[derive(Debug)]
@@ -22,10 +19,6 @@ pub(crate) struct Mark {
     of_another: bool,
     /// Nodes on which the waiter behind this attempt, or behind an earlier one of its, may have a place in the queue.
     placed: AtomicU32,
-    /// How many such requests of this attempt are unanswered: two bits for each node. Three are three or more, for good.
-    unanswered: AtomicU64,
-    /// Nodes on which the last answer to one was not a grant, which takes the waiter out of the queue.
-    lined_up: AtomicU32,
     /// The number of the last renewal.
     renewal: AtomicU32,
     /// Nodes to which one has yet to be sent.
@@ -42,8 +35,6 @@ impl Mark {
             stray: AtomicU32::new(0),
             of_another: false,
             placed: AtomicU32::new(0),
-            unanswered: AtomicU64::new(0),
-            lined_up: AtomicU32::new(0),
             renewal: AtomicU32::new(0),
             to_renew: AtomicU32::new(0),
         }
@@ -93,37 +84,6 @@ impl Mark {
     /// A request has left for this node that may have put the waiter in the queue.
     pub(crate) fn set_placed(&self, node: usize) {
         self.placed.fetch_or(1 << node, Ordering::AcqRel);
-        self.count(node, |count| (count + 1).min(MANY));
-    }
-
-    /// One of them was answered.
-    pub(crate) fn set_answered(&self, node: usize, granted: bool) {
-        self.count(node, |count| if count == MANY { MANY } else { count.saturating_sub(1) });
-        if granted {
-            self.set_handed(node);
-        } else {
-            self.lined_up.fetch_or(1 << node, Ordering::AcqRel);
-        }
-    }
-
-    /// The node has taken the waiter out of the queue by itself.
-    pub(crate) fn set_handed(&self, node: usize) {
-        self.lined_up.fetch_and(!(1 << node), Ordering::AcqRel);
-    }
-
-    /// Whether one of them has put the waiter in the queue since the last grant, or may do so yet.
-    pub(crate) fn may_be_placed(&self, node: usize) -> bool {
-        let is_owed = self.unanswered.load(Ordering::Acquire) >> (2 * node) & MANY != 0;
-        is_owed || self.lined_up.load(Ordering::Acquire) & 1 << node != 0
-    }
-
-    fn count(&self, node: usize, change: impl Fn(u64) -> u64) {
-        let changed = |all: u64| {
-            let count = all >> (2 * node) & MANY;
-            Some(all & !(MANY << (2 * node)) | change(count) << (2 * node))
-        };
-        // It never declines.
-        let _ = self.unanswered.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed);
     }
 
     pub(crate) fn is_placed(&self, node: usize) -> bool {

@@ -73,6 +73,7 @@ enum Item {
 }
 
 /// A request that wants a vote.
+#[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) mark: Arc<Mark>,
     pub(crate) key: Arc<LockKey>,

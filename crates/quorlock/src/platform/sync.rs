@@ -4,9 +4,9 @@
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 #[cfg(feature = "sim")]
-pub(crate) use interleaved::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
+pub(crate) use interleaved::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 #[cfg(not(feature = "sim"))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 
 /// A mutex that a panic does not poison: a panic in one caller must not take the locks away from all others.
 #[derive(Debug, Default)]
@@ -30,13 +30,6 @@ impl<T> Mutex<T> {
             }
         }
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// `None` while somebody else has it.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        #[cfg(feature = "sim")]
-        interleaved::step();
-        self.lock_if_free()
     }
 
     fn lock_if_free(&self) -> Option<MutexGuard<'_, T>> {
@@ -96,9 +89,6 @@ mod interleaved {
         AtomicU32 u32: load(order: Ordering) -> u32, store(value: u32, order: Ordering) -> (),
             fetch_or(value: u32, order: Ordering) -> u32, fetch_and(value: u32, order: Ordering) -> u32;
         AtomicU64 u64: load(order: Ordering) -> u64, store(value: u64, order: Ordering) -> (),
-            fetch_add(value: u64, order: Ordering) -> u64,
-            fetch_update(set: Ordering, fetch: Ordering, change: impl Fn(u64) -> Option<u64>) -> Result<u64, u64>;
-        AtomicUsize usize: load(order: Ordering) -> usize, fetch_add(value: usize, order: Ordering) -> usize,
-            fetch_sub(value: usize, order: Ordering) -> usize;
+            fetch_add(value: u64, order: Ordering) -> u64;
     }
 }

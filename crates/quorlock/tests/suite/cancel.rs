@@ -103,6 +103,8 @@ async fn an_acquire_dropped_while_the_lock_is_held_changes_nothing() {
             for _ in 0..steps {
                 yield_now().await;
             }
+            // The observer is called when the acquire is polled.
+            assert!(acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             *(if told.load(Ordering::Acquire) { &mut waiting } else { &mut asking }) += 1;
             steps += steps.div_ceil(8);
         }

@@ -1,0 +1,681 @@
+//! The object behind a lease, from the first request to the release. It drives the core's machines: first
+//! [`Acquire`], then [`Hold`]. There is no task per claim.
+//!
+//! One mutex guards a claim. Requests and releases are queued at the links under it; what may run other code (sending,
+//! waking callers, calling observers) comes after it is unlocked.
+
+mod repair;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, MutexGuard, Weak};
+use std::time::Duration;
+
+use quorlock_core::acquire::Acquire;
+use quorlock_core::fence::Fence;
+use quorlock_core::hold::Hold;
+use quorlock_core::mode::Mode;
+use quorlock_core::name::LeaseId;
+use quorlock_core::nodes::NodeSet;
+use quorlock_core::quorum::{NodeVote, Tally, Verdict};
+use quorlock_core::rules::Rule;
+use quorlock_core::step::{Defeat, Step, Wait, Won};
+use quorlock_core::terms::Terms;
+use quorlock_core::ticket::{Handoff, Parting, Waiter};
+use quorlock_core::time::Moment;
+use quorlock_core::vote::{Outcome, Request, Silence, Vote};
+use tokio::sync::Notify;
+
+use crate::cluster::Cluster;
+use crate::cluster::broadcast::Broadcast;
+use crate::cluster::owner::OwnerFence;
+use crate::detached::DetachedLease;
+use crate::error::{LeaseError, LostError, Operation};
+use crate::link::{Ask, ClaimEvents, GiveBack, Link, Mark, Voter};
+use crate::node::event::What;
+use crate::node::key::LockKey;
+use crate::platform::clock;
+use crate::platform::entropy::SystemRng;
+use crate::platform::sync::Mutex;
+use crate::platform::timers::{Call, Timed};
+
+/// The progress of an [`acquire`](crate::Lock::acquire), for its [observer](crate::Lock::observe).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// Somebody else has the lock: the holder, and the state of the queue. Reported again when that changes.
+    Waiting(Wait),
+    /// The lock was granted.
+    Granted {
+        /// The fence; `None` for a plain lock.
+        fence: Option<Fence>,
+    },
+}
+
+/// A callback for progress.
+pub(crate) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
+
+/// A claim to a lock. It lives outside the caller's future, so that dropping the future is always clean.
+pub(crate) struct Claim {
+    cluster: Arc<Cluster>,
+    pub(crate) key: Arc<LockKey>,
+    /// Its number in the registry.
+    number: u64,
+    inner: Mutex<Inner>,
+    /// Notified after every change that somebody may wait for.
+    changed: Notify,
+}
+
+struct Inner {
+    stage: Stage,
+    /// The state of the current attempt at the links.
+    mark: Arc<Mark>,
+    /// Whether this attempt has asked before.
+    has_asked: bool,
+    /// Whether it was refused, or has asked again: nodes may have a place for it in their queues, and it hears their hints.
+    listens: bool,
+    /// The position in the queue, after the win.
+    waiter: Option<Waiter>,
+    /// Nodes that have granted the acquire, after the win. A renewal that is granted does not end a place in the queue.
+    granted: NodeSet,
+    /// The end of its validity by the wall clock.
+    wall_until: i64,
+    /// Why it is over, unless it was released.
+    end: Option<LostError>,
+    /// The last renewal that was decided: its number, and the tally if it failed.
+    verdict: Option<(u32, Option<Box<Tally>>)>,
+    /// The fence that the entries of one owner share, of a reentrant lock.
+    owner_fence: Option<OwnerFence>,
+    /// The next call of the timers.
+    call: Option<Call>,
+    /// Nodes at whose links something has been queued.
+    queued: NodeSet,
+    /// Whether there was a change that somebody may wait for.
+    has_changed: bool,
+}
+
+enum Stage {
+    /// It asks for the lock.
+    Acquiring {
+        machine: Box<Acquire>,
+        /// The latest state of the queue that the observer has not seen.
+        news: Option<Wait>,
+    },
+    /// The lock was won. The hold says whether it is still held.
+    Held(Hold),
+    /// Others renew and release it. Nodes that do not have it are still asked.
+    Detached {
+        hold: Hold,
+        /// When they are asked next, and the pause after that.
+        next: Moment,
+        pause: Duration,
+    },
+    /// The lock was not won. The caller takes the defeat; there is none if the client was closed.
+    Over(Option<Box<Defeat>>),
+}
+
+impl Inner {
+    fn hold(&self) -> Option<&Hold> {
+        match &self.stage {
+            Stage::Held(hold) | Stage::Detached { hold, .. } => Some(hold),
+            Stage::Acquiring { .. } | Stage::Over(_) => None,
+        }
+    }
+
+    /// The moment by which to judge the hold: `now`, or its end if it is over by the wall clock. The clock of `now` stands
+    /// still while the machine is paused; the nodes' ttls do not. A wall clock that was set forward looks the same.
+    fn moment(&self, now: Moment, wall: impl FnOnce() -> i64) -> Moment {
+        let Some((_, until)) = self.hold().and_then(Hold::span) else { return now };
+        let notices = self.hold().is_some_and(|hold| hold.terms().rules.hold(Rule::NoticePauses));
+        if notices && wall() > self.wall_until { now.max(until) } else { now }
+    }
+
+    /// The hold may have been renewed: its end by the wall clock follows that by the boot-time clock.
+    fn follow_hold(&mut self) {
+        if let Some((from, until)) = self.hold().and_then(Hold::span) {
+            let lasts = i64::try_from(until.since(from).as_nanos()).unwrap_or(i64::MAX);
+            self.wall_until = clock::wall_at(from).saturating_add(lasts);
+        }
+    }
+
+    /// Takes a node's answer to the current attempt.
+    fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment) -> Vec<Step> {
+        let now = self.moment(now, clock::wall);
+        let rng = &mut SystemRng::default();
+        let steps = match &mut self.stage {
+            Stage::Acquiring { machine, .. } => return machine.take(self.mark.attempt, node, outcome, now, rng),
+            Stage::Held(hold) => hold.take(round, node, outcome, now, rng),
+            Stage::Detached { hold, .. } => {
+                // All that counts is which nodes have granted it. A loss is found by those who have it now.
+                hold.take(round, node, outcome, now, rng);
+                Vec::new()
+            }
+            Stage::Over(_) => Vec::new(),
+        };
+        self.follow_hold();
+        steps
+    }
+
+    fn next_tick(&self) -> Option<Moment> {
+        match &self.stage {
+            Stage::Acquiring { machine, .. } => machine.next_tick(),
+            Stage::Held(hold) => hold.next_tick(),
+            Stage::Detached { next, .. } => (!self.mark.is_done()).then_some(*next),
+            Stage::Over(_) => None,
+        }
+    }
+
+    /// The moment for which the timers have yet to be asked.
+    fn unscheduled(&self) -> Option<Moment> {
+        self.next_tick().filter(|next| self.call.is_none_or(|(at, _)| *next < at))
+    }
+
+    /// Whether it has queued its last release.
+    fn is_settled(&self) -> bool {
+        match &self.stage {
+            Stage::Acquiring { .. } => false,
+            Stage::Held(hold) => !hold.is_held(),
+            Stage::Detached { .. } | Stage::Over(_) => true,
+        }
+    }
+
+    /// What happens to the position in each node's queue when the lease is over. A node that has granted it has no place
+    /// for it, unless it was asked more than once.
+    fn parting(&self) -> impl Fn(usize) -> Option<Parting> + use<> {
+        let (waiter, listens, granted) = (self.waiter, self.listens, self.granted);
+        move |node| waiter.filter(|_| listens || !granted.contains(node)).map(Parting::Leave)
+    }
+
+    /// Makes this the current attempt.
+    fn set_attempt(&mut self, attempt: LeaseId) {
+        if self.mark.attempt != attempt {
+            self.mark = Arc::new(self.mark.next(attempt));
+            self.has_asked = false;
+        }
+    }
+}
+
+impl Claim {
+    /// Starts to acquire. [`won`](Self::won) waits for the result; [`let_go`](Self::let_go) ends it at any time.
+    pub(crate) fn start(cluster: &Arc<Cluster>, key: &Arc<LockKey>, terms: Terms) -> Arc<Self> {
+        let (now, mut rng) = (clock::now(), SystemRng::default());
+        let mut machine = Box::new(Acquire::new(terms, &mut rng));
+        let mark = Arc::new(Mark::new(machine.attempt()));
+        let steps = machine.tick(now, cluster.node_micros(now), &mut rng);
+        let inner = Inner {
+            stage: Stage::Acquiring { machine, news: None },
+            mark,
+            has_asked: false,
+            listens: false,
+            waiter: None,
+            granted: NodeSet::default(),
+            wall_until: 0,
+            end: None,
+            verdict: None,
+            owner_fence: None,
+            call: None,
+            queued: NodeSet::default(),
+            has_changed: false,
+        };
+        let claim = Arc::new(Self {
+            cluster: Arc::clone(cluster),
+            key: Arc::clone(key),
+            number: cluster.claims.next_number(),
+            inner: Mutex::new(inner),
+            changed: Notify::new(),
+        });
+        let weak: Weak<Self> = Arc::downgrade(&claim);
+        cluster.claims.add(claim.number, weak);
+        let mut inner = claim.inner();
+        // Only now: a client that is closed after this look finds the claim in the registry.
+        if cluster.is_closed() {
+            drop(inner);
+            Arc::clone(&claim).close();
+        } else {
+            claim.perform(&mut inner, steps);
+            claim.finish(inner, Link::flush);
+        }
+        claim
+    }
+
+    /// Waits until the lock is won, and reports the progress. The error says why it was not; there is no defeat if the
+    /// client was closed.
+    pub(crate) async fn won(self: &Arc<Self>, observer: Option<&Observer>) -> Result<(), Option<Defeat>> {
+        loop {
+            let changed = self.changed.notified();
+            let news = match &mut self.inner().stage {
+                Stage::Acquiring { news, .. } => Some(news.take()),
+                Stage::Over(defeat) => return Err(defeat.take().map(|defeat| *defeat)),
+                Stage::Held(_) | Stage::Detached { .. } => None,
+            };
+            // The observer is the caller's code: no mutex is held here.
+            let tell = |progress| observer.into_iter().for_each(|observer| observer(&progress));
+            let Some(news) = news else {
+                match self.validity() {
+                    Err(LostError::Closed) => return Err(None),
+                    Err(LostError::Expired) => return Err(Some(self.expired_early())),
+                    _ => {}
+                }
+                tell(Progress::Granted { fence: self.fence() });
+                return Ok(());
+            };
+            if let Some(wait) = news {
+                tell(Progress::Waiting(wait));
+            }
+            changed.await;
+        }
+    }
+
+    /// The machine was paused after the requests were sent: the grants are too old.
+    fn expired_early(&self) -> Defeat {
+        let granted = self.hold(Hold::nodes);
+        let vote = |node| {
+            if granted.contains(node) { NodeVote::Granted } else { NodeVote::Silent(Silence::Unheard) }
+        };
+        let votes = (0..self.cluster.links.len()).map(vote).collect();
+        Defeat { verdict: Verdict::TooSlow, tally: Tally { votes, nodes: Vec::new() }, tried: 1 }
+    }
+
+    /// The remaining validity, or why there is none. It looks at the clock rather than trust the timer.
+    pub(crate) fn validity(self: &Arc<Self>) -> Result<Duration, LostError> {
+        self.validity_at(clock::now())
+    }
+
+    fn validity_at(self: &Arc<Self>, now: Moment) -> Result<Duration, LostError> {
+        let mut inner = self.inner();
+        let now = inner.moment(now, clock::wall);
+        let left = inner.hold().map_or(Duration::ZERO, |hold| hold.validity(now));
+        if let Stage::Held(hold) = &mut inner.stage
+            && left.is_zero()
+            && hold.is_held()
+        {
+            let steps = hold.tick(now, &mut SystemRng::default());
+            self.perform(&mut inner, steps);
+        }
+        let end = inner.end;
+        self.finish(inner, Link::flush);
+        end.map_or(Ok(left), Err)
+    }
+
+    /// The validity when the clocks say this. It changes nothing.
+    #[cfg(feature = "sim")]
+    pub(crate) fn peek(&self, now: Moment, wall: i64) -> Duration {
+        let inner = self.inner();
+        let now = inner.moment(now, || wall);
+        inner.hold().map_or(Duration::ZERO, |hold| hold.validity(now))
+    }
+
+    /// The end of its validity by the wall clock.
+    #[cfg(feature = "sim")]
+    pub(crate) fn wall_until(&self) -> i64 {
+        self.inner().wall_until
+    }
+
+    /// Reads the hold of a lock that was won.
+    pub(crate) fn hold<T>(&self, read: impl FnOnce(&Hold) -> T) -> T {
+        read(self.inner().hold().expect("a lease is given out after the win"))
+    }
+
+    /// The fence. All entries of one owner have one: the highest that any of them was given for this name.
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        let inner = self.inner();
+        let fence = inner.hold()?.fence()?;
+        Some(inner.owner_fence.as_ref().map_or(fence, |shared| shared.highest(fence)))
+    }
+
+    /// The lease as text for others.
+    pub(crate) fn as_detached(&self) -> DetachedLease {
+        let (name, fence) = (self.key.name.clone(), self.fence());
+        self.hold(|hold| {
+            let Terms { ttl, mode, holder, .. } = hold.terms().clone();
+            DetachedLease { name, id: hold.attempt(), fence, ttl, mode, holder }
+        })
+    }
+
+    /// Waits until it is over for another reason than its owner's release.
+    pub(crate) async fn lost(self: Arc<Self>) -> LostError {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(end) = self.inner().end {
+                return end;
+            }
+            changed.await;
+        }
+    }
+
+    /// Renews now, and waits for the verdict.
+    pub(crate) async fn extend(self: &Arc<Self>) -> Result<(), LeaseError> {
+        let round = {
+            let mut inner = self.inner();
+            let now = inner.moment(clock::now(), clock::wall);
+            let Stage::Held(hold) = &mut inner.stage else { return Err(LostError::Expired.into()) };
+            let (round, steps) = hold.extend(now);
+            self.perform(&mut inner, steps);
+            self.finish(inner, Link::flush);
+            round
+        };
+        loop {
+            let changed = self.changed.notified();
+            {
+                let inner = self.inner();
+                if let Some(end) = inner.end {
+                    return Err(end.into());
+                }
+                // A lease that ended without a reason was released, and then nobody is left to call this.
+                let round = round.ok_or(LostError::Expired)?;
+                match &inner.verdict {
+                    Some((decided, None)) if *decided >= round => return Ok(()),
+                    Some((decided, Some(tally))) if *decided >= round => {
+                        let tally = self.cluster.name_nodes((**tally).clone());
+                        return Err(LeaseError::NoQuorum { operation: Operation::Extend, tally });
+                    }
+                    _ => {}
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Releases the lock, and waits until a majority has acknowledged it.
+    pub(crate) async fn release(self: &Arc<Self>) -> Result<(), LeaseError> {
+        let receipt = Broadcast::new(&self.cluster, self.hold(|hold| hold.terms().node_deadline));
+        if let Some(lost) = self.end(None, Some(&receipt)) {
+            return Err(lost.into());
+        }
+        let round = receipt.wait(&self.cluster, |round| round.is_answered() || round.is_unanswerable()).await;
+        if round.is_answered() {
+            return Ok(());
+        }
+        let tally = self.cluster.name_nodes(round.tally());
+        Err(LeaseError::NoQuorum { operation: Operation::Release, tally })
+    }
+
+    /// Ends it, unless it is over or detached, without waiting for anything.
+    pub(crate) fn let_go(self: &Arc<Self>) {
+        self.end(None, None);
+    }
+
+    /// Ends it, once. Returns why it was over before, if it was lost.
+    fn end(self: &Arc<Self>, reason: Option<LostError>, receipt: Option<&Arc<Broadcast>>) -> Option<LostError> {
+        let mut inner = self.inner();
+        if inner.is_settled() {
+            return inner.end;
+        }
+        inner.has_changed = true;
+        if let Stage::Acquiring { machine, .. } = &mut inner.stage {
+            let steps = machine.cancel();
+            self.perform(&mut inner, steps);
+            self.stop_acquiring(&mut inner, Stage::Over(None));
+            self.finish(inner, Link::flush_now);
+            return None;
+        }
+        let now = inner.moment(clock::now(), clock::wall);
+        let mut before = None;
+        if let Stage::Held(hold) = &mut inner.stage {
+            // It may have expired before anyone noticed.
+            before = hold.validity(now).is_zero().then_some(LostError::Expired);
+            hold.release();
+        }
+        inner.end = before.or(reason);
+        if before.is_some() {
+            self.cluster.counters.lost();
+        }
+        self.note(&inner, if before.is_some() { What::Lost } else { What::Released }, inner.end);
+        self.give_back_all(&mut inner, receipt);
+        // A caller that waits for the answers stays until they come; one that dropped the lease may be about to end.
+        self.finish(inner, if receipt.is_some() { Link::flush } else { Link::flush_now });
+        before
+    }
+
+    fn note(&self, inner: &Inner, what: What, why: Option<LostError>) {
+        let Some(hold) = inner.hold() else { return };
+        self.cluster.note(|| {
+            let why = why.map(|why| why.to_string()).unwrap_or_default();
+            self.cluster.lease_event(&self.key.name, hold, what).because(&why)
+        });
+    }
+
+    fn perform(self: &Arc<Self>, inner: &mut Inner, steps: Vec<Step>) {
+        let mut steps = VecDeque::from(steps);
+        while let Some(step) = steps.pop_front() {
+            inner.has_changed |= !matches!(step, Step::Ask { .. } | Step::Release { .. });
+            match step {
+                Step::Ask { nodes, round, request } => steps.extend(self.ask(inner, nodes, round, request)),
+                Step::Release { attempt, nodes, parting } => {
+                    if let Some(Parting::Yield(_)) = parting {
+                        self.listen(inner);
+                    }
+                    // A machine that rested has asked nobody for this attempt yet.
+                    inner.set_attempt(attempt);
+                    self.give_back(inner, nodes, |_| parting, None);
+                }
+                Step::Waits(wait) => {
+                    if let Stage::Acquiring { news, .. } = &mut inner.stage {
+                        *news = Some(wait);
+                    }
+                }
+                Step::Won(won) => steps.extend(self.win(inner, won)),
+                Step::Defeated(defeat) => {
+                    self.stop_acquiring(inner, Stage::Over(Some(Box::new(defeat))));
+                }
+                Step::Renewed { round } => inner.verdict = Some((round, None)),
+                Step::Failed { round, tally } => inner.verdict = Some((round, Some(Box::new(tally)))),
+                Step::Lost(loss) => {
+                    let why = LostError::from(loss);
+                    inner.end = Some(why);
+                    self.cluster.counters.lost();
+                    tracing::warn!(name = %self.key.name, reason = %why, "lease lost");
+                    self.note(inner, What::Lost, inner.end);
+                    // The votes that are left are of no use to anyone.
+                    self.give_back_all(inner, None);
+                }
+            }
+        }
+    }
+
+    /// Asks these nodes. Those that cannot be asked are silent at once.
+    fn ask(self: &Arc<Self>, inner: &mut Inner, nodes: NodeSet, round: u32, request: Request) -> Vec<Step> {
+        inner.set_attempt(request.attempt());
+        if std::mem::replace(&mut inner.has_asked, true) {
+            self.listen(inner);
+        }
+        inner.mark.begin_renewal(round);
+        let ask = Ask {
+            mark: Arc::clone(&inner.mark),
+            key: Arc::clone(&self.key),
+            request: Arc::new(request),
+            voter: Arc::clone(self) as Arc<dyn Voter>,
+            round,
+            is_resent: false,
+        };
+        inner.queued.extend(nodes.iter());
+        let silent = self.cluster.send(nodes, &ask);
+        let take = |(node, why)| inner.take(round, node, Outcome::Silent(why), clock::now());
+        silent.into_iter().flat_map(take).collect()
+    }
+
+    /// Releases the current attempt. It is marked as done first: requests of it that are still queued will not be sent.
+    fn give_back(
+        &self,
+        inner: &mut Inner,
+        nodes: NodeSet,
+        parting: impl Fn(usize) -> Option<Parting>,
+        receipt: Option<&Arc<Broadcast>>,
+    ) {
+        inner.mark.finish();
+        let terms = match &inner.stage {
+            Stage::Acquiring { machine, .. } => machine.terms(),
+            Stage::Held(hold) | Stage::Detached { hold, .. } => hold.terms(),
+            Stage::Over(_) => return,
+        };
+        let back = GiveBack::new(&inner.mark, &self.key, terms.ttl, terms.plain, clock::now());
+        self.cluster.release(nodes, &back, parting, receipt);
+        inner.queued.extend(nodes.iter());
+    }
+
+    /// Releases a lease that is over.
+    fn give_back_all(&self, inner: &mut Inner, receipt: Option<&Arc<Broadcast>>) {
+        let parting = inner.parting();
+        self.give_back(inner, NodeSet::first(self.cluster.links.len()), parting, receipt);
+    }
+
+    /// The lock is won: the hold takes the place of the acquire, and takes all answers from now on.
+    fn win(self: &Arc<Self>, inner: &mut Inner, won: Won) -> Vec<Step> {
+        let Stage::Acquiring { machine, .. } = &inner.stage else { return Vec::new() };
+        let (now, terms) = (clock::now(), machine.terms().clone());
+        self.cluster.counters.won(&won);
+        inner.waiter = won.waiter;
+        if let (Mode::Reentrant { owner }, Some(fence)) = (won.mode, won.fence) {
+            inner.owner_fence = Some(self.cluster.owner_fences.enter(owner, &self.key.text, fence));
+        }
+        self.stop_acquiring(inner, Stage::Held(Hold::new(terms, won, now)));
+        inner.granted = inner.hold().map(Hold::nodes).unwrap_or_default();
+        inner.follow_hold();
+        self.note(inner, What::Granted, None);
+        let moment = inner.moment(now, clock::wall);
+        match &mut inner.stage {
+            Stage::Held(hold) if moment > now => hold.tick(moment, &mut SystemRng::default()),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Ends the acquire: its machine is dropped, and hints do not reach it any more.
+    fn stop_acquiring(&self, inner: &mut Inner, next: Stage) {
+        if let Stage::Acquiring { machine, .. } = std::mem::replace(&mut inner.stage, next)
+            && let Some(ticket) = machine.ticket().filter(|_| inner.listens)
+        {
+            self.cluster.claims.end_wait(ticket);
+        }
+    }
+
+    /// Hears hints from now on: it is in the queue of a node, or may be soon. A node's hint comes after the answer that led
+    /// to it.
+    fn listen(self: &Arc<Self>, inner: &mut Inner) {
+        if let Stage::Acquiring { machine, .. } = &inner.stage
+            && let Some(ticket) = machine.ticket().filter(|_| !inner.listens)
+        {
+            inner.listens = true;
+            let this: Weak<Self> = Arc::downgrade(self);
+            self.cluster.claims.wait(ticket, this);
+        }
+    }
+
+    /// Unlocks the claim, sends what was queued, and wakes those who wait for a change. Answers may come in meanwhile.
+    fn finish(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, flush: fn(&Link)) {
+        let queued = std::mem::take(&mut inner.queued);
+        let has_changed = std::mem::take(&mut inner.has_changed);
+        let (is_settled, is_unscheduled) = (inner.is_settled(), inner.unscheduled().is_some());
+        if inner.next_tick().is_none()
+            && let Some(call) = inner.call.take()
+        {
+            self.cluster.timers.cancel(call);
+        }
+        drop(inner);
+        for node in queued.iter() {
+            flush(&self.cluster.links[node]);
+        }
+        if has_changed {
+            self.changed.notify_waiters();
+        }
+        if has_changed && is_settled {
+            self.cluster.settle(self.number);
+        }
+        // After the requests have left: the timers are not in a hurry.
+        if is_unscheduled {
+            self.schedule();
+        }
+    }
+
+    /// Asks the timers for the next call. Without timers there is no client, and the claim ends with it.
+    fn schedule(self: &Arc<Self>) {
+        let mut inner = self.inner();
+        let Some(at) = inner.unscheduled() else { return };
+        if let Some(call) = inner.call.take() {
+            self.cluster.timers.cancel(call);
+        }
+        let this: Weak<Self> = Arc::downgrade(self);
+        inner.call = self.cluster.timers.at(at, this);
+        if inner.call.is_none() {
+            drop(inner);
+            Arc::clone(self).close();
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+}
+
+impl Voter for Claim {
+    fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome, now: Moment) {
+        let mut inner = self.inner();
+        // An answer to an earlier attempt: its releases are on their way.
+        if inner.mark.attempt != attempt {
+            return;
+        }
+        match &outcome {
+            Outcome::Voted { vote: Vote::Refusal(_), .. } if round == 0 => self.listen(&mut inner),
+            Outcome::Voted { vote: Vote::Grant { .. }, .. } if round == 0 => inner.granted.insert(node),
+            _ => {}
+        }
+        let steps = inner.take(round, node, outcome, now);
+        self.perform(&mut inner, steps);
+        self.end_repair_if_complete(inner);
+    }
+}
+
+impl Timed for Claim {
+    fn tick(self: Arc<Self>, now: Moment) -> Option<Moment> {
+        let mut inner = self.inner();
+        inner.call = None;
+        let moment = inner.moment(now, clock::wall);
+        let rng = &mut SystemRng::default();
+        let steps = match &mut inner.stage {
+            Stage::Acquiring { machine, .. } => machine.tick(now, self.cluster.node_micros(now), rng),
+            Stage::Held(hold) => hold.tick(moment, rng),
+            Stage::Detached { .. } => inner.repair(now, moment),
+            Stage::Over(_) => Vec::new(),
+        };
+        self.perform(&mut inner, steps);
+        self.end_repair_if_complete(inner);
+        None
+    }
+}
+
+impl ClaimEvents for Claim {
+    fn key(&self) -> &str {
+        &self.key.text
+    }
+
+    fn hint(self: Arc<Self>, node: usize, handoff: Option<Handoff>) {
+        let now = clock::now();
+        let node_micros = self.cluster.node_micros(now);
+        let mut inner = self.inner();
+        let Stage::Acquiring { machine, .. } = &mut inner.stage else { return };
+        let steps = match handoff {
+            Some(handoff) => machine.take_handoff(node, handoff, now, node_micros, &mut SystemRng::default()),
+            None => machine.hint(node, now, node_micros),
+        };
+        self.perform(&mut inner, steps);
+        self.finish(inner, Link::flush);
+    }
+
+    fn doubt(self: Arc<Self>) {
+        let mut inner = self.inner();
+        let now = inner.moment(clock::now(), clock::wall);
+        let Stage::Held(hold) = &mut inner.stage else { return };
+        let steps = hold.doubt(now);
+        self.perform(&mut inner, steps);
+        self.finish(inner, Link::flush);
+    }
+
+    fn close(self: Arc<Self>) {
+        let inner = self.inner();
+        if let Stage::Detached { .. } = inner.stage {
+            inner.mark.finish();
+            self.finish(inner, Link::flush);
+        } else {
+            drop(inner);
+            self.end(Some(LostError::Closed), None);
+        }
+    }
+}

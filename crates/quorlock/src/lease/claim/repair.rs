@@ -1,0 +1,91 @@
+//! Giving a detached lease to the nodes that do not have it: a majority was enough to win it, and a lease that only just
+//! has a majority ends with the first of its nodes.
+//!
+//! Only the winner can do that, and only while it surely holds the lease: nobody else knows that it was never lost.
+
+use std::sync::{Arc, MutexGuard};
+
+use quorlock_core::hold::Hold;
+use quorlock_core::name::LeaseId;
+use quorlock_core::nodes::NodeSet;
+use quorlock_core::step::Step;
+use quorlock_core::time::Moment;
+
+use super::{Claim, Inner, Stage};
+use crate::detached::{DetachedLease, ops};
+use crate::error::LostError;
+use crate::link::{GiveBack, Link};
+use crate::node::event::What;
+use crate::platform::{clock, entropy};
+
+impl Inner {
+    /// Asks the nodes that do not have it, with longer and longer pauses: each may be away for a while.
+    pub(super) fn repair(&mut self, now: Moment, moment: Moment) -> Vec<Step> {
+        let Stage::Detached { hold, next, pause } = &mut self.stage else { return Vec::new() };
+        let Some(step) = hold.repair(moment).filter(|_| !self.mark.is_done()) else { return Vec::new() };
+        *pause *= 2;
+        *next = hold.next_tick().map_or(now + *pause, |end| end.min(now + *pause));
+        vec![step]
+    }
+}
+
+impl Claim {
+    /// Gives up the guard, and leaves the votes where they are. Nodes that have not granted the lease are still asked to, as
+    /// long as it surely holds.
+    pub(crate) fn detach(self: &Arc<Self>) -> Result<DetachedLease, LostError> {
+        let now = clock::now();
+        self.validity_at(now)?;
+        let detached = self.as_detached();
+        let mut inner = self.inner();
+        let Inner { stage, end, .. } = &mut *inner;
+        let Stage::Held(hold) = stage else { return Err(LostError::Expired) };
+        if !hold.detach(now) {
+            return Err(end.unwrap_or(LostError::Expired));
+        }
+        // Wait for the answers that are on their way before a node is asked again: most of them are grants.
+        let pause = hold.terms().node_deadline;
+        let (hold, owner) = (hold.clone(), hold.terms().mode.owner());
+        inner.stage = Stage::Detached { hold, next: now + pause, pause };
+        self.leave_queue(&mut inner);
+        inner.has_changed = true;
+        let is_kept = self.cluster.claims.repair(owner, detached.id, Arc::clone(self) as _);
+        if !is_kept || self.cluster.is_closed() {
+            inner.mark.finish();
+        }
+        // The caller may be about to end.
+        self.finish(inner, Link::flush_now);
+        self.end_repair_if_complete(self.inner());
+        Ok(detached)
+    }
+
+    /// Releases a lease that was detached and that nobody has been told of.
+    pub(crate) fn take_back_detached(&self, detached: &DetachedLease) {
+        ops::give_back(&self.cluster, detached, &self.key, None);
+        self.cluster.note(|| ops::event(&self.cluster, detached, What::Released));
+    }
+
+    /// Gives up the places in the queues that may be left, and nothing else: nobody will ask there any more.
+    fn leave_queue(&self, inner: &mut Inner) {
+        let Some(terms) = inner.hold().map(Hold::terms).filter(|_| inner.waiter.is_some()) else { return };
+        // First: a request that is sent only now would put it in the queue again.
+        inner.mark.leave();
+        let rest = Arc::new(inner.mark.next(LeaseId::from_bits(entropy::bits())));
+        rest.finish();
+        let back = GiveBack::new(&rest, &self.key, terms.ttl, terms.plain, clock::now());
+        let nodes = NodeSet::first(self.cluster.links.len());
+        self.cluster.release(nodes, &back, inner.parting(), None);
+        inner.queued.extend(nodes.iter());
+    }
+
+    /// Unlocks the claim and sends what was queued. If no node is left to be repaired, the repair ends.
+    pub(super) fn end_repair_if_complete(self: &Arc<Self>, inner: MutexGuard<'_, Inner>) {
+        let Stage::Detached { hold, .. } = &inner.stage else { return self.finish(inner, Link::flush) };
+        let moment = inner.moment(clock::now(), clock::wall);
+        let is_complete = hold.repair(moment).is_none() || inner.mark.is_done();
+        let (owner, id) = (hold.terms().mode.owner(), hold.attempt());
+        self.finish(inner, Link::flush);
+        if is_complete {
+            self.cluster.claims.end_repair(owner, id);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Registry of a client's claims: those that are live, those that wait in the queue, and detached leases.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use quorlock_core::mode::OwnerId;
+use quorlock_core::name::LeaseId;
+use quorlock_core::ticket::{Handoff, Ticket};
+
+use crate::platform::sync::{AtomicU64, Mutex};
+
+/// The most detached leases that are repaired at a time. Others stay on the nodes that have granted them.
+pub(crate) const REPAIRS_MAX: usize = 65_536;
+
+/// The events that reach a claim through the registry.
+pub(crate) trait ClaimEvents: Send + Sync {
+    /// The key of the lock.
+    fn key(&self) -> &str;
+
+    /// A node says that the lock may be free now, or has handed over its vote.
+    fn hint(self: Arc<Self>, node: usize, handoff: Option<Handoff>);
+
+    /// A node says that the lock was broken: the claim asks all nodes whether it is still held.
+    fn doubt(self: Arc<Self>);
+
+    /// The client is closed, or the repair of a detached lease has ended.
+    fn close(self: Arc<Self>);
+}
+
+/// All claims of a client that are not over.
+///
+/// Its mutexes are never held while a claim is called, so a claim may use the registry under its own mutex.
+#[derive(Default)]
+pub(crate) struct Claims {
+    /// Claims that may still have something to release, by their numbers. A link that is closed waits until there is none.
+    live: Mutex<BTreeMap<u64, Weak<dyn ClaimEvents>>>,
+    waiting: Mutex<BTreeMap<Ticket, Weak<dyn ClaimEvents>>>,
+    /// Detached leases that are not on all nodes yet.
+    detached: Mutex<BTreeMap<DetachedKey, Arc<dyn ClaimEvents>>>,
+    numbers: AtomicU64,
+}
+
+/// A detached lease: its owner, if it has one, and its id.
+type DetachedKey = (Option<OwnerId>, LeaseId);
+
+impl Claims {
+    /// A number for a new claim.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, number: u64, claim: Weak<dyn ClaimEvents>) {
+        self.live.lock().insert(number, claim);
+    }
+
+    /// Removes a claim that has queued its last release.
+    pub(crate) fn remove(&self, number: u64) {
+        self.live.lock().remove(&number);
+    }
+
+    /// Whether no claim has anything left to release.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.live.lock().is_empty()
+    }
+
+    /// Passes the hints for this ticket to the claim, until it stops [waiting](Self::end_wait).
+    pub(crate) fn wait(&self, ticket: Ticket, claim: Weak<dyn ClaimEvents>) {
+        self.waiting.lock().insert(ticket, claim);
+    }
+
+    pub(crate) fn end_wait(&self, ticket: Ticket) {
+        self.waiting.lock().remove(&ticket);
+    }
+
+    /// Passes on a node's hint.
+    pub(crate) fn hint(&self, node: usize, ticket: Ticket, handoff: Option<Handoff>) {
+        let waiter = self.waiting.lock().get(&ticket).and_then(Weak::upgrade);
+        if let Some(waiter) = waiter {
+            waiter.hint(node, handoff);
+        }
+    }
+
+    /// Hints all waiters: the node can be asked again, and its hints were not heard meanwhile.
+    pub(crate) fn hint_all(&self, node: usize) {
+        let waiting: Vec<_> = self.waiting.lock().values().filter_map(Weak::upgrade).collect();
+        for waiter in waiting {
+            waiter.hint(node, None);
+        }
+    }
+
+    /// Tells every claim of this key that the lock was broken.
+    pub(crate) fn broken(&self, key: &str) {
+        for claim in self.live().into_iter().filter(|claim| claim.key() == key) {
+            claim.doubt();
+        }
+    }
+
+    /// Adds a detached lease, until its [repair ends](Self::end_repair). Returns `false` if there are too many.
+    pub(crate) fn repair(&self, owner: Option<OwnerId>, id: LeaseId, claim: Arc<dyn ClaimEvents>) -> bool {
+        let mut detached = self.detached.lock();
+        let has_room = detached.len() < REPAIRS_MAX;
+        if has_room {
+            detached.insert((owner, id), claim);
+        }
+        has_room
+    }
+
+    /// Ends the repair of a lease that is on all nodes, released, or over.
+    pub(crate) fn end_repair(&self, owner: Option<OwnerId>, id: LeaseId) {
+        let claim = self.detached.lock().remove(&(owner, id));
+        if let Some(claim) = claim {
+            claim.close();
+        }
+    }
+
+    /// Ends the repairs of an owner's leases of one key.
+    pub(crate) fn end_repairs_of(&self, owner: OwnerId, key: &str) {
+        let ended: Vec<LeaseId> = {
+            let detached = self.detached.lock();
+            let first = (Some(owner), LeaseId::from_bits(0));
+            let owned = detached.range(first..).take_while(|((whose, _), _)| *whose == Some(owner));
+            owned.filter(|(_, claim)| claim.key() == key).map(|((_, id), _)| *id).collect()
+        };
+        for id in ended {
+            self.end_repair(Some(owner), id);
+        }
+    }
+
+    /// Ends every claim and every repair. A claim that is added later has to see by itself that the client is closed.
+    pub(crate) fn close(&self) {
+        let detached = std::mem::take(&mut *self.detached.lock());
+        for claim in self.live().into_iter().chain(detached.into_values()) {
+            claim.close();
+        }
+    }
+
+    fn live(&self) -> Vec<Arc<dyn ClaimEvents>> {
+        self.live.lock().values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl fmt::Debug for Claims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} claims, {} repairs", self.live.lock().len(), self.detached.lock().len())
+    }
+}
