@@ -1,4 +1,4 @@
-//! A lease that nobody holds here: what it takes to extend, check and release it, anywhere.
+//! A lease without a guard, which any client of the same nodes can extend, check and release.
 
 pub(crate) mod ops;
 mod text;
@@ -17,13 +17,13 @@ pub use text::LeaseTextError;
 #[cfg(test)]
 pub(crate) use text::sum;
 
-/// A lease that was [detached](crate::Lease::detach): it is not a guard, and nobody renews it.
+/// A lease without a guard, made by [`Lease::detach`](crate::Lease::detach). Nothing renews it.
 ///
-/// It lasts for its ttl from the last renewal unless somebody [extends](crate::Client::extend) it, and it can be
-/// [checked](crate::Client::check) and [released](crate::Client::release) by any client of the same nodes, in another
-/// process or on another host. [`reveal`](Self::reveal) gives it as one word, and `parse` reads that word.
+/// It ends with its ttl unless a client [extends](crate::Client::extend) it. Any client of the same nodes can
+/// [check](crate::Client::check) and [release](crate::Client::release) it, also in another process or on another host.
+/// [`reveal`](Self::reveal) returns it as one word, and `parse` reads that word.
 ///
-/// Whoever has that word can release the lock: it is a secret. `Display` and `Debug` do not show it.
+/// The word is a secret, because everyone who has it can release the lock. `Display` and `Debug` do not show it.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -41,7 +41,7 @@ pub(crate) use text::sum;
 /// # }).unwrap();
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-#[must_use = "a lease that nobody releases is in the way until its ttl is over"]
+#[must_use = "a lease that nobody releases blocks others until its ttl ends"]
 pub struct DetachedLease {
     pub(crate) name: Name,
     pub(crate) id: LeaseId,
@@ -49,7 +49,7 @@ pub struct DetachedLease {
     pub(crate) fence: Option<Fence>,
     pub(crate) ttl: Ttl,
     pub(crate) mode: Mode,
-    /// Who acquired it, as the nodes have it.
+    /// The client that acquired it, encoded for the nodes.
     pub(crate) holder: Arc<str>,
 }
 
@@ -57,23 +57,23 @@ impl DetachedLease {
     /// The length of the longest text of a lease, in bytes, rounded up.
     pub const TEXT_BYTES_MAX: usize = 4_096;
 
-    /// What is locked.
+    /// The name that it holds.
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The random value that signs this lease on the nodes. Whoever knows it can release the lock.
+    /// The random value that signs this lease on the nodes. It is a secret: with it, anyone can release the lock.
     pub fn id(&self) -> LeaseId {
         self.id
     }
 
-    /// The number that is higher than that of every earlier lease of this name; `None` for a plain lock. It is not known
-    /// here whether the lease still stands: [check](crate::Client::check) it.
+    /// The fence, which is higher than that of every earlier lease of this name; `None` for a plain lock. It does not say
+    /// whether the lease is still held: [check](crate::Client::check) it.
     pub fn fence(&self) -> Option<Fence> {
         self.fence
     }
 
-    /// Which slot it has, from 0, of a semaphore; `None` for other locks.
+    /// The slot of a semaphore, from 0; `None` for other locks.
     pub fn slot(&self) -> Option<u32> {
         if let Mode::Slot { slot, .. } = self.mode { Some(slot) } else { None }
     }
@@ -83,28 +83,28 @@ impl DetachedLease {
         self.mode
     }
 
-    /// Who entered, of a reentrant lock, or reads.
+    /// The owner of a reentrant lock, or the party of a reader.
     pub fn owner(&self) -> Option<Owner> {
         self.mode.owner()
     }
 
-    /// How long it lasts from each extension.
+    /// The lifetime after each extension.
     pub fn ttl(&self) -> Duration {
         self.ttl.duration()
     }
 
-    /// Who acquired it: an extension by somebody else does not change that.
+    /// The client that acquired it. An extension by another client does not change it.
     pub fn holder(&self) -> Option<Holder> {
         Holder::decode(&self.holder)
     }
 
-    /// The lease as one word that can be passed on and pasted anywhere: letters, digits and `.-_/:%`. It is a secret.
+    /// The lease as one word of letters, digits and `.-_/:%`, which [`parse`](str::parse) reads. It is a secret.
     pub fn reveal(&self) -> String {
         text::write(self)
     }
 }
 
-/// Reads what [`reveal`](DetachedLease::reveal) gave.
+/// Reads the text of [`reveal`](DetachedLease::reveal).
 impl FromStr for DetachedLease {
     type Err = LeaseTextError;
 
@@ -131,13 +131,13 @@ impl fmt::Debug for DetachedLease {
     }
 }
 
-/// What a release of a [`DetachedLease`] found.
+/// Whether a released [`DetachedLease`] was still held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
-    /// It stood until now.
+    /// It was held until now.
     Standing,
-    /// No majority is known to have had it any more: it was released, broken or lapsed before.
+    /// No majority is known to have had it: it was released or broken before, or its ttl had ended.
     Gone,
 }
 
