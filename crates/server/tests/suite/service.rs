@@ -133,7 +133,7 @@ impl Drop for Service {
 
 static LOG: Mutex<String> = Mutex::new(String::new());
 
-/// The log of all services of this process, in lines of JSON.
+/// The log of all services of this process, in lines of JSON, and panics.
 pub(crate) fn log() -> String {
     LOG.lock().unwrap().clone()
 }
@@ -147,6 +147,15 @@ fn capture_log() {
         let layer = layer.with_current_span(true).with_span_list(false).with_writer(|| Log);
         let subscriber = tracing_subscriber::registry().with(ours).with(layer);
         tracing::subscriber::set_global_default(subscriber).unwrap();
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            // Not while the log is locked by the thread that panics.
+            if let Ok(mut log) = LOG.try_lock() {
+                log.push_str(&panic.to_string());
+                log.push('\n');
+            }
+            print(panic);
+        }));
     });
 }
 
