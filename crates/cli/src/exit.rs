@@ -193,8 +193,7 @@ impl From<BreakError> for Failure {
             }
             BreakError::NotHeld { .. } => Self::new(Exit::HELD, error),
             BreakError::NoQuorum { name, tally } => {
-                let begin = format!("no quorum for breaking {name}: {tally}");
-                Self::new(Exit::NO_QUORUM, node_by_node(begin, tally, &[]).join("\n"))
+                no_quorum(&format!("no quorum for breaking {name}"), tally, &Details::default())
             }
             _ => Self::new(Exit::NO_QUORUM, error),
         }
@@ -227,7 +226,11 @@ fn no_quorum(what: &str, tally: &Tally, details: &Details) -> Failure {
     } else {
         format!("{what}: {tally}")
     };
-    let mut lines = node_by_node(begin, tally, &details.silent_for);
+    let silent_for = details.silent_for.iter().copied().chain(std::iter::repeat(None));
+    let nodes_one_by_one = tally.by_node().zip(silent_for);
+    let nodes_one_by_one =
+        nodes_one_by_one.map(|((node, vote), silent)| format!("  {node}  {vote}{}", for_so_long(silent)));
+    let mut lines: Vec<String> = std::iter::once(begin).chain(nodes_one_by_one).collect();
     if silent(|why| matches!(why, Silence::Founding(_))) == nodes {
         lines.push("  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init --yes".into());
     } else if silent(|why| why.quarantine_left().is_some()) > 0 {
@@ -241,13 +244,6 @@ fn no_quorum(what: &str, tally: &Tally, details: &Details) -> Failure {
 /// What follows for short runs from a quarantine that cannot be recorded.
 pub(crate) fn between_runs(unrecorded: &str) -> String {
     format!("  the time between runs does not count: {unrecorded}")
-}
-
-fn node_by_node(begin: String, tally: &Tally, silent_for: &[Option<Duration>]) -> Vec<String> {
-    let silent_for = silent_for.iter().copied().chain(std::iter::repeat(None));
-    let nodes = tally.by_node().zip(silent_for);
-    let nodes = nodes.map(|((node, vote), silent)| format!("  {node}  {vote}{}", for_so_long(silent)));
-    std::iter::once(begin).chain(nodes).collect()
 }
 
 /// How long a node has been silent, unless that has just begun.

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::context::{Context, unrecorded};
 use crate::duration::parse_duration;
 use crate::exit::{Details, Failure};
-use crate::waiting::{Display, held_since};
+use crate::wait_display::{Display, held_since};
 
 /// The options of `run` and `acquire`.
 #[derive(Args, Debug)]

@@ -12,7 +12,7 @@ mod output;
 mod process;
 mod signals;
 mod table;
-mod waiting;
+mod wait_display;
 
 use std::process::ExitCode;
 

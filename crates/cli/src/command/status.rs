@@ -9,7 +9,7 @@ use crate::duration::show;
 use crate::exit::Exit;
 use crate::inspection::{TITLES, cells, elapsed, or_dash, sharing, show_holder, summary};
 use crate::table::{Table, one_line};
-use crate::waiting::ordinal;
+use crate::wait_display::ordinal;
 
 pub(crate) async fn status(context: &Context, name: &str) -> crate::Outcome {
     let client = context.connect().await?;
