@@ -15,14 +15,14 @@ use crate::detached::DetachedLease;
 use crate::error::{FenceError, LeaseError, LostError};
 use crate::lease::claim::{Claim, Observer};
 
-/// What you get when a lock is won: it is yours until it is released, dropped or lost.
+/// The guard of an acquired lock, which holds it until it is released, dropped or lost.
 ///
-/// The watchdog renews it in the background. It can still be lost, when the nodes cannot be reached or this process is
-/// held up: watch [`lost`](Self::lost), ask [`ensure`](Self::ensure) before each step, and pass the
-/// [`fence`](Self::fence) to whatever the lock protects, so that it can refuse a step that comes too late.
+/// The watchdog renews it in the background. It can still be lost if the nodes cannot be reached or this process is paused:
+/// watch [`lost`](Self::lost), call [`ensure`](Self::ensure) before each step, and pass the [`fence`](Self::fence) to the
+/// resource that the lock protects, so that it can refuse a step that comes too late.
 ///
-/// Dropping a lease gives the lock back, without waiting and without blocking. A lease keeps its client's connections
-/// open, so it holds the lock also after the last [`Client`](crate::Client) and [`Lock`](crate::Lock) are dropped.
+/// Dropping a lease releases the lock, without waiting and without blocking. A lease keeps its client's connections open, so it
+/// holds the lock also after the last [`Client`](crate::Client) and [`Lock`](crate::Lock) are dropped.
 /// [`Client::close`](crate::Client::close) ends it. A lease that is leaked ([`std::mem::forget`]) is renewed until the
 /// lifetime limit of its [`Renewals`](crate::Renewals), by default one hour.
 #[must_use = "a lease that is dropped at once protects nothing"]
@@ -48,41 +48,41 @@ impl Lease {
         &self.claim
     }
 
-    /// What is locked.
+    /// The name that it holds.
     pub fn name(&self) -> &Name {
         &self.claim.key.name
     }
 
-    /// The random value that signs this lease on the nodes. Whoever knows it can release the lock.
+    /// The random value that signs this lease on the nodes. It is a secret: with it, anyone can release the lock.
     pub fn id(&self) -> LeaseId {
         self.claim.hold(Hold::attempt)
     }
 
-    /// The number that is higher than that of every earlier lease of this name.
+    /// The fence: a number that is higher than that of every earlier lease of this name.
     ///
     /// # Errors
-    /// [`FenceError::Lost`] when the lease is over, by a look at the clock; [`FenceError::Plain`] for a plain lock.
+    /// [`FenceError::Lost`] if the lease is over by the local clock. [`FenceError::Plain`] for a plain lock.
     pub fn fence(&self) -> Result<Fence, FenceError> {
         self.claim.validity()?;
         self.claim.fence().ok_or(FenceError::Plain)
     }
 
-    /// Which slot it has, from 0, of a [semaphore](crate::Semaphore); `None` for other locks.
+    /// The slot of a [semaphore](crate::Semaphore), from 0; `None` for other locks.
     pub fn slot(&self) -> Option<u32> {
         self.claim.hold(|hold| if let Mode::Slot { slot, .. } = hold.terms().mode { Some(slot) } else { None })
     }
 
-    /// How many nodes are known to have granted it: a majority at least, since the slow ones are not waited for.
+    /// The number of nodes that are known to have granted it: at least a majority, because it does not wait for slow nodes.
     pub fn nodes(&self) -> usize {
         self.claim.hold(Hold::nodes).len()
     }
 
-    /// How long it lasts from each renewal, on the nodes.
+    /// The lifetime on the nodes after each renewal.
     pub fn ttl(&self) -> Duration {
         self.claim.hold(|hold| hold.terms().ttl.duration())
     }
 
-    /// How long the lease still surely holds if nothing renews it; zero when it is over.
+    /// How long the lease surely holds without another renewal; zero if it is over.
     ///
     /// Counted by the boot-time clock. If the wall clock ran ahead of that by more than is left, the machine was paused, and
     /// the lease is lost.
@@ -90,7 +90,7 @@ impl Lease {
         self.claim.validity().unwrap_or_default()
     }
 
-    /// Makes sure that at least this much validity is left, by a look at the clock.
+    /// Checks by the local clock that the lease is valid for at least this long.
     ///
     /// It asks no node. A lease that somebody [broke](crate::Client::break_lock) with [`now`](crate::Break::now), or whose owner was
     /// [retired](crate::Client::retire), passes until this client has heard of it: a break is announced at once where the
@@ -98,7 +98,7 @@ impl Lease {
     /// with a higher fence. [`extend`](Self::extend) asks the nodes.
     ///
     /// # Errors
-    /// [`LostError::TooShort`] when less is left, or why the lease is over.
+    /// [`LostError::TooShort`] if less is left, or the reason why the lease is over.
     pub fn ensure(&self, needed: Duration) -> Result<(), LostError> {
         let left = self.claim.validity()?;
         if left < needed { Err(LostError::TooShort { left, needed }) } else { Ok(()) }
@@ -113,7 +113,7 @@ impl Lease {
         Arc::clone(&self.claim).lost()
     }
 
-    /// Renews now: a majority of the nodes restarts the ttl.
+    /// Renews the lease now: a majority of the nodes restarts the ttl.
     ///
     /// # Errors
     /// [`LeaseError::Lost`] when the lease is over: nothing revives it. [`LeaseError::NoQuorum`] when no majority
@@ -125,7 +125,7 @@ impl Lease {
         self.claim.extend().await
     }
 
-    /// Gives the lock back, and waits until a majority of the nodes has acknowledged it.
+    /// Releases the lock, and waits until a majority of the nodes has acknowledged it.
     ///
     /// Dropping the lease gives it back as well; this is for those who want to know.
     ///
