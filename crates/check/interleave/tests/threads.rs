@@ -18,6 +18,8 @@ const ORDERS: usize = 60;
 const CHANGES: usize = 4;
 /// Those who interfere do so within about this many steps.
 const SOON: u64 = 400;
+/// Enough turns for every reply that is on its way.
+const YIELDS: u32 = 1_000;
 /// When the watchdog renews, and when the lease is over at the latest.
 const RENEWAL: Duration = Duration::from_millis(200);
 const END: Duration = Duration::from_millis(600);
@@ -84,6 +86,36 @@ fn a_waiter_that_is_dropped_while_the_lock_is_handed_to_it_strands_no_vote() {
         ringing.join().unwrap();
         cluster.close(client);
         cluster.close(holder);
+    };
+    in_any_order(scene, exactly_once);
+}
+
+#[test]
+fn replies_that_come_during_the_win_reach_the_hold() {
+    let scene = |cluster: &Arc<Cluster>| {
+        let client = cluster.client();
+        let lease = block_on(client.lock("x").acquire()).unwrap();
+        for _ in 0..YIELDS {
+            thread::yield_now();
+        }
+        // Time has stood still: no renewal has told which nodes granted.
+        assert_eq!(lease.nodes(), 3);
+        drop(lease);
+        cluster.close(client);
+    };
+    in_any_order(scene, exactly_once);
+}
+
+#[test]
+fn a_client_that_is_closed_during_a_renewal_releases_once_and_renews_no_more() {
+    let scene = |cluster: &Arc<Cluster>| {
+        let client = cluster.client();
+        let lease = block_on(client.lock("x").acquire()).unwrap();
+        let moving = advance_soon(cluster, RENEWAL);
+        cluster.dawdle(SOON);
+        cluster.close(client);
+        moving.join().unwrap();
+        assert_eq!(lease.ensure(Duration::ZERO), Err(LostError::Closed));
     };
     in_any_order(scene, exactly_once);
 }
