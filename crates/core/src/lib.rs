@@ -5,7 +5,7 @@
 //! can be stepped by hand, simulated and model-checked exactly as it ships.
 //!
 //! Read upwards: [`time`] and [`validity`] are arithmetic, [`vote`] is what travels, [`round`] counts, [`acquire`] and
-//! [`hold`] decide. [`node`] is the other side: what a node does with a request.
+//! [`hold`] decide, [`delivery`] carries their requests to one node. [`node`] is the other side: what a node does with a request.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -13,6 +13,7 @@ extern crate alloc;
 
 pub mod acquire;
 pub mod backoff;
+pub mod delivery;
 pub mod digest;
 pub mod fence;
 pub mod hold;

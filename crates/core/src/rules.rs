@@ -23,11 +23,17 @@ pub enum Rule {
     RaiseOwnVotes,
     /// A lease is lost when the wall clock says that its time is over, although the boot-time clock does not.
     NoticePauses,
+    /// A release stays owed when its connection ends before the node has acknowledged it.
+    OweReleases,
+    /// A release is sent after the requests of its attempt.
+    ReleaseInOrder,
+    /// A release leaves a tombstone if a request of its attempt may still arrive.
+    LeaveTombstones,
 }
 
 impl Rule {
     /// Every rule, with the name that selects it in tests.
-    pub const ALL: [(&'static str, Self); 10] = [
+    pub const ALL: [(&'static str, Self); 13] = [
         ("quarantine", Self::Quarantine),
         ("highest-claim", Self::HighestClaim),
         ("release-everywhere", Self::ReleaseEverywhere),
@@ -38,6 +44,9 @@ impl Rule {
         ("lost-is-final", Self::LostIsFinal),
         ("raise-own-votes", Self::RaiseOwnVotes),
         ("notice-pauses", Self::NoticePauses),
+        ("owe-releases", Self::OweReleases),
+        ("release-in-order", Self::ReleaseInOrder),
+        ("leave-tombstones", Self::LeaveTombstones),
     ];
 }
 

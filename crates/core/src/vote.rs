@@ -134,6 +134,11 @@ impl Request {
         !self.is_release() && !matches!(self, Self::Break { .. }) && !self.is_look()
     }
 
+    /// Whether it may leave a vote, or a place in the queue, where there was none.
+    pub fn creates_vote(&self) -> bool {
+        matches!(self, Self::Acquire { .. } | Self::PlainAcquire { .. } | Self::Renew { repair: true, .. })
+    }
+
     /// Whether it means anything only in the life of the node that the client knows. A vote that is taken back is gone
     /// in any life, and a look at a name is for people.
     pub fn needs_life(&self) -> bool {

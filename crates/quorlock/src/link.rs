@@ -6,30 +6,30 @@ mod handshake;
 mod heartbeat;
 mod history;
 mod latency;
-mod mark;
 pub(crate) mod membership;
 mod outages;
-mod outbox;
 pub(crate) mod quarantine_records;
+mod state;
 mod traffic;
 
 pub(crate) use claims::{ClaimEvents, Claims};
 pub use latency::RoundTrips;
-pub(crate) use mark::Mark;
 pub(crate) use outages::Outages;
-pub(crate) use outbox::{Ask, GiveBack};
+pub(crate) use state::Sender;
 pub(crate) use traffic::Traffic;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use quorlock_core::delivery::{Ask, OWED_MAX, Release};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Trust;
 use quorlock_core::rng::Rng;
-use quorlock_core::ticket::{Channel, Parting};
+use quorlock_core::rules::Rules;
+use quorlock_core::ticket::Channel;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Outcome, Silence};
+use quorlock_core::vote::{Outcome, Request, Silence};
 use tokio::sync::{Notify, mpsc};
 
 use crate::link::membership::Membership;
@@ -39,10 +39,8 @@ use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
 use crate::platform::runtime;
 use crate::platform::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex};
-use connection::Port;
-use history::Notes;
 use latency::Latency;
-use outbox::{LinkState, OWED_MAX, Outbox, Owed};
+use state::{Inner, LinkState};
 
 /// Who waits for a node's answer.
 pub(crate) trait Voter: Send + Sync {
@@ -61,6 +59,7 @@ pub(crate) struct LinkConfig {
     pub(crate) heartbeat: Duration,
     /// How often every connection looks at its node, at least and at most.
     pub(crate) look: (Duration, Duration),
+    pub(crate) rules: Rules,
     /// What a node may do that has lost its memory.
     pub(crate) trust: Trust,
     /// The claims of the client. A link that is closed waits until they are settled.
@@ -80,11 +79,7 @@ pub(crate) struct Link {
     pub(crate) node: usize,
     pub(crate) title: String,
     config: LinkConfig,
-    outbox: Mutex<Outbox>,
-    /// Taken before the outbox, by those who take both.
-    port: Mutex<Option<Port>>,
-    /// What is to be written into the node's history. Taken after the port, by those who take both.
-    notes: Mutex<Notes>,
+    inner: Mutex<Inner>,
     wake: Notify,
     /// Fires when something changed that others may wait for: contact, state, releases delivered.
     pub(crate) news: Notify,
@@ -113,10 +108,8 @@ impl Link {
         Self {
             node,
             title: title.into(),
+            inner: Mutex::new(Inner::new(config.rules, clock::now())),
             config,
-            outbox: Mutex::new(Outbox::new(clock::now())),
-            port: Mutex::new(None),
-            notes: Mutex::default(),
             wake: Notify::new(),
             news: Notify::new(),
             clock_offset: AtomicI64::new(OFFSET_UNKNOWN),
@@ -128,58 +121,62 @@ impl Link {
         }
     }
 
-    /// Queues a request, for the next [`flush`](Self::flush). If the node cannot be asked, that is said at once.
-    pub(crate) fn ask(&self, ask: Ask) -> Result<(), Silence> {
-        self.outbox().ask(self.node, ask)
+    /// Queues a request for the next [`flush`](Self::flush). Fails at once if the node cannot be asked.
+    pub(crate) fn ask(&self, request: &Arc<Request>, round: u32, context: Sender) -> Result<(), Silence> {
+        let mut inner = self.inner();
+        if let Some(why) = inner.state.trouble() {
+            return Err(why);
+        }
+        if inner.closing {
+            return Err(Silence::Unreachable("the client was closed".into()));
+        }
+        if inner.delivery.owed() >= OWED_MAX {
+            return Err(Silence::Owing);
+        }
+        inner.delivery.ask(Ask { request: Arc::clone(request), round, context });
+        Ok(())
     }
 
-    /// Takes an attempt's vote back: with the next [`flush`](Self::flush), or as soon as the node can be reached. The
-    /// mark must say that it is done.
-    ///
-    /// `false` if nothing of the attempt, and of its waiter if that leaves the queue, has ever left for this node: then
-    /// there is nothing to take back. Also if the attempt is somebody else's, and the link owes enough already.
-    pub(crate) fn release(
-        &self,
-        back: &Arc<GiveBack>,
-        parting: Option<Parting>,
-        voter: Option<Arc<dyn Voter>>,
-    ) -> bool {
-        debug_assert!(back.mark.is_done(), "marked done before its releases are sent");
-        let mark = &back.mark;
-        // Under the mutex: what is drained just now is marked as sent, or has seen that it is done.
-        let mut outbox = self.outbox();
-        let leaves = matches!(parting, Some(Parting::Leave(_))) && mark.is_placed(self.node);
-        if !mark.is_sent(self.node) && !leaves || mark.is_of_another() && outbox.owed() >= OWED_MAX {
-            return false;
+    /// Releases an attempt: with the next [`flush`](Self::flush), or as soon as the node can be reached. `false` if the
+    /// attempt is another process's, and the link owes too many releases already.
+    pub(crate) fn release(&self, release: Release<Sender>, now: Moment) -> bool {
+        let mut inner = self.inner();
+        let has_room = !release.is_foreign || inner.delivery.owed() < OWED_MAX;
+        if has_room {
+            inner.delivery.release(release, now);
         }
-        outbox.owe(Owed { back: Arc::clone(back), voter, parting, serial: 0, tried: false });
-        true
+        has_room
+    }
+
+    /// Forgets an attempt that will never be released from here.
+    pub(crate) fn forget(&self, attempt: LeaseId) {
+        self.inner().delivery.forget(attempt);
     }
 
     /// Why the node cannot be asked; `None` when it can.
     pub(crate) fn trouble(&self) -> Option<Silence> {
         let stale = || self.is_stale().then(|| Silence::Broken(REPLACED.into()));
-        self.outbox().state.trouble().or_else(stale)
+        self.inner().state.trouble().or_else(stale)
     }
 
     /// Whether the first contact has had no result yet.
     pub(crate) fn is_connecting(&self) -> bool {
-        matches!(self.outbox().state, LinkState::Connecting | LinkState::Down(Silence::Waiting(_)))
+        matches!(self.inner().state, LinkState::Connecting | LinkState::Down(Silence::Waiting(_)))
     }
 
     /// Why an operator has to change something before the node can be used.
     pub(crate) fn refusal(&self) -> Option<Trouble> {
-        if let LinkState::Refused(trouble) = &self.outbox().state { Some(trouble.clone()) } else { None }
+        if let LinkState::Refused(trouble) = &self.inner().state { Some(trouble.clone()) } else { None }
     }
 
     /// How long the node has not been able to vote; `None` while it is.
     pub(crate) fn silent_for(&self) -> Option<Duration> {
-        self.outbox().down_since.map(|since| clock::now().since(since))
+        self.inner().down_since.map(|since| clock::now().since(since))
     }
 
     /// Delivers what is owed, then ends.
     pub(crate) fn close(&self) {
-        self.outbox().closing = true;
+        self.inner().closing = true;
         self.wake.notify_one();
     }
 
@@ -206,12 +203,12 @@ impl Link {
 
     /// How many releases are undelivered; none when the link has ended with nothing owed.
     pub(crate) fn owed(&self) -> usize {
-        self.outbox().owed()
+        self.inner().delivery.owed()
     }
 
     /// Whether the link's task has ended.
     pub(crate) fn is_finished(&self) -> bool {
-        matches!(self.outbox().state, LinkState::Ended)
+        matches!(self.inner().state, LinkState::Ended)
     }
 
     /// The node's clock minus ours, in microseconds, where known.
@@ -297,31 +294,34 @@ impl Link {
     }
 
     fn is_idle_and_closing(&self) -> bool {
-        let mut outbox = self.outbox();
-        if outbox.closing {
-            outbox.owe_again(self.node, clock::now());
+        let mut inner = self.inner();
+        if inner.closing {
+            inner.delivery.forget_lapsed(clock::now(), true);
         }
-        outbox.closing && outbox.owed() == 0 && self.config.claims.is_settled()
+        inner.is_drained() && self.config.claims.is_settled()
     }
 
-    /// Fails the requests that were never sent. Releases stay owed.
+    /// Ends the connection, and fails its requests and those in the queue. Releases stay owed.
     fn go_down(&self, state: LinkState) {
         let why = state.trouble().unwrap_or(Silence::Unheard);
         tracing::debug!(node = %self.title, reason = %why, "no connection");
-        let abandoned = {
-            let mut outbox = self.outbox();
-            outbox.set_state(state, clock::now());
-            outbox.abandon(self.node)
+        // The connection is not dropped under the mutex.
+        let (_connection, told) = {
+            let mut inner = self.inner();
+            inner.set_state(state, clock::now());
+            (inner.connection.take(), inner.delivery.lost())
         };
-        for ask in abandoned {
-            ask.voter.vote(self.node, ask.mark.attempt, ask.round, Outcome::Silent(why.clone()), clock::now());
+        for (attempt, round, sender) in told {
+            if let Some(voter) = sender.voter {
+                voter.vote(self.node, attempt, round, Outcome::Silent(why.clone()), clock::now());
+            }
         }
         self.news.notify_waiters();
     }
 
     fn set_state(&self, state: LinkState) {
         let is_up = matches!(state, LinkState::Up(_));
-        self.outbox().set_state(state, clock::now());
+        self.inner().set_state(state, clock::now());
         self.news.notify_waiters();
         if is_up {
             self.config.outages.end(self.node);
@@ -331,7 +331,7 @@ impl Link {
 
     /// Logs that the node cannot vote, once, unless the client wants nothing of it any more.
     fn note_outage(&self, why: Silence) {
-        if !self.outbox().closing {
+        if !self.inner().closing {
             self.config.outages.begin(self.node, &self.title, why);
         }
     }
@@ -342,8 +342,8 @@ impl Link {
         self.clock_offset.store(offset, Ordering::Relaxed);
     }
 
-    fn outbox(&self) -> MutexGuard<'_, Outbox> {
-        self.outbox.lock()
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
     }
 }
 

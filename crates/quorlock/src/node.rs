@@ -17,6 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use quorlock_core::delivery::Fate;
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Identity, NodeCommand, Standing};
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
@@ -195,6 +196,17 @@ pub(crate) enum Reply {
     Failed(String),
     /// Nothing was done, because another server of the node has the name by now. The session is of no use any more.
     Moved(String),
+}
+
+impl Reply {
+    /// What the node did with the request.
+    pub(crate) fn fate(&self) -> Fate {
+        match self {
+            Self::Voted { .. } => Fate::Done,
+            Self::Failed(_) => Fate::Failed,
+            Self::Moved(_) => Fate::Moved,
+        }
+    }
 }
 
 #[cfg(test)]

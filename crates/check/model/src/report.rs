@@ -116,8 +116,8 @@ pub fn stories(rows: &[Row]) -> String {
 const INTRODUCTION: &str = "\
 The same comes of it every time: there is no chance in a search.
 
-What is searched is not a model of the code but the code: `Acquire` and `Hold` as they run in clients, `node::apply` and
-`node::attend` as they run in nodes. The search decides what is delivered, held back or lost, which connection breaks, which
+What is searched is not a model of the code but the code: `Acquire`, `Hold` and `Delivery` as they run in clients, `node::apply`
+and `node::attend` as they run in nodes. The search decides what is delivered, held back or lost, which connection breaks, which
 server restarts, whose clock runs at which rate, and when time passes. Each scenario says how often each of these may happen,
 and is searched twice: with all rules in force, until every state within the bounds has been seen; and with one rule switched
 off, breadth first, until the shortest counter-example is found.

@@ -20,11 +20,11 @@ use beginnings::{
     broken_at_once, broken_at_once_for_a_waiter, broken_to_drain, broken_too_late, broken_while_renewing,
     broken_with_mishaps, coming_back, crash, crash_and_jump, crash_between_clocks_at_their_limit,
     crash_with_clients_off_the_clock, cut_off, detached, flushed, handed_on, handed_on_with_mishaps, old_snapshot,
-    one_node_ahead, one_node_ahead_and_two_rivals, one_who_turns_away, plain_and_flushed, plainly_two,
-    rates_at_their_limit, renewals_late, renewals_with_slow_answers, restless_holder, retired, retired_elsewhere,
-    retired_for_another, rolled_back, second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers,
-    two_addresses, two_claimants, two_everywhere, two_losses, two_readers_and_a_writer, two_who_wait,
-    waiting_through_a_restart,
+    one_node_ahead, one_node_ahead_and_two_rivals, one_who_turns_away, one_who_turns_away_while_requests_wait,
+    one_whose_release_is_lost, plain_and_flushed, plainly_two, rates_at_their_limit, renewals_late,
+    renewals_with_slow_answers, restless_holder, retired, retired_elsewhere, retired_for_another, rolled_back,
+    second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers, two_addresses, two_claimants,
+    two_everywhere, two_losses, two_readers_and_a_writer, two_who_wait, waiting_through_a_restart,
 };
 
 /// A rule, and the search that shows what it is for.
@@ -242,8 +242,22 @@ pub const ALL: &[Scenario] = &[
         "tombstone",
         "a release sent again leaves a tombstone",
         "no tombstone",
-        Flaw::NoTombstone,
+        Flaw::Core(Rule::LeaveTombstones),
         one_who_turns_away,
+    ),
+    scenario(
+        "owed-release",
+        "a release stays owed until it is acknowledged",
+        "a release is dropped with its connection",
+        Flaw::Core(Rule::OweReleases),
+        one_whose_release_is_lost,
+    ),
+    scenario(
+        "release-in-order",
+        "a release follows the requests of its attempt",
+        "a release overtakes its acquire",
+        Flaw::Core(Rule::ReleaseInOrder),
+        one_who_turns_away_while_requests_wait,
     ),
     scenario(
         "configured-majority",

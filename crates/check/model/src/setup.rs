@@ -59,8 +59,6 @@ pub enum Flaw {
     ReleaseVoids,
     /// A reader's fence is remembered for longer than its entries stand.
     StaleShare,
-    /// A release that is sent again leaves no tombstone.
-    NoTombstone,
     /// Nothing is taken off the ttl.
     NoDrift,
     /// A lease that is broken is free at once.
@@ -98,6 +96,8 @@ pub struct ClientSpec {
     pub renews: Option<u64>,
     /// Whether it lines up when it is refused. It does not ask again by itself.
     pub waits: bool,
+    /// Whether its requests wait in its queues, to leave at any later time.
+    pub queues: bool,
     /// Whether it hands the lease over as soon as it has it; whoever gets it may extend it this often.
     pub hands_over: Option<u8>,
     /// Whether it breaks a lease, once, and how.
@@ -139,6 +139,7 @@ impl ClientSpec {
             starts: 1,
             renews: None,
             waits: false,
+            queues: false,
             hands_over: None,
             ends: None,
             retires: None,
@@ -169,6 +170,8 @@ pub struct Budget {
     pub slow: u8,
     /// Connections that break.
     pub breaks: u8,
+    /// Requests of broken connections that never arrive.
+    pub losses: u8,
     /// Servers that restart empty.
     pub crashes: u8,
     /// Snapshots that are taken.

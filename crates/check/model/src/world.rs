@@ -44,6 +44,8 @@ pub use tell::Line;
 pub enum Action {
     /// The client wants the lock.
     Start(usize),
+    /// The next request leaves the client's queue.
+    Send(usize, usize),
     /// The next request arrives, and the answer comes back at once.
     Exchange(usize, usize),
     /// The next request arrives; the answer takes its time.
@@ -52,6 +54,8 @@ pub enum Action {
     Hear(usize, usize),
     /// A request of a connection that has broken arrives.
     Stray(usize, usize),
+    /// A request of a connection that has broken never arrives.
+    Lose(usize, usize),
     /// The connection breaks.
     Break(usize, usize),
     /// The client notices that the server is gone.
@@ -182,6 +186,10 @@ impl World {
         }
         match action {
             Action::Start(index) => self.start(index),
+            Action::Send(index, node) => {
+                let now = self.moment(index);
+                self.clients[index].links[node].send(now);
+            }
             Action::Exchange(index, node) => {
                 self.deliver(index, node);
                 self.hear(index, node);
@@ -198,6 +206,10 @@ impl World {
                 self.hear(index, node);
             }
             Action::Stray(index, node) => self.deliver_stray(index, node),
+            Action::Lose(index, node) => {
+                self.left.losses -= 1;
+                self.clients[index].links[node].strays.pop_front();
+            }
             Action::Break(index, node) => {
                 self.left.breaks -= 1;
                 self.cut(index, node, true);

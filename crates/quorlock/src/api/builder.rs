@@ -315,6 +315,7 @@ impl ClientBuilder {
             silence_limit: patience,
             heartbeat: HEARTBEAT,
             look: LOOK,
+            rules: settings.rules,
             trust: settings.trust(),
             claims: Arc::default(),
             channel: Channel(entropy::bits()),

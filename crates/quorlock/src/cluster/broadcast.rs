@@ -3,6 +3,7 @@
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
+use quorlock_core::delivery::Release;
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
 use quorlock_core::round::Round;
@@ -12,7 +13,7 @@ use quorlock_core::vote::{Outcome, Request, Silence};
 use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
-use crate::link::{Ask, GiveBack, Mark, Voter};
+use crate::link::{Sender, Voter};
 use crate::node::key::LockKey;
 use crate::platform::clock;
 use crate::platform::sync::Mutex;
@@ -20,29 +21,45 @@ use crate::platform::timers::Timed;
 
 impl Cluster {
     /// Queues a request at these nodes' links. Returns the nodes that cannot be asked, and why.
-    pub(crate) fn send(&self, nodes: NodeSet, ask: &Ask) -> Vec<(usize, Silence)> {
+    pub(crate) fn send(
+        &self,
+        nodes: NodeSet,
+        request: &Arc<Request>,
+        round: u32,
+        sender: &Sender,
+    ) -> Vec<(usize, Silence)> {
         // A node whose clock is far off must not propose fences.
-        let middle = if matches!(*ask.request, Request::Acquire { .. }) { self.middle() } else { None };
+        let middle = if matches!(**request, Request::Acquire { .. }) { self.middle() } else { None };
         let send = |node| match self.skew(node, middle) {
             Some(skewed) => Err(skewed),
-            None => self.links[node].ask(ask.clone()),
+            None => self.links[node].ask(request, round, sender.clone()),
         };
         nodes.iter().filter_map(|node| Some((node, send(node).err()?))).collect()
     }
 
-    /// Queues the release of an attempt at these nodes' links. A node that was never asked acknowledges nothing.
+    /// Queues a release at the links of these nodes that were asked. A node that was never asked acknowledges nothing.
     pub(crate) fn release(
         &self,
         nodes: NodeSet,
-        back: &Arc<GiveBack>,
+        asked: NodeSet,
+        release: &Release<Sender>,
         parting: impl Fn(usize) -> Option<Parting>,
         receipt: Option<&Arc<Broadcast>>,
     ) {
+        let now = clock::now();
         for node in nodes.iter() {
             let voter = receipt.map(|receipt| Arc::clone(receipt) as Arc<dyn Voter>);
-            let is_owed = self.links[node].release(back, parting(node), voter);
-            if let Some(receipt) = receipt.filter(|_| !is_owed) {
-                let why = if back.mark.is_of_another() { Silence::Owing } else { Silence::Unheard };
+            let context = Sender { voter, ..release.context.clone() };
+            let release = Release { parting: parting(node), context, ..release.clone() };
+            let why = if asked.contains(node) {
+                if self.links[node].release(release, now) {
+                    continue;
+                }
+                Silence::Owing
+            } else {
+                Silence::Unheard
+            };
+            if let Some(receipt) = receipt {
                 receipt.take(node, Outcome::Silent(why));
             }
         }
@@ -75,18 +92,12 @@ impl Broadcast {
             return None;
         }
         let broadcast = Self::new(cluster, patience);
-        let ask = Ask {
-            mark: Arc::new(Mark::new(request.attempt())),
-            key: Arc::clone(key),
-            request: Arc::new(request),
-            voter: Arc::clone(&broadcast) as Arc<dyn Voter>,
-            round: 0,
-            is_resent: false,
-        };
-        for (node, silence) in cluster.send(NodeSet::first(cluster.links.len()), &ask) {
+        let sender = Sender { key: Arc::clone(key), voter: Some(Arc::clone(&broadcast) as Arc<dyn Voter>) };
+        let all = NodeSet::first(cluster.links.len());
+        for (node, silence) in cluster.send(all, &Arc::new(request), 0, &sender) {
             broadcast.take(node, Outcome::Silent(silence));
         }
-        drop(ask);
+        drop(sender);
         cluster.flush();
         Some(broadcast.wait(cluster, is_enough).await)
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorlock_core::delivery::Release;
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::{OwnerId, Period};
 use quorlock_core::name::Holder;
@@ -17,7 +18,7 @@ use super::{DetachedLease, Released};
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::Broadcast;
 use crate::error::{ConfigError, LeaseError, LostError, Operation};
-use crate::link::{GiveBack, Mark};
+use crate::link::Sender;
 use crate::node::event::{Event, What, word_for};
 use crate::node::key::LockKey;
 use crate::platform::clock;
@@ -149,10 +150,16 @@ pub(crate) fn give_back(
     receipt: Option<&Arc<Broadcast>>,
 ) {
     cluster.claims.end_repair(lease.mode.owner(), lease.id);
-    let mark = Arc::new(Mark::of_another(lease.id));
-    mark.finish();
-    let back = GiveBack::new(&mark, key, lease.ttl, lease.fence.is_none(), clock::now());
-    cluster.release(NodeSet::first(cluster.links.len()), &back, |_| None, receipt);
+    let release = Release {
+        attempt: lease.id,
+        ttl: lease.ttl,
+        is_plain: lease.fence.is_none(),
+        parting: None,
+        is_foreign: true,
+        context: Sender { key: Arc::clone(key), voter: None },
+    };
+    let all = NodeSet::first(cluster.links.len());
+    cluster.release(all, all, &release, |_| None, receipt);
     cluster.flush();
 }
 

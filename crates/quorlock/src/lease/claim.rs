@@ -11,6 +11,7 @@ use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use quorlock_core::acquire::Acquire;
+use quorlock_core::delivery::Release;
 use quorlock_core::fence::Fence;
 use quorlock_core::hold::Hold;
 use quorlock_core::mode::Mode;
@@ -30,7 +31,7 @@ use crate::cluster::broadcast::Broadcast;
 use crate::cluster::owner::OwnerFence;
 use crate::detached::DetachedLease;
 use crate::error::{LeaseError, LostError, Operation};
-use crate::link::{Ask, ClaimEvents, GiveBack, Link, Mark, Voter};
+use crate::link::{ClaimEvents, Link, Sender, Voter};
 use crate::node::event::What;
 use crate::node::key::LockKey;
 use crate::platform::clock;
@@ -67,8 +68,10 @@ pub(crate) struct Claim {
 
 struct Inner {
     stage: Stage,
-    /// The state of the current attempt at the links.
-    mark: Arc<Mark>,
+    /// The current attempt.
+    attempt: LeaseId,
+    /// Nodes that were asked by this attempt or an earlier one.
+    asked: NodeSet,
     /// Whether this attempt has asked before.
     has_asked: bool,
     /// Whether it was refused, or has asked again: nodes may have a place for it in their queues, and it hears their hints.
@@ -105,8 +108,8 @@ enum Stage {
     /// Others renew and release it. Nodes that do not have it are still asked.
     Detached {
         hold: Hold,
-        /// When they are asked next, and the pause after that.
-        next: Moment,
+        /// When they are asked next, and the pause after that. `None` once no more requests are sent.
+        next: Option<Moment>,
         pause: Duration,
     },
     /// The lock was not won. The caller takes the defeat; there is none if the client was closed.
@@ -142,7 +145,7 @@ impl Inner {
         let now = self.moment(now, clock::wall);
         let rng = &mut SystemRng::default();
         let steps = match &mut self.stage {
-            Stage::Acquiring { machine, .. } => return machine.take(self.mark.attempt, node, outcome, now, rng),
+            Stage::Acquiring { machine, .. } => return machine.take(self.attempt, node, outcome, now, rng),
             Stage::Held(hold) => hold.take(round, node, outcome, now, rng),
             Stage::Detached { hold, .. } => {
                 // All that counts is which nodes have granted it. A loss is found by those who have it now.
@@ -159,7 +162,7 @@ impl Inner {
         match &self.stage {
             Stage::Acquiring { machine, .. } => machine.next_tick(),
             Stage::Held(hold) => hold.next_tick(),
-            Stage::Detached { next, .. } => (!self.mark.is_done()).then_some(*next),
+            Stage::Detached { next, .. } => *next,
             Stage::Over(_) => None,
         }
     }
@@ -187,9 +190,8 @@ impl Inner {
 
     /// Makes this the current attempt.
     fn set_attempt(&mut self, attempt: LeaseId) {
-        if self.mark.attempt != attempt {
-            self.mark = Arc::new(self.mark.next(attempt));
-            self.has_asked = false;
+        if self.attempt != attempt {
+            (self.attempt, self.has_asked) = (attempt, false);
         }
     }
 }
@@ -199,11 +201,12 @@ impl Claim {
     pub(crate) fn start(cluster: &Arc<Cluster>, key: &Arc<LockKey>, terms: Terms) -> Arc<Self> {
         let (now, mut rng) = (clock::now(), SystemRng::default());
         let mut machine = Box::new(Acquire::new(terms, &mut rng));
-        let mark = Arc::new(Mark::new(machine.attempt()));
+        let attempt = machine.attempt();
         let steps = machine.tick(now, cluster.node_micros(now), &mut rng);
         let inner = Inner {
             stage: Stage::Acquiring { machine, news: None },
-            mark,
+            attempt,
+            asked: NodeSet::default(),
             has_asked: false,
             listens: false,
             waiter: None,
@@ -478,22 +481,15 @@ impl Claim {
         if std::mem::replace(&mut inner.has_asked, true) {
             self.listen(inner);
         }
-        inner.mark.begin_renewal(round);
-        let ask = Ask {
-            mark: Arc::clone(&inner.mark),
-            key: Arc::clone(&self.key),
-            request: Arc::new(request),
-            voter: Arc::clone(self) as Arc<dyn Voter>,
-            round,
-            is_resent: false,
-        };
+        let sender = Sender { key: Arc::clone(&self.key), voter: Some(Arc::clone(self) as Arc<dyn Voter>) };
         inner.queued.extend(nodes.iter());
-        let silent = self.cluster.send(nodes, &ask);
+        let silent = self.cluster.send(nodes, &Arc::new(request), round, &sender);
+        inner.asked.extend(nodes.iter().filter(|node| silent.iter().all(|(other, _)| other != node)));
         let take = |(node, why)| inner.take(round, node, Outcome::Silent(why), clock::now());
         silent.into_iter().flat_map(take).collect()
     }
 
-    /// Releases the current attempt. It is marked as done first: requests of it that are still queued will not be sent.
+    /// Releases the current attempt. Requests of it that are still queued will not be sent.
     fn give_back(
         &self,
         inner: &mut Inner,
@@ -501,15 +497,25 @@ impl Claim {
         parting: impl Fn(usize) -> Option<Parting>,
         receipt: Option<&Arc<Broadcast>>,
     ) {
-        inner.mark.finish();
         let terms = match &inner.stage {
             Stage::Acquiring { machine, .. } => machine.terms(),
             Stage::Held(hold) | Stage::Detached { hold, .. } => hold.terms(),
             Stage::Over(_) => return,
         };
-        let back = GiveBack::new(&inner.mark, &self.key, terms.ttl, terms.plain, clock::now());
-        self.cluster.release(nodes, &back, parting, receipt);
+        let release = self.release_of(inner.attempt, terms);
+        self.cluster.release(nodes, inner.asked, &release, parting, receipt);
         inner.queued.extend(nodes.iter());
+    }
+
+    fn release_of(&self, attempt: LeaseId, terms: &Terms) -> Release<Sender> {
+        Release {
+            attempt,
+            ttl: terms.ttl,
+            is_plain: terms.plain,
+            parting: None,
+            is_foreign: false,
+            context: Sender { key: Arc::clone(&self.key), voter: None },
+        }
     }
 
     /// Releases a lease that is over.
@@ -609,7 +615,7 @@ impl Voter for Claim {
     fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome, now: Moment) {
         let mut inner = self.inner();
         // An answer to an earlier attempt: its releases are on their way.
-        if inner.mark.attempt != attempt {
+        if inner.attempt != attempt {
             return;
         }
         match &outcome {
@@ -669,9 +675,13 @@ impl ClaimEvents for Claim {
     }
 
     fn close(self: Arc<Self>) {
-        let inner = self.inner();
+        let mut inner = self.inner();
         if let Stage::Detached { .. } = inner.stage {
-            inner.mark.finish();
+            inner.stop_repair();
+            // It is never released from here.
+            for link in &self.cluster.links {
+                link.forget(inner.attempt);
+            }
             self.finish(inner, Link::flush);
         } else {
             drop(inner);

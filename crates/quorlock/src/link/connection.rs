@@ -4,8 +4,8 @@
 //! after the rest.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use quorlock_core::node::Incarnation;
@@ -15,13 +15,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::heartbeat::lost_memory;
 use super::membership::Membership;
-use super::outbox::{BATCH_MAX, LinkState, Sent};
+use super::state::{Inner, LinkState, Sender};
 use super::{Link, REPLACED};
 use crate::node::event::Event;
-use crate::node::{Answer, Question, Reply, Session, Trouble};
+use crate::node::{Answer, Message, Question, Reply, Session, Trouble};
 use crate::platform::clock;
 use crate::platform::runtime;
 
+/// The most requests in one batch: enough to share the cost of a batch, and few enough for the client to handle the replies
+/// while the node works on the next.
+const BATCH_MAX: usize = 128;
 /// How many batches may be under way to a node that is near: one that it works on, and the next. What comes meanwhile
 /// waits for an answer, and becomes a batch.
 const WINDOW_NEAR: usize = 2;
@@ -37,8 +40,8 @@ const LOOKS: u32 = 4;
 
 /// A question on its way.
 struct UnderWay {
-    /// The requests for votes; empty for any other question.
-    sent: Vec<Sent>,
+    /// The number of requests for votes; none for any other question.
+    requests: usize,
     /// Who waits for any other answer; nobody does for that to a note.
     asker: Option<oneshot::Sender<Answer>>,
     /// When it was sent.
@@ -48,9 +51,9 @@ struct UnderWay {
 }
 
 /// The connection in use.
-pub(super) struct Port {
+pub(super) struct Connection {
     /// Which of the link's connections it is.
-    connection: u64,
+    number: u64,
     session: Box<dyn Session>,
     /// Whether the handshake is over.
     is_serving: bool,
@@ -64,29 +67,34 @@ pub(super) struct Port {
     is_holding: bool,
 }
 
-impl Port {
-    /// Sends a question. It must be the asker's only one.
-    fn ask(&mut self, question: Question, sent: Vec<Sent>, asker: Option<oneshot::Sender<Answer>>) {
+impl Connection {
+    /// Sends a question: requests for votes, or one with an asker, or a note.
+    fn ask(&mut self, question: Question, requests: usize, asker: Option<oneshot::Sender<Answer>>) {
         // Before anything has left: a grant may be as old as its request.
         let at = clock::now();
         self.session.ask(question);
-        self.under_way.push_back(UnderWay { sent, asker, at, held: None });
+        self.under_way.push_back(UnderWay { requests, asker, at, held: None });
     }
 
     /// Adds events to the node's history.
     pub(super) fn note(&mut self, events: Vec<Arc<Event>>) {
-        self.ask(Question::Note(events), Vec::new(), None);
+        self.ask(Question::Note(events), 0, None);
     }
 
     /// Whether a note is on its way.
     pub(super) fn is_noting(&self) -> bool {
-        self.under_way.iter().any(|under_way| under_way.sent.is_empty() && under_way.asker.is_none())
+        self.under_way.iter().any(|under_way| under_way.requests == 0 && under_way.asker.is_none())
+    }
+
+    /// Whether neither votes nor notes are on their way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.under_way.iter().all(|under_way| under_way.asker.is_some())
     }
 
     /// Whether there is room for another batch on the way, when this many requests wait.
     fn has_room(&self, waiting: usize) -> bool {
         let Some(oldest) = self.under_way.front() else { return true };
-        may_leave(self.under_way.len(), oldest.sent.len(), waiting, || clock::now().since(oldest.at) > NEAR)
+        may_leave(self.under_way.len(), oldest.requests, waiting, || clock::now().since(oldest.at) > NEAR)
     }
 }
 
@@ -110,8 +118,8 @@ impl Link {
         answers: &mut mpsc::UnboundedReceiver<Answer>,
         membership: &Membership,
     ) -> (Trouble, bool) {
-        *self.port() = Some(Port {
-            connection: self.connection(),
+        self.inner().connection = Some(Connection {
+            number: self.connection(),
             session,
             is_serving: false,
             under_way: VecDeque::new(),
@@ -119,24 +127,14 @@ impl Link {
             is_gathering: false,
             is_holding: false,
         });
-        let (trouble, served) = match self.shake_hands(answers, membership).await {
+        match self.shake_hands(answers, membership).await {
             Ok(life) => {
                 tracing::debug!(node = %self.title, votes = life.floor.is_some(), "connected");
                 let trouble = self.serve_until_trouble(&life, answers).await.err();
                 (trouble.unwrap_or_else(|| Trouble::Unreachable("the client was closed".into())), true)
             }
             Err(trouble) => (trouble, false),
-        };
-        let closed = self.port().take();
-        // Requests on their way may still arrive, but their answers will not.
-        for sent in closed.into_iter().flat_map(|port| port.under_way).flat_map(|under_way| under_way.sent) {
-            if let Sent::Ask(ask) = sent {
-                ask.mark.set_stray(self.node);
-                let outcome = Outcome::Silent(trouble.as_silence());
-                ask.voter.vote(self.node, ask.mark.attempt, ask.round, outcome, clock::now());
-            }
         }
-        (trouble, served)
     }
 
     async fn serve_until_trouble(
@@ -145,12 +143,17 @@ impl Link {
         answers: &mut mpsc::UnboundedReceiver<Answer>,
     ) -> Result<(), Trouble> {
         let epoch = life.epoch.ok_or_else(lost_memory)?;
-        // Before anybody asks anew.
-        self.outbox().owe_again(self.node, clock::now());
-        let mut watch = self.take_up(epoch, life);
-        if let Some(port) = &mut *self.port() {
-            port.is_serving = true;
+        {
+            // Before anybody asks anew.
+            let mut inner = self.inner();
+            let closing = inner.closing;
+            inner.delivery.forget_lapsed(clock::now(), closing);
+            inner.delivery.connected(life.floor.is_some());
+            if let Some(connection) = &mut inner.connection {
+                connection.is_serving = true;
+            }
         }
+        let mut watch = self.take_up(epoch, life);
         let mut retry = runtime::now() + self.config.heartbeat;
         loop {
             if self.is_stale() {
@@ -162,11 +165,11 @@ impl Link {
             self.gather().await;
             self.flush_now();
             // Read once: a link that is closed after the notes were sent may have others to send.
-            let closing = self.outbox().closing;
+            let closing = self.inner().closing;
             if closing || self.notes_due().is_some_and(|due| due <= runtime::now()) {
                 self.send_notes();
             }
-            if closing && self.is_quiet() && self.is_done_closing() {
+            if closing && self.is_done_closing() {
                 return Ok(());
             }
             let look = (runtime::now() + self.config.silence_limit / LOOKS).min(retry).min(watch.due());
@@ -184,11 +187,9 @@ impl Link {
                     if runtime::now() >= retry {
                         retry = runtime::now() + self.config.heartbeat;
                         // Releases that were answered with an error are tried again at this pace.
-                        if self.is_quiet() {
-                            self.outbox().owe_again(self.node, clock::now());
-                        } else {
-                            self.outbox().owe_failed(self.node, clock::now());
-                        }
+                        let mut inner = self.inner();
+                        inner.delivery.forget_lapsed(clock::now(), closing);
+                        inner.delivery.retry_failed();
                     }
                 }
             }
@@ -197,11 +198,11 @@ impl Link {
 
     /// Lets those who are awake ask first, if somebody has left it to the link's task to send.
     async fn gather(&self) {
-        let is_gathering = self.port().as_ref().is_some_and(|port| port.is_gathering);
-        if is_gathering {
+        let is_gathering = |inner: &Inner| inner.connection.as_ref().is_some_and(|connection| connection.is_gathering);
+        if is_gathering(&self.inner()) {
             runtime::yield_now().await;
-            if let Some(port) = self.port().as_mut() {
-                port.is_gathering = false;
+            if let Some(connection) = &mut self.inner().connection {
+                connection.is_gathering = false;
             }
         }
     }
@@ -218,31 +219,26 @@ impl Link {
     }
 
     fn send_queued(&self, may_gather: bool) {
-        let mut port = self.port();
-        let Some(port) = port.as_mut().filter(|port| port.is_serving) else { return };
-        loop {
-            let (messages, sent, life) = {
-                let mut outbox = self.outbox();
-                let waiting = outbox.len();
-                if waiting == 0 || !port.has_room(waiting) {
-                    return;
+        let mut inner = self.inner();
+        let Inner { connection, delivery, state, .. } = &mut *inner;
+        let Some(connection) = connection.as_mut().filter(|connection| connection.is_serving) else { return };
+        let life = if let LinkState::Up(life) = state { Some(*life) } else { None };
+        while delivery.queued() > 0 && connection.has_room(delivery.queued()) {
+            if may_gather && gathers(connection.under_way.len(), connection.last, delivery.queued()) {
+                if !std::mem::replace(&mut connection.is_gathering, true) {
+                    self.wake.notify_one();
                 }
-                if may_gather && gathers(port.under_way.len(), port.last, waiting) {
-                    if !std::mem::replace(&mut port.is_gathering, true) {
-                        self.wake.notify_one();
-                    }
-                    return;
-                }
-                let (messages, sent) = outbox.drain(self.node);
-                let life = if let LinkState::Up(life) = outbox.state { Some(life) } else { None };
-                (messages, sent, life)
-            };
-            if messages.is_empty() {
                 return;
             }
-            self.config.traffic.sent(messages.len());
-            port.last = sent.len();
-            port.ask(Question::Votes(life, messages), sent, None);
+            let mut messages = Vec::with_capacity(delivery.queued().min(BATCH_MAX));
+            delivery.drain(BATCH_MAX, |request, sender| {
+                messages.push(Message { key: Arc::clone(&sender.key), request });
+            });
+            if !messages.is_empty() {
+                self.config.traffic.sent(messages.len());
+                connection.last = messages.len();
+                connection.ask(Question::Votes(life, messages), connection.last, None);
+            }
         }
     }
 
@@ -275,18 +271,19 @@ impl Link {
     /// lost already.
     fn answered(&self, connection: u64, answer: Answer) -> Result<(), Trouble> {
         let under_way = {
-            let mut port = self.port();
-            let Some(port) = port.as_mut().filter(|port| port.connection == connection) else { return Ok(()) };
-            let oldest = port.under_way.iter().position(|under_way| under_way.held.is_none());
+            let mut inner = self.inner();
+            let current = inner.connection.as_mut().filter(|current| current.number == connection);
+            let Some(current) = current else { return Ok(()) };
+            let oldest = current.under_way.iter().position(|under_way| under_way.held.is_none());
             let Some(oldest) = oldest else { return Err(Trouble::Broken("an answer to no question".into())) };
-            if !port.under_way[oldest].sent.is_empty() {
-                port.is_holding |= self.is_doubted();
-                if port.is_holding {
-                    port.under_way[oldest].held = Some(answer);
+            if current.under_way[oldest].requests > 0 {
+                current.is_holding |= self.is_doubted();
+                if current.is_holding {
+                    current.under_way[oldest].held = Some(answer);
                     return Ok(());
                 }
             }
-            port.under_way.remove(oldest)
+            current.under_way.remove(oldest)
         };
         under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer))
     }
@@ -295,13 +292,13 @@ impl Link {
     pub(super) fn release_held(&self) -> Result<(), Trouble> {
         loop {
             let (under_way, answer) = {
-                let mut port = self.port();
-                let Some(port) = port.as_mut().filter(|_| !self.is_doubted()) else { return Ok(()) };
-                let Some(answer) = port.under_way.front_mut().and_then(|oldest| oldest.held.take()) else {
-                    port.is_holding = false;
+                let mut inner = self.inner();
+                let Some(current) = inner.connection.as_mut().filter(|_| !self.is_doubted()) else { return Ok(()) };
+                let Some(answer) = current.under_way.front_mut().and_then(|oldest| oldest.held.take()) else {
+                    current.is_holding = false;
                     return Ok(());
                 };
-                (port.under_way.pop_front(), answer)
+                (current.under_way.pop_front(), answer)
             };
             under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer))?;
         }
@@ -314,7 +311,7 @@ impl Link {
         }
         match (answer, under_way.asker) {
             (Answer::Votes(replies), _) => {
-                let trouble = self.tell_all(under_way.sent, under_way.at, replies, now);
+                let trouble = self.tell_all(under_way.at, replies, now);
                 trouble.map_or(Ok(()), Err)?;
                 self.flush();
             }
@@ -330,19 +327,20 @@ impl Link {
         Ok(())
     }
 
-    /// Tells everyone what has come of a batch. Returns why the connection is of no use any more, if it
-    /// is: the node has forgotten us, or a name has moved.
+    /// Tells the senders of the oldest batch, which was sent at this moment. Returns why the connection is of no use any
+    /// more, if it is: the node lost its memory, or a name has moved.
     ///
-    /// One look at the clock for all of them: validity is counted from when they were sent, and looked at again.
-    fn tell_all(&self, mut sent: Vec<Sent>, at: Moment, replies: Vec<Reply>, now: Moment) -> Option<Trouble> {
+    /// One look at the clock serves all of them: validity counts from the sending, and is checked again.
+    fn tell_all(&self, at: Moment, replies: Vec<Reply>, now: Moment) -> Option<Trouble> {
         self.config.traffic.received(replies.len());
         let mut trouble = None;
-        let is_news = self.outbox().settle(&mut sent, &replies);
-        for (sent, reply) in sent.into_iter().zip(replies) {
-            let sent = match (sent, &reply) {
-                (Sent::Ask(ask), Reply::Moved(_)) => self.outbox().keep_moved(ask).map(Sent::Ask),
-                (sent, _) => Some(sent),
-            };
+        let (told, is_news, closing) = {
+            let mut inner = self.inner();
+            let owed = inner.delivery.owed();
+            let told = inner.delivery.replied(replies.iter().map(Reply::fate));
+            (told, inner.delivery.owed() < owed, inner.closing)
+        };
+        for (told, reply) in told.into_iter().zip(replies) {
             let outcome = match reply {
                 Reply::Voted { vote, at_micros } => {
                     if let Some(at_micros) = at_micros {
@@ -359,23 +357,14 @@ impl Link {
                     Outcome::Silent(Silence::Broken(why))
                 }
             };
-            match (sent, outcome) {
-                // It waits for the next connection.
-                (None, _) => {}
-                (Some(Sent::Ask(ask)), outcome) => {
-                    ask.voter.vote(self.node, ask.mark.attempt, ask.round, outcome, now);
-                }
-                (Some(Sent::Release { attempt, voter }), outcome) => {
-                    if let Some(voter) = voter {
-                        voter.vote(self.node, attempt, 0, outcome, now);
-                    }
-                }
+            if let Some((attempt, round, Sender { voter: Some(voter), .. })) = told {
+                voter.vote(self.node, attempt, round, outcome, now);
             }
         }
         if is_news {
             self.news.notify_waiters();
         }
-        if self.outbox().closing {
+        if closing {
             self.wake.notify_one();
         }
         trouble
@@ -384,9 +373,9 @@ impl Link {
     /// Sends a question that is not for votes.
     pub(super) fn ask_node(&self, question: Question) -> Result<oneshot::Receiver<Answer>, Trouble> {
         let (asker, answer) = oneshot::channel();
-        let mut port = self.port();
-        let port = port.as_mut().ok_or_else(|| Trouble::Unreachable("not connected".into()))?;
-        port.ask(question, Vec::new(), Some(asker));
+        let mut inner = self.inner();
+        let connection = inner.connection.as_mut().ok_or_else(|| Trouble::Unreachable("not connected".into()))?;
+        connection.ask(question, 0, Some(asker));
         Ok(answer)
     }
 
@@ -407,26 +396,18 @@ impl Link {
     /// A connection that owes an answer for too long is of no use.
     fn check_silence(&self) -> Result<(), Trouble> {
         let limit = self.config.silence_limit;
-        let port = self.port();
-        let oldest = port.iter().flat_map(|port| &port.under_way).find(|under_way| under_way.held.is_none());
+        let inner = self.inner();
+        let under_way = inner.connection.iter().flat_map(|connection| &connection.under_way);
+        let oldest = under_way.into_iter().find(|under_way| under_way.held.is_none());
         if oldest.is_some_and(|oldest| clock::now().since(oldest.at) >= limit) {
             return Err(Trouble::Broken(format!("silent for {limit:?}")));
         }
         Ok(())
     }
 
-    /// Whether neither votes nor notes are on their way.
-    fn is_quiet(&self) -> bool {
-        self.port().as_ref().is_none_or(|port| port.under_way.iter().all(|under_way| under_way.asker.is_some()))
-    }
-
-    pub(super) fn port(&self) -> MutexGuard<'_, Option<Port>> {
-        self.port.lock()
-    }
-
     fn is_done_closing(&self) -> bool {
-        let outbox = self.outbox();
-        outbox.closing && outbox.is_empty() && outbox.owed() == 0 && self.config.claims.is_settled()
+        let inner = self.inner();
+        inner.is_quiet() && inner.is_drained() && inner.delivery.queued() == 0 && self.config.claims.is_settled()
     }
 }
 

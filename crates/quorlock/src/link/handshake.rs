@@ -7,7 +7,7 @@ use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Standing};
 use super::Link;
 use super::connection::ended;
 use super::heartbeat::lost_memory;
-use super::outbox::LinkState;
+use super::state::LinkState;
 use crate::link::membership::{Admission, Membership};
 use crate::link::quarantine_records::Sighting;
 use crate::node::{Answer, Question, Trouble};
@@ -37,7 +37,7 @@ impl Link {
                 Admission::Refused(why) => return Err(Trouble::Unfit(why)),
                 Admission::Wait(why) => {
                     self.set_state(LinkState::Down(Silence::Waiting(why.clone())));
-                    if self.outbox().closing {
+                    if self.inner().closing {
                         return Err(Trouble::Broken("the client was closed".into()));
                     }
                     // Whatever was learned meanwhile, the node itself may have changed too.

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::RecvError;
 
 use super::Link;
-use super::outbox::LinkState;
+use super::state::LinkState;
 use crate::link::quarantine_records::{self, Sighting};
 use crate::node::{Answer, Life, Question, Trouble};
 use crate::platform::entropy::SystemRng;
@@ -65,7 +65,6 @@ impl Link {
             doubts: 0,
         };
         if let Some(floor) = life.floor {
-            self.outbox().send_moved();
             self.set_state(LinkState::Up(Life { epoch, floor }));
             return watch(None);
         }

@@ -4,10 +4,11 @@
 //! lost, and so are the oldest when there are too many.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Link;
+use super::state::Inner;
 use crate::node::event::Event;
 use crate::platform::runtime::{self, Instant};
 
@@ -28,7 +29,7 @@ impl Link {
     /// Writes an event into the node's history, soon or at once.
     pub(crate) fn note(&self, event: Arc<Event>, at_once: bool) {
         let is_first = {
-            let mut notes = self.notes();
+            let notes = &mut self.inner().notes;
             if notes.pending.len() >= NOTES_MAX {
                 notes.pending.pop_front();
             }
@@ -46,30 +47,22 @@ impl Link {
 
     /// Whether there is something to be written that can be.
     pub(crate) fn is_noting(&self) -> bool {
-        let port = self.port();
-        port.as_ref().is_some_and(|port| port.is_noting() || !self.notes().pending.is_empty())
+        let inner = self.inner();
+        inner.connection.as_ref().is_some_and(|connection| connection.is_noting() || !inner.notes.pending.is_empty())
     }
 
     /// When to write next.
     pub(super) fn notes_due(&self) -> Option<Instant> {
-        self.notes().due
+        self.inner().notes.due
     }
 
     /// Writes what there is, if there is a connection.
     pub(crate) fn send_notes(&self) {
-        let mut port = self.port();
-        let Some(port) = &mut *port else { return };
-        let events: Vec<_> = {
-            let mut notes = self.notes();
-            notes.due = None;
-            notes.pending.drain(..).collect()
-        };
-        if !events.is_empty() {
-            port.note(events);
+        let mut inner = self.inner();
+        let Inner { connection: Some(connection), notes, .. } = &mut *inner else { return };
+        notes.due = None;
+        if !notes.pending.is_empty() {
+            connection.note(notes.pending.drain(..).collect());
         }
-    }
-
-    fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock()
     }
 }

@@ -4,9 +4,9 @@
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 #[cfg(feature = "sim")]
-pub(crate) use interleaved::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
+pub(crate) use interleaved::{AtomicBool, AtomicI64, AtomicU64};
 #[cfg(not(feature = "sim"))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 /// A mutex that a panic does not poison: a panic in one caller must not take the locks away from all others.
 #[derive(Debug, Default)]
@@ -86,8 +86,6 @@ mod interleaved {
         AtomicBool bool: load(order: Ordering) -> bool, store(value: bool, order: Ordering) -> (),
             swap(value: bool, order: Ordering) -> bool;
         AtomicI64 i64: load(order: Ordering) -> i64, store(value: i64, order: Ordering) -> ();
-        AtomicU32 u32: load(order: Ordering) -> u32, store(value: u32, order: Ordering) -> (),
-            fetch_or(value: u32, order: Ordering) -> u32, fetch_and(value: u32, order: Ordering) -> u32;
         AtomicU64 u64: load(order: Ordering) -> u64, store(value: u64, order: Ordering) -> (),
             fetch_add(value: u64, order: Ordering) -> u64;
     }

@@ -11,6 +11,7 @@ const SECOND: i64 = 1_000_000;
 const NONE: Budget = Budget {
     slow: 0,
     breaks: 0,
+    losses: 0,
     crashes: 0,
     saves: 0,
     restores: 0,
@@ -134,6 +135,15 @@ pub fn detached_and_repaired(heir: Heir) -> Setup {
 pub(super) fn one_who_turns_away() -> Setup {
     let budget = Budget { slow: 1, breaks: 1, cancels: 1, frees: 1, ..NONE };
     Setup { budget, horizon: 0, ..Setup::new(vec![ClientSpec::once()]) }
+}
+
+pub(super) fn one_whose_release_is_lost() -> Setup {
+    let setup = one_who_turns_away();
+    Setup { budget: Budget { losses: 1, ..setup.budget }, ..setup }
+}
+
+pub(super) fn one_who_turns_away_while_requests_wait() -> Setup {
+    Setup { clients: vec![ClientSpec { queues: true, ..ClientSpec::once() }], ..one_who_turns_away() }
 }
 
 pub(super) fn cut_off() -> Setup {

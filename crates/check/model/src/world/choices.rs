@@ -38,6 +38,8 @@ impl World {
         let link = &self.clients[index].links[node];
         actions.extend((!link.back.is_empty()).then_some(Action::Hear(index, node)));
         actions.extend((!link.strays.is_empty()).then_some(Action::Stray(index, node)));
+        let may_lose = self.left.losses > 0 && !link.strays.is_empty();
+        actions.extend(may_lose.then_some(Action::Lose(index, node)));
         match &link.connection {
             Some(connection) if connection.is_dead => actions.push(Action::Notice(index, node)),
             Some(connection) => {
@@ -47,6 +49,8 @@ impl World {
                     let may_wait = letter.request.may_grant() || self.left.breaks > 0;
                     actions.extend((self.left.slow > 0 && may_wait).then_some(Action::Deliver(index, node)));
                 }
+                let may_send = self.setup.clients[index].queues && link.delivery.queued() > 0;
+                actions.extend(may_send.then_some(Action::Send(index, node)));
                 let is_busy = !link.out.is_empty() || !link.back.is_empty();
                 actions.extend((self.left.breaks > 0 && is_busy).then_some(Action::Break(index, node)));
                 if !connection.is_voting && self.would_claim(index, node, connection) {
@@ -77,10 +81,12 @@ impl World {
 
     pub(super) fn server_of(&self, action: Action) -> Option<usize> {
         match action {
-            Action::Exchange(index, node)
+            Action::Send(index, node)
+            | Action::Exchange(index, node)
             | Action::Deliver(index, node)
             | Action::Hear(index, node)
             | Action::Stray(index, node)
+            | Action::Lose(index, node)
             | Action::Break(index, node)
             | Action::Notice(index, node)
             | Action::Connect(index, node)

@@ -82,7 +82,7 @@ impl Client {
             attempts: Vec::new(),
             was_over: false,
             renewed: None,
-            links: vec![Link::default(); spec.servers.len()],
+            links: vec![Link::new(setup.rules(), spec.queues); spec.servers.len()],
         }
     }
 
@@ -140,7 +140,7 @@ impl Client {
     /// Whether there is anything to forget.
     pub(super) fn is_forgetful(&self) -> bool {
         let is_over = self.machine.is_none() && !self.has_lease();
-        let owed = |link: &Link| link.owed.len() + usize::from(!is_over);
+        let owed = |link: &Link| link.delivery.owed() + usize::from(!is_over);
         let is_over_full = self.links.iter().any(|link| link.known() > owed(link));
         is_over_full || is_over && (self.was_over || self.links.iter().any(|link| link.last_sent.is_some()))
     }

@@ -13,7 +13,6 @@ use quorlock_core::vote::{Outcome, Request, Silence, Vote};
 use super::World;
 use super::client::{Client, ttl};
 use super::clock::BASE;
-use super::link::Letter;
 use super::tell::server_names;
 use crate::setup::{Flaw, Heir};
 
@@ -105,23 +104,24 @@ impl World {
     }
 
     /// An answer for whichever machine it belongs to.
-    pub(super) fn take(&mut self, index: usize, node: usize, letter: &Letter, outcome: Outcome) {
+    pub(super) fn take(&mut self, index: usize, node: usize, asked: (LeaseId, u32), outcome: Outcome) {
         let now = self.moment(index);
         let setup = Arc::clone(&self.setup);
-        let (attempt, outcome) = self.as_believed(index, node, letter, outcome);
+        let (_, round) = asked;
+        let (attempt, outcome) = self.as_believed(index, node, asked, outcome);
         let client = &mut *self.clients[index];
         if let Some(detached) = client.detached.as_mut().filter(|detached| detached.attempt == attempt) {
-            if let (1, Outcome::Voted { vote: Vote::Grant { .. }, sent }) = (letter.round, &outcome) {
+            if let (1, Outcome::Voted { vote: Vote::Grant { .. }, sent }) = (round, &outcome) {
                 // Whoever was told to stop then has.
                 if now < detached.valid_until || setup.clients[index].mends_for != Some(Heir::Obedient) {
                     detached.take(&setup, &setup.clients[index], node, *sent);
                 }
-            } else if let Some(winner) = detached.winner.as_mut().filter(|_| letter.round == 0) {
+            } else if let Some(winner) = detached.winner.as_mut().filter(|_| round == 0) {
                 // Nothing comes of that but who has granted.
                 let _ = winner.take(0, node, outcome, now, &mut client.rng);
             }
         } else if let Some(hold) = client.hold.as_mut().filter(|hold| hold.attempt() == attempt) {
-            let steps = hold.take(letter.round, node, outcome, now, &mut client.rng);
+            let steps = hold.take(round, node, outcome, now, &mut client.rng);
             self.perform(index, steps);
         } else if let Some(machine) = &mut client.machine {
             let steps = machine.take(attempt, node, outcome, now, &mut client.rng);
@@ -130,13 +130,18 @@ impl World {
     }
 
     /// What the client takes an answer for. With all rules, for what it is.
-    fn as_believed(&self, index: usize, node: usize, letter: &Letter, outcome: Outcome) -> (LeaseId, Outcome) {
+    fn as_believed(
+        &self,
+        index: usize,
+        node: usize,
+        (attempt, round): (LeaseId, u32),
+        outcome: Outcome,
+    ) -> (LeaseId, Outcome) {
         let client = &self.clients[index];
-        let attempt = letter.request.attempt();
         let latest = client.attempts.last().copied().unwrap_or(attempt);
         let newer = match outcome {
             Outcome::Voted { .. } if self.setup.lacks(Flaw::RepliesUnmatched) => client.links[node].last_sent,
-            Outcome::Voted { .. } if self.setup.lacks(Flaw::RoundsAdded) && letter.round > 0 => client.renewed,
+            Outcome::Voted { .. } if self.setup.lacks(Flaw::RoundsAdded) && round > 0 => client.renewed,
             _ => return (attempt, outcome),
         };
         match outcome {
@@ -219,7 +224,7 @@ impl World {
         let (now, plain) = (self.moment(index), setup.clients[index].plain);
         for (node, link) in self.clients[index].links.iter_mut().enumerate() {
             if nodes.is_none_or(|nodes| nodes.contains(node)) {
-                link.release(&setup, attempt, parting, plain, now);
+                link.release(attempt, parting, plain, now);
             }
         }
         let whose = self.attempt_name(attempt);

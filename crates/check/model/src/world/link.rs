@@ -1,14 +1,17 @@
-//! What is under way between one client and one node, and what the client still owes there.
+//! The link between one client and one node: core's delivery, and the network under it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use quorlock_core::delivery::{Ask, Delivery, Release, Told};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Epoch;
+use quorlock_core::rules::Rules;
 use quorlock_core::ticket::{Handoff, Parting};
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Request, Vote};
 
-use crate::setup::{Flaw, Setup, TTL};
+use super::client::ttl;
 
 /// A request on its way.
 #[derive(Clone, Debug, Hash)]
@@ -16,7 +19,6 @@ pub(super) struct Letter {
     pub(super) request: Request,
     pub(super) epoch: Epoch,
     pub(super) sent: Moment,
-    pub(super) round: u32,
     /// Whether it asks for more of what was asked before.
     pub(super) again: bool,
 }
@@ -74,112 +76,95 @@ impl Seen {
     }
 }
 
-/// A release that has not been acknowledged.
+/// One client's link to one of its addresses: core's delivery, and a network that the search controls.
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Owed {
-    pub(super) attempt: LeaseId,
-    parting: Option<Parting>,
-    is_plain: bool,
-    tried: bool,
-}
-
-#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Link {
     pub(super) connection: Option<Connection>,
+    /// With each request, whether its attempt was asked for before.
+    pub(super) delivery: Delivery<bool>,
+    /// Whether requests wait in the queue until the search sends them.
+    queues: bool,
     pub(super) out: VecDeque<Letter>,
     pub(super) back: VecDeque<Message>,
     /// What broken connections had under way: it may still arrive.
     pub(super) strays: VecDeque<Letter>,
-    pub(super) owed: Vec<Owed>,
     /// Attempts of which something was sent here.
     asked: Vec<LeaseId>,
-    /// Attempts of which something was under way when a connection broke.
-    stray: Vec<LeaseId>,
     pub(super) last_sent: Option<Moment>,
     /// What the client's host has recorded of a quarantine: it outlives connections.
     pub(super) record: Option<(Epoch, Seen)>,
 }
 
 impl Link {
-    /// Sends a request that wants a vote. Whether there is a connection that can take it.
+    pub(super) fn new(rules: Rules, queues: bool) -> Self {
+        Self {
+            connection: None,
+            delivery: Delivery::new(rules),
+            queues,
+            out: VecDeque::new(),
+            back: VecDeque::new(),
+            strays: VecDeque::new(),
+            asked: Vec::new(),
+            last_sent: None,
+            record: None,
+        }
+    }
+
+    /// Queues a request that wants a vote. Whether there is a connection that can take it.
     pub(super) fn ask(&mut self, request: &Request, round: u32, now: Moment) -> bool {
-        let Some(connection) = self.connection.as_ref().filter(|connection| connection.is_voting) else { return false };
-        let (epoch, attempt) = (connection.epoch, request.attempt());
-        let again = self.asked.contains(&attempt);
+        if !self.connection.as_ref().is_some_and(|connection| connection.is_voting) {
+            return false;
+        }
+        let again = self.asked.contains(&request.attempt());
         if !again {
-            self.asked.push(attempt);
+            self.asked.push(request.attempt());
         }
         self.last_sent = Some(now);
-        self.out.push_back(Letter { request: request.clone(), epoch, sent: now, round, again });
+        self.delivery.ask(Ask { request: Arc::new(request.clone()), round, context: again });
+        self.flush(now);
         true
     }
 
     /// Owes a release from now on, if there is anything to release.
-    pub(super) fn release(
-        &mut self,
-        setup: &Setup,
-        attempt: LeaseId,
-        parting: Option<Parting>,
-        is_plain: bool,
-        now: Moment,
-    ) {
+    pub(super) fn release(&mut self, attempt: LeaseId, parting: Option<Parting>, is_plain: bool, now: Moment) {
         if self.asked.contains(&attempt) {
-            self.owed.retain(|owed| owed.attempt != attempt);
-            self.owed.push(Owed { attempt, parting, is_plain, tried: false });
-            self.send_owed(setup, attempt, now);
+            self.delivery
+                .release(Release { attempt, ttl: ttl(), is_plain, parting, is_foreign: false, context: false }, now);
+            self.flush(now);
         }
     }
 
-    /// Sends everything that is owed once more.
-    pub(super) fn owe_again(&mut self, setup: &Setup, now: Moment) {
-        let owed: Vec<LeaseId> = self.owed.iter().map(|owed| owed.attempt).collect();
-        for attempt in owed {
-            self.send_owed(setup, attempt, now);
-        }
+    /// The client has shaken hands: what it owes is sent again.
+    pub(super) fn connected(&mut self, connection: Connection, now: Moment) {
+        self.delivery.connected(connection.is_voting);
+        self.connection = Some(connection);
+        self.flush(now);
     }
 
-    fn send_owed(&mut self, setup: &Setup, attempt: LeaseId, now: Moment) {
-        let Some(connection) = &self.connection else { return };
-        let Some(owed) = self.owed.iter_mut().find(|owed| owed.attempt == attempt) else { return };
-        let request = if owed.is_plain {
-            Request::PlainRelease { attempt }
-        } else {
-            let unyielded = owed.tried && matches!(owed.parting, Some(Parting::Yield(_)));
-            let is_noted = (self.stray.contains(&attempt) || unyielded) && !setup.lacks(Flaw::NoTombstone);
-            let tombstone = is_noted.then_some(2 * TTL.as_millis() as u64);
-            let parting = owed.parting.filter(|_| !unyielded);
-            Request::Release { attempt, tombstone, parting }
-        };
-        owed.tried = true;
-        self.out.push_back(Letter { request, epoch: connection.epoch, sent: now, round: 0, again: false });
+    fn flush(&mut self, now: Moment) {
+        while !self.queues && self.send(now) {}
     }
 
-    /// The release was acknowledged.
-    pub(super) fn settle(&mut self, attempt: LeaseId) {
-        self.owed.retain(|owed| owed.attempt != attempt);
+    /// Sends the next request of the queue. Whether there was one.
+    pub(super) fn send(&mut self, now: Moment) -> bool {
+        let Some(Connection { epoch, .. }) = self.connection else { return false };
+        let mut sent = None;
+        self.delivery.drain(1, |request, again| sent = Some(((*request).clone(), *again)));
+        let Some((request, again)) = sent else { return false };
+        self.out.push_back(Letter { request, epoch, sent: now, again });
+        true
     }
 
-    /// The connection is gone. Returns the requests that will not be answered; those that had not arrived may do so yet,
-    /// unless the server is gone, too.
-    pub(super) fn cut(&mut self, may_arrive: bool) -> Vec<Letter> {
+    /// The connection is gone. Returns the attempts and rounds that will not be answered; requests that had not arrived may
+    /// do so yet, unless the server is gone, too.
+    pub(super) fn cut(&mut self, may_arrive: bool) -> Vec<Told<bool>> {
         self.connection = None;
-        let replies = std::mem::take(&mut self.back).into_iter().filter_map(|message| match message {
-            Message::Reply(reply) => Some(reply.letter),
-            Message::Hint(_) | Message::Broken | Message::Changed => None,
-        });
+        self.back.clear();
         let letters = std::mem::take(&mut self.out);
-        let unanswered: Vec<Letter> =
-            replies.chain(letters.iter().cloned()).filter(|letter| letter.request.may_grant()).collect();
-        for letter in &unanswered {
-            let attempt = letter.request.attempt();
-            if !self.stray.contains(&attempt) {
-                self.stray.push(attempt);
-            }
-        }
         if may_arrive {
             self.strays.extend(letters);
         }
-        unanswered
+        self.delivery.lost()
     }
 
     /// Whether something of its attempt may still arrive from a broken connection.
@@ -189,19 +174,18 @@ impl Link {
 
     /// How many attempts it remembers.
     pub(super) fn known(&self) -> usize {
-        self.asked.len().max(self.stray.len())
+        self.asked.len()
     }
 
     /// Forgets attempts that are over and owe nothing.
     pub(super) fn forget(&mut self, current: Option<LeaseId>) {
-        let owed = &self.owed;
-        let matters = |attempt: &LeaseId| Some(*attempt) == current || owed.iter().any(|owed| owed.attempt == *attempt);
-        self.asked.retain(matters);
-        self.stray.retain(matters);
+        let delivery = &self.delivery;
+        self.asked.retain(|attempt| Some(*attempt) == current || delivery.owes(*attempt));
     }
 
     /// Whether nothing is under way and nothing is owed.
     pub(super) fn is_quiet(&self) -> bool {
-        self.out.is_empty() && self.back.is_empty() && self.strays.is_empty() && self.owed.is_empty()
+        let is_idle = self.out.is_empty() && self.back.is_empty() && self.strays.is_empty();
+        is_idle && self.delivery.owed() == 0 && self.delivery.queued() == 0
     }
 }

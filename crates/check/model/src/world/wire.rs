@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use quorlock_core::delivery::Fate;
 use quorlock_core::node::NodeCommand;
 use quorlock_core::ticket::{Channel, Handoff, Waiter};
 use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
@@ -81,18 +82,15 @@ impl World {
             Some(Message::Changed) => return self.cut(index, node, true),
             None => return,
         };
-        let attempt = letter.request.attempt();
-        if !letter.request.may_grant() {
-            link.settle(attempt);
-            return;
-        }
+        let told = link.delivery.replied([Fate::Done]).pop().flatten();
+        let Some((attempt, round, _)) = told.filter(|_| letter.request.may_grant()) else { return };
         let is_checked = letter.request.is_plain() && !self.setup.lacks(Flaw::PlainUnchecked);
         if is_checked && epoch != Some(letter.epoch) {
             vote = Vote::Refusal(Refusal::WrongEpoch);
         }
         let is_lost = vote == Vote::Refusal(Refusal::WrongEpoch);
         let sent = letter.sent;
-        self.take(index, node, &letter, Outcome::Voted { vote, sent });
+        self.take(index, node, (attempt, round), Outcome::Voted { vote, sent });
         if is_lost {
             self.cut(index, node, true);
         }
@@ -107,9 +105,9 @@ impl World {
         if setup.clients[index].reaches.contains(&node) {
             self.say_of_client(index, || format!("has lost its connection to {}", server_name(behind)));
         }
-        for letter in unanswered {
+        for (attempt, round, _) in unanswered {
             let outcome = Outcome::Silent(Silence::Broken("the connection broke".into()));
-            self.take(index, node, &letter, outcome);
+            self.take(index, node, (attempt, round), outcome);
         }
     }
 
@@ -150,8 +148,7 @@ impl World {
         });
         link.record = seen.map(|seen| (epoch, seen));
         let claimed = seen.filter(|_| setup.claims_often).map(|_| now);
-        link.connection = Some(Connection { epoch, is_voting, seen, claimed, is_dead: false });
-        link.owe_again(&setup, now);
+        link.connected(Connection { epoch, is_voting, seen, claimed, is_dead: false }, now);
         let how = if is_voting { "" } else { ", which is in quarantine" };
         self.say_of_client(index, || format!("connects to {}{how}", server_name(behind)));
         // What the node has said meanwhile was not heard.

@@ -14,17 +14,24 @@ use quorlock_core::time::Moment;
 use super::{Claim, Inner, Stage};
 use crate::detached::{DetachedLease, ops};
 use crate::error::LostError;
-use crate::link::{GiveBack, Link};
+use crate::link::Link;
 use crate::node::event::What;
 use crate::platform::{clock, entropy};
 
 impl Inner {
+    /// Sends nothing more for a detached lease.
+    pub(super) fn stop_repair(&mut self) {
+        if let Stage::Detached { next, .. } = &mut self.stage {
+            *next = None;
+        }
+    }
+
     /// Asks the nodes that do not have it, with longer and longer pauses: each may be away for a while.
     pub(super) fn repair(&mut self, now: Moment, moment: Moment) -> Vec<Step> {
         let Stage::Detached { hold, next, pause } = &mut self.stage else { return Vec::new() };
-        let Some(step) = hold.repair(moment).filter(|_| !self.mark.is_done()) else { return Vec::new() };
+        let Some(step) = hold.repair(moment).filter(|_| next.is_some()) else { return Vec::new() };
         *pause *= 2;
-        *next = hold.next_tick().map_or(now + *pause, |end| end.min(now + *pause));
+        *next = Some(hold.next_tick().map_or(now + *pause, |end| end.min(now + *pause)));
         vec![step]
     }
 }
@@ -45,12 +52,12 @@ impl Claim {
         // Wait for the answers that are on their way before a node is asked again: most of them are grants.
         let pause = hold.terms().node_deadline;
         let (hold, owner) = (hold.clone(), hold.terms().mode.owner());
-        inner.stage = Stage::Detached { hold, next: now + pause, pause };
+        inner.stage = Stage::Detached { hold, next: Some(now + pause), pause };
         self.leave_queue(&mut inner);
         inner.has_changed = true;
         let is_kept = self.cluster.claims.repair(owner, detached.id, Arc::clone(self) as _);
         if !is_kept || self.cluster.is_closed() {
-            inner.mark.finish();
+            inner.stop_repair();
         }
         // The caller may be about to end.
         self.finish(inner, Link::flush_now);
@@ -67,21 +74,17 @@ impl Claim {
     /// Gives up the places in the queues that may be left, and nothing else: nobody will ask there any more.
     fn leave_queue(&self, inner: &mut Inner) {
         let Some(terms) = inner.hold().map(Hold::terms).filter(|_| inner.waiter.is_some()) else { return };
-        // First: a request that is sent only now would put it in the queue again.
-        inner.mark.leave();
-        let rest = Arc::new(inner.mark.next(LeaseId::from_bits(entropy::bits())));
-        rest.finish();
-        let back = GiveBack::new(&rest, &self.key, terms.ttl, terms.plain, clock::now());
+        let release = self.release_of(LeaseId::from_bits(entropy::bits()), terms);
         let nodes = NodeSet::first(self.cluster.links.len());
-        self.cluster.release(nodes, &back, inner.parting(), None);
+        self.cluster.release(nodes, inner.asked, &release, inner.parting(), None);
         inner.queued.extend(nodes.iter());
     }
 
     /// Unlocks the claim and sends what was queued. If no node is left to be repaired, the repair ends.
     pub(super) fn end_repair_if_complete(self: &Arc<Self>, inner: MutexGuard<'_, Inner>) {
-        let Stage::Detached { hold, .. } = &inner.stage else { return self.finish(inner, Link::flush) };
+        let Stage::Detached { hold, next, .. } = &inner.stage else { return self.finish(inner, Link::flush) };
         let moment = inner.moment(clock::now(), clock::wall);
-        let is_complete = hold.repair(moment).is_none() || inner.mark.is_done();
+        let is_complete = hold.repair(moment).is_none() || next.is_none();
         let (owner, id) = (hold.terms().mode.owner(), hold.attempt());
         self.finish(inner, Link::flush);
         if is_complete {

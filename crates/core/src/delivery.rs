@@ -1,0 +1,321 @@
+//! Delivery of requests to one node: the queue, the batches under way, and the releases that are owed.
+//!
+//! A connection delivers in order. A request that was under way when its connection ended may still arrive, much later.
+//! Therefore a release stays owed until the node acknowledges it or the vote has lapsed, it never overtakes a request of its
+//! attempt, and it leaves a tombstone if such a request may still arrive.
+
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+use core::time::Duration;
+
+use crate::name::LeaseId;
+use crate::rules::{Rule, Rules};
+use crate::ticket::{ENTRY_LEASE, Parting};
+use crate::time::{Moment, Ttl};
+use crate::vote::Request;
+
+/// The most releases that may be owed to a node. A link that owes this many takes no new requests.
+pub const OWED_MAX: usize = 65_536;
+/// How long after its vote has lapsed a release is still owed, for requests that were slow to arrive.
+const OWED_SLACK: Duration = Duration::from_secs(1);
+
+/// A request for a vote, and what its sender keeps with it.
+#[derive(Clone, Debug, Hash)]
+pub struct Ask<T> {
+    /// The request.
+    pub request: Arc<Request>,
+    /// The renewal that it belongs to; 0 for any other request.
+    pub round: u32,
+    /// Whatever the sender needs when the reply comes.
+    pub context: T,
+}
+
+/// A release that the node has not acknowledged.
+#[derive(Clone, Debug)]
+pub struct Release<T> {
+    /// The attempt that is over.
+    pub attempt: LeaseId,
+    /// The ttl of its votes.
+    pub ttl: Ttl,
+    /// Whether it uses the Redlock page's commands.
+    pub is_plain: bool,
+    /// What becomes of the place in the queue.
+    pub parting: Option<Parting>,
+    /// Whether other processes may have sent requests for the attempt.
+    pub is_foreign: bool,
+    /// Whatever the sender needs when the acknowledgement comes.
+    pub context: T,
+}
+
+#[derive(Clone, Debug)]
+struct Owed<T> {
+    release: Release<T>,
+    /// After this moment, everything that the release would free has lapsed.
+    lapses: Moment,
+    /// Its position among the releases that are owed.
+    serial: u64,
+    is_resent: bool,
+}
+
+#[derive(Clone, Debug, Hash)]
+enum Item<T> {
+    Ask {
+        ask: Ask<T>,
+        /// Whether it was sent before, to a server that no longer had the name.
+        is_resent: bool,
+    },
+    Release(LeaseId),
+}
+
+/// What a node did with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It voted, or acknowledged a release.
+    Done,
+    /// It answered with an error: whether it did anything is not known.
+    Failed,
+    /// It did nothing, because another of its servers has the name.
+    Moved,
+}
+
+/// A request or release that has come to its end: its attempt, its round, and what its sender kept with it.
+pub type Told<T> = (LeaseId, u32, T);
+
+/// The requests for one node, from a sender's call to the reply.
+#[derive(Clone, Debug)]
+pub struct Delivery<T> {
+    rules: Rules,
+    queue: VecDeque<Item<T>>,
+    /// Batches, oldest first: the node answers in this order.
+    under_way: VecDeque<Vec<Item<T>>>,
+    owed: BTreeMap<LeaseId, Owed<T>>,
+    /// The number of releases that were ever owed.
+    serial: u64,
+    /// Releases that were answered with an error.
+    failed: Vec<LeaseId>,
+    /// Requests whose names have moved: they are sent once more on the next connection.
+    moved: Vec<Ask<T>>,
+    /// Whether the connection on which they moved is still there.
+    is_moving: bool,
+    /// The last round of each lease whose renewal waits in the queue.
+    renewals: BTreeMap<LeaseId, u32>,
+    /// Attempts with a request that may still arrive from a connection that has ended.
+    strays: BTreeSet<LeaseId>,
+}
+
+impl<T: Clone> Delivery<T> {
+    /// A delivery with nothing in it.
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            queue: VecDeque::new(),
+            under_way: VecDeque::new(),
+            owed: BTreeMap::new(),
+            serial: 0,
+            failed: Vec::new(),
+            moved: Vec::new(),
+            is_moving: false,
+            renewals: BTreeMap::new(),
+            strays: BTreeSet::new(),
+        }
+    }
+
+    /// Queues a request. At most one renewal of a lease waits in the queue, and it counts for the last round: where a node
+    /// is slower than the renewals, more and more of them would wait.
+    pub fn ask(&mut self, ask: Ask<T>) {
+        if ask.round == 0 || self.renewals.insert(ask.request.attempt(), ask.round).is_none() {
+            self.queue.push_back(Item::Ask { ask, is_resent: false });
+        }
+    }
+
+    /// Owes a release from now on, until it is acknowledged or has lapsed.
+    pub fn release(&mut self, release: Release<T>, now: Moment) {
+        let (attempt, lapses) = (release.attempt, now + (release.ttl.duration() * 2).max(ENTRY_LEASE) + OWED_SLACK);
+        self.serial += 1;
+        self.owed.insert(attempt, Owed { release, lapses, serial: self.serial, is_resent: false });
+        if self.rules.hold(Rule::ReleaseInOrder) {
+            self.queue.push_back(Item::Release(attempt));
+        } else {
+            self.queue.push_front(Item::Release(attempt));
+        }
+    }
+
+    /// Takes the next batch of at most this many requests from the queue, in order, and gives each to `send`. Requests of
+    /// attempts that are over are left out: their releases are behind them.
+    pub fn drain(&mut self, most: usize, mut send: impl FnMut(Arc<Request>, &T)) -> usize {
+        let mut batch = Vec::with_capacity(most.min(self.queue.len()));
+        while batch.len() < most {
+            let Some(item) = self.queue.pop_front() else { break };
+            match item {
+                Item::Ask { mut ask, is_resent } => {
+                    self.leave_queue(&mut ask);
+                    let is_over = self.rules.hold(Rule::ReleaseInOrder)
+                        && ask.request.creates_vote()
+                        && self.owed.contains_key(&ask.request.attempt());
+                    if !is_over {
+                        send(Arc::clone(&ask.request), &ask.context);
+                        batch.push(Item::Ask { ask, is_resent });
+                    }
+                }
+                Item::Release(attempt) => {
+                    let Some(owed) = self.owed.get_mut(&attempt) else { continue };
+                    let request = owed.request(self.rules, self.strays.contains(&attempt));
+                    owed.is_resent = true;
+                    send(Arc::new(request), &owed.release.context);
+                    batch.push(Item::Release(attempt));
+                }
+            }
+        }
+        let size = batch.len();
+        if size > 0 {
+            self.under_way.push_back(batch);
+        }
+        size
+    }
+
+    /// Takes the reply to the oldest batch. Returns, for each of its requests, whom to tell, if anybody.
+    pub fn replied(&mut self, fates: impl IntoIterator<Item = Fate>) -> Vec<Option<Told<T>>> {
+        let batch = self.under_way.pop_front().unwrap_or_default();
+        batch.into_iter().zip(fates).map(|(item, fate)| self.settle(item, fate)).collect()
+    }
+
+    fn settle(&mut self, item: Item<T>, fate: Fate) -> Option<Told<T>> {
+        match (item, fate) {
+            (Item::Ask { ask, is_resent: false }, Fate::Moved) => {
+                self.is_moving = true;
+                self.moved.push(ask);
+                None
+            }
+            (Item::Ask { ask, .. }, _) => Some(ask.told()),
+            (Item::Release(attempt), Fate::Done) => {
+                self.strays.remove(&attempt);
+                self.owed.remove(&attempt).map(|owed| (attempt, 0, owed.release.context))
+            }
+            (Item::Release(attempt), Fate::Failed | Fate::Moved) => {
+                self.failed.push(attempt);
+                None
+            }
+        }
+    }
+
+    /// A new connection is there. Queues every release that is owed once more, in order, and then, if the node `votes`, the
+    /// requests whose names have moved.
+    pub fn connected(&mut self, votes: bool) {
+        let mut owed: Vec<(u64, LeaseId)> = self.owed.iter().map(|(attempt, owed)| (owed.serial, *attempt)).collect();
+        owed.sort_unstable();
+        self.queue = owed.into_iter().map(|(_, attempt)| Item::Release(attempt)).collect();
+        if votes {
+            let moved = self.moved.drain(..).map(|ask| Item::Ask { ask, is_resent: true });
+            self.queue.extend(moved);
+        }
+    }
+
+    /// The connection has ended. Returns whom to tell that there will be no reply. Releases stay owed; requests whose names
+    /// have moved wait for one more connection.
+    pub fn lost(&mut self) -> Vec<Told<T>> {
+        let mut told = Vec::new();
+        for item in core::mem::take(&mut self.under_way).into_iter().flatten() {
+            match item {
+                Item::Ask { ask, .. } => {
+                    if ask.request.creates_vote() {
+                        self.strays.insert(ask.request.attempt());
+                    }
+                    told.push(ask.told());
+                }
+                Item::Release(attempt) if !self.rules.hold(Rule::OweReleases) => drop(self.owed.remove(&attempt)),
+                Item::Release(_) => {}
+            }
+        }
+        for item in core::mem::take(&mut self.queue) {
+            if let Item::Ask { mut ask, .. } = item {
+                self.leave_queue(&mut ask);
+                told.push(ask.told());
+            }
+        }
+        self.failed.clear();
+        if !core::mem::take(&mut self.is_moving) {
+            told.extend(self.moved.drain(..).map(Ask::told));
+        }
+        told
+    }
+
+    /// Queues the releases once more that were answered with an error.
+    pub fn retry_failed(&mut self) {
+        self.queue.extend(self.failed.drain(..).map(Item::Release));
+    }
+
+    /// Forgets the releases that have lapsed. While the client lives, a release is owed for as long as a request of its
+    /// attempt may still arrive.
+    pub fn forget_lapsed(&mut self, now: Moment, is_closing: bool) {
+        let strays = &self.strays;
+        self.owed.retain(|attempt, owed| now < owed.lapses || strays.contains(attempt) && !is_closing);
+    }
+
+    /// Forgets an attempt that will never be released from here.
+    pub fn forget(&mut self, attempt: LeaseId) {
+        self.strays.remove(&attempt);
+    }
+
+    /// The number of requests and releases in the queue.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether a release of this attempt is owed.
+    pub fn owes(&self, attempt: LeaseId) -> bool {
+        self.owed.contains_key(&attempt)
+    }
+
+    /// The number of releases that are owed.
+    pub fn owed(&self) -> usize {
+        self.owed.len()
+    }
+
+    fn leave_queue(&mut self, ask: &mut Ask<T>) {
+        if ask.round > 0 {
+            ask.round = self.renewals.remove(&ask.request.attempt()).unwrap_or(ask.round);
+        }
+    }
+}
+
+impl<T> Ask<T> {
+    fn told(self) -> Told<T> {
+        (self.request.attempt(), self.round, self.context)
+    }
+}
+
+impl<T> Owed<T> {
+    fn request(&self, rules: Rules, is_stray: bool) -> Request {
+        let Release { attempt, ttl, parting, is_foreign, .. } = self.release;
+        if self.release.is_plain {
+            return Request::PlainRelease { attempt };
+        }
+        // When a yield is sent again, its waiter may have left the queue, and must not come back. If it is still there, it
+        // must not be handed a vote for this attempt.
+        let is_late_yield = self.is_resent && matches!(parting, Some(Parting::Yield(_)));
+        let leaves_tombstone = (is_stray || is_foreign || is_late_yield) && rules.hold(Rule::LeaveTombstones);
+        Request::Release {
+            attempt,
+            tombstone: leaves_tombstone.then(|| ttl.as_millis() * 2),
+            parting: parting.filter(|_| !is_late_yield),
+        }
+    }
+}
+
+/// Equal states have the same future until a release lapses.
+impl<T: Hash> Hash for Delivery<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut owed: Vec<&Owed<T>> = self.owed.values().collect();
+        owed.sort_unstable_by_key(|owed| owed.serial);
+        for Owed { release, is_resent, .. } in owed {
+            (release.attempt, release.parting, release.is_foreign, &release.context, is_resent).hash(state);
+        }
+        (&self.queue, &self.under_way, &self.failed, &self.moved, self.is_moving).hash(state);
+        (&self.renewals, &self.strays).hash(state);
+    }
+}

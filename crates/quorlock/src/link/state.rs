@@ -1,0 +1,86 @@
+//! The state of a link, under its mutex.
+
+use std::sync::Arc;
+
+use quorlock_core::delivery::Delivery;
+use quorlock_core::rules::Rules;
+use quorlock_core::time::Moment;
+use quorlock_core::vote::Silence;
+
+use super::Voter;
+use super::connection::Connection;
+use super::history::Notes;
+use crate::node::key::LockKey;
+use crate::node::{Life, Trouble};
+
+/// What a link keeps with a request until the reply comes.
+#[derive(Clone)]
+pub(crate) struct Sender {
+    pub(crate) key: Arc<LockKey>,
+    pub(crate) voter: Option<Arc<dyn Voter>>,
+}
+
+pub(super) struct Inner {
+    pub(super) state: LinkState,
+    /// Since when the node cannot be asked.
+    pub(super) down_since: Option<Moment>,
+    pub(super) closing: bool,
+    pub(super) delivery: Delivery<Sender>,
+    pub(super) connection: Option<Connection>,
+    pub(super) notes: Notes,
+}
+
+/// Whether the node can be asked.
+pub(super) enum LinkState {
+    /// The first contact has had no result yet.
+    Connecting,
+    /// The connection has shaken hands with a node that may vote.
+    Up(Life),
+    Down(Silence),
+    /// An operator has to change something before the node can be used.
+    Refused(Trouble),
+    /// The link's task has ended.
+    Ended,
+}
+
+impl LinkState {
+    /// Why the node cannot be asked; `None` when it can.
+    pub(super) fn trouble(&self) -> Option<Silence> {
+        match self {
+            Self::Up(_) => None,
+            Self::Down(why) => Some(why.clone()),
+            Self::Refused(trouble) => Some(trouble.as_silence()),
+            Self::Connecting => Some(Silence::Unreachable("not connected yet".into())),
+            Self::Ended => Some(Silence::Unreachable("the client was closed".into())),
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn new(rules: Rules, now: Moment) -> Self {
+        Self {
+            state: LinkState::Connecting,
+            down_since: Some(now),
+            closing: false,
+            delivery: Delivery::new(rules),
+            connection: None,
+            notes: Notes::default(),
+        }
+    }
+
+    /// Another reason for the same outage does not start it anew.
+    pub(super) fn set_state(&mut self, state: LinkState, now: Moment) {
+        self.down_since = if let LinkState::Up(_) = state { None } else { self.down_since.or(Some(now)) };
+        self.state = state;
+    }
+
+    /// Whether neither votes nor notes are on their way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.connection.as_ref().is_none_or(Connection::is_quiet)
+    }
+
+    /// Whether a link that is closing has delivered everything.
+    pub(super) fn is_drained(&self) -> bool {
+        self.closing && self.delivery.owed() == 0
+    }
+}
