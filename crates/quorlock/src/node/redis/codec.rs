@@ -18,6 +18,7 @@ use quorlock_core::node::Epoch;
 use quorlock_core::ticket::QueuePosition;
 use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Vote};
 
+use super::commands::{DIGITS_MAX, decimal_text};
 use super::trouble::{describe, malformed};
 use super::value::Value;
 use crate::node::{Life, Message, Reply, Trouble};
@@ -31,11 +32,24 @@ pub(super) use search::{page, search};
 
 /// The content of the epoch key while this life may vote. Nothing that a node stores is equal to that of no life.
 fn mark(life: Option<Life>) -> String {
-    life.map(|life| format!("{} {}", hex(life.epoch), life.floor.get())).unwrap_or_default()
+    let Some(life) = life else { return String::new() };
+    let mut mark = String::with_capacity(64);
+    write_hex(&mut mark, life.epoch.0);
+    mark.push(' ');
+    mark += decimal_text(life.floor.get(), &mut [0; DIGITS_MAX]);
+    mark
+}
+
+/// Appends 32 digits. Formatting would cost several times as much, and each request has some.
+fn write_hex(text: &mut String, bits: u128) {
+    let digits = quorlock_core::name::hex(bits);
+    *text += std::str::from_utf8(&digits).unwrap_or_default();
 }
 
 fn hex(epoch: Epoch) -> String {
-    quorlock_core::name::hex(epoch.0).into_iter().map(char::from).collect()
+    let mut text = String::with_capacity(32);
+    write_hex(&mut text, epoch.0);
+    text
 }
 
 /// One reply for each message.

@@ -91,7 +91,7 @@ fn write_count(bytes: &mut Vec<u8>, kind: u8, count: usize) {
 }
 
 /// The digits of the largest number.
-const DIGITS_MAX: usize = 20;
+pub(super) const DIGITS_MAX: usize = 20;
 
 /// A number's digits, at the end of the buffer.
 fn decimal(mut number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &[u8] {
@@ -104,6 +104,11 @@ fn decimal(mut number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &[u8] {
             return &buffer[at..];
         }
     }
+}
+
+/// The same as text.
+pub(super) fn decimal_text(number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &str {
+    std::str::from_utf8(decimal(number, buffer)).unwrap_or_default()
 }
 
 #[cfg(test)]

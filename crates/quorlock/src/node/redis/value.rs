@@ -8,6 +8,8 @@ const LINE_BYTES_MAX: usize = 64 * 1024;
 const PARTS_MAX: usize = 512 * 1024;
 /// The most arrays inside each other: the replies to our commands have four at most.
 const DEPTH_MAX: usize = 16;
+/// The most parts that space is reserved for before they have arrived.
+const CAPACITY_MAX: usize = 129;
 /// The least free space for a read.
 const READ_MIN: usize = 4_096;
 /// The most space that is kept when little is in it.
@@ -114,7 +116,7 @@ impl Parser {
                     if self.value_parts > PARTS_MAX {
                         return Err("a value of too many parts");
                     }
-                    let array = Open { kind: *kind, parts: Vec::new(), missing };
+                    let array = Open { kind: *kind, parts: Vec::with_capacity(missing.min(CAPACITY_MAX)), missing };
                     if missing > 0 {
                         if self.open.len() == DEPTH_MAX {
                             return Err("arrays that are nested too deeply");

@@ -5,11 +5,11 @@ use quorlock_core::node::{Constants, retention_millis};
 use quorlock_core::ticket::{Parting, Waiter};
 use quorlock_core::vote::{BreakMode, Request, Target};
 
-use super::super::commands::Commands;
+use super::super::commands::{Commands, DIGITS_MAX, decimal_text};
 use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, QUEUE};
 use super::super::scripts::{Home, Script, retired_key, tombstone_prefix};
 use super::bundle::{Bundles, Kind};
-use super::{looks_at_epoch, mark};
+use super::{looks_at_epoch, mark, write_hex};
 use crate::node::key::{LockKey, RESERVED_PREFIX};
 use crate::node::{Life, Message};
 
@@ -225,6 +225,14 @@ const AT_MAX: u64 = 9_999_999_999_999_999;
 /// A waiter's ticket and the rest of its place in the queue: `AT-ID KIND CHANNEL`, always of the same length.
 fn queue_place(Waiter { ticket, channel, shared }: Waiter) -> String {
     // A clock after that time has no fences to give either.
-    let (at, kind) = (ticket.at.min(AT_MAX), if shared { 's' } else { 'x' });
-    format!("{at:016}-{:016x} {kind} {}", ticket.id, channel.digits())
+    let (at, kind) = (ticket.at.min(AT_MAX), if shared { "s" } else { "x" });
+    let mut place = String::with_capacity(80);
+    let (mut buffer, mut id) = ([0; DIGITS_MAX], String::with_capacity(32));
+    let digits = decimal_text(at, &mut buffer);
+    place.extend(std::iter::repeat_n('0', 16 - digits.len()));
+    place += digits;
+    write_hex(&mut id, ticket.id.into());
+    place.extend(["-", &id[16..], " ", kind, " "]);
+    write_hex(&mut place, channel.0);
+    place
 }
