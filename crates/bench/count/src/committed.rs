@@ -36,7 +36,8 @@ pub(crate) fn compare_with(counts: &Counts) -> Result<(), Failure> {
         return Ok(());
     }
     let what = too_many.join(", ");
-    Err(format!("over 5 % more than the committed counts: {what}; if this is intended, run ./x bench --quick --commit").into())
+    Err(format!("over 5 % more than the committed counts: {what}; if this is intended, run ./x bench --quick --commit")
+        .into())
 }
 
 /// The names of the counts that are too high or not committed yet.
